@@ -71,8 +71,8 @@ help:
 	@touch $@
 
 # The libraries that are compared with, each in a folder of its own, because their dependencies clash with ours.
-.venv/.peers: .venv/.run policies/cli/peers/__init__.py
-	@$(BIN)/python -m policies.cli.peers
+.venv/.peers: .venv/.run benchmarks/peers/__init__.py
+	@$(BIN)/python -m temporeal_benchmarks.peers
 	@touch $@
 
 install: .venv/.dev

@@ -14,12 +14,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from robots.user import user_robot
-from sim.env import Env, make_env
-from sim.maps import AffineAction
-from sim.scene import Scene
-from sim.stl.parse import parse
-from sim.task import Draw, Task, task_schema
+from temporeal.robots.user_robots import user_robot
+from temporeal.sim.env import Env, make_env
+from temporeal.sim.maps import AffineAction
+from temporeal.sim.scene import Scene
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.task import Draw, Task, task_schema
 
 CONTROL_DT, SUBSTEPS, STEPS = 0.05, 5, 1000
 NOISE = 0.1  # rad, m and per second: half width of starting positions, standard deviation of velocities

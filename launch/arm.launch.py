@@ -4,12 +4,12 @@
     ros2 topic pub --once /arm1/mission/start std_msgs/msg/UInt64 '{data: 1}'
 
 or, from the repository: ``ros2 launch launch/arm.launch.py ...``. Arguments: ``--show-args``. On the real robot read
-docs/deploying-arm.md first.
+docs/how-to/deploying-arm.md first.
 """
 
 from pathlib import Path
 
-from temporeal_bridge.launching import description
+from temporeal_bridge.launching.launch_files import description
 
 
 def generate_launch_description():

@@ -4,12 +4,12 @@
     ros2 topic pub --once /hand1/mission/start std_msgs/msg/UInt64 '{data: 1}'
 
 or, from the repository: ``ros2 launch launch/hand.launch.py ...``. Arguments: ``--show-args``. On the real robot read
-docs/deploying-hand.md first.
+docs/how-to/deploying-hand.md first.
 """
 
 from pathlib import Path
 
-from temporeal_bridge.launching import description
+from temporeal_bridge.launching.launch_files import description
 
 
 def generate_launch_description():

@@ -4,12 +4,12 @@
     ros2 topic pub --once /cf1/mission/start std_msgs/msg/UInt64 '{data: 1}'
 
 or, from the repository: ``ros2 launch launch/quadrotor.launch.py ...``. Arguments: ``--show-args``. With the real robot
-Crazyswarm2 runs instead of the simulation; read docs/deploying-quadrotor.md first.
+Crazyswarm2 runs instead of the simulation; read docs/how-to/deploying-quadrotor.md first.
 """
 
 from pathlib import Path
 
-from temporeal_bridge.launching import description
+from temporeal_bridge.launching.launch_files import description
 
 
 def generate_launch_description():

@@ -8,7 +8,7 @@ They do not know of each other: keep their missions apart. Otherwise as quadroto
 
 from pathlib import Path
 
-from temporeal_bridge.launching import description
+from temporeal_bridge.launching.launch_files import description
 
 
 def generate_launch_description():

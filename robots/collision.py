@@ -19,8 +19,8 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
-from robots.frames import from_rotation_vector, matrix, normalized
-from robots.model_files import Mjcf, RobotFileError, label, mjcf_of, numbers, parse
+from temporeal.robots.frames import from_rotation_vector, matrix, normalized
+from temporeal.robots.model_files import Mjcf, RobotFileError, label, mjcf_of, numbers, parse
 
 Array = NDArray[np.float64]
 ROTATIONS = ("axisangle", "xyaxes", "zaxis")

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robots.frames import from_matrix
-from robots.registry import resolve
-from robots.spec import robot_names
+from temporeal.robots.frames import from_matrix
+from temporeal.robots.registry import resolve
+from temporeal.robots.spec import robot_names
 
 Array = NDArray[np.float64]
 
@@ -100,7 +100,7 @@ def chain(robot: str) -> Chain:
     """The kinematics of robot ``robot``: ``DENAVIT_HARTENBERG`` and ``TOOL`` of its ``spec.py``."""
     if robot not in robot_names():
         raise KinematicsError(f"no robot {robot!r} to take the kinematics of; known: {', '.join(robot_names())}")
-    spec = resolve(f"robots.{robot}", "spec")
+    spec = resolve(f"temporeal.robots.{robot}", "spec")
     if not hasattr(spec, "DENAVIT_HARTENBERG") or not hasattr(spec, "TOOL"):
         raise KinematicsError(f"robots/{robot}/spec.py has no DENAVIT_HARTENBERG and TOOL")
     return Chain(spec.DENAVIT_HARTENBERG, spec.TOOL)

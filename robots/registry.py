@@ -1,4 +1,4 @@
-"""The folder is the registry: ``resolve("sim.tasks", "hover")`` imports ``sim/tasks/hover.py``."""
+"""The folder is the registry: ``resolve("temporeal.sim.tasks", "hover")`` imports ``sim/tasks/hover.py``."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robots.frames import rotate_inverse
-from robots.motion import Bounds, Motion, at_rest, confined, following
-from robots.signals import CommandSpec, all_finite
+from temporeal.robots.frames import rotate_inverse
+from temporeal.robots.rate_limiter import Bounds, Motion, at_rest, confined, following
+from temporeal.robots.signals import CommandSpec, all_finite
 
 MOST_THRUST = 1.3  # of the hover thrust: what a quadrotor that stops may push with at most; chosen
 LEAST_THRUST, CLIMB_M_S = 0.6, 0.1  # of the hover thrust, at least, to brake a climb that is faster than that; chosen

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
-from robots.model_files import is_file
-from robots.registry import UnknownName, names, resolve
-from robots.signals import CommandSpec, SignalSpec
+from temporeal.robots.model_files import is_file
+from temporeal.robots.registry import UnknownName, names, resolve
+from temporeal.robots.signals import CommandSpec, SignalSpec
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Changes:
-    """What a simulator changes in the model file of a user's robot (:mod:`robots.user`), by the model's names.
+    """What a simulator changes in the model file of a user's robot (:mod:`temporeal.robots.user_robots`), by the
+    model's names.
 
     Args:
         joints: ``damping`` (N m s/rad), ``armature`` (kg m^2), ``frictionloss`` (N m): value by joint.
@@ -150,19 +151,20 @@ class RobotSpec:
 
 def robot_names() -> list[str]:
     """Names of the robots: the sub-packages of ``robots``."""
-    return [name for name in names("robots") if (Path(__file__).parent / name / "spec.py").exists()]
+    return [name for name in names("temporeal.robots") if (Path(__file__).parent / name / "spec.py").exists()]
 
 
 def load_robot(name: str | Path) -> RobotSpec:
-    """The spec of robot ``name``, or of a user's own robot in the MJCF or URDF file ``name`` (:mod:`robots.user`).
+    """The spec of robot ``name``, or of a user's own robot in the MJCF or URDF file ``name``
+    (:mod:`temporeal.robots.user_robots`).
 
     An unknown name lists the known ones.
     """
     name = str(name)
     if is_file(name):
-        own: RobotSpec = resolve("robots", "user").user_robot(name)
+        own: RobotSpec = resolve("temporeal.robots", "user_robots").user_robot(name)
         return own
     if name not in robot_names():
         raise UnknownName(f"no robot {name!r}; known: {', '.join(robot_names())}; or the path of an .xml or .urdf file")
-    spec: RobotSpec = resolve(f"robots.{name}", "spec").SPEC
+    spec: RobotSpec = resolve(f"temporeal.robots.{name}", "spec").SPEC
     return spec

@@ -38,9 +38,9 @@ from typing import Any
 
 import yaml
 
-from robots.model_files import QPOS_SIZE, Content, Joint, RobotFileError, frames, read_model
-from robots.signals import CommandSpec, SignalError, SignalSpec, schema
-from robots.spec import Changes, Parameter, RobotSpec, Source
+from temporeal.robots.model_files import QPOS_SIZE, Content, Joint, RobotFileError, frames, read_model
+from temporeal.robots.signals import CommandSpec, SignalError, SignalSpec, schema
+from temporeal.robots.spec import Changes, Parameter, RobotSpec, Source
 
 DYNAMICS = ("damping", "armature", "frictionloss")
 SIDECAR = ("kind", "joints", "commands", *DYNAMICS, "poses", "base", "home", "exclude", "packages", "rate_hz",

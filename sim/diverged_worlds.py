@@ -22,11 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sim.episodes import EpisodeRecord
+from temporeal.sim.episodes import EpisodeRecord
 
 if TYPE_CHECKING:
-    from sim.env import Env
-    from sim.types import Backend, Step
+    from temporeal.sim.env import Env
+    from temporeal.sim.types import Backend, Step
 
 KEPT = 100  # files: a task that fails all the time must not fill the disk
 
@@ -39,9 +39,9 @@ class Fault:
         state: of the world before the step, as ``Backend.set_state`` of a backend with one world takes it.
         command: [1, U] that the step was made with.
         about: task, backend, seed, world, episode, step, substeps; ``causes``: what was not sound
-            (:meth:`sim.env.Env.causes`).
+            (:meth:`temporeal.sim.env.Env.causes`).
         action: [1, A] that the command was made from.
-        columns: what the world remembered then, [1, ...] by name (:meth:`sim.env.Env.before`).
+        columns: what the world remembered then, [1, ...] by name (:meth:`temporeal.sim.env.Env.before`).
         record: of the episode.
     """
 

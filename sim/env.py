@@ -12,29 +12,39 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from robots.registry import UnknownName, names, resolve
-from sim import faults, rows
-from sim.capabilities import require
-from sim.curriculum import parse_curriculum, start_draws
-from sim.devices import lacks_warp, on_device
-from sim.episodes import Draws, EpisodeRecord, Recipe, draw_episodes, episode_record, plain, replay, require_same
-from sim.outputs import Compiled, General, Results, distinct, seen_by
-from sim.pushes import Disturbances
-from sim.random import stream, uniform
-from sim.randomize import Distribution, parse_randomization
-from sim.sensors import SensorConfig, Sensors
-from sim.symbols import CannotCompile, alike, joined
-from sim.task import Task
-from sim.tool_servo import commanded
-from sim.types import Backend, Obs, Step
+from temporeal.robots.registry import UnknownName, names, resolve
+from temporeal.sim import diverged_worlds
+from temporeal.sim.capabilities import require
+from temporeal.sim.compiler import vectorize
+from temporeal.sim.compiler.devices import lacks_warp, on_device
+from temporeal.sim.compiler.keyed_random import stream, uniform
+from temporeal.sim.compiler.step_buffers import Compiled, General, Results, distinct, seen_by
+from temporeal.sim.compiler.tracing import CannotCompile, alike, joined
+from temporeal.sim.curriculum.curriculum import parse_curriculum, start_draws
+from temporeal.sim.episodes import (
+    Draws,
+    EpisodeRecord,
+    Recipe,
+    draw_episodes,
+    episode_record,
+    plain,
+    replay,
+    require_same,
+)
+from temporeal.sim.physics.tool_servo import commanded
+from temporeal.sim.randomization.distributions import Distribution, parse_randomization
+from temporeal.sim.randomization.disturbances import Disturbances
+from temporeal.sim.randomization.sensors import SensorConfig, Sensors
+from temporeal.sim.task import Task
+from temporeal.sim.types import Backend, Obs, Step
 
 if TYPE_CHECKING:
-    from sim.cameras import Camera, Images
-    from sim.pictures import Pictures
+    from temporeal.sim.rendering.camera_rig import Pictures
+    from temporeal.sim.rendering.cameras import Camera, Images
 
 
 class Env:
-    """N worlds of one task on one backend (``sim.types.VecEnv``).
+    """N worlds of one task on one backend (``temporeal.sim.types.VecEnv``).
 
     Everything random is keyed by (seed, world, episode), so that world i sees the same episodes whatever N is.
     The signals before a reset are in ``step.info``: ``info["signals"]`` are the true signals [N, ...] of the step
@@ -43,8 +53,8 @@ class Env:
 
     What a world remembers (memory of the maps, progress of the mission, goals, delayed samples, noise) is a column of
     one table; what a step makes of it (:meth:`_after`, :meth:`_first`) is a function of that world alone. Both are
-    compiled (on a CPU :mod:`sim.rows`, on a GPU :mod:`sim.rows_warp`); with ``compiled=False`` they run as tensor
-    operations, and where Warp is missing on a GPU, with a warning.
+    compiled (on a CPU :mod:`temporeal.sim.compiler.vectorize`, on a GPU :mod:`temporeal.sim.compiler.vectorize_warp`);
+    with ``compiled=False`` they run as tensor operations, and where Warp is missing on a GPU, with a warning.
 
     A world whose action, simulation, observation or reward is not finite ends (``info["finite"]`` is false there) and
     counts in ``faults``; one whose first observation is not, in its first step. What is seen and rewarded is always
@@ -140,12 +150,12 @@ class Env:
             if augment:
                 raise ValueError(f"augment has {', '.join(augment)}, but there is no camera: name some")
             return
-        from sim.pictures import Pictures
+        from temporeal.sim.rendering.camera_rig import Pictures
 
         self.pictures = Pictures(self.backend, cameras, renderer=renderer, augment=augment)
         self.look = parse_randomization(look, self.pictures.rig.parameters)
 
-    def _lay_out(self, seen: rows.Shapes, compiled: bool) -> None:
+    def _lay_out(self, seen: vectorize.Shapes, compiled: bool) -> None:
         """The columns of the table and the functions over them."""
         s, extra = self.sensors, self.task.extra
         kept: dict[str, tuple[int, ...]] = {
@@ -156,12 +166,12 @@ class Env:
             **{f"extra.{k}": tuple(v) for k, v in (extra.memory.items() if extra is not None else ())},
             **{f"added.{k}": tuple(v) for k, v in self.added.items()}}
         self.drawing = bool(s.noise or self.chances)
-        self.columns: rows.Shapes = {**kept, **dict.fromkeys(FIGURES, ())}
+        self.columns: vectorize.Shapes = {**kept, **dict.fromkeys(FIGURES, ())}
         truth = {f"truth.{name}": shape for name, shape in seen.items()}
         found = {name: (size,) for name, size in self.observed.items()}
         actions = {"action": (self.action_dim,)}
         memory = tuple(k for k in kept if k.startswith("memory."))
-        make = rows.kernels_of(self.device) if compiled else rows.Plain
+        make = vectorize.kernels_of(self.device) if compiled else vectorize.Plain
         # columns of the maps' memory that always equal those of the objective's, by the functions themselves
         self.twins: dict[str, str] = {}
         pairs = {place: f"progress.{name}" for name in self.observe.memory
@@ -184,13 +194,13 @@ class Env:
         self.episode = torch.full((n,), -1, dtype=torch.int64, device=device)
         # columns of running episodes; and those of each world's next episode as it starts, one world after the other,
         # because few of them are read at a time
-        self.table = rows.table(self.columns, n, device)
+        self.table = vectorize.table(self.columns, n, device)
         self.next = torch.zeros(n, len(self.table), device=device)
-        self.column = rows.views(self.table, self.columns, n)
+        self.column = vectorize.views(self.table, self.columns, n)
         self.own = {**{name: self.column[f"added.{name}"] for name in self.added}, "mission_time": self.column["time"]}
         figures, sizes = self.table[-len(FIGURES) :, :n], (self.command_dim, *self.observed.values())
         self.work: General | Compiled = General(self._command, self._step, self.table, figures, sizes)
-        if isinstance(self._step, rows.Kernel) and n % rows.LANES == 0:
+        if isinstance(self._step, vectorize.Kernel) and n % vectorize.LANES == 0:
             self.work = Compiled(self._command, self._step, self.table, figures, sizes, list(self.backend.signals()))
         self.starts: dict[str, dict[str, Tensor]] = {"params": {}, "look": {}, "state": {}}
         self.base: dict[str, Tensor] = {}  # what episodes were given of the parameters that change within them
@@ -359,7 +369,7 @@ class Env:
         self.episode.index_add_(0, ids, torch.ones_like(ids))
         self.midway.index_copy_(0, ids, self.midway_next.index_select(0, ids))
         truth = self.backend.signals()
-        some = rows.table(self.columns, len(ids), self.device)
+        some = vectorize.table(self.columns, len(ids), self.device)
         some[:, : len(ids)] = self.next.index_select(0, ids).T
         first = {name: torch.empty(len(ids), size, device=self.device) for name, size in self.observed.items()}
         self._start(some, {**{f"truth.{k}": v.index_select(0, ids) for k, v in truth.items()}, **first})
@@ -414,8 +424,8 @@ class Env:
                     self.starts[group][name] = value.new_zeros(self.num_worlds, *value.shape[1:])
                 self.starts[group][name][ids] = value
         self.midway_next[ids] = drawn.midway
-        some = rows.table(self.columns, len(ids), self.device)
-        column = rows.views(some, self.columns, len(ids))
+        some = vectorize.table(self.columns, len(ids), self.device)
+        column = vectorize.views(some, self.columns, len(ids))
         for name, value in drawn.memory.items():
             places = [place for place in (f"memory.{name}", f"progress.{name}") if place in column]
             if not places and name != "tick":
@@ -523,9 +533,11 @@ class Env:
             self.backend.set_params(ids, _flat(values))
 
     def keep_faults(self, folder: Path) -> None:
-        """From now on, keep the state before the step of each world that goes wrong in ``folder`` (:mod:`sim.faults`).
+        """From now on, keep the state before the step of each world that goes wrong in ``folder``
+        (:mod:`temporeal.sim.diverged_worlds`).
 
-        Raises :class:`sim.capabilities.MissingCapability` where the backend cannot give a world's whole state.
+        Raises :class:`temporeal.sim.capabilities.MissingCapability` where the backend cannot give a world's whole
+        state.
         """
         require(type(self.backend).__module__.rpartition(".")[2], self.backend.capabilities, ["full_state"])
         self.fault_dir, self.backend.snapshot = folder, True
@@ -556,7 +568,7 @@ class Env:
         """
         if self._before is None:
             raise ValueError("what worlds remembered before a step is kept after keep_faults()")
-        return {k: v for k, v in rows.views(self._before, self.columns, self.num_worlds).items() if k not in FIGURES}
+        return {k: v for k, v in vectorize.views(self._before, self.columns, self.num_worlds).items() if k not in FIGURES}
 
     @torch.no_grad()
     def causes(self, world: int) -> list[str]:
@@ -596,7 +608,7 @@ class Env:
         worlds = bad.nonzero()[:, 0].tolist()
         self.faults += len(worlds)
         for world in worlds if self.fault_dir is not None else ():
-            faults.save(self, world, self.fault_dir)
+            diverged_worlds.save(self, world, self.fault_dir)
 
     def state_dict(self) -> dict[str, Any]:
         """All state, for a bit-exact resume."""
@@ -678,7 +690,7 @@ def about(task: Task, backend: Backend, **settings: Any) -> dict[str, Any]:
     return plain({
         "task": task.name, "formula": task.formula_text, "constants": task.constants, "command": task.command,
         "control_dt": task.control_dt, "substeps": task.substeps, "episode_s": task.episode_s,
-        "backend": faults.backend_name(backend), **{k: v or 0.0 if k == "explore" else v or {}
+        "backend": diverged_worlds.backend_name(backend), **{k: v or 0.0 if k == "explore" else v or {}
                                                     for k, v in settings.items()}})
 
 
@@ -718,7 +730,7 @@ OF_KIND = {"quadrotor": "quadrotor", "planar": "planar"}
 def backend_names() -> list[str]:
     """The modules of ``sim/backends`` that make one: those with a ``make`` function (found without importing them)."""
     folder = Path(__file__).parent / "backends"
-    return [name for name in names("sim.backends") if "\ndef make(" in (folder / f"{name}.py").read_text()]
+    return [name for name in names("temporeal.sim.backends") if "\ndef make(" in (folder / f"{name}.py").read_text()]
 
 
 def make_env(
@@ -738,7 +750,7 @@ def make_env(
         backend = OF_KIND.get(task.robot.kind, "mujoco")
     if backend not in backend_names():
         raise UnknownName(f"no backend {backend!r}; known: {', '.join(backend_names())}")
-    built = commanded(resolve("sim.backends", backend).make(
+    built = commanded(resolve("temporeal.sim.backends", backend).make(
         task.scene, num_worlds, task.command, dt=task.control_dt / task.substeps, device=device, seed=seed,
         threads=threads, **dict(options or {})))
     return Env(task, built, seed=seed, randomize=randomize, **settings)

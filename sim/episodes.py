@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from robots.spec import Parameter
-from sim.curriculum import Curriculum
-from sim.random import stream, uniform
-from sim.randomize import Distribution, draw_parameters
-from sim.sensors import Sensors
+from temporeal.robots.spec import Parameter
+from temporeal.sim.compiler.keyed_random import stream, uniform
+from temporeal.sim.curriculum.curriculum import Curriculum
+from temporeal.sim.randomization.distributions import Distribution, draw_parameters
+from temporeal.sim.randomization.sensors import Sensors
 
 Draw = Callable[[str, int], Tensor]
 Named = dict[str, Tensor]
@@ -52,7 +52,8 @@ class Recipe:
     """Where the draws of an environment's episodes come from.
 
     Args:
-        initial, explore: of the task (:class:`sim.task.Task`); ``midway``: share of episodes that ``explore`` starts,
+        initial, explore: of the task (:class:`temporeal.sim.task.Task`); ``midway``: share of episodes that ``explore``
+        starts,
             ``by_world``: of worlds, all of whose episodes it starts.
         parameters, randomization: of the backend. ``cameras``, ``look``: the same of the camera rig.
     """

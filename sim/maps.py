@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from robots.spec import RobotSpec
+from temporeal.robots.spec import RobotSpec
 
 Memory = dict[str, Tensor]
 

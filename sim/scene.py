@@ -3,7 +3,7 @@
     scene = Scene(load_robot("franka"), (box("cube", (0.02, 0.02, 0.02), mass=0.05, pos=(0.5, 0, 0.02)),))
     scene.signals       # joint_pos, ..., cube_pos_w, cube_quat_w, cube_vel_w, cube_ang_vel_w
 
-Backends make their model of it (:mod:`sim.backends.mjcf` for MuJoCo's) and give its signals by name.
+Backends make their model of it (:mod:`temporeal.sim.physics.mujoco.mjcf` for MuJoCo's) and give its signals by name.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from robots.signals import Schema, SignalSpec, schema
-from robots.spec import RobotSpec, Source
+from temporeal.robots.signals import Schema, SignalSpec, schema
+from temporeal.robots.spec import RobotSpec, Source
 
 Vector = Sequence[float]
 

@@ -1,6 +1,6 @@
 """What a formula speaks of: a robot with its commands, what is seen of it, where it starts, and how it is predicted.
 
-    system = resolve("sim.systems", "linear").make()         # sim/systems/<name>.py
+    system = resolve("temporeal.sim.systems", "linear").make()         # sim/systems/<name>.py
     system.observe(signals)                                  # [N, size], to learn from
     system.model.step(state, action)                         # what planners look ahead with
     states_after(system.model, state, actions)               # the same over many steps
@@ -19,11 +19,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from robots.signals import SignalSpec
-from sim.devices import on_device
-from sim.maps import ActionMap, Memory
-from sim.scene import Scene
-from sim.task import Draw
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.compiler.devices import on_device
+from temporeal.sim.maps import ActionMap, Memory
+from temporeal.sim.scene import Scene
+from temporeal.sim.task import Draw
 
 Signals = Mapping[str, Tensor]
 
@@ -107,7 +107,7 @@ class System:
     Args:
         scene: the robot, alone. ``command``: what its policy gives. ``backend``: where it is simulated.
         control_dt: s; ``substeps`` physics steps make one control step.
-        stop: what the robot does when a mission is over (:class:`sim.task.Task`).
+        stop: what the robot does when a mission is over (:class:`temporeal.sim.task.Task`).
         act: actions in [-1, 1] to commands.
         reads: the signals of ``observe``, which makes [N, ``size``] numbers of about [-1, 1] of them.
         signals: what formulas speak of.
@@ -119,7 +119,8 @@ class System:
             middle of a mission from which there is no time left. Infinite: not known.
         slack: by how much more than asked a policy makes its subgoals hold, in their unit, where a task does not say:
             what rides the edge of a region is out of it at the first disturbance, or on the robot.
-        reward: coefficients of the timed view's reward that fit the arena's size (:class:`sim.stl_timed.Reward`), where
+        reward: coefficients of the timed view's reward that fit the arena's size
+        (:class:`temporeal.sim.rewards.scheduled.Reward`), where
             a task says none: which distance is far, and which is near.
         body: signals of place and attitude of a robot that first has to learn to move at all: the timed view then shows
             which way to go in its own frame.
@@ -127,7 +128,7 @@ class System:
             view the episode ends and costs what breaking something costs. No verdict has to do with it.
         model: None where there is no prediction worth its name.
         memory: what ``act`` remembers, shapes by name; ``follow(signals, memory)`` and ``record(memory, action)`` keep
-            it, and an observation map calls them where :class:`sim.maps.ObserveMap` says.
+            it, and an observation map calls them where :class:`temporeal.sim.maps.ObserveMap` says.
     """
 
     name: str

@@ -10,16 +10,16 @@ from typing import Any, Protocol, TypeVar, get_args, get_type_hints
 
 from torch import Tensor, nn
 
-from robots.registry import resolve
-from robots.signals import Schema, SignalSpec, schema
-from robots.spec import RobotSpec
-from sim.maps import ActionMap
-from sim.scene import Scene, as_scene
-from sim.stl.alternative import NotDecomposable
-from sim.stl.plan import NotSequential
-from sim.stl.syntax import Constant as Number
-from sim.stl.syntax import Formula, FormulaError, children, horizon, predicates_in, signals_in
-from sim.stl.windows import window_steps
+from temporeal.robots.registry import resolve
+from temporeal.robots.signals import Schema, SignalSpec, schema
+from temporeal.robots.spec import RobotSpec
+from temporeal.sim.maps import ActionMap
+from temporeal.sim.scene import Scene, as_scene
+from temporeal.sim.stl.language.syntax import Constant as Number
+from temporeal.sim.stl.language.syntax import Formula, FormulaError, children, horizon, predicates_in, signals_in
+from temporeal.sim.stl.planning.alternative import NotDecomposable
+from temporeal.sim.stl.planning.plan import NotSequential
+from temporeal.sim.stl.semantics.windows import window_steps
 
 MISSION_TIME = SignalSpec("mission_time", (), "s")
 """Time since mission start: every evaluator of a formula supplies it (environment, report, on-robot monitor)."""
@@ -185,7 +185,7 @@ def weights(kind: type[T], given: Mapping[str, float] | None) -> T:
 
 def load_task(name: str, **overrides: Any) -> Task:
     """Task ``name`` from ``sim/tasks``, its numbers replaced by ``overrides`` (see the task's ``make``)."""
-    module = resolve("sim.tasks", name)
+    module = resolve("temporeal.sim.tasks", name)
     check_overrides(name, module, overrides)
     try:
         task: Task = module.make(**overrides)

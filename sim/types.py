@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from robots.spec import Parameter, RobotSpec
-    from sim.scene import Scene
+    from temporeal.robots.spec import Parameter, RobotSpec
+    from temporeal.sim.scene import Scene
 
 Signals = Mapping[str, "Tensor"]
 """Signal name -> [N, *shape]. Float32 on the backend's device."""
@@ -49,8 +49,8 @@ class Backend(Protocol):
     """N worlds of one scene. State is reset, stepped, read and parameterized; nothing else.
 
     Time step ``dt`` [s] is the physics step. Tensors are float32 on ``device``; ``ids`` are int64 [K], each once.
-    ``capabilities``: the names of :mod:`sim.capabilities` that hold here. Results depend on what was called with what,
-    never on the number of worlds or threads (``deterministic``).
+    ``capabilities``: the names of :mod:`temporeal.sim.capabilities` that hold here. Results depend on what was called
+    with what, never on the number of worlds or threads (``deterministic``).
     """
 
     scene: Scene

@@ -1,8 +1,8 @@
 """What ``temporeal bench deploy`` has on the bus beside the robot's nodes, each a process with the options of a node.
 
-    python -m policies.cli.benches._deploy_beside echo --core 1 --priority realtime --awake
-    python -m policies.cli.benches._deploy_beside camera --signals robots/franka/realsense.yaml
-    python -m policies.cli.benches._deploy_beside reader --signals robots/franka/realsense.yaml --out FOLDER
+    python -m temporeal_benchmarks.deployment.bus_peers echo --core 1 --priority realtime --awake
+    python -m temporeal_benchmarks.deployment.bus_peers camera --signals robots/franka/realsense.yaml
+    python -m temporeal_benchmarks.deployment.bus_peers reader --signals robots/franka/realsense.yaml --out FOLDER
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from policies.cli.benches.deploy import ARRAY, PERIOD, STATE
-from robots.spec import load_robot
-from temporeal_bridge import codecs, messages
+from temporeal.robots.spec import load_robot
+from temporeal_benchmarks.measurements.deploy import ARRAY, PERIOD, STATE
 from temporeal_bridge.camera_sim import PUBLISHED
+from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.node import Node, Rehearsal, add_awake, parser, run
-from temporeal_bridge.transport import QOS, Received, Transport
+from temporeal_bridge.transports.transport import QOS, Received, Transport
 
 BEHIND = -1  # of the controller's priority: the echo is never in its way, and nobody else is in between
 ON, OFF = signal.SIGUSR1, signal.SIGUSR2  # to the camera, which begins with pictures

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robots.spec import RobotSpec
-from temporeal_bridge import codecs, messages
+from temporeal.robots.spec import RobotSpec
+from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.interface import Interface, StateTopic
 from temporeal_bridge.mission import Told
 from temporeal_bridge.state import mark
@@ -24,7 +24,8 @@ ROUNDING = 1e-6  # of a limit: commands pass through float64 and through sums wi
 PLACE = 1e-9  # of a range
 ON_TIME = 0.9  # periods: so early the next command may be; with each period more one was missed. A late controller is
 # bridged before, so it was the guard that stood still
-# Periods: a command's turn comes PACE after the one before, and it is early EARLY before that (docs/faults.md). So two
+# Periods: a command's turn comes PACE after the one before, and it is early EARLY before that
+# (docs/reference/faults.md). So two
 # are 0.45 of a period apart at least, and in the long run there is one every 0.95 at most
 PACE, EARLY = 0.95, 0.5
 CLOCK_S = 1e-9  # times are told since the mission began, as differences of float64

@@ -21,22 +21,22 @@ from typing import Any
 from rosbags.highlevel import AnyReader, AnyReaderError
 from rosbags.rosbag2.errors import ReaderError
 
-from policies.cli.benches import Row
-from policies.cli.benches._crew import ALL_MODES, DEEP, START_S, Crew, hover, reach, rest, see
-from policies.cli.benches._fault_oracle import ORDER_S
-from policies.cli.benches._priority import load, ordinary
-from policies.export.manifest import ArtifactError, ChunkSpec, load_manifest
-from policies.export.runtime import Artifact
-from robots.signals import SignalSpec
-from robots.spec import load_robot
-from temporeal_bridge import messages
-from temporeal_bridge.dds import DdsTransport
+from temporeal.robots.artifact.manifest import ArtifactError, ChunkSpec, load_manifest
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.signals import SignalSpec
+from temporeal.robots.spec import load_robot
+from temporeal_benchmarks.deployment.fault_oracle import ORDER_S
+from temporeal_benchmarks.deployment.robot_processes import ALL_MODES, DEEP, START_S, Crew, hover, reach, rest, see
+from temporeal_benchmarks.priority import load, ordinary
+from temporeal_benchmarks.rows import Row
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.controller.mailbox import LOOK_S
 from temporeal_bridge.guard_node import LOOK_S as GUARD_LOOK_S
 from temporeal_bridge.guard_node import TICK_S
-from temporeal_bridge.mailbox import LOOK_S
-from temporeal_bridge.processes import Process, how_ended, last_words, start
+from temporeal_bridge.launching.processes import Process, how_ended, last_words, start
 from temporeal_bridge.recorder import FLUSH_S, RecorderError, recover
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.dds import DdsTransport
+from temporeal_bridge.transports.transport import QOS
 
 RATE_HZ, HAND_HZ = 50.0, 20.0
 PAUSE_S = 0.5  # of a guard that is stopped and goes on
@@ -51,8 +51,8 @@ RECORDED_S = 1.5  # of a mission, until a recorder that was started just before 
 STATE_S = 0.01  # the simulated robot says its state at 100 Hz
 SUBSCRIBER = """
 import sys
-from temporeal_bridge.dds import DdsTransport
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.dds import DdsTransport
+from temporeal_bridge.transports.transport import QOS
 bus = DdsTransport("slow", "/r", domain=sys.argv[1], loopback=True)
 bus.subscribe(sys.argv[2], sys.argv[3], QOS["default"], lambda received: None)
 print("up", flush=True)
@@ -62,7 +62,7 @@ while True:
 
 OTHERWISE = """
 import importlib, sys
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.transport import QOS
 module, profile, other = sys.argv[1:4]
 QOS[profile] = QOS[other]
 sys.exit(importlib.import_module("temporeal_bridge." + module).main(sys.argv[4:]))
@@ -70,10 +70,10 @@ sys.exit(importlib.import_module("temporeal_bridge." + module).main(sys.argv[4:]
 CAMERA = """
 import signal, sys, time
 import numpy as np
-from temporeal_bridge import messages
-from temporeal_bridge.codecs import STATES
-from temporeal_bridge.dds import DdsTransport
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.codecs.codecs import messages
+from temporeal_bridge.codecs.codecs.codecs import STATES
+from temporeal_bridge.transports.dds import DdsTransport
+from temporeal_bridge.transports.transport import QOS
 domain, topic, name, rate, rows, columns = sys.argv[1:]
 wrong, size = set(), (int(rows), int(columns), 3)
 signal.signal(signal.SIGUSR1, lambda *_: wrong.add("late"))
@@ -110,7 +110,7 @@ class Fault:
     Args:
         strike: does it. mend: undoes it, before the next mission.
         code: of the stop that must follow; "": the mission goes on, and the largest gap between commands is measured.
-        stated_s: from the fault to the stop, as docs/faults.md says.
+        stated_s: from the fault to the stop, as docs/reference/faults.md says.
         promise: what somebody else promises.
         may: stops that may come where the mission should go on: code, and s at most since the controller's last
             command, by the guard's clock.
@@ -468,7 +468,7 @@ def of_fault(name: str, fault: Fault, done: list[Trial]) -> list[Row]:
     if right:
         p50, top, most = median(right), max(right), fault.stated_s + OBSERVED_S
         late = sum(reaction > most for reaction in right)
-        by = f"{fault.stated_s:g} s by docs/faults.md, {OBSERVED_S:g} s for the observer"
+        by = f"{fault.stated_s:g} s by docs/reference/faults.md, {OBSERVED_S:g} s for the observer"
         made += [Row(f"{name}: p50", p50, "s", most, by, p50 <= most),
                  Row(f"{name}: max", top, "s", most, f"{late} of {len(right)} were later; {fault.promise}", not late)]
     return made
@@ -570,7 +570,7 @@ def recorder_killed(crew: Crew, trials: int, rng: random.Random) -> list[Row]:
         made += [Row(f"{name}: events, modes and commands lost up to the last flush", lost, "1", 0,
                      f"{due} must be there", not lost if due else None),
                  Row(f"{name}: last message before the kill", before, "s", FLUSH_S + OBSERVED_S,
-                     "a flush a second (docs/recording.md)", before <= FLUSH_S + OBSERVED_S)]
+                     "a flush a second (docs/how-to/recording.md)", before <= FLUSH_S + OBSERVED_S)]
     return made
 
 

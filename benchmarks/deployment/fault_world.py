@@ -17,22 +17,24 @@ from typing import Any
 
 import numpy as np
 
-from policies.cli.benches._fault_oracle import Oracle
-from policies.export.manifest import CHUNK_VERSION, GOLDEN, POLICY, ChunkSpec, Manifest
-from robots.kinematics import chain
-from robots.servo import servo_of
-from robots.spec import RobotSpec, load_robot
-from temporeal_bridge import codecs, faults, link, messages
-from temporeal_bridge.chunked import ChunkedPolicy
+from temporeal.robots.artifact.manifest import CHUNK_VERSION, GOLDEN, POLICY, ChunkSpec, Manifest
+from temporeal.robots.cartesian_servo import servo_of
+from temporeal.robots.kinematics import chain
+from temporeal.robots.spec import RobotSpec, load_robot
+from temporeal_benchmarks.deployment.fault_oracle import Oracle
+from temporeal_bridge import link
+from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.controller.chunked_policy import ChunkedPolicy
+from temporeal_bridge.controller.mailbox import Reply
+from temporeal_bridge.guard.safety import APART_RAD, APART_S, FINGERS_RAD
 from temporeal_bridge.guard_node import LOOK_S, TICK_S, GuardNode
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.link import Proposal, SocketController, SocketGuard
-from temporeal_bridge.mailbox import Reply
-from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.policy_node import PolicyNode
-from temporeal_bridge.safety import APART_RAD, APART_S, FINGERS_RAD
-from temporeal_bridge.transport import QOS, QoS
+from temporeal_bridge.simulated_robot import fault_injection
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import QOS, QoS
 
 STATE_S = 0.01  # the robot says its state at 100 Hz
 HEARTBEAT_S = 0.1  # of the operator's stop
@@ -106,7 +108,7 @@ class Brain:
         return {}
 
     def act(self, signals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The command; see :class:`policies.export.runtime.Artifact`."""
+        """The command; see :class:`temporeal.robots.artifact.runtime.Artifact`."""
         command = self.wish(float(signals["mission_time"])).astype(np.float32)
         if self.broken == "nan":
             command = np.where(np.arange(command.size) == 1, np.nan, command)
@@ -131,13 +133,13 @@ class Worker:
         self.broken = ""
 
     def put(self, at: float, signals: Mapping[str, np.ndarray]) -> None:
-        """See :class:`temporeal_bridge.mailbox.WorkerLine`."""
+        """See :class:`temporeal_bridge.controller.mailbox.WorkerLine`."""
         t = float(signals["mission_time"])
         rows = np.stack([self.wish(t + self.dt * k) for k in range(CHUNK_STEPS)]).astype(np.float32)
         self.waiting.append((at + self.latency, Reply(at, self.latency, rows)))
 
     def take(self) -> list[Reply]:
-        """See :class:`temporeal_bridge.mailbox.WorkerLine`."""
+        """See :class:`temporeal_bridge.controller.mailbox.WorkerLine`."""
         now = self.clock()
         due = [reply for at, reply in self.waiting if at <= now and self.alive]
         self.waiting = [pair for pair in self.waiting if pair[0] > now]
@@ -232,7 +234,7 @@ class World:
         self.drive = self.robot.drives.get(kind.command, "position")
         if self.drive != "position":
             self.target = np.zeros(self.spec.size)
-        self.fault: faults.Fault | None = None
+        self.fault: fault_injection.Fault | None = None
         self.blocked: list[int] = []
         self.said: dict[str, np.ndarray] = {}  # the last signals that it has told, whatever is so
         self.pushed: np.ndarray | float = 0.0  # rad in the next state period, by somebody else
@@ -312,7 +314,7 @@ class World:
             self.speed = np.array([0.0, 0.0, -min(0.6, self.place[2] / STATE_S) if sinks else 0.0])
             self.place = self.place + STATE_S * self.speed
         true = self.signals()
-        sample = faults.Sample(true, self.own.now() + self.clock_off_ns)
+        sample = fault_injection.Sample(true, self.own.now() + self.clock_off_ns)
         if self.fault is not None:
             self.fault.remember(sample)
         for topic, endpoint in reversed(self.states):
@@ -326,7 +328,7 @@ class World:
             data = messages.encode(topic.type, message)
             if self.oracle.servos is not None:
                 self.oracle.servos.read(
-                    topic, self.bus.seconds, data, self.fault is None or self.fault.name not in faults.SIGNALS)
+                    topic, self.bus.seconds, data, self.fault is None or self.fault.name not in fault_injection.SIGNALS)
             self.own.publish(endpoint, data)
         below = self.guard.profile.unlock_below_m
         self.oracle.grounded = below is not None and bool(true["height"] < below)
@@ -364,9 +366,9 @@ class World:
             self.behind_at = min(self.behind_at, self.bus.seconds) if off.any() else np.inf
 
     def start_fault(self, **options: Any) -> None:
-        """A fault of :mod:`temporeal_bridge.faults` in what the robot says."""
+        """A fault of :mod:`temporeal_bridge.simulated_robot.fault_injection` in what the robot says."""
         signals = self.signals(np.random.default_rng(0))  # a twin without the fault draws the same noise afterwards
-        self.fault = faults.make(options, self.bus.seconds, signals, self.encode)
+        self.fault = fault_injection.make(options, self.bus.seconds, signals, self.encode)
 
     # ---- what is on the bus
 

@@ -1,7 +1,7 @@
 """Two plain nodes of a sourced ROS 2, written as its tutorials write them, that play ping-pong: what rclpy takes.
 
-    python -m policies.cli.benches._rclpy_ping echo
-    python -m policies.cli.benches._rclpy_ping ping 5
+    python -m temporeal_benchmarks.deployment.rclpy_ping echo
+    python -m temporeal_benchmarks.deployment.rclpy_ping ping 5
 
 The messages, the rate and the QoS are those of the bare ping of ``temporeal bench deploy``; the second prints its round
 trips [s] as JSON. ``$ROS_DOMAIN_ID`` says where.

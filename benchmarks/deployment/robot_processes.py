@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from policies.cli.benches._fault_oracle import ORDER_S, Joined, Oracle
-from policies.cli.benches._priority import ordinary
-from policies.export.manifest import ChunkSpec
-from robots.signals import SignalSpec
-from robots.spec import load_robot
-from temporeal_bridge import codecs, messages
-from temporeal_bridge.dds import DdsTransport, free_domain
+from temporeal.robots.artifact.manifest import ChunkSpec
+from temporeal.robots.signals import SignalSpec
+from temporeal.robots.spec import load_robot
+from temporeal_benchmarks.deployment.fault_oracle import ORDER_S, Joined, Oracle
+from temporeal_benchmarks.priority import ordinary
+from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.interface import StateTopic, load_interface
-from temporeal_bridge.processes import Process, end, how_ended, start
-from temporeal_bridge.transport import QOS, Callback, QoS, Received
+from temporeal_bridge.launching.processes import Process, end, how_ended, start
+from temporeal_bridge.transports.dds import DdsTransport, free_domain
+from temporeal_bridge.transports.transport import QOS, Callback, QoS, Received
 
 DEEP = QoS(reliable=False, depth=1000)
 ALL_MODES = QoS(depth=1000, latched=True)  # a depth of 1 would keep the last one only
@@ -149,7 +149,7 @@ def write(
     """A policy without memory as an artifact, with its commands for ``signals`` [T, ...] as the golden trace."""
     import torch
 
-    from policies.export.artifact import export
+    from temporeal.policies.export.writer import export
 
     seen = {name: value if value.dtype == np.uint8 else value.astype(np.float32) for name, value in signals.items()}
     with torch.no_grad():

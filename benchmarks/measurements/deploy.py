@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from policies.cli.benches import Row
-from policies.cli.benches._priority import PRIORITY, asked, load, ordinary
-from policies.cli.console import BadInput
+from temporeal.policies.cli.console import BadInput
+from temporeal_benchmarks.priority import PRIORITY, asked, load, ordinary
+from temporeal_benchmarks.rows import Row
 
 if TYPE_CHECKING:
-    from temporeal_bridge.processes import Process
+    from temporeal_bridge.launching.processes import Process
 
 HELP = (
     "real processes on one machine, over DDS on loopback: state in -> guarded command out of an arm at 500 Hz, against "
@@ -60,8 +60,8 @@ def run(
     core: list[str] | None = None, awake: list[str] | None = None,
 ) -> list[Row]:
     """All of it; takes as long as the flight whose memory is watched, and a few minutes."""
-    from policies.cli.benches._crew import echo, hover, rest
-    from policies.export.manifest import ChunkSpec
+    from temporeal.robots.artifact.manifest import ChunkSpec
+    from temporeal_benchmarks.deployment.robot_processes import echo, hover, rest
     from temporeal_bridge.node import take_priority
 
     kind = asked(priority)
@@ -124,11 +124,11 @@ class Bench:
     def __init__(
         self, artifact: Path, rate_hz: float, out: Path, own: Sequence[str], thinks: Sequence[str] = (),
     ) -> None:
-        from policies.cli.benches._crew import Crew
-        from policies.cli.benches._fault_oracle import Joined
-        from robots.spec import load_robot
-        from temporeal_bridge import codecs, messages
-        from temporeal_bridge.transport import QOS
+        from temporeal.robots.spec import load_robot
+        from temporeal_benchmarks.deployment.fault_oracle import Joined
+        from temporeal_benchmarks.deployment.robot_processes import Crew
+        from temporeal_bridge.codecs import codecs, messages
+        from temporeal_bridge.transports.transport import QOS
 
         self.crew = Crew(artifact, "franka", "forward_position", "joint_pos_cmd", rate_hz, out, self._on_command)
         self.own, self.thinks = own, thinks  # options of guard and controller, of the controller
@@ -155,11 +155,11 @@ class Bench:
         self.pings = False
 
     def helper(self, role: str, *options: str) -> Process:
-        """A process of :mod:`policies.cli.benches._deploy_beside`, with the priority that is in ``options``."""
-        from temporeal_bridge.processes import STARTED_BY, Process
+        """A process of :mod:`temporeal_benchmarks.deployment.bus_peers`, with the priority that is in ``options``."""
+        from temporeal_bridge.launching.processes import STARTED_BY, Process
 
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), STARTED_BY: str(os.getpid())}
-        command = [sys.executable, "-m", "policies.cli.benches._deploy_beside", role, *self.crew.shared(), *options]
+        command = [sys.executable, "-m", "temporeal_benchmarks.deployment.bus_peers", role, *self.crew.shared(), *options]
         made = Process(command, env=env, start_new_session=True)
         ordinary(made.pid)  # it takes the priority that it is told once it has loaded
         made.name = role
@@ -281,7 +281,7 @@ class Bench:
 
     def round(self, seconds: float) -> Round:
         """Some seconds of flight with pings. Without one of its helpers it would measure something else."""
-        from temporeal_bridge.processes import how_ended
+        from temporeal_bridge.launching.processes import how_ended
 
         if ended := [how_ended(helper) for helper in self.helpers if helper.poll() is not None]:
             raise RuntimeError("; ".join(ended))
@@ -309,7 +309,7 @@ class Camera:
     priority of who is not on the way from state to command. Off until :meth:`round`."""
 
     def __init__(self, bench: Bench, out: Path) -> None:
-        from robots.spec import load_robot
+        from temporeal.robots.spec import load_robot
         from temporeal_bridge.interface import load_interface
 
         declared = Path(load_robot("franka").ros).parent / "realsense.yaml"
@@ -322,7 +322,7 @@ class Camera:
 
     def begin(self) -> None:
         """Wait until pictures are read, and switch it off."""
-        from policies.cli.benches._deploy_beside import FIRST, OFF
+        from temporeal_benchmarks.deployment.bus_peers import FIRST, OFF
 
         self.bench.run(60.0, lambda: (self.out / FIRST).exists() or self.reader.poll() is not None)
         self._tell(OFF)
@@ -333,7 +333,7 @@ class Camera:
 
     def round(self, seconds: float) -> Round:
         """Some seconds of flight with pings beside pictures."""
-        from policies.cli.benches._deploy_beside import OFF, ON
+        from temporeal_benchmarks.deployment.bus_peers import OFF, ON
 
         self._tell(ON)
         began = time.monotonic()
@@ -344,8 +344,8 @@ class Camera:
 
     def end(self) -> tuple[int, float]:
         """Pictures that the reader decoded during the rounds, and how many were due."""
-        from policies.cli.benches._deploy_beside import READ
-        from temporeal_bridge.processes import ask
+        from temporeal_benchmarks.deployment.bus_peers import READ
+        from temporeal_bridge.launching.processes import ask
 
         both = (self.reader, self.camera)
         ask(both)
@@ -432,10 +432,10 @@ def against_rclpy(ours: float | None, rounds: int, seconds: float) -> list[Row]:
     """The ping of two plain rclpy nodes, with nothing beside them and on all cores, and our p50 [ms] over it."""
     if importlib.util.find_spec("rclpy") is None:
         return [Row("deploy.rclpy_ping.p50", None, "ms", None, "not measured: rclpy cannot be imported here")]
-    from temporeal_bridge.dds import free_domain
+    from temporeal_bridge.transports.dds import free_domain
 
     env = {**os.environ, "ROS_DOMAIN_ID": str(free_domain()), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
-    command, mine = [sys.executable, "-m", "policies.cli.benches._rclpy_ping"], os.sched_getaffinity(0)
+    command, mine = [sys.executable, "-m", "temporeal_benchmarks.deployment.rclpy_ping"], os.sched_getaffinity(0)
     os.sched_setaffinity(0, range(os.cpu_count() or 1))  # children inherit it
     echo = subprocess.Popen([*command, "echo"], env=env)
     try:
@@ -489,7 +489,7 @@ def memory(whose: str, found: Mapping[str, tuple[float, float]]) -> Row:
 
 def with_worker(artifact: Path, out: Path, seconds: float, own: list[str]) -> list[Row]:
     """Memory of all processes of a policy that gives chunks, in flight at 500 Hz. Its network is next to nothing."""
-    from policies.cli.benches._fault_processes import start_worker
+    from temporeal_benchmarks.deployment.fault_processes import start_worker
 
     folder = out / "chunked" / "worker"
     bench = Bench(artifact, 500.0, folder.parent, own, ["--worker", str(folder), "--no-awake"])
@@ -530,7 +530,7 @@ def late(artifact: Path, out: Path, seconds: float, own: list[str]) -> list[Row]
 def started(artifact: Path, out: Path, count: int, own: list[str], beside: Sequence[str] = ()) -> list[Row]:
     """From the start of guard and controller, and right after them of nodes ``beside``, the robot being there, to the
     first command of a mission that is asked for as soon as the guard is ready."""
-    from policies.cli.benches._crew import Crew
+    from temporeal_benchmarks.deployment.robot_processes import Crew
 
     took = list[float]()
     for number in range(count):
@@ -539,7 +539,7 @@ def started(artifact: Path, out: Path, count: int, own: list[str], beside: Seque
             crew.start("robot_sim")
             here: list[Any] = []
             state = crew.facts.states[0]
-            from temporeal_bridge.transport import QOS
+            from temporeal_bridge.transports.transport import QOS
 
             crew.bus.subscribe(state.topic, state.type, QOS["sensor"], here.append)
             crew.need("the robot", 60.0, lambda here=here: bool(here))

@@ -8,11 +8,11 @@ from math import inf, nan
 from pathlib import Path
 from statistics import median
 
-from policies.cli.benches import Row, among
-from policies.cli.benches._fault_world import CASES, Result, all_pairs, fuzz, trial
-from policies.cli.benches._priority import PRIORITY, asked
-from policies.cli.console import BadInput
-from policies.cli.runs import check_seed
+from temporeal.policies.cli.console import BadInput
+from temporeal.policies.cli.runs import check_seed
+from temporeal_benchmarks.deployment.fault_world import CASES, Result, all_pairs, fuzz, trial
+from temporeal_benchmarks.priority import PRIORITY, asked
+from temporeal_benchmarks.rows import Row, among
 
 HELP = (
     "faults of states, policies, chunks, the line, people and machines, each at a random time of a mission, for five "
@@ -51,20 +51,20 @@ def run(quick: bool, *, out: Path, **options: list[str] | None) -> list[Row]:
         return one_trial((case[0], ", ".join(case[1:])), seed, out)
     real = "processes" in parts or "clean" in parts
     if real:
-        from policies.cli.benches import _fault_processes
+        from temporeal_benchmarks.deployment import fault_processes
         from temporeal_bridge.node import take_priority
 
         kind, only = asked(options["priority"]), options["only"] or []
         trials = int(one("trials", 1 if quick else 4)) if "processes" in parts else 0
         minutes = one("clean-minutes", 0.2 if quick else 2.0) if "clean" in parts else 0.0
-        if unknown := sorted(set(only) - set(_fault_processes.NAMES)):
-            raise BadInput(f"--only: there is no fault {unknown[0]!r}; legal: {', '.join(_fault_processes.NAMES)}")
+        if unknown := sorted(set(only) - set(fault_processes.NAMES)):
+            raise BadInput(f"--only: there is no fault {unknown[0]!r}; legal: {', '.join(fault_processes.NAMES)}")
     rows: list[Row] = []
     if "fuzz" in parts:
         rows += fuzzed(seed, int(one("cycles", 20_000 if quick else 1_000_000)), int(one("trials", 1)))
     if real:
         take_priority(kind)  # before any process is started: they inherit it
-        rows += _fault_processes.rows(trials, minutes, seed, out, only)
+        rows += fault_processes.rows(trials, minutes, seed, out, only)
     return rows
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from policies.cli.benches import Row
+from temporeal_benchmarks.rows import Row
 
 HELP = (
     "physics steps/s of the MuJoCo backend (500 Crazyflies, 2 ms, RK4): all cores, per CPU-second, share of the rotors"
@@ -18,8 +18,8 @@ def run(quick: bool) -> list[Row]:
     """Medians over control steps of 20 ms, in one run."""
     import torch
 
-    from robots.spec import load_robot
-    from sim.backends import mujoco
+    from temporeal.robots.spec import load_robot
+    from temporeal.sim.backends import mujoco
 
     sim = mujoco.make(load_robot("crazyflie"), WORLDS, "ctbr_cmd", dt=DT)
     command = torch.tensor([0.32, 0.0, 0.0, 0.0]).expand(WORLDS, 4)

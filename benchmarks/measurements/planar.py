@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 from statistics import median
 
-from policies.cli.benches import Row
-from policies.cli.benches.quadrotor import Program, rates_of
+from temporeal_benchmarks.measurements.quadrotor import Program, rates_of
+from temporeal_benchmarks.rows import Row
 
 HELP = (
     "linear and unicycle steps/s at 16,384 worlds: the motion alone; the complete step of formulas of the suite with "
@@ -39,8 +39,8 @@ def _motions() -> Iterator[tuple[str, Program]]:
     import numpy as np
     import torch
 
-    from robots.spec import load_robot
-    from sim.backends import planar
+    from temporeal.robots.spec import load_robot
+    from temporeal.sim.backends import planar
 
     dt, rng = 0.2, np.random.default_rng(0)
     for name, command in (("linear", "vel_cmd"), ("unicycle", "twist_cmd")):
@@ -67,8 +67,8 @@ def _complete(task: str) -> Program:
     """The environment as TGPO trains in it."""
     import torch
 
-    from policies.cli import runs
-    from policies.cli import settings as config
+    from temporeal.policies.cli import runs
+    from temporeal.policies.cli import settings as config
 
     torch.set_num_threads(1)
     settings = config.compose([f"task=stl/{task}", "threads=1"])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 
-from policies.cli.benches import Row, among
+from temporeal_benchmarks.rows import Row, among
 
 HELP = (
     "quadrotor steps/s at 16,384 worlds: dynamics alone, a call per step and a call per ten; the complete hover step; "
@@ -104,7 +104,7 @@ def _complete(threads: int) -> dict[str, Program]:
     """
     import torch
 
-    from sim.backends.quadrotor_fused import FusedHover
+    from temporeal.sim.physics.quadrotor.fused import FusedHover
 
     action = torch.full((WORLDS, 4), 0.334)
 
@@ -122,9 +122,9 @@ def _dynamics(threads: int) -> dict[str, Program]:
     """The backend with L2F's parameters for all worlds: one step per call, and ten under the same command."""
     import torch
 
-    from robots.crazyflie.spec import L2F_PARAMETERS
-    from robots.spec import load_robot
-    from sim.backends.quadrotor import make
+    from temporeal.robots.crazyflie.spec import L2F_PARAMETERS
+    from temporeal.robots.spec import load_robot
+    from temporeal.sim.backends.quadrotor import make
 
     ids = torch.arange(WORLDS)
     sim = make(load_robot("crazyflie"), WORLDS, "motor_cmd", dt=DT, threads=threads, shared=True)
@@ -139,8 +139,8 @@ def _ctbr(threads: int) -> dict[str, Program]:
     """The general path: parameters per world, command delays, and a rate loop in each of 20 physics steps."""
     import torch
 
-    from robots.spec import load_robot
-    from sim.backends.quadrotor import make
+    from temporeal.robots.spec import load_robot
+    from temporeal.sim.backends.quadrotor import make
 
     ids = torch.arange(WORLDS)
     sim = make(load_robot("crazyflie"), WORLDS, "ctbr_cmd", dt=DT / 20, threads=threads)
@@ -154,10 +154,10 @@ def _numpy_program() -> Program:
     """The same Runge-Kutta step as operations on whole arrays: the physics function itself, bound to numpy."""
     import numpy as np
 
-    from robots.crazyflie.spec import L2F_PARAMETERS
-    from sim import compile as compiling
-    from sim.backends import quadrotor_physics as physics
-    from sim.backends.quadrotor_fused import shared_params
+    from temporeal.robots.crazyflie.spec import L2F_PARAMETERS
+    from temporeal.sim.compiler import scalar_functions as compiling
+    from temporeal.sim.physics.quadrotor import dynamics as physics
+    from temporeal.sim.physics.quadrotor.fused import shared_params
 
     arrays = compiling.instantiate(
         physics, lambda f: f, np.float32, select=np.where, larger=np.maximum, smaller=np.minimum, math=np
@@ -193,8 +193,8 @@ def _gpu_dynamics() -> float:
     """Dynamics steps per second of four million worlds, parameters per world."""
     import torch
 
-    from robots.spec import load_robot
-    from sim.backends.quadrotor import make
+    from temporeal.robots.spec import load_robot
+    from temporeal.sim.backends.quadrotor import make
 
     worlds = 1 << 22
     sim = make(load_robot("crazyflie"), worlds, "motor_cmd", dt=DT, device="cuda")
@@ -206,7 +206,7 @@ def _gpu_share() -> float:
     """Bytes per second that complete steps of four million worlds must move at least, as a share of a copy's."""
     import torch
 
-    from sim.backends.quadrotor_fused import FusedHover
+    from temporeal.sim.physics.quadrotor.fused import FusedHover
 
     worlds = 1 << 22
     env = FusedHover(worlds, privileged=False, device="cuda")

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from policies.algos.reflex import Constraint, ReflexGraph
-from policies.cli.benches import Row
-from policies.cli.console import BadInput
-from policies.cli.processes import run_module
-from policies.evaluate.statistics import proportion
-from policies.export.manifest import ENGAGED, HELD, PHASE
+from temporeal.policies.algos.reflex import Constraint, ReflexGraph
+from temporeal.policies.cli.console import BadInput
+from temporeal.policies.evaluate.statistics import proportion
+from temporeal.robots.artifact.manifest import ENGAGED, HELD, PHASE
+from temporeal_benchmarks.processes import run_module
+from temporeal_benchmarks.rows import Row
 
 if TYPE_CHECKING:
-    from policies.evaluate.evaluation import Evaluation
-    from policies.evaluate.rollout import Rollout
-    from sim.maps import Memory
+    from temporeal.policies.evaluate.evaluation import Evaluation
+    from temporeal.policies.evaluate.rollout import Rollout
+    from temporeal.sim.maps import Memory
 
 HELP = (
     "the mission waypoints with PPO's default settings (not the demo's, which leave nothing to prevent), a reflex for "
@@ -80,14 +80,14 @@ def trained(folder: Path, words: list[str], quick: bool, shorter: str) -> Path:
     if not folder.is_dir():
         unfinished = folder.with_name(f"{folder.name}.unfinished")
         given = [*words, *([shorter] if quick else [])]
-        run_module("policies.cli.main", ["train", "task=waypoints", *given, f"out={unfinished}", "--overwrite"], True)
+        run_module("temporeal.policies.cli.main", ["train", "task=waypoints", *given, f"out={unfinished}", "--overwrite"], True)
         unfinished.rename(folder)
     return folder
 
 
 def compared(folder: Path, newton: float, seed: int, episodes: int) -> dict[str, Judged]:
     """The policy of the run in ``folder`` without its reflex and with it, in a wind of ``newton``."""
-    from policies.cli import runs
+    from temporeal.policies.cli import runs
 
     settings = runs.load_run(folder)
     graph = runs.load_graph(settings, folder, runs.make_task(settings))
@@ -115,9 +115,9 @@ class Slow(ReflexGraph):
 
 def judge(settings: Mapping[str, Any], graph: ReflexGraph, newton: float, seed: int, episodes: int) -> Judged:
     """Fresh episodes of ``graph``; the seed says which."""
-    from policies.cli import runs
-    from policies.evaluate.evaluation import evaluate
-    from policies.evaluate.rollout import CARRIED, graph_policy, rollout
+    from temporeal.policies.cli import runs
+    from temporeal.policies.evaluate.evaluation import evaluate
+    from temporeal.policies.evaluate.rollout import CARRIED, graph_policy, rollout
 
     task, drawn = runs.make_task(settings), settings["randomize"]
     windy = {**drawn, "parameters": {**drawn["parameters"], "force_w": {"kind": "normal", "std": newton}}}

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from policies.cli.benches import Row
-from policies.cli.benches.stl import one_core
-from policies.cli.peers import Peer, PeerError
+from temporeal_benchmarks.measurements.stl import one_core
+from temporeal_benchmarks.peers import Peer, PeerError
+from temporeal_benchmarks.rows import Row
 
 if TYPE_CHECKING:
     import torch
 
-    from sim.env import Env
+    from temporeal.sim.env import Env
 
 HELP = (
     "HalfCheetah (the file of the user's Gymnasium, 5 physics steps of 10 ms in a step) as an environment of ours with "
@@ -140,19 +140,19 @@ def compared(found: Rates, missing: Mapping[str, str], worlds: int, side: str, t
 
 def ours(worlds: int, size: Size) -> dict[str, Program]:
     """The environment, and MuJoCo alone from the same states with the same actions; then with episodes staggered."""
-    from policies.cli.benches import _cheetah
+    from temporeal_benchmarks import half_cheetah
 
     steps = max(1, size.block // worlds)
-    env = _cheetah.environment(worlds, seed=1)
+    env = half_cheetah.environment(worlds, seed=1)
     actions = random_actions(worlds, env.action_dim, steps)
-    raw = Raw(env, [a.double().numpy() for a in actions], _cheetah.SUBSTEPS)
+    raw = Raw(env, [a.double().numpy() for a in actions], half_cheetah.SUBSTEPS)
     env.reset()
     sides = {f"{worlds}.raw": Program(raw.seconds, steps * worlds),
              f"{worlds}.env": Program(lambda: environment_seconds(env, actions, raw), steps * worlds)}
     if worlds not in SIZES:
         del sides[f"{worlds}.raw"]
         return sides
-    other = _cheetah.environment(worlds, seed=2)
+    other = half_cheetah.environment(worlds, seed=2)
     other.reset()
     other.column["count"].copy_(spread(worlds))
     sides[f"{worlds}.staggered"] = Program(lambda: block_seconds(other, actions), steps * worlds)
@@ -310,10 +310,10 @@ def cpu_seconds(process: int) -> float:
 
 def memory(size: Size) -> list[Row]:
     """What the process and Python's objects grow by while 16 worlds are stepped; both judged for the full run alone."""
-    from policies.cli.benches import _cheetah
-    from sim.outputs import AHEAD
+    from temporeal.sim.compiler.step_buffers import AHEAD
+    from temporeal_benchmarks import half_cheetah
 
-    env = _cheetah.environment(16, seed=1)
+    env = half_cheetah.environment(16, seed=1)
     actions = random_actions(16, env.action_dim, 16)
     env.reset()
     env.column["count"].copy_(spread(16))
@@ -387,8 +387,8 @@ def arm(size: Size) -> list[Row]:
 
 def lifting() -> tuple[Env, torch.Tensor]:
     """The lift task after a second of random actions, and the command that is held from then on."""
-    from sim.env import make_env
-    from sim.task import load_task
+    from temporeal.sim.env import make_env
+    from temporeal.sim.task import load_task
 
     env = make_env(load_task("lift"), backend="mujoco", num_worlds=ARM_WORLDS, seed=1, threads=1)
     env.reset()
@@ -435,7 +435,7 @@ def frames(size: Size) -> list[Row]:
     import mujoco
     import torch
 
-    from sim.pictures import drawn
+    from temporeal.sim.rendering.camera_rig import drawn
 
     env, _ = lifting()
     plain = mujoco.MjModel.from_xml_string(PLAIN)
@@ -446,7 +446,7 @@ def frames(size: Size) -> list[Row]:
 
 def frame(camera: str, model: Any, qpos: torch.Tensor, seconds: float) -> Row:
     """The least of repeats, ms of processor time for one 64x64 colour picture."""
-    from sim.cameras import Camera, Rig, measure
+    from temporeal.sim.rendering.cameras import Camera, Rig, measure
 
     name = f"camera.{camera}.64x64"
     try:

@@ -11,14 +11,14 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from policies.cli.benches import Row, among
-from policies.cli.console import BadInput
+from temporeal.policies.cli.console import BadInput
+from temporeal_benchmarks.rows import Row, among
 
 if TYPE_CHECKING:
     import torch
 
-    from sim.env import Env
-    from sim.task import Task
+    from temporeal.sim.env import Env
+    from temporeal.sim.task import Task
 
 HELP = (
     "physics steps/s on a GPU of an arm, a hand and an ant task, 1024 to 16384 worlds: the backend's step, the whole "
@@ -97,10 +97,10 @@ def device_row() -> Row:
 
 def task_of(kind: str) -> Task | None:
     """The first task whose robot is of this kind: those of :data:`FIRST`, then by name."""
-    from robots.registry import names
-    from sim.task import load_task
+    from temporeal.robots.registry import names
+    from temporeal.sim.task import load_task
 
-    known = names("sim.tasks")
+    known = names("temporeal.sim.tasks")
     tasks = (load_task(name) for name in (*(n for n in FIRST if n in known), *known))
     return next((task for task in tasks if task.robot.kind == kind), None)
 
@@ -130,7 +130,7 @@ def measured(kind: str, task: Task, worlds: int) -> list[Row]:
 
 def env_of(task: Task, worlds: int) -> Env:
     """The environment on the GPU."""
-    from sim.env import make_env
+    from temporeal.sim.env import make_env
 
     return make_env(task, backend="mujoco_warp", num_worlds=worlds, seed=1, device="cuda")
 
@@ -163,7 +163,7 @@ class Block:
     move as much, it takes as long, and where they are still it takes less."""
 
     def __init__(self, env: Env) -> None:
-        from sim.backends import mujoco_warp as backend
+        from temporeal.sim.backends import mujoco_warp as backend
 
         sim = env.backend
         assert isinstance(sim, backend.MuJoCoWarp)
@@ -201,7 +201,7 @@ class Raw:
         import torch
         import warp as wp
 
-        from sim.backends import mujoco_warp as backend
+        from temporeal.sim.backends import mujoco_warp as backend
 
         self.done, sim, env = done, done.sim, done.env
         with wp.ScopedDevice(wp.device_from_torch(env.device)):
@@ -260,7 +260,7 @@ def learned(kind: str, task: Task, seconds: float) -> list[Row]:
 
 def train(task: Task, worlds: int, **budget: Any) -> list[dict[str, float]]:
     """PPO's figures by iteration."""
-    from policies.algos.ppo import PPOConfig, train
+    from temporeal.policies.algos.ppo import PPOConfig, train
 
     with tempfile.TemporaryDirectory() as folder:
         env: Any = env_of(task, worlds)

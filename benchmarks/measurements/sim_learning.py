@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from policies.cli.benches import Row
-from policies.cli.processes import run_module
+from temporeal_benchmarks.processes import run_module
+from temporeal_benchmarks.rows import Row
 
 if TYPE_CHECKING:
-    from policies.evaluate.evaluation import Evaluation
-    from policies.evaluate.rollout import Rollout
+    from temporeal.policies.evaluate.evaluation import Evaluation
+    from temporeal.policies.evaluate.rollout import Rollout
 
 HELP = (
     "the experiments reach, lift and cube_rotate with seeds 1, 2 and 3, each `temporeal train experiment=NAME seed=S` "
@@ -34,7 +34,7 @@ STUDY = Path("outputs/bench/sim-learning")
 SEEDS = (1, 2, 3)
 EPISODES = 1000
 CURVE = 100  # points of a learning curve, at most
-CODE = ("robots", "sim", "policies/algos", "policies/nets", "configs")
+CODE = ("robots", "sim", "policies/algos", "policies/training", "policies/nets", "configs")
 """What a trained policy depends on, but for what is other tasks' and other algorithms' own."""
 OTHERS = ("apg", "cem", "milp", "npc", "planning", "tgpo")  # algorithms that the learner here does not need
 FIGURES = ("p_satisfied", "within_1cm", "rate", "dropped")
@@ -83,7 +83,7 @@ def trial(
     experiment: Experiment, seed: int, study: Path, episodes: int, words: Sequence[str] = ()
 ) -> dict[str, Any]:
     """One training and its judgement, from the study if it is there and still holds."""
-    from policies.files import write_whole
+    from temporeal.robots.atomic_files import write_whole
 
     file, told = study / f"{experiment.name}-{seed}.json", f"{experiment.name}, seed {seed}"
     settings = [f"experiment={experiment.name}", f"seed={seed}", *words]
@@ -97,7 +97,7 @@ def trial(
     # a training that was cut off is made anew: its wall time must be of one piece
     arguments = ["train", *settings, f"out={out}", "--overwrite"]
     revision = git("rev-parse", "--short", "HEAD")
-    trained = run_module("policies.cli.main", arguments, quiet=True)
+    trained = run_module("temporeal.policies.cli.main", arguments, quiet=True)
     say(f"{told}: trained in {trained.wall:.0f} s, judging {episodes} episodes")
     figures = {
         "experiment": experiment.name, "seed": seed, "command": f"temporeal train {shlex.join(settings)}",
@@ -120,10 +120,10 @@ def kept(file: Path, settings: Sequence[str], episodes: int, code: str) -> dict[
 
 def judged(folder: Path, episodes: int) -> dict[str, Any]:
     """Figures of the run's deterministic policy on fresh episodes, of a seed that training never uses."""
-    from policies.cli import runs
-    from policies.evaluate.evaluation import evaluate
-    from policies.evaluate.handover import EVALUATION_SEED
-    from policies.evaluate.rollout import graph_policy, rollout
+    from temporeal.policies.cli import runs
+    from temporeal.policies.evaluate.evaluation import evaluate
+    from temporeal.policies.evaluate.rollout import graph_policy, rollout
+    from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED
 
     settings = runs.load_run(folder)
     task = runs.make_task(settings)
@@ -153,15 +153,15 @@ def figures_of(task: str, evaluation: Evaluation, found: Rollout) -> dict[str, A
 
 def share(flags: np.ndarray) -> list[float]:
     """Share of the episodes [E] and its 95 % interval."""
-    from policies.evaluate.statistics import clopper_pearson
+    from temporeal.policies.evaluate.statistics import clopper_pearson
 
     return [float(flags.mean()), *clopper_pearson(int(flags.sum()), len(flags))]
 
 
 def curve(folder: Path) -> list[dict[str, float]]:
     """What the episodes of training did over its time: exploring, with the run's own starts. At most CURVE points."""
-    from policies.algos import checkpoint
-    from policies.cli import runs
+    from temporeal.policies.cli import runs
+    from temporeal.policies.training import checkpoint
 
     processes = runs.load_run(folder)["processes"]
     history = checkpoint.load(checkpoint.latest(folder / runs.CHECKPOINTS, 0, processes))["history"]
@@ -199,9 +199,9 @@ def figure_row(experiment: Experiment, name: str, key: str, values: Sequence[flo
 
 
 def write_study(study: Path, trials: Sequence[dict[str, Any]], rows: Sequence[Row]) -> None:
-    """``study.json``: what is committed as ``tests/benchmarks/results/sim-learning.json``."""
-    from policies.cli.console import plain
-    from policies.files import write_whole
+    """``study.json``: what is committed as ``benchmarks/results/sim-learning.json``."""
+    from temporeal.policies.cli.console import plain
+    from temporeal.robots.atomic_files import write_whole
 
     whole = {"command": "temporeal bench sim-learning", "bench": "sim-learning",
              "revisions": sorted({found["revision"] for found in trials}), "seeds": list(SEEDS), "episodes": EPISODES,
@@ -211,7 +211,7 @@ def write_study(study: Path, trials: Sequence[dict[str, Any]], rows: Sequence[Ro
 
 def code_digest(experiment: str) -> str:
     """Of the sources and settings that a trained policy of ``experiment`` depends on."""
-    root, digest = Path(__file__).resolve().parents[3], hashlib.sha256()
+    root, digest = Path(__file__).resolve().parents[2], hashlib.sha256()
     for part in CODE:
         for path in sorted((root / part).rglob("*")):
             own = path.relative_to(root)
@@ -237,7 +237,7 @@ def git(*words: str) -> str:
 
 def machine() -> dict[str, Any]:
     """What it was trained on, and how busy that was then."""
-    from policies.cli.bench import machine as described
+    from temporeal.policies.cli.verbs.bench import machine as described
 
     return {**described(), "usable_cores": len(os.sched_getaffinity(0))}
 

@@ -17,12 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from policies.cli.benches import Row, among
-from policies.cli.peers import PINS, Peer, PeerError, peak_beyond
-from policies.cli.peers.translate import to_rtamt, to_stlcgpp
-from sim.stl.lower import Semantics
-from sim.stl.robustness import robustness
-from sim.stl.syntax import (
+from temporeal.sim.stl.language.syntax import (
     And,
     Formula,
     Implies,
@@ -35,6 +30,11 @@ from sim.stl.syntax import (
     to_text,
     until,
 )
+from temporeal.sim.stl.rewriting.lower import Semantics
+from temporeal.sim.stl.semantics.robustness import robustness
+from temporeal_benchmarks.peers import PINS, Peer, PeerError, peak_beyond
+from temporeal_benchmarks.peers.translate import to_rtamt, to_stlcgpp
+from temporeal_benchmarks.rows import Row, among
 
 HELP = (
     "STL formulas G = G[0,T-1] x, FG = F[0,T/2] G[0,T/4] y, Uw = x U[0,50] y and ALL, their conjunction, on traces of "
@@ -466,7 +466,7 @@ Updates = Callable[[], list[float]]
 
 
 def _streams() -> dict[str, Updates]:
-    from sim.stl.stream import Stream
+    from temporeal.sim.stl.monitoring.stream import Stream
 
     formula, nested = monitored(), nested_past()
     many, one, plain = Stream(formula, DT, WORLDS), Stream(formula, DT), Stream(formula, DT, compiled=False)
@@ -482,8 +482,8 @@ def _streams() -> dict[str, Updates]:
 
 def _bounds() -> dict[str, Updates]:
     """Whole missions, from the first sample to the horizon: the bounds do not change behind it."""
-    from sim.stl.monitor import Monitor
-    from sim.stl.stream_bounds import Missions
+    from temporeal.sim.stl.monitoring.monitor import Monitor
+    from temporeal.sim.stl.monitoring.stream_bounds import Missions
 
     formula, nested = monitored(), nested_past()
     together, apart, past = (Missions(f, DT, WORLDS) for f in (formula, formula, nested))
@@ -568,7 +568,7 @@ def walks(length: int) -> Signals:
 
 def check_stream(formula: Formula, few: Signals) -> None:
     """What is timed gives the robustness of the whole trace, later by the horizon."""
-    from sim.stl.stream import Stream
+    from temporeal.sim.stl.monitoring.stream import Stream
 
     for compiled in (None, False):
         stream = Stream(formula, DT, worlds=8, compiled=compiled)

@@ -24,15 +24,15 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
-from policies.algos.progress import clock
-from policies.cli.benches import Row
-from policies.cli.benches._stl_rows import TRIED, rows_of
-from policies.cli.benches.sim_learning import git, machine, say
-from policies.cli.console import BadInput, Interrupted, on_signals
-from policies.cli.folders import Lock, held
-from policies.cli.workers import STARTED_BY
-from policies.evaluate import suite
-from policies.evaluate.suite import METHODS, SYSTEMS, Trial
+from temporeal.policies.cli.console import BadInput, Interrupted, on_signals
+from temporeal.policies.cli.exclusive_folder import Lock, held
+from temporeal.policies.cli.workers import STARTED_BY
+from temporeal.policies.evaluate.suite import suite
+from temporeal.policies.evaluate.suite.suite import METHODS, SYSTEMS, Trial
+from temporeal.policies.training.progress import clock
+from temporeal_benchmarks.measurements.sim_learning import git, machine, say
+from temporeal_benchmarks.rows import Row
+from temporeal_benchmarks.stl_study.rows import TRIED, rows_of
 
 HELP = (
     "the suite of formulas (configs/task/stl): TGPO, without its critic's guidance, without its starts in the "
@@ -77,12 +77,12 @@ QUICK_LIMIT, QUICK_TRIAL = 570.0, 90.0  # s: of all that it starts, of one trial
 GIVEN_UP = "given up after"  # what is said of a trial that took too long
 AROUND = 15.0  # s that a trial takes beside its budget, before one was seen
 WIDTH = 100  # of the line that is drawn on a terminal
-WORKER = "policies.cli.benches._stl_trial"
-CODE = ("robots", "sim", "policies/algos", "policies/nets", "configs/config.yaml", "configs/algo", "configs/backend",
+WORKER = "temporeal_benchmarks.stl_study.trial"
+CODE = ("robots", "sim", "policies/algos", "policies/planners", "policies/training", "policies/nets", "configs/config.yaml", "configs/algo", "configs/backend",
         "configs/robot", "configs/randomize", "configs/curriculum", "configs/experiment", "configs/task/stl",
-        "policies/cli/settings.py", "policies/cli/train.py", "policies/cli/runs.py",
-        "policies/cli/benches/_stl_trial.py", "policies/evaluate/evaluation.py", "policies/evaluate/handover.py",
-        "policies/evaluate/lasting.py", "policies/evaluate/partial.py", "policies/evaluate/rollout.py")
+        "policies/cli/settings.py", "policies/cli/verbs/train.py", "policies/cli/runs.py",
+        "benchmarks/stl_study/trial.py", "policies/evaluate/evaluation.py", "policies/evaluate/run_outputs.py",
+        "policies/evaluate/full_horizon.py", "policies/evaluate/partial.py", "policies/evaluate/rollout.py")
 """What a trial depends on; of other systems, methods and formulas nothing does."""
 ASKED = ("system", "formula", "constants", "start", "episode_s")
 """Settings of a formula's file that say what is asked for; the others are for methods."""
@@ -188,7 +188,7 @@ def chosen(
 
 
 def _seeds(given: Sequence[str] | None, default: Sequence[int]) -> list[int]:
-    from policies.cli.runs import check_training_seed
+    from temporeal.policies.cli.runs import check_training_seed
 
     words = [str(seed) for seed in default] if given is None else given
     if not words or not all(word.isascii() and word.isdigit() for word in words):
@@ -204,7 +204,7 @@ def _seeds(given: Sequence[str] | None, default: Sequence[int]) -> list[int]:
 
 def suite_tasks() -> list[str]:
     """The formulas that there are, of systems of the suite."""
-    from policies.cli.settings import groups
+    from temporeal.policies.cli.settings import groups
 
     names = [name.removeprefix("stl/") for name in groups()["task"] if name.startswith("stl/")]
     order = list(SYSTEMS)
@@ -221,25 +221,25 @@ def check_files(tasks: Iterable[str]) -> None:
 
 def flaw(task: str) -> str:
     """What is wrong with a formula's file that is the user's own, the formula in it too; empty where nothing is."""
-    from policies.cli.settings import file_of
+    from temporeal.policies.cli.settings import file_of
 
-    ours = Path(str(files("configs"))) / "task" / "stl" / f"{task}.yaml"
+    ours = Path(str(files("temporeal.configs"))) / "task" / "stl" / f"{task}.yaml"
     return "" if file_of("task", f"stl/{task}") == ours else _flaw(task, formula_digest(task))
 
 
 @cache
 def _flaw(task: str, digest: str) -> str:
     """:func:`flaw`, of the file that has this ``digest``."""
-    from policies.cli import settings as config
-    from robots.registry import resolve
-    from sim.task import default_of
+    from temporeal.policies.cli import settings as config
+    from temporeal.robots.registry import resolve
+    from temporeal.sim.task import default_of
 
     try:
         said = config.compose([f"task=stl/{task}"])["task"]
     except BadInput as error:
         return str(error)
     system, _, rest = task.partition("_")
-    own = (said.get("settings") or {}).get("system", default_of(resolve("sim.tasks", said["name"]), "system"))
+    own = (said.get("settings") or {}).get("system", default_of(resolve("temporeal.sim.tasks", said["name"]), "system"))
     if own == system:
         return _flaw_of_formula(task, said)
     other = f", or name it {own}_{rest}.yaml" if own in SYSTEMS else ""
@@ -250,14 +250,14 @@ def _flaw(task: str, digest: str) -> str:
 
 def _flaw_of_formula(task: str, said: Mapping[str, Any]) -> str:
     """What is wrong with the formula of a file that says ``said``, whatever a method makes of it."""
-    from policies.cli import runs
-    from policies.cli import settings as config
-    from robots.registry import resolve
-    from sim.stl.syntax import FormulaError
-    from sim.task import load_task
+    from temporeal.policies.cli import runs
+    from temporeal.policies.cli import settings as config
+    from temporeal.robots.registry import resolve
+    from temporeal.sim.stl.language.syntax import FormulaError
+    from temporeal.sim.task import load_task
 
     given, file = said.get("settings") or {}, config.file_of("task", f"stl/{task}")
-    legal = [name for name in resolve("sim.tasks", said["name"]).make.__kwdefaults__ if name not in OF_METHODS]
+    legal = [name for name in resolve("temporeal.sim.tasks", said["name"]).make.__kwdefaults__ if name not in OF_METHODS]
     if unknown := [name for name in given if name not in legal]:
         told = ("each method has its own: leave it out" if unknown[0] in OF_METHODS else
                 f"legal: {', '.join(legal)}{config.hint(unknown[0], legal)}")
@@ -405,7 +405,7 @@ def made(
 ) -> dict[str, Any]:
     """Make one trial in a process of its own, of ``at_once``; what became of it, also where that failed. Kept in
     ``folder``. ``before``: of a policy that is there already (:func:`policies_of`)."""
-    from policies.files import write_whole
+    from temporeal.robots.atomic_files import write_whole
 
     file, log, order_file = (folder / f"{item.name}.{end}" for end in ("json", "log", "order"))
     run_folder = folder / "runs" / item.name
@@ -573,8 +573,8 @@ class Study:
 
     def suits(self, item: Item, found: Trial) -> bool:
         """Whether a trial is of the formula, the settings and the budget of ``item``: of all settings where it tells
-        them, however its command line put them, else (:func:`policies.evaluate.suite.unknown_settings`) of those that a
-        command line names."""
+        them, however its command line put them, else (:func:`temporeal.policies.evaluate.suite.suite.unknown_settings`)
+        of those that a command line names."""
         was = tuple(found.get(k) for k in ("formula_file", "budget_s", "quick"))
         if was != (formula_digest(item.task), item.budget_s, item.quick) or flaw(item.task):
             return False
@@ -588,7 +588,7 @@ class Study:
 
     def take_over(self, file: str) -> int:
         """Put the trials of a study.json that suit, and are not here, into the folder; how many that are."""
-        from policies.files import write_whole
+        from temporeal.robots.atomic_files import write_whole
 
         study = read(Path(file))
         if study is None or not isinstance(study.get("trials"), list):
@@ -627,10 +627,10 @@ class Study:
 
     def write(self) -> list[Row]:
         """``study.json``, the page and its tables in Markdown; the rows."""
-        from policies.cli.console import plain
-        from policies.evaluate.suite_page import write_page
-        from policies.evaluate.suite_tables import write_tables
-        from policies.files import write_whole
+        from temporeal.policies.cli.console import plain
+        from temporeal.policies.evaluate.suite.page import write_page
+        from temporeal.policies.evaluate.suite.tables import write_tables
+        from temporeal.robots.atomic_files import write_whole
 
         trials, stale = self.trials()
         rows = rows_of(trials, self.tasks, judged=not self.quick)
@@ -738,7 +738,7 @@ def code_digest(item: Item) -> str:
 
 def formula_digest(task: str) -> str:
     """Of a formula's file, which may be the user's own."""
-    from policies.cli.settings import file_of
+    from temporeal.policies.cli.settings import file_of
 
     path = file_of("task", f"stl/{task}")
     if path is None:
@@ -747,9 +747,10 @@ def formula_digest(task: str) -> str:
 
 
 def settings_digest(item: Item) -> str:
-    """Of all settings of the method, as a trial of now tells them (:func:`policies.cli.benches._stl_trial.digest`)."""
-    from policies.cli import settings as config
-    from policies.cli.benches import _stl_trial
+    """Of all settings of the method, as a trial of now tells them
+    (:func:`temporeal_benchmarks.stl_study.trial.digest`)."""
+    from temporeal.policies.cli import settings as config
+    from temporeal_benchmarks.stl_study import trial as _stl_trial
 
     key = json.dumps([item.words, _beside_formula(item.task, formula_digest(item.task))], sort_keys=True)
     if key not in _DIGESTS:
@@ -766,8 +767,8 @@ def _beside_formula(task: str, digest: str) -> Any:
     """What the file of a formula, with this ``digest``, says beside it."""
     import yaml
 
-    from policies.cli.benches._stl_trial import OF_FORMULA
-    from policies.cli.settings import file_of
+    from temporeal.policies.cli.settings import file_of
+    from temporeal_benchmarks.stl_study.trial import OF_FORMULA
 
     said = yaml.safe_load(file_of("task", f"stl/{task}").read_text())
     return {**said, "settings": {k: v for k, v in (said.get("settings") or {}).items() if k not in OF_FORMULA}}
@@ -792,7 +793,7 @@ def needed(path: str, item: Item, algo: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _sources(stamp: float) -> tuple[tuple[str, str], ...]:
-    root = Path(__file__).resolve().parents[3]
+    root = Path(__file__).resolve().parents[2]
     paths = [path for part in CODE for path in ([root / part] if (root / part).is_file() else (root / part).rglob("*"))]
     return tuple(sorted((path.relative_to(root).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest())
                         for path in paths if path.suffix in (".py", ".yaml", ".xml", ".npz")))

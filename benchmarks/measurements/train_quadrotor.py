@@ -14,8 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from policies.cli.benches import Row
-from policies.cli.processes import Run, run_module
+from temporeal_benchmarks.processes import Run, run_module
+from temporeal_benchmarks.rows import Row
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,7 +66,7 @@ def run(quick: bool) -> list[Row]:
     """Train with every seed, one process after the other."""
     seeds, episodes = (SEEDS[:1], 256) if quick else (SEEDS, 1024)
     with tempfile.TemporaryDirectory() as folder:
-        run_module("policies.algos.apg", ["--updates", "1", "--out", f"{folder}/warm.npz"])  # fills numba's cache
+        run_module("temporeal.policies.algos.apg", ["--updates", "1", "--out", f"{folder}/warm.npz"])  # fills numba's cache
         gradient = [apg_trial(seed, Path(folder), episodes) for seed in seeds]
         ppo = [ppo_trial(seed, Path(folder), episodes, 10.0 if quick else PPO_SECONDS) for seed in seeds]
     peer = _l2f()
@@ -111,10 +111,10 @@ def apg_trial(seed: int, folder: Path, episodes: int) -> Trial:
     """Analytic policy gradient, its default settings."""
     import numpy as np
 
-    from policies.algos.apg import Actor, Mlp
+    from temporeal.policies.algos.apg import Actor, Mlp
 
     out = folder / f"apg{seed}.npz"
-    run = run_module("policies.algos.apg", ["--seed", str(seed), "--every", str(EVERY), "--out", str(out)])
+    run = run_module("temporeal.policies.algos.apg", ["--seed", str(seed), "--every", str(EVERY), "--out", str(out)])
     with np.load(out, allow_pickle=False) as data:
         sizes = [int(s) for s in data["sizes"]]
         looks = [
@@ -145,7 +145,7 @@ def episode_length(policy: Callable[[Tensor], Tensor], episodes: int) -> float:
     """Mean length of fresh episodes [control steps, at most 500] under the deterministic ``policy``."""
     import torch
 
-    from sim.backends.quadrotor_fused import TARGET, FusedHover
+    from temporeal.sim.physics.quadrotor.fused import TARGET, FusedHover
 
     env = FusedHover(episodes, seed=JUDGE_SEED, task=TARGET, history=HISTORY)
     obs = env.reset().actor
@@ -183,9 +183,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     import torch
 
-    from policies.algos import ppo
-    from policies.algos.learner import Learner
-    from sim.backends.quadrotor_fused import TRAINING, FusedHover
+    from temporeal.policies.algos import ppo
+    from temporeal.policies.training.ppo_state import Learner
+    from temporeal.sim.physics.quadrotor.fused import TRAINING, FusedHover
 
     looks: list[tuple[float, tuple[torch.nn.Module, ...]]] = []
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from policies.cli.benches import Row
-from policies.cli.processes import Run, run_module
+from temporeal_benchmarks.processes import Run, run_module
+from temporeal_benchmarks.rows import Row
 
 HELP = (
     "the demo's training of the mission waypoints with every seed, from process start, judged with the deterministic "
@@ -42,7 +42,7 @@ def run(quick: bool) -> list[Row]:
 def train(seed: int, out: Path, quick: bool) -> Run:
     """``temporeal train experiment=demo``."""
     shorter = ["algo.max_seconds=20"] if quick else []
-    return run_module("policies.cli.main", ["train", "experiment=demo", f"seed={seed}", f"out={out}", *shorter], True)
+    return run_module("temporeal.policies.cli.main", ["train", "experiment=demo", f"seed={seed}", f"out={out}", *shorter], True)
 
 
 def trained_rows(seed: int, trained: Run) -> list[Row]:
@@ -54,8 +54,8 @@ def trained_rows(seed: int, trained: Run) -> list[Row]:
 
 def judged(seed: int, folder: Path, backend: str, episodes: int) -> list[Row]:
     """P(satisfied) as the demo judges it, and the ends of its interval."""
-    from policies.cli import runs
-    from policies.cli.demo import judge
+    from temporeal.policies.cli import runs
+    from temporeal.policies.cli.verbs.demo import judge
 
     settings = runs.load_run(folder)
     graph = runs.load_graph(settings, folder, runs.make_task(settings))

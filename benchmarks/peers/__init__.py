@@ -8,9 +8,9 @@ rtamt declares Python < 3.13, for one name that ANTLR 4.7 imports, ``typing.io``
 process of rtamt gives it that name, so that there is no version of Python the project supports on which the peers,
 and the tests that need them, are left out: where they are missing and cannot be installed, that is an error.
 
-``python -m policies.cli.peers`` (``make peers``) installs what is missing: seconds, from PyPI, the first time only.
-Those of :data:`OPTIONAL` are large, no test needs them, and they are installed by name:
-``python -m policies.cli.peers envpool``.
+``python -m temporeal_benchmarks.peers`` (``make peers``) installs what is missing: seconds, from PyPI, the first time
+only. Those of :data:`OPTIONAL` are large, no test needs them, and they are installed by name:
+``python -m temporeal_benchmarks.peers envpool``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def pins(name: str) -> tuple[str, ...]:
 
 def how(name: str) -> str:
     """The command that installs a peer."""
-    return "make peers" if name in PINS else f"python -m policies.cli.peers {name}"
+    return "make peers" if name in PINS else f"python -m temporeal_benchmarks.peers {name}"
 
 
 def folder(name: str) -> Path:
@@ -107,7 +107,7 @@ def _pins_text(name: str) -> str:
 class Peer:
     """A running peer. Use it as a context manager.
 
-    A request is an object with ``do``, the name of one of the functions of ``policies/cli/peers/NAME_worker.py``, and
+    A request is an object with ``do``, the name of one of the functions of ``benchmarks/peers/NAME_worker.py``, and
     its arguments.
     """
 
@@ -121,7 +121,7 @@ class Peer:
         # the peer's folder first: what it pins hides what the environment has of the same name
         path = os.pathsep.join([str(folder(name)), *(p for p in sys.path if p)])
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"policies.cli.peers.{name}_worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-m", f"temporeal_benchmarks.peers.{name}_worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             text=True, env={**os.environ, **threads, "PYTHONPATH": path})
 
     def ask(self, do: str, **arguments: Any) -> Any:

@@ -1,8 +1,8 @@
-"""``python -m policies.cli.peers [NAME ...]``: install the peers that are missing; optional ones by name."""
+"""``python -m temporeal_benchmarks.peers [NAME ...]``: install the peers that are missing; optional ones by name."""
 
 import sys
 
-from policies.cli.peers import PINS, PeerError, install_missing
+from temporeal_benchmarks.peers import PINS, PeerError, install_missing
 
 if __name__ == "__main__":
     try:

@@ -1,6 +1,7 @@
 """The process of stlcg++: what it can be asked.
 
-It has no parser: a formula is a list ``[operator, ...]`` as :func:`policies.cli.peers.translate.to_stlcgpp` writes it.
+It has no parser: a formula is a list ``[operator, ...]`` as :func:`temporeal_benchmarks.peers.translate.to_stlcgpp`
+writes it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from stlcgpp import formula as stlcg  # type: ignore[import-not-found]
 
-from policies.cli.peers import peak_beyond, seconds_of, serve
+from temporeal_benchmarks.peers import peak_beyond, seconds_of, serve
 
 Tree = list[Any]
 OPERATORS = {"G": "Always", "F": "Eventually", "U": "Until"}

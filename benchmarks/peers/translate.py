@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf, isinf
 from typing import Any
 
-from sim.stl.syntax import (
+from temporeal.sim.stl.language.syntax import (
     Always,
     And,
     Apply,
@@ -30,7 +30,7 @@ from sim.stl.syntax import (
     number_text,
     to_text,
 )
-from sim.stl.windows import window_steps
+from temporeal.sim.stl.semantics.windows import window_steps
 
 _RTAMT_UNARY = {Always: "always", Eventually: "eventually", Historically: "historically", Once: "once"}
 _RTAMT_BINARY = {Until: "until", Since: "since", WeakUntil: "unless"}
@@ -98,7 +98,7 @@ def _rtamt_expr(expr: Expr) -> str:
 
 
 def to_stlcgpp(formula: Formula, dt: float) -> list[Any]:
-    """``formula`` for :func:`policies.cli.peers.stlcgpp_worker.build`: ``signal > number``, and, G, F and U."""
+    """``formula`` for :func:`temporeal_benchmarks.peers.stlcgpp_worker.build`: ``signal > number``, and, G, F and U."""
     match formula:
         case Predicate(">", Signal(name, ()), Constant(float(number))):
             return [">", name, number]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from policies.cli.benches import Row
-from policies.evaluate import suite
-from policies.evaluate.suite import METHODS, SYSTEMS, Trial
+from temporeal.policies.evaluate.suite import suite
+from temporeal.policies.evaluate.suite.suite import METHODS, SYSTEMS, Trial
+from temporeal_benchmarks.rows import Row
 
 TRIED: Mapping[str, str] = {
     "margin.points": "STL-NPC, whose gradient goes through the system's equations and which plans anew where its "

@@ -1,7 +1,7 @@
-"""One trial of `temporeal bench stl-tasks`, a process: ``python -m policies.cli.benches._stl_trial FILE``.
+"""One trial of `temporeal bench stl-tasks`, a process: ``python -m temporeal_benchmarks.stl_study.trial FILE``.
 
-``FILE`` is the order of a trial (`policies.cli.benches.stl_tasks` writes it); what became of it is written to the file
-that the order names under ``file``. It is killed when the study that started it is gone.
+``FILE`` is the order of a trial (`temporeal_benchmarks.measurements.stl_tasks` writes it); what became of it is written
+to the file that the order names under ``file``. It is killed when the study that started it is gone.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from policies.evaluate import suite
+from temporeal.policies.evaluate.suite import suite
 
 if TYPE_CHECKING:
-    from policies.evaluate.evaluation import Evaluation
-    from policies.evaluate.rollout import Rollout
-    from sim.env import Env
-    from sim.maps import PolicyGraph
-    from sim.task import Task
+    from temporeal.policies.evaluate.evaluation import Evaluation
+    from temporeal.policies.evaluate.rollout import Rollout
+    from temporeal.sim.env import Env
+    from temporeal.sim.maps import PolicyGraph
+    from temporeal.sim.task import Task
 
 Order = Mapping[str, Any]
 """``task``, ``system``, ``method``, ``seed``, ``words`` (settings), ``episodes``, ``budget_s``, ``run``
@@ -46,10 +46,10 @@ class NotRun(Exception):
 
 def main(argv: Sequence[str]) -> int:
     """Make the trial that the file ``argv[0]`` orders."""
-    from policies.cli.console import plain
-    from policies.cli.workers import STARTED_BY, end_without
-    from policies.evaluate.evaluation import clean
-    from policies.files import write_whole
+    from temporeal.policies.cli.console import plain
+    from temporeal.policies.cli.workers import STARTED_BY, end_without
+    from temporeal.policies.evaluate.evaluation import clean
+    from temporeal.robots.atomic_files import write_whole
 
     if STARTED_BY in os.environ:  # else somebody makes it by hand
         end_without(int(os.environ[STARTED_BY]))
@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
 
 def trial(order: Order) -> dict[str, Any]:
     """Train, plan and judge as ordered: the entries of the trial."""
-    from policies.cli import settings as config
+    from temporeal.policies.cli import settings as config
 
     words = [*order["words"], f"task=stl/{order['task']}", f"seed={order['seed']}", f"out={order['run']}"]
     settings = config.compose(words)
@@ -74,15 +74,15 @@ def trial(order: Order) -> dict[str, Any]:
 
 def described(settings: Mapping[str, Any], system: str) -> dict[str, Any]:
     """The formula: its layers, its length, what to draw."""
-    from policies.cli import runs
-    from robots.registry import resolve
-    from sim.stl.syntax import to_text
-    from sim.task import load_task
+    from temporeal.policies.cli import runs
+    from temporeal.robots.registry import resolve
+    from temporeal.sim.stl.language.syntax import to_text
+    from temporeal.sim.task import load_task
 
     own = {k: v for k, v in settings["task"]["settings"].items() if k not in ("reward", "of_view")}  # of other views
     with runs.bad_input():
         task = load_task("stl", **{**own, "view": "plain"})
-    made = resolve("sim.systems", system).make()
+    made = resolve("temporeal.sim.systems", system).make()
     return {"formula": to_text(task.formula), "depth": depth(task.formula), "steps_of_a_mission": task.steps,
             "dt": task.control_dt, "shapes": list(task.shapes), "planar": len(made.fence["low"]) == 2}
 
@@ -94,7 +94,7 @@ OF_FORMULA = ("formula", "constants", "start", "shapes", "episode_s")
 def digest(settings: Mapping[str, Any]) -> str:
     """Of all settings of the method, those that no word of the command line names included: the algorithm's, how many
     worlds, the view with what its system brings."""
-    from policies.cli import runs
+    from temporeal.policies.cli import runs
 
     own = {k: v for k, v in runs.resolved(settings)["task"]["settings"].items() if k not in OF_FORMULA}
     whole = {"algo": settings["algo"], "num_worlds": settings["num_worlds"], "task": own}
@@ -103,7 +103,7 @@ def digest(settings: Mapping[str, Any]) -> str:
 
 def depth(formula: Any) -> int:
     """Temporal operators inside each other, at most: 1 is what the comparisons call two layers."""
-    from sim.stl.syntax import Always, Eventually, Release, Until, WeakUntil, children
+    from temporeal.sim.stl.language.syntax import Always, Eventually, Release, Until, WeakUntil, children
 
     inner = max((depth(child) for child in children(formula)), default=0)
     return inner + isinstance(formula, (Always, Eventually, Until, WeakUntil, Release))
@@ -114,9 +114,9 @@ def depth(formula: Any) -> int:
 
 def learned(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
     """A policy, trained as `temporeal train` does it and judged deterministically."""
-    from policies.algos import tgpo
-    from policies.cli import runs
-    from policies.evaluate.rollout import graph_policy, rollout
+    from temporeal.policies.algos import tgpo
+    from temporeal.policies.cli import runs
+    from temporeal.policies.evaluate.rollout import graph_policy, rollout
 
     task = supported(settings)
     figures = trained(order, settings)
@@ -132,7 +132,7 @@ def learned(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
 
 def learned_to_plan(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
     """A network that is trained through the model, then plans with its backup policy."""
-    from policies.algos import npc
+    from temporeal.policies.algos import npc
 
     task = supported(settings)
     require_model(task)
@@ -144,9 +144,9 @@ def learned_to_plan(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
 
 def searched(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
     """Plans of a planner that learns nothing."""
-    from policies.algos import cem, milp
-    from policies.cli.settings import of_group
-    from sim.stl.syntax import FormulaError
+    from temporeal.policies.cli.settings import of_group
+    from temporeal.policies.planners import cem, milp
+    from temporeal.sim.stl.language.syntax import FormulaError
 
     task = supported(settings)
     require_model(task)
@@ -164,8 +164,8 @@ KINDS: Mapping[str, Callable[[Order, dict[str, Any]], dict[str, Any]]] = {
 
 def supported(settings: Mapping[str, Any]) -> Task:
     """The task in the method's view, or :class:`NotRun` where the view is not for such formulas."""
-    from sim.stl.syntax import FormulaError
-    from sim.task import load_task
+    from temporeal.sim.stl.language.syntax import FormulaError
+    from temporeal.sim.task import load_task
 
     try:
         return load_task(settings["task"]["name"], **settings["task"]["settings"])
@@ -182,14 +182,14 @@ def require_model(task: Task) -> None:
 
 def evaluation_seed(order: Order) -> int:
     """Of the starts that are judged: one that no training has."""
-    from policies.evaluate.handover import EVALUATION_SEED
+    from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED
 
     return int(order["seed"] + EVALUATION_SEED)
 
 
 def kept_signals(task: Task) -> list[str]:
     """What the verdict and the drawing read."""
-    from sim.stl.syntax import signals_in
+    from temporeal.sim.stl.language.syntax import signals_in
 
     return [name for name in signals_in(task.formula) if name in task.schema]
 
@@ -202,7 +202,7 @@ def trained(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
 
 def training(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
     """Train; what it took, from the start of this process."""
-    from policies.cli import train
+    from temporeal.policies.cli.verbs import train
 
     train.train(settings, overwrite=True, quiet=True)
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -212,7 +212,7 @@ def training(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
 
 def history_of(run: Path) -> Sequence[Mapping[str, float]]:
     """The figures of each iteration of the training in the folder ``run``."""
-    from policies.algos import checkpoint
+    from temporeal.policies.training import checkpoint
 
     found: Sequence[Mapping[str, float]] = checkpoint.load(checkpoint.latest(run / "checkpoints", 0, 1))["history"]
     return found
@@ -220,7 +220,7 @@ def history_of(run: Path) -> Sequence[Mapping[str, float]]:
 
 def learning(history: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     """Time, steps and curve [[s, steps, success], ...] of what training did, exploring; ``pooled`` over at least so
-    many of its whole episodes (:func:`policies.evaluate.suite.pooled`).
+    many of its whole episodes (:func:`temporeal.policies.evaluate.suite.suite.pooled`).
 
     A trial of before, whose run is still there, has them anew by ``{**trial, **learning(history_of(run))}``.
     """
@@ -240,9 +240,9 @@ def planned(
     """Plan from fresh starts, and again on the way, until all are judged or the planner's time is over."""
     import torch
 
-    from policies.algos.planning import Receding
-    from policies.cli import runs
-    from policies.evaluate.rollout import rollout
+    from temporeal.policies.cli import runs
+    from temporeal.policies.evaluate.rollout import rollout
+    from temporeal.policies.planners.problem import Receding
 
     size = min(BATCH[settings["algo"]["name"]][config.replan > 0], order["episodes"])
     env = runs.make_env(settings, task=task, num_worlds=size, seed=evaluation_seed(order))
@@ -272,7 +272,7 @@ def follow(env: Env, policy: Any) -> Callable[[Any], Any]:
 
 def joined(parts: Sequence[Rollout]) -> Rollout:
     """Rollouts of one length as one."""
-    from policies.evaluate.rollout import Rollout
+    from temporeal.policies.evaluate.rollout import Rollout
 
     def cat(pick: Callable[[Rollout], np.ndarray], axis: int) -> np.ndarray:
         return np.concatenate([pick(part) for part in parts], axis)
@@ -288,7 +288,7 @@ def joined(parts: Sequence[Rollout]) -> Rollout:
 
 def judged(order: Order, task: Task, found: Rollout) -> dict[str, Any]:
     """The exact Boolean verdicts of the formula on the traces, with what fails first and how late subgoals are."""
-    from policies.evaluate.evaluation import evaluate
+    from temporeal.policies.evaluate.evaluation import evaluate
 
     e = evaluate(found, task.formula, delays=0)
     p = e.satisfied
@@ -327,12 +327,13 @@ def heat(folder: Path, task: Task) -> dict[str, Any] | None:
     Mean over the starts that the run has kept; None at times that the formula does not allow. None where no
     alternative has two variables with room.
     """
-    from policies.algos import saved, tgpo
-    from policies.nets.actor import Critic
-    from policies.nets.normalizer import Normalizer
+    from temporeal.policies.algos import tgpo
+    from temporeal.policies.nets.actor import Critic
+    from temporeal.policies.nets.normalizer import Normalizer
+    from temporeal.policies.training import ppo_checkpoint
 
-    state = saved.read_last(folder)
-    config = saved.config_of(state, tgpo.TGPOConfig)
+    state = ppo_checkpoint.read_last(folder)
+    config = ppo_checkpoint.config_of(state, tgpo.TGPOConfig)
     critic = Critic(state["sizes"]["critic_dim"], config.critic_hidden, config.activation)
     normalizer = Normalizer(state["sizes"]["critic_dim"])
     critic.load_state_dict(state["critic"])
@@ -365,7 +366,7 @@ def landscape(alternatives: Sequence[Any], bank: Any, value: Callable[[Any], np.
     """The heat map of :func:`heat`: ``bank`` [M, 1 + V], ``value`` of schedules [K, 1 + V] is [K]."""
     import torch
 
-    from sim.stl.grounding import feasible
+    from temporeal.sim.stl.planning.grounding import feasible
 
     worth = value(bank)
     for row in np.argsort(-worth, kind="stable"):
@@ -391,7 +392,7 @@ def landscape(alternatives: Sequence[Any], bank: Any, value: Callable[[Any], np.
 def axes_of(alternative: Any) -> list[Axis]:
     """The two time variables with the most room, in their order, each with those at a fixed distance from it; fewer
     where fewer have any."""
-    from sim.schedules import movable
+    from temporeal.sim.rewards.schedules import movable
 
     d, groups = alternative.bounds, movable(alternative)
     room = [(-int(d[group[0], 0]), int(d[0, group[0]])) for group in groups]
@@ -409,6 +410,6 @@ def label(alternative: Any, index: int) -> str:
 
 
 if __name__ == "__main__":
-    from policies.cli.main import guarded
+    from temporeal.policies.cli.main import guarded
 
     sys.exit(guarded(lambda words: main(words), sys.argv[1:]))

@@ -17,7 +17,8 @@ What flies is a data description, :class:`Flight`: parameters, disturbances, sta
 trajectory with the weights of the cost (:class:`Cost`), so that hovering and tracking are the same code.
 
 One update is a few thousand world-steps: per-call overhead, not arithmetic, is what costs. Hence numpy's matrix
-products with a backward pass written out, between fused simulation kernels (:mod:`sim.backends.quadrotor_flight`).
+products with a backward pass written out, between fused simulation kernels
+(:mod:`temporeal.sim.physics.quadrotor.flight`).
 On small machines set OPENBLAS_NUM_THREADS=1 before numpy is imported: products this small do not share well.
 """
 
@@ -34,11 +35,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robots.crazyflie.spec import GRAVITY, L2F_PARAMETERS
-from sim.backends import quadrotor_flight as kernels
-from sim.backends.quadrotor_adjoint import pack_params
-from sim.backends.quadrotor_kernels import LANES
-from sim.backends.quadrotor_physics import FORCE_X, N0, PARAM_SIZE, QW, STATE_SIZE, TORQUE_X, VX, WX
+from temporeal.robots.crazyflie.spec import GRAVITY, L2F_PARAMETERS
+from temporeal.sim.physics.quadrotor import flight as kernels
+from temporeal.sim.physics.quadrotor.adjoint import pack_params
+from temporeal.sim.physics.quadrotor.dynamics import FORCE_X, N0, PARAM_SIZE, QW, STATE_SIZE, TORQUE_X, VX, WX
+from temporeal.sim.physics.quadrotor.kernels import LANES
 
 if TYPE_CHECKING:
     from torch import nn
@@ -112,7 +113,7 @@ class Flight:
 
     @property
     def obs_dim(self) -> int:
-        """Numbers of the policy's observation (order: :mod:`sim.backends.quadrotor_flight`)."""
+        """Numbers of the policy's observation (order: :mod:`temporeal.sim.physics.quadrotor.flight`)."""
         return kernels.SENSED + 3 * len(self.preview) + 4 * self.history
 
     @property
@@ -617,7 +618,7 @@ READERS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Train the hover task and write the actor."""
-    p = argparse.ArgumentParser("python -m policies.algos.apg", description="Train L2F's hover task; write actor.npz.")
+    p = argparse.ArgumentParser("python -m temporeal.policies.algos.apg", description="Train L2F's hover task; write actor.npz.")
     p.add_argument("--out", type=Path, required=True, help="file of the actor, .npz")
     p.add_argument("--seed", type=int, default=0, help="of everything random (%(default)s)")
     p.add_argument("--every", type=int, default=0, help="keep the actor of every so many updates (%(default)s: none)")

@@ -6,7 +6,8 @@ Meng and Fan, "Signal Temporal Logic Neural Predictive Control", RA-L 2023 (arXi
     loss: how far the smooth robustness of each trace stays below a margin, max(0, margin - robustness)
     one Adam step on the network, by the gradient through robustness, dynamics and network
 
-While it runs (:func:`plan`, with :class:`policies.algos.planning.Receding` also again and again on the way) the network
+While it runs (:func:`plan`, with :class:`temporeal.policies.planners.problem.Receding` also again and again on the way)
+the network
 gives the plan, the model predicts the trace, and the exact robustness judges it. Where that is too low, the *backup
 policy* takes over: gradient ascent on the smooth robustness of the actions themselves, from the network's plan, from
 the plan that was followed, and from random ones. Without a network that is the gradient-based planner of the same
@@ -34,10 +35,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recomputed
 
-from policies.algos import checkpoint
-from policies.algos.budget import fraction_spent, spend
-from policies.algos.errors import NonFiniteError, SettingsError
-from policies.algos.planning import (
+from temporeal.policies.nets.actor import ACTIVATIONS, mlp
+from temporeal.policies.nets.normalizer import Normalizer, moments
+from temporeal.policies.planners.problem import (
     Plan,
     Problem,
     Signals,
@@ -52,18 +52,19 @@ from policies.algos.planning import (
     rollout,
     smoothed,
 )
-from policies.algos.progress import CLOCKS, Logger, Progress
-from policies.algos.ranks import Ranks
-from policies.nets.actor import ACTIVATIONS, mlp
-from policies.nets.normalizer import Normalizer, moments
-from sim.env import Env
-from sim.maps import PolicyGraph
-from sim.stl.smooth import METHODS, Method
-from sim.stl.syntax import Formula, to_text
+from temporeal.policies.training import checkpoint
+from temporeal.policies.training.budget import fraction_spent, spend
+from temporeal.policies.training.errors import NonFiniteError, SettingsError
+from temporeal.policies.training.progress import CLOCKS, Logger, Progress
+from temporeal.policies.training.ranks import Ranks
+from temporeal.sim.env import Env
+from temporeal.sim.maps import PolicyGraph
+from temporeal.sim.stl.language.syntax import Formula, to_text
+from temporeal.sim.stl.semantics.smooth import METHODS, Method
 
 if TYPE_CHECKING:
-    from sim.system import Model
-    from sim.task import Task
+    from temporeal.sim.system import Model
+    from temporeal.sim.task import Task
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ def act(
     """Actions [B, T, A] and states [T + 1, B, D] of ``policy`` over ``steps`` steps from control step ``step`` on.
 
     ``first`` [B, D]: where the mission began; ``state`` [B, D]: now. Differentiable; ``segment`` and ``truncate`` as
-    in :func:`policies.algos.planning.rollout`, rounded up to whole chunks.
+    in :func:`temporeal.policies.planners.problem.rollout`, rounded up to whole chunks.
     """
     if policy.chunk == policy.steps:
         actions = policy(first, first, 0)[:, step : step + steps]
@@ -327,7 +328,8 @@ def train(
 ) -> Result:
     """Train until the budget is spent or ``on_iteration`` returns True.
 
-    ``env``: the missions, or an environment of a task of `sim.tasks.stl`, of which only the task is used: what is
+    ``env``: the missions, or an environment of a task of `temporeal.sim.tasks.stl`, of which only the task is used:
+    what is
     learned from is the model. Checkpoints go to ``out/checkpoints``; ``resume`` continues from the last of them, or
     from the one given, as if the run had never stopped. ``seed`` is that of the network and of the starts.
     """
@@ -343,7 +345,7 @@ def train(
 
 
 def missions(task: Task) -> Missions:
-    """The missions of a task of `sim.tasks.stl`, whose system has a model."""
+    """The missions of a task of `temporeal.sim.tasks.stl`, whose system has a model."""
     system = getattr(task.observe, "system", None)
     if getattr(system, "model", None) is None:
         where = f"task {task.name!r}{f' on system {system.name!r}' if system else ''}"
@@ -495,7 +497,8 @@ class Seen(nn.Module):
 
 
 def _inside(tick: Tensor, chunk: int) -> Tensor:
-    """Control steps since the chunk began. Not ``remainder``: compiled maps (:mod:`sim.rows`) do not have it."""
+    """Control steps since the chunk began. Not ``remainder``: compiled maps (:mod:`temporeal.sim.compiler.vectorize`)
+    do not have it."""
     return tick - chunk * torch.floor(tick / chunk)
 
 

@@ -20,9 +20,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from policies.algos import checkpoint
-from policies.algos.errors import NonFiniteError, SettingsError
-from policies.algos.learner import (
+from temporeal.policies.nets.actor import Actor, Critic, Gaussian, RecurrentActor
+from temporeal.policies.nets.normalizer import Normalizer, moments
+from temporeal.policies.training import checkpoint
+from temporeal.policies.training.errors import NonFiniteError, SettingsError
+from temporeal.policies.training.formula_metrics import Watch
+from temporeal.policies.training.ppo_checkpoint import keep, latest, modules_of, policy_of, read_last, restore
+from temporeal.policies.training.ppo_state import (
     FIGURES,
     Batch,
     Companion,
@@ -36,15 +40,11 @@ from policies.algos.learner import (
     in_parallel,
     start,
 )
-from policies.algos.progress import CLOCKS, Logger, Progress
-from policies.algos.ranks import Ranks
-from policies.algos.saved import keep, latest, modules_of, policy_of, read_last, restore
-from policies.algos.watch import Watch
-from policies.nets.actor import Actor, Critic, Gaussian, RecurrentActor
-from policies.nets.normalizer import Normalizer, moments
-from sim.env import Env
-from sim.task import follows_schedules
-from sim.types import VecEnv
+from temporeal.policies.training.progress import CLOCKS, Logger, Progress
+from temporeal.policies.training.ranks import Ranks
+from temporeal.sim.env import Env
+from temporeal.sim.task import follows_schedules
+from temporeal.sim.types import VecEnv
 
 CHUNK = 8192  # rows differentiated at once: larger tensors cost page faults, smaller ones the interpreter
 

@@ -36,20 +36,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
-from policies.algos import checkpoint, graphs
-from policies.algos.budget import fraction_spent, spend
-from policies.algos.errors import NonFiniteError, SettingsError
-from policies.algos.progress import CLOCKS, Logger, Progress
-from policies.algos.ranks import Ranks
-from policies.export.manifest import ENGAGED, HELD, PHASE, RISK, ReflexSpec
-from policies.nets.actor import ACTIVATIONS, mlp
-from policies.nets.normalizer import Normalizer, moments
-from sim.env import Env
-from sim.maps import Memory, PolicyGraph
-from sim.stl.normal import positive
-from sim.stl.syntax import Always, Formula, clauses, is_temporal
-from sim.stl.torch_ops import compiled
-from sim.task import MISSION_TIME, Task
+from temporeal.policies.nets.actor import ACTIVATIONS, mlp
+from temporeal.policies.nets.normalizer import Normalizer, moments
+from temporeal.policies.training import checkpoint, policy_graphs
+from temporeal.policies.training.budget import fraction_spent, spend
+from temporeal.policies.training.errors import NonFiniteError, SettingsError
+from temporeal.policies.training.progress import CLOCKS, Logger, Progress
+from temporeal.policies.training.ranks import Ranks
+from temporeal.robots.artifact.manifest import ENGAGED, HELD, PHASE, RISK, ReflexSpec
+from temporeal.sim.env import Env
+from temporeal.sim.maps import Memory, PolicyGraph
+from temporeal.sim.stl.language.syntax import Always, Formula, clauses, is_temporal
+from temporeal.sim.stl.rewriting.normal import positive
+from temporeal.sim.stl.semantics.torch_ops import compiled
+from temporeal.sim.task import MISSION_TIME, Task
 
 EPS = 1e-6  # s: windows are closed, sample times are rounded multiples of the control period
 
@@ -492,7 +492,7 @@ def copy_run(run: Path, to: Path) -> None:
     if not files:
         raise checkpoint.CheckpointError(f"{run} holds no checkpoint: train first, or name another folder")
     (to / "checkpoints").mkdir(parents=True, exist_ok=True)
-    for file in (run / graphs.CONFIG, files[-1]):
+    for file in (run / policy_graphs.CONFIG, files[-1]):
         shutil.copyfile(file, to / file.relative_to(run))
 
 
@@ -516,7 +516,7 @@ def load_graph(path: Path, task: Task, device: str = "cpu") -> ReflexGraph:
     if different := set(state["config"]) ^ {f.name for f in fields(ReflexConfig)}:
         raise checkpoint.CheckpointError(
             f"{file} was written by another version: settings {sorted(different)} differ")
-    config, base = ReflexConfig(**state["config"]), graphs.load_graph(path / TASK_RUN, task, device)
+    config, base = ReflexConfig(**state["config"]), policy_graphs.load_graph(path / TASK_RUN, task, device)
     reflex = Reflex(state["obs_dim"], state["action_dim"], config.hidden, config.activation, config.every)
     reflex.load_state_dict(state["reflex"])
     return ReflexGraph(base, reflex, config.spec).to(device).eval()

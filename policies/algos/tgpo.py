@@ -1,8 +1,8 @@
 """TGPO, temporal grounded policy optimization (Meng, Chen and Fan, arXiv 2510.00225), on tasks that are formulas.
 
-The formula is decomposed into subgoals with time variables and invariants (`sim.stl.decompose`). A policy is
-conditioned on a *schedule*, a time for each variable, and learns by PPO from dense stage-wise rewards
-(`sim.stl_timed`). Which schedules it learns from is guided by its critic: a bank of them is moved by
+The formula is decomposed into subgoals with time variables and invariants (`temporeal.sim.stl.planning.decompose`). A
+policy is conditioned on a *schedule*, a time for each variable, and learns by PPO from dense stage-wise rewards
+(`temporeal.sim.rewards.scheduled`). Which schedules it learns from is guided by its critic: a bank of them is moved by
 Metropolis-Hastings, where a schedule's energy is minus the value that the critic gives it, so that the policy sees more
 of those that it can keep, and still some of all. At the end the best are flown; those that were kept go into the
 artifact. On the robot these are scored at once, and the best is followed; a robot that falls behind it scores them
@@ -12,8 +12,8 @@ Published are the idea, figures and reviews; no code, coefficients or hyperparam
 the middle of missions, many of them at the frontier of what the policy can do (a reverse curriculum as in Florensa et
 al., arXiv 1707.05300, by the critic's values instead of success rates), disjunctions (a schedule also says which
 alternative), always-eventually and until (as chains of variables), proposals that keep
-precedence, a bound that ties returns to robustness (`sim.stl_timed.return_bound`), hits before and
-behind their time where others can still be on time, hits that are taken back (`sim.timed`).
+precedence, a bound that ties returns to robustness (`temporeal.sim.rewards.scheduled.return_bound`), hits before and
+behind their time where others can still be on time, hits that are taken back (`temporeal.sim.rewards.timed_subgoals`).
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from policies.algos import ppo
-from policies.algos.errors import SettingsError
-from policies.algos.graphs import check_reads
-from policies.algos.learner import Learner, PPOConfig
-from policies.algos.ppo import OnIteration, Result
-from policies.algos.progress import Logger, Progress
-from policies.algos.ranks import Ranks
-from policies.algos.saved import policy_of, read_last
-from policies.nets.actor import Actor, Critic
-from policies.nets.normalizer import Normalizer
-from sim.env import Env
-from sim.maps import Memory, PolicyGraph, initial_memory
-from sim.rows import RowFunction
-from sim.schedules import draw_schedules, moved
-from sim.stl_timed import SCHEDULE
-from sim.task import Task, follows_schedules
+from temporeal.policies.algos import ppo
+from temporeal.policies.algos.ppo import OnIteration, Result
+from temporeal.policies.nets.actor import Actor, Critic
+from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.policy_graphs import check_reads
+from temporeal.policies.training.ppo_checkpoint import policy_of, read_last
+from temporeal.policies.training.ppo_state import Learner, PPOConfig
+from temporeal.policies.training.progress import Logger, Progress
+from temporeal.policies.training.ranks import Ranks
+from temporeal.sim.compiler.vectorize import RowFunction
+from temporeal.sim.env import Env
+from temporeal.sim.maps import Memory, PolicyGraph, initial_memory
+from temporeal.sim.rewards.scheduled import SCHEDULE
+from temporeal.sim.rewards.schedules import draw_schedules, moved
+from temporeal.sim.task import Task, follows_schedules
 
 SEED = 7_919  # apart from what else a run's seed is for
 
@@ -106,7 +106,8 @@ def train(
     progress: Progress | None = None, logger: Logger | None = None, on_iteration: OnIteration | None = None,
     ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
 ) -> Result:
-    """PPO on the time-conditioned policy; the bank of schedules moves with its critic. See `policies.algos.ppo.train`.
+    """PPO on the time-conditioned policy; the bank of schedules moves with its critic. See
+    `temporeal.policies.algos.ppo.train`.
 
     Raises:
         SettingsError: the task does not follow schedules.
@@ -415,10 +416,11 @@ def metropolis(
 ) -> Tensor:
     """``schedules`` [M, 1 + V] after ``sweeps`` Metropolis-Hastings steps towards prior * exp(value / temperature).
 
-    ``temperature`` is in standard deviations of the values. The prior is that of `sim.schedules.draw_schedules`:
+    ``temperature`` is in standard deviations of the values. The prior is that of
+    `temporeal.sim.rewards.schedules.draw_schedules`:
     alternatives alike, and within one all its schedules alike. Every fourth proposal is drawn from it, which may change
-    the alternative; the others (`sim.schedules.moved`) are as likely there as back and stay within the alternative: so
-    both are accepted by the values alone.
+    the alternative; the others (`temporeal.sim.rewards.schedules.moved`) are as likely there as back and stay within
+    the alternative: so both are accepted by the values alone.
     """
     now = value(schedules)
     unit = temperature * float(now.std().clamp(min=1e-6))
@@ -443,8 +445,8 @@ class Choosing(nn.Module):
     critic's of what is left with the hits so far, is more than ``patience`` higher. A robot that is on time stays with
     what it follows: among many values the highest is easily too high, and always some other one looks a little better.
     Nor does it go from one that it is behind to another such: it would choose again at every sample, and put off what
-    is to be held from a time on (`sim.timed`) as often. What was hit and kept for one alternative says nothing of
-    another: that is chosen once.
+    is to be held from a time on (`temporeal.sim.rewards.timed_subgoals`) as often. What was hit and kept for one
+    alternative says nothing of another: that is chosen once.
 
     Args:
         observe: the map that follows a schedule. ``schedules``: [C, 1 + V] to choose from.

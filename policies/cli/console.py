@@ -137,13 +137,12 @@ def counter(title: str) -> Callable[[int, int], None]:
 def plain_warnings() -> Iterator[None]:
     """Inside, what our own modules warn of is a line like any other, without the place in the source;
     warnings of others are shown as python does."""
-    root = Path(__file__).parents[2]
-    ours = [root / name for name in ("policies", "robots", "sim")]
+    ours = Path(__file__).parents[2]
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], filename: str, *more: Any, **others: Any) -> None:
-            if issubclass(category, UserWarning) and any(map(Path(filename).is_relative_to, ours)):
+            if issubclass(category, UserWarning) and Path(filename).is_relative_to(ours):
                 complain(f"temporeal: {message}")
             else:
                 usual(message, category, filename, *more, **others)

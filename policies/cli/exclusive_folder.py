@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from policies.cli.console import BadInput, complain
+from temporeal.policies.cli.console import BadInput, complain
 
 Lock = Sequence[int]
 """The descriptor that holds a folder, for processes that write there, too; none where the file system has no locks."""

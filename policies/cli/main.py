@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from policies.cli.console import (
+from temporeal.policies.cli.console import (
     BAD_INPUT,
     CRASHED,
     OK,
@@ -33,7 +33,7 @@ from policies.cli.console import (
     say,
 )
 
-OURS = ("robots", "sim", "policies")  # packages that are always there: one that is missing is an error of ours
+OURS = ("temporeal",)  # packages that are always there: one that is missing is an error of ours
 ORDER = (
     "demo", "doctor", "view", "train", "eval", "falsify", "export", "deploy", "monitor", "replay", "report",
     "spec", "bench", "completion")
@@ -57,7 +57,7 @@ first steps:
 
 def verb_names() -> list[str]:
     """Verbs in the order of a first day, then any others by name. Reads the files, imports nothing."""
-    folder = Path(__file__).parent
+    folder = Path(__file__).parent / "verbs"
     found = {path.stem for path in folder.glob("*.py") if "\nSUMMARY = " in path.read_text()}
     return [v for v in ORDER if v in found] + sorted(found - set(ORDER))
 
@@ -69,7 +69,7 @@ def load_verb(name: str) -> ModuleType:
         close = difflib.get_close_matches(name, known, 1)
         raise BadInput(
             f"no verb {name!r}; {f'did you mean {close[0]!r}? ' if close else ''}verbs: {', '.join(known)}")
-    return importlib.import_module(f"policies.cli.{name}")
+    return importlib.import_module(f"temporeal.policies.cli.verbs.{name}")
 
 
 def usage() -> str:

@@ -18,16 +18,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from policies.cli import settings as config
-from policies.cli.console import BadInput, not_installed
-from policies.cli.settings import Settings, of_group
+from temporeal.policies.cli import settings as config
+from temporeal.policies.cli.console import BadInput, not_installed
+from temporeal.policies.cli.settings import Settings, of_group
 
 if TYPE_CHECKING:
-    from policies.evaluate.rollout import Act
-    from policies.export.runtime import Artifact
-    from sim.env import Env
-    from sim.maps import PolicyGraph
-    from sim.task import Task
+    from temporeal.policies.evaluate.rollout import Act
+    from temporeal.robots.artifact.runtime import Artifact
+    from temporeal.sim.env import Env
+    from temporeal.sim.maps import PolicyGraph
+    from temporeal.sim.task import Task
 
 CONFIG, CHECKPOINTS, FAULTS, EVENTS = "config.yaml", "checkpoints", "faults", "events"  # in a run's folder
 # what a run keeps over a resume; the learner knows the rest
@@ -46,7 +46,7 @@ RANK_SEED = 1_000_003  # between the seeds of the processes of one run: their wo
 @contextmanager
 def bad_input() -> Iterator[None]:
     """What set-up code refuses (it names the legal choices) is the user's input, not a crash."""
-    from robots.registry import UnknownName
+    from temporeal.robots.registry import UnknownName
 
     try:
         yield
@@ -80,7 +80,7 @@ def run_folder(settings: Mapping[str, Any]) -> Path:
 
 def make_task(settings: Mapping[str, Any]) -> Task:
     """The task that the settings name."""
-    from sim.task import load_task
+    from temporeal.sim.task import load_task
 
     with bad_input():
         return checked_robot(settings["task"], load_task(settings["task"]["name"], **(
@@ -98,11 +98,11 @@ def checked_robot(said: Mapping[str, Any], task: Task) -> Task:
 
 def resolved(settings: Mapping[str, Any]) -> Settings:
     """``settings`` with what the task takes from elsewhere where they do not say it (``resolved`` of its module)."""
-    from robots.registry import resolve
+    from temporeal.robots.registry import resolve
 
     group = settings["task"]
     with bad_input():
-        find = getattr(resolve("sim.tasks", group["name"]), "resolved", None)
+        find = getattr(resolve("temporeal.sim.tasks", group["name"]), "resolved", None)
         if find is None:
             return dict(settings)
         return {**settings, "task": {**group, "settings": find(**(group.get("settings") or {}))}}
@@ -117,8 +117,8 @@ def make_env(
     ``training`` takes the task's share of mid-mission starts (``task.explore``), the curriculum and the augmentation;
     an evaluation never does. Whoever looks at what the observation map is given needs it not ``compiled``.
     """
-    from sim.env import make_env as build
-    from sim.views import parse_cameras
+    from temporeal.sim.env import make_env as build
+    from temporeal.sim.rendering.viewpoints import parse_cameras
 
     task, drawn = task or make_task(settings), settings["randomize"]
     check_device(settings["device"])
@@ -161,7 +161,7 @@ def check_seed(name: str, seed: object) -> None:
 
 def check_training_seed(seed: int) -> None:
     """An evaluation of the run can have its own seed, which is greater."""
-    from policies.evaluate.handover import EVALUATION_SEED
+    from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED
 
     check_seed("seed", seed)
     if seed > GREATEST_SEED - EVALUATION_SEED:
@@ -174,7 +174,7 @@ def check_options(backend: str, options: Mapping[str, Any], experiment: str | No
 
     ``experiment``: the one that was chosen, which may have set them.
     """
-    from sim.env import backend_names
+    from temporeal.sim.env import backend_names
 
     if backend not in backend_names():
         return  # who makes it names the known ones
@@ -197,9 +197,9 @@ def taken(backend: str) -> Mapping[str, inspect.Parameter]:
 
 
 def _make_of(backend: str) -> Any:
-    from robots.registry import resolve
+    from temporeal.robots.registry import resolve
 
-    return resolve("sim.backends", backend).make
+    return resolve("temporeal.sim.backends", backend).make
 
 
 def check_device(device: str) -> None:
@@ -237,14 +237,14 @@ def fits(value: object, hint: Any) -> bool:
 
 def algorithm(settings: Mapping[str, Any]) -> tuple[ModuleType, Any]:
     """The learner's module and its configuration: the class that its ``train`` takes, filled with the settings."""
-    from robots.registry import resolve
+    from temporeal.robots.registry import resolve
 
     with bad_input():
-        module = resolve("policies.algos", settings["algo"]["name"])
+        module = resolve("temporeal.policies.algos", settings["algo"]["name"])
         if not hasattr(module, "train") or "env" not in inspect.signature(module.train).parameters:
             told = (module.__doc__ or "").partition("\n")[0]
             instead = f": python -m {module.__name__} --help" if hasattr(module, "main") else ""
-            raise BadInput(f"algo={settings['algo']['name']} does not learn tasks of sim.tasks ({told})"
+            raise BadInput(f"algo={settings['algo']['name']} does not learn tasks of temporeal.sim.tasks ({told})"
                            f"{instead or planned(settings)}")
         made = typing.get_type_hints(module.train)["config"]
         given = {key: tuple(v) if isinstance(v, list) else v for key, v in of_group(settings, "algo").items()}
@@ -262,7 +262,7 @@ def algorithm(settings: Mapping[str, Any]) -> tuple[ModuleType, Any]:
 
 def planned(settings: Mapping[str, Any]) -> str:
     """How to have a planner judged on the task; empty where the algorithm is none, or plans no such tasks."""
-    from policies.evaluate.suite import METHODS, PLANNER
+    from temporeal.policies.evaluate.suite.suite import METHODS, PLANNER
 
     method = next((m for m in METHODS.values() if m.kind == PLANNER and m.algo == settings["algo"]["name"]), None)
     if method is None or settings["task"]["name"] != "stl":
@@ -406,13 +406,13 @@ def load_run(folder: Path) -> Settings:
 
 def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyGraph:
     """The policy of the run in ``folder`` between raw signals and raw commands of ``task``."""
-    from policies.algos import graphs
-    from policies.algos.checkpoint import CheckpointError
+    from temporeal.policies.training import policy_graphs
+    from temporeal.policies.training.checkpoint import CheckpointError
 
     algorithm(settings)
     check_device(settings["device"])
     try:
-        return graphs.load_graph(folder, task, settings["device"])
+        return policy_graphs.load_graph(folder, task, settings["device"])
     except CheckpointError as error:
         raise BadInput(str(error)) from error
 
@@ -443,15 +443,15 @@ def title_of(settings: Mapping[str, Any]) -> str:
 
 def shown_to(graph: PolicyGraph, task: Task) -> Task:
     """``task`` as the policy in ``graph`` is judged and recorded in it: with its observation map, to the end."""
-    from policies.evaluate.lasting import lasting
+    from temporeal.policies.evaluate.full_horizon import lasting
 
     return lasting(task if graph.observe is task.observe else replace(task, observe=graph.observe))
 
 
 def seen_by(folder: Path, is_artifact: bool, settings: Mapping[str, Any], task: Task) -> Task:
     """``task`` as an environment must show it to the artifact, or to the policy of the run, in ``folder``."""
-    from policies.evaluate.lasting import lasting
-    from policies.evaluate.witness import witnessed
+    from temporeal.policies.evaluate.full_horizon import lasting
+    from temporeal.policies.evaluate.measurement_recorder import witnessed
 
     if is_artifact:
         return lasting(witnessed(task, load_artifact(folder).schema))
@@ -462,9 +462,9 @@ def load_artifact(folder: Path, trust: Path | None = None) -> Artifact:
     """The artifact in ``folder``, checked against its robot and by its own trace; with ``trust``, the file of a public
     key, only one that it signed.
     """
-    from policies.export.manifest import MANIFEST, ArtifactError, added_signals, load_manifest
-    from policies.export.runtime import Artifact
-    from robots.spec import load_robot
+    from temporeal.robots.artifact.manifest import MANIFEST, ArtifactError, added_signals, load_manifest
+    from temporeal.robots.artifact.runtime import Artifact
+    from temporeal.robots.spec import load_robot
 
     if not (folder / MANIFEST).is_file():
         raise BadInput(f"{folder} is not an artifact (it has no {MANIFEST}); `temporeal export RUN` makes one")
@@ -490,14 +490,14 @@ def artifact_settings(folder: Path, artifact: Artifact | None = None) -> Setting
 def artifact_policy(artifact: Artifact, env: Env) -> Act:
     """The artifact's own graph as a policy of ``env``: it reads the measured signals, not the observation.
 
-    ``env`` is of a :func:`policies.evaluate.witness.witnessed` task, which keeps what was measured. For rollouts of one
-    episode per world: a world that starts a second episode keeps the memory of its first.
+    ``env`` is of a :func:`temporeal.policies.evaluate.measurement_recorder.witnessed` task, which keeps what was
+    measured. For rollouts of one episode per world: a world that starts a second episode keeps the memory of its first.
     """
     import torch
 
-    from policies.evaluate.witness import measured
-    from policies.export.manifest import ArtifactError, check_robot
-    from robots.spec import load_robot
+    from temporeal.policies.evaluate.measurement_recorder import measured
+    from temporeal.robots.artifact.manifest import ArtifactError, check_robot
+    from temporeal.robots.spec import load_robot
 
     manifest, task = artifact.manifest, env.task
     if not math.isclose(manifest.rate_hz * task.control_dt, 1.0, rel_tol=1e-6):

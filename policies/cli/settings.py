@@ -15,8 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.cli.console import BadInput
-from robots.model_files import is_file
+from temporeal.policies.cli.console import BadInput
+from temporeal.robots.model_files import is_file
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -29,14 +29,15 @@ AUTO, AUTOMATIC = "auto", ("robot", "backend", "randomize")
 """The option of these groups that stands for the one which the task's own file names."""
 
 OF_TASK = ("name", "title", "robot", "backend", "randomize", "num_worlds", "settings", "explore")
-"""What the file of a task may say: its module in ``sim.tasks``; how runs are titled, where not by the file's name; the
+"""What the file of a task may say: its module in ``temporeal.sim.tasks``; how runs are titled, where not by the file's
+name; the
 groups that come with it; how many worlds suit it; what its ``make`` takes; the share of starts in mid-mission."""
 
 WORLDS = 2048
 """``num_worlds``, where neither the task's file says how many suit it, nor an experiment, nor the command line."""
 
 OWN_ROBOT = ("a task is written for one robot, so a robot comes with its task: leave robot out. For a robot of your "
-             "own write a task, docs/adding-a-robot.md has a whole one")
+             "own write a task, docs/how-to/adding-a-robot.md has a whole one")
 
 OPEN = ("task.settings", "randomize.parameters", "randomize.sensors", "randomize.pushes", "randomize.cameras",
         "curriculum.parameters", "cameras", "augment")
@@ -57,7 +58,7 @@ PART = r'''"[^"]*"|'[^']*'|[^.'"]+'''
 
 def groups() -> dict[str, list[str]]:
     """Configuration groups and their options, read from the folders (no hydra: completion must be quick)."""
-    found = options_in(Path(str(files("configs"))))
+    found = options_in(Path(str(files("temporeal.configs"))))
     for folder in own_folders():
         for group, options in options_in(folder).items():
             if group in found:
@@ -81,13 +82,13 @@ def own_folders() -> list[Path]:
 
 def file_of(group: str, option: str) -> Path | None:
     """The file of an option, of the package or of the user's; None where there is none."""
-    places = [Path(str(files("configs"))), *own_folders()]
+    places = [Path(str(files("temporeal.configs"))), *own_folders()]
     return next((path for folder in places if (path := folder / group / f"{option}.yaml").is_file()), None)
 
 
 def check_folders() -> None:
     """The user's folders are there and hold nothing that would silently be left out."""
-    known = options_in(Path(str(files("configs"))))
+    known = options_in(Path(str(files("temporeal.configs"))))
     for folder in own_folders():
         if not folder.is_dir():
             raise BadInput(f"{FOLDERS}: there is no folder {folder}")
@@ -153,7 +154,7 @@ def check_task(
         if file is not None and (found := flaw(file)):
             raise BadInput(f"{file}, {found}")
         raise BadInput(f"{file or 'task'}: the file of a task says {', '.join(f'{group}: ...' for group in missing)}; "
-                       "docs/learning-formulas.md has a whole one")
+                       "docs/how-to/learning-formulas.md has a whole one")
     for key in said:
         if key not in OF_TASK:
             place = place_of(f"task.{key}", [f"task={option}" for option in chosen])
@@ -178,14 +179,14 @@ def check_own_options(
 
 
 def check_name(name: str, file: str) -> None:
-    """The task's ``name`` is a module of ``sim.tasks``; a file that says none has its own for it."""
-    from robots.registry import names
+    """The task's ``name`` is a module of ``temporeal.sim.tasks``; a file that says none has its own for it."""
+    from temporeal.robots.registry import names
 
-    known = names("sim.tasks")
+    known = names("temporeal.sim.tasks")
     if name in known:
         return
     if (unnamed := file_of("task", name)) is not None:
-        raise BadInput(f"{unnamed}: the file of a task says name: ..., which task of sim.tasks it is: name: stl for "
+        raise BadInput(f"{unnamed}: the file of a task says name: ..., which task of temporeal.sim.tasks it is: name: stl for "
                        f"one that is a formula; known: {', '.join(known)}")
     raise BadInput(f"{file}: there is no task {name!r}{hint(name, known)}; known: {', '.join(known)}")
 
@@ -489,7 +490,7 @@ def _composed(overrides: Sequence[str], opened: Sequence[Opened] = ()) -> Settin
     theirs = GlobalHydra.instance().hydra  # an application that uses us may hold its own
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_module("configs", version_base="1.3"):
+        with initialize_config_module("temporeal.configs", version_base="1.3"):
             config = hydra_compose("config", [*overrides, f"hydra.searchpath=[{places}]"], return_hydra_config=True)
             choices = dict(config.hydra.runtime.choices)
             OmegaConf.set_struct(config, False)
@@ -606,7 +607,7 @@ def of_group(settings: Mapping[str, Any], group: str) -> Settings:
 
 def write(settings: Mapping[str, Any], path: Path) -> None:
     """Save the full configuration as YAML."""
-    from policies.files import write_whole
+    from temporeal.robots.atomic_files import write_whole
 
     write_whole(path, as_yaml(settings).encode())
 

@@ -1,6 +1,6 @@
 """One training in several processes of this machine: started, watched and ended together.
 
-    python -m policies.cli.workers [--quiet]      # one of them, with the settings in the environment
+    python -m temporeal.policies.cli.workers [--quiet]      # one of them, with the settings in the environment
 
 A worker is a session of its own: Ctrl-C at the terminal reaches only the process that started it, which passes on what
 was asked for. A worker whose starter is gone is killed.
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from policies.cli.console import BAD_INPUT, OK, BadInput, Interrupted, complain, stop_asked
+from temporeal.policies.cli.console import BAD_INPUT, OK, BadInput, Interrupted, complain, stop_asked
 
 RESULT = "result.json"  # in a run's folder: what the first worker's training returned
 # in a worker's environment: process id of the starter; the run's settings as JSON (a resumed run may have others than
@@ -78,7 +78,7 @@ def started(settings: Mapping[str, Any], quiet: bool) -> Iterator[list[Worker]]:
         for rank in range(settings["processes"]):
             errors = tempfile.TemporaryFile()
             workers.append(Worker(subprocess.Popen(
-                [sys.executable, "-m", "policies.cli.workers", *words], stderr=errors, start_new_session=True,
+                [sys.executable, "-m", "temporeal.policies.cli.workers", *words], stderr=errors, start_new_session=True,
                 env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}), errors))
         yield workers
     finally:
@@ -149,8 +149,8 @@ def work(argv: Sequence[str]) -> int:
     """One of the workers."""
     from torch import distributed
 
-    from policies.cli import train as verb
-    from policies.files import write_whole
+    from temporeal.policies.cli.verbs import train as verb
+    from temporeal.robots.atomic_files import write_whole
 
     end_without(int(os.environ[STARTED_BY]))
     settings = json.loads(os.environ[SETTINGS])
@@ -163,7 +163,7 @@ def work(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    from policies.cli.main import guarded
+    from temporeal.policies.cli.main import guarded
 
     status = guarded(work, sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):

@@ -23,14 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from policies.evaluate.partial import Verdict, bounds, verdict
-from policies.evaluate.rollout import Rollout
-from policies.evaluate.statistics import Proportion, Summary, proportion, summarize
-from sim.stl.decompose import decompose
-from sim.stl.plan import Subgoal as TimedSubgoal
-from sim.stl.plan import plan
-from sim.stl.robustness import robustness, satisfied
-from sim.stl.syntax import Formula, FormulaError, clauses, horizon, signals_in, to_text
+from temporeal.policies.evaluate.partial import Verdict, bounds, verdict
+from temporeal.policies.evaluate.rollout import Rollout
+from temporeal.policies.evaluate.statistics import Proportion, Summary, proportion, summarize
+from temporeal.sim.stl.language.syntax import Formula, FormulaError, clauses, horizon, signals_in, to_text
+from temporeal.sim.stl.planning.decompose import decompose
+from temporeal.sim.stl.planning.plan import Subgoal as TimedSubgoal
+from temporeal.sim.stl.planning.plan import plan
+from temporeal.sim.stl.semantics.robustness import robustness, satisfied
 
 TIME = "mission_time"
 DELAYS = 200

@@ -16,8 +16,8 @@ A parameter's name says what it sets, for one episode:
 What is not in the space is drawn as in an evaluation, keyed by the seed of the rollout; so is the white noise of the
 sensors. A rollout is then a function of parameters and seed alone, whatever world simulates it beside whatever others.
 
-The judgement is that of an evaluation (:mod:`policies.evaluate.partial`): what was seen of an episode decides, and of
-one that ended early nothing is made up. See :func:`policy_judge`.
+The judgement is that of an evaluation (:mod:`temporeal.policies.evaluate.partial`): what was seen of an episode
+decides, and of one that ended early nothing is made up. See :func:`policy_judge`.
 """
 
 from __future__ import annotations
@@ -32,23 +32,34 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from policies.evaluate.partial import bounds, verdict
-from policies.evaluate.rollout import Act, rollout
-from robots.signals import SignalError
-from sim.curriculum import start_draws
-from sim.env import Env
-from sim.episodes import Draws, Named, draw_episodes
-from sim.random import stream, uniform
-from sim.randomize import Distribution
-from sim.randomize import bounds as distribution_bounds
-from sim.stl.falsify import Choice, Falsification, Integer, Judge, Judged, Parameter, Real, Space, SpaceError, falsify
-from sim.stl.space import REACH, Scale, is_number, number_hint
-from sim.stl.syntax import Formula
-from sim.stl.trials import check_signals
+from temporeal.policies.evaluate.partial import bounds, verdict
+from temporeal.policies.evaluate.rollout import Act, rollout
+from temporeal.robots.signals import SignalError
+from temporeal.sim.compiler.keyed_random import stream, uniform
+from temporeal.sim.curriculum.curriculum import start_draws
+from temporeal.sim.env import Env
+from temporeal.sim.episodes import Draws, Named, draw_episodes
+from temporeal.sim.randomization.distributions import Distribution
+from temporeal.sim.randomization.distributions import bounds as distribution_bounds
+from temporeal.sim.stl.analysis.falsify import (
+    Choice,
+    Falsification,
+    Integer,
+    Judge,
+    Judged,
+    Parameter,
+    Real,
+    Space,
+    SpaceError,
+    falsify,
+)
+from temporeal.sim.stl.analysis.space import REACH, Scale, is_number, number_hint
+from temporeal.sim.stl.analysis.trials import check_signals
+from temporeal.sim.stl.language.syntax import Formula
 
 ALIVE = "episode_alive"
 """1 at the samples that the episode has, 0 afterwards: [T, B], beside the task's signals."""
-LARGEST_DRAW = 1.0 - 2.0**-24  # of the numbers that `sim.random.uniform` gives
+LARGEST_DRAW = 1.0 - 2.0**-24  # of the numbers that `temporeal.sim.compiler.keyed_random.uniform` gives
 FORCES = ("force_w", "torque_b")
 PUSH = {"push.at_s": (), "push.for_s": (), "push.force_w": (3,), "push.torque_b": (3,)}
 
@@ -288,7 +299,8 @@ class PushedBackend:
 
 
 class PolicyRollout:
-    """A rollout for `sim.stl.falsify`: at most ``env.num_worlds`` candidates at once, each in a world of its own.
+    """A rollout for `temporeal.sim.stl.analysis.falsify`: at most ``env.num_worlds`` candidates at once, each in a
+    world of its own.
 
     ``policy(env)`` makes the policy of one batch (a recurrent one carries its state). ``env`` is taken over: its
     episodes are the candidates' from now on. Batches are filled up with copies of their first candidate, so that the
@@ -356,7 +368,7 @@ def policy_judge(dt: float) -> Judge:
 
 def falsify_policy(policy: PolicyRollout, *, budget: int, seed: int, **options: Any) -> Falsification:
     """Search for a violation of the task's formula in batches of the environment's worlds; ``options`` as for
-    `sim.stl.falsify.falsify`."""
+    `temporeal.sim.stl.analysis.falsify.falsify`."""
     task = policy.env.task
     return falsify(policy, task.formula, policy.space, task.control_dt, judge=policy_judge(task.control_dt),
                    budget=budget, seed=seed, batch=policy.env.num_worlds, **options)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from sim.task import Objective, Task
+    from temporeal.sim.task import Objective, Task
 
 
 class Lasting:

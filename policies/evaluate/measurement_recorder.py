@@ -19,9 +19,9 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     import numpy as np
 
-    from sim.env import Env
-    from sim.maps import Memory, ObserveMap
-    from sim.task import Task
+    from temporeal.sim.env import Env
+    from temporeal.sim.maps import Memory, ObserveMap
+    from temporeal.sim.task import Task
 
 KEPT = "measured."  # begins the names of the memory in which signals are kept
 

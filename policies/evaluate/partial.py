@@ -2,7 +2,8 @@
 
 An episode that ended early, or a flight that is still going on, has samples that nobody knows. The least and the
 greatest robustness that any completion could give are the strong and the weak view of the known samples
-(`sim.stl.lower.Semantics`). The same minima and maxima over other numbers give the *time of decision*: with ``-t``
+(`temporeal.sim.stl.rewriting.lower.Semantics`). The same minima and maxima over other numbers give the *time of
+decision*: with ``-t``
 for a predicate that holds at time t and ``-inf`` where it is not known to, they select the time at which the truth was
 known.
 """
@@ -16,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from sim.stl.lower import Leaf, Semantics, lower
-from sim.stl.robustness import evaluate_leaves, robustness, satisfied
-from sim.stl.syntax import Formula
+from temporeal.sim.stl.language.syntax import Formula
+from temporeal.sim.stl.rewriting.lower import Leaf, Semantics, lower
+from temporeal.sim.stl.semantics.robustness import evaluate_leaves, robustness, satisfied
 
 Pair = tuple[np.ndarray, np.ndarray]
 """Least and greatest value, [E] each."""

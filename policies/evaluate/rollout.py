@@ -10,18 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sim.types import Obs, Step
+from temporeal.sim.types import Obs, Step
 
 if TYPE_CHECKING:
-    from sim.maps import Memory, PolicyGraph
-    from sim.task import Task
+    from temporeal.sim.maps import Memory, PolicyGraph
+    from temporeal.sim.task import Task
 
 Act = Callable[[Tensor], Tensor]
 """Observation [N, O] to action [N, A], deterministic. A recurrent one carries its own state: see `graph_policy`."""
 
 
 class RolloutEnv(Protocol):
-    """The part of `sim.env.Env` that a rollout uses."""
+    """The part of `temporeal.sim.env.Env` that a rollout uses."""
 
     task: Task
     num_worlds: int
@@ -162,7 +162,8 @@ CARRIED = "carried"
 
 
 def record_golden(env: Any, policy: Act, steps: int | None = None) -> dict[str, np.ndarray]:
-    """A golden trace for `policies.export.artifact.export`: what world 0 measured and was commanded in one episode.
+    """A golden trace for `temporeal.policies.export.writer.export`: what world 0 measured and was commanded in one
+    episode.
 
     ``signals.<name>`` are the *measured* signals (noise and latency included) as they entered the environment's
     observation map, ``memory.<name>`` what that map (and a recurrent network) remembered then, ``commands.<name>`` what

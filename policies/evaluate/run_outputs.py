@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from policies.algos.reflex import ReflexGraph
-from policies.evaluate.evaluation import Evaluation, Reference
-from policies.evaluate.figure import stage_of
-from policies.evaluate.report import Context, Section, write_json, write_page
-from policies.evaluate.rollout import Rollout, graph_policy, record_golden
-from policies.export.artifact import export
-from policies.export.runtime import Artifact
-from sim.env import Env
-from sim.maps import PolicyGraph
-from sim.stl.syntax import horizon
-from sim.task import Task
+from temporeal.policies.algos.reflex import ReflexGraph
+from temporeal.policies.evaluate.evaluation import Evaluation, Reference
+from temporeal.policies.evaluate.report.page import Context, Section, write_json, write_page
+from temporeal.policies.evaluate.rollout import Rollout, graph_policy, record_golden
+from temporeal.policies.evaluate.scene_figure import stage_of
+from temporeal.policies.export.writer import export
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.sim.env import Env
+from temporeal.sim.maps import PolicyGraph
+from temporeal.sim.stl.language.syntax import horizon
+from temporeal.sim.task import Task
 
 EVALUATION_SEED = 0x5EED_0000
 """Added to a training seed: the episodes of an evaluation are drawn from streams that training never saw."""

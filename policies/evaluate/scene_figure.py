@@ -19,12 +19,12 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from robots.registry import UnknownName
-from sim.backends import mjcf
-from sim.pictures import drawn
-from sim.stl.syntax import signals_in
-from sim.task import Task
-from sim.views import GROUPS
+from temporeal.robots.registry import UnknownName
+from temporeal.sim.physics.mujoco import mjcf
+from temporeal.sim.rendering.camera_rig import drawn
+from temporeal.sim.rendering.viewpoints import GROUPS
+from temporeal.sim.stl.language.syntax import signals_in
+from temporeal.sim.task import Task
 
 Array = np.ndarray
 Polygon = tuple[int, ...]

@@ -28,7 +28,7 @@ import onnx
 import torch
 from torch import Tensor, nn
 
-from policies.export.manifest import (
+from temporeal.robots.artifact.manifest import (
     GOLDEN,
     MANIFEST,
     METADATA_KEY,
@@ -46,9 +46,9 @@ from policies.export.manifest import (
     plain,
     version_of,
 )
-from policies.export.runtime import Artifact
-from robots.signals import CommandSpec, Schema, SignalSpec
-from robots.spec import RobotSpec
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.signals import CommandSpec, Schema, SignalSpec
+from temporeal.robots.spec import RobotSpec
 
 OPSET = 17  # read by onnxruntime 1.12 (2022) and newer
 SELF_TEST_TOLERANCE = 1e-5  # of the command's range: some hundred float32 roundings

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from policies.algos.planning import (
+from temporeal.policies.planners.problem import (
     Plan,
     Problem,
     Signals,
@@ -36,10 +36,10 @@ from policies.algos.planning import (
     judge,
     problem,
 )
-from sim.stl.syntax import Formula
+from temporeal.sim.stl.language.syntax import Formula
 
 if TYPE_CHECKING:
-    from sim.system import Model
+    from temporeal.sim.system import Model
 
 IN_CACHE = 512  # sequences at once of a model that has all steps in one call: more of them wait for the memory
 

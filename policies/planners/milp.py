@@ -44,9 +44,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 from torch import Tensor
 
-from policies.algos.planning import TIME, Plan, Problem, Signals, better, check_start, judge, problem
-from sim.stl.lower import Fixed, Leaf, Lowered, Merge, Scan, Shift, Slide, inputs, lower
-from sim.stl.syntax import (
+from temporeal.policies.planners.problem import TIME, Plan, Problem, Signals, better, check_start, judge, problem
+from temporeal.sim.stl.language.syntax import (
     Apply,
     Component,
     Constant,
@@ -59,10 +58,11 @@ from sim.stl.syntax import (
     signals_in,
     to_text,
 )
-from sim.stl.values import NUMPY_OPERATIONS, numpy_arrays, predicate_margin
+from temporeal.sim.stl.language.values import NUMPY_OPERATIONS, numpy_arrays, predicate_margin
+from temporeal.sim.stl.rewriting.lower import Fixed, Leaf, Lowered, Merge, Scan, Shift, Slide, inputs, lower
 
 if TYPE_CHECKING:
-    from sim.system import Model
+    from temporeal.sim.system import Model
 
 Array = np.ndarray
 OBJECTIVES = ("robustness", "feasible")

@@ -2,7 +2,8 @@
 
 A planner is a function ``plan(model, formula, dt, signals0, steps, config, generator, *, past, start) -> Plan``. It
 searches for ``steps`` actions from where each of B robots is, so that the trace that the model predicts satisfies
-``formula`` at its first sample. Every plan is judged alike: by the exact robustness (:mod:`sim.stl.robustness`) of the
+``formula`` at its first sample. Every plan is judged alike: by the exact robustness
+(:mod:`temporeal.sim.stl.semantics.robustness`) of the
 trace of ``steps + 1`` samples, behind what was seen before (``past``) where there is something.
 
 B robots, T control steps to go, A action, D state, K knots. All tensors on the device of ``signals0``.
@@ -21,14 +22,14 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint as recomputed
 
-from robots.signals import SignalError
-from sim.stl.robustness import robustness
-from sim.stl.smooth import Method, smooth_robustness
-from sim.stl.syntax import Formula, horizon, signals_in, to_text
-from sim.system import states_after
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.language.syntax import Formula, horizon, signals_in, to_text
+from temporeal.sim.stl.semantics.robustness import robustness
+from temporeal.sim.stl.semantics.smooth import Method, smooth_robustness
+from temporeal.sim.system import states_after
 
 if TYPE_CHECKING:
-    from sim.system import Model
+    from temporeal.sim.system import Model
 
 Signals = Mapping[str, Tensor]
 TIME = "mission_time"  # s since the first sample of the trace; every evaluator of a formula supplies it
@@ -154,7 +155,8 @@ def judge(problem: Problem, actions: Tensor) -> Tensor:
 
 
 def smoothed(problem: Problem, states: Tensor, temperature: float, method: Method) -> Tensor:
-    """Smooth robustness [B] of predicted ``states`` [T + 1, B, D], differentiable (:mod:`sim.stl.smooth`)."""
+    """Smooth robustness [B] of predicted ``states`` [T + 1, B, D], differentiable
+    (:mod:`temporeal.sim.stl.semantics.smooth`)."""
     value: Tensor = smooth_robustness(problem.formula, trace(problem, states), problem.dt, temperature, method)[0]
     return value
 
@@ -231,7 +233,7 @@ class Receding:
     seen so far count as they were: a subgoal that was reached is not asked for again.
 
     Args:
-        plan: ``plan`` of :mod:`policies.algos.cem`, ``npc`` or ``milp``, or one with the same arguments.
+        plan: ``plan`` of :mod:`temporeal.policies.planners.cem`, ``npc`` or ``milp``, or one with the same arguments.
         steps: control steps of the mission.
         config: settings of the planner.
         every: control steps between plans; 0: plan once, then follow it.

@@ -1,6 +1,6 @@
 """A run that ends when its budget is spent, updates or seconds; what it shows and keeps meanwhile.
 
-For learners that are one process; PPO's, which may be several, is its own (:func:`policies.algos.ppo.train`).
+For learners that are one process; PPO's, which may be several, is its own (:func:`temporeal.policies.algos.ppo.train`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Protocol, TypeVar
 
-from policies.algos.progress import CLOCKS, Logger, Progress
+from temporeal.policies.training.progress import CLOCKS, Logger, Progress
 
 
 class Settings(Protocol):
-    """What is needed of a learner's settings: see :class:`policies.algos.npc.NPCConfig`."""
+    """What is needed of a learner's settings: see :class:`temporeal.policies.algos.npc.NPCConfig`."""
 
     @property
     def updates(self) -> int:
@@ -26,7 +26,7 @@ class Settings(Protocol):
 
     @property
     def clock(self) -> str:
-        """One of :data:`policies.algos.progress.CLOCKS`."""
+        """One of :data:`temporeal.policies.training.progress.CLOCKS`."""
 
     @property
     def checkpoint_seconds(self) -> float:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from policies.files import write_whole
+from temporeal.robots.atomic_files import write_whole
 
 DIGEST = 32  # bytes of SHA-256
 KEPT = 2  # iterations

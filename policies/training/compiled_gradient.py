@@ -10,7 +10,7 @@ in registers: every product (forward, gradient of the inputs, gradient of the we
 whose A has any strides and is read number by number, and whose B is read vector by vector. Weights are copied to the
 layout that this needs, widths padded to whole vectors with zeros.
 
-Float32. The sums are those of :func:`policies.algos.ppo.losses` in another order: equal up to rounding.
+Float32. The sums are those of :func:`temporeal.policies.algos.ppo.losses` in another order: equal up to rounding.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from policies.nets.actor import HALF_LOG_2PI
-from sim import jit
-from sim.jit import BITS, FLOATS, LANES, constant, splat
+from temporeal.policies.nets.actor import HALF_LOG_2PI
+from temporeal.sim.compiler import llvm
+from temporeal.sim.compiler.llvm import BITS, FLOATS, LANES, constant, splat
 
 ROWS = 48  # of a block: its activations (two networks, 64 wide) take about 130 KB, a part of a second-level cache
 
@@ -38,7 +38,7 @@ class Shape(NamedTuple):
     actor: tuple[int, ...]  # widths from observation to action
     critic: tuple[int, ...]  # widths from privileged observation to 1
     activation: str
-    columns: int  # numbers in a row of the table: see policies.algos.learner.columns
+    columns: int  # numbers in a row of the table: see temporeal.policies.training.ppo_state.columns
 
 
 def padded(width: int) -> int:
@@ -465,7 +465,7 @@ POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
 def products() -> tuple[int, list[str]]:
     """Most vectors in a line of a product on this processor, and the products of 1 to so many."""
     # a tile of the result, a line of B and one number of A: AVX-512 has 32 registers of 16 numbers, AVX2 16 of 8
-    tiles = {1: 14, 2: 12, 3: 8, 4: 6} if "+avx512f" in jit.features() else {1: 6}
+    tiles = {1: 14, 2: 12, 3: 8, 4: 6} if "+avx512f" in llvm.features() else {1: 6}
     return len(tiles), [product(vectors, tile) for vectors, tile in tiles.items()]
 
 
@@ -475,7 +475,7 @@ def derivative_code(shape: Shape) -> tuple[Any, Any]:
     lay, (widest, routines) = Layout(shape), products()
     text = "\n".join([DECLARATIONS, *routines, elementwise(shape.activation), loss(shape, lay),
                       driver(shape, lay, widest)])
-    return jit.function(text, "differentiate", (POINTER, POINTER, POINTER, NUMBER), ("expf",), PASSES)
+    return llvm.function(text, "differentiate", (POINTER, POINTER, POINTER, NUMBER), ("expf",), PASSES)
 
 
 @cache
@@ -483,7 +483,7 @@ def forward_code(widths: tuple[int, ...], activation: str) -> tuple[Any, Any]:
     """The compiled ``forward``, and what keeps its code alive."""
     lay, (widest, routines) = Layers(widths), products()
     text = "\n".join([DECLARATIONS, *routines, elementwise(activation), forward(widths, lay, widest)])
-    return jit.function(text, "forward", (POINTER, POINTER, NUMBER, POINTER, NUMBER), (), PASSES)
+    return llvm.function(text, "forward", (POINTER, POINTER, NUMBER, POINTER, NUMBER), (), PASSES)
 
 
 # ---------------------------------------------------------------- use
@@ -501,7 +501,7 @@ class Gradient:
     Args:
         actor: feed-forward network and ``log_std``; critic: its ``net`` ends in one value.
         activation: name, one of :data:`ACTIVATIONS`.
-        columns: numbers in a row of the table of :func:`policies.algos.learner.columns`.
+        columns: numbers in a row of the table of :func:`temporeal.policies.training.ppo_state.columns`.
         weights: [P + 1], all parameters of the actor, then of the critic, then a zero.
         gradient: [P + ...]: where their derivatives go, in the same order.
     """
@@ -549,7 +549,7 @@ class Gradient:
     @torch.no_grad()
     def __call__(self, table: Tensor, chosen: Tensor, total: int, old_log_std: Tensor, config: Any) -> Tensor:
         """Set the gradient to that of the loss over ``chosen`` [B] rows of ``table`` [R, F], as a share of a minibatch
-        of ``total`` rows; the shares of FIGURES [4] (policies.algos.learner)."""
+        of ``total`` rows; the shares of FIGURES [4] (temporeal.policies.training.ppo_state)."""
         torch.index_select(self.weights, 0, self.packing, out=self.work[: len(self.packing)])
         self.work[self.layout.gradients : self.layout.gradients_end] = 0.0
         spread = self.log_std.detach()

@@ -7,10 +7,10 @@ import warnings
 import torch
 from torch import Tensor
 
-from sim.env import Env
-from sim.stl.robustness import robustness
-from sim.stl.syntax import clauses, signals_in
-from sim.types import Step
+from temporeal.sim.env import Env
+from temporeal.sim.stl.language.syntax import clauses, signals_in
+from temporeal.sim.stl.semantics.robustness import robustness
+from temporeal.sim.types import Step
 
 WORLDS = 16
 HOPELESS, ENOUGH = 1 / 3, 32

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, cast
 
 import yaml
 
-from policies.algos.checkpoint import CheckpointError
-from robots.registry import resolve
+from temporeal.policies.training.checkpoint import CheckpointError
+from temporeal.robots.registry import resolve
 
 if TYPE_CHECKING:
-    from policies.nets.normalizer import Normalizer
-    from sim.maps import PolicyGraph
-    from sim.task import Task
+    from temporeal.policies.nets.normalizer import Normalizer
+    from temporeal.sim.maps import PolicyGraph
+    from temporeal.sim.task import Task
 
 CONFIG = "config.yaml"
 
@@ -40,9 +40,9 @@ def check_reads(run: Path, normalizer: Normalizer, task: Task) -> None:
 
 def load_graph(run: Path, task: Task, device: str = "cpu") -> PolicyGraph:
     """The policy of ``run`` on ``task``; :class:`CheckpointError` where it is of another one."""
-    from sim.maps import PolicyGraph
+    from temporeal.sim.maps import PolicyGraph
 
-    module = resolve("policies.algos", algorithm_of(run))
+    module = resolve("temporeal.policies.algos", algorithm_of(run))
     if hasattr(module, "load_graph"):  # its policy sees more than the task's observation map shows
         return cast("PolicyGraph", module.load_graph(run, task, device))
     actor, normalizer, _ = module.load_policy(run, device)

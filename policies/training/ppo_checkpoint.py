@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 import torch
 
-from policies.algos import checkpoint
-from policies.algos.learner import Learner, PPOConfig
-from policies.algos.ranks import Ranks
-from policies.nets.actor import Actor, make_actor
-from policies.nets.normalizer import Normalizer
-from sim.devices import moved
-from sim.types import Obs, VecEnv
+from temporeal.policies.nets.actor import Actor, make_actor
+from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training import checkpoint
+from temporeal.policies.training.ppo_state import Learner, PPOConfig
+from temporeal.policies.training.ranks import Ranks
+from temporeal.sim.compiler.devices import moved
+from temporeal.sim.types import Obs, VecEnv
 
 MAY_CHANGE = ("total_steps", "max_seconds", "clock", "checkpoint_seconds")  # between a run and its resumption
 KIND = "temporeal ppo 2"

@@ -1,6 +1,7 @@
 """What a run of PPO consists of: its settings, the learner with its networks and workers, and storage for rollouts.
 
-The algorithm is :mod:`policies.algos.ppo`, a run's checkpoints are :mod:`policies.algos.saved`.
+The algorithm is :mod:`temporeal.policies.algos.ppo`, a run's checkpoints are
+:mod:`temporeal.policies.training.ppo_checkpoint`.
 
 T time, N worlds, B rows, O / C observation of actor / critic, A action. All tensors on the environment's device.
 """
@@ -16,14 +17,14 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from policies.algos import fused
-from policies.algos.errors import SettingsError
-from policies.algos.progress import CLOCKS
-from policies.algos.ranks import Ranks
-from policies.algos.watch import Watch
-from policies.nets.actor import ACTIVATIONS, Actor, Critic, make_actor
-from policies.nets.normalizer import Moments, Normalizer
-from sim.types import Obs, VecEnv
+from temporeal.policies.nets.actor import ACTIVATIONS, Actor, Critic, make_actor
+from temporeal.policies.nets.normalizer import Moments, Normalizer
+from temporeal.policies.training import compiled_gradient as fused
+from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.formula_metrics import Watch
+from temporeal.policies.training.progress import CLOCKS
+from temporeal.policies.training.ranks import Ranks
+from temporeal.sim.types import Obs, VecEnv
 
 SCHEDULES = ("constant", "linear", "adaptive")
 PRECISIONS = ("float32", "bfloat16")

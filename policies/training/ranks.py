@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from policies.nets.normalizer import Moments, merge
+from temporeal.policies.nets.normalizer import Moments, merge
 
 
 @dataclass(frozen=True)

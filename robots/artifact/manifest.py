@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from robots.signals import CommandSpec, Schema, SignalSpec, is_number, is_size
-from robots.spec import RobotSpec
+from temporeal.robots.signals import CommandSpec, Schema, SignalSpec, is_number, is_size
+from temporeal.robots.spec import RobotSpec
 
 SCHEMA_VERSION = 1
 CHUNK_VERSION = 2  # has the key "chunk"; what gives one command at a time is still written as version 1
@@ -72,7 +72,7 @@ task network is next; whether the reflex is in charge, 0 or 1; the risk that was
 
 @dataclass(frozen=True)
 class ReflexSpec:
-    """When the reflex layer of a policy acts in the place of its task network (``docs/reflex.md``).
+    """When the reflex layer of a policy acts in the place of its task network (``docs/how-to/reflex.md``).
 
     Args:
         every: control steps between evaluations of the task network, whose action is held meanwhile; the risk of
@@ -105,7 +105,7 @@ class Manifest:
         robot: name of the robot it was trained for.
         signals, commands: what goes in and comes out, in the graph's order.
         rate_hz: control steps per second. A chunk is interpolated to it.
-        formula, constants: the task in the words of ``sim.stl``.
+        formula, constants: the task in the words of ``temporeal.sim.stl``.
         horizon_s: time after which the formula is decided, s.
         stop: what the guard does when the policy falls silent or leaves its limits.
         training: the training configuration.
@@ -278,7 +278,7 @@ def load_manifest(folder: Path, trust: Path | None = None) -> Manifest:
     """The manifest of the artifact in ``folder``; with ``trust``, the file of a public key, only one that it signed."""
     data = read(folder, MANIFEST)
     if trust is not None:
-        from policies.export.signature import verify
+        from temporeal.robots.artifact.signature import verify
 
         verify(folder, data, trust)  # the very bytes that are decoded next
     return decode(data)

@@ -25,8 +25,7 @@ import numpy as np
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
-from policies.export.enclosed import outside
-from policies.export.manifest import (
+from temporeal.robots.artifact.manifest import (
     ENGAGED,
     GOLDEN,
     MANIFEST,
@@ -43,8 +42,9 @@ from policies.export.manifest import (
     load_manifest,
     read,
 )
-from robots.signals import Schema, SignalError, all_finite, check_signals
-from robots.spec import RobotSpec
+from temporeal.robots.artifact.onnx_file import outside
+from temporeal.robots.signals import Schema, SignalError, all_finite, check_signals
+from temporeal.robots.spec import RobotSpec
 
 __all__ = ["Artifact", "ArtifactError", "Manifest", "SelfTest"]
 
@@ -94,7 +94,7 @@ class Artifact:
         the robot (name, shape, unit, frame, type, rate, limits), the network's inputs and outputs against the
         manifest, and the shapes of the golden trace. ``task_signals`` are signals that the task adds to the robot's.
         ``trust`` is the file of a public key: then an artifact that its owner did not sign is refused, before anything
-        else is looked at (:mod:`policies.export.signature`).
+        else is looked at (:mod:`temporeal.robots.artifact.signature`).
         """
         folder = Path(path)
         manifest = load_manifest(folder, trust)

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from policies.export.manifest import MANIFEST, ArtifactError
-from policies.extras import install
+from temporeal.robots.artifact.manifest import MANIFEST, ArtifactError
+from temporeal.robots.optional_packages import install
 
 SIGNATURE = "manifest.sig"
 LENGTH = 64  # bytes: RFC 8032, 5.1.6
@@ -104,7 +104,7 @@ def content(path: Path) -> bytes:
 
 def sign(folder: Path, key: Path) -> None:
     """Sign the artifact in ``folder`` with the secret key in ``key``; an older signature is replaced."""
-    from policies.files import write_whole
+    from temporeal.robots.atomic_files import write_whole
 
     secret = secret_key(key)
     write_whole(folder / SIGNATURE, secret.sign((folder / MANIFEST).read_bytes()))

@@ -22,8 +22,8 @@ from __future__ import annotations
 from math import pi
 from pathlib import Path
 
-from robots.signals import CommandSpec, SignalSpec, schema
-from robots.spec import Parameter, RobotSpec
+from temporeal.robots.signals import CommandSpec, SignalSpec, schema
+from temporeal.robots.spec import Parameter, RobotSpec
 
 HERE = Path(__file__).parent
 

@@ -31,8 +31,8 @@ from __future__ import annotations
 from math import pi
 from pathlib import Path
 
-from robots.signals import CommandSpec, SignalSpec, schema
-from robots.spec import MotionLimits, Parameter, RobotSpec, Source
+from temporeal.robots.signals import CommandSpec, SignalSpec, schema
+from temporeal.robots.spec import MotionLimits, Parameter, RobotSpec, Source
 
 HERE = Path(__file__).parent
 
@@ -151,7 +151,8 @@ SPEC = RobotSpec(
         # speeds of the joints' setpoints, and efforts of the motors: gravity is compensated by the robot
         "joint_vel_cmd": CommandSpec("joint_vel_cmd", (7,), "rad/s", low=negative(SPEED), high=SPEED),
         "joint_effort_cmd": CommandSpec("joint_effort_cmd", (7,), "N m", low=negative(TORQUE), high=TORQUE),
-        # of the point between the fingertips and about it, in the base's frame: for a Cartesian servo (robots/servo.py)
+        # of the point between the fingertips and about it, in the base's frame: for a Cartesian servo
+        # (robots/cartesian_servo.py)
         "tool_vel_cmd": CommandSpec("tool_vel_cmd", (6,), "m/s,rad/s", low=negative(TOOL_SPEEDS), high=TOOL_SPEEDS),
     },
     limits={

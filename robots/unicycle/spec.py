@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from robots.signals import CommandSpec, SignalSpec, schema
-from robots.spec import Parameter, RobotSpec, Source
+from temporeal.robots.signals import CommandSpec, SignalSpec, schema
+from temporeal.robots.spec import Parameter, RobotSpec, Source
 
 HERE = Path(__file__).parent
 

@@ -2,8 +2,8 @@
 
 Importing this module registers ``temporeal/<task>-v0`` for every task of ``sim/tasks``:
 
-    gymnasium.make("sim.adapters.gymnasium:temporeal/hover-v0", history=4)
-    gymnasium.make_vec("sim.adapters.gymnasium:temporeal/hover-v0", num_envs=1024, randomize="default")
+    gymnasium.make("temporeal.sim.adapters.gymnasium:temporeal/hover-v0", history=4)
+    gymnasium.make_vec("temporeal.sim.adapters.gymnasium:temporeal/hover-v0", num_envs=1024, randomize="default")
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ try:
     from gymnasium.vector import AutoresetMode, VectorEnv
     from gymnasium.vector.utils import batch_space
 except ModuleNotFoundError as error:  # pragma: no cover
-    raise ModuleNotFoundError(f"sim.adapters.gymnasium needs Gymnasium (pip install gymnasium): {error}",
+    raise ModuleNotFoundError(f"temporeal.sim.adapters.gymnasium needs Gymnasium (pip install gymnasium): {error}",
                               name=error.name) from error
 
-from robots.registry import names
-from sim.adapters.worlds import (
+from temporeal.robots.registry import names
+from temporeal.sim.adapters.worlds import (
     Recipe,
     check_actions,
     check_observation,
@@ -39,8 +39,8 @@ from sim.adapters.worlds import (
     shown,
     some_seed,
 )
-from sim.env import Env
-from sim.types import Obs, Step
+from temporeal.sim.env import Env
+from temporeal.sim.types import Obs, Step
 
 NAMESPACE, VERSION = "temporeal", 0
 Draw = Callable[[Env, int], np.ndarray]
@@ -139,7 +139,8 @@ class View:
 class TaskEnv(View, gymnasium.Env):
     """One world of a task.
 
-    ``reset(seed=s)`` begins episode 0 of world 0 of ``s``, the same as `sim.env.make_env(..., seed=s)` shows; each
+    ``reset(seed=s)`` begins episode 0 of world 0 of ``s``, the same as `temporeal.sim.env.make_env(..., seed=s)` shows;
+    each
     ``reset()`` after it the next episode. ``info`` holds ``critic`` (the privileged observation, unless it is part of
     the observation), ``signals`` (those asked for, true values) and, at an episode's end, ``is_success``, ``return``,
     ``length`` and ``finite``.
@@ -284,7 +285,7 @@ def make_env(
     task: str, *, seed: int | None = None, observation: str = "actor", signals: Sequence[str] = (),
     render_mode: str | None = None, draw: Draw | None = None, **settings: Any,
 ) -> TaskEnv:
-    """One world of ``task`` as a ``gymnasium.Env``; ``settings`` as of `sim.adapters.worlds.recipe`.
+    """One world of ``task`` as a ``gymnasium.Env``; ``settings`` as of `temporeal.sim.adapters.worlds.recipe`.
 
     ``seed``: of the first episode, where ``reset`` is not given one; None: nobody chooses it.
     """
@@ -306,7 +307,7 @@ def make_vector_env(
 def register() -> list[str]:
     """Register every task of ``sim/tasks`` and return the identifiers. Done once, when this module is imported."""
     made = []
-    for task in names("sim.tasks"):
+    for task in names("temporeal.sim.tasks"):
         made.append(identifier := f"{NAMESPACE}/{task}-v{VERSION}")
         if identifier not in gymnasium.registry:
             gymnasium.register(identifier, entry_point=f"{__name__}:make_env", kwargs={"task": task},

@@ -2,7 +2,7 @@
 
 Written for the contract of rsl-rl-lib 5 (``rsl_rl.env.VecEnv``: observations are a TensorDict of groups):
 
-    from sim.adapters.rsl_rl import make_vec_env
+    from temporeal.sim.adapters.rsl_rl import make_vec_env
     env = make_vec_env("hover", num_envs=4096)
     OnPolicyRunner(env, settings, device=str(env.device)).learn(100)
 """
@@ -16,13 +16,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sim.adapters.worlds import Recipe, check_action_tensor, check_view, close, critics, recipe, reseed, some_seed
-from sim.env import Env
-from sim.types import Obs, Step
+from temporeal.sim.adapters.worlds import (
+    Recipe,
+    check_action_tensor,
+    check_view,
+    close,
+    critics,
+    recipe,
+    reseed,
+    some_seed,
+)
+from temporeal.sim.env import Env
+from temporeal.sim.types import Obs, Step
 
 LOGGED = ("success", "return", "length")
 PACKAGE, OLDEST = "rsl-rl-lib", 5
-MISSING = f"sim.adapters.rsl_rl needs {PACKAGE} {OLDEST} or newer (pip install '{PACKAGE}>={OLDEST}')"
+MISSING = f"temporeal.sim.adapters.rsl_rl needs {PACKAGE} {OLDEST} or newer (pip install '{PACKAGE}>={OLDEST}')"
 
 
 def check_version(version: str) -> str:
@@ -146,6 +155,7 @@ class TaskVecEnv(VecEnv):
 def make_vec_env(
     task: str, *, num_envs: int = 1024, seed: int | None = None, cfg: Mapping[str, Any] | None = None, **settings: Any
 ) -> TaskVecEnv:
-    """``num_envs`` worlds of ``task``; ``settings`` as of `sim.adapters.worlds.recipe` (``device="cuda"`` included)."""
+    """``num_envs`` worlds of ``task``; ``settings`` as of `temporeal.sim.adapters.worlds.recipe` (``device="cuda"``
+    included)."""
     made = recipe(task, **settings)
     return TaskVecEnv(made.build(num_envs, some_seed() if seed is None else seed), cfg=cfg, recipe=made)

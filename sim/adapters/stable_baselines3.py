@@ -1,6 +1,6 @@
 """stable-baselines3's view of N worlds of a task.
 
-    from sim.adapters.stable_baselines3 import make_vec_env
+    from temporeal.sim.adapters.stable_baselines3 import make_vec_env
     env = make_vec_env("hover", n_envs=64, history=4)
     PPO("MlpPolicy", env).learn(1_000_000)
 """
@@ -19,13 +19,23 @@ try:
     from stable_baselines3.common.monitor import Monitor
     from stable_baselines3.common.vec_env import VecEnv
 except ModuleNotFoundError as error:  # pragma: no cover
-    raise ModuleNotFoundError("sim.adapters.stable_baselines3 needs stable-baselines3 2 (pip install "
+    raise ModuleNotFoundError("temporeal.sim.adapters.stable_baselines3 needs stable-baselines3 2 (pip install "
                               f"stable-baselines3): {error}", name=error.name) from error
 
-from sim.adapters.gymnasium import Draw, View, action_space, row, single_space
-from sim.adapters.worlds import Recipe, check_actions, check_seed, close, figures, host, recipe, shown, some_seed
-from sim.env import Env
-from sim.types import Step
+from temporeal.sim.adapters.gymnasium import Draw, View, action_space, row, single_space
+from temporeal.sim.adapters.worlds import (
+    Recipe,
+    check_actions,
+    check_seed,
+    close,
+    figures,
+    host,
+    recipe,
+    shown,
+    some_seed,
+)
+from temporeal.sim.env import Env
+from temporeal.sim.types import Step
 
 Indices = None | int | Iterable[int]
 
@@ -39,7 +49,7 @@ class TaskVecEnv(View, VecEnv):
     needed), ``is_success`` and ``finite``; all other infos are empty.
 
     The worlds are one simulation, not N objects: attributes and methods are of that one, and cannot be set or called
-    for a part of the worlds. Arguments as of `sim.adapters.gymnasium.TaskEnv`.
+    for a part of the worlds. Arguments as of `temporeal.sim.adapters.gymnasium.TaskEnv`.
     """
 
     def __init__(
@@ -105,7 +115,7 @@ class TaskVecEnv(View, VecEnv):
         """The attribute of this view or of the environment, once for each of ``indices``."""
         owner = self if attr_name in self.__dict__ or hasattr(type(self), attr_name) else self.worlds
         if not hasattr(owner, attr_name):
-            raise AttributeError(f"neither the view nor sim.env.Env has an attribute {attr_name!r}")
+            raise AttributeError(f"neither the view nor temporeal.sim.env.Env has an attribute {attr_name!r}")
         return [getattr(owner, attr_name)] * len(self._chosen(indices))
 
     def set_attr(self, attr_name: str, value: Any, indices: Indices = None) -> None:
@@ -141,7 +151,8 @@ def make_vec_env(
     task: str, n_envs: int = 1, *, seed: int | None = None, observation: str = "actor", render_mode: str | None = None,
     draw: Draw | None = None, **settings: Any,
 ) -> TaskVecEnv:
-    """``n_envs`` worlds of ``task``; ``settings`` as of `sim.adapters.worlds.recipe`; no ``seed``: nobody's choice."""
+    """``n_envs`` worlds of ``task``; ``settings`` as of `temporeal.sim.adapters.worlds.recipe`; no ``seed``: nobody's
+    choice."""
     made = recipe(task, **settings)
     env = made.build(n_envs, some_seed() if seed is None else seed)
     return TaskVecEnv(env, observation=observation, render_mode=render_mode, draw=draw, recipe=made)

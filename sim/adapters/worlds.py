@@ -13,16 +13,17 @@ import torch
 import yaml
 from torch import Tensor
 
-from sim.env import OF_KIND, Env, make_env
-from sim.task import Task, follows_schedules, load_task
-from sim.types import Obs
+from temporeal.sim.env import OF_KIND, Env, make_env
+from temporeal.sim.task import Task, follows_schedules, load_task
+from temporeal.sim.types import Obs
 
 OBSERVATIONS = ("actor", "dict")
 """``actor``: what the deployed policy sees; ``dict``: besides, under ``critic``, what only the simulator knows."""
 OPTIONS = tuple(dict.fromkeys(
     name for function in (make_env, Env.__init__) for name, p in inspect.signature(function).parameters.items()
     if p.kind is not p.VAR_KEYWORD and name not in ("self", "task", "num_worlds", "seed")))
-"""Keywords of `sim.env.make_env` and `sim.env.Env`; every other keyword of :func:`recipe` is a setting of the task."""
+"""Keywords of `temporeal.sim.env.make_env` and `temporeal.sim.env.Env`; every other keyword of :func:`recipe` is a
+setting of the task."""
 AUTO = "auto"
 MAX_SEED = 2**63 - 1
 
@@ -34,7 +35,7 @@ class Recipe:
     Args:
         task: name of a module of ``sim/tasks``.
         settings: of the task, keywords of its ``make``.
-        options: of `sim.env.make_env`.
+        options: of `temporeal.sim.env.make_env`.
     """
 
     task: str
@@ -64,12 +65,13 @@ class Recipe:
 
 
 def recipe(task: str, **keywords: Any) -> Recipe:
-    """The recipe of ``task`` with ``keywords`` of `sim.env.make_env` (:data:`OPTIONS`) and of the task's ``make``.
+    """The recipe of ``task`` with ``keywords`` of `temporeal.sim.env.make_env` (:data:`OPTIONS`) and of the task's
+    ``make``.
 
     ``randomize`` may be the name of a file of ``configs/randomize``, which holds distributions and sensors; ``sensors``
     given besides take the place of those. ``auto``: the one that the task's file in ``configs/task`` names, as for
     ``backend``, where it is the default. ``cameras``: by name as in configuration, ``{"chase": {"width": 64, "height":
-    64}}``, or `sim.cameras.Camera` objects.
+    64}}``, or `temporeal.sim.rendering.cameras.Camera` objects.
     """
     options = {k: v for k, v in keywords.items() if k in OPTIONS and v not in (None, AUTO)}
     name = configured(task).get("randomize", "none") if keywords.get("randomize") == AUTO else options.get("randomize")
@@ -81,20 +83,21 @@ def recipe(task: str, **keywords: Any) -> Recipe:
 
 
 def some_cameras(given: Any) -> tuple[Any, ...]:
-    """The `sim.cameras.Camera` objects that ``given`` holds, or describes by name as configuration does."""
-    from sim.views import Camera, parse_cameras
+    """The `temporeal.sim.rendering.cameras.Camera` objects that ``given`` holds, or describes by name as configuration
+    does."""
+    from temporeal.sim.rendering.viewpoints import Camera, parse_cameras
 
     if isinstance(given, Mapping):
         return parse_cameras(given)
     if isinstance(given, Sequence) and all(isinstance(camera, Camera) for camera in given):
         return tuple(given)
     raise ValueError('cameras are given by name, {"chase": {"width": 64, "height": 64}}, or as a list of '
-                     f"sim.cameras.Camera; got {given!r}")
+                     f"temporeal.sim.rendering.cameras.Camera; got {given!r}")
 
 
 def named_randomization(name: str) -> dict[str, Any]:
     """What ``configs/randomize/<name>.yaml`` holds, by the names of :data:`OPTIONS`: its parameters are randomize."""
-    folder = files("configs") / "randomize"
+    folder = files("temporeal.configs") / "randomize"
     known = sorted(p.name.removesuffix(".yaml") for p in folder.iterdir() if p.name.endswith(".yaml"))
     if name not in known:
         raise ValueError(f"randomize={name!r}: one of {', '.join(known)}, or distributions by name")
@@ -109,7 +112,7 @@ def named_randomization(name: str) -> dict[str, Any]:
 
 def configured(task: str) -> dict[str, Any]:
     """The file ``configs/task/<task>.yaml``, empty for a task that has none."""
-    file = files("configs") / "task" / f"{task}.yaml"
+    file = files("temporeal.configs") / "task" / f"{task}.yaml"
     return yaml.safe_load(file.read_text()) or {} if file.is_file() else {}
 
 

@@ -5,8 +5,8 @@
 
 Isaac Gym needs Python 3.8 or older, an old numpy, and to be imported before torch, one simulation per process: it
 cannot live beside current torch. So the user's own interpreter (``python``, or TEMPOREAL_ISAACGYM_PYTHON) runs
-:mod:`sim.backends.isaacgym_worker`; arrays go through a memory-mapped file, messages through two pipes. The worker ends
-when this process ends. What was run where, and what is left out: docs/backends/isaac.md.
+:mod:`temporeal.sim.physics.isaac.gym_worker`; arrays go through a memory-mapped file, messages through two pipes. The
+worker ends when this process ends. What was run where, and what is left out: docs/reference/backends/isaac.md.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from robots.spec import RobotSpec
-from sim.backends import isaac_assets, mjcf
-from sim.backends.isaac_assets import DRIVE, Plan
-from sim.backends.isaac_worlds import ALWAYS, Readings, States, Worlds, rotate, touching
-from sim.backends.mjcf import Array
-from sim.capabilities import require
-from sim.scene import Scene, as_scene
-from sim.types import Backend
+from temporeal.robots.spec import RobotSpec
+from temporeal.sim.capabilities import require
+from temporeal.sim.physics.isaac import assets
+from temporeal.sim.physics.isaac.assets import DRIVE, Plan
+from temporeal.sim.physics.isaac.worlds import ALWAYS, Readings, States, Worlds, rotate, touching
+from temporeal.sim.physics.mujoco import mjcf
+from temporeal.sim.physics.mujoco.mjcf import Array
+from temporeal.sim.scene import Scene, as_scene
+from temporeal.sim.types import Backend
 
 PYTHON = "TEMPOREAL_ISAACGYM_PYTHON"
 WORKER = Path(__file__).with_name("isaacgym_worker.py")
@@ -66,7 +67,7 @@ def make(
         device: ``cuda:0`` runs PhysX's GPU pipeline, ``cpu`` its CPU pipeline.
         seed: kept for the caller; the physics draws no random numbers.
         threads: PhysX's CPU threads; 0 takes every core this process may use.
-        needs: capabilities (:mod:`sim.capabilities`) that the caller cannot do without.
+        needs: capabilities (:mod:`temporeal.sim.capabilities`) that the caller cannot do without.
         python: interpreter that has isaacgym; else the variable TEMPOREAL_ISAACGYM_PYTHON.
         spacing: between worlds in Isaac Gym's grid, m. They do not touch each other however close.
         position_iterations, velocity_iterations: of PhysX's solver.
@@ -79,7 +80,7 @@ def make(
         raise ValueError(f"threads is {threads}; it must be 0 (every core) or more")
     gpu = device_kind(device)
     has = require("isaacgym", (*HAS, "cuda") if gpu else (*HAS, "mass"), needs)
-    plan = isaac_assets.plan_of(mjcf.build(as_scene(what), command, dt))
+    plan = assets.plan_of(mjcf.build(as_scene(what), command, dt))
     settings = {
         "device": device, "spacing": spacing, "position_iterations": position_iterations,
         "velocity_iterations": velocity_iterations, "contact_offset": contact_offset,
@@ -115,7 +116,7 @@ def interpreter(python: str | None) -> str:
 
 
 class GymEngine:
-    """The worker process, seen from here (:class:`sim.backends.isaac_worlds.Engine`)."""
+    """The worker process, seen from here (:class:`temporeal.sim.physics.isaac.worlds.Engine`)."""
 
     def __init__(
         self, plan: Plan, num_worlds: int, settings: Mapping[str, Any], python: str, has: frozenset[str],
@@ -130,7 +131,7 @@ class GymEngine:
             self._end()
             raise IsaacGymError(f"device {settings['device']!r}: torch here sees no CUDA device; use device=cpu")
         self.device = torch.device(settings["device"])
-        files = isaac_assets.write(plan, self.folder)
+        files = assets.write(plan, self.folder)
         layout, size = lay_out(self._shapes())
         self.arrays = map_file(self.folder / "arrays", layout, size)
         self._nominal()
@@ -152,8 +153,8 @@ class GymEngine:
         return {"dirty": ("<u1", (n,)), **{k: ("<f4", v) for k, v in {**state, **given}.items()}}
 
     def _nominal(self) -> None:
-        fields = isaac_assets.nominal(self.plan.model.mj)
-        self._put_drives(slice(None), isaac_assets.drives(self.plan, fields))
+        fields = assets.nominal(self.plan.model.mj)
+        self._put_drives(slice(None), assets.drives(self.plan, fields))
         self.arrays["friction"][:] = fields["geom_friction"][:, touching(self.plan), 0]
 
     def _message(self, settings: Mapping[str, Any], files: Mapping[str, Path], layout: object) -> dict[str, Any]:
@@ -173,7 +174,7 @@ class GymEngine:
     def run(
         self, position: Array, effort: Array, substeps: int, dirty: Array, states: States, wrench: Array | None
     ) -> Readings:
-        """Write states, then step (see :class:`sim.backends.isaac_worlds.Engine`)."""
+        """Write states, then step (see :class:`temporeal.sim.physics.isaac.worlds.Engine`)."""
         arrays, varying = self.arrays, len(position) > 1
         arrays["dirty"][:] = dirty
         if dirty.any():
@@ -241,7 +242,7 @@ def ground_friction(floor: float | None) -> float | None:
     return 1.0 if floor is not None and floor <= mjcf.SLIPPERY else floor
 
 
-def describe(plan: Plan, actor: isaac_assets.Actor, file: str) -> dict[str, Any]:
+def describe(plan: Plan, actor: assets.Actor, file: str) -> dict[str, Any]:
     """What the worker is told of an actor; its pose is that of home."""
     mj, pos, quat = plan.model.mj, actor.links[0].pos, actor.links[0].quat
     if actor.floating:
@@ -251,7 +252,7 @@ def describe(plan: Plan, actor: isaac_assets.Actor, file: str) -> dict[str, Any]
         "name": actor.name, "urdf": file, "floating": actor.floating, "gravity": actor.gravity,
         "pos": list(map(float, pos)), "quat": list(map(float, quat)), "links": [link.name for link in actor.links],
         "dofs": [d.name for d in actor.dofs], "servo": [d.servo for d in actor.dofs],
-        "filters": isaac_assets.filters(actor),
+        "filters": assets.filters(actor),
         "shapes": [sum(s.touches for s in link.shapes) for link in actor.links]}
 
 

@@ -4,7 +4,7 @@
 
 Nothing of Isaac is imported before :func:`make` is called; it starts the application (AppLauncher), which must come
 before any other import of isaaclab. The two versions differ in the order of quaternions, in what data is made of and in
-the names of writers: all of that is one table, :data:`VERSIONS`. What was run where: docs/backends/isaac.md.
+the names of writers: all of that is one table, :data:`VERSIONS`. What was run where: docs/reference/backends/isaac.md.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robots.spec import RobotSpec
-from sim.backends import isaac_assets, mjcf
-from sim.backends.isaac_assets import Actor, Plan
-from sim.backends.isaac_worlds import ALWAYS, DRIVES, MASS, Readings, States, Worlds
-from sim.backends.mjcf import Array
-from sim.capabilities import require
-from sim.scene import Scene, as_scene
-from sim.types import Backend
+from temporeal.robots.spec import RobotSpec
+from temporeal.sim.capabilities import require
+from temporeal.sim.physics.isaac import assets as isaac_assets
+from temporeal.sim.physics.isaac.assets import Actor, Plan
+from temporeal.sim.physics.isaac.worlds import ALWAYS, DRIVES, MASS, Readings, States, Worlds
+from temporeal.sim.physics.mujoco import mjcf
+from temporeal.sim.physics.mujoco.mjcf import Array
+from temporeal.sim.scene import Scene, as_scene
+from temporeal.sim.types import Backend
 
 HAS = ("objects", "arms", "wrench", "delay", "mass")
 KINDS = ("friction", *MASS, *DRIVES, *ALWAYS)
@@ -211,7 +212,7 @@ def make(
         dt: physics step, s.
         device: ``cuda:<n>`` or ``cpu``.
         seed, threads: kept for the caller; PhysX draws no random numbers and counts its own threads here.
-        needs: capabilities (:mod:`sim.capabilities`) that the caller cannot do without.
+        needs: capabilities (:mod:`temporeal.sim.capabilities`) that the caller cannot do without.
         spacing: between worlds, m.
         self_collisions: whether links of one robot touch each other. Isaac Lab has no setting for single pairs, so a
             model that excludes some pairs keeps its links from touching each other altogether unless this is set.
@@ -219,7 +220,7 @@ def make(
         launch: arguments of AppLauncher, which is started once per process (headless unless they say otherwise); where
             the calling script has started it already, an empty mapping.
     """
-    from sim.backends.isaacgym import device_kind
+    from temporeal.sim.backends.isaacgym import device_kind
 
     if num_worlds < 1:
         raise ValueError(f"num_worlds is {num_worlds}; it must be at least 1")
@@ -262,7 +263,7 @@ def start(device: str, launch: Mapping[str, Any] | None) -> None:
 
 
 class LabEngine:
-    """Isaac Lab behind the interface of :class:`sim.backends.isaac_worlds.Engine`."""
+    """Isaac Lab behind the interface of :class:`temporeal.sim.physics.isaac.worlds.Engine`."""
 
     kinds = KINDS
 
@@ -407,7 +408,7 @@ class LabEngine:
     def run(
         self, position: Array, effort: Array, substeps: int, dirty: Array, states: States, wrench: Array | None
     ) -> Readings:
-        """Write states, then step (see :class:`sim.backends.isaac_worlds.Engine`)."""
+        """Write states, then step (see :class:`temporeal.sim.physics.isaac.worlds.Engine`)."""
         if dirty.any():
             self._write(torch.as_tensor(np.flatnonzero(dirty), device=self.device), states)
         self._push(wrench)

@@ -1,5 +1,5 @@
 """N worlds of a scene in MuJoCo, on CPU threads: the backend over MuJoCo's own ``mujoco.batch``, or, in versions
-without it, over :mod:`sim.backends.mujoco_threads`.
+without it, over :mod:`temporeal.sim.physics.mujoco.threads`.
 
     backend = make(Scene(load_robot("franka")), 256, "joint_pos_cmd", dt=0.002)
     backend.step(ctrl, substeps=10)          # ctrl [256, 7]: a control step of 20 ms
@@ -9,7 +9,7 @@ Physics in float64; a step runs in C with Python's lock released, bit-identical 
 Signals are float32 tensors of the backend's own, filled at each step; :meth:`MuJoCo.views` are torch tensors over
 MuJoCo's memory, without copies. What MuJoCo would write to stderr and MUJOCO_LOG.TXT about worlds that diverge or have
 no room for contacts is in ``status()`` instead. Quadrotors, whose rotors MuJoCo does not model, are in
-:mod:`sim.backends.mujoco_quadrotor`.
+:mod:`temporeal.sim.physics.mujoco.quadrotor`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robots.spec import RobotSpec
-from sim.backends import mjcf
-from sim.backends.checks import check_ids, check_state, check_world
-from sim.backends.mujoco_rows import After, Before
-from sim.backends.mujoco_threads import SET_CONST, SimulationError, engine_class
-from sim.capabilities import require
-from sim.scene import Scene, as_scene
-from sim.types import Backend, Status
+from temporeal.robots.spec import RobotSpec
+from temporeal.sim.capabilities import require
+from temporeal.sim.physics.checks import check_ids, check_state, check_world
+from temporeal.sim.physics.mujoco import mjcf
+from temporeal.sim.physics.mujoco.threads import SET_CONST, SimulationError, engine_class
+from temporeal.sim.physics.mujoco.vectorized import After, Before
+from temporeal.sim.scene import Scene, as_scene
+from temporeal.sim.types import Backend, Status
 
 HAS = ("objects", "arms", "deterministic", "full_state", "wrench", "gravity", "mass", "overflow",
        *(("delay",) if hasattr(mujoco.mjtState, "mjSTATE_HISTORY") else ()))  # since MuJoCo 3.5
@@ -56,10 +56,12 @@ def make(
         seed: kept for the caller; the physics draws no random numbers.
         threads: CPU threads; 0 takes every core this process may use.
         engine: what steps the worlds: ``batch`` (``mujoco.batch``), ``threads``
-            (:mod:`sim.backends.mujoco_threads`), or ``auto`` for ``batch`` where this version of MuJoCo has it.
-        integrator: one of :data:`sim.backends.mjcf.INTEGRATORS`, or ``auto`` for the one that the robot's MJCF names.
+            (:mod:`temporeal.sim.physics.mujoco.threads`), or ``auto`` for ``batch`` where this version of MuJoCo has
+            it.
+        integrator: one of :data:`temporeal.sim.physics.mujoco.mjcf.INTEGRATORS`, or ``auto`` for the one that the
+        robot's MJCF names.
             Quadrotors have their own.
-        needs: capabilities (:mod:`sim.capabilities`) that the caller cannot do without.
+        needs: capabilities (:mod:`temporeal.sim.capabilities`) that the caller cannot do without.
     """
     if num_worlds < 1:
         raise ValueError(f"num_worlds is {num_worlds}; it must be at least 1")
@@ -67,19 +69,19 @@ def make(
         raise ValueError(f"threads is {threads}; it must be 0 (every core) or more")
     scene, threads, steps = as_scene(what), threads or len(os.sched_getaffinity(0)), engine_class(engine)
     if scene.robot.kind == "quadrotor":
-        from sim.backends import mujoco_quadrotor
+        from temporeal.sim.physics.mujoco import quadrotor
 
-        require("mujoco (quadrotors)", mujoco_quadrotor.HAS, needs)
+        require("mujoco (quadrotors)", quadrotor.HAS, needs)
         if integrator != "auto":
             raise ValueError(f"integrator is {integrator!r}; quadrotors have their own: auto")
-        return mujoco_quadrotor.MuJoCo(scene, num_worlds, command, dt, torch.device(device), seed, threads, steps)
+        return quadrotor.MuJoCo(scene, num_worlds, command, dt, torch.device(device), seed, threads, steps)
     require("mujoco", HAS, needs)
     model = mjcf.build(scene, command, dt, integrator)
     return MuJoCo(model, num_worlds, command, torch.device(device), seed, threads, steps)
 
 
 class MuJoCo:
-    """N worlds of one scene (:class:`sim.types.Backend`); build it with :func:`make`."""
+    """N worlds of one scene (:class:`temporeal.sim.types.Backend`); build it with :func:`make`."""
 
     capabilities = frozenset(HAS)
     snapshot = True  # it costs nothing here: bad worlds are put back

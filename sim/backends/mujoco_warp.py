@@ -4,8 +4,10 @@
     backend.step(ctrl, substeps=10)          # ctrl [4096, 7]: one launch of a CUDA graph, no wait
     backend.signals()["grip_pos_w"]          # [4096, 3] on the GPU
 
-The scene, its parameters and what a reset means are those of :mod:`sim.backends.mujoco` (:mod:`sim.backends.mjcf`);
-quadrotors have :mod:`sim.backends.quadrotor`. A step (command, substeps, guard, sensors at the new state, signals) is
+The scene, its parameters and what a reset means are those of :mod:`temporeal.sim.backends.mujoco`
+(:mod:`temporeal.sim.physics.mujoco.mjcf`);
+quadrotors have :mod:`temporeal.sim.backends.quadrotor`. A step (command, substeps, guard, sensors at the new state,
+signals) is
 recorded once and launched as a whole; recorded again only when a parameter is first set or the substeps change.
 ``device="cpu"`` is Warp's CPU device: the same code without graphs, one thread, to check it; for training on a CPU
 take backend ``mujoco``.
@@ -23,11 +25,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robots.spec import RobotSpec
-from sim.backends import mjcf
-from sim.capabilities import require
-from sim.scene import Scene, as_scene
-from sim.types import Backend, Status
+from temporeal.robots.spec import RobotSpec
+from temporeal.sim.capabilities import require
+from temporeal.sim.physics.mujoco import mjcf
+from temporeal.sim.scene import Scene, as_scene
+from temporeal.sim.types import Backend, Status
 
 try:
     import mujoco_warp as mjw
@@ -38,11 +40,11 @@ except ModuleNotFoundError as error:
         f"backend mujoco_warp needs {error.name}: pip install mujoco-warp 'mujoco>=3.17' (Python 3.11 or later)",
         name=error.name) from error
 
-from sim.backends import warp_kernels as kernels
-from sim.backends.checks import check_ids, check_state, check_world
-from sim.backends.mujoco import VIEWS
-from sim.backends.warp_room import Room, measure
-from sim.warp_graphs import Graphs
+from temporeal.sim.backends.mujoco import VIEWS
+from temporeal.sim.compiler.warp_graphs import Graphs
+from temporeal.sim.physics.checks import check_ids, check_state, check_world
+from temporeal.sim.physics.warp import kernels as kernels
+from temporeal.sim.physics.warp.capacity import Room, measure
 
 HAS = ("objects", "arms", "full_state", "wrench", "delay", "gravity", "mass", "overflow")
 STATE = ("time", "qpos", "qvel", "act", "history", "plastic", "qacc_warmstart", "ctrl", "qfrc_applied", "xfrc_applied",
@@ -73,11 +75,11 @@ def make(
         device: ``"cuda"``, ``"cuda:1"``, or ``"cpu"`` (Warp's CPU device: slow, to check).
         seed: kept for the caller; the physics draws no random numbers.
         threads: CPU threads that derive constants when masses change; 0 takes MuJoCo's choice.
-        needs: capabilities (:mod:`sim.capabilities`) that the caller cannot do without.
-        contacts, constraints: room per world; 0 measures the scene's need (:mod:`sim.backends.warp_room`).
+        needs: capabilities (:mod:`temporeal.sim.capabilities`) that the caller cannot do without.
+        contacts, constraints: room per world; 0 measures the scene's need (:mod:`temporeal.sim.physics.warp.capacity`).
         deterministic: on a GPU, bit-equal results in each run and for any number of worlds, at a cost; None: where it
             is among ``needs``. On the CPU they always are.
-        integrator: as of :func:`sim.backends.mujoco.make`.
+        integrator: as of :func:`temporeal.sim.backends.mujoco.make`.
     """
     if num_worlds < 1:
         raise ValueError(f"num_worlds is {num_worlds}; it must be at least 1")
@@ -129,7 +131,7 @@ def on_device(model: mjcf.Model) -> Any:
 
 
 class MuJoCoWarp:
-    """N worlds of one scene (:class:`sim.types.Backend`); build it with :func:`make`."""
+    """N worlds of one scene (:class:`temporeal.sim.types.Backend`); build it with :func:`make`."""
 
     snapshot = True  # copied on the device in each step: bad worlds are put back
 

@@ -20,14 +20,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robots.registry import UnknownName
-from robots.spec import RobotSpec
-from sim.backends import planar_kernels as kernels
-from sim.backends.checks import check_ids, check_state, check_world
-from sim.backends.crew import Crew
-from sim.capabilities import require
-from sim.scene import Scene, as_scene
-from sim.types import Status
+from temporeal.robots.registry import UnknownName
+from temporeal.robots.spec import RobotSpec
+from temporeal.sim.capabilities import require
+from temporeal.sim.compiler.thread_pool import Crew
+from temporeal.sim.physics.checks import check_ids, check_state, check_world
+from temporeal.sim.physics.planar import kernels as kernels
+from temporeal.sim.scene import Scene, as_scene
+from temporeal.sim.types import Status
 
 HAS = ("deterministic", "full_state")
 MOTIONS = {"vel_cmd": kernels.POINT, "twist_cmd": kernels.CART}
@@ -38,7 +38,7 @@ MISFITS = {kernels.OFF_PLACE: ("base_pos_w", "lie in the plane, its z be 0"),
            kernels.OFF_SPEED: ("base_vel_w", "lie in the plane, its z be 0")}
 LONGEST = 1.0  # s, of one step
 MOST = 2.0  # largest gain
-TURNED = 3.0  # rad in one step at most, for the series of sim.backends.planar_kernels
+TURNED = 3.0  # rad in one step at most, for the series of temporeal.sim.physics.planar.kernels
 
 
 def make(
@@ -53,7 +53,7 @@ def make(
         device: ``"cpu"``, there is no other.
         seed: kept for the caller; the motion draws no random numbers.
         threads: CPU threads; 0 takes every core this process may use.
-        needs: capabilities (:mod:`sim.capabilities`) that the caller cannot do without.
+        needs: capabilities (:mod:`temporeal.sim.capabilities`) that the caller cannot do without.
     """
     scene = as_scene(what)
     robot = scene.robot
@@ -78,7 +78,7 @@ def make(
 
 
 class Planar:
-    """N robots in the plane (:class:`sim.types.Backend`); build it with :func:`make`."""
+    """N robots in the plane (:class:`temporeal.sim.types.Backend`); build it with :func:`make`."""
 
     def __init__(
         self, scene: Scene, num_worlds: int, command: str, dt: float, seed: int, threads: int,

@@ -1,4 +1,5 @@
-"""Many quadrotors at once: the backend over :mod:`sim.backends.quadrotor_physics`, on CPU threads or a CUDA GPU.
+"""Many quadrotors at once: the backend over :mod:`temporeal.sim.physics.quadrotor.dynamics`, on CPU threads or a CUDA
+GPU.
 
     backend = make(load_robot("crazyflie"), 1024, "ctbr_cmd", dt=0.002)
     backend.step(ctrl, substeps=10)          # ctrl [1024, 4]: a control step of 20 ms
@@ -22,17 +23,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robots.registry import UnknownName
-from robots.spec import RobotSpec
-from sim.backends import quadrotor_kernels as kernels
-from sim.backends import quadrotor_physics as physics
-from sim.backends.checks import check_ids, check_state, check_world
-from sim.backends.crew import Crew
-from sim.backends.quadrotor_kernels import COMMAND, FIELDS, LANES
-from sim.backends.rotor import flight_parameters
-from sim.capabilities import require
-from sim.scene import Scene, as_scene
-from sim.types import Status
+from temporeal.robots.registry import UnknownName
+from temporeal.robots.spec import RobotSpec
+from temporeal.sim.capabilities import require
+from temporeal.sim.compiler.thread_pool import Crew
+from temporeal.sim.physics.checks import check_ids, check_state, check_world
+from temporeal.sim.physics.quadrotor import dynamics as physics
+from temporeal.sim.physics.quadrotor import kernels as kernels
+from temporeal.sim.physics.quadrotor.kernels import COMMAND, FIELDS, LANES
+from temporeal.sim.physics.quadrotor.rotor import flight_parameters
+from temporeal.sim.scene import Scene, as_scene
+from temporeal.sim.types import Status
 
 HAS = ("deterministic", "full_state", "wrench", "delay", "mass", "cuda")
 COMMANDS = ("motor_cmd", "ctbr_cmd")
@@ -66,7 +67,7 @@ def make(
         device: ``"cpu"`` or ``"cuda"``.
         seed: kept for the caller; the physics draws no random numbers.
         threads: CPU threads; 0 takes every core this process may use.
-        needs: capabilities (:mod:`sim.capabilities`) that the caller cannot do without.
+        needs: capabilities (:mod:`temporeal.sim.capabilities`) that the caller cannot do without.
         shared: with ``motor_cmd`` on a CPU, take a kernel half as fast again while all worlds have the same parameters
             without drag and delay. It rounds differently, so a world's last bits depend on whether the others are like
             it: such a backend is not ``deterministic``.
@@ -86,7 +87,7 @@ def make(
     place = checked_device(device)
     if place.type == "cpu":
         return Quadrotor(scene, num_worlds, command, dt, place, seed, CpuRunner(command, threads, shared), has)
-    from sim.backends.quadrotor_cuda import CudaRunner
+    from temporeal.sim.physics.quadrotor.cuda import CudaRunner
 
     return Quadrotor(scene, num_worlds, command, dt, place, seed, CudaRunner(command), has)
 
@@ -97,7 +98,7 @@ def checked_device(device: str) -> torch.device:
     if place.type not in ("cpu", "cuda"):
         raise ValueError(f"the quadrotor runs on 'cpu' or 'cuda', not on {device!r}")
     if place.type == "cuda":
-        from sim.backends.quadrotor_cuda import require_gpu
+        from temporeal.sim.physics.quadrotor.cuda import require_gpu
 
         require_gpu()
     return place
@@ -140,9 +141,9 @@ def hover_speed(params: Mapping[str, Tensor]) -> Tensor:
 
 
 class Quadrotor:
-    """N quadrotors (:class:`sim.types.Backend`); build it with :func:`make`.
+    """N quadrotors (:class:`temporeal.sim.types.Backend`); build it with :func:`make`.
 
-    State lives in one flat array of blocks (:mod:`sim.backends.quadrotor_kernels`), padded to whole blocks.
+    State lives in one flat array of blocks (:mod:`temporeal.sim.physics.quadrotor.kernels`), padded to whole blocks.
     """
 
     def __init__(

@@ -1,4 +1,5 @@
-"""Functions of the C library as arithmetic on symbols (:mod:`sim.symbols`): 16 rows at once, where a call takes one.
+"""Functions of the C library as arithmetic on symbols (:mod:`temporeal.sim.compiler.tracing`): 16 rows at once, where a
+call takes one.
 
 Not by fused multiply-adds, so that a result is the same on every processor. The polynomials are minimax ones of the
 reduced argument, fitted in float64 by Lawson's reweighted least squares; the reduction by two parts of ln 2 is that of
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from sim.symbols import Trace, Value
+    from temporeal.sim.compiler.tracing import Trace, Value
 
 LOG2_E = 1.44269504
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4  # the first has 9 bits: its multiples by up to 2^15 are exact

@@ -5,8 +5,8 @@ generator state to save. ``stream`` keeps the draws of different purposes apart:
 
     wind = normal(seed, env, episode, stream("wind"), 3)     # [K, 3]
 
-The words come from Threefry-4x32 (:mod:`sim.counter`) with key (seed low, seed high, stream, 0) and counter
-(env, episode, step, block); each of them modulo 2^32.
+The words come from Threefry-4x32 (:mod:`temporeal.sim.compiler.threefry`) with key (seed low, seed high, stream, 0) and
+counter (env, episode, step, block); each of them modulo 2^32.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from sim import compile as compiling
-from sim import counter
-from sim.devices import lacks_warp
+from temporeal.sim.compiler import scalar_functions as compiling
+from temporeal.sim.compiler import threefry
+from temporeal.sim.compiler.devices import lacks_warp
 
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True}
 # no fastmath here: the same bits whether a draw falls into a vector lane or into the loop's remainder
@@ -40,9 +40,9 @@ def _float_of(i):
 
 
 def scalar_functions(**options: Any) -> SimpleNamespace:
-    """:mod:`sim.counter` compiled for a CPU, to call from a kernel."""
+    """:mod:`temporeal.sim.compiler.threefry` compiled for a CPU, to call from a kernel."""
     return compiling.instantiate(
-        counter,
+        threefry,
         njit(forceinline=True, **OPTIONS, **options),
         np.float32,
         word=np.uint32,
@@ -99,7 +99,7 @@ def _kernels(digest: str) -> tuple[Any, Any]:
     return fill_uniform, fill_normal
 
 
-_fill_uniform, _fill_normal = _kernels(compiling.fingerprint(counter))
+_fill_uniform, _fill_normal = _kernels(compiling.fingerprint(threefry))
 
 
 @cache
@@ -157,13 +157,13 @@ def _draw(
 def _draw_on_gpu(
     kind: str, seed: int, env: Tensor, episode: Tensor, stream: int, count: int, step: Tensor
 ) -> Tensor:
-    """By one kernel, or where Warp is missing, of which :class:`sim.env.Env` warns, by tensor operations."""
+    """By one kernel, or where Warp is missing, of which :class:`temporeal.sim.env.Env` warns, by tensor operations."""
     if lacks_warp():
         return draw_with_torch(kind, seed, env, episode, stream, count, step)
-    from sim import random_warp
+    from temporeal.sim.compiler import keyed_random_warp
 
     out = torch.empty((len(env), count), dtype=torch.float32, device=env.device)
-    random_warp.fill(kind, key(seed, stream), env, episode, step, out)
+    keyed_random_warp.fill(kind, key(seed, stream), env, episode, step, out)
     return out
 
 
@@ -174,22 +174,22 @@ def draw_with_torch(
     k0, k1, k2 = (int(k) for k in key(seed, stream))
     columns = []
     for block in range((count + 3) // 4):
-        words = counter.threefry(
-            k0, k1, k2, 0, env & counter.MASK, episode & counter.MASK, step & counter.MASK, block
+        words = threefry.threefry(
+            k0, k1, k2, 0, env & threefry.MASK, episode & threefry.MASK, step & threefry.MASK, block
         )
         columns += _units(words) if kind == "uniform" else _normals(words)
     return torch.stack(columns[:count], dim=1) if columns else env.new_empty((len(env), 0), dtype=torch.float32)
 
 
 def _units(words: tuple[Tensor, ...]) -> list[Tensor]:
-    return [(w >> counter.SHIFT_24).float() * counter.ULP_24 for w in words]
+    return [(w >> threefry.SHIFT_24).float() * threefry.ULP_24 for w in words]
 
 
 def _normals(words: tuple[Tensor, ...]) -> list[Tensor]:
     out = []
     for w0, w1 in (words[:2], words[2:]):
-        radius = (-2 * ((w0 >> counter.SHIFT_24).float() * counter.ULP_24 + counter.HALF_ULP_24).log()).sqrt()
-        fraction = ((w1 >> 6) & 0xFFFFFF).float() * counter.ULP_24 + counter.HALF_ULP_24 - 0.5
+        radius = (-2 * ((w0 >> threefry.SHIFT_24).float() * threefry.ULP_24 + threefry.HALF_ULP_24).log()).sqrt()
+        fraction = ((w1 >> 6) & 0xFFFFFF).float() * threefry.ULP_24 + threefry.HALF_ULP_24 - 0.5
         angle = (torch.pi / 2) * (fraction.double() + (w1 >> 30))
         out += [radius * angle.cos().float(), radius * angle.sin().float()]
     return out

@@ -1,7 +1,8 @@
-"""The draws of :mod:`sim.random` on an NVIDIA GPU, one kernel each: the same bits as on a CPU.
+"""The draws of :mod:`temporeal.sim.compiler.keyed_random` on an NVIDIA GPU, one kernel each: the same bits as on a CPU.
 
-The functions of :mod:`sim.counter` are called once, with variables that write down what is done to them: that is the
-C++ which Warp compiles (as in :mod:`sim.rows_warp`, on a CPU too, to be tested).
+The functions of :mod:`temporeal.sim.compiler.threefry` are called once, with variables that write down what is done to
+them: that is the
+C++ which Warp compiles (as in :mod:`temporeal.sim.compiler.vectorize_warp`, on a CPU too, to be tested).
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sim import compile as compiling
-from sim import counter
-from sim.rows_warp import Native, literal
+from temporeal.sim.compiler import scalar_functions as compiling
+from temporeal.sim.compiler import threefry
+from temporeal.sim.compiler.vectorize_warp import Native, literal
 
 WORD, INT, FLOAT, BOOL = "unsigned int", "int", "float", "bool"
 
@@ -83,7 +84,7 @@ def _same_bits(kind: str, was: str) -> Any:
 
 
 _SCALAR = compiling.instantiate(
-    counter, lambda function: function, float, word=_cast(WORD), signed=_cast(INT), real=_cast(FLOAT),
+    threefry, lambda function: function, float, word=_cast(WORD), signed=_cast(INT), real=_cast(FLOAT),
     bits_of=_same_bits(INT, FLOAT), float_of=_same_bits(FLOAT, INT),
     select=lambda condition, a, b: a._new(a.kind, f"{condition.name} ? {a.name} : {b.name}"),
     math=SimpleNamespace(sqrt=lambda x: x._new(FLOAT, f"sqrtf({x.name})")))
@@ -108,7 +109,8 @@ def _kernel(kind: str) -> Native:
 
 
 def fill(kind: str, key: tuple[int, ...], world: Tensor, episode: Tensor, step: Tensor, out: Tensor) -> None:
-    """Fill ``out`` float32 [K, count] (any strides) with the draws of :mod:`sim.random`: ``uniform`` or ``normal``."""
+    """Fill ``out`` float32 [K, count] (any strides) with the draws of :mod:`temporeal.sim.compiler.keyed_random`:
+    ``uniform`` or ``normal``."""
     places = {str(x.device) for x in (world, episode, step, out)}
     if out.dtype != torch.float32 or len(out) != len(world) or len(places) > 1:
         raise ValueError(f"draws of {len(world)} worlds go to float32 [{len(world)}, count] on the same device, got "

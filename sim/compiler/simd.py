@@ -1,7 +1,8 @@
 """Worlds side by side in one register: vectors of float32 that a numba kernel computes with as with numbers.
 
 A kernel that loads such vectors, calls a scalar function compiled for them (:data:`TARGET` for
-:func:`sim.compile.instantiate`) and stores the result is vectorized by construction. The compiler need not prove that
+:func:`temporeal.sim.compiler.scalar_functions.instantiate`) and stores the result is vectorized by construction. The
+compiler need not prove that
 what is stored is not what is loaded, which it cannot between two arrays, and makes no second, scalar copy of the loop.
 
     w = load(state, i, 17)                    # 17 rows of 16 worlds, from state[i], state[i + 16], ...

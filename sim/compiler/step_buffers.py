@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from sim import jit, rows
-from sim.jit import BITS, BYTES, FLOATS, LANES, splat
-from sim.memory import keep_freed
-from sim.types import Obs
+from temporeal.sim.compiler import llvm, vectorize
+from temporeal.sim.compiler.allocator import keep_freed
+from temporeal.sim.compiler.llvm import BITS, BYTES, FLOATS, LANES, splat
+from temporeal.sim.types import Obs
 
 AHEAD_BYTES = 2**19  # of memory for results that are taken at a time, at most (one step takes what it needs)
 AHEAD = 32  # steps, at most
@@ -104,8 +104,8 @@ def distinct(obs: Obs) -> tuple[Tensor, ...]:
 
 
 class General:
-    """Steps by any kernels (:class:`sim.rows.Kernel`, its like on a GPU, :class:`sim.rows.Plain`), any number of
-    worlds, any device.
+    """Steps by any kernels (:class:`temporeal.sim.compiler.vectorize.Kernel`, its like on a GPU,
+    :class:`temporeal.sim.compiler.vectorize.Plain`), any number of worlds, any device.
 
     ``sizes``: of a command, of what the actor sees and, where that is more, of what the critic sees.
     """
@@ -142,7 +142,7 @@ class General:
 @cache
 def _finish() -> tuple[Any, Any]:
     address, number = ctypes.c_void_p, ctypes.c_int64
-    code, engine = jit.function(TEXT, "finish", (address, number, number, address, address, address))
+    code, engine = llvm.function(TEXT, "finish", (address, number, number, address, address, address))
     code.restype = ctypes.c_int64
     return code, engine
 
@@ -155,7 +155,7 @@ class Compiled:
     """
 
     def __init__(
-        self, command: rows.Kernel, after: rows.Kernel, table: Tensor, figures: Tensor, sizes: Sequence[int],
+        self, command: vectorize.Kernel, after: vectorize.Kernel, table: Tensor, figures: Tensor, sizes: Sequence[int],
         signals: Sequence[str],
     ) -> None:
         self.kernel, self.table, self.sizes, self.signals = after, table, sizes, tuple(signals)
@@ -201,7 +201,7 @@ class Compiled:
         make new ones in each step.
         """
         shapes = self.kernel.rows
-        checked = [rows.checked(f"truth.{k}", truth[k], self.n, shapes[f"truth.{k}"]) for k in self.signals]
+        checked = [vectorize.checked(f"truth.{k}", truth[k], self.n, shapes[f"truth.{k}"]) for k in self.signals]
         while len(self._known) >= 4:
             self._known.pop(next(iter(self._known)))
         self._known[key] = [*truth.values()], [t.data_ptr() for t in checked]
@@ -218,7 +218,7 @@ class Compiled:
 class Bound:
     """A kernel and its table: only where the rows are changes from call to call."""
 
-    def __init__(self, kernel: rows.Kernel, table: Tensor) -> None:
+    def __init__(self, kernel: vectorize.Kernel, table: Tensor) -> None:
         columns, self._kernel, self._table = len(kernel.columns), kernel, table
         self._pointers = (ctypes.c_int64 * (columns + len(kernel.rows)))(
             *(table.data_ptr() + table.shape[1] * int(offset) for offset in kernel.offsets))

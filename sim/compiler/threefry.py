@@ -2,8 +2,8 @@
 
 Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. Additions, rotations and
 exclusive-ors of 32-bit words only, so that it fills vector lanes on a CPU and compiles for CUDA. See
-:mod:`sim.compile` for how these functions are bound to a target: ``word`` truncates to 32 bits, ``bits_of`` and
-``float_of`` reinterpret.
+:mod:`temporeal.sim.compiler.scalar_functions` for how these functions are bound to a target: ``word`` truncates to 32
+bits, ``bits_of`` and ``float_of`` reinterpret.
 """
 
 from __future__ import annotations

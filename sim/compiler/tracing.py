@@ -2,7 +2,7 @@
 
 The function is made of tensor operations, and computes every row from that row alone. What it does with indices,
 shapes, views and concatenations is gone afterwards: what is left are operations on single numbers of the row, each
-distinct one once. :mod:`sim.rows` writes them as vector instructions.
+distinct one once. :mod:`temporeal.sim.compiler.vectorize` writes them as vector instructions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sim import elementary
+from temporeal.sim.compiler import elementary
 
 Function = Callable[[dict[str, Tensor]], Mapping[str, Tensor]]
 Shapes = Mapping[str, tuple[int, ...]]

@@ -4,16 +4,16 @@ The maps, objectives and automata of a task are written once, in torch, because 
 run on any device. Run as they are on a CPU, each of their few hundred small operations costs a dispatch and a trip
 through memory for a few thousand numbers: that, and not the physics, was nine tenths of a simulated step. Every row of
 such a function is computed from that row alone. So it is traced once with a single row of symbols
-(:mod:`sim.symbols`), which leaves plain arithmetic, and that is written as LLVM code over 16 rows at a time: each
-intermediate value is a vector register.
+(:mod:`temporeal.sim.compiler.tracing`), which leaves plain arithmetic, and that is written as LLVM code over 16 rows at
+a time: each intermediate value is a vector register.
 
     kernel = Kernel(function, columns={"x": (3,), "y": ()}, rows={"action": (4,), "obs": (20,)})
     kernel(table, {"action": action, "obs": obs})       # y and obs are what function({"x": .., "action": ..}) returns
 
 Float32 throughout, in the order of the traced operations, without contraction to fused multiply-adds: a row's result
 does not depend on the number of rows, on the place of the row or on the processor (exponentials and hyperbolic tangents
-are those of :mod:`sim.elementary`, sines, logarithms and the like the C library's). NaN goes where torch lets it go:
-comparisons with NaN are false (``!=`` is true), and maxima, minima and clamps of NaN are NaN.
+are those of :mod:`temporeal.sim.compiler.elementary`, sines, logarithms and the like the C library's). NaN goes where
+torch lets it go: comparisons with NaN are false (``!=`` is true), and maxima, minima and clamps of NaN are NaN.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sim import jit
-from sim.devices import lacks_warp
-from sim.jit import BITS, FLOATS, INTEGERS, LANES, splat
-from sim.symbols import (
+from temporeal.sim.compiler import llvm
+from temporeal.sim.compiler.devices import lacks_warp
+from temporeal.sim.compiler.llvm import BITS, FLOATS, INTEGERS, LANES, splat
+from temporeal.sim.compiler.tracing import (
     ARITHMETIC,
     COMPARE,
     INTRINSICS,
@@ -106,8 +106,8 @@ class Writer:
         """The greater or smaller of two, or NaN if either is.
 
         ``a > b ? a : b`` is one instruction, and NaN where b is. A constant a is a number
-        (:meth:`sim.symbols.Trace.binary`), so that this is all it takes; a constant b changes places with a, except 0:
-        of two zeros the second would then be the other one.
+        (:meth:`temporeal.sim.compiler.tracing.Trace.binary`), so that this is all it takes; a constant b changes places
+        with a, except 0: of two zeros the second would then be the other one.
         """
         first, second = values
         more = "gt" if op == "max" else "lt"
@@ -259,7 +259,7 @@ def assembly(
 @cache
 def _machine_code(text: str, library: frozenset[str]) -> tuple[Any, Any]:
     number = ctypes.c_int64
-    return jit.function(text, "kernel", (ctypes.c_void_p, number, number, number), library)
+    return llvm.function(text, "kernel", (ctypes.c_void_p, number, number, number), library)
 
 
 def placed(
@@ -343,14 +343,14 @@ class Plain:
 
 def kernels_of(device: torch.device) -> Any:
     """The class of compiled functions of rows on ``device``: :class:`Kernel`, or on a GPU its like of
-    :mod:`sim.rows_warp`, which needs Warp (:class:`ModuleNotFoundError`)."""
+    :mod:`temporeal.sim.compiler.vectorize_warp`, which needs Warp (:class:`ModuleNotFoundError`)."""
     if device.type == "cpu":
         return Kernel
     if why := lacks_warp():
         raise ModuleNotFoundError(f"compiled functions of rows on {device}: {why}. Slower, but without: compiled=false")
-    from sim import rows_warp
+    from temporeal.sim.compiler import vectorize_warp
 
-    return rows_warp.Kernel
+    return vectorize_warp.Kernel
 
 
 class RowFunction:

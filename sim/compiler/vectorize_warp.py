@@ -1,7 +1,8 @@
-"""The functions of worlds of :mod:`sim.rows` on an NVIDIA GPU: one kernel, one thread per row.
+"""The functions of worlds of :mod:`temporeal.sim.compiler.vectorize` on an NVIDIA GPU: one kernel, one thread per row.
 
 On a GPU the few hundred small operations of a task's step are as many launches, which took longer than the physics of
-thousands of worlds. Here the same symbols (:mod:`sim.symbols`) are written as C++, which Warp compiles for the GPU and
+thousands of worlds. Here the same symbols (:mod:`temporeal.sim.compiler.tracing`) are written as C++, which Warp
+compiles for the GPU and
 keeps in its cache; for ``device="cpu"`` it compiles the same text, so that it can be tested without a GPU (but for
 ``expm1`` and ``log1p``, which its CPU device has not).
 
@@ -20,9 +21,9 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from sim import warp_graphs
-from sim.rows import checked, first_rows, needed, placed
-from sim.symbols import INTRINSICS, LIBRARY, CannotCompile, Function, Shapes, Symbol, Traced, Value
+from temporeal.sim.compiler import warp_graphs
+from temporeal.sim.compiler.tracing import INTRINSICS, LIBRARY, CannotCompile, Function, Shapes, Symbol, Traced, Value
+from temporeal.sim.compiler.vectorize import checked, first_rows, needed, placed
 
 BLOCK = 64  # threads: few, so that some thousand rows are on as many multiprocessors as can be
 OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "==",
@@ -117,7 +118,8 @@ def _native(text: str, count: int) -> Native:
 
 
 class Kernel:
-    """``function`` over N rows, where the tensors are; arguments as for :class:`sim.rows.Kernel`."""
+    """``function`` over N rows, where the tensors are; arguments as for
+    :class:`temporeal.sim.compiler.vectorize.Kernel`."""
 
     def __init__(
         self, function: Function, columns: Shapes, rows: Shapes, inputs: Sequence[str], known: Traced | None = None

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sim.curricula.points import Points, Trials, check_share
-from sim.random import stream, uniform
+from temporeal.sim.compiler.keyed_random import stream, uniform
+from temporeal.sim.curriculum.points import Points, Trials, check_share
 
 INSIDE = -1  # tag of a point that is at no end; 2 d + 1 is at the high end of dimension d, 2 d at the low one
 

@@ -22,8 +22,8 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from sim.curricula.points import Points, Trials, check_share
-from sim.random import normal, stream, uniform
+from temporeal.sim.compiler.keyed_random import normal, stream, uniform
+from temporeal.sim.curriculum.points import Points, Trials, check_share
 
 RIDGE = 1e-6  # added to the variances of a mixture, as scikit-learn does
 ROUNDS, GAIN = 100, 1e-3  # of expectation and maximization, and the gain of the mean log-likelihood at which they end

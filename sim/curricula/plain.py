@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sim.curricula.points import Points, Trials
-from sim.random import stream, uniform
+from temporeal.sim.compiler.keyed_random import stream, uniform
+from temporeal.sim.curriculum.points import Points, Trials
 
 
 class Ranges:

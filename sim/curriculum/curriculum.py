@@ -10,7 +10,7 @@
 
 A dimension is a number that is set, multiplied with or added to a parameter of the backend or of a camera rig, or one
 of the uniform numbers ``start.<stream>`` that the task's reset makes its starts and goals of. Teachers
-(:mod:`sim.curricula`) see the unit cube.
+(:mod:`temporeal.sim.curricula`) see the unit cube.
 
 Between two updates a proposal depends on (seed, world, episode) alone. Several processes have one teacher where that
 learns from all: each gathers the others' episodes in :meth:`Curriculum.update` and so keeps an equal copy; its
@@ -28,11 +28,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robots.spec import Parameter
-from sim.curricula import adr, alp_gmm, plain
-from sim.curricula.points import Teacher, Trials, check_share
-from sim.devices import moved
-from sim.randomize import LARGEST_UNIT, POSITIVE, is_signed
+from temporeal.robots.spec import Parameter
+from temporeal.sim.compiler.devices import moved
+from temporeal.sim.curricula import adr, alp_gmm, plain
+from temporeal.sim.curriculum.points import Teacher, Trials, check_share
+from temporeal.sim.randomization.distributions import LARGEST_UNIT, POSITIVE, is_signed
 
 Draw = Callable[[str, int], Tensor]
 Gather = Callable[[Tensor], Tensor]

@@ -1,7 +1,7 @@
 """Backends whose robot is commanded by the velocity of its tool: what a Cartesian servo makes of it goes to the joints.
 
-The servo is :mod:`robots.servo`, at its own period within a control step; the joints get where it ends, once for each
-control step, as they do from tasks that command places.
+The servo is :mod:`temporeal.robots.cartesian_servo`, at its own period within a control step; the joints get where it
+ends, once for each control step, as they do from tasks that command places.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robots.servo import PERIOD, servo_of
-from sim.types import Backend, Signals
+from temporeal.robots.cartesian_servo import PERIOD, servo_of
+from temporeal.sim.types import Backend, Signals
 
 KEPT = "servo.joints"  # in a state: [N, J] rad, where the servo has sent the joints
 
@@ -26,7 +26,8 @@ def commanded(backend: Backend) -> Backend:
 
 
 class ServoBackend:
-    """A backend that takes twists [N, 6]; everything else is that of the one behind (:class:`sim.types.Backend`)."""
+    """A backend that takes twists [N, 6]; everything else is that of the one behind
+    (:class:`temporeal.sim.types.Backend`)."""
 
     def __init__(self, inner: Backend) -> None:
         if inner.device.type != "cpu":
@@ -39,7 +40,7 @@ class ServoBackend:
         return getattr(self.__dict__["inner"], name)
 
     def reset(self, ids: Tensor, state: Signals) -> None:
-        """See :class:`sim.types.Backend`."""
+        """See :class:`temporeal.sim.types.Backend`."""
         self.inner.reset(ids, state)
         rows = torch.as_tensor(ids).cpu()
         self.joints[rows.numpy()] = self.inner.signals()["joint_pos"][rows].double().numpy()
@@ -56,18 +57,18 @@ class ServoBackend:
         self.inner.step(torch.where(torch.from_numpy(sound)[:, None], sent, torch.full_like(sent, torch.nan)), substeps)
 
     def state(self) -> dict[str, Tensor]:
-        """See :class:`sim.types.Backend`."""
+        """See :class:`temporeal.sim.types.Backend`."""
         return {**self.inner.state(), KEPT: torch.from_numpy(self.joints.copy())}
 
     def set_state(self, state: Mapping[str, Tensor]) -> None:
-        """See :class:`sim.types.Backend`."""
+        """See :class:`temporeal.sim.types.Backend`."""
         if KEPT not in state:
             raise ValueError(f"set_state: {KEPT} is missing: the state is of a backend without a servo")
         self.inner.set_state({name: value for name, value in state.items() if name != KEPT})
         self.joints[:] = state[KEPT].cpu().numpy()
 
     def extract(self, world: int, *, before: bool = False) -> dict[str, Tensor]:
-        """See :class:`sim.types.Backend`."""
+        """See :class:`temporeal.sim.types.Backend`."""
         joints = self._before if before else self.joints
         found = self.inner.extract(world, before=before)
         return {**found, KEPT: torch.from_numpy(joints[world : world + 1].copy())}

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robots.spec import Parameter
-from sim.random import normal, stream, uniform
+from temporeal.robots.spec import Parameter
+from temporeal.sim.compiler.keyed_random import normal, stream, uniform
 
 Numbers = float | tuple[float, ...]  # for all components, or one each
 Parameters = Mapping[str, Parameter]
@@ -62,7 +62,7 @@ class Distribution:
     ``shared``: one draw for all components, such as a battery that weakens all rotors alike. ``components``: by place,
     distributions of single components; the others are as the rest of this says (nominal where ``kind`` is "").
     ``when``: ``"episode"``, ``"start"`` (once per world, for the whole training), or seconds (least, most) between
-    changes in mid-episode (:mod:`sim.pushes`).
+    changes in mid-episode (:mod:`temporeal.sim.randomization.disturbances`).
     """
 
     kind: str

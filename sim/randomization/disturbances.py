@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robots.spec import Parameter
-from sim.random import normal, stream, uniform
-from sim.randomize import Distribution, draw_parameters
+from temporeal.robots.spec import Parameter
+from temporeal.sim.compiler.keyed_random import normal, stream, uniform
+from temporeal.sim.randomization.distributions import Distribution, draw_parameters
 
 KEYS = ("interval_s", "duration_s", "force_n", "impulse_ns", "torque_nm", "direction", "on")
 DIRECTIONS = ("any", "horizontal")

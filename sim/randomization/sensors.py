@@ -7,7 +7,8 @@ What is delivered of a sample, in this order:
 3. *whether*: the last delivered measurement is held where the group's own rate has no sample (``rate_hz``), where the
    message is lost (``dropout``), where the same sample would be delivered again, and where the sensor is ``stuck``.
 
-A function of one world's rows, by tensor operations only: the environment compiles it (:mod:`sim.rows`). What is not
+A function of one world's rows, by tensor operations only: the environment compiles it
+(:mod:`temporeal.sim.compiler.vectorize`). What is not
 switched on costs nothing. Delays are whole control steps here; delays of the *command* are fractions of one, in the
 engine's own history (``command_delay``).
 """
@@ -24,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sim.random import normal, stream, uniform
+from temporeal.sim.compiler.keyed_random import normal, stream, uniform
 
 Shapes = dict[str, tuple[int, ...]]
 Numbers = float | tuple[float, ...]

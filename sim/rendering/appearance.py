@@ -31,9 +31,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robots.registry import UnknownName
-from robots.spec import Parameter
-from sim.views import CAMERA_FIELDS, FIXED, GROUPS, TARGET, TARGETCOM, TRACK, TRACKCOM, Views, names_of
+from temporeal.robots.registry import UnknownName
+from temporeal.robots.spec import Parameter
+from temporeal.sim.rendering.viewpoints import (
+    CAMERA_FIELDS,
+    FIXED,
+    GROUPS,
+    TARGET,
+    TARGETCOM,
+    TRACK,
+    TRACKCOM,
+    Views,
+    names_of,
+)
 
 # Half-widths of the ranges about the model's values: our choice, of the size of what differs between a camera that was
 # mounted and calibrated by hand and its drawing. A configuration may name its own.

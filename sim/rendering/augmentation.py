@@ -4,7 +4,8 @@
                              "wrist_depth": {"preset": "d435"}})
     seen = augment(images, seed, worlds, episode, step)        # images by name, [K, H, W, 3] uint8 and [K, H, W] m
 
-Every draw is keyed by (seed, world, episode, step) through :mod:`sim.random`: a picture replays, whatever the number
+Every draw is keyed by (seed, world, episode, step) through :mod:`temporeal.sim.compiler.keyed_random`: a picture
+replays, whatever the number
 of worlds and their order. RGB goes through OpenCV picture by picture on the CPU, depth is computed on its own device.
 
 Operations on RGB, in the order in which they are applied, each with ``low`` and ``high`` of the uniform distribution
@@ -39,8 +40,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robots.registry import UnknownName
-from sim.random import normal, stream, uniform
+from temporeal.robots.registry import UnknownName
+from temporeal.sim.compiler.keyed_random import normal, stream, uniform
 
 try:
     import cv2

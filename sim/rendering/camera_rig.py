@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sim.backends import mjcf
-from sim.cameras import Camera, Images, Rig
-from sim.scene import Scene
-from sim.types import Backend
+from temporeal.sim.physics.mujoco import mjcf
+from temporeal.sim.rendering.cameras import Camera, Images, Rig
+from temporeal.sim.scene import Scene
+from temporeal.sim.types import Backend
 
 if TYPE_CHECKING:
-    from sim.augment import Augmentation
+    from temporeal.sim.rendering.augmentation import Augmentation
 
 
 class Pictures:
@@ -24,7 +24,8 @@ class Pictures:
 
     Args:
         needs: visual parameters that will be set.
-        augment: what is done to each picture (:func:`sim.augment.parse_augment`), by its name; none if left out.
+        augment: what is done to each picture (:func:`temporeal.sim.rendering.augmentation.parse_augment`), by its name;
+        none if left out.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ def parsed(raw: Mapping[str, Any] | None, signals: tuple[str, ...]) -> Augmentat
     """The augmentation that ``raw`` describes, None for none: OpenCV is needed only where there is one."""
     if not raw and (raw is None or isinstance(raw, Mapping)):
         return None
-    from sim.augment import parse_augment
+    from temporeal.sim.rendering.augmentation import parse_augment
 
     return parse_augment(raw, signals)
 

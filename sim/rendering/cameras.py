@@ -6,7 +6,8 @@
     rig.set_params(ids, {"camera.wrist.pos": ..., "color.table": ...})      # [K, 3] each
 
 A picture depends on its own world's ``qpos``, mocap poses and visual parameters and on nothing else: not on the number
-of worlds, nor on which others are rendered with it. See docs/cameras.md for the two renderers and what each can draw.
+of worlds, nor on which others are rendered with it. See docs/how-to/cameras.md for the two renderers and what each can
+draw.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robots.registry import UnknownName
-from robots.spec import Parameter
-from sim.appearance import Appearance
-from sim.views import KINDS, Camera, Images, find_views, parse_cameras
+from temporeal.robots.registry import UnknownName
+from temporeal.robots.spec import Parameter
+from temporeal.sim.rendering.appearance import Appearance
+from temporeal.sim.rendering.viewpoints import KINDS, Camera, Images, find_views, parse_cameras
 
 __all__ = ["KINDS", "RENDERERS", "Camera", "Images", "Rig", "measure", "parse_cameras"]
 
-RENDERERS = {"warp": ("sim.render_warp", "WarpRenderer"), "gl": ("sim.render_gl", "GLRenderer")}
+RENDERERS = {"warp": ("temporeal.sim.rendering.warp_renderer", "WarpRenderer"), "gl": ("temporeal.sim.rendering.opengl_renderer", "GLRenderer")}
 log = logging.getLogger(__name__)
 _told: set[str] = set()
 
@@ -47,7 +48,8 @@ class Rig:
     Raises:
         UnknownName: a camera, body, renderer or parameter that there is not; lists those there are.
         ValueError: a device that is not there, or anything else that is no legal value.
-        ModuleNotFoundError, sim.render_gl.MissingRenderer: the renderer cannot run here; says what to install.
+        ModuleNotFoundError, temporeal.sim.rendering.opengl_renderer.MissingRenderer: the renderer cannot run here; says
+        what to install.
     """
 
     def __init__(
@@ -69,7 +71,8 @@ class Rig:
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:
-        """The visual parameters that can be set (:mod:`sim.appearance`), with nominal values and ranges."""
+        """The visual parameters that can be set (:mod:`temporeal.sim.rendering.appearance`), with nominal values and
+        ranges."""
         return self.appearance.parameters
 
     @property

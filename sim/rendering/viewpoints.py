@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 from torch import Tensor
 
-from robots.registry import UnknownName
+from temporeal.robots.registry import UnknownName
 
 Images = dict[str, Tensor]
 """``<camera>_rgb`` uint8 [K, H, W, 3] and ``<camera>_depth`` float32 [K, H, W], m."""

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sim.views import CAMERA_FIELDS, FACES, GROUPS, Images, Views
+from temporeal.sim.rendering.viewpoints import CAMERA_FIELDS, FACES, GROUPS, Images, Views
 
 try:
     import mujoco_warp as mjw
@@ -28,7 +28,7 @@ except ModuleNotFoundError as error:
         f"renderer 'warp' needs {error.name}: pip install mujoco-warp (Python 3.11 or later)", name=error.name
     ) from error
 
-from sim import warp_graphs
+from temporeal.sim.compiler import warp_graphs
 
 TRANSPOSED = {"cam_mat0": (3, 3)}  # flat rows in MuJoCo, matrices here
 

@@ -32,9 +32,19 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from robots.signals import SignalSpec
-from sim.stl.normal import positive
-from sim.stl.syntax import (
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.rewards.online_robustness import Online
+from temporeal.sim.rewards.terminal_robustness import (
+    Clock,
+    Memory,
+    NotSupported,
+    Soft,
+    check_length,
+    check_reward,
+    margins_of,
+    margins_so_far,
+)
+from temporeal.sim.stl.language.syntax import (
     Always,
     And,
     Eventually,
@@ -52,20 +62,10 @@ from sim.stl.syntax import (
     signals_in,
     to_text,
 )
-from sim.stl.torch_ops import compiled
-from sim.stl.windows import window_steps
-from sim.stl_online import Online
-from sim.stl_plain import (
-    Clock,
-    Memory,
-    NotSupported,
-    Soft,
-    check_length,
-    check_reward,
-    margins_of,
-    margins_so_far,
-)
-from sim.task import MISSION_TIME, weights
+from temporeal.sim.stl.rewriting.normal import positive
+from temporeal.sim.stl.semantics.torch_ops import compiled
+from temporeal.sim.stl.semantics.windows import window_steps
+from temporeal.sim.task import MISSION_TIME, weights
 
 FORMS = """\
 The flags view (F-MDP) takes, with p and q without windows, and every window with an end:
@@ -85,7 +85,7 @@ class Reward:
 
     satisfied: float = 1.0  # each step of an outer F where phi holds; each of an outer G where not (minus); else once
     shaping: float = 0.0  # times the change of the share of sub-formulas whose flags say that they (still) hold
-    early: float = 0.0  # times the change of the soft robustness of what was seen so far (`sim.stl_plain.Soft`)
+    early: float = 0.0  # times the change of the soft robustness of what was seen so far (`temporeal.sim.rewards.terminal_robustness.Soft`)
     sharp: float = 5.0  # of it, 1 / unit of the margins: with 1, what just failed was worth more than what just held
     cap: float = 10.0  # margins' unit: robustness counts as within +-cap
 

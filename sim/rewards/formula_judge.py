@@ -8,10 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sim.mission import NEVER, Mission, Progress
-from sim.stl.decompose import decompose
-from sim.stl.plan import plan
-from sim.stl.syntax import Formula
+from temporeal.sim.rewards.subgoal_automaton import NEVER, Mission, Progress
+from temporeal.sim.stl.language.syntax import Formula
+from temporeal.sim.stl.planning.decompose import decompose
+from temporeal.sim.stl.planning.plan import plan
 
 
 class Verdict(NamedTuple):
@@ -26,7 +26,7 @@ class Verdict(NamedTuple):
 
 
 class Judge:
-    """Follows a formula's decomposition (:class:`sim.mission.Mission`) on true signals.
+    """Follows a formula's decomposition (:class:`temporeal.sim.rewards.subgoal_automaton.Mission`) on true signals.
 
     ``slack``: how much deeper than the formula asks a predicate must hold, in its unit: a policy that is paid for a
     hair's breadth lives on it.

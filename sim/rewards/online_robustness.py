@@ -1,11 +1,12 @@
 """The robustness of a formula while its trace is being made: one sample at a time, exact, in torch operations.
 
-For objectives and observations of N worlds at once (:mod:`sim.rows` compiles it; `sim.stl.stream` is for monitors).
+For objectives and observations of N worlds at once (:mod:`temporeal.sim.compiler.vectorize` compiles it;
+`temporeal.sim.stl.monitoring.stream` is for monitors).
 A formula is asked for at one sample (:meth:`Online.at_start`) or at all (:meth:`Online.following`). Asked for at the
 start, an operator over predicates remembers one or two numbers, however long its window. Asked for at all samples it
 remembers as many values as its window has: that is what it takes to be exact.
 
-Every value is that of ``sim.stl.robustness`` on a trace that reaches to the formula's horizon.
+Every value is that of ``temporeal.sim.stl.semantics.robustness`` on a trace that reaches to the formula's horizon.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from sim.stl.normal import positive
-from sim.stl.syntax import (
+from temporeal.sim.stl.language.syntax import (
     Always,
     And,
     Eventually,
@@ -40,8 +40,9 @@ from sim.stl.syntax import (
     is_temporal,
     to_text,
 )
-from sim.stl.torch_ops import compiled
-from sim.stl.windows import window_steps
+from temporeal.sim.stl.rewriting.normal import positive
+from temporeal.sim.stl.semantics.torch_ops import compiled
+from temporeal.sim.stl.semantics.windows import window_steps
 
 Memory = dict[str, Tensor]
 

@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor, nn
 
-from robots.signals import SignalSpec
-from sim.maps import rotation
-from sim.stl.decompose import Decomposition
-from sim.stl.ranges import greatest
-from sim.stl.syntax import signals_in
-from sim.task import MISSION_TIME, weights
-from sim.timed import NEVER, Timed, TimedMission
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.maps import rotation
+from temporeal.sim.rewards.timed_subgoals import NEVER, Timed, TimedMission
+from temporeal.sim.stl.language.syntax import signals_in
+from temporeal.sim.stl.planning.decompose import Decomposition
+from temporeal.sim.stl.rewriting.ranges import greatest
+from temporeal.sim.task import MISSION_TIME, weights
 
 Lost = Callable[[Mapping[str, Tensor]], Tensor]
 """Whether [N] robots are in a state in which learning gives them up, such as fallen over."""
@@ -82,7 +82,7 @@ def guards(mission: TimedMission, guard: float) -> tuple[tuple[int, float], ...]
 
 def return_bound(reward: Reward, variables: int) -> float:
     """Returns (undiscounted) above this are only had by episodes that are done, of a mission of so many ``variables``
-    (V of :class:`sim.timed.TimedMission`). See :class:`Reward`."""
+    (V of :class:`temporeal.sim.rewards.timed_subgoals.TimedMission`). See :class:`Reward`."""
     return reward.hit * variables + reward.progress
 
 
@@ -212,7 +212,8 @@ class TimedView:
         slack, margin: by how much more than asked subgoals and what is kept must hold, in the predicates' unit, to
             count: the same for the reward and for what the policy sees. Where the policy asked for more, it stood still
             between the two: what was hit for the reward was not for itself, and only exploring had taken it farther.
-        fitted: where there is no room for ``slack``, less will do (:class:`sim.timed.TimedMission`).
+        fitted: where there is no room for ``slack``, less will do
+        (:class:`temporeal.sim.rewards.timed_subgoals.TimedMission`).
     """
 
     def __init__(

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sim.stl.alternative import Alternative
-from sim.stl.grounding import feasible, sample
-from sim.timed import width
+from temporeal.sim.rewards.timed_subgoals import width
+from temporeal.sim.stl.planning.alternative import Alternative
+from temporeal.sim.stl.planning.grounding import feasible, sample
 
 
 def draw_schedules(

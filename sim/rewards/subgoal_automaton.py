@@ -1,10 +1,12 @@
 """A formula as a small automaton over sampled signals: which subgoal is next, by when, and what must be kept.
 
 One module serves three times: inside the policy (on measured signals, traced into the artifact), in the reward
-(on true signals) and in the training statistics. It follows the formula's decomposition as a plan (`sim.stl.plan`):
+(on true signals) and in the training statistics. It follows the formula's decomposition as a plan
+(`temporeal.sim.stl.planning.plan`):
 a timed subgoal is *hit* at the start of the first stretch inside its window over which its predicate held for
 its hold time. Hitting as early as possible is one grounding among many, so "mission done" here implies
-"formula satisfied", never the other way round; verdicts are always computed by `sim.stl.robustness`.
+"formula satisfied", never the other way round; verdicts are always computed by
+`temporeal.sim.stl.semantics.robustness`.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sim.stl.plan import Plan
-from sim.stl.torch_ops import compiled
+from temporeal.sim.stl.planning.plan import Plan
+from temporeal.sim.stl.semantics.torch_ops import compiled
 
 EPS = 1e-6  # s: windows are closed, sample times are rounded multiples of the control period
 NEVER = 1e3  # a margin or time that means "not active"

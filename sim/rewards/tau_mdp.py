@@ -9,15 +9,17 @@ of one length (per step (exp(beta r) - 1) / beta and (1 - exp(-beta r)) / beta, 
 
 What the paper leaves open, and how it is here:
 
-* phi is any formula whose windows end, of any depth: r is its exact robustness (`sim.stl_online`), tau all it looks
+* phi is any formula whose windows end, of any depth: r is its exact robustness
+(`temporeal.sim.rewards.online_robustness`), tau all it looks
   ahead. The paper's phi has one more layer of F or G over predicates, and tau grows with every further layer.
 * A formula with another outer operator (a conjunction, a disjunction, an until) is F[0,0] of itself. Then tau is the
   whole horizon. The log-sum-exp is over the parts of the conjunction, and what a new sample changes of it is paid at
-  that sample (`sim.stl_plain.Soft`). A whole history knows it, one that is thinned out nearly; of one number at the end
-  next to nothing would be learned.
+  that sample (`temporeal.sim.rewards.terminal_robustness.Soft`). A whole history knows it, one that is thinned out
+  nearly; of one number at the end next to nothing would be learned.
 * The history holds the signals that the formula reads (the rest of the state is in the observation as it is now), and
   the time is a feature. Before the episode began there is its first sample. ``samples`` thins it out for long horizons:
-  compiling an environment (`sim.rows`) takes seconds for 300 numbers of observation and grows faster than they do.
+  compiling an environment (`temporeal.sim.compiler.vectorize`) takes seconds for 300 numbers of observation and grows
+  faster than they do.
 """
 
 from __future__ import annotations
@@ -30,13 +32,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robots.signals import SignalSpec
-from sim.stl.normal import positive
-from sim.stl.syntax import Always, Eventually, Formula, FormulaError, signals_in, to_text
-from sim.stl.windows import window_steps
-from sim.stl_online import Online, Part
-from sim.stl_plain import Clock, Memory, NotSupported, Scored, Soft, check_reward
-from sim.task import MISSION_TIME, weights
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.rewards.online_robustness import Online, Part
+from temporeal.sim.rewards.terminal_robustness import Clock, Memory, NotSupported, Scored, Soft, check_reward
+from temporeal.sim.stl.language.syntax import Always, Eventually, Formula, FormulaError, signals_in, to_text
+from temporeal.sim.stl.rewriting.normal import positive
+from temporeal.sim.stl.semantics.windows import window_steps
+from temporeal.sim.task import MISSION_TIME, weights
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Reward:
 
     robustness: float = 1.0  # times what a step pays, see above
     beta: float = 1.0  # 1 / unit of the margins: the larger, the nearer is the sum to the maximum or minimum
-    # where no outer operator is: of the soft robustness (`sim.stl_plain.Soft`), 1 / unit of the margins
+    # where no outer operator is: of the soft robustness (`temporeal.sim.rewards.terminal_robustness.Soft`), 1 / unit of
+    # the margins
     sharp: float = 5.0
     exponent: float = 4.0  # beta * robustness counts as within +-exponent: rewards stay in proportion
     cap: float = 10.0  # margins' unit: where no outer operator is, robustness counts as within +-cap

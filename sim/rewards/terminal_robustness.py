@@ -1,6 +1,6 @@
 """The plain view of a formula: the policy sees the state and the time, and is told at the end what it was worth.
 
-With a recurrent actor (``memory`` of :mod:`policies.algos.ppo`) it is the recurrent baseline.
+With a recurrent actor (``memory`` of :mod:`temporeal.policies.algos.ppo`) it is the recurrent baseline.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robots.signals import SignalSpec
-from sim.stl.normal import positive
-from sim.stl.syntax import And, Formula, FormulaError, to_text
-from sim.stl_online import Online, Part, Sample
-from sim.task import weights
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.rewards.online_robustness import Online, Part, Sample
+from temporeal.sim.stl.language.syntax import And, Formula, FormulaError, to_text
+from temporeal.sim.stl.rewriting.normal import positive
+from temporeal.sim.task import weights
 
 Memory = dict[str, Tensor]
 

@@ -1,8 +1,9 @@
 """A formula's decomposition with a time for each of its subgoals: what is asked now, what is reached, what is broken.
 
-A *schedule* says which alternative of the decomposition (`sim.stl.decompose`) is followed and about when each of its
+A *schedule* says which alternative of the decomposition (`temporeal.sim.stl.planning.decompose`) is followed and about
+when each of its
 time variables shall be: its allocation (TGPO calls it grounding). What is to be kept from a later time on has a
-variable there (`sim.stl.marks`). The mission follows the schedule over sampled signals:
+variable there (`temporeal.sim.stl.planning.marks`). The mission follows the schedule over sampled signals:
 
 - A variable is *hit* where everything it asks for holds, its window, given the other hits, is open, and what must come
   before it is hit; before its time only where nothing is held from then on, and where those that wait for it can still
@@ -17,7 +18,7 @@ Whatever the schedule was: if all is hit and kept, the hits are a grounding, so 
 other way round: another grounding may do).
 
 N worlds, V time variables, A alternatives, P distinct predicates. Torch operations only, none of which looks at values:
-compiled with the environment's rows (`sim.rows`) and traced into artifacts.
+compiled with the environment's rows (`temporeal.sim.compiler.vectorize`) and traced into artifacts.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sim.stl.alternative import Alternative, Keep, NotDecomposable, Point
-from sim.stl.decompose import Decomposition
-from sim.stl.marks import is_sure, marked
-from sim.stl.ranges import greatest
-from sim.stl.syntax import Formula
-from sim.stl.torch_ops import compiled
+from temporeal.sim.stl.language.syntax import Formula
+from temporeal.sim.stl.planning.alternative import Alternative, Keep, NotDecomposable, Point
+from temporeal.sim.stl.planning.decompose import Decomposition
+from temporeal.sim.stl.planning.marks import is_sure, marked
+from temporeal.sim.stl.rewriting.ranges import greatest
+from temporeal.sim.stl.semantics.torch_ops import compiled
 
 NEVER = 1e3
 """A margin that means: nothing is asked."""

@@ -1,13 +1,15 @@
 """Views of a formula: what a policy sees and remembers of it, and what it is paid for.
 
-``timed`` (:mod:`sim.timed`) is TGPO's; these are the baselines it is compared with:
+``timed`` (:mod:`temporeal.sim.rewards.timed_subgoals`) is TGPO's; these are the baselines it is compared with:
 
-* ``plain`` (:mod:`sim.stl_plain`): state and time, the robustness of the episode at its end.
-* ``history`` (:mod:`sim.stl_history`): tau-MDP, Aksaray et al., CDC 2016.
-* ``flags`` (:mod:`sim.stl_flags`): F-MDP, Venkataraman et al., HSCC 2020.
+* ``plain`` (:mod:`temporeal.sim.rewards.terminal_robustness`): state and time, the robustness of the episode at its
+end.
+* ``history`` (:mod:`temporeal.sim.rewards.tau_mdp`): tau-MDP, Aksaray et al., CDC 2016.
+* ``flags`` (:mod:`temporeal.sim.rewards.f_mdp`): F-MDP, Venkataraman et al., HSCC 2020.
 
 All know at the end of an episode whether the formula is satisfied. None ends an episode early, and all pay at most
-until the formula's windows are over: an episode's end is the end of the task, not a cut (`finite` of `sim.task.Task`).
+until the formula's windows are over: an episode's end is the end of the task, not a cut (`finite` of
+`temporeal.sim.task.Task`).
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from sim import stl_flags, stl_history, stl_plain
-from sim.stl_plain import NotSupported
-from sim.task import Objective
+from temporeal.sim.rewards import f_mdp, tau_mdp, terminal_robustness
+from temporeal.sim.rewards.terminal_robustness import NotSupported
+from temporeal.sim.task import Objective
 
 __all__ = ["PER_LENGTH", "REWARDS", "VIEWS", "NotSupported", "View"]
 
@@ -40,8 +42,8 @@ class View(Protocol):
 
 
 VIEWS: Mapping[str, Callable[..., View]] = {
-    "plain": stl_plain.make, "history": stl_history.make, "flags": stl_flags.make}
+    "plain": terminal_robustness.make, "history": tau_mdp.make, "flags": f_mdp.make}
 """``make(formula, dt, steps, schema, **settings)``."""
-REWARDS: Mapping[str, Any] = {"plain": stl_plain.Reward, "history": stl_history.Reward, "flags": stl_flags.Reward}
+REWARDS: Mapping[str, Any] = {"plain": terminal_robustness.Reward, "history": tau_mdp.Reward, "flags": f_mdp.Reward}
 PER_LENGTH = ("beta", "sharp")
 """Coefficients of these that are 1 / unit of the margins: they fit an arena of 10 m."""

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robots.ant.spec import ANKLE, HEIGHT, LEAST, MOST
-from robots.spec import load_robot
-from sim.maps import AffineAction, rotation
-from sim.scene import Scene
-from sim.system import Signals, System, about_z, between, flat, inside, settings
-from sim.task import Draw
+from temporeal.robots.ant.spec import ANKLE, HEIGHT, LEAST, MOST
+from temporeal.robots.spec import load_robot
+from temporeal.sim.maps import AffineAction, rotation
+from temporeal.sim.scene import Scene
+from temporeal.sim.system import Signals, System, about_z, between, flat, inside, settings
+from temporeal.sim.task import Draw
 
 CONTROL_DT, SUBSTEPS = 0.05, 5
 HALF = 8.0  # m: half the arena's side

@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robots.franka.spec import HOME, KD, KP
-from robots.spec import RobotSpec, load_robot
-from sim.arms import SHARE_OF_LIMITS, ToolAction, franka_chain, motion, one_of, postures
-from sim.limits import Limiter
-from sim.maps import Memory
-from sim.scene import Scene
-from sim.system import OnDevices, Signals, System, between, settings
-from sim.task import Draw
+from temporeal.robots.franka.spec import HOME, KD, KP
+from temporeal.robots.spec import RobotSpec, load_robot
+from temporeal.sim.maps import Memory
+from temporeal.sim.scene import Scene
+from temporeal.sim.system import OnDevices, Signals, System, between, settings
+from temporeal.sim.task import Draw
+from temporeal.sim.task_parts.arms import SHARE_OF_LIMITS, ToolAction, franka_chain, motion, one_of, postures
+from temporeal.sim.task_parts.setpoint_limits import Limiter
 
 CONTROL_DT, SUBSTEPS = 0.04, 10
 SPEED = 0.6  # m/s of the tool along each axis at action 1, as in sim/tasks/reach.py

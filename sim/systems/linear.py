@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robots.linear.spec import SPEED
-from robots.spec import load_robot
-from sim.maps import AffineAction
-from sim.scene import Scene
-from sim.system import Signals, System, between, flat, inside, settings
-from sim.task import Draw
+from temporeal.robots.linear.spec import SPEED
+from temporeal.robots.spec import load_robot
+from temporeal.sim.maps import AffineAction
+from temporeal.sim.scene import Scene
+from temporeal.sim.system import Signals, System, between, flat, inside, settings
+from temporeal.sim.task import Draw
 
 CONTROL_DT = 0.2  # s
 HALF = 5.0  # m: half the arena's side

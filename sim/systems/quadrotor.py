@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robots.crazyflie.spec import GRAVITY
-from robots.spec import RobotSpec, load_robot
-from sim.backends.quadrotor import controller_params, hover_speed
-from sim.backends.quadrotor_adjoint import pack_params, robot_params, torch_rollout
-from sim.maps import AffineAction, rotation
-from sim.scene import Scene
-from sim.system import OnDevices, Signals, System, between, inside, settings
-from sim.task import Draw
+from temporeal.robots.crazyflie.spec import GRAVITY
+from temporeal.robots.spec import RobotSpec, load_robot
+from temporeal.sim.backends.quadrotor import controller_params, hover_speed
+from temporeal.sim.maps import AffineAction, rotation
+from temporeal.sim.physics.quadrotor.adjoint import pack_params, robot_params, torch_rollout
+from temporeal.sim.scene import Scene
+from temporeal.sim.system import OnDevices, Signals, System, between, inside, settings
+from temporeal.sim.task import Draw
 
 CONTROL_DT, SUBSTEPS = 0.02, 4
 SLACK = 0.03  # m
@@ -29,7 +29,7 @@ SIGNALS = (("base_pos_w", 3), ("base_quat_w", 4), ("base_vel_w", 3), ("base_ang_
 class Model:
     """The physics of the backend ``quadrotor`` with the rate loop in front: its state [B, 17].
 
-    Plans and their derivatives are compiled (:mod:`sim.backends.quadrotor_adjoint`): float32, on the CPU.
+    Plans and their derivatives are compiled (:mod:`temporeal.sim.physics.quadrotor.adjoint`): float32, on the CPU.
     """
 
     action_dim = 4

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robots.spec import load_robot
-from robots.unicycle.spec import BACK, FASTEST, TURN
-from sim.maps import AffineAction
-from sim.scene import Scene
-from sim.system import Signals, System, about_z, between, flat, inside, settings
-from sim.task import Draw
+from temporeal.robots.spec import load_robot
+from temporeal.robots.unicycle.spec import BACK, FASTEST, TURN
+from temporeal.sim.maps import AffineAction
+from temporeal.sim.scene import Scene
+from temporeal.sim.system import Signals, System, about_z, between, flat, inside, settings
+from temporeal.sim.task import Draw
 
 CONTROL_DT = 0.2  # s
 HALF = 5.0  # m: half the arena's side

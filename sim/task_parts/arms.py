@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robots.franka.spec import DENAVIT_HARTENBERG, HOME, TOOL, TOOL_ACCELERATIONS, motion
-from robots.signals import SignalSpec, schema
-from robots.spec import RobotSpec, Source
-from sim.limits import Limiter
-from sim.maps import Limited, Memory, begin, rotation
-from sim.scene import Object
+from temporeal.robots.franka.spec import DENAVIT_HARTENBERG, HOME, TOOL, TOOL_ACCELERATIONS, motion
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.robots.spec import RobotSpec, Source
+from temporeal.sim.maps import Limited, Memory, begin, rotation
+from temporeal.sim.scene import Object
+from temporeal.sim.task_parts.setpoint_limits import Limiter
 
 
 class Chain(nn.Module):
@@ -175,7 +175,8 @@ class ToolAction(Limited):
 
     Differential kinematics on the targets of the joints (damped least squares: Nakamura and Hanafusa, J. Dyn. Sys.,
     1986) gives the joints' steps; what does not move the tool draws them towards ``home``. The targets move as the
-    robot accepts it (:class:`sim.limits.Limiter`), whatever the actions are. A seventh number, where the command has a
+    robot accepts it (:class:`temporeal.sim.task_parts.setpoint_limits.Limiter`), whatever the actions are. A seventh
+    number, where the command has a
     gripper behind the joints, is its opening: -1 closed, 1 open; unless ``grip`` fixes it.
 
     **Variable impedance** (``stiffness``; H. Zhang, G. Solak, A. Ajoudani, arXiv 2503.21989, have it in the action of a

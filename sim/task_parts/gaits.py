@@ -1,7 +1,8 @@
 """Open-loop gaits of a hand that turn a cube, as a prior for a policy: it corrects a stroke instead of inventing it.
 
-    python -m sim.gaits leap_hand 20        # searches for 20 minutes and writes sim/grasps/leap_hand_gait.npz
-    python -m sim.gaits leap_hand 20 on     # from the stored one
+    python -m temporeal.sim.task_parts.gaits leap_hand 20        # searches for 20 minutes and writes
+    sim/task_parts/grasps/leap_hand_gait.npz
+    python -m temporeal.sim.task_parts.gaits leap_hand 20 on     # from the stored one
 
 A gait is one sinusoid per joint around a posture of its own: theta(t) = offset + sine sin(w t) + cosine cos(w t).
 """
@@ -19,11 +20,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robots.spec import RobotSpec
-from sim import hands
-from sim.arms import turn_between
-from sim.hands import COMMAND, GRASPS, JOINTS
-from sim.maps import Limited, Memory
+from temporeal.robots.spec import RobotSpec
+from temporeal.sim.maps import Limited, Memory
+from temporeal.sim.task_parts import hands
+from temporeal.sim.task_parts.arms import turn_between
+from temporeal.sim.task_parts.hands import COMMAND, GRASPS, JOINTS
 
 RAMP = 10.0  # control steps over which the fingers go from where they are to the gait
 SPREAD = 0.4  # rad: unit of the search, of offsets and amplitudes
@@ -37,7 +38,7 @@ def gait(robot: str) -> Mapping[str, Tensor]:
     if not file.exists():
         have = ", ".join(sorted(f.stem.removesuffix("_gait") for f in GRASPS.glob("*_gait.npz")))
         raise ValueError(f"no gait is stored for {robot!r}, there is one for {have}; "
-                         f"python -m sim.gaits {robot} 20 makes one in 20 minutes")
+                         f"python -m temporeal.sim.task_parts.gaits {robot} 20 makes one in 20 minutes")
     with np.load(file, allow_pickle=False) as found:
         return {name: torch.from_numpy(found[name]).float() for name in found.files}
 
@@ -45,8 +46,8 @@ def gait(robot: str) -> Mapping[str, Tensor]:
 class GaitAction(Limited):
     """Targets follow a gait, and an action [N, 16] in [-1, 1] moves them off it by up to ``scale`` rad each.
 
-    Memory: ``target`` and ``begun`` as for :class:`sim.maps.StepAction`, ``clock`` (control steps) and ``origin``, the
-    joints at an episode's start, from which the gait is entered in :data:`RAMP` steps.
+    Memory: ``target`` and ``begun`` as for :class:`temporeal.sim.maps.StepAction`, ``clock`` (control steps) and
+    ``origin``, the joints at an episode's start, from which the gait is entered in :data:`RAMP` steps.
     """
 
     def __init__(self, robot: RobotSpec, command: str, scale: float, dt: float) -> None:
@@ -109,7 +110,7 @@ class Trial:
     """
 
     def __init__(self, robot: str, points: int, starts: int, seconds: float, seed: int) -> None:
-        from sim.backends import mujoco
+        from temporeal.sim.backends import mujoco
 
         self.spec, self.starts, self.steps = hands.hand(robot), starts, round(20 * seconds)
         self.palm, self.rng = torch.tensor(hands.PALMS[robot]), np.random.default_rng(seed)
@@ -181,7 +182,7 @@ def search(
 
 def main() -> None:
     """Search and write."""
-    p = argparse.ArgumentParser("python -m sim.gaits", description="Search for a gait that turns a cube and store it.")
+    p = argparse.ArgumentParser("python -m temporeal.sim.task_parts.gaits", description="Search for a gait that turns a cube and store it.")
     p.add_argument("hand", choices=tuple(hands.PALMS))
     p.add_argument("minutes", type=float)
     p.add_argument("how", nargs="?", choices=("anew", "on"), default="anew", help="on: from the stored gait")

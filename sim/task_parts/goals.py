@@ -8,7 +8,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from robots.signals import Schema, SignalSpec, schema
+from temporeal.robots.signals import Schema, SignalSpec, schema
 
 
 class Goals:

@@ -1,6 +1,7 @@
 """What hand tasks share: a palm up with a cube on it, the joints' recent past, the cube as it looks, stored starts.
 
-    python -m sim.hands        # settles the starts anew and writes sim/grasps/<robot>.npz
+    python -m temporeal.sim.task_parts.hands        # settles the starts anew and writes
+    sim/task_parts/grasps/<robot>.npz
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from robots.registry import UnknownName
-from robots.spec import RobotSpec, load_robot
-from sim.maps import Memory, rotation
-from sim.scene import Scene, box
-from sim.task import Draw
+from temporeal.robots.registry import UnknownName
+from temporeal.robots.spec import RobotSpec, load_robot
+from temporeal.sim.maps import Memory, rotation
+from temporeal.sim.scene import Scene, box
+from temporeal.sim.task import Draw
 
 COMMAND = "joint_pos_cmd"
 JOINTS = 16
@@ -229,7 +230,7 @@ def settle(robot: str, wanted: int = 256, tried: int = 480, seed: int = 0) -> di
     The servos hold their first targets for 2 s and then the angles that are measured, as at the start of an episode.
     What lies still, flat and amid the hand is kept.
     """
-    from sim.backends import mujoco  # only the maker of the file simulates
+    from temporeal.sim.backends import mujoco  # only the maker of the file simulates
 
     spec, rng = hand(robot), np.random.default_rng(seed)
     backend: Any = mujoco.make(hand_scene(spec), tried, COMMAND, dt=0.05 / 10, device="cpu", seed=0, threads=1)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from robots.signals import Schema
-from robots.spec import RobotSpec
-from sim.task import Constant, Task, load_task
+from temporeal.robots.signals import Schema
+from temporeal.robots.spec import RobotSpec
+from temporeal.sim.task import Constant, Task, load_task
 
 
 class OneWorld:

@@ -14,15 +14,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sim.stl.syntax import Apply, Component, Constant, Expr, Formula, Iff, Implies, Not, Predicate, Signal, children
-from sim.system import System
+from temporeal.sim.stl.language.syntax import (
+    Apply,
+    Component,
+    Constant,
+    Expr,
+    Formula,
+    Iff,
+    Implies,
+    Not,
+    Predicate,
+    Signal,
+    children,
+)
+from temporeal.sim.system import System
 
 FLAT, WALL = 0.02, 0.3  # m: how tall disks and walls of robots in the plane are drawn
 Shape = dict[str, Any]
 
 
 def shapes_of(formula: Formula, system: System) -> tuple[Shape, ...]:
-    """The regions of ``formula`` [m, world frame], each once, as :class:`sim.task.Task` has them; then the arena."""
+    """The regions of ``formula`` [m, world frame], each once, as :class:`temporeal.sim.task.Task` has them; then the
+    arena."""
     room = [*zip(system.fence["low"], system.fence["high"])]
     room = room if len(room) == 3 else [*room, (0.0, WALL)]
     found: dict[str, Shape] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from robots.spec import MotionLimits
+from temporeal.robots.spec import MotionLimits
 
 
 class Limiter(nn.Module):

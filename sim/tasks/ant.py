@@ -14,16 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robots.ant.spec import ANKLE, HEIGHT, LEAST, MOST
-from robots.signals import SignalSpec
-from robots.spec import load_robot
-from sim.goals import Goals
-from sim.judge import Judge
-from sim.maps import AffineAction, rotation
-from sim.scene import Scene
-from sim.stl.parse import parse
-from sim.stl.syntax import signals_in
-from sim.task import Draw, Task, task_schema, weights
+from temporeal.robots.ant.spec import ANKLE, HEIGHT, LEAST, MOST
+from temporeal.robots.signals import SignalSpec
+from temporeal.robots.spec import load_robot
+from temporeal.sim.maps import AffineAction, rotation
+from temporeal.sim.rewards.formula_judge import Judge
+from temporeal.sim.scene import Scene
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.language.syntax import signals_in
+from temporeal.sim.task import Draw, Task, task_schema, weights
+from temporeal.sim.task_parts.goals import Goals
 
 FORMULA = """\
 G[0,20] (goal_age < patience)

@@ -15,17 +15,28 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robots.signals import SignalSpec
-from robots.spec import RobotSpec
-from sim import hands
-from sim.arms import turn_between
-from sim.goals import Goals
-from sim.hands import COMMAND, JOINTS, PALMS, JointHistory, cube_look, cube_motion, cube_place, held, inverse, product
-from sim.judge import Judge
-from sim.maps import StepAction
-from sim.stl.parse import parse
-from sim.stl.syntax import signals_in
-from sim.task import Draw, Task, check_range, task_schema, weights
+from temporeal.robots.signals import SignalSpec
+from temporeal.robots.spec import RobotSpec
+from temporeal.sim.maps import StepAction
+from temporeal.sim.rewards.formula_judge import Judge
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.language.syntax import signals_in
+from temporeal.sim.task import Draw, Task, check_range, task_schema, weights
+from temporeal.sim.task_parts import hands
+from temporeal.sim.task_parts.arms import turn_between
+from temporeal.sim.task_parts.goals import Goals
+from temporeal.sim.task_parts.hands import (
+    COMMAND,
+    JOINTS,
+    PALMS,
+    JointHistory,
+    cube_look,
+    cube_motion,
+    cube_place,
+    held,
+    inverse,
+    product,
+)
 
 FORMULA = """\
 G[0,24] (norm(cube_pos_w - palm) < away)
@@ -65,7 +76,7 @@ class Reward:
 class Observe(nn.Module):
     """Joints of late, the last action, where the cube is and how it stands, the turn to the goal.
 
-    Faces look alike to it (:func:`sim.hands.cube_look`): which is which is in the turn alone.
+    Faces look alike to it (:func:`temporeal.sim.task_parts.hands.cube_look`): which is which is in the turn alone.
     """
 
     signals = ("joint_pos", "cube_pos_w", "cube_quat_w", "goal_quat_w")

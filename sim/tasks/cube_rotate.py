@@ -14,16 +14,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robots.signals import SignalSpec, schema
-from robots.spec import RobotSpec
-from sim import hands
-from sim.gaits import GaitAction
-from sim.hands import COMMAND, JOINTS, PALMS, JointHistory, cube_look, cube_motion, cube_place, held, lowest
-from sim.judge import Judge
-from sim.maps import StepAction
-from sim.scene import Scene
-from sim.stl.parse import parse
-from sim.task import Draw, Task, check_range, task_schema, weights
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.robots.spec import RobotSpec
+from temporeal.sim.maps import StepAction
+from temporeal.sim.rewards.formula_judge import Judge
+from temporeal.sim.scene import Scene
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.task import Draw, Task, check_range, task_schema, weights
+from temporeal.sim.task_parts import hands
+from temporeal.sim.task_parts.gaits import GaitAction
+from temporeal.sim.task_parts.hands import (
+    COMMAND,
+    JOINTS,
+    PALMS,
+    JointHistory,
+    cube_look,
+    cube_motion,
+    cube_place,
+    held,
+    lowest,
+)
 
 FORMULA = """\
 G[0,12] (norm(cube_pos_w - palm) < away)
@@ -62,7 +72,8 @@ class Reward:
 class Turned:
     """Task signals: by how much the cube turned about the vertical since the start (``spin``) and lately (``turned``).
 
-    Both in rad: sums of the changes of the cube's heading (:func:`sim.hands.heading`), which a turn about the vertical
+    Both in rad: sums of the changes of the cube's heading (:func:`temporeal.sim.task_parts.hands.heading`), which a
+    turn about the vertical
     changes by its angle whatever the tilt, and a tilt that comes and goes, or goes round, does not change on the whole.
     The heading is that of one face, about which the cube is tilted; when that tilt passes :data:`hands.OVER`, the face
     that is then most upward takes over, a whole number of quarter turns away from the nearest.
@@ -185,7 +196,8 @@ def make(
     """The task for the hand ``robot``.
 
     ``sees``: "cube" or "joints". ``gait``: "none", where actions move the joint targets by up to ``step`` rad, or
-    "stored", where they move them off an open-loop gait (:mod:`sim.gaits`), by up to three times that.
+    "stored", where they move them off an open-loop gait (:mod:`temporeal.sim.task_parts.gaits`), by up to three times
+    that.
     """
     if gait not in GAITS:
         raise ValueError(f"gait is {gait!r}; legal: {', '.join(GAITS)}")

@@ -1,6 +1,7 @@
 """Drawer: a Franka arm pulls a drawer open by its handle, and leaves it open.
 
-Actions move the tool and open or close the gripper (:class:`sim.arms.ToolAction`); the robot gets joint positions and
+Actions move the tool and open or close the gripper (:class:`temporeal.sim.task_parts.arms.ToolAction`); the robot gets
+joint positions and
 the opening, at 25 Hz. The cabinet stands on the floor of the world. Its handle is a bar along the drawer's width, away
 from the front far enough for a finger: it can be gripped or hooked.
 """
@@ -16,10 +17,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robots.franka.spec import HIGH, HOME, LOW, OPEN
-from robots.signals import SignalSpec
-from robots.spec import Source, load_robot
-from sim.arms import (
+from temporeal.robots.franka.spec import HIGH, HOME, LOW, OPEN
+from temporeal.robots.signals import SignalSpec
+from temporeal.robots.spec import Source, load_robot
+from temporeal.sim.maps import rotation
+from temporeal.sim.rewards.formula_judge import Judge, Judged
+from temporeal.sim.scene import Object, Scene, numbers
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.task import Draw, Task, task_schema, weights
+from temporeal.sim.task_parts.arms import (
     ArmObserve,
     axes,
     between,
@@ -32,11 +38,6 @@ from sim.arms import (
     postures,
     standing,
 )
-from sim.judge import Judge, Judged
-from sim.maps import rotation
-from sim.scene import Object, Scene, numbers
-from sim.stl.parse import parse
-from sim.task import Draw, Task, task_schema, weights
 
 FORMULA = """\
 F[0,5] G[0,1] (drawer_pos > opening)
@@ -176,7 +177,7 @@ def make(
     *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.04, substeps: int = 16,
     reward: Mapping[str, float] | None = None, stiffness: float | None = None,
 ) -> Task:
-    """The task. ``stiffness``: see :class:`sim.arms.ToolAction`."""
+    """The task. ``stiffness``: see :class:`temporeal.sim.task_parts.arms.ToolAction`."""
     constants = {**CONSTANTS, **dict(constants or {})}
     if not 0 < constants["opening"] < TRAVEL:
         raise ValueError(f"task 'drawer': opening is above 0 and below the travel of {TRAVEL} m, "

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robots.crazyflie.spec import GRAVITY
-from robots.spec import RobotSpec, load_robot
-from sim.maps import AffineAction, rotation
-from sim.scene import Scene
-from sim.stl.parse import parse
-from sim.task import Draw, Task, check_range, task_schema, weights
+from temporeal.robots.crazyflie.spec import GRAVITY
+from temporeal.robots.spec import RobotSpec, load_robot
+from temporeal.sim.maps import AffineAction, rotation
+from temporeal.sim.scene import Scene
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.task import Draw, Task, check_range, task_schema, weights
 
 FORMULA = """\
 F[0,2.5] G[0,2.5] (norm(base_pos_w - home) < hold)

@@ -1,7 +1,7 @@
 """Lift: a Franka arm picks a cube up and holds it at a place in the air (pick and place).
 
-Actions move the tool and open or close the gripper (:class:`sim.arms.ToolAction`); the robot gets joint positions and
-the opening, at 25 Hz. The floor of the world stands for the table.
+Actions move the tool and open or close the gripper (:class:`temporeal.sim.task_parts.arms.ToolAction`); the robot gets
+joint positions and the opening, at 25 Hz. The floor of the world stands for the table.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robots.franka.spec import HIGH, HOME, LOW, OPEN
-from robots.signals import SignalSpec
-from robots.spec import load_robot
-from sim.arms import (
+from temporeal.robots.franka.spec import HIGH, HOME, LOW, OPEN
+from temporeal.robots.signals import SignalSpec
+from temporeal.robots.spec import load_robot
+from temporeal.sim.rewards.formula_judge import Judge, Judged
+from temporeal.sim.scene import Scene, box
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.task import Constant, Draw, Task, task_schema, weights
+from temporeal.sim.task_parts.arms import (
     ArmObserve,
     about_z,
     axes,
@@ -29,10 +33,6 @@ from sim.arms import (
     pointing_down,
     postures,
 )
-from sim.judge import Judge, Judged
-from sim.scene import Scene, box
-from sim.stl.parse import parse
-from sim.task import Constant, Draw, Task, task_schema, weights
 
 FORMULA = """\
 F[0,5] G[0,1] (norm(cube_pos_w - goal_pos_w) < reach)
@@ -125,7 +125,7 @@ def make(
     *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.04, substeps: int = 12,
     reward: Mapping[str, float] | None = None, stiffness: float | None = None,
 ) -> Task:
-    """The task. ``stiffness``: see :class:`sim.arms.ToolAction`."""
+    """The task. ``stiffness``: see :class:`temporeal.sim.task_parts.arms.ToolAction`."""
     constants = {**CONSTANTS, **dict(constants or {})}
     robot = load_robot("franka")
     scene = Scene(robot, (box("cube", (HALF,) * 3, mass=MASS, pos=(0.5, 0.0, HALF)),))

@@ -1,6 +1,7 @@
 """Peg: a Franka arm puts the peg that it holds into a hole a millimetre wider, without pushing too hard.
 
-Actions move the tool (:class:`sim.arms.ToolAction`); the gripper stays closed. The robot gets joint positions and the
+Actions move the tool (:class:`temporeal.sim.task_parts.arms.ToolAction`); the gripper stays closed. The robot gets
+joint positions and the
 opening, at 25 Hz. The block with the hole stands on the table (the floor of the world) and measures what it is pushed
 with, as a fixture on a force sensor does.
 """
@@ -16,10 +17,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robots.franka.spec import HIGH, HOME, LOW
-from robots.signals import SignalSpec
-from robots.spec import Source, load_robot
-from sim.arms import (
+from temporeal.robots.franka.spec import HIGH, HOME, LOW
+from temporeal.robots.signals import SignalSpec
+from temporeal.robots.spec import Source, load_robot
+from temporeal.sim.maps import rotation
+from temporeal.sim.rewards.formula_judge import Judge, Judged
+from temporeal.sim.scene import Object, Scene, free_body, numbers
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.task import Draw, Task, task_schema, weights
+from temporeal.sim.task_parts.arms import (
     ArmObserve,
     axes,
     between,
@@ -32,11 +38,6 @@ from sim.arms import (
     postures,
     standing,
 )
-from sim.judge import Judge, Judged
-from sim.maps import rotation
-from sim.scene import Object, Scene, free_body, numbers
-from sim.stl.parse import parse
-from sim.task import Draw, Task, task_schema, weights
 
 FORMULA = """\
 F[0,7] G[0,1] (hole_pos_w.z - peg_tip_w.z > depth
@@ -178,7 +179,7 @@ def make(
     stiffness: float | None = None,
 ) -> Task:
     """The task. ``clearance``: by how much the hole is wider than the peg, m. ``peg``: ``square`` or ``round``.
-    ``stiffness``: see :class:`sim.arms.ToolAction`."""
+    ``stiffness``: see :class:`temporeal.sim.task_parts.arms.ToolAction`."""
     if not 0.0003 <= clearance <= 0.01:
         raise ValueError(f"task 'peg': clearance is 0.0003 to 0.01 m (below, contacts are too soft), got {clearance}")
     if peg not in SIDES:

@@ -1,7 +1,7 @@
 """A task that is a formula and nothing else: a system, what it must do, where it starts. The reward is the formula's.
 
 How the formula is seen and rewarded is a *view*, which the learning algorithm chooses: ``timed`` (TGPO's,
-:mod:`sim.stl_timed`), or one of the baselines' (:mod:`sim.stl_views`).
+:mod:`temporeal.sim.rewards.scheduled`), or one of the baselines' (:mod:`temporeal.sim.rewards.views`).
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from robots.registry import resolve
-from sim import stl_timed
-from sim.maps import Memory
-from sim.regions import shapes_of
-from sim.rows import RowFunction
-from sim.schedules import draw_schedules
-from sim.stl.alternative import NotDecomposable
-from sim.stl.decompose import Decomposition, decompose
-from sim.stl.normal import positive
-from sim.stl.parse import parse
-from sim.stl.possible import hopeless, possible
-from sim.stl.ranges import greatest
-from sim.stl.syntax import Formula, horizon, signals_in
-from sim.stl_timed import SCHEDULE
-from sim.stl_views import PER_LENGTH, REWARDS, VIEWS, View
-from sim.system import System
-from sim.task import MISSION_TIME, Constant, Draw, Task, check_range, task_schema, weights
-from sim.timed import TimedMission
+from temporeal.robots.registry import resolve
+from temporeal.sim.compiler.vectorize import RowFunction
+from temporeal.sim.maps import Memory
+from temporeal.sim.rewards import scheduled
+from temporeal.sim.rewards.scheduled import SCHEDULE
+from temporeal.sim.rewards.schedules import draw_schedules
+from temporeal.sim.rewards.timed_subgoals import TimedMission
+from temporeal.sim.rewards.views import PER_LENGTH, REWARDS, VIEWS, View
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.language.syntax import Formula, horizon, signals_in
+from temporeal.sim.stl.planning.alternative import NotDecomposable
+from temporeal.sim.stl.planning.decompose import Decomposition, decompose
+from temporeal.sim.stl.rewriting.normal import positive
+from temporeal.sim.stl.rewriting.possible import hopeless, possible
+from temporeal.sim.stl.rewriting.ranges import greatest
+from temporeal.sim.system import System
+from temporeal.sim.task import MISSION_TIME, Constant, Draw, Task, check_range, task_schema, weights
+from temporeal.sim.task_parts.regions import shapes_of
 
 FORMULA = "F[0,12] (norm(base_pos_w - a) < r) & G[0,16] (norm(base_pos_w) > r)"
 CONSTANTS: dict[str, Any] = {}
@@ -200,17 +200,17 @@ def resolved(*, system: str = "linear", view: str = TIMED, **given: Any) -> dict
     """The settings with what the system brings, so that a run's file says what it was trained with, whatever the
     system's own become."""
     settings = {"system": system, "view": view, **given}
-    of: System = resolve("sim.systems", system).make()
+    of: System = resolve("temporeal.sim.systems", system).make()
     if view != TIMED:
         return {**settings, "reward": {**fitted(of, view), **(given.get("reward") or {})}}
     slack = of.slack if given.get("slack") is None else given["slack"]
-    reward = weights(stl_timed.Reward, {**of.reward, **(given.get("reward") or {})})
+    reward = weights(scheduled.Reward, {**of.reward, **(given.get("reward") or {})})
     return {**settings, "slack": slack, "reward": asdict(reward)}
 
 
 def fitted(of: System, view: str) -> dict[str, float]:
     """Coefficients of another view's reward that are per length, in proportion to the system's lengths."""
-    smaller = stl_timed.Reward.scale / of.reward.get("scale", stl_timed.Reward.scale)
+    smaller = scheduled.Reward.scale / of.reward.get("scale", scheduled.Reward.scale)
     return {f.name: smaller * f.default for f in fields(REWARDS[view]) if f.name in PER_LENGTH}
 
 
@@ -298,7 +298,8 @@ def make(
 
     Args:
         system: of `sim/systems`; ``start``: its settings of where episodes begin.
-        view: ``timed``, or one of :data:`sim.stl_views.VIEWS`; ``reward``: coefficients of that view, those left out
+        view: ``timed``, or one of :data:`temporeal.sim.rewards.views.VIEWS`; ``reward``: coefficients of that view,
+        those left out
             as the system says (``timed``) or as the view does, what is per length in proportion to the system's.
         slack, margin: of the timed view, in the predicates' unit; ``slack`` None, or the system's own (as a run's file
             says it): that, or half of what a predicate can hold by at all where this is less. Any other is as it is
@@ -311,7 +312,7 @@ def make(
     if view not in (TIMED, *VIEWS):
         raise ValueError(f"task 'stl': view is {view!r}; legal: {', '.join((TIMED, *VIEWS))}")
     check_of_view(view, dict(of_view or {}))
-    of: System = resolve("sim.systems", system).make()
+    of: System = resolve("temporeal.sim.systems", system).make()
     text, given = spoken(formula, constants, start)
     dt, parsed = of.control_dt, parse(text, task_schema(of.scene), given)
     length = max(horizon(parsed, dt), dt) if episode_s is None else episode_s
@@ -319,7 +320,7 @@ def make(
     extra, initial, explore = None, partial(of.initial, start=start), None
     if view == TIMED:
         said = None if slack == of.slack else slack
-        seen: Any = stl_timed.make(ways(parsed, dt), slack=of.slack if said is None else said, margin=margin,
+        seen: Any = scheduled.make(ways(parsed, dt), slack=of.slack if said is None else said, margin=margin,
                                    reward={**of.reward, **(reward or {})}, lost=of.lost, body=of.body,
                                    fitted=said is None)
         check_room(seen.mission, said, margin)

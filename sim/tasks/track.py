@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robots.crazyflie.spec import GRAVITY
-from robots.spec import load_robot
-from sim.maps import AffineAction, rotation
-from sim.scene import Scene
-from sim.stl.parse import parse
-from sim.task import Draw, Task, task_schema, weights
-from sim.tasks.hover import tilted
+from temporeal.robots.crazyflie.spec import GRAVITY
+from temporeal.robots.spec import load_robot
+from temporeal.sim.maps import AffineAction, rotation
+from temporeal.sim.scene import Scene
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.task import Draw, Task, task_schema, weights
+from temporeal.sim.tasks.hover import tilted
 
 # the size and period of the public figure-eight of Learning to Fly in Seconds: 2 m x 1 m in 5.5 s
 CONSTANTS: dict[str, Any] = {

@@ -15,17 +15,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robots.crazyflie.spec import GRAVITY
-from robots.spec import load_robot
-from sim.devices import on_device
-from sim.maps import AffineAction, Disturbance, rotation
-from sim.mission import NEVER, Mission, Progress
-from sim.scene import Scene
-from sim.stl.decompose import decompose
-from sim.stl.parse import parse
-from sim.stl.plan import plan
-from sim.stl.syntax import constants_in, signals_in
-from sim.task import MISSION_TIME, Draw, Task, check_range, task_schema, weights
+from temporeal.robots.crazyflie.spec import GRAVITY
+from temporeal.robots.spec import load_robot
+from temporeal.sim.compiler.devices import on_device
+from temporeal.sim.maps import AffineAction, Disturbance, rotation
+from temporeal.sim.rewards.subgoal_automaton import NEVER, Mission, Progress
+from temporeal.sim.scene import Scene
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.language.syntax import constants_in, signals_in
+from temporeal.sim.stl.planning.decompose import decompose
+from temporeal.sim.stl.planning.plan import plan
+from temporeal.sim.task import MISSION_TIME, Draw, Task, check_range, task_schema, weights
 
 FORMULA = """\
 F[0,3] (norm(base_pos_w - a) < reach & F[0,3] (norm(base_pos_w - b) < reach))

@@ -59,8 +59,8 @@ def golden_trace(policy: Any, signals: dict[str, np.ndarray], command: str) -> d
 
 def write_artifact(path: Path, gain: float = 5.0, **changes: Any) -> Path:
     """The policy as an artifact in folder ``path``."""
-    from policies.export.artifact import export
-    from robots.spec import load_robot
+    from temporeal.policies.export.writer import export
+    from temporeal.robots.spec import load_robot
 
     policy, rng, steps = build_policy(gain), np.random.default_rng(0), 20
     signals = {name: rng.normal(size=(steps, *shape)).astype(np.float32) for name, shape in (
@@ -99,7 +99,7 @@ def build_arm_policy(chunk: int = 0) -> Any:
     import torch
     from torch import nn
 
-    from robots.spec import load_robot
+    from temporeal.robots.spec import load_robot
 
     goal, step = torch.tensor(load_robot("franka").home["joint_pos"]) + 0.15, 0.25 / ARM_RATE_HZ
 
@@ -122,9 +122,9 @@ def build_arm_policy(chunk: int = 0) -> Any:
 
 def write_arm_artifact(path: Path, chunk: int = 0, **changes: Any) -> Path:
     """The arm's policy as an artifact in folder ``path``."""
-    from policies.export.artifact import export
-    from policies.export.manifest import ChunkSpec
-    from robots.spec import load_robot
+    from temporeal.policies.export.writer import export
+    from temporeal.robots.artifact.manifest import ChunkSpec
+    from temporeal.robots.spec import load_robot
 
     robot, policy, rng, steps = load_robot("franka"), build_arm_policy(chunk), np.random.default_rng(0), 8
     home = np.array(robot.home["joint_pos"])
@@ -179,7 +179,7 @@ class Lockstep:
 
 @pytest.fixture
 def lockstep() -> Lockstep:
-    from temporeal_bridge.memory import Bus
+    from temporeal_bridge.transports.memory_bus import Bus
 
     return Lockstep(Bus())
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import torch
 
-from policies.evaluate.rollout import graph_policy, record_golden
-from policies.export.artifact import export
-from policies.nets.normalizer import Normalizer
-from sim.env import make_env
-from sim.maps import PolicyGraph
-from sim.task import load_task
+from temporeal.policies.evaluate.rollout import graph_policy, record_golden
+from temporeal.policies.export.writer import export
+from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.sim.env import make_env
+from temporeal.sim.maps import PolicyGraph
+from temporeal.sim.task import load_task
 
 INTERFACES = {"position": "franka_ros2", "velocity": "forward_velocity", "effort": "forward_effort",
               "tool": "moveit_servo"}

@@ -10,12 +10,12 @@ from math import sin
 import numpy as np
 import pytest
 
-from robots.frames import from_rotation_vector, multiply
-from robots.spec import load_robot
-from temporeal_bridge.fitting import profile_on
+from temporeal.robots.frames import from_rotation_vector, multiply
+from temporeal.robots.spec import load_robot
+from temporeal_bridge.guard.config_checks import profile_on
+from temporeal_bridge.guard.safety import SafetyError
+from temporeal_bridge.guard.state_monitor import GAP_S, NOTHING, Watch, turn
 from temporeal_bridge.interface import load_interface
-from temporeal_bridge.safety import SafetyError
-from temporeal_bridge.watch import GAP_S, NOTHING, Watch, turn
 
 ROBOT = load_robot("crazyflie")
 NOISE = load_interface(ROBOT).simulation["noise"]

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from policies.export.manifest import GOLDEN, MANIFEST, POLICY, ArtifactError, canonical, digest
-from policies.export.signature import SIGNATURE, SignatureError, make_key, sign
+from temporeal.robots.artifact.manifest import GOLDEN, MANIFEST, POLICY, ArtifactError, canonical, digest
+from temporeal.robots.artifact.signature import SIGNATURE, SignatureError, make_key, sign
 from temporeal_bridge import guard_node, monitor_node, policy_node, worker_node
-from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 
 NODES = {"policy_node": policy_node.make, "guard_node": guard_node.make, "monitor_node": monitor_node.make}
 each_node = pytest.mark.parametrize("node", NODES)

@@ -12,9 +12,9 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-
-from temporeal_bridge import ros_arguments
 from tests.bridge.conftest import write_artifact
+
+from temporeal_bridge.transports import ros_arguments
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = sorted((ROOT / "ros2_ws" / "src").glob("*/package.xml"))
@@ -102,7 +102,7 @@ def test_no_torch_on_the_robot():
     """Every module of the bridge that runs on a robot, in a process of its own."""
     modules = "policy_node, monitor_node, recorder, dds, memory, codecs, interface, flights, robot_sim"
     out = run("-c", f"import sys; from temporeal_bridge import {modules}\n"
-                    "print(sorted({'torch', 'mujoco', 'numba', 'sim.backends'} & set(sys.modules)))")
+                    "print(sorted({'torch', 'mujoco', 'numba', 'temporeal.sim.backends'} & set(sys.modules)))")
     assert out.strip() == "[]"
 
 
@@ -115,7 +115,7 @@ class Refuse:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Refuse())
-from policies.cli.main import main
+from temporeal.policies.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -125,7 +125,7 @@ sys.exit(main(sys.argv[1:]))
     (("doctor", "--artifact", "{}", "--seconds", "0.5"), 1, "recorded commands")], ids=["monitor", "doctor"])
 def test_verbs_of_the_robot_load_a_trained_artifact_without_torch(words, code, told, tmp_path):
     """Its task's signals are the artifact's own word: to make the task again takes what a robot does not have."""
-    from temporeal_bridge.dds import free_domain
+    from temporeal_bridge.transports.dds import free_domain
 
     artifact = write_artifact(tmp_path / "artifact", training={"task": {"name": "waypoints"}})
     bus = f"deploy.domain={free_domain()}", "deploy.loopback=true"
@@ -147,7 +147,7 @@ def test_errors_of_a_node_are_one_line_and_status_2(tmp_path):
 
 
 def test_an_artifact_that_is_none_is_named(tmp_path):
-    from temporeal_bridge.dds import free_domain
+    from temporeal_bridge.transports.dds import free_domain
 
     out = run("-m", "temporeal_bridge.policy_node", "--artifact", str(tmp_path), "--transport", "dds", "--loopback",
               "--domain", str(free_domain()), code=2)

@@ -16,25 +16,26 @@ import numpy as np
 import pytest
 import yaml
 
-from policies.cli import preflight
-from policies.export.manifest import ArtifactError, ChunkSpec
-from policies.export.runtime import Artifact
-from robots.signals import SignalSpec
-from robots.spec import load_robot
-from temporeal_bridge import bags, messages
-from temporeal_bridge.cameras import Exposure, MemoryLine, Shutter, cameras_of
-from temporeal_bridge.codecs import STATES, CodecError
+from temporeal.policies.cli.preflight import preflight
+from temporeal.robots.artifact.manifest import ArtifactError, ChunkSpec
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.signals import SignalSpec
+from temporeal.robots.spec import load_robot
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.codecs.codecs import STATES, CodecError
+from temporeal_bridge.guard.safety import Ages
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import InterfaceError, load_interface
+from temporeal_bridge.launching.processes import end, start
 from temporeal_bridge.link import line
-from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.policy_node import PolicyNode
-from temporeal_bridge.processes import end, start
 from temporeal_bridge.recorder import Bag, Recorder, robot_topics
-from temporeal_bridge.replay import needed, replay
-from temporeal_bridge.safety import Ages
+from temporeal_bridge.recording import bags
+from temporeal_bridge.recording.replay import needed, replay
+from temporeal_bridge.simulated_robot.cameras import Exposure, MemoryLine, Shutter, cameras_of
 from temporeal_bridge.state import StateInput
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 ROBOT = load_robot("franka")
 IMAGE, JPEG = "sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage"
@@ -275,7 +276,7 @@ def test_exposures_survive_the_wire():
 def test_the_arms_camera_sees_what_the_physics_does(lockstep):
     """The same picture as of a rig in that state; the state is published at its own rate all the time."""
     pytest.importorskip("torch")
-    from sim.render_gl import MissingRenderer
+    from temporeal.sim.rendering.opengl_renderer import MissingRenderer
     from temporeal_bridge.camera_sim import of, renderer
     from temporeal_bridge.robot_sim import RobotSim
 
@@ -306,9 +307,9 @@ def test_the_arms_camera_sees_what_the_physics_does(lockstep):
 
 def test_a_camera_that_is_not_there_and_a_renderer_that_is_missing_are_said(monkeypatch):
     pytest.importorskip("torch")
-    from robots.registry import UnknownName
-    from sim.backends.mujoco_one import World
-    from sim.render_gl import MissingRenderer
+    from temporeal.robots.registry import UnknownName
+    from temporeal.sim.physics.mujoco.single_world import World
+    from temporeal.sim.rendering.opengl_renderer import MissingRenderer
     from temporeal_bridge.camera_sim import renderer
 
     model = World(ROBOT, "joint_pos_cmd", 0.001).model
@@ -334,7 +335,7 @@ def write_seeing(path: Path, chunk: int, **changes: Any) -> Path:
     import torch
     from torch import nn
 
-    from policies.export.artifact import export
+    from temporeal.policies.export.writer import export
 
     class Seeing(nn.Module):
         def initial_memory(self, n: int) -> dict[str, Any]:
@@ -489,7 +490,7 @@ def test_a_simulated_camera_over_dds(tmp_path):
     """robot_sim and its renderer as processes: pictures and states come in, and both end together."""
     pytest.importorskip("cyclonedds")
     pytest.importorskip("torch")
-    from temporeal_bridge.dds import DdsTransport, free_domain
+    from temporeal_bridge.transports.dds import DdsTransport, free_domain
 
     path, domain = small(tmp_path), free_domain()
     bus = DdsTransport("peer", "/arm1", domain=domain, loopback=True)
@@ -517,7 +518,7 @@ def test_a_simulated_camera_over_dds(tmp_path):
 def test_a_camera_that_cannot_be_rendered_ends_the_simulated_robot_with_the_reason(tmp_path):
     pytest.importorskip("cyclonedds")
     pytest.importorskip("torch")
-    from temporeal_bridge.dds import free_domain
+    from temporeal_bridge.transports.dds import free_domain
 
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(json.dumps(FILE).replace("wrist", "table"))
@@ -539,7 +540,7 @@ def test_a_policy_that_reads_pictures_flies_and_is_replayed(chunk, tmp_path):
     """All nodes as processes, over DDS: robot, camera, guard, controller, worker, monitor, recorder."""
     pytest.importorskip("cyclonedds")
     pytest.importorskip("torch")
-    from temporeal_bridge.flights import fly
+    from temporeal_bridge.launching.flights import fly
 
     artifact, path = write_seeing(tmp_path / "artifact", chunk), small(tmp_path)
     report = fly(artifact, "franka", 2, 1, 0, tmp_path / "flights", signals=path)

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from policies.export.manifest import CHUNK_VERSION, GOLDEN, POLICY, ArtifactError, ChunkSpec, Manifest
-from robots.chunks import Playing
-from robots.signals import SignalError
-from robots.spec import load_robot
-from temporeal_bridge.chunked import ChunkedPolicy, NoAction
-from temporeal_bridge.mailbox import Reply
-from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal.robots.action_chunks import Playing
+from temporeal.robots.artifact.manifest import CHUNK_VERSION, GOLDEN, POLICY, ArtifactError, ChunkSpec, Manifest
+from temporeal.robots.signals import SignalError
+from temporeal.robots.spec import load_robot
+from temporeal_bridge.controller.chunked_policy import ChunkedPolicy, NoAction
+from temporeal_bridge.controller.mailbox import Reply
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 
 ROBOT = load_robot("franka")
 SIGNALS = (ROBOT.signals["joint_pos"],)

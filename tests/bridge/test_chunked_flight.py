@@ -9,18 +9,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from policies.export.manifest import CHUNK_VERSION, GOLDEN, POLICY, ArtifactError, ChunkSpec, Manifest, encode
-from robots.spec import load_robot
-from temporeal_bridge import codecs, messages, policy_node
-from temporeal_bridge.chunked import ChunkedPolicy
+from temporeal.robots.artifact.manifest import CHUNK_VERSION, GOLDEN, POLICY, ArtifactError, ChunkSpec, Manifest, encode
+from temporeal.robots.spec import load_robot
+from temporeal_bridge import policy_node
+from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.controller.chunked_policy import ChunkedPolicy
+from temporeal_bridge.controller.mailbox import Reply
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import line
-from temporeal_bridge.mailbox import Reply
-from temporeal_bridge.memory import MemoryTransport
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.policy_node import PolicyNode
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.memory_bus import MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 ROBOT = load_robot("crazyflie")
 SPEC = ROBOT.command("ctbr_cmd")

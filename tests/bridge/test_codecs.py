@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import yaml
 
-from robots.frames import from_rotation_vector
-from robots.spec import load_robot, robot_names
-from temporeal_bridge import codecs, messages, recorder
+from temporeal.robots.frames import from_rotation_vector
+from temporeal.robots.spec import load_robot, robot_names
+from temporeal_bridge import recorder
+from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.interface import OURS, InterfaceError, build, check_reads, load_interface, read
 
 ROBOT = load_robot("crazyflie")
@@ -87,7 +88,7 @@ def test_thrust_of_the_legacy_setpoint():
 
 
 def test_the_thrust_scale_is_the_robots():
-    from robots.crazyflie.spec import MAX_THRUST
+    from temporeal.robots.crazyflie.spec import MAX_THRUST
 
     for key in ("crazyswarm2", "odometry", "px4", "mavros"):
         assert load_interface(ROBOT, key).command("ctbr_cmd").options["max_thrust_n"] == MAX_THRUST

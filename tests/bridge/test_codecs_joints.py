@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from robots.course import Course
-from robots.kinematics import chain
-from robots.spec import load_robot
-from temporeal_bridge import messages
-from temporeal_bridge.codecs import COMMANDS, STATES, CodecError
+from temporeal.robots.kinematics import chain
+from temporeal.robots.smooth_trajectory import Course
+from temporeal.robots.spec import load_robot
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.codecs.codecs import COMMANDS, STATES, CodecError
 from temporeal_bridge.interface import load_interface
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "ros2_messages.json").read_text())["messages"]
@@ -253,7 +253,7 @@ def test_a_command_without_a_course_is_one_point_at_rest():
 
 
 def test_a_trajectory_is_read_by_name():
-    from temporeal_bridge.codecs_joints import decode_course
+    from temporeal_bridge.codecs.joints import decode_course
 
     kind = "trajectory_msgs/msg/JointTrajectory"
     data = messages.encode(kind, COMMANDS["joint_trajectory"].encode_course(way(), TRAJECTORY))

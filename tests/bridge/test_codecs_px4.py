@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 import yaml
 
-from robots.crazyflie.spec import PARAMETERS, ROTOR_SIGN_X, ROTOR_SIGN_Y
-from robots.frames import from_rotation_vector, matrix, multiply
-from robots.spec import load_robot
-from temporeal_bridge import codecs, codecs_px4, messages
+from temporeal.robots.crazyflie.spec import PARAMETERS, ROTOR_SIGN_X, ROTOR_SIGN_Y
+from temporeal.robots.frames import from_rotation_vector, matrix, multiply
+from temporeal.robots.spec import load_robot
+from temporeal_bridge.codecs import codecs, messages, px4
 from temporeal_bridge.interface import CommandTopic, InterfaceError, build, encode_all, load_interface
-from temporeal_bridge.memory import MemoryTransport
 from temporeal_bridge.state import StateInput
-from temporeal_bridge.transport import QOS, QoS
+from temporeal_bridge.transports.memory_bus import MemoryTransport
+from temporeal_bridge.transports.transport import QOS, QoS
 
 ROBOT = load_robot("crazyflie")
 PX4, MAVROS = load_interface(ROBOT, "px4"), load_interface(ROBOT, "mavros")
-ODOMETRY, RATES = codecs_px4.ODOMETRY, codecs_px4.RATES
+ODOMETRY, RATES = px4.ODOMETRY, px4.RATES
 NOW_NS = 1_700_000_000_123_456_789
 HALF = sqrt(0.5)
 UPRIGHT = {"base_pos_w": np.zeros(3), "base_quat_w": np.array([1.0, 0, 0, 0]), "base_vel_w": np.zeros(3),
@@ -100,14 +100,14 @@ def test_velocity_in_ned_and_in_the_body():
 
 
 def test_the_constants_are_those_of_the_definition():
-    kind, names = messages.record(ODOMETRY), codecs_px4.VELOCITY_FRAMES
-    assert [kind.POSE_FRAME_UNKNOWN, kind.POSE_FRAME_NED, kind.POSE_FRAME_FRD] == list(codecs_px4.POSE_FRAMES)
+    kind, names = messages.record(ODOMETRY), px4.VELOCITY_FRAMES
+    assert [kind.POSE_FRAME_UNKNOWN, kind.POSE_FRAME_NED, kind.POSE_FRAME_FRD] == list(px4.POSE_FRAMES)
     assert [kind.VELOCITY_FRAME_UNKNOWN, kind.VELOCITY_FRAME_NED, kind.VELOCITY_FRAME_FRD,
             kind.VELOCITY_FRAME_BODY_FRD] == list(names)
-    assert kind.POSE_FRAME_NED == codecs_px4.NED and kind.VELOCITY_FRAME_BODY_FRD == codecs_px4.BODY_FRD
-    assert messages.record(codecs_px4.TARGET).IGNORE_ATTITUDE == codecs_px4.IGNORE_ATTITUDE
-    mode = messages.store().fielddefs[codecs_px4.MODE][1]
-    assert [name for name, _ in mode] == ["timestamp", *codecs_px4.CONTROLS]
+    assert kind.POSE_FRAME_NED == px4.NED and kind.VELOCITY_FRAME_BODY_FRD == px4.BODY_FRD
+    assert messages.record(px4.TARGET).IGNORE_ATTITUDE == px4.IGNORE_ATTITUDE
+    mode = messages.store().fielddefs[px4.MODE][1]
+    assert [name for name, _ in mode] == ["timestamp", *px4.CONTROLS]
 
 
 REFUSED = [
@@ -158,9 +158,9 @@ def test_thrust_stays_between_nothing_and_full(thrust, u):
 def test_thrust_curve_that_px4_does_not_know_of():
     """0.3 u^2 + 0.7 u = 0.5 has u = (-0.7 + sqrt(0.49 + 0.6)) / 0.6."""
     u = (-0.7 + sqrt(1.09)) / 0.6
-    assert codecs_px4.throttle(0.24, {"max_thrust_n": 0.48, "curve": 0.3}) == pytest.approx(u)
-    assert codecs_px4.newtons(u, {"max_thrust_n": 0.48, "curve": 0.3}) == pytest.approx(0.24)
-    assert codecs_px4.throttle(0.12, {"max_thrust_n": 0.48, "curve": 1}) == pytest.approx(0.5)  # a square
+    assert px4.throttle(0.24, {"max_thrust_n": 0.48, "curve": 0.3}) == pytest.approx(u)
+    assert px4.newtons(u, {"max_thrust_n": 0.48, "curve": 0.3}) == pytest.approx(0.24)
+    assert px4.throttle(0.12, {"max_thrust_n": 0.48, "curve": 1}) == pytest.approx(0.5)  # a square
 
 
 def test_attitude_target_keeps_our_frames():
@@ -193,7 +193,7 @@ def test_the_heartbeat_says_what_is_commanded():
     for name, field in (("ctbr_cmd", "body_rate"), ("motor_cmd", "direct_actuator")):
         (row,) = command(PX4, name).also
         message = codecs.COMMANDS[row.codec].encode(np.zeros(4), row.options, NOW_NS)
-        assert [f for f in codecs_px4.CONTROLS if getattr(message, f)] == [field]
+        assert [f for f in px4.CONTROLS if getattr(message, f)] == [field]
         assert message.timestamp == NOW_NS // 1000
 
 
@@ -333,7 +333,7 @@ def ctbr(content):
 
 CHANGES = [
     (lambda c: ctbr(c)["also"][0].update(codec="px4_rates", type=RATES), "carries a command: under `also`"),
-    (lambda c: ctbr(c).update(codec="px4_mode", type=codecs_px4.MODE), "it goes under `also`"),
+    (lambda c: ctbr(c).update(codec="px4_mode", type=px4.MODE), "it goes under `also`"),
     (lambda c: ctbr(c)["also"][0].update(codec="px4_node"), "unknown codec 'px4_node'"),
     (lambda c: ctbr(c)["also"][0].update(type=RATES), "is for px4_msgs/msg/OffboardControlMode"),
     (lambda c: ctbr(c)["also"][0].update(qos="fast"), "unknown QoS 'fast'"),

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from temporeal_bridge import dds, messages
-from temporeal_bridge.dds import DdsTransport, domain_id, free_domain, ports
-from temporeal_bridge.transport import MAX_DOMAIN, QOS, QoS, TransportError, require_peer
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.transports import dds
+from temporeal_bridge.transports.dds import DdsTransport, domain_id, free_domain, ports
+from temporeal_bridge.transports.transport import MAX_DOMAIN, QOS, QoS, TransportError, require_peer
 
 STRING = "std_msgs/msg/String"
 
@@ -85,8 +86,8 @@ def test_unknown_ros_arguments_are_refused():
 
 ECHO = """
 import sys
-from temporeal_bridge.dds import DdsTransport
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.dds import DdsTransport
+from temporeal_bridge.transports.transport import QOS
 t = DdsTransport("echo", "/cf1", domain=int(sys.argv[1]), loopback=True)
 out = t.advertise("pong", "std_msgs/msg/String", QOS["default"])
 done = []

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from policies.cli.benches import deploy
-from policies.cli.benches._deploy_beside import READ
-from policies.cli.preflight import may_be_realtime
+from temporeal.policies.cli.preflight.preflight import may_be_realtime
+from temporeal_benchmarks.deployment.bus_peers import READ
+from temporeal_benchmarks.measurements import deploy
 
 MS = 1e-3
 

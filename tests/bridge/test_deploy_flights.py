@@ -15,24 +15,26 @@ import numpy as np
 import pytest
 import yaml
 
-from policies.cli import deploy
-from policies.cli.console import BadInput
-from policies.cli.main import main
-from policies.cli.preflight import may_be_realtime
-from policies.cli.settings import section
-from policies.export.runtime import Artifact
-from robots.spec import load_robot
-from temporeal_bridge import bags, codecs, messages, task_topics
-from temporeal_bridge.flights import fly
+from temporeal.policies.cli.console import BadInput
+from temporeal.policies.cli.main import main
+from temporeal.policies.cli.preflight.preflight import may_be_realtime
+from temporeal.policies.cli.settings import section
+from temporeal.policies.cli.verbs import deploy
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.spec import load_robot
+from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.interface import check_reads, load_interface
+from temporeal_bridge.launching.flights import fly
 from temporeal_bridge.link import SocketGuard, default_path
-from temporeal_bridge.memory import MemoryTransport
 from temporeal_bridge.monitor_node import Held
 from temporeal_bridge.node import WAKING
-from temporeal_bridge.replay import needed, replay
+from temporeal_bridge.recording import bags
+from temporeal_bridge.recording.replay import needed, replay
 from temporeal_bridge.robot_sim import RobotSim
+from temporeal_bridge.simulated_robot import task_topics
 from temporeal_bridge.state import StateInput
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.memory_bus import MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {"transport": "dds", "domain": None, "namespace": "/arm1", "interface": None, "signals": None,
@@ -45,8 +47,8 @@ SETTINGS = {"transport": "dds", "domain": None, "namespace": "/arm1", "interface
 
 def world(task, **settings):
     pytest.importorskip("torch")
-    from sim.starts import of_task
-    from sim.task import load_task
+    from temporeal.sim.task import load_task
+    from temporeal.sim.task_parts.numpy_world import of_task
 
     return of_task(task, load_task(task, **settings).robot, settings=settings)
 
@@ -56,7 +58,7 @@ def world(task, **settings):
     ("lift", {}, True), ("cube_reorient", {}, False)])
 def test_the_generated_file_carries_what_policy_and_formula_read(task, settings, steady, tmp_path):
     made = world(task, **settings)
-    from sim.stl.syntax import signals_in
+    from temporeal.sim.stl.language.syntax import signals_in
 
     reads = {*made.task.observe.signals, *signals_in(made.task.formula)} - {"mission_time"}
     path = tmp_path / "signals.yaml"
@@ -219,7 +221,7 @@ def test_ctrl_c_in_flight_stops_the_robot_first(awake, arm_artifact, tmp_path):
     """SIGINT to `temporeal deploy`: on the wire a stop action to rest, commanded by the guard, before all end. Who
     keeps a core awake ends with them."""
     pytest.importorskip("mujoco")
-    from temporeal_bridge.dds import DdsTransport, free_domain
+    from temporeal_bridge.transports.dds import DdsTransport, free_domain
 
     domain = free_domain()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
@@ -240,7 +242,7 @@ def test_ctrl_c_in_flight_stops_the_robot_first(awake, arm_artifact, tmp_path):
          "/arm1", "--transport", "dds", "--domain", str(domain), "--loopback", "--priority", "auto"],
         env=environment, cwd=ROOT)
     deployed = subprocess.Popen(
-        [*common, "policies.cli.main", "deploy", str(arm_artifact), f"deploy.domain={domain}", "deploy.loopback=true",
+        [*common, "temporeal.policies.cli.main", "deploy", str(arm_artifact), f"deploy.domain={domain}", "deploy.loopback=true",
          "deploy.namespace=/arm1", "deploy.autostart=true", *own, "--out", str(tmp_path)], env=environment, cwd=ROOT,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # tests in the background may have it ignored
     try:

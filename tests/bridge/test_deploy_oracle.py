@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.cli.benches import _fault_world as world
-from policies.cli.benches._fault_oracle import Joined, Oracle
-from robots.spec import load_robot
-from temporeal_bridge import codecs, messages
+from temporeal.robots.spec import load_robot
+from temporeal_benchmarks.deployment import fault_world as world
+from temporeal_benchmarks.deployment.fault_oracle import Joined, Oracle
+from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.mission import Told
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.transport import QOS
 
 FRANKA = load_robot("franka")
 INTERFACE = load_interface(FRANKA, "forward_position")

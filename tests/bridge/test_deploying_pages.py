@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import yaml
 
-from robots.franka import spec as franka
-from robots.spec import load_robot
-from temporeal_bridge.codecs import COMMANDS
+from temporeal.robots.franka import spec as franka
+from temporeal.robots.spec import load_robot
+from temporeal_bridge.codecs.codecs import COMMANDS
+from temporeal_bridge.guard.safety import BELOW_M, LONGEST
 from temporeal_bridge.interface import load_interface
-from temporeal_bridge.safety import BELOW_M, LONGEST
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {kind: (DOCS / f"deploying-{kind}.md").read_text(encoding="utf-8") for kind in ("arm", "hand", "quadrotor")}

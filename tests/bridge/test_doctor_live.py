@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.cli.main import main
-from robots.spec import load_robot
-from temporeal_bridge import codecs, messages
+from temporeal.policies.cli.main import main
+from temporeal.robots.spec import load_robot
+from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.interface import load_interface
-from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.robot_sim import RobotSim
-from temporeal_bridge.transport import QOS, require_peer
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import QOS, require_peer
 
 ROBOT = load_robot("crazyflie")
 TWIST = "geometry_msgs/msg/Twist"
@@ -64,7 +64,7 @@ class Lab(MemoryTransport):
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     made = Lab()
-    monkeypatch.setattr("policies.cli.preflight.open_transport", lambda *_, **__: made)
+    monkeypatch.setattr("temporeal.policies.cli.preflight.preflight.open_transport", lambda *_, **__: made)
     return made
 
 
@@ -133,8 +133,8 @@ def test_an_artifact_that_was_changed_is_a_finding(
 @pytest.fixture(scope="module")
 def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A transport on a domain of its own, beside a simulated robot in its own process."""
-    from temporeal_bridge.dds import DdsTransport, free_domain
-    from temporeal_bridge.processes import end, last_words, start
+    from temporeal_bridge.launching.processes import end, last_words, start
+    from temporeal_bridge.transports.dds import DdsTransport, free_domain
 
     domain = free_domain()
     log = tmp_path_factory.mktemp("robot") / "log"
@@ -169,7 +169,7 @@ def test_over_dds_a_good_robot_is_ready(bus: Any, artifact: Path, capsys: pytest
 def test_over_dds_a_second_commander_a_twin_and_a_listener_that_cannot_hear_are_found(
     bus: Any, artifact: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from temporeal_bridge.dds import DdsTransport
+    from temporeal_bridge.transports.dds import DdsTransport
 
     others = [DdsTransport("teleop", "/cf1", domain=bus.domain, loopback=True) for _ in range(2)]
     others[0].advertise("cmd_vel_legacy", TWIST, QOS["default"])

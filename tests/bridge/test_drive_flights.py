@@ -9,8 +9,9 @@ import pytest
 pytest.importorskip("mujoco")
 pytest.importorskip("torch")
 
-from temporeal_bridge.flights import fly
 from tests.bridge.drive_artifacts import INTERFACES, write_drive_artifact
+
+from temporeal_bridge.launching.flights import fly
 
 
 @pytest.mark.slow

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from robots.frames import conjugate, from_rotation_vector, multiply
-from robots.kinematics import chain
-from robots.servo import HARD, servo_of
-from robots.spec import load_robot
-from temporeal_bridge import codecs, messages
-from temporeal_bridge.drivers import (
+from temporeal.robots.cartesian_servo import HARD, servo_of
+from temporeal.robots.frames import conjugate, from_rotation_vector, multiply
+from temporeal.robots.kinematics import chain
+from temporeal.robots.spec import load_robot
+from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.interface import CommandTopic, InterfaceError
+from temporeal_bridge.simulated_robot.drivers import (
     ForwardCommandController,
     JointTrajectoryController,
     LeapNode,
@@ -18,7 +19,6 @@ from temporeal_bridge.drivers import (
     Refused,
     driver_of,
 )
-from temporeal_bridge.interface import CommandTopic, InterfaceError
 
 FRANKA = load_robot("franka")
 HOME = np.array(FRANKA.home["joint_pos"])

@@ -7,8 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from temporeal_bridge import faults, messages
-from temporeal_bridge.faults import FaultError, Sample
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.simulated_robot import fault_injection
+from temporeal_bridge.simulated_robot.fault_injection import FaultError, Sample
 
 SIGNALS = {"joint_pos": np.array([1.0, 2.0, 3.0]), "joint_vel": np.array([0.1, 0.2, 0.3]), "unseen": np.zeros(2)}
 NAMES = ["a", "b", "c"]
@@ -30,11 +31,11 @@ def encode(signals):
             "gripper": ("std_msgs/msg/Header", gripper(signals))}
 
 
-def fault(name: str, **options) -> faults.Fault:
-    return faults.parse(json.dumps({"name": name, **options}), 0.0, SIGNALS, encode)
+def fault(name: str, **options) -> fault_injection.Fault:
+    return fault_injection.parse(json.dumps({"name": name, **options}), 0.0, SIGNALS, encode)
 
 
-def stream(which: faults.Fault, count: int = 10, topic: str = "joints") -> list:
+def stream(which: fault_injection.Fault, count: int = 10, topic: str = "joints") -> list:
     """What is published of samples k = 1, 2, ... with stamps of k * 100 ms and joint_pos[0] = k: (stamp, value)."""
     out = []
     for k in range(1, count + 1):
@@ -133,8 +134,8 @@ def test_joints_of_a_message():
 ])
 def test_what_is_no_fault_is_refused(text, told):
     with pytest.raises(FaultError, match=told):
-        faults.parse(text, 0.0, SIGNALS, encode)
+        fault_injection.parse(text, 0.0, SIGNALS, encode)
 
 
 def test_an_empty_object_ends_the_fault():
-    assert faults.parse("{}", 0.0, SIGNALS, encode) is None
+    assert fault_injection.parse("{}", 0.0, SIGNALS, encode) is None

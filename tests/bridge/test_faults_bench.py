@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.cli.benches import _fault_world as world
-from policies.cli.benches._fault_oracle import Joined, Oracle
-from robots import shield
-from robots.course import course, resting, steps_to_rest
-from robots.motion import Bounds, Motion, at_rest
-from robots.spec import load_robot
-from temporeal_bridge import codecs, messages
+from temporeal.robots import shield
+from temporeal.robots.rate_limiter import Bounds, Motion, at_rest
+from temporeal.robots.smooth_trajectory import course, resting, steps_to_rest
+from temporeal.robots.spec import load_robot
+from temporeal_benchmarks.deployment import fault_world as world
+from temporeal_benchmarks.deployment.fault_oracle import Joined, Oracle
+from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import Interface, StateTopic, load_interface
 from temporeal_bridge.mission import Told
@@ -69,7 +69,7 @@ def test_a_frozen_state_may_be_told_by_its_velocity_but_no_sooner_than_that_lead
     says so of less has seen something else."""
     pair = ("franka-tool", "state frozen, fresh stamps", 1)
     assert world.trial(*pair, tmp_path).wrong == ()
-    monkeypatch.setattr("temporeal_bridge.safety.APART_RAD", 0.03)
+    monkeypatch.setattr("temporeal_bridge.guard.safety.APART_RAD", 0.03)
     wrong = world.trial(*pair, tmp_path).wrong
     assert len(wrong) == 1 and wrong[0].startswith("stopped by 'speeds'") and "'frozen' was due" in wrong[0]
 

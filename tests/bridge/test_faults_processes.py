@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from policies.cli.benches import Row
-from policies.cli.benches import _fault_processes as processes
-from policies.cli.benches._crew import Crew, hover
-from temporeal_bridge import codecs, messages
-from temporeal_bridge.dds import DdsTransport
+from temporeal_benchmarks.deployment import fault_processes as processes
+from temporeal_benchmarks.deployment.robot_processes import Crew, hover
+from temporeal_benchmarks.rows import Row
+from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.recorder import Bag
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.dds import DdsTransport
+from temporeal_bridge.transports.transport import QOS
 
 LATE_S = 0.4  # chosen: so late a busy machine may be in a test. The bench itself says so of less
 

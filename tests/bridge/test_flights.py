@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from rosbags.highlevel import AnyReader
 
-from policies.export.manifest import ArtifactError
-from temporeal_bridge import flights, messages
-from temporeal_bridge.flights import FAILED, conduct, fly, join, refuse_taken
-from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal.robots.artifact.manifest import ArtifactError
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.launching import flights
+from temporeal_bridge.launching.flights import FAILED, conduct, fly, join, refuse_taken
 from temporeal_bridge.mission import NOT_RESET
-from temporeal_bridge.transport import QOS, TransportError
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import QOS, TransportError
 
 HORIZON_S = 2.0
 NUMBER, HEADER, TEXT = "std_msgs/msg/UInt64", "std_msgs/msg/Header", "std_msgs/msg/String"
@@ -290,8 +291,8 @@ def test_a_namespace_that_is_taken_is_refused(tmp_path: Path) -> None:
 
 def test_the_report_does_with_what_is_there(artifact: Path, tmp_path: Path) -> None:
     """A killed controller leaves no summary, a killed robot no truth."""
-    from policies.export.manifest import load_manifest
-    from robots.spec import load_robot
+    from temporeal.robots.artifact.manifest import load_manifest
+    from temporeal.robots.spec import load_robot
     from temporeal_bridge.interface import load_interface
 
     rows = [{"seed": 0, "robot": "/cf1", "logs": str(tmp_path), "verdict": "satisfied", "lower": 0.1, "start_ns": 5},
@@ -328,7 +329,7 @@ def test_a_process_that_ends_is_quoted(artifact, tmp_path):
 
 @pytest.mark.skipif(importlib.util.find_spec("rclpy") is not None, reason="a ROS 2 is sourced")
 def test_rclpy_without_ros_is_told_what_to_source(artifact, tmp_path, capsys):
-    from policies.cli.main import main
+    from temporeal.policies.cli.main import main
 
     assert main(["deploy", str(artifact), "--sim", "deploy=rclpy", "--out", str(tmp_path / "out")]) == 2
     message = capsys.readouterr().err

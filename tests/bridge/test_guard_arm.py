@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.export.manifest import Manifest, identity
-from robots.motion import at_rest
-from robots.spec import load_robot
-from temporeal_bridge import codecs, link, messages
+from temporeal.robots.artifact.manifest import Manifest, identity
+from temporeal.robots.rate_limiter import at_rest
+from temporeal.robots.spec import load_robot
+from temporeal_bridge import link
+from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.guard.safety import SafetyError
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import Proposal, line
-from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import Told
-from temporeal_bridge.safety import SafetyError
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 ROBOT = load_robot("franka")
 HOME = np.array(ROBOT.home["joint_pos"])

@@ -15,19 +15,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.bridge.guard_world import come_down
 
-from policies.export.manifest import identity
-from robots.frames import from_rotation_vector
-from robots.motion import Bounds
-from robots.spec import load_robot
-from temporeal_bridge import link, mission, node, safety
-from temporeal_bridge.ground import FLIES_S
+from temporeal.robots.artifact.manifest import identity
+from temporeal.robots.frames import from_rotation_vector
+from temporeal.robots.rate_limiter import Bounds
+from temporeal.robots.spec import load_robot
+from temporeal_bridge import link, mission, node
+from temporeal_bridge.guard import safety
+from temporeal_bridge.guard.ground import FLIES_S
+from temporeal_bridge.guard.state_monitor import Watch
+from temporeal_bridge.guard.stop_actions import damping
 from temporeal_bridge.guard_node import EARLY, PACE
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import Proposal
-from temporeal_bridge.stop_actions import damping
-from temporeal_bridge.watch import Watch
-from tests.bridge.guard_world import come_down
 
 
 def beside(name: str) -> Any:

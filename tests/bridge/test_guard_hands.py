@@ -9,15 +9,17 @@ import mujoco
 import numpy as np
 import pytest
 
-from policies.export.manifest import Manifest, identity
-from robots.spec import load_robot
-from temporeal_bridge import codecs, holding, link, messages
+from temporeal.robots.artifact.manifest import Manifest, identity
+from temporeal.robots.spec import load_robot
+from temporeal_bridge import link
+from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.guard import hold
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import Proposal, line
-from temporeal_bridge.memory import MemoryTransport
 from temporeal_bridge.mission import Told
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.memory_bus import MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 HANDS = ("leap_hand", "allegro_hand", "shadow_hand")
 PERIOD, TICK, NOISE = 0.05, 0.01, 1e-3  # s: of the policy, of the state; rad
@@ -102,8 +104,8 @@ def test_the_operators_stop_lets_go_of_what_the_fingers_press_on(gripping):
     assert np.abs(gripping.sent[-1] - gripping.at).max() < 10 * NOISE
     steps, closes = np.diff(gripping.sent[count:], axis=0), np.asarray(gripping.guard.profile.fingers.closes)
     assert (np.abs(steps) <= PERIOD * gripping.guard.limits.speed + 1e-6).all()
-    assert (np.abs(steps)[:, closes == 0] <= PERIOD * holding.GENTLE + 1e-6).all()
-    assert (steps * closes <= PERIOD * holding.GENTLE + 1e-6).all()
+    assert (np.abs(steps)[:, closes == 0] <= PERIOD * hold.GENTLE + 1e-6).all()
+    assert (steps * closes <= PERIOD * hold.GENTLE + 1e-6).all()
     first = next(k for k, sent in enumerate(gripping.sent[count:]) if ((sent - gripping.at) * closes).max() < 0.05)
     assert first * PERIOD <= 0.8 / gripping.guard.limits.speed.min() + 0.2  # as fast as the motors may
 

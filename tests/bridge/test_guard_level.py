@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from robots.frames import rotate
-from robots.spec import load_robot
-from temporeal_bridge import codecs, levelling, link
-from temporeal_bridge.drivers import Firmware
-from temporeal_bridge.fitting import profile_on
-from temporeal_bridge.interface import load_interface
-from temporeal_bridge.watch import Watch
 from tests.bridge import test_replay
 from tests.bridge.test_replay import EMPTY, INTERFACE, NUMBER, Flown
+
+from temporeal.robots.frames import rotate
+from temporeal.robots.spec import load_robot
+from temporeal_bridge import link
+from temporeal_bridge.codecs import codecs
+from temporeal_bridge.guard import level
+from temporeal_bridge.guard.config_checks import profile_on
+from temporeal_bridge.guard.state_monitor import Watch
+from temporeal_bridge.interface import load_interface
+from temporeal_bridge.simulated_robot.drivers import Firmware
 
 pytest.importorskip("mujoco")
 
@@ -41,7 +43,7 @@ def tilt(attitude: np.ndarray) -> float:
 @pytest.mark.parametrize("at_s", [0.4, 1.0])
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: "-".join(map(str, fault.values())))
 def test_it_comes_down_upright(fault, at_s, artifact, lockstep_of, tmp_path):
-    from temporeal_bridge.memory import Bus
+    from temporeal_bridge.transports.memory_bus import Bus
 
     flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
     flown.start(3)
@@ -62,7 +64,7 @@ def test_it_comes_down_upright(fault, at_s, artifact, lockstep_of, tmp_path):
 @pytest.mark.parametrize("at_s", [0.5, 3.2])
 def test_a_guard_that_is_deactivated_in_flight_lands_what_it_flew(at_s, artifact, lockstep_of, tmp_path):
     """It fell silent at once, and the firmware kept the last body rates for half a second: 5.1 m/s on the ground."""
-    from temporeal_bridge.memory import Bus
+    from temporeal_bridge.transports.memory_bus import Bus
 
     flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
     flown.start(3)
@@ -96,7 +98,7 @@ LIGHT, HEAVY, STRONG, WEAK = {"mass": 0.027}, {"mass": 0.034}, {"motor_gain": 1.
 def test_a_robot_of_any_published_mass_and_strength_is_brought_down(
         changes, fault, artifact, lockstep_of, tmp_path, monkeypatch):
     """Its motors carry it until it is down, whatever its velocity says: no cut by time, no climb, no fall."""
-    from temporeal_bridge.memory import Bus
+    from temporeal_bridge.transports.memory_bus import Bus
 
     simulate(monkeypatch, changes)
     flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
@@ -120,7 +122,7 @@ def test_a_robot_of_any_published_mass_and_strength_is_brought_down(
 @pytest.mark.parametrize("at_s", [1.0, 3.2])
 def test_an_attitude_that_stands_alone_turns_nobody_over(at_s, stop_s, artifact, lockstep_of, tmp_path, monkeypatch):
     """The place lives on: MAVROS joins it with the newest attitude, whose stream may have stopped."""
-    from temporeal_bridge.memory import Bus
+    from temporeal_bridge.transports.memory_bus import Bus
 
     stands, kept, codec = False, dict[str, np.ndarray](), codecs.STATES["odometry"]
 
@@ -181,7 +183,7 @@ THRUST, NONE, LEVEL = np.array([0.3, 0.0, 0.0, 0.0]), np.zeros(4), np.array([1.0
 
 
 @pytest.mark.parametrize(("flies", "zeros_s", "locked"), [
-    (False, 0.0, False), (True, 0.0, True), (True, 1.5, True), (True, levelling.OFF_S, False)])
+    (False, 0.0, False), (True, 0.0, True), (True, 1.5, True), (True, level.OFF_S, False)])
 def test_a_firmware_that_hears_no_more_locks_who_flew_just_now(flies, zeros_s, locked):
     """Not who has stood ready since its unlocking zero."""
     firmware, now = Firmware("ctbr_cmd", WATCHDOG), 10.0
@@ -199,7 +201,7 @@ def test_a_firmware_that_hears_no_more_locks_who_flew_just_now(flies, zeros_s, l
 
 def simulate(monkeypatch: pytest.MonkeyPatch, changes: Any, ground_m: float | None = None) -> None:
     """Robots of these parameters from now on, which begin on the ground at ``ground_m`` [m], or in the air."""
-    from temporeal_bridge import plants
+    from temporeal_bridge.simulated_robot import plants
 
     drawn = plants.draw_parameters
 
@@ -216,7 +218,7 @@ def simulate(monkeypatch: pytest.MonkeyPatch, changes: Any, ground_m: float | No
 @pytest.fixture
 def standing(grounded, lockstep_of, tmp_path, monkeypatch):
     """A robot that stands on the ground, on a floor that reads so much too high [m]; it has just lifted off."""
-    from temporeal_bridge.memory import Bus
+    from temporeal_bridge.transports.memory_bus import Bus
 
     made = list[Flown]()
 
@@ -291,7 +293,7 @@ def press(flown: Flown, topic: str) -> None:
 @pytest.mark.parametrize("topic", ["mission/stop", "estop"])
 def test_the_operators_second_word_lets_down_what_levels(topic, standing, monkeypatch):
     """Whatever else is known."""
-    monkeypatch.setattr(levelling, "STANDS_S", np.inf)
+    monkeypatch.setattr(level, "STANDS_S", np.inf)
     flown = standing(0.06)
     press(flown, topic)
     flown.lockstep.run(10.0, until=lambda: flown.robot.true()["height"] < 0.03)
@@ -303,7 +305,7 @@ def test_the_operators_second_word_lets_down_what_levels(topic, standing, monkey
     ("mission/stop", EMPTY, {}), ("estop", "std_msgs/msg/Bool", {"data": True})], ids=lambda again: again[0])
 def test_a_word_that_is_repeated_is_one_word(again, standing, monkeypatch):
     """`ros2 topic pub` says it every second, a button that is set ten times: it would fall while it still sinks."""
-    monkeypatch.setattr(levelling, "STANDS_S", np.inf)
+    monkeypatch.setattr(level, "STANDS_S", np.inf)
     flown, (topic, kind, content) = standing(0.06), again
     for _ in range(6):
         flown.send(topic, kind, **content)
@@ -316,7 +318,7 @@ def test_a_word_that_is_repeated_is_one_word(again, standing, monkeypatch):
 
 def test_what_was_held_as_it_flew_does_not_climb_away_when_it_comes_free(artifact, lockstep_of, tmp_path):
     """Its thrust was 1.31 of its weight, and hovered: it rose from 0.92 to 1.89 m."""
-    from temporeal_bridge.memory import Bus
+    from temporeal_bridge.transports.memory_bus import Bus
 
     flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
     flown.start(3)

@@ -7,12 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-
-from robots.frames import from_rotation_vector
-from temporeal_bridge.fitting import profile_on
-from temporeal_bridge.hovering import Flown, flown, hover_thrust
-from temporeal_bridge.interface import load_interface
-from temporeal_bridge.levelling import OFF_S, SHOWN_S, Levelling, looked, sinking, trimmed
 from tests.bridge.guard_world import (
     LOW,
     PERIOD,
@@ -21,6 +15,12 @@ from tests.bridge.guard_world import (
     World,
     ready,
 )
+
+from temporeal.robots.frames import from_rotation_vector
+from temporeal_bridge.guard.config_checks import profile_on
+from temporeal_bridge.guard.hover_thrust import Flown, flown, hover_thrust
+from temporeal_bridge.guard.level import OFF_S, SHOWN_S, Levelling, looked, sinking, trimmed
+from temporeal_bridge.interface import load_interface
 
 
 @pytest.fixture

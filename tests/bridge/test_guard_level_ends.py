@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from robots.frames import from_rotation_vector
-from temporeal_bridge import link
-from temporeal_bridge.ground import FLIES_S, LIFTED_M_S
-from temporeal_bridge.levelling import OFF_S
-from temporeal_bridge.link import Proposal
 from tests.bridge.guard_world import HOVER, Sinking, World, ready
+
+from temporeal.robots.frames import from_rotation_vector
+from temporeal_bridge import link
+from temporeal_bridge.guard.ground import FLIES_S, LIFTED_M_S
+from temporeal_bridge.guard.level import OFF_S
+from temporeal_bridge.link import Proposal
 
 BLIND_S, STALE_S, FROZEN_S = 0.3, 0.1, 0.2  # of ros.yaml
 PAD_M = 0.1  # a height that says of nobody that he has landed
@@ -282,8 +282,9 @@ def test_who_is_to_be_silent_is_not_levelled_again(why, lockstep, artifact):
 
 def test_a_stop_that_was_blind_for_a_while_comes_out_the_same_in_a_replay(artifact, lockstep_of, tmp_path):
     pytest.importorskip("mujoco")
-    from temporeal_bridge.memory import Bus
     from tests.bridge.test_replay import Flown, again
+
+    from temporeal_bridge.transports.memory_bus import Bus
 
     flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
     flown.start(3)

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-
 from tests.bridge.test_guard_level import GROUND_M, simulate
 from tests.bridge.test_replay import NUMBER, Flown
 
@@ -36,7 +35,7 @@ def test_a_fault_at_its_take_off_lifts_nobody_to_the_ceiling(
         changes, fault, at_s, at_most_m, no_faster, grounded, lockstep_of, tmp_path, monkeypatch):
     """With the nominal thrust, less 15 %, the lightest and strongest rose to the ceiling after one garbled sample of
     its place, and fell from there where the state was lost half a second after the start."""
-    from temporeal_bridge.memory import Bus
+    from temporeal_bridge.transports.memory_bus import Bus
 
     simulate(monkeypatch, changes, GROUND_M)
     flown = Flown(lockstep_of(Bus()), grounded, tmp_path / "bag")

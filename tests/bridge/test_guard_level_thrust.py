@@ -10,15 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from robots import shield
-from robots.frames import from_rotation_vector, multiply, rotate, rotate_inverse
-from robots.spec import load_robot
-from temporeal_bridge import codecs, hovering, link
-from temporeal_bridge.hovering import hover_thrust
-from temporeal_bridge.levelling import Levelling, climbing, leaning, looked, sinking
 from tests.bridge.test_guard_level import TILT_DEG, tilt
 from tests.bridge.test_replay import EMPTY, Flown
+
+from temporeal.robots import shield
+from temporeal.robots.frames import from_rotation_vector, multiply, rotate, rotate_inverse
+from temporeal.robots.spec import load_robot
+from temporeal_bridge import link
+from temporeal_bridge.codecs import codecs
+from temporeal_bridge.guard import hover_thrust as hovering
+from temporeal_bridge.guard.hover_thrust import hover_thrust
+from temporeal_bridge.guard.level import Levelling, climbing, leaning, looked, sinking
 
 ROBOT = load_robot("crazyflie")
 FLOOR_M, PERIOD = 0.06, 0.02
@@ -185,7 +187,7 @@ def down(flown: Flown) -> tuple[float, float]:
 @pytest.fixture
 def begun(grounded, lockstep_of, tmp_path):
     pytest.importorskip("mujoco")
-    from temporeal_bridge.memory import Bus
+    from temporeal_bridge.transports.memory_bus import Bus
 
     flown = Flown(lockstep_of(Bus()), grounded, tmp_path / "bag")
     flown.start(3)
@@ -228,7 +230,7 @@ def test_a_heading_that_is_wrong_drives_nobody_faster_and_faster(
         grounded, lockstep_of, tmp_path, monkeypatch):
     """By 180 degrees since before the mission, stopped at 1.1 m/s."""
     pytest.importorskip("mujoco")
-    from temporeal_bridge.memory import Bus
+    from temporeal_bridge.transports.memory_bus import Bus
 
     codec, turned = codecs.STATES["odometry"], np.array([0.0, 0.0, 0.0, 1.0])
     monkeypatch.setitem(codecs.STATES, "odometry", replace(codec, encode=lambda signals, *rest: codec.encode(

@@ -7,21 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.bridge.test_extra_topics import CUBE
 
-from policies.export.manifest import Manifest, identity
-from robots.motion import at_rest
-from robots.shield import speed_window
-from robots.spec import load_robot
-from temporeal_bridge import codecs, link, messages
-from temporeal_bridge.admission import rests
+from temporeal.robots.artifact.manifest import Manifest, identity
+from temporeal.robots.rate_limiter import at_rest
+from temporeal.robots.shield import speed_window
+from temporeal.robots.spec import load_robot
+from temporeal_bridge import link
+from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.guard.admission import rests
+from temporeal_bridge.guard.safety import SafetyError, profile
+from temporeal_bridge.guard.stop_actions import damping
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import Proposal, line
-from temporeal_bridge.memory import MemoryTransport
-from temporeal_bridge.safety import SafetyError, profile
-from temporeal_bridge.stop_actions import damping
-from temporeal_bridge.transport import QOS
-from tests.bridge.test_extra_topics import CUBE
+from temporeal_bridge.transports.memory_bus import MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 ROBOT = load_robot("franka")
 HOME = np.array(ROBOT.home["joint_pos"])

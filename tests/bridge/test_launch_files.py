@@ -13,23 +13,14 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from policies.export.manifest import CHUNK_VERSION, GOLDEN, POLICY, ChunkSpec, Manifest, encode
-from robots.spec import load_robot
-from temporeal_bridge import (
-    guard_node,
-    interface,
-    launching,
-    monitor_node,
-    node,
-    policy_node,
-    recorder,
-    robot_sim,
-    worker_node,
-)
+from temporeal.robots.artifact.manifest import CHUNK_VERSION, GOLDEN, POLICY, ChunkSpec, Manifest, encode
+from temporeal.robots.spec import load_robot
+from temporeal_bridge import guard_node, interface, monitor_node, node, policy_node, recorder, robot_sim, worker_node
+from temporeal_bridge.guard.safety import LONGEST
 from temporeal_bridge.guard_node import RESCUE_S
-from temporeal_bridge.processes import END_S, LAUNCHED_END_S, LINGER_S, WITHOUT
-from temporeal_bridge.safety import LONGEST
-from temporeal_bridge.transport import TransportError
+from temporeal_bridge.launching import launch_files
+from temporeal_bridge.launching.processes import END_S, LAUNCHED_END_S, LINGER_S, WITHOUT
+from temporeal_bridge.transports.transport import TransportError
 
 ROOT = Path(__file__).parents[2]
 NODES = {"guard_node": guard_node, "policy_node": policy_node, "monitor_node": monitor_node, "recorder": recorder,
@@ -96,12 +87,12 @@ def understood(made, monkeypatch) -> argparse.Namespace:
 
 def test_every_kind_has_its_file_and_parameters():
     files = sorted(path.name for path in (ROOT / "launch").glob("*.launch.py"))
-    assert files == [f"{kind}.launch.py" for kind in sorted(launching.NAMESPACES)]
+    assert files == [f"{kind}.launch.py" for kind in sorted(launch_files.NAMESPACES)]
     installed = ROOT / "ros2_ws/src/temporeal_bringup"
     assert sorted(path.stem for path in (installed / "params").glob("*.yaml")) == ["arm", "hand", "quadrotor"]
-    for kind in launching.NAMESPACES:
-        from_repository = launching.params_of(kind, ROOT / "launch" / f"{kind}.launch.py")
-        from_package = launching.params_of(kind, installed / "launch" / f"{kind}.launch.py")
+    for kind in launch_files.NAMESPACES:
+        from_repository = launch_files.params_of(kind, ROOT / "launch" / f"{kind}.launch.py")
+        from_package = launch_files.params_of(kind, installed / "launch" / f"{kind}.launch.py")
         assert from_repository.exists() and from_repository.samefile(from_package)
         content = yaml.safe_load(from_repository.read_text())["/**"]["ros__parameters"]
         legal = [word for action in node.parser("node", "")._actions for word in action.option_strings]
@@ -110,7 +101,7 @@ def test_every_kind_has_its_file_and_parameters():
 
 
 @pytest.mark.parametrize("simulate", [False, True])
-@pytest.mark.parametrize("kind", launching.NAMESPACES)
+@pytest.mark.parametrize("kind", launch_files.NAMESPACES)
 def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, monkeypatch):
     artifact = made(kind)
     signals, root = no_more_signals(tmp_path), "" if kind == "swarm" else "/"
@@ -118,7 +109,7 @@ def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, m
                      remap=f"estop:={root}lab/estop mission/stop:={root}lab/stop", signals=signals,
                      priority="realtime", core="1", awake=str(kind != "swarm").lower())
     assert sorted(nodes) == sorted(REAL + ["robot_sim"] * simulate)
-    names = ["cf1", "cf2"] if kind == "swarm" else [launching.NAMESPACES[kind]]
+    names = ["cf1", "cf2"] if kind == "swarm" else [launch_files.NAMESPACES[kind]]
     for executable, rows in nodes.items():
         assert [row.namespace for row in rows] == (names[:1] if executable == "recorder" else names)
         for i, row in enumerate(rows):
@@ -155,8 +146,8 @@ def test_nothing_starts_by_itself_and_the_recorder_can_be_left_out(made, monkeyp
 
 def test_who_is_to_be_trusted_is_told_to_each_node_that_loads_the_artifact(made, tmp_path, monkeypatch):
     """The folder is read before a node is started: what is not signed by that key starts none."""
-    from policies.export.manifest import ArtifactError
-    from policies.export.signature import make_key, sign
+    from temporeal.robots.artifact.manifest import ArtifactError
+    from temporeal.robots.artifact.signature import make_key, sign
 
     pytest.importorskip("cryptography")
     artifact, key = made("arm", chunk=ChunkSpec(10, 0.02)), tmp_path / "team.pem"
@@ -189,8 +180,8 @@ def test_the_goal_of_a_simulated_task_is_on_a_topic_that_all_know(made, tmp_path
     pytest.importorskip("torch")
     artifact = made("arm", training={"task": {"name": "reach"}})
     manifest = (artifact / "manifest.json")
-    content = launching.load_manifest(artifact)
-    goal = robot_sim.resolve("sim.tasks", "reach").GOAL.signals
+    content = launch_files.load_manifest(artifact)
+    goal = robot_sim.resolve("temporeal.sim.tasks", "reach").GOAL.signals
     manifest.write_bytes(encode(replace(content, signals=(*content.signals, *goal.values()))))
     nodes = launched("arm", artifact, simulate="true", out=tmp_path / "out")
     for row in (row for rows in nodes.values() for row in rows):
@@ -248,13 +239,13 @@ def test_another_robot_of_the_kind(made, monkeypatch, robot):
     ("swarm", {"remap": "cmd_vel_legacy:=/x"}, "gives all robots one topic"),
 ], ids=range(24))
 def test_wrong_arguments_are_named(kind, given, words, made):
-    with pytest.raises((launching.LaunchError, TransportError), match=words):
+    with pytest.raises((launch_files.LaunchError, TransportError), match=words):
         launched(kind, made(kind), **given)
 
 
 def test_robots_of_a_swarm_do_not_share_a_worker(made, tmp_path):
     artifact = made("swarm", chunk=ChunkSpec(15, 0.04))
-    with pytest.raises(launching.LaunchError, match=f"worker:={tmp_path} is for one robot, .*: leave worker out"):
+    with pytest.raises(launch_files.LaunchError, match=f"worker:={tmp_path} is for one robot, .*: leave worker out"):
         launched("swarm", artifact, worker=tmp_path)
     assert len(launched("swarm", artifact)["worker_node"]) == 2
     alone, = launched("swarm", artifact, worker=tmp_path, count=1, remap="odom:=/mocap/odom")["policy_node"]
@@ -269,7 +260,7 @@ def test_each_robot_of_a_swarm_may_have_a_topic_of_its_own_elsewhere(made):
 
 @pytest.mark.parametrize("given", [{"simulated": "true"}, {"simulat": "true"}, {"artefact": "x"}, {"namespaces": "x"}])
 def test_an_argument_that_is_nearly_one_of_ours_starts_no_robot(given, made):
-    with pytest.raises(launching.LaunchError, match=f"{next(iter(given))}:= is no argument"):
+    with pytest.raises(launch_files.LaunchError, match=f"{next(iter(given))}:= is no argument"):
         launched("arm", made("arm"), **given)
 
 
@@ -277,7 +268,7 @@ def test_an_argument_that_is_nearly_one_of_ours_starts_no_robot(given, made):
     "sim", "use_sim", "simulation", "fake", "use_fake_hardware", "mock", "gazebo", "dry_run", "dry-run", "SIM",
     "use_mujoco", "is_simulation"])
 def test_a_simulation_by_another_name_starts_no_real_robot(name, made):
-    with pytest.raises(launching.LaunchError, match=f"{name}:= is no argument .* simulate:= is.* say simulate:=, too"):
+    with pytest.raises(launch_files.LaunchError, match=f"{name}:= is no argument .* simulate:= is.* say simulate:=, too"):
         launched("arm", made("arm"), autostart="true", **{name: "true"})
 
 
@@ -302,7 +293,7 @@ def test_a_path_that_begins_at_home_is_not_taken_by_its_letters(made, tmp_path, 
     """A shell leaves the ~ of out:=~/flight as it is."""
     monkeypatch.setenv("HOME", str(tmp_path))
     artifact = made("arm")
-    shutil.copy(launching.params_of("arm", ROOT / "launch" / "arm.launch.py"), tmp_path / "mine.yaml")
+    shutil.copy(launch_files.params_of("arm", ROOT / "launch" / "arm.launch.py"), tmp_path / "mine.yaml")
     rows = launched("arm", f"~/{artifact.name}", out="~/flight", params="~/mine.yaml")
     args = understood(rows["guard_node"][0], monkeypatch)
     assert (args.artifact, args.out) == (artifact, tmp_path / "flight")
@@ -334,7 +325,7 @@ def test_a_process_that_failed_fails_the_launch_and_one_that_ended_ends_it(made)
     assert ended("policy_node", 0) is None  # a successor has relieved it
     for executable in nodes:
         if executable not in WITHOUT:
-            with pytest.raises(launching.LaunchError, match=f"{executable} ended with status 2"):
+            with pytest.raises(launch_files.LaunchError, match=f"{executable} ended with status 2"):
                 ended(executable, 2)
         assert ended(executable, -2, is_shutdown=True) == double.Shutdown(reason=f"{executable} ended with status -2")
 

@@ -13,10 +13,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from policies.export.manifest import CHUNK_VERSION, GOLDEN, POLICY, ChunkSpec, Manifest
-from robots.signals import CommandSpec, SignalSpec
-from temporeal_bridge import mailbox
-from temporeal_bridge.mailbox import AT_ONCE, MailboxError, Reply, SocketLine, WorkerEnd, pack_reply, unpack_reply
+from temporeal.robots.artifact.manifest import CHUNK_VERSION, GOLDEN, POLICY, ChunkSpec, Manifest
+from temporeal.robots.signals import CommandSpec, SignalSpec
+from temporeal_bridge.controller import mailbox
+from temporeal_bridge.controller.mailbox import (
+    AT_ONCE,
+    MailboxError,
+    Reply,
+    SocketLine,
+    WorkerEnd,
+    pack_reply,
+    unpack_reply,
+)
 
 PICTURE = SignalSpec("wrist_rgb", (480, 640, 3), dtype="uint8")
 NUMBER = SignalSpec("number", (3,), "1")

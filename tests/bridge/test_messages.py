@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from temporeal_bridge import messages
+from temporeal_bridge.codecs import messages
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "ros2_messages.json").read_text())["messages"]
 BY_TYPE = {row["type"]: row for row in GOLDEN}
@@ -83,8 +83,8 @@ def test_stamps():
 
 def test_an_endpoint_has_its_codec_before_the_first_message(monkeypatch):
     """Codecs are compiled on demand: a control loop has no 15 ms for that."""
-    from temporeal_bridge.memory import Bus, MemoryTransport
-    from temporeal_bridge.transport import QOS
+    from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+    from temporeal_bridge.transports.transport import QOS
 
     kind = "shape_msgs/msg/SolidPrimitive"
     messages.store().cache.pop(kind, None)

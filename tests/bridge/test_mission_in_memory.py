@@ -8,25 +8,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from policies.export.manifest import load_manifest
-from robots.spec import load_robot
-from sim.stl.monitor import Monitor
-from sim.stl.parse import parse
-from temporeal_bridge import messages, policy_node
+from temporeal.robots.artifact.manifest import load_manifest
+from temporeal.robots.spec import load_robot
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.monitoring.monitor import Monitor
+from temporeal_bridge import policy_node
+from temporeal_bridge.codecs import messages
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import line
-from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.monitor_node import MonitorNode, judge_truth
 from temporeal_bridge.policy_node import PolicyNode
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 pytest.importorskip("mujoco")
 
-from temporeal_bridge.drivers import Firmware
-from temporeal_bridge.plants import draw_parameters, draw_start
 from temporeal_bridge.robot_sim import RobotSim
+from temporeal_bridge.simulated_robot.drivers import Firmware
+from temporeal_bridge.simulated_robot.plants import draw_parameters, draw_start
 
 ROBOT = load_robot("crazyflie")
 
@@ -197,7 +198,7 @@ def test_the_robot_falls_when_commands_stop(lockstep):
     robot = lockstep.add(transport, RobotSim(transport, ROBOT, load_interface(ROBOT), seed=0))
     peer = MemoryTransport(lockstep.bus, "peer", "/cf1")
     topic = robot.interface.command("ctbr_cmd")
-    from temporeal_bridge import codecs
+    from temporeal_bridge.codecs import codecs
 
     pub = peer.advertise(topic.topic, topic.type, QOS["command"])
     peer.publish(pub, messages.encode(topic.type, codecs.encode_legacy_rates(np.array([0.31, 0, 0, 0]), topic.options)))

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.export.manifest import identity, load_manifest, mission_digest, to_json
-from robots.spec import load_robot
-from sim.stl import stream_kernels
-from temporeal_bridge import codecs, messages
+from temporeal.robots.artifact.manifest import identity, load_manifest, mission_digest, to_json
+from temporeal.robots.spec import load_robot
+from temporeal.sim.stl.monitoring import stream_kernels
+from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.interface import load_interface
-from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.monitor_node import BEHIND_S, LATE_S, OWN, Held, MonitorNode
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 ROBOT = load_robot("crazyflie")
 SLOW = "G[0,20] (height > 0.9 -> O[0,4] (height > 0.8))"

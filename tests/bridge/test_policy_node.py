@@ -8,19 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from policies.export.manifest import ArtifactError
-from policies.export.runtime import Artifact
-from robots.frames import from_rotation_vector
-from robots.spec import load_robot
-from temporeal_bridge import codecs, hovering, messages, policy_node
-from temporeal_bridge.ground import FLIES_S
+from temporeal.robots.artifact.manifest import ArtifactError
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.frames import from_rotation_vector
+from temporeal.robots.spec import load_robot
+from temporeal_bridge import policy_node
+from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.guard import hover_thrust
+from temporeal_bridge.guard.ground import FLIES_S
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import line
-from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.policy_node import PolicyNode
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 ROBOT = load_robot("crazyflie")
 TWIST, HEADER, EMPTY = "geometry_msgs/msg/Twist", "std_msgs/msg/Header", "std_msgs/msg/Empty"
@@ -212,7 +214,7 @@ def test_after_the_mission_it_levels_and_sinks_then_falls_silent(bench):
     bench.fly(6.14)
     assert bench.mode == "stopping"
     hover = ROBOT.parameters["mass"].nominal[0] * 9.81
-    flown = hovering.hover_thrust(ROBOT, bench.guard.flown) / hover
+    flown = hover_thrust.hover_thrust(ROBOT, bench.guard.flown) / hover
     assert all(0.85 - 1e-6 <= command[0] / hover / flown < 1.1 for _, command in bench.commands[-5:])  # by a noise
     bench.fly(25.0)  # it never sinks: it is let down
     assert bench.mode == "finished"

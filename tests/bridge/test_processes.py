@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from policies.cli.preflight import may_be_realtime
-from temporeal_bridge import node, processes
-from temporeal_bridge.processes import end, how_ended, orphaned
+from temporeal.policies.cli.preflight.preflight import may_be_realtime
+from temporeal_bridge import node
+from temporeal_bridge.launching import processes
+from temporeal_bridge.launching.processes import end, how_ended, orphaned
 
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
 
@@ -64,7 +65,7 @@ def test_a_node_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
     life = tmp_path / "life.py"
     life.write_text(
         "import sys, time\nfrom pathlib import Path\nfrom temporeal_bridge import node\n"
-        "from temporeal_bridge.memory import Bus, MemoryTransport\n"
+        "from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport\n"
         "class Quiet:\n"
         "    def step(self): time.sleep(0.001); Path(sys.argv[1]).touch()\n"
         "    def deadline(self): return 0.0\n"

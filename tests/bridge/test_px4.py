@@ -7,12 +7,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from robots.spec import load_robot
-from temporeal_bridge import codecs, messages
-from temporeal_bridge.codecs_px4 import CONTROLS, MODE, RATES, TARGET
+from temporeal.robots.spec import load_robot
+from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs.px4 import CONTROLS, MODE, RATES, TARGET
+from temporeal_bridge.guard.px4 import (
+    ARM_DISARM,
+    DO_SET_MODE,
+    NAV_STATES,
+    ORDER,
+    STATUS,
+    Offboard,
+    mavros_status,
+    px4_status,
+)
 from temporeal_bridge.interface import InterfaceError, load_interface
-from temporeal_bridge.px4 import ARM_DISARM, DO_SET_MODE, NAV_STATES, ORDER, STATUS, Offboard, mavros_status, px4_status
-from temporeal_bridge.px4_sim import AUTO_LAND, DESCEND, POSCTL, TERMINATION, Px4Commander, blank
+from temporeal_bridge.simulated_robot.px4_commander import AUTO_LAND, DESCEND, POSCTL, TERMINATION, Px4Commander, blank
 
 ROBOT = load_robot("crazyflie")
 PX4, MAVROS = load_interface(ROBOT, "px4"), load_interface(ROBOT, "mavros")

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from robots.spec import load_robot
-from temporeal_bridge import messages, policy_node
-from temporeal_bridge.codecs_px4 import MODE, RATES
+from temporeal.robots.spec import load_robot
+from temporeal_bridge import policy_node
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.codecs.px4 import MODE, RATES
+from temporeal_bridge.guard.px4 import MAVROS, ORDER, STATUS
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import InterfaceError, armed_by, load_interface
 from temporeal_bridge.link import line
-from temporeal_bridge.memory import MemoryTransport
 from temporeal_bridge.monitor_node import MonitorNode
-from temporeal_bridge.px4 import MAVROS, ORDER, STATUS
-from temporeal_bridge.px4_sim import AUTO_LAND, POSCTL
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.simulated_robot.px4_commander import AUTO_LAND, POSCTL
+from temporeal_bridge.transports.memory_bus import MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 pytest.importorskip("mujoco")
 

@@ -14,14 +14,14 @@ import pytest
 from rosbags.highlevel import AnyReader
 from rosbags.rosbag2 import Reader
 
-from robots.spec import load_robot
-from temporeal_bridge import messages
-from temporeal_bridge.codecs import encode_odometry
+from temporeal.robots.spec import load_robot
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.codecs.codecs import encode_odometry
 from temporeal_bridge.interface import load_interface
-from temporeal_bridge.memory import Bus, MemoryTransport
-from temporeal_bridge.processes import LINGER_S
+from temporeal_bridge.launching.processes import LINGER_S
 from temporeal_bridge.recorder import QUIET_S, Bag, Recorder, RecorderError, WholeFile, rescue, robot_topics
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 STRING = "std_msgs/msg/String"
 
@@ -294,10 +294,10 @@ TALKER = """
 import sys
 from math import inf
 from pathlib import Path
-from temporeal_bridge import messages
-from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal_bridge.codecs.codecs import messages
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.recorder import Bag, Recorder
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.transport import QOS
 
 kind = "std_msgs/msg/String"
 bus = Bus()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-
-from policies.export.manifest import identity, load_manifest, to_json
-from temporeal_bridge import records
-from temporeal_bridge.records import RecordError
 from tests.bridge.foreign_messages import EVENT, FOREIGN, mode, numbers, text
+
+from temporeal.robots.artifact.manifest import identity, load_manifest, to_json
+from temporeal_bridge.recording import records
+from temporeal_bridge.recording.records import RecordError
 
 
 @pytest.mark.parametrize("said, why", FOREIGN)

@@ -16,21 +16,24 @@ from typing import Any
 import numpy as np
 import pytest
 from rosbags.rosbag2 import Reader
+from tests.bridge.foreign_messages import FOREIGN, numbers, text
 
-from policies.export.manifest import load_manifest, mission_digest, to_json
-from robots.spec import load_robot
-from temporeal_bridge import bags, hindsight, logbook, messages, policy_node, swap
+from temporeal.robots.artifact.manifest import load_manifest, mission_digest, to_json
+from temporeal.robots.spec import load_robot
+from temporeal_bridge import policy_node
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.controller import artifact_swap
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import MemoryController, MemoryLink
-from temporeal_bridge.memory import MemoryTransport
 from temporeal_bridge.mission import NOT_RESET, refusal
 from temporeal_bridge.monitor_node import MonitorNode
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.recorder import Bag, Recorder, robot_topics
-from temporeal_bridge.replay import compare, delivery, made_at, needed, replay, uses
-from temporeal_bridge.transport import QOS
-from tests.bridge.foreign_messages import FOREIGN, numbers, text
+from temporeal_bridge.recording import bags, flight_analysis, flight_log
+from temporeal_bridge.recording.replay import compare, delivery, made_at, needed, replay, uses
+from temporeal_bridge.transports.memory_bus import MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 pytest.importorskip("mujoco")
 
@@ -83,7 +86,7 @@ class Flown:
         """Another artifact, flown on by a controller of its own."""
         return self.add("successor", lambda bus: PolicyNode(
             bus, policy_node.load(artifact, ROBOT, INTERFACE), ROBOT, INTERFACE, MemoryController(self.line),
-            after="silence", tape=self.tape, offer=swap.offer(artifact)))
+            after="silence", tape=self.tape, offer=artifact_swap.offer(artifact)))
 
     def close(self) -> Path:
         self.recorder.close()
@@ -93,7 +96,7 @@ class Flown:
 @pytest.fixture(scope="module")
 def bag(artifact, lockstep_of, tmp_path_factory) -> Path:
     """Two flights, the second one stopped by the operator and reset."""
-    from temporeal_bridge.memory import Bus
+    from temporeal_bridge.transports.memory_bus import Bus
 
     flown = Flown(lockstep_of(Bus()), artifact, tmp_path_factory.mktemp("replay") / "bag")
     flown.fly(3)
@@ -117,7 +120,7 @@ def test_a_flight_in_which_the_artifact_was_exchanged_is_compared_up_to_there(
     artifact, other_artifact, lockstep_of, tmp_path
 ):
     """Flight 3: exchanged half way, after a successor that failed in its exchange. Flight 4 began with the new one."""
-    from temporeal_bridge.memory import Bus
+    from temporeal_bridge.transports.memory_bus import Bus
 
     flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
     flown.start(3)
@@ -163,7 +166,7 @@ def test_a_flight_comes_out_bit_for_bit(bag, artifact):
 def test_a_flight_that_ends_by_its_stop_action_comes_out_bit_for_bit(turns, artifact, lockstep_of, two_turns, tmp_path):
     """The default: after the last command the guard levels out and lands. Whether it heard of the end with that command
     or in the next turn of its loop, its own commands are those of the recorded times, and as many."""
-    from temporeal_bridge.memory import Bus
+    from temporeal_bridge.transports.memory_bus import Bus
 
     bus = Bus()
     flown = Flown(lockstep_of(bus), artifact, tmp_path / "bag", after="stop",
@@ -172,7 +175,7 @@ def test_a_flight_that_ends_by_its_stop_action_comes_out_bit_for_bit(turns, arti
     flown.lockstep.run(8.0, until=lambda: flown.guard.mode == "finished")
     flown.lockstep.run(0.1)
     bag = flown.close()
-    told, = logbook.flights(bags.read(bag, needed(INTERFACE, "/cf1")), "/cf1")[0]
+    told, = flight_log.flights(bags.read(bag, needed(INTERFACE, "/cf1")), "/cf1")[0]
     last, first = ([row.at for row in told.basis if (row.step < 0) == own] for own in (False, True))
     assert (first[0] > last[-1]) == (turns == 2)
     found, = again(bag, artifact, tolerance=0.0).flights
@@ -183,7 +186,7 @@ def test_a_flight_that_ends_by_its_stop_action_comes_out_bit_for_bit(turns, arti
 @pytest.fixture(scope="module")
 def ended(artifact, lockstep_of, tmp_path_factory) -> Path:
     """A flight in which the guard was told to end; the others went on for a while."""
-    from temporeal_bridge.memory import Bus
+    from temporeal_bridge.transports.memory_bus import Bus
 
     flown = Flown(lockstep_of(Bus()), artifact, tmp_path_factory.mktemp("ended") / "bag")
     flown.start(5)
@@ -204,7 +207,7 @@ def test_a_flight_ended_by_ctrl_c_comes_out_bit_for_bit(ended, artifact):
 
 def test_a_guard_that_was_started_again_flies_the_next_flight(artifact, lockstep_of, tmp_path):
     """Ctrl-C at the guard, and another one, while controller and recorder go on."""
-    from temporeal_bridge.memory import Bus
+    from temporeal_bridge.transports.memory_bus import Bus
 
     flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
     flown.start(5)
@@ -225,8 +228,8 @@ def test_a_guard_that_was_started_again_flies_the_next_flight(artifact, lockstep
 
 def test_a_start_that_the_guard_refused_is_left_out_and_said(artifact, lockstep_of, tmp_path, capsys):
     """For two stop buttons, which no topic of the bag shows: the guard of the replay would let it begin."""
-    from policies.cli.main import main
-    from temporeal_bridge.memory import Bus
+    from temporeal.policies.cli.main import main
+    from temporeal_bridge.transports.memory_bus import Bus
 
     flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
     panels = [MemoryTransport(flown.lockstep.bus, name, "/cf1") for name in ("panel", "panel2")]
@@ -252,8 +255,8 @@ def test_a_start_that_is_refused_while_the_guard_stops_does_not_cut_the_flight(
     number, artifact, lockstep_of, tmp_path, capsys
 ):
     """The guard speaks on of the flight that it stops, whatever number the start had that it refuses."""
-    from policies.cli.main import main
-    from temporeal_bridge.memory import Bus
+    from temporeal.policies.cli.main import main
+    from temporeal_bridge.transports.memory_bus import Bus
 
     flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
     flown.start(1)
@@ -280,8 +283,8 @@ def test_a_start_that_is_refused_while_the_guard_stops_does_not_cut_the_flight(
 
 def test_topics_that_were_called_otherwise_are_found_in_the_bag(artifact, lockstep_of, tmp_path, capsys):
     """`ros2 launch ... remap:='odom:=/mocap/cf1/odom estop:=/estop'`: the guard says so, and a bag knows it by that."""
-    from policies.cli.main import main
-    from temporeal_bridge.memory import Bus
+    from temporeal.policies.cli.main import main
+    from temporeal_bridge.transports.memory_bus import Bus
 
     remaps = (("odom", "/mocap/cf1/odom"), ("/cf1/estop", "/estop"))
     flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag", remaps=remaps)
@@ -307,8 +310,8 @@ def test_topics_that_were_called_otherwise_are_found_in_the_bag(artifact, lockst
 
 
 def test_a_bag_of_a_refused_start_says_why_there_is_no_flight(artifact, lockstep_of, tmp_path, capsys):
-    from policies.cli.main import main
-    from temporeal_bridge.memory import Bus
+    from temporeal.policies.cli.main import main
+    from temporeal_bridge.transports.memory_bus import Bus
 
     flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
     flown.send("estop", "std_msgs/msg/Bool", data=True)
@@ -338,7 +341,7 @@ def test_a_guard_says_that_it_stops_after_its_first_command(late_s, ended, artif
 @pytest.mark.parametrize("reason", ["stopped by the operator", "the operator's stop is set"])
 def test_a_stop_for_which_the_bag_has_no_message_is_repeated_and_said(reason, bag, artifact, tmp_path, capsys):
     """The recorder may miss a word that is said once; or the guard has stopped and nobody had asked for it."""
-    from policies.cli.main import main
+    from temporeal.policies.cli.main import main
 
     recording = bags.read(bag)
     said = [m for m in recording.said if m.topic != "/cf1/mission/stop"]
@@ -359,14 +362,14 @@ def test_a_stop_for_which_the_bag_has_no_message_is_repeated_and_said(reason, ba
 def test_the_first_command_of_a_stop_bridges_nothing(bag, artifact):
     """The recorder hears that the guard stops after the guard has begun to make the first command of that."""
     recording = bags.read(bag, needed(INTERFACE, "/cf1"))
-    _, told = logbook.flights(recording, "/cf1")[0]
+    _, told = flight_log.flights(recording, "/cf1")[0]
     told.modes = [(at + 1e-3, mode) for at, mode in told.modes]
 
     def bridged() -> int:
-        return hindsight.figures(told, load_manifest(artifact))["bridged"]
+        return flight_analysis.figures(told, load_manifest(artifact))["bridged"]
 
     assert bridged() == 0
-    told.basis.append(logbook.Row(-1, 0.5, ()))
+    told.basis.append(flight_log.Row(-1, 0.5, ()))
     assert bridged() == 1
 
 
@@ -379,8 +382,8 @@ def test_the_guards_latency_is_by_its_own_clock(bag, artifact):
             row[4] = row[3] + 0.0004
             recording.said[i] = bags.Said(message.at + 20_000_000, message.topic, message.type, messages.encode(
                 message.type, messages.array64(row)))
-    flight = logbook.flights(recording, "/cf1").found[0]
-    found = hindsight.figures(flight, load_manifest(artifact))["latency_ms"]["guard"]
+    flight = flight_log.flights(recording, "/cf1").found[0]
+    found = flight_analysis.figures(flight, load_manifest(artifact))["latency_ms"]["guard"]
     assert [found["p50"], found["max"]] == pytest.approx([0.4, 0.4])
 
 
@@ -417,7 +420,7 @@ def test_a_bag_of_before_the_guard_said_when_a_command_had_gone_is_refused(bag):
     before = [m if m.topic != "/cf1/guard/command" else bags.Said(m.at, m.topic, m.type, messages.encode(
         m.type, messages.array64(np.delete(m.decode().data, 4)))) for m in recording.said]
     with pytest.raises(bags.BagError, match=r"1\d numbers are no record of a command; was the bag"):
-        logbook.flights(bags.Recording(bag, before, {}, ""), namespace)
+        flight_log.flights(bags.Recording(bag, before, {}, ""), namespace)
 
 
 @pytest.mark.parametrize("late_s", [0.006, 0.012, 0.018])
@@ -439,14 +442,14 @@ def test_a_stop_that_is_told_late_was_made_with_its_first_command(bag, artifact,
 
 def test_a_verdict_on_another_formula_is_not_the_flights(bag, artifact):
     recording = bags.read(bag)
-    flight = logbook.flights(recording, "/cf1").found[0]
+    flight = flight_log.flights(recording, "/cf1").found[0]
     ours = mission_digest(to_json(load_manifest(artifact)))
     for mission, is_ours in (("another", False), (ours, True)):
         said = text("monitor/verdict", {"flight": flight.number, "start_ns": flight.start_ns, "verdict": "violated",
                                         "mission": mission})
         late = bags.Said(flight.start_ns + 3_000_000_000, f"/cf1/{said.topic}", said.type, said.data)
         read = bags.Recording(bag, sorted([*recording.said, late], key=lambda m: m.at), {}, "")
-        assert (logbook.flights(read, "/cf1").found[0].verdict.get("mission") == mission) == is_ours
+        assert (flight_log.flights(read, "/cf1").found[0].verdict.get("mission") == mission) == is_ours
 
 
 def with_foreign(recording: bags.Recording, folder: Path) -> Path:
@@ -474,7 +477,7 @@ def written(said: list[bags.Said], folder: Path) -> Path:
 
 def test_messages_of_others_on_our_topics_are_skipped_and_counted(bag, artifact, tmp_path, capsys):
     """They make no flight differ, and neither replay nor report of it fail; both say how many there were."""
-    from policies.cli.main import main
+    from temporeal.policies.cli.main import main
 
     foreign = with_foreign(bags.read(bag), tmp_path / "bag")
     found = again(foreign, artifact, tolerance=0.0)
@@ -511,7 +514,7 @@ def test_a_clock_that_is_stepped_in_flight_makes_no_step_foreign(seconds, bag, a
 
 def test_steps_that_a_clock_set_back_puts_before_their_flight_are_said(bag, artifact, tmp_path, capsys):
     """A bag is read by time of receipt: what came after it is at the wrong place."""
-    from policies.cli.main import main
+    from temporeal.policies.cli.main import main
 
     back = stepped(bag, -61.0, tmp_path / "b")
     found = again(back, artifact)
@@ -528,7 +531,7 @@ def test_commands_of_no_time_of_their_flight_are_counted(bag):
             row[[3, 4]] += 100.0
             recording.said[i] = bags.Said(message.at, message.topic, message.type, messages.encode(
                 message.type, messages.array64(row)))
-    told = logbook.flights(recording, "/cf1")
+    told = flight_log.flights(recording, "/cf1")
     assert told.unread["guard/command"].count == 2 and "of an earlier one" in told.unread["guard/command"].why
     assert all(50 not in flight.proposed for flight in told.found)
 
@@ -586,9 +589,9 @@ def test_whatever_a_damaged_bag_makes_its_parser_raise_the_bag_is_named(good, ba
 def test_a_proposal_that_was_too_early_is_too_early_again():
     """The guard's zero is 0.15 ms after the controller's here, a proposal takes 0.05 ms or more. Step 2 was dropped: it
     is made at the soonest that it can have come; steps are in order, and not after their command."""
-    steps = [logbook.Row(k, at, ()) for k, at in enumerate((0.0, 0.0209, 0.0301, 0.0501))]
-    basis = [logbook.Row(k, at, ()) for k, at in ((0, 0.0001), (1, 0.0208), (3, 0.0503))]
-    told = logbook.Flight(1, 0, steps, basis)
+    steps = [flight_log.Row(k, at, ()) for k, at in enumerate((0.0, 0.0209, 0.0301, 0.0501))]
+    basis = [flight_log.Row(k, at, ()) for k, at in ((0, 0.0001), (1, 0.0208), (3, 0.0503))]
+    told = flight_log.Flight(1, 0, steps, basis)
     assert made_at(told) == pytest.approx([0.0, 0.0208, 0.0300, 0.0501], abs=1e-9)
     told.basis.clear()
     assert made_at(told) == [row.at for row in steps]
@@ -614,7 +617,7 @@ def test_commands_are_compared_component_by_component():
 
 
 def test_the_command_line(bag, artifact, other_artifact, tmp_path, capsys):
-    from policies.cli.main import main
+    from temporeal.policies.cli.main import main
 
     assert main(["replay", str(bag)]) == 0  # the bag says which artifact
     assert "the same within 1e-05" in capsys.readouterr().out
@@ -637,7 +640,7 @@ def test_on_a_robot_a_flight_is_replayed_and_a_report_says_what_it_needs(bag, tm
             "        if name.partition('.')[0] in ('torch', 'mujoco', 'scipy', 'numba', 'onnx'):\n"
             "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
             "sys.meta_path.insert(0, Robot())\n"
-            "from policies.cli.main import main\n"
+            "from temporeal.policies.cli.main import main\n"
             "sys.exit(main(sys.argv[1:]))")
     for words, status, told in (
             (["replay", str(bag)], 0, "2 flights: the same within 1e-05"),
@@ -661,7 +664,7 @@ def test_all_that_a_node_says_or_hears_is_recorded(lockstep, artifact, tmp_path)
 
 
 def test_a_bag_without_a_guard_is_refused(tmp_path, capsys):
-    from policies.cli.main import main
+    from temporeal.policies.cli.main import main
 
     made = Bag(tmp_path / "bag")
     made.close()
@@ -671,7 +674,7 @@ def test_a_bag_without_a_guard_is_refused(tmp_path, capsys):
 
 def test_the_report_of_a_real_run(bag, tmp_path, capsys):
     """The monitor says the same of the recording as in flight, the evaluation too; the page needs nothing else."""
-    from policies.cli.main import main
+    from temporeal.policies.cli.main import main
 
     assert main(["report", str(bag), "--out", str(tmp_path / "out"), "--json"]) == 1  # the second flight was stopped
     said = json.loads(capsys.readouterr().out)
@@ -711,7 +714,7 @@ def ends(artifact, lockstep_of, tmp_path_factory) -> Path:
     """Flight 3 is warned of, by a profile that only warns where the formula is violated, too, and flies to its end; the
     guard is stopped after that, and refuses a start. Flight 4 is warned of and stopped by the guard; one reset is
     refused, the next is not, and the guard is stopped once more. Flight 5 is stopped for its formula."""
-    from temporeal_bridge.memory import Bus
+    from temporeal_bridge.transports.memory_bus import Bus
 
     flown = Flown(lockstep_of(Bus()), artifact, tmp_path_factory.mktemp("ends") / "bag")
     stops = flown.guard.profile
@@ -748,7 +751,7 @@ def ends(artifact, lockstep_of, tmp_path_factory) -> Path:
 
 
 def test_a_report_tells_what_a_flight_was_stopped_by_and_nothing_else(ends, tmp_path, capsys):
-    from policies.cli.main import main
+    from temporeal.policies.cli.main import main
 
     assert main(["report", str(ends), "--out", str(tmp_path / "out"), "--json"]) == 1
     finished, behind, violated = json.loads(capsys.readouterr().out)["flights"]
@@ -774,9 +777,9 @@ def test_a_report_tells_what_a_flight_was_stopped_by_and_nothing_else(ends, tmp_
     ([(0.0, "active"), (3.0, "stopping"), (3.5, "holding"), (9.0, "waiting"), (9.1, "ready"), (20.0, "stopped")],
      [(20.0, "operator", "stopped")], "holding at 3.00 s")])  # what it was stopped by was not recorded
 def test_how_a_flight_ended_is_told_by_its_modes_and_its_own_stop(modes, stops, end):
-    from policies.cli.report import ending
+    from temporeal.policies.cli.verbs.report import ending
 
-    assert ending(logbook.Flight(1, 0, modes=modes, events=stops, stops=stops)) == end
+    assert ending(flight_log.Flight(1, 0, modes=modes, events=stops, stops=stops)) == end
 
 
 BY_CLOCK = {"silent", "stale", "guard"}  # codes of stops of a machine that stood still
@@ -786,9 +789,9 @@ BY_CLOCK = {"silent", "stale", "guard"}  # codes of stops of a machine that stoo
 def test_real_flights_come_out_the_same(artifact, tmp_path, capsys):
     """Processes over DDS, in real time: what each step was made of is recorded, so that nothing differs. Of a flight
     that a pause of this machine stopped what was proposed and sent is the same; what the guard does then it does by its
-    clock (docs/recording.md)."""
-    from policies.cli.main import main
-    from temporeal_bridge.flights import fly
+    clock (docs/how-to/recording.md)."""
+    from temporeal.policies.cli.main import main
+    from temporeal_bridge.launching.flights import fly
 
     report = fly(artifact, "crazyflie", 2, 1, 7, tmp_path)
     assert report.flown == 2

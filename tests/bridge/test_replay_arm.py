@@ -13,21 +13,23 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from tests.bridge.conftest import write_arm_artifact
 
-from policies.cli.main import main
-from policies.export.manifest import load_manifest
-from robots.signals import SignalSpec
-from robots.spec import load_robot
-from temporeal_bridge import bags, codecs, logbook, messages, policy_node
+from temporeal.policies.cli.main import main
+from temporeal.robots.artifact.manifest import load_manifest
+from temporeal.robots.signals import SignalSpec
+from temporeal.robots.spec import load_robot
+from temporeal_bridge import policy_node
+from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import MemoryController, MemoryLink
-from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.recorder import Bag, Recorder, robot_topics
-from temporeal_bridge.replay import needed, replay
-from temporeal_bridge.transport import QOS
-from tests.bridge.conftest import write_arm_artifact
+from temporeal_bridge.recording import bags, flight_log
+from temporeal_bridge.recording.replay import needed, replay
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 pytest.importorskip("mujoco")
 
@@ -106,7 +108,7 @@ def test_an_arm_is_held_where_it_was_when_the_stop_was_found(after_s, ends, arm_
     row = field.guard.summary()["flights"][0]
     assert (row["code"], row["action"]) == ("tracking", "hold")  # what the stop was for that reason
     recording = field.recording()
-    told, = logbook.flights(recording, "/arm").found
+    told, = flight_log.flights(recording, "/arm").found
     (found, code, _), *_ = told.stops
     first = next(row.at for row in told.basis if row.step < 0)
     assert code == "tracking" and 0.01 < first - found < 0.04
@@ -130,7 +132,7 @@ def test_without_a_command_that_came_to_rest_the_recorders_time_says_where(arm_a
     """The bag breaks off on the way there: the message is the last one received by then, so it may be another."""
     field = Held(lockstep_of(Bus()), arm_artifact, strict(0.61), tmp_path / "bag")
     recording = field.recording()
-    told, = logbook.flights(recording, "/arm").found
+    told, = flight_log.flights(recording, "/arm").found
     cut = told.start_ns + round(1e9 * (told.stops[0][0] + 0.1))
     part = bags.Recording(recording.path, [m for m in recording.said if m.at < cut], {}, "cut")
     flight, = replay(

@@ -10,24 +10,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.export.artifact import export
-from policies.export.manifest import ChunkSpec
-from policies.export.runtime import Artifact
-from robots.spec import load_robot
-from temporeal_bridge import bags, logbook, messages
-from temporeal_bridge.bags import BagError
-from temporeal_bridge.chunked import ChunkedPolicy
+from temporeal.policies.export.writer import export
+from temporeal.robots.artifact.manifest import ChunkSpec
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.spec import load_robot
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.controller.chunked_policy import ChunkedPolicy
+from temporeal_bridge.controller.mailbox import Reply
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import MemoryController, MemoryLink
-from temporeal_bridge.mailbox import Reply
-from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import MISSION_TIME, ToldChunk
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.recorder import Bag, Recorder, robot_topics
-from temporeal_bridge.replay import needed, replay, to_json
+from temporeal_bridge.recording import bags, flight_log
+from temporeal_bridge.recording.bags import BagError
+from temporeal_bridge.recording.replay import needed, replay, to_json
 from temporeal_bridge.state import mark
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 pytest.importorskip("mujoco")
 
@@ -175,7 +176,7 @@ def again(recording: bags.Recording, artifact: Path) -> Any:
 def test_a_bag_that_begins_just_before_a_flight(flown, swaying):
     """The guard demands that the robot has rested for 0.05 s: the bag has 0.03 s of it."""
     whole = recorded(flown[0])
-    first = logbook.flights(whole, "/arm")[0][0]
+    first = flight_log.flights(whole, "/arm")[0][0]
     said = [m for m in whole.said if m.at >= first.start_ns - 30_000_000]
     found = again(bags.Recording(whole.path, said, {}, ""), swaying)
     assert found.flights[0].equal and found.flights[0].proposed.count > 20 and found.flights[2].equal
@@ -220,7 +221,7 @@ def test_a_first_command_that_the_guard_heard_after_the_beginning(swaying, locks
     field.lockstep.run(0.2)
     field.recorder.close()
     recording = recorded(field.recorder.bag.path)
-    told, = logbook.flights(recording, "/arm").found
+    told, = flight_log.flights(recording, "/arm").found
     found, = again(recording, swaying).flights
     assert told.basis[0].at > 3e-4 and told.basis[0].step == 0
     assert found.equal and max(found.sent.largest) < 1e-12 and found.modes[0][-1] == "finished"

@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from robots.spec import load_robot
-from temporeal_bridge import bags, logbook, policy_node
-from temporeal_bridge.interface import load_interface
-from temporeal_bridge.memory import MemoryTransport
-from temporeal_bridge.px4_sim import POSCTL
-from temporeal_bridge.recorder import Bag, Recorder, robot_topics
-from temporeal_bridge.replay import needed, replay
 from tests.bridge.test_px4_flight import OFFBOARD, Field
+
+from temporeal.robots.spec import load_robot
+from temporeal_bridge import policy_node
+from temporeal_bridge.interface import load_interface
+from temporeal_bridge.recorder import Bag, Recorder, robot_topics
+from temporeal_bridge.recording import bags, flight_log
+from temporeal_bridge.recording.replay import needed, replay
+from temporeal_bridge.simulated_robot.px4_commander import POSCTL
+from temporeal_bridge.transports.memory_bus import MemoryTransport
 
 pytest.importorskip("mujoco")
 
@@ -31,12 +32,12 @@ class Recorded(Field):
             self.node_of_bag, Bag(bag), robot_topics(load_interface(ROBOT, name), ["/cf1"])))
         super().__init__(lockstep, artifact, name, **changes)
 
-    def again(self, artifact: Path) -> tuple[logbook.Flights, Any]:
+    def again(self, artifact: Path) -> tuple[flight_log.Flights, Any]:
         """What the bag tells, and what a replay makes of it."""
         self.recorder.close()
         interface = load_interface(ROBOT, self.name)  # as the command line has it: who armed is in the bag only
         recording = bags.read(self.recorder.bag.path, needed(interface, "/cf1"))
-        return logbook.flights(recording, "/cf1"), replay(
+        return flight_log.flights(recording, "/cf1"), replay(
             recording, policy_node.load(artifact, ROBOT, interface), ROBOT, interface, "/cf1", 0.0)
 
 
@@ -123,7 +124,7 @@ def test_a_bag_without_the_autopilots_status_says_so(lockstep, grounded, tmp_pat
 
 
 def test_the_report_of_such_a_flight_leaves_nothing_out(lockstep, artifact, tmp_path, capsys):
-    from policies.cli.main import main
+    from temporeal.policies.cli.main import main
 
     field = Recorded(lockstep, artifact, tmp_path / "bag", ground=False)
     field.fly(6.5)

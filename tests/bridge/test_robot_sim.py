@@ -7,14 +7,14 @@ import json
 import numpy as np
 import pytest
 
-from policies.export.manifest import GOLDEN, POLICY, Manifest
-from robots.spec import load_robot
-from sim.scene import Scene
-from temporeal_bridge import codecs, messages
+from temporeal.robots.artifact.manifest import GOLDEN, POLICY, Manifest
+from temporeal.robots.spec import load_robot
+from temporeal.sim.scene import Scene
+from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.interface import Interface, InterfaceError, load_interface
-from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.state import StateInput
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 pytest.importorskip("mujoco")
 
@@ -302,7 +302,7 @@ def test_a_quadrotor_has_faults_too_but_no_joints(lockstep):
 
 def test_the_objects_of_a_task_stand_around_the_robot(lockstep):
     """The cube of `lift` falls 5 cm onto the table; its pose is published."""
-    from sim.scene import Scene, box
+    from temporeal.sim.scene import Scene, box
 
     scene = Scene(load_robot("franka"), (box("cube", (0.02,) * 3, mass=0.05, pos=(0.5, 0.0, 0.07)),))
     rig = Rig(lockstep, "franka", scene=scene, start=lambda rng: {"cube_pos_w": (0.5, rng.uniform(0.1, 0.2), 0.07)})
@@ -318,7 +318,7 @@ def test_the_objects_of_a_task_stand_around_the_robot(lockstep):
 
 def test_starts_of_a_task():
     pytest.importorskip("torch")
-    from sim.starts import of_task
+    from temporeal.sim.task_parts.numpy_world import of_task
 
     robot = load_robot("franka")
     world = of_task("lift", robot)
@@ -334,7 +334,7 @@ def test_starts_of_a_task():
 
 
 def test_what_cannot_be_simulated_is_refused(lockstep):
-    from temporeal_bridge.plants import plant_of
+    from temporeal_bridge.simulated_robot.plants import plant_of
 
     crazyflie = load_robot("crazyflie")
     with pytest.raises(InterfaceError, match="simulated alone"):
@@ -346,7 +346,7 @@ def test_what_cannot_be_simulated_is_refused(lockstep):
 def test_a_quadrotor_starts_where_the_formula_s_task_says(lockstep):
     """From elsewhere the formula may be violated before the flight has begun."""
     pytest.importorskip("torch")
-    from temporeal_bridge.task_topics import own_start
+    from temporeal_bridge.simulated_robot.task_topics import own_start
 
     robot, interface = load_robot("crazyflie"), load_interface(load_robot("crazyflie"))
     task = {"name": "stl", "settings": {

@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 from rosbags.highlevel import AnyReader
 
-from policies.cli.benches._crew import reach
-from policies.cli.preflight import may_be_realtime
+from temporeal.policies.cli.preflight.preflight import may_be_realtime
+from temporeal_benchmarks.deployment.robot_processes import reach
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,7 +38,7 @@ WITHIN_S = 60.0  # eight processes start on a machine that may be busy
 
 def test_flights_over_rclpy(artifact: Path, tmp_path: Path) -> None:
     """Two managed nodes each, on interfaces whose message packages are there."""
-    from temporeal_bridge.flights import fly
+    from temporeal_bridge.launching.flights import fly
 
     report = fly(artifact, "crazyflie", 2, 1, 5, tmp_path, interface="odometry", transport="rclpy")
     assert report.satisfied == 2
@@ -160,7 +160,7 @@ class Bench:
 def launched(
     built: dict[str, str], artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., Bench]]:
-    from temporeal_bridge.dds import free_domain
+    from temporeal_bridge.transports.dds import free_domain
 
     domain, opened = free_domain(), list[Bench]()
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")

@@ -101,7 +101,7 @@ class Ros:
 @pytest.fixture(scope="module")
 def domain() -> Iterator[int]:
     """A DDS domain of this module's own, on this machine only, for it and for the processes it starts."""
-    from temporeal_bridge.dds import free_domain
+    from temporeal_bridge.transports.dds import free_domain
 
     number = free_domain()
     with pytest.MonkeyPatch.context() as patch:
@@ -120,7 +120,7 @@ def ros(domain: int) -> Iterator[Ros]:
 
 @pytest.fixture(scope="module")
 def dds(domain: int) -> Iterator[Any]:
-    from temporeal_bridge.dds import DdsTransport
+    from temporeal_bridge.transports.dds import DdsTransport
 
     transport = DdsTransport("robot", "/cf1", domain=domain, loopback=True)
     yield transport
@@ -164,7 +164,7 @@ class Serving:
 def test_bytes_are_those_of_ros(name: str) -> None:
     from rclpy.serialization import deserialize_message, serialize_message
 
-    from temporeal_bridge import messages
+    from temporeal_bridge.codecs import messages
 
     message = filled(name)
     theirs = serialize_message(message)
@@ -177,7 +177,7 @@ def test_bytes_are_those_of_ros(name: str) -> None:
 def test_fields_have_the_values_that_ros_wrote(name: str) -> None:
     from rclpy.serialization import serialize_message
 
-    from temporeal_bridge import messages
+    from temporeal_bridge.codecs import messages
 
     def same(record: Any, message: Any) -> None:
         for field in message.get_fields_and_field_types():
@@ -206,7 +206,7 @@ def test_fields_have_the_values_that_ros_wrote(name: str) -> None:
 def test_ros_hears_the_dds_transport(name: str, ros: Ros, dds: Any) -> None:
     from rclpy.serialization import serialize_message
 
-    from temporeal_bridge.transport import QOS
+    from temporeal_bridge.transports.transport import QOS
 
     topic, message, heard = "out_" + name.split("/")[-1].lower(), filled(name), list[Any]()
     subscription = ros.node.create_subscription(ros_class(name), f"/cf1/{topic}", heard.append, 10)
@@ -221,8 +221,8 @@ def test_ros_hears_the_dds_transport(name: str, ros: Ros, dds: Any) -> None:
 def test_the_dds_transport_hears_ros(name: str, qos: str, ros: Ros, dds: Any) -> None:
     from rclpy.serialization import serialize_message
 
-    from temporeal_bridge import messages
-    from temporeal_bridge.transport import QOS
+    from temporeal_bridge.codecs import messages
+    from temporeal_bridge.transports.transport import QOS
 
     topic, message, heard = f"in_{qos}_" + name.split("/")[-1].lower(), filled(name), list[Any]()
     publisher = ros.node.create_publisher(ros_class(name), f"/cf1/{topic}", 10)
@@ -236,8 +236,8 @@ def test_the_dds_transport_hears_ros(name: str, qos: str, ros: Ros, dds: Any) ->
 def test_a_latched_message_reaches_the_ros_node_that_comes_later(ros: Ros, dds: Any) -> None:
     from rclpy.qos import DurabilityPolicy, QoSProfile
 
-    from temporeal_bridge import messages
-    from temporeal_bridge.transport import QOS
+    from temporeal_bridge.codecs import messages
+    from temporeal_bridge.transports.transport import QOS
 
     endpoint = dds.advertise("latched", "std_msgs/msg/Header", QOS["latched"])
     dds.publish(endpoint, messages.encode("std_msgs/msg/Header", messages.header(5, "early")))
@@ -253,7 +253,7 @@ def test_a_latched_message_reaches_the_ros_node_that_comes_later(ros: Ros, dds: 
 
 @pytest.mark.parametrize("name", TYPES)
 def test_ros_sees_the_endpoint_with_its_node_and_the_hash_of_its_own_type(name: str, ros: Ros, dds: Any) -> None:
-    from temporeal_bridge.transport import QOS
+    from temporeal_bridge.transports.transport import QOS
 
     topic = "hash_" + name.split("/")[-1].lower()
     dds.advertise(topic, name, QOS["default"])
@@ -271,8 +271,8 @@ def test_ros_sees_the_endpoint_with_its_node_and_the_hash_of_its_own_type(name: 
 
 
 def test_the_command_line_sees_a_dds_node(dds: Any) -> None:
-    from temporeal_bridge import messages
-    from temporeal_bridge.transport import QOS
+    from temporeal_bridge.codecs import messages
+    from temporeal_bridge.transports.transport import QOS
 
     twist = "geometry_msgs/msg/Twist"
     endpoint = dds.advertise("seen", twist, QOS["command"])
@@ -299,7 +299,7 @@ def test_the_command_line_sees_a_dds_node(dds: Any) -> None:
 
 @pytest.fixture
 def managed(domain: int) -> Iterator[Any]:
-    from temporeal_bridge.rclpy_transport import RclpyTransport
+    from temporeal_bridge.transports.rclpy_transport import RclpyTransport
 
     transport = RclpyTransport("pilot", "/cf1", domain=domain, loopback=True, ros_args=["-p", "autostart:=false"])
     yield transport
@@ -307,7 +307,7 @@ def managed(domain: int) -> Iterator[Any]:
 
 
 def test_a_node_activates_itself(domain: int) -> None:
-    from temporeal_bridge.rclpy_transport import RclpyTransport
+    from temporeal_bridge.transports.rclpy_transport import RclpyTransport
 
     transport = RclpyTransport("alone", domain=domain, loopback=True)
     assert transport.active
@@ -329,8 +329,8 @@ def test_lifecycle_and_parameters_from_the_command_line(managed: Any) -> None:
 
 
 def test_ros_arguments_reach_ros(domain: int) -> None:
-    from temporeal_bridge.rclpy_transport import RclpyTransport
-    from temporeal_bridge.transport import QOS
+    from temporeal_bridge.transports.rclpy_transport import RclpyTransport
+    from temporeal_bridge.transports.transport import QOS
 
     words = ["-r", "__ns:=/cf7", "-r", "__node:=other", "-r", "odom:=state", "--log-level", "warn"]
     transport = RclpyTransport("pilot", "/cf1", domain=domain, loopback=True, ros_args=words)
@@ -340,7 +340,7 @@ def test_ros_arguments_reach_ros(domain: int) -> None:
 
 
 def test_simulated_time_is_followed(domain: int, ros: Ros) -> None:
-    from temporeal_bridge.rclpy_transport import RclpyTransport
+    from temporeal_bridge.transports.rclpy_transport import RclpyTransport
 
     clock = ros_class("rosgraph_msgs/msg/Clock")()
     clock.clock.sec = 12
@@ -351,7 +351,7 @@ def test_simulated_time_is_followed(domain: int, ros: Ros) -> None:
 
 
 def test_a_type_that_is_not_built_is_named_with_the_way_out(managed: Any) -> None:
-    from temporeal_bridge.transport import QOS, TransportError
+    from temporeal_bridge.transports.transport import QOS, TransportError
 
     with pytest.raises(TransportError, match="no_such_msgs/msg/Thing.*source no_such_msgs.*dds"):
         managed.advertise("thing", "no_such_msgs/msg/Thing", QOS["default"])
@@ -360,15 +360,15 @@ def test_a_type_that_is_not_built_is_named_with_the_way_out(managed: Any) -> Non
 
 
 def test_bad_arguments_are_an_error_that_shows_them(domain: int) -> None:
-    from temporeal_bridge.rclpy_transport import RclpyTransport
-    from temporeal_bridge.transport import TransportError
+    from temporeal_bridge.transports.rclpy_transport import RclpyTransport
+    from temporeal_bridge.transports.transport import TransportError
 
     with pytest.raises(TransportError, match="-p.*nonsense"):
         RclpyTransport("pilot", domain=domain, loopback=True, ros_args=["-p", "nonsense"])
 
 
 def test_a_callback_that_raises_is_not_swallowed(managed: Any, ros: Ros) -> None:
-    from temporeal_bridge.transport import QOS
+    from temporeal_bridge.transports.transport import QOS
 
     def fail(_: object) -> None:
         raise KeyError("from the callback")

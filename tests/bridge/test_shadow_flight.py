@@ -9,16 +9,17 @@ import pytest
 
 pytest.importorskip("mujoco")
 
-from policies.export.manifest import Manifest, identity
-from robots.shadow_hand.spec import COUPLED, JOINTS, MOTORS, SPEED
-from robots.spec import load_robot
-from temporeal_bridge import link, messages
+from temporeal.robots.artifact.manifest import Manifest, identity
+from temporeal.robots.shadow_hand.spec import COUPLED, JOINTS, MOTORS, SPEED
+from temporeal.robots.spec import load_robot
+from temporeal_bridge import link
+from temporeal_bridge.codecs import messages
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import Proposal, line
-from temporeal_bridge.memory import MemoryTransport
 from temporeal_bridge.robot_sim import RobotSim
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.memory_bus import MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 ROBOT = load_robot("shadow_hand")
 MANIFEST = Manifest(

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from temporeal_bridge import dds, messages
-from temporeal_bridge.dds import DdsTransport, free_domain, ports
-from temporeal_bridge.sockets import confine, descriptors, udp_sockets
-from temporeal_bridge.transport import QOS, TransportError, require_peer
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.transports import dds
+from temporeal_bridge.transports.dds import DdsTransport, free_domain, ports
+from temporeal_bridge.transports.sockets import confine, descriptors, udp_sockets
+from temporeal_bridge.transports.transport import QOS, TransportError, require_peer
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which Linux has")
 
@@ -71,7 +72,8 @@ def test_a_bus_that_is_not_on_the_loopback_is_open(monkeypatch):
 
 
 def test_an_interface_that_is_named_to_cyclone_is_what_it_sends_by_and_not_what_it_listens_on(monkeypatch):
-    """As docs/security.md says. The loopback is the interface that every machine has; others are treated alike."""
+    """As docs/reference/security.md says. The loopback is the interface that every machine has; others are treated
+    alike."""
     monkeypatch.delenv("ROS_AUTOMATIC_DISCOVERY_RANGE", raising=False)
     monkeypatch.setenv("CYCLONEDDS_URI", dds.loopback_config())
     domain = free_domain()

@@ -13,21 +13,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.export.manifest import MANIFEST, encode, identity, load_manifest
-from policies.export.runtime import Artifact
-from robots.frames import from_rotation_vector
-from robots.spec import load_robot
-from temporeal_bridge import codecs, link, messages, policy_node, swap
+from temporeal.robots.artifact.manifest import MANIFEST, encode, identity, load_manifest
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.frames import from_rotation_vector
+from temporeal.robots.spec import load_robot
+from temporeal_bridge import link, policy_node
+from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.controller import artifact_swap
+from temporeal_bridge.controller.artifact_swap import Swap, SwapError, smooth, steps_of
+from temporeal_bridge.controller.step_log import Step, Tape, TapeReader
+from temporeal_bridge.guard.safety import SafetyError
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import MemoryController, Proposal, SocketController, SocketGuard, line
-from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import MISSION_TIME, Told
 from temporeal_bridge.policy_node import PolicyNode
-from temporeal_bridge.safety import SafetyError
-from temporeal_bridge.swap import Swap, SwapError, smooth, steps_of
-from temporeal_bridge.tape import Step, Tape, TapeReader
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 ROBOT = load_robot("crazyflie")
 TWIST, HEADER, TEXT, ARRAY = (
@@ -177,7 +179,7 @@ class Two(World):
         assert self.mode == "active" and len(self.sent) == 10
 
     def ask(self, folder: Path, **changes: Any) -> None:
-        asks = Proposal(link.TAKEOVER, 1, self.step, self.began, text=swap.offer(folder))
+        asks = Proposal(link.TAKEOVER, 1, self.step, self.began, text=artifact_swap.offer(folder))
         self.new.send(asks._replace(**changes))
         self.lockstep.run(0.001)
         self.own.wait(0.0)
@@ -340,7 +342,7 @@ def test_twice(two, artifact, other_artifact):
 
 def test_a_second_successor_is_refused_while_one_is_there(blending, artifact):
     third = MemoryController(blending.line)
-    third.send(Proposal(link.TAKEOVER, 1, blending.step, blending.began, text=swap.offer(artifact)))
+    third.send(Proposal(link.TAKEOVER, 1, blending.step, blending.began, text=artifact_swap.offer(artifact)))
     blending.run(1, OLD, NEW)
     assert [(a.mode, a.reason) for a in third.receive()] == [("refused", "another takeover is under way")]
     blending.run(STEPS, OLD, NEW)
@@ -409,7 +411,7 @@ def test_what_is_exchanged_is_the_policy_not_the_mission(lockstep, artifact, tmp
 
 
 def test_a_policy_that_gives_chunks_is_refused(two, artifact, tmp_path):
-    from policies.export.manifest import ChunkSpec
+    from temporeal.robots.artifact.manifest import ChunkSpec
 
     two.ask(changed(artifact, tmp_path / "changed", chunk=ChunkSpec(10, 0.02), schema_version=2, memory=()))
     assert "it gives chunks" in two.events[-1]["reason"]
@@ -435,7 +437,7 @@ def test_who_trusts_somebody_takes_only_what_they_signed(lockstep, artifact, oth
     pytest.importorskip("cryptography", reason="signatures need the extra `sign`")
     import shutil
 
-    from policies.export.signature import make_key, sign
+    from temporeal.robots.artifact.signature import make_key, sign
 
     ours, theirs = make_key(tmp_path / "ours.pem"), make_key(tmp_path / "theirs.pem")
     new = Path(shutil.copytree(other_artifact, tmp_path / "new"))
@@ -494,7 +496,7 @@ def test_over_sockets_the_guard_hears_both_and_knows_who_is_who(tmp_path, artifa
     new.path, new.own = path, path.with_name("new")
     new.socket = link.datagram_socket(new.own)
     old.send(Proposal(link.HELLO))
-    assert new.send(Proposal(link.TAKEOVER, text=swap.offer(artifact)))
+    assert new.send(Proposal(link.TAKEOVER, text=artifact_swap.offer(artifact)))
     new.send(Proposal(link.COMMAND, values=[2.0]))
     old.send(Proposal(link.COMMAND, values=[1.0]))
     assert [(p.kind, p.heir) for p in guard.receive()] == [
@@ -528,7 +530,7 @@ class Chain(World):
         return self.lockstep.add(transport, node)
 
     def successor(self, folder: Path) -> PolicyNode:
-        return self.controller(folder, MemoryController(self.line), "successor", swap.offer(folder))
+        return self.controller(folder, MemoryController(self.line), "successor", artifact_swap.offer(folder))
 
     def leave(self, node: PolicyNode) -> None:
         """As a process that has ended."""
@@ -667,7 +669,7 @@ def test_a_successor_that_the_guard_refuses_says_why(chain, artifact, tmp_path):
     other = Path(shutil.copytree(artifact, tmp_path / "other"))
     manifest = load_manifest(other)
     new = chain.successor(other)
-    new.offer = swap.offer(changed(other, tmp_path / "changed", horizon_s=manifest.horizon_s + 1))
+    new.offer = artifact_swap.offer(changed(other, tmp_path / "changed", horizon_s=manifest.horizon_s + 1))
     with pytest.raises(SwapError, match=r"refuses the takeover: its horizon_s is 7\.0, .* in charge has 6\.0"):
         chain.fly(1.0)
     assert chain.mode == "active"
@@ -682,7 +684,7 @@ def test_a_target_that_actions_move_does_not_run_away_in_the_shadow(lockstep, ar
     loaded = policy_node.load(arm_artifact, robot, interface)
     (tmp_path / "tape").mkdir(mode=0o700)
     node = PolicyNode(transport, loaded, robot, interface, line()[0], tape=tmp_path / "tape" / "t",
-                      offer=swap.offer(arm_artifact))
+                      offer=artifact_swap.offer(arm_artifact))
     assert loaded.echoes == {"target": "joint_pos_cmd"}
     assert Artifact.load(artifact).echoes == {}  # thrust and rates: memory of nothing that was sent
     signals = {"joint_pos": home, "grip_pos_w": np.zeros(3, np.float32)}
@@ -729,7 +731,7 @@ def test_who_flies_without_a_state_topic_of_the_guard_waits(lockstep, other_arti
     (tmp_path / "tape").mkdir(mode=0o700)
     node = lockstep.add(transport, PolicyNode(
         transport, policy_node.load(other_artifact, ROBOT, interface), ROBOT, interface, line()[0],
-        tape=tmp_path / "tape" / "t", offer=swap.offer(other_artifact)))
+        tape=tmp_path / "tape" / "t", offer=artifact_swap.offer(other_artifact)))
     with pytest.raises(SwapError, match=r"guard: silent, state: missing"):
         lockstep.run(policy_node.SUCCEED_S + 1.0)
     node.close()

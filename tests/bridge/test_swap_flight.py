@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.export.manifest import identity, load_manifest
-from robots.spec import load_robot
-from temporeal_bridge import messages
+from temporeal.robots.artifact.manifest import identity, load_manifest
+from temporeal.robots.spec import load_robot
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.launching.processes import Process, end, last_words, start
 from temporeal_bridge.mission import Told
-from temporeal_bridge.processes import Process, end, last_words, start
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transports.transport import QOS
 
 NUMBER, TEXT, ARRAY = "std_msgs/msg/UInt64", "std_msgs/msg/String", "std_msgs/msg/Float64MultiArray"
 
@@ -26,7 +26,7 @@ def test_the_artifact_is_exchanged_in_flight(long_artifacts: tuple[Path, Path], 
     is stopped, the command makes no leap, and the monitor is satisfied."""
     pytest.importorskip("mujoco")
     artifact, other_artifact = long_artifacts
-    from temporeal_bridge.dds import DdsTransport, free_domain
+    from temporeal_bridge.transports.dds import DdsTransport, free_domain
 
     domain = free_domain()
     shared = ["--transport", "dds", "--domain", str(domain), "--loopback", "--namespace", "/cf1", "--interface",

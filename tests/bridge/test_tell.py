@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 
-from robots.spec import load_robot
-from temporeal_bridge import messages, policy_node
-from temporeal_bridge import tell as tell_module
+from temporeal.robots.spec import load_robot
+from temporeal_bridge import operator_messages as tell_module
+from temporeal_bridge import policy_node
+from temporeal_bridge.codecs import messages
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import MemoryController, MemoryLink
-from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import Announced
+from temporeal_bridge.operator_messages import WORDS, Answers, Outcome, started, stopped, tell
 from temporeal_bridge.policy_node import PolicyNode
-from temporeal_bridge.records import Event
-from temporeal_bridge.tell import WORDS, Answers, Outcome, started, stopped, tell
-from temporeal_bridge.transport import QOS, TransportError
+from temporeal_bridge.recording.records import Event
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import QOS, TransportError
 
 
 @pytest.mark.parametrize("word", WORDS)

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from temporeal_bridge import messages
-from temporeal_bridge.memory import Bus, MemoryTransport
-from temporeal_bridge.transport import (
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import (
     QOS,
     Endpoint,
     Peer,
@@ -31,14 +31,14 @@ ROS = pytest.mark.skipif(importlib.util.find_spec("rclpy") is None, reason="rclp
 def make(kind: str, shared: dict, node: str, namespace: str, remaps=()):
     if kind == "memory":
         return MemoryTransport(shared.setdefault("bus", Bus()), node, namespace, remaps)
-    from temporeal_bridge.dds import free_domain
+    from temporeal_bridge.transports.dds import free_domain
 
     domain = shared.setdefault("domain", free_domain())
     ros_args = [word for old, new in remaps for word in ("-r", f"{old}:={new}")]
     if kind == "dds":
-        from temporeal_bridge.dds import DdsTransport as Kind
+        from temporeal_bridge.transports.dds import DdsTransport as Kind
     else:
-        from temporeal_bridge.rclpy_transport import RclpyTransport as Kind
+        from temporeal_bridge.transports.rclpy_transport import RclpyTransport as Kind
     return Kind(node, namespace, domain=domain, loopback=True, ros_args=ros_args)
 
 
@@ -315,7 +315,7 @@ def test_dds_names_a_policy_that_ros_profiles_do_not_have():
     from cyclonedds.sub import DataReader
     from cyclonedds.util import duration
 
-    from temporeal_bridge import dds
+    from temporeal_bridge.transports import dds
 
     domain = dds.free_domain()
     robot, node = (dds.DdsTransport(name, domain=domain, loopback=True) for name in ("robot", "node"))

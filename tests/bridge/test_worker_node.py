@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.export.manifest import ArtifactError, ChunkSpec, decode, encode
-from policies.export.runtime import Artifact
-from robots.chunks import Playing
-from robots.spec import load_robot
-from temporeal_bridge import mailbox, worker_node
-from temporeal_bridge.chunked import ChunkedPolicy, NoAction
-from temporeal_bridge.mailbox import SocketLine, WorkerEnd
-from temporeal_bridge.processes import end, last_words, start
+from temporeal.robots.action_chunks import Playing
+from temporeal.robots.artifact.manifest import ArtifactError, ChunkSpec, decode, encode
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.spec import load_robot
+from temporeal_bridge import worker_node
+from temporeal_bridge.controller import mailbox
+from temporeal_bridge.controller.chunked_policy import ChunkedPolicy, NoAction
+from temporeal_bridge.controller.mailbox import SocketLine, WorkerEnd
+from temporeal_bridge.launching.processes import end, last_words, start
 
 ROBOT = load_robot("franka")
 STEPS, DT = 15, 0.02  # chunks of 0.3 s
@@ -53,7 +54,7 @@ def write_chunked(path: Path, **changes: Any) -> Path:
     """The policy as an artifact in folder ``path``."""
     import torch
 
-    from policies.export.artifact import export
+    from temporeal.policies.export.writer import export
 
     policy, rng = build_policy(), np.random.default_rng(0)
     signals = (GOAL + 0.3 * rng.normal(size=(8, 7))).astype(np.float32)
@@ -221,8 +222,8 @@ def test_a_real_worker_moves_the_arm_and_leaves_a_summary(artifact, folder, robo
 STAND_IN = """
 import sys, time
 from pathlib import Path
-from policies.export.runtime import Artifact
-from temporeal_bridge.mailbox import WorkerEnd
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal_bridge.controller.mailbox import WorkerEnd
 from temporeal_bridge.worker_node import Worker
 class Slowed:
     def __init__(self, artifact): self.artifact, self.manifest = artifact, artifact.manifest

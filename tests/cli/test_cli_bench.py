@@ -8,17 +8,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from policies.cli import bench
-from policies.cli.benches import Row
-from policies.cli.main import main
-from policies.export.artifact import revision
-from robots.registry import names, resolve
+from temporeal.policies.cli.main import main
+from temporeal.policies.cli.verbs import bench
+from temporeal.policies.export.writer import revision
+from temporeal.robots.registry import names, resolve
+from temporeal_benchmarks.rows import Row
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, rows: list[Row]) -> None:
     monkeypatch.setattr(bench, "bench_names", lambda: ["fake"])
     module = SimpleNamespace(HELP="h", run=lambda quick: rows)
-    monkeypatch.setattr("robots.registry.resolve", lambda package, name: module)
+    monkeypatch.setattr("temporeal.robots.registry.resolve", lambda package, name: module)
 
 
 def test_result_is_written_and_shown(
@@ -66,7 +66,7 @@ def test_of_several_quick_runs_none_begins_where_one_would_overwrite(
     begun = []
     monkeypatch.setattr(bench, "bench_names", lambda: ["one", "two"])
     module = SimpleNamespace(HELP="h", run=lambda quick: begun.append(quick) or [Row("speed", 1.0)])
-    monkeypatch.setattr("robots.registry.resolve", lambda package, name: module)
+    monkeypatch.setattr("temporeal.robots.registry.resolve", lambda package, name: module)
     assert main(["bench", "two", "--out", str(tmp_path)]) == 0
     assert main(["bench", "one", "two", "--quick", "--out", str(tmp_path)]) == 2
     assert begun == [False] and str(tmp_path / "two.json") in capsys.readouterr().err
@@ -81,10 +81,10 @@ def test_no_or_unknown_name_lists_the_known(arguments: list[str], capsys: pytest
 def test_every_benchmark_says_what_it_measures(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--list", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert set(told) == {name.replace("_", "-") for name in names("policies.cli.benches")}
+    assert set(told) == {name.replace("_", "-") for name in names("temporeal_benchmarks.rows")}
     for name, text in told.items():
         assert len(text) > 20
-        assert callable(resolve("policies.cli.benches", name.replace("-", "_")).run)
+        assert callable(resolve("temporeal_benchmarks.rows", name.replace("-", "_")).run)
 
 
 def test_all_leaves_out_what_takes_days() -> None:

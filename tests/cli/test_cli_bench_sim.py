@@ -7,14 +7,14 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from policies.cli import peers
-from policies.cli.benches import _cheetah, sim
-from policies.cli.peers import PeerError
+from temporeal_benchmarks import half_cheetah, peers
+from temporeal_benchmarks.measurements import sim
+from temporeal_benchmarks.peers import PeerError
 
 
 @contextmanager
 def absent(size):
-    raise PeerError("envpool is not installed: python -m policies.cli.peers envpool")
+    raise PeerError("envpool is not installed: python -m temporeal_benchmarks.peers envpool")
     yield {}
 
 
@@ -37,7 +37,7 @@ def test_quick_run_has_every_row(monkeypatch, capsys):
     assert {name: row.target for name, row in rows.items() if row.target is not None} == targets
     pool = rows.pop("cheetah.16.against_envpool")
     assert (pool.value, pool.ok) == (None, None)
-    assert "python -m policies.cli.peers envpool" in pool.peer
+    assert "python -m temporeal_benchmarks.peers envpool" in pool.peer
     assert "left out: envpool" in capsys.readouterr().err
     for name in targets.keys() & rows.keys():
         assert rows[name].value >= 0
@@ -46,12 +46,12 @@ def test_quick_run_has_every_row(monkeypatch, capsys):
 
 
 def test_other_physics_than_raw_is_an_error():
-    env = _cheetah.environment(16, seed=1)
+    env = half_cheetah.environment(16, seed=1)
     env.reset()
     actions = sim.random_actions(16, 6, 3)
-    same = sim.Raw(env, [a.double().numpy() for a in actions], _cheetah.SUBSTEPS)
+    same = sim.Raw(env, [a.double().numpy() for a in actions], half_cheetah.SUBSTEPS)
     assert sim.environment_seconds(env, actions, same) > 0
-    other = sim.Raw(env, [a.double().numpy() for a in actions], _cheetah.SUBSTEPS - 1)
+    other = sim.Raw(env, [a.double().numpy() for a in actions], half_cheetah.SUBSTEPS - 1)
     with pytest.raises(AssertionError, match="did not do the same physics"):
         sim.environment_seconds(env, actions, other)
 
@@ -61,7 +61,7 @@ def test_the_task_is_that_of_gymnasium():
     gymnasium = pytest.importorskip("gymnasium")
     theirs = gymnasium.make(sim.CHEETAH).unwrapped
     theirs.reset(seed=0)
-    env = _cheetah.environment(16, seed=1)
+    env = half_cheetah.environment(16, seed=1)
     env.reset()
     views = env.backend.views()
     theirs.set_state(views["qpos"][0].numpy(), views["qvel"][0].numpy())

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from policies.cli.benches import sim_learning
-from policies.cli.processes import Run
-from policies.evaluate.rollout import Rollout
+from temporeal.policies.evaluate.rollout import Rollout
+from temporeal_benchmarks.measurements import sim_learning
+from temporeal_benchmarks.processes import Run
 
 REACH, LIFT, ROTATE = sim_learning.EXPERIMENTS
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from policies.cli.benches import stl
-from policies.cli.peers import PeerError
-from policies.cli.peers.translate import to_rtamt, to_stlcgpp
-from sim.stl.lower import Semantics
-from sim.stl.robustness import robustness
-from sim.stl.syntax import Signal, always, eventually, until
+from temporeal.sim.stl.language.syntax import Signal, always, eventually, until
+from temporeal.sim.stl.rewriting.lower import Semantics
+from temporeal.sim.stl.semantics.robustness import robustness
+from temporeal_benchmarks.measurements import stl
+from temporeal_benchmarks.peers import PeerError
+from temporeal_benchmarks.peers.translate import to_rtamt, to_stlcgpp
 
 DATA = {length: stl.random_signals(length, 64) for length in stl.COMPARED}
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from policies.cli.benches._stl_rows import TRIED, rows_of
-from policies.cli.benches.stl_tasks import EPISODES
-from policies.evaluate import suite
-from policies.evaluate.suite import BASELINES, DONE, FAILED
+from temporeal.policies.evaluate.suite import suite
+from temporeal.policies.evaluate.suite.suite import BASELINES, DONE, FAILED
+from temporeal_benchmarks.measurements.stl_tasks import EPISODES
+from temporeal_benchmarks.stl_study.rows import TRIED, rows_of
 
 SUITE = ["linear_reach", "linear_seq", "linear_horizon_100", "linear_horizon_1000"]
 

@@ -14,14 +14,17 @@ from typing import Any
 
 import pytest
 
-from policies.cli import bench, runs
-from policies.cli.benches import Row, _stl_trial, stl_tasks
-from policies.cli.benches.stl_tasks import EPISODES, Item, Progress, Study, code_digest, selection
-from policies.cli.console import BadInput, Interrupted
-from policies.cli.folders import held
-from policies.cli.main import main
-from policies.evaluate import suite
-from policies.evaluate.suite import BASELINES, DONE, FAILED, METHODS, SYSTEMS
+from temporeal.policies.cli import runs
+from temporeal.policies.cli.console import BadInput, Interrupted
+from temporeal.policies.cli.exclusive_folder import held
+from temporeal.policies.cli.main import main
+from temporeal.policies.cli.verbs import bench
+from temporeal.policies.evaluate.suite import suite
+from temporeal.policies.evaluate.suite.suite import BASELINES, DONE, FAILED, METHODS, SYSTEMS
+from temporeal_benchmarks.measurements import stl_tasks
+from temporeal_benchmarks.measurements.stl_tasks import EPISODES, Item, Progress, Study, code_digest, selection
+from temporeal_benchmarks.rows import Row
+from temporeal_benchmarks.stl_study import trial as _stl_trial
 
 TASKS = ["linear_reach", "linear_seq", "linear_horizon_50", "unicycle_reach"]
 
@@ -79,7 +82,7 @@ def test_every_formula_of_the_suite_has_a_system_with_a_budget() -> None:
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("method", METHODS)
 def test_the_words_of_a_method_are_settings_with_the_same_time_for_all(method: str, system: str) -> None:
-    from policies.cli import settings as config
+    from temporeal.policies.cli import settings as config
 
     item = Item(f"{system}_reach", method, 1)
     settings = config.compose([*item.words, f"task=stl/{system}_reach"])
@@ -93,7 +96,7 @@ def test_the_words_of_a_method_are_settings_with_the_same_time_for_all(method: s
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_a_method_is_given_makes_its_task_and_describes_its_trial(method: str) -> None:
-    from policies.cli import settings as config
+    from temporeal.policies.cli import settings as config
 
     settings = config.compose([*Item("linear_reach", method, 1).words, "task=stl/linear_reach"])
     assert _stl_trial.supported(settings).name == "stl"
@@ -129,8 +132,8 @@ def test_how_many_at_once_is_one_number(given: list[str]) -> None:
 
 
 def test_the_ablation_of_starts_is_no_baseline_and_leaves_the_others_as_they_are() -> None:
-    from policies.algos.tgpo import Allocator, TGPOConfig
-    from policies.cli import settings as config
+    from temporeal.policies.algos.tgpo import Allocator, TGPOConfig
+    from temporeal.policies.cli import settings as config
 
     assert suite.HOME not in BASELINES and suite.HOME not in suite.MODEL_FREE
     assert Item("linear_reach", "tgpo", 1).words == [
@@ -173,7 +176,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "stub_of_trials.py").write_text(WORKER)
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setattr(stl_tasks, "WORKER", "stub_of_trials")
-    monkeypatch.setattr(stl_tasks, "sources", lambda: (("sim/x.py", "1"), ("policies/algos/cem.py", "2")))
+    monkeypatch.setattr(stl_tasks, "sources", lambda: (("sim/x.py", "1"), ("policies/planners/cem.py", "2")))
     return tmp_path / "out"
 
 
@@ -197,7 +200,7 @@ def test_a_study_goes_on_with_what_is_missing_or_was_made_with_other_code(
     (stub / "linear_reach-tgpo-1.json").write_text('{"cut')
     go(stub, methods=["tgpo"])
     assert len(calls(stub)) == 3
-    monkeypatch.setattr(stl_tasks, "sources", lambda: (("sim/x.py", "1"), ("policies/algos/cem.py", "other")))
+    monkeypatch.setattr(stl_tasks, "sources", lambda: (("sim/x.py", "1"), ("policies/planners/cem.py", "other")))
     go(stub, methods=["tgpo"])
     assert len(calls(stub)) == 3  # of another algorithm nothing depends
     shown = json.loads((stub / "study.json").read_text())
@@ -324,8 +327,8 @@ def test_a_folder_in_use_is_refused_at_once_and_its_study_can_be_taken_over(
 
 STARTER = '''
 import signal, sys
-from policies.cli.benches import stl_tasks
-from policies.cli.main import main
+from temporeal_benchmarks.measurements import stl_tasks
+from temporeal.policies.cli.main import main
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs tests in the background ignores it
 stl_tasks.WORKER = "worker_of_trials"
 words = ["--tasks", "linear_reach", "--methods", "tgpo", "--seeds", "1", "--out", sys.argv[1]]
@@ -338,7 +341,7 @@ def hang(order):
     time.sleep(60.0)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 '''
-TRIAL = "from policies.cli.benches import _stl_trial\n_stl_trial.trial = hang\n_stl_trial.main(sys.argv[1:])\n"
+TRIAL = "from temporeal_benchmarks.stl_study import trial as _stl_trial\n_stl_trial.trial = hang\n_stl_trial.main(sys.argv[1:])\n"
 SURVIVOR = "hang(json.load(open(sys.argv[1])))\n"
 
 
@@ -420,7 +423,7 @@ def test_a_trial_depends_on_its_own_formula_method_and_system() -> None:
     assert all(map(depends, ["policies/algos/tgpo.py", "policies/algos/ppo.py", "sim/env.py", "sim/tasks/stl.py",
                              "sim/systems/linear.py", "sim/system.py", "configs/task/stl/linear_reach.yaml",
                              "configs/algo/tgpo.yaml", "configs/algo/ppo.yaml", "configs/config.yaml"]))
-    assert not any(map(depends, ["policies/algos/cem.py", "sim/tasks/lift.py", "sim/systems/ant.py",
+    assert not any(map(depends, ["policies/planners/cem.py", "sim/tasks/lift.py", "sim/systems/ant.py",
                                  "configs/task/stl/linear_seq.yaml", "configs/algo/cem.yaml",
                                  "configs/experiment/stl_ant.yaml"]))
     assert stl_tasks.needed("configs/experiment/stl_ant.yaml", Item("ant_reach", "ppo", 1), "ppo")
@@ -428,7 +431,7 @@ def test_a_trial_depends_on_its_own_formula_method_and_system() -> None:
     digests = {code_digest(Item(t, m, 1)) for t in ("linear_reach", "linear_seq") for m in ("tgpo", "cem")}
     assert len(digests) == 4 and code_digest(item) == code_digest(Item("linear_reach", "tgpo-uniform", 2))
     listed = [path for path, _ in stl_tasks.sources()]
-    assert {"policies/cli/benches/_stl_trial.py", "configs/experiment/stl_ant.yaml"} <= set(listed)
+    assert {"benchmarks/stl_study/trial.py", "configs/experiment/stl_ant.yaml"} <= set(listed)
     assert len(listed) == len(set(listed))
 
 

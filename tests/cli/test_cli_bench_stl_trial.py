@@ -12,16 +12,17 @@ import numpy as np
 import pytest
 import torch
 
-from policies.cli import runs
-from policies.cli.benches import _stl_trial, stl_tasks
-from policies.cli.benches.stl_tasks import Item
-from policies.evaluate import suite
-from policies.evaluate.suite import DONE, METHODS, NOT_SUPPORTED
-from robots.signals import SignalSpec, schema
-from sim.schedules import draw_schedules, movable
-from sim.stl.decompose import decompose
-from sim.stl.marks import marked
-from sim.stl.parse import parse
+from temporeal.policies.cli import runs
+from temporeal.policies.evaluate.suite import suite
+from temporeal.policies.evaluate.suite.suite import DONE, METHODS, NOT_SUPPORTED
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.sim.rewards.schedules import draw_schedules, movable
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.planning.decompose import decompose
+from temporeal.sim.stl.planning.marks import marked
+from temporeal_benchmarks.measurements import stl_tasks
+from temporeal_benchmarks.measurements.stl_tasks import Item
+from temporeal_benchmarks.stl_study import trial
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -44,7 +45,7 @@ def test_a_real_training_is_made_judged_and_drawn(tmp_path: Path) -> None:
     asked = order(tmp_path, "tgpo")
     asked["words"] += [*TINY, "algo.bank=64", "algo.candidates=4", "algo.starts=4"]
     (tmp_path / "order").write_text(json.dumps(asked))
-    assert _stl_trial.main([str(tmp_path / "order")]) == 0
+    assert trial.main([str(tmp_path / "order")]) == 0
     found = json.loads((tmp_path / "found.json").read_text())
     assert (found["status"], found["episodes"], found["depth"], found["planar"]) == (DONE, 12, 1, True)
     assert sum(found["first_to_fail"].values()) == 12 - found["satisfied"]
@@ -55,40 +56,40 @@ def test_a_real_training_is_made_judged_and_drawn(tmp_path: Path) -> None:
     heat = found["heat"]
     assert np.shape(heat["value"]) == (len(heat["y"]), len(heat["x"])) and "t1" in heat["x_label"]
     assert found["evaluation_seed"] > 1_000_000 and len(found["settings"]) == 16
-    anew = _stl_trial.learning(_stl_trial.history_of(tmp_path / "run"))
+    anew = trial.learning(trial.history_of(tmp_path / "run"))
     assert anew == {name: found[name] for name in anew} and found["pooled"] == suite.POOL
-    assert _stl_trial.digest(runs.load_run(tmp_path / "run")) == found["settings"]
-    judged = _stl_trial.trial({**asked, "trained": {"cpu_s": 7.0, "settings": None}})
+    assert trial.digest(runs.load_run(tmp_path / "run")) == found["settings"]
+    judged = trial.trial({**asked, "trained": {"cpu_s": 7.0, "settings": None}})
     assert (judged["cpu_s"], judged["settings"], judged["curve"]) == (7.0, None, found["curve"])
 
 
 def test_a_real_planner_is_judged_on_as_many_starts_as_its_time_allows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(_stl_trial.BATCH, "cem", (5, 4))
+    monkeypatch.setitem(trial.BATCH, "cem", (5, 4))
     words = ["algo.population=16", "algo.elites=4", "algo.iterations=2"]
     few = order(tmp_path, "cem")
-    found = _stl_trial.trial({**few, "words": [*few["words"], *words]})
+    found = trial.trial({**few, "words": [*few["words"], *words]})
     assert (found["status"], found["episodes"], found["few_starts"]) == (DONE, 5, True)
     assert found["plan_s"] == pytest.approx(found["planning_s"] / 5)
-    every = _stl_trial.trial({**few, "words": [*few["words"], *words, "algo.replan=40"], "budget_s": 1e3})
+    every = trial.trial({**few, "words": [*few["words"], *words, "algo.replan=40"], "budget_s": 1e3})
     assert (every["episodes"], every["few_starts"], every["replan"]) == (12, False, 40)
 
 
 def test_what_a_method_refuses_is_not_supported_with_the_reason(tmp_path: Path) -> None:
-    assert "no model" in _stl_trial.trial(order(tmp_path, "cem", "ant_reach"))["reason"]
-    flat = _stl_trial.trial(order(tmp_path, "f-mdp", "linear_seq"))
+    assert "no model" in trial.trial(order(tmp_path, "cem", "ant_reach"))["reason"]
+    flat = trial.trial(order(tmp_path, "f-mdp", "linear_seq"))
     assert flat["status"] == NOT_SUPPORTED and "F-MDP" in flat["reason"] and flat["depth"] == 3
 
 
 def test_learning_is_told_with_its_curve() -> None:
     history = [{"seconds": float(i), "steps": 10.0 * i, "episodes": 100.0, **({"success": i / 100} if i > 10 else {})}
                for i in range(101)]
-    found = _stl_trial.learning(history)
+    found = trial.learning(history)
     assert len(found["curve"]) == 60 and found["curve"][0] == [11.0, 110.0, 0.11]
     assert found["curve"][-1] == [100.0, 1000.0, 1.0]
     assert [suite.time_to(found["curve"], x) for x in (0.5, 0.9)] == [50.0, 91.0] and found["seconds"] == 100.0
-    assert _stl_trial.learning([])["curve"] == [] and found["pooled"] == suite.POOL
+    assert trial.learning([])["curve"] == [] and found["pooled"] == suite.POOL
     assert set(found) == {"seconds", "steps", "curve", "pooled"}
 
 
@@ -96,14 +97,14 @@ def test_the_landscape_is_over_the_two_variables_with_room_and_blank_where_illeg
     formula = parse("F[0,2] (p.x > 1 & F[0,1] p.y > 1)", schema(SignalSpec("p", (2,), "m")))
     alternatives = decompose(formula, 0.2).alternatives
     bank = torch.tensor([[0.0, 3.0, 5.0], [0.0, 10.0, 15.0]])
-    found = _stl_trial.landscape(alternatives, bank, lambda rows: (rows[:, 1] + 100 * rows[:, 2]).numpy().astype(float))
+    found = trial.landscape(alternatives, bank, lambda rows: (rows[:, 1] + 100 * rows[:, 2]).numpy().astype(float))
     assert found is not None
     assert found["best"] == pytest.approx([2.0, 3.0])
     value = found["value"]
     assert value.shape == (16, 11) and value[2, 1] == 201.0  # t1 = 1 sample, t2 = 2 samples
     assert np.isnan(value[0, 1]) and np.isnan(value[9, 3]) and not np.isnan(value[8, 3])  # order; 5 samples apart
     single = decompose(parse("F[0,2] p.x > 1", schema(SignalSpec("p", (2,), "m"))), 0.2).alternatives
-    assert _stl_trial.landscape(single, torch.tensor([[0.0, 3.0]]), lambda rows: np.zeros(len(rows))) is None
+    assert trial.landscape(single, torch.tensor([[0.0, 3.0]]), lambda rows: np.zeros(len(rows))) is None
 
 
 def test_the_landscape_moves_variables_at_a_fixed_distance_together() -> None:
@@ -111,10 +112,10 @@ def test_the_landscape_moves_variables_at_a_fixed_distance_together() -> None:
     alternative = marked(decompose(formula, 0.2).alternatives[0])
     groups = movable(alternative)
     assert sorted(map(len, groups)) == [1, 2]
-    x, y = _stl_trial.axes_of(alternative)
+    x, y = trial.axes_of(alternative)
     assert {x.index, y.index} == {group[0] - 1 for group in groups}
     bank = draw_schedules([alternative], 1, np.random.default_rng(0))
-    found = _stl_trial.landscape([alternative], bank, lambda rows: rows[:, 1:].sum(1).numpy().astype(float))
+    found = trial.landscape([alternative], bank, lambda rows: rows[:, 1:].sum(1).numpy().astype(float))
     assert found is not None and np.isfinite(found["value"]).all()  # no order between the two
 
 
@@ -122,23 +123,23 @@ def test_paths_show_two_failures_and_the_rest_satisfied() -> None:
     signals = {"base_pos_w": np.arange(5 * 8 * 3, dtype=np.float32).reshape(5, 8, 3)}
     rollout = SimpleNamespace(signals=signals, lengths=np.array([3] * 8))
     good = np.array([True, False, False, False, True, True, True, True])
-    found = _stl_trial.paths(rollout, SimpleNamespace(episodes=SimpleNamespace(satisfied=good)))
+    found = trial.paths(rollout, SimpleNamespace(episodes=SimpleNamespace(satisfied=good)))
     assert [path["satisfied"] for path in found] == [False, False, True, True, True, True]
     good[4:] = False
-    assert [path["satisfied"] for path in _stl_trial.paths(
+    assert [path["satisfied"] for path in trial.paths(
         rollout, SimpleNamespace(episodes=SimpleNamespace(satisfied=good)))] == [False] * 5 + [True]
     assert found[0]["points"].tolist() == [[3, 4, 5], [27, 28, 29], [51, 52, 53]]
 
 
 def test_the_digest_is_of_what_the_method_is_given_and_not_of_its_formula() -> None:
-    from policies.cli import settings as config
+    from temporeal.policies.cli import settings as config
 
     def digest(task: str, *words: str) -> str:
-        return _stl_trial.digest(config.compose(["algo=tgpo", f"task=stl/{task}", *words]))
+        return trial.digest(config.compose(["algo=tgpo", f"task=stl/{task}", *words]))
 
     assert digest("linear_reach") == digest("linear_seq")
     others = [digest("linear_reach", word) for word in ("algo.desired_kl=0.01", "num_worlds=64", "algo=ppo",
                                                         "task.settings.slack=0.01")]
     assert len({digest("linear_reach"), *others}) == 5
     item = Item("linear_seq", "tgpo", 1)
-    assert stl_tasks.settings_digest(item) == _stl_trial.digest(config.compose([*item.words, "task=stl/linear_seq"]))
+    assert stl_tasks.settings_digest(item) == trial.digest(config.compose([*item.words, "task=stl/linear_seq"]))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from policies.cli.main import main
-from policies.cli.settings import read
-from policies.export.runtime import Artifact
+from temporeal.policies.cli.main import main
+from temporeal.policies.cli.settings import read
+from temporeal.robots.artifact.runtime import Artifact
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from policies.cli.completion import SCRIPTS, complete
-from policies.cli.main import main, verb_names
+from temporeal.policies.cli.main import main, verb_names
+from temporeal.policies.cli.verbs.completion import SCRIPTS, complete
 
 
 def test_first_word_is_a_verb() -> None:
@@ -22,7 +22,7 @@ def test_settings_follow_train() -> None:
 
 
 def test_benchmarks_follow_bench() -> None:
-    from policies.cli.bench import bench_names
+    from temporeal.policies.cli.verbs.bench import bench_names
 
     assert set(bench_names()) | {"--list", "--quick"} <= set(complete(["bench"]))
 
@@ -58,7 +58,7 @@ def test_unknown_shell_names_the_known(capsys: pytest.CaptureFixture[str]) -> No
 def test_bash_completes(line: str, words: list[str], offered: list[str]) -> None:
     """As readline calls it: the line split at `=`, the cursor at its end."""
     script = f"""
-temporeal() {{ {sys.executable} -m policies.cli.main "$@"; }}
+temporeal() {{ {sys.executable} -m temporeal.policies.cli.main "$@"; }}
 {SCRIPTS["bash"]}
 compopt() {{ :; }}
 COMP_LINE={line!r}; COMP_POINT={len(line)}; COMP_WORDS=({' '.join(map(repr, words))}); COMP_CWORD={len(words) - 1}

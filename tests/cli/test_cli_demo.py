@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.cli import demo, deploy, runs
-from policies.cli.main import main
-from sim.task import Task, load_task
-from temporeal_bridge.flights import FlightReport
+from temporeal.policies.cli import runs
+from temporeal.policies.cli.main import main
+from temporeal.policies.cli.verbs import demo, deploy
+from temporeal.sim.task import Task, load_task
+from temporeal_bridge.launching.flights import FlightReport
 
 KILLED = "policy_node was killed by SIGKILL (robot /cf1)"
 RATE_HZ, HORIZON_S = 50.0, 9.0
@@ -88,7 +89,7 @@ def test_deploy_tells_what_was_not_flown(
 ) -> None:
     rows = [{"seed": i, "verdict": v, "reason": KILLED if v == "failed" else "", "missed": None}
             for i, v in enumerate(verdicts)]
-    monkeypatch.setattr("temporeal_bridge.flights.fly", lambda *_, **__: flown(rows, fault))
+    monkeypatch.setattr("temporeal_bridge.launching.flights.fly", lambda *_, **__: flown(rows, fault))
     options = deploy.parser().parse_args([str(tmp_path), "--sim"])
     settings = {"interface": None, "transport": "dds", "signals": None}
     assert deploy.simulate(options, settings, "crazyflie", tmp_path) == status

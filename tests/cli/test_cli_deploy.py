@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from policies.cli import deploy, monitor
-from policies.cli.console import BadInput, interrupt, on_signals
-from policies.cli.main import main
-from policies.cli.settings import section
-from temporeal_bridge import processes
+from temporeal.policies.cli.console import BadInput, interrupt, on_signals
+from temporeal.policies.cli.main import main
+from temporeal.policies.cli.settings import section
+from temporeal.policies.cli.verbs import deploy, monitor
+from temporeal_bridge.launching import processes
 from temporeal_bridge.mission import FLIGHTS
 
 
@@ -325,9 +325,9 @@ def test_a_robot_that_is_not_there_is_not_awaited_for_ever(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On a bus with a fake clock; of the two topics one is there."""
-    from temporeal_bridge import codecs, messages
-    from temporeal_bridge.memory import Bus, MemoryTransport
-    from temporeal_bridge.transport import QOS
+    from temporeal_bridge.codecs import codecs, messages
+    from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+    from temporeal_bridge.transports.transport import QOS
 
     bus = Bus()
     talker = MemoryTransport(bus, "robot", "/cf1")
@@ -348,7 +348,7 @@ def test_a_robot_that_is_not_there_is_not_awaited_for_ever(
             self.bus.advance(timeout_s)
             return super().wait(0.0)
 
-    monkeypatch.setattr("temporeal_bridge.transport.open_transport", lambda *_, **__: Own(bus, "monitor", "/cf1"))
+    monkeypatch.setattr("temporeal_bridge.transports.transport.open_transport", lambda *_, **__: Own(bus, "monitor", "/cf1"))
     assert main(["monitor", "--formula", "G[0,1] (height > 0)", "--wait", "20"]) == 2
     told = capsys.readouterr().err
     assert "no message on /cf1/gyro" in told
@@ -364,7 +364,7 @@ def test_own_formula_is_watched_over_real_middleware(capsys: pytest.CaptureFixtu
     """A simulated robot in a process of its own, resting in its start state, and a formula of the user's."""
     import subprocess
 
-    from temporeal_bridge.dds import free_domain
+    from temporeal_bridge.transports.dds import free_domain
 
     domain = str(free_domain())
     bus = ["--transport", "dds", "--domain", domain, "--loopback", "--namespace", "/watched"]

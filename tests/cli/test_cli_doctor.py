@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from policies.cli import doctor
-from policies.cli.main import main
+from temporeal.policies.cli.main import main
+from temporeal.policies.cli.verbs import doctor
 
 
 def only(monkeypatch: pytest.MonkeyPatch, *checks: object) -> None:

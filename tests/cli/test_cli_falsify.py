@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from policies.cli import falsify
-from policies.cli.main import main
+from temporeal.policies.cli.main import main
+from temporeal.policies.cli.verbs import falsify
 
 HIGH = "task.settings.formula='G[0,0.2] (height > {})'"
 

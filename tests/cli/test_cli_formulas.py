@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from policies.algos.tgpo import Choosing
-from policies.cli import main, runs
+from temporeal.policies.algos.tgpo import Choosing
+from temporeal.policies.cli import main, runs
 
 SMALL = ["algo=tgpo", "task=stl/linear_reach", "num_worlds=64", "threads=1", "algo.threads=1", "algo.total_steps=9600",
          "algo.bank=64", "algo.candidates=8", "algo.starts=4", "algo.actor_hidden=[16]", "algo.critic_hidden=[16]"]
@@ -89,8 +89,8 @@ def test_what_plans_and_does_not_learn_names_the_command_that_judges_it(capsys: 
 def test_that_no_schedule_was_kept_is_a_line_without_its_place_in_the_source(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("policies.algos.tgpo.ROUNDS", (1,))
-    monkeypatch.setattr("policies.algos.tgpo.SHARE", 0.9)  # so that a training of no time has room for a flight
+    monkeypatch.setattr("temporeal.policies.algos.tgpo.ROUNDS", (1,))
+    monkeypatch.setattr("temporeal.policies.algos.tgpo.SHARE", 0.9)  # so that a training of no time has room for a flight
     words = [word for word in SMALL if not word.startswith(("task=", "algo.total_steps="))]
     words += ["task=stl/linear_doors", "algo.total_steps=1600"]
     assert main.main(["train", *words, "--out", str(tmp_path / "run")]) == 0

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from policies.cli.main import load_verb, main, usage, verb_names
+from temporeal.policies.cli.main import load_verb, main, usage, verb_names
 
 SLOW_IMPORTS = ("torch", "hydra", "numba", "matplotlib", "mujoco", "onnxruntime", "cyclonedds", "scipy", "numpy")
 
@@ -15,7 +15,7 @@ SLOW_IMPORTS = ("torch", "hydra", "numba", "matplotlib", "mujoco", "onnxruntime"
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], *([verb, "--help"] for verb in verb_names())])
 def test_help_imports_nothing_slow(arguments: list[str]) -> None:
     code = (
-        "import sys; from policies.cli.main import main\n"
+        "import sys; from temporeal.policies.cli.main import main\n"
         f"main({arguments!r})\n"
         f"print('LOADED', [m for m in {SLOW_IMPORTS!r} if m in sys.modules])"
     )
@@ -81,7 +81,7 @@ def test_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 
 def test_closed_pipe_is_silent() -> None:
-    code = "import sys; from policies.cli.main import main; sys.exit(main(['--help']))"
+    code = "import sys; from temporeal.policies.cli.main import main; sys.exit(main(['--help']))"
     line = f"{sys.executable} -c \"{code}\" | true"
     done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60)
     assert done.stderr == ""

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from policies.cli import bench, demo, eval, main, runs, settings
-from policies.cli.console import BadInput
-from policies.cli.settings import compose
-from policies.evaluate import report
-from sim.task import load_task
+from temporeal.policies.cli import main, runs, settings
+from temporeal.policies.cli.console import BadInput
+from temporeal.policies.cli.settings import compose
+from temporeal.policies.cli.verbs import bench, demo, eval
+from temporeal.policies.evaluate.report import page
+from temporeal.sim.task import load_task
 
 FORMULA = "task.settings.formula="
 
@@ -127,7 +128,7 @@ def test_export_to_a_full_disk_is_one_line(
     monkeypatch.setattr(runs, "load_graph", lambda *_: None)
     monkeypatch.setattr(runs, "shown_to", lambda _, task: task)
     monkeypatch.setattr(runs, "make_env", lambda *_, **__: None)
-    monkeypatch.setattr("policies.evaluate.handover.export_policy", full)
+    monkeypatch.setattr("temporeal.policies.evaluate.run_outputs.export_policy", full)
     runs.open_run(compose(), tmp_path / "run", overwrite=False)
     assert main.main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "a")]) == 2
     assert capsys.readouterr().err == (
@@ -145,12 +146,12 @@ def test_a_full_disk_leaves_the_old_file(
         if name == "config.yaml":
             settings.write({"seed": 2}, tmp_path / name)
         elif name == "speed.json":
-            monkeypatch.setattr("robots.registry.resolve", lambda *_: SimpleNamespace(run=lambda quick: []))
+            monkeypatch.setattr("temporeal.robots.registry.resolve", lambda *_: SimpleNamespace(run=lambda quick: []))
             bench.measure("speed", True, tmp_path, quiet=True)
         elif name == "report.json":
-            report.write_json(tmp_path / name, [])
+            page.write_json(tmp_path / name, [])
         else:
-            report.write_page(tmp_path / name, [], report.Context("title", "robot", "formula"))
+            page.write_page(tmp_path / name, [], page.Context("title", "robot", "formula"))
         return 0
 
     monkeypatch.setattr(eval, "run", write)

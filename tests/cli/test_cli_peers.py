@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from policies.cli import peers
+from temporeal_benchmarks import peers
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.cli import preflight
-from policies.cli.listening import CommandHeard, Heard, StateHeard, decoded
-from policies.cli.preflight import Plan
-from robots.spec import load_robot
-from temporeal_bridge import codecs, messages
+from temporeal.policies.cli.preflight import preflight
+from temporeal.policies.cli.preflight.listening import CommandHeard, Heard, StateHeard, decoded
+from temporeal.policies.cli.preflight.preflight import Plan
+from temporeal.robots.spec import load_robot
+from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.guard.safety import Estop, Fence, Start, profile
 from temporeal_bridge.interface import StateTopic, load_interface
-from temporeal_bridge.safety import Estop, Fence, Start, profile
-from temporeal_bridge.transport import Peer, QoS, Received
+from temporeal_bridge.transports.transport import Peer, QoS, Received
 
 ROBOT = load_robot("crazyflie")
 INTERFACE = load_interface(ROBOT)
@@ -453,7 +453,7 @@ def test_messages_become_samples_and_refusals_are_counted() -> None:
 
 
 def test_names_in_a_joint_state_are_kept() -> None:
-    from policies.cli.listening import names_in
+    from temporeal.policies.cli.preflight.listening import names_in
 
     made = messages.record("sensor_msgs/msg/JointState")(
         header=messages.header(5), name=["b", "a"], position=np.zeros(2), velocity=np.zeros(0), effort=np.zeros(0))

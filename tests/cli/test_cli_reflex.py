@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from policies.algos.reflex import Constraint
-from policies.cli.benches import reflex as bench
-from policies.cli.console import BadInput
-from policies.cli.main import main
-from policies.evaluate.rollout import Rollout
-from policies.export.runtime import Artifact
-from robots.signals import SignalSpec, schema
-from sim.stl.parse import parse
-from sim.task import MISSION_TIME
+from temporeal.policies.algos.reflex import Constraint
+from temporeal.policies.cli.console import BadInput
+from temporeal.policies.cli.main import main
+from temporeal.policies.evaluate.rollout import Rollout
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.task import MISSION_TIME
+from temporeal_benchmarks.measurements import reflex as bench
 
 HOVER = ["task=hover", "num_worlds=64", "threads=1"]
 SHORT = ["algo=reflex", "algo.updates=8", "algo.gradient_steps=4", "algo.warmup=3", "algo.batch=32", "algo.every=2",

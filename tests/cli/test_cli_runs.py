@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from policies.cli import runs
-from policies.cli.console import BadInput
-from policies.cli.main import main
-from policies.cli.settings import compose, override, read
-from policies.cli.train import train
-from policies.evaluate.handover import EVALUATION_SEED
+from temporeal.policies.cli import runs
+from temporeal.policies.cli.console import BadInput
+from temporeal.policies.cli.main import main
+from temporeal.policies.cli.settings import compose, override, read
+from temporeal.policies.cli.verbs.train import train
+from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED
 
 
 def settings(tmp_path: Path, *words: str) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def test_a_run_is_not_lost_to_one_whose_settings_cannot_be_written(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("policies.cli.settings.write", full)
+    monkeypatch.setattr("temporeal.policies.cli.settings.write", full)
     with pytest.raises(BadInput, match="No space left"):
         runs.open_run(settings(tmp_path, "seed=2"), folder, overwrite=True)
     assert (folder / "checkpoint").read_text() == "precious" and [p.name for p in tmp_path.iterdir()] == ["run"]

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from policies.cli import settings as settings_module
-from policies.cli.console import BadInput
-from policies.cli.settings import (
+from temporeal.policies.cli import settings as settings_module
+from temporeal.policies.cli.console import BadInput
+from temporeal.policies.cli.settings import (
     AUTO,
     AUTOMATIC,
     DOTTED,
@@ -32,8 +32,8 @@ from policies.cli.settings import (
     section,
     write,
 )
-from robots.registry import names, resolve
-from robots.spec import robot_names
+from temporeal.robots.registry import names, resolve
+from temporeal.robots.spec import robot_names
 
 OPTIONS = [(group, option) for group, options in groups().items() for option in options]
 # of the many files of one task the first; tests/sim/test_stl_suite.py reads all
@@ -68,12 +68,12 @@ def test_a_task_names_its_robot_backend_and_randomization(task: str) -> None:
 
 def test_choices_exist_as_modules() -> None:
     assert set(groups()["robot"]) - {AUTO} == set(robot_names())
-    assert {task.partition("/")[0] for task in groups()["task"]} == set(names("sim.tasks"))
+    assert {task.partition("/")[0] for task in groups()["task"]} == set(names("temporeal.sim.tasks"))
     for algo in groups()["algo"]:
-        module = resolve("policies.algos", algo)
+        module = resolve("temporeal.policies.algos", algo)
         assert hasattr(module, "train") or hasattr(module, "plan")  # a planner learns nothing
     for backend in set(groups()["backend"]) - {AUTO}:
-        assert hasattr(resolve("sim.backends", backend), "make")
+        assert hasattr(resolve("temporeal.sim.backends", backend), "make")
 
 
 def test_what_is_composed_belongs_to_who_asked() -> None:
@@ -135,8 +135,8 @@ def test_what_a_named_distribution_has_is_set_below_its_name() -> None:
 
 
 def test_the_keys_that_end_a_name_are_those_of_what_is_named() -> None:
-    from sim.curriculum import DIMENSION_KEYS
-    from sim.randomize import COMMON, TAKES
+    from temporeal.sim.curriculum.curriculum import DIMENSION_KEYS
+    from temporeal.sim.randomization.distributions import COMMON, TAKES
 
     assert set(DOTTED["randomize.parameters"]) == {*COMMON, *(key for keys in TAKES.values() for key in keys)}
     assert DOTTED["randomize.cameras"] == DOTTED["randomize.parameters"]
@@ -215,14 +215,14 @@ def commands(text: str) -> list[list[str]]:
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = {f"{path.stem}-{i}": words
-            for path in (*sorted((ROOT / "configs").rglob("*.yaml")), ROOT / "docs/curricula.md",
-                         ROOT / "docs/randomization.md")
+            for path in (*sorted((ROOT / "configs").rglob("*.yaml")), ROOT / "docs/how-to/curricula.md",
+                         ROOT / "docs/how-to/randomization.md")
             for i, words in enumerate(commands(path.read_text()))}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_of_the_files_run(name: str) -> None:
-    from policies.cli.runs import make_env
+    from temporeal.policies.cli.runs import make_env
 
     env = make_env(compose(EXAMPLES[name]), num_worlds=2, training=True, compiled=False)
     assert env.num_worlds == 2
@@ -240,9 +240,9 @@ def test_room_and_the_like_of_a_backend_are_set() -> None:
 
 @pytest.mark.parametrize("backend", sorted(set(groups()["backend"]) - {AUTO}))
 def test_settings_of_backends_are_those_of_their_make_with_its_defaults(backend: str) -> None:
-    from policies.cli.runs import EVERY_BACKEND
+    from temporeal.policies.cli.runs import EVERY_BACKEND
 
-    make = inspect.signature(resolve("sim.backends", backend).make).parameters
+    make = inspect.signature(resolve("temporeal.sim.backends", backend).make).parameters
     legal = {name: p.default for name, p in make.items() if name not in EVERY_BACKEND}
     assert of_group(compose(["task=hover", f"backend={backend}"]), "backend") == legal
 
@@ -367,8 +367,8 @@ def test_an_application_may_use_hydra_itself() -> None:
     """Composing inside a program that has initialized Hydra for its own configuration leaves that in place."""
     code = """
 from hydra import initialize_config_module, compose
-from policies.cli import settings
-with initialize_config_module("configs.task", version_base="1.3"):
+from temporeal.policies.cli import settings
+with initialize_config_module("temporeal.configs.task", version_base="1.3"):
     settings.compose()
     print(compose("hover").name)
 """
@@ -377,7 +377,7 @@ with initialize_config_module("configs.task", version_base="1.3"):
 
 
 def test_the_composed_settings_are_printed_as_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    from policies.cli.main import main
+    from temporeal.policies.cli.main import main
 
     assert main(["train", "--config", "task=hover", "--out", "x"]) == 0
     assert yaml.safe_load(capsys.readouterr().out) == {**compose(["task=hover"]), "out": "x"}
@@ -474,8 +474,8 @@ def test_overrides_of_saved_settings_with_a_broken_reference_are_bad_input() -> 
 
 @pytest.mark.parametrize("task", ["linear_bias2", "linear_imp", "linear_sides"])
 def test_tasks_that_documents_measure_are_there(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
-    """docs/learning-formulas.md names them with this folder."""
-    from policies.cli.runs import make_task
+    """docs/how-to/learning-formulas.md names them with this folder."""
+    from temporeal.policies.cli.runs import make_task
 
     monkeypatch.setenv("TEMPOREAL_CONFIGS", str(Path(__file__).parents[1] / "benchmarks" / "configs"))
     made = make_task(compose([f"task=stl/{task}", "algo=tgpo"]))

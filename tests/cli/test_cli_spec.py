@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-
-from policies.cli import traces
-from policies.cli.console import BadInput
-from policies.cli.main import main
-from policies.cli.spec import Spec, assumed, from_mapping
-from sim.stl.robustness import robustness
-from sim.stl.syntax import to_json, to_text
 from tests.sim.stl.definition import DT, formulas
 from tests.sim.stl.definition import traces as drawn
+
+from temporeal.policies.cli.console import BadInput
+from temporeal.policies.cli.main import main
+from temporeal.policies.cli.traces import traces
+from temporeal.policies.cli.verbs.spec import Spec, assumed, from_mapping
+from temporeal.sim.stl.language.syntax import to_json, to_text
+from temporeal.sim.stl.semantics.robustness import robustness
 
 MISSION = "G[0,1] (height > 0.3) & F[0,2] (norm(p - [1, 0, 1]) < 0.25)"
 
@@ -378,9 +378,9 @@ def bag(tmp_path: Path) -> Path:
     """Two seconds of a Crazyflie that climbs at 0.5 m/s from 0.2 m: odometry at 100 Hz, gyroscope at 50 Hz."""
     pytest.importorskip("rosbags")
     pytest.importorskip("temporeal_bridge")
-    from robots.spec import load_robot
-    from temporeal_bridge import messages
-    from temporeal_bridge.codecs import STATES
+    from temporeal.robots.spec import load_robot
+    from temporeal_bridge.codecs import messages
+    from temporeal_bridge.codecs.codecs import STATES
     from temporeal_bridge.interface import load_interface
     from temporeal_bridge.recorder import Bag
 
@@ -471,7 +471,7 @@ def test_a_window_without_an_end_is_judged_when_the_trace_ends(
 
 def test_the_monitor_reads_stdin_as_it_comes(flight: Path) -> None:
     """The verdict is there while the writer still holds the pipe open."""
-    command = [sys.executable, "-m", "policies.cli.main", "spec", "monitor", str(flight / "mission.stl"), "-",
+    command = [sys.executable, "-m", "temporeal.policies.cli.main", "spec", "monitor", str(flight / "mission.stl"), "-",
                "--until-decided"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
         assert process.stdin and process.stdout
@@ -537,8 +537,8 @@ def test_a_picture_has_the_tree_and_is_the_same_each_time(flight: Path, capsys: 
 @given(formulas(unbounded=True), drawn(batch=1))
 def test_any_explanation_can_be_drawn(tmp_path: Path, formula: Any, signals: dict[str, np.ndarray]) -> None:
     pytest.importorskip("matplotlib")
-    from sim.stl.explain import explain
-    from sim.stl.picture import draw
+    from temporeal.sim.stl.analysis.explain import explain
+    from temporeal.sim.stl.analysis.picture import draw
 
     for partial in (False, True):
         e = explain(formula, {name: values[:, 0] for name, values in signals.items()}, DT, partial=partial)
@@ -577,7 +577,7 @@ def test_a_wrong_command_is_one_line(
 
 def test_it_starts_without_what_is_slow(flight: Path) -> None:
     slow = ("torch", "numba", "matplotlib", "hydra", "rosbags", "pyarrow", "mujoco", "scipy")
-    code = (f"import sys; from policies.cli.main import main\n"
+    code = (f"import sys; from temporeal.policies.cli.main import main\n"
             f"status = main(['spec', 'explain', {str(flight / 'mission.stl')!r}, {str(flight / 'low.csv')!r}])\n"
             f"print(status, [m for m in {slow!r} if m in sys.modules])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
@@ -593,7 +593,7 @@ def test_a_table_without_the_column_says_what_it_has(flight: Path) -> None:
 
 
 def test_text_of_the_json_form_is_the_formula(flight: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from sim.stl.parse import parse
+    from temporeal.sim.stl.language.parse import parse
 
     tables = traces.open_tables(flight / "low.csv", traces.Options())
     formula = parse(MISSION, traces.schema_of(tables))
@@ -624,7 +624,7 @@ def test_the_documentation_shows_what_is_printed(
     ("{} | true; exit ${{PIPESTATUS[0]}}", 1), ("{} 2>&1 | true; exit ${{PIPESTATUS[0]}}", 1), ("{} >&-", 1),
     ("{} >&- 2>&-", 1)])
 def test_the_verdict_is_the_status_though_nobody_reads(action: str, how: str, ends: int, flight: Path) -> None:
-    command = shlex.join([sys.executable, "-m", "policies.cli.main", "spec", action, str(flight / "mission.stl"),
+    command = shlex.join([sys.executable, "-m", "temporeal.policies.cli.main", "spec", action, str(flight / "mission.stl"),
                           str(flight / "low.csv")])
     done = subprocess.run(["bash", "-c", how.format(command)], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (ends, "")
@@ -934,9 +934,9 @@ def test_pictures_of_deep_and_of_large_formulas(tmp_path: Path, capsys: pytest.C
 
 def test_a_path_as_text_will_do(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from sim.stl.explain import explain
-    from sim.stl.picture import draw
-    from sim.stl.syntax import Signal
+    from temporeal.sim.stl.analysis.explain import explain
+    from temporeal.sim.stl.analysis.picture import draw
+    from temporeal.sim.stl.language.syntax import Signal
 
     draw(explain(Signal("x") > 0, {"x": np.ones(2)}, 1.0), str(tmp_path / "f.svg"))
     assert (tmp_path / "f.svg").exists()

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from policies.algos.errors import NonFiniteError
-from policies.cli import train, workers
-from policies.cli.console import BadInput, Interrupted, stop_asked
-from policies.cli.main import main
-from policies.cli.settings import read
-from policies.cli.workers import Worker, wait_for
+from temporeal.policies.cli import workers
+from temporeal.policies.cli.console import BadInput, Interrupted, stop_asked
+from temporeal.policies.cli.main import main
+from temporeal.policies.cli.settings import read
+from temporeal.policies.cli.verbs import train
+from temporeal.policies.cli.workers import Worker, wait_for
+from temporeal.policies.training.errors import NonFiniteError
 
 SMOKE = ["train", "experiment=smoke", "algo.total_steps=100000000"]
 
@@ -56,7 +57,7 @@ def test_a_signal_ends_the_iteration_with_a_checkpoint(
     number: int, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Long before the first checkpoint is due."""
-    monkeypatch.setattr("policies.algos.progress.show", lambda _: Signals(number))
+    monkeypatch.setattr("temporeal.policies.training.progress.show", lambda _: Signals(number))
     before = signal.getsignal(number)
     assert main([*SMOKE, "--overwrite", "--out", str(tmp_path / "a run")]) == status
     assert signal.getsignal(number) == before
@@ -81,8 +82,8 @@ def test_settings_that_do_not_fit_and_a_training_that_diverges_are_one_line(
     def diverged(*_: Any, **__: Any) -> None:
         raise NonFiniteError("iteration 3: loss not finite")
 
-    monkeypatch.setattr("policies.algos.ppo.train", diverged)
-    monkeypatch.setattr("policies.cli.runs.algorithm", lambda _: (sys.modules["policies.algos.ppo"], None))
+    monkeypatch.setattr("temporeal.policies.algos.ppo.train", diverged)
+    monkeypatch.setattr("temporeal.policies.cli.runs.algorithm", lambda _: (sys.modules["temporeal.policies.algos.ppo"], None))
     assert main([*SMOKE, "--out", str(tmp_path / "run")]) == 2
     assert capsys.readouterr().err == (
         "temporeal: the training diverged and was stopped: iteration 3: loss not finite; try a smaller learning rate\n")
@@ -104,8 +105,8 @@ def test_the_seconds_told_are_those_of_the_whole_training(
 ) -> None:
     """Not the last iteration's, behind which a companion may fly for a while."""
     result = SimpleNamespace(history=[{"seconds": 1e9, "success": 0.5}])
-    monkeypatch.setattr("policies.algos.ppo.train", lambda *_, **__: result)
-    monkeypatch.setattr("policies.cli.runs.algorithm", lambda _: (sys.modules["policies.algos.ppo"], None))
+    monkeypatch.setattr("temporeal.policies.algos.ppo.train", lambda *_, **__: result)
+    monkeypatch.setattr("temporeal.policies.cli.runs.algorithm", lambda _: (sys.modules["temporeal.policies.algos.ppo"], None))
     assert main([*SMOKE, "--out", str(tmp_path / "run"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert 0 < told["seconds"] < 1e6 and told["success"] == 0.5
@@ -117,8 +118,8 @@ def test_before_the_first_checkpoint_there_is_nothing_to_go_on_from(
     def interrupted(*_: Any, **__: Any) -> None:
         raise Interrupted(signal.SIGTERM)
 
-    monkeypatch.setattr("policies.algos.ppo.train", interrupted, raising=True)
-    monkeypatch.setattr("policies.cli.runs.algorithm", lambda _: (sys.modules["policies.algos.ppo"], None))
+    monkeypatch.setattr("temporeal.policies.algos.ppo.train", interrupted, raising=True)
+    monkeypatch.setattr("temporeal.policies.cli.runs.algorithm", lambda _: (sys.modules["temporeal.policies.algos.ppo"], None))
     assert main([*SMOKE, "--out", str(tmp_path / "run")]) == 143
     assert capsys.readouterr().err == (
         "temporeal: stopped by SIGTERM before the first checkpoint; --overwrite starts anew\n")
@@ -259,7 +260,7 @@ def test_a_failed_training_in_processes_is_one_line(tmp_path: Path, monkeypatch:
 
 @pytest.mark.slow
 def test_two_processes_are_stopped_as_one(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "policies.cli.main", *SMOKE, "processes=2", "--out", str(tmp_path / "run")]
+    words = [sys.executable, "-m", "temporeal.policies.cli.main", *SMOKE, "processes=2", "--out", str(tmp_path / "run")]
     with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
         process = subprocess.Popen(words, stdout=out, stderr=err, start_new_session=True)
     while "steps" not in (tmp_path / "out").read_text():
@@ -275,7 +276,7 @@ def test_two_processes_are_stopped_as_one(tmp_path: Path) -> None:
 
 def test_where_the_kernel_does_not_end_it_a_worker_whose_starter_is_gone_ends_itself() -> None:
     """As on a system without prctl: the process in between starts it, says which it is, and is gone."""
-    own = "import sys; from policies.cli import workers; workers.watch(int(sys.argv[1]))"
+    own = "import sys; from temporeal.policies.cli import workers; workers.watch(int(sys.argv[1]))"
     between = ("import os, subprocess, sys; print(subprocess.Popen("
                f"[sys.executable, '-c', {own!r}, str(os.getpid())], stdout=subprocess.DEVNULL).pid)")
     done = subprocess.run([sys.executable, "-c", between], stdout=subprocess.PIPE, text=True, check=True, timeout=60,

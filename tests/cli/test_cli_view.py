@@ -13,8 +13,8 @@ from pathlib import Path
 import cv2
 import pytest
 
-from policies.cli.main import main
-from sim.video import read_video
+from temporeal.policies.cli.main import main
+from temporeal.sim.rendering.video import read_video
 
 SMALL = ["--size", "64x48", "--renderer", "gl"]
 
@@ -100,7 +100,7 @@ def test_a_missing_package_is_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, "sim.render_warp", raising=False)
+    monkeypatch.delitem(sys.modules, "temporeal.sim.rendering.warp_renderer", raising=False)
     assert main(["view", "task=hover", *words]) == 2
     error = capsys.readouterr().err
     assert f"{package} " in error and "Traceback" not in error and error.count("\n") == 1
@@ -109,12 +109,12 @@ def test_a_missing_package_is_named(
 def test_a_machine_without_opengl_is_told_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sim import render_gl
+    from temporeal.sim.rendering import opengl_renderer
 
     def missing(*_: object) -> None:
-        raise render_gl.MissingRenderer(f"renderer 'gl' finds no OpenGL; {render_gl.INSTALL}")
+        raise opengl_renderer.MissingRenderer(f"renderer 'gl' finds no OpenGL; {opengl_renderer.INSTALL}")
 
-    monkeypatch.setattr(render_gl, "_open_context", missing)
+    monkeypatch.setattr(opengl_renderer, "_open_context", missing)
     assert main(["view", "task=hover", "--png", str(tmp_path / "a.png"), *SMALL]) == 2
     assert "apt install libegl1" in capsys.readouterr().err
 
@@ -134,7 +134,7 @@ def test_a_port_in_use_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     (signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "stopped by SIGTERM")])
 def test_the_page_is_served_until_a_signal(number: int, status: int, told: str) -> None:
     code = ("import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
-            "from policies.cli.main import main; sys.exit(main(['view', 'task=reach', '--json']))")
+            "from temporeal.policies.cli.main import main; sys.exit(main(['view', 'task=reach', '--json']))")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as it:
         assert it.stdout is not None

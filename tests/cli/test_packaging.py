@@ -48,7 +48,7 @@ def test_wheel_holds_nothing_else(wheel: Path) -> None:
 def test_unpacked_wheel_works_beside_a_folder_named_sim(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     (tmp_path / "work" / "sim").mkdir(parents=True)
-    code = "from policies.cli.settings import compose; print(compose(['task=hover'])['task']['name'])"
+    code = "from temporeal.policies.cli.settings import compose; print(compose(['task=hover'])['task']['name'])"
     done = subprocess.run(
         [sys.executable, "-P" if sys.version_info >= (3, 11) else "-I", "-c", code], cwd=tmp_path / "work",
         env={**os.environ, "PYTHONPATH": str(tmp_path / "site")}, capture_output=True, text=True, timeout=60)

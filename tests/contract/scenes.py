@@ -13,11 +13,12 @@ from typing import Any
 
 import torch
 
-from robots.signals import CommandSpec, SignalSpec, schema
-from robots.spec import Parameter, RobotSpec, Source, load_robot
-from sim.backends import mujoco, mujoco_quadrotor, planar, quadrotor
-from sim.scene import Scene, box
-from sim.types import Backend
+from temporeal.robots.signals import CommandSpec, SignalSpec, schema
+from temporeal.robots.spec import Parameter, RobotSpec, Source, load_robot
+from temporeal.sim.backends import mujoco, planar, quadrotor
+from temporeal.sim.physics.mujoco import quadrotor as mujoco_quadrotor
+from temporeal.sim.scene import Scene, box
+from temporeal.sim.types import Backend
 
 DT = 0.002  # s
 HALF = 0.5**0.5
@@ -214,7 +215,7 @@ def cramped_mujoco(tmp: Path, num_worlds: int, engine: str = "auto") -> Backend:
 
 def cramped_warp(tmp: Path, num_worlds: int) -> Backend:
     """The same heap where MuJoCo Warp was given room for 40 rows of constraints in each world; contacts all share."""
-    from sim.backends import mujoco_warp
+    from temporeal.sim.backends import mujoco_warp
 
     return mujoco_warp.make(heap(), num_worlds, "arm_cmd", dt=DT, device="cpu", contacts=60, constraints=40)
 
@@ -244,14 +245,14 @@ def cases() -> list[Case]:
               mujoco_quadrotor.HAS, "ctbr_cmd"),
         jointed("mujoco_threads-arm", functools.partial(mujoco.make, engine="threads"), mujoco.HAS, many_steps=1000,
                 cramped=functools.partial(cramped_mujoco, engine="threads"))]
-    if found("sim.backends.mujoco_warp"):
-        from sim.backends import mujoco_warp
+    if found("temporeal.sim.backends.mujoco_warp"):
+        from temporeal.sim.backends import mujoco_warp
 
         make = functools.partial(mujoco_warp.make, device="cpu")
         out += [jointed("mujoco_warp-arm", make, (*mujoco_warp.HAS, "deterministic"), cramped=cramped_warp,
                         many_steps=300)]
     for name, version in (("isaacgym", None), ("isaaclab", "2.3"), ("isaaclab", "3.0")):
-        if found(f"sim.backends.{name}") and found("tests.sim.doubles"):
+        if found(f"temporeal.sim.backends.{name}") and found("tests.sim.doubles"):
             out.append(isaac(name, version))
     return out
 
@@ -260,7 +261,7 @@ def isaac(name: str, version: str | None) -> Case:
     """A backend of Isaac's on the double that stands in for the simulator."""
     from tests.sim import doubles
 
-    module = importlib.import_module(f"sim.backends.{name}")
+    module = importlib.import_module(f"temporeal.sim.backends.{name}")
     claims = (*module.HAS, "mass") if version is None else module.HAS  # Isaac Gym: on its CPU pipeline, as here
     make = doubles.isaacgym_backend if version is None else functools.partial(doubles.isaaclab_backend, version)
     return jointed(f"{name}{version or ''}-arm", make, claims, scene=plain(ARM_SCENE), many_steps=100,

@@ -29,9 +29,9 @@ NEEDS = {  # call: (argument that must be there, the only value it may have)
     "np.lib.format.read_array": ("allow_pickle", False), "torch.load": ("weights_only", True),
 }
 EXCEPTIONS = {  # (file, what): why it is none
-    ("policies/evaluate/foreign.py", "import pickle"): "an unpickler that refuses all but the parts of VecNormalize",
-    ("policies/cli/spec.py", "yaml.load"): "with a subclass of yaml.SafeLoader that is defined above it",
-    ("policies/cli/benches/train_quadrotor.py", "torch.load"): "of a benchmark: written by a process of its own",
+    ("policies/evaluate/adapters/external_policies.py", "import pickle"): "an unpickler that refuses all but the parts of VecNormalize",
+    ("policies/cli/verbs/spec.py", "yaml.load"): "with a subclass of yaml.SafeLoader that is defined above it",
+    ("benchmarks/measurements/train_quadrotor.py", "torch.load"): "of a benchmark: written by a process of its own",
 }
 
 
@@ -138,7 +138,7 @@ def test_a_checkpoint_runs_no_code(tmp_path: Path, mark: Path) -> None:
 
     import torch
 
-    from policies.algos import checkpoint
+    from temporeal.policies.training import checkpoint
 
     buffer = io.BytesIO()
     torch.save({"weights": Bomb(mark)}, buffer)
@@ -149,8 +149,8 @@ def test_a_checkpoint_runs_no_code(tmp_path: Path, mark: Path) -> None:
 
 def test_an_artifact_runs_no_code(tmp_path: Path, mark: Path) -> None:
     """Its golden trace is an archive that could hold pickled objects, under whatever name."""
-    from policies.export.manifest import ArtifactError, Manifest
-    from policies.export.runtime import open_session, read_golden
+    from temporeal.robots.artifact.manifest import ArtifactError, Manifest
+    from temporeal.robots.artifact.runtime import open_session, read_golden
 
     manifest = Manifest("x", "crazyflie", (), (), 50.0, (), "", {}, 1.0, "level", {}, {}, 0, "", "", {})
     refused(lambda: read_golden(npz(Bomb(mark), "signals.height"), manifest), ArtifactError, mark)
@@ -164,17 +164,17 @@ def test_an_artifact_runs_no_code(tmp_path: Path, mark: Path) -> None:
 
 def test_what_is_saved_otherwise_runs_no_code(tmp_path: Path, mark: Path) -> None:
     """Actors, faults of simulated worlds, counterexamples and traces: the arrays that are read first are pickles."""
-    from policies.algos import apg
-    from policies.cli.console import BadInput
-    from policies.cli.traces import Options, _npz
-    from sim import faults
-    from sim.stl import counterexample
+    from temporeal.policies.algos import apg
+    from temporeal.policies.cli.console import BadInput
+    from temporeal.policies.cli.traces.traces import Options, _npz
+    from temporeal.sim import diverged_worlds
+    from temporeal.sim.stl.analysis import counterexample
 
     file = tmp_path / "x.npz"
     file.write_bytes(npz(Bomb(mark), "sizes", "flat"))
     refused(lambda: apg.load(file), ValueError, mark)
     file.write_bytes(npz(Bomb(mark), "about", "given", "action", "record", "state.x"))
-    refused(lambda: faults.load(file), (ValueError, TypeError), mark)
+    refused(lambda: diverged_worlds.load(file), (ValueError, TypeError), mark)
     file.write_bytes(npz(Bomb(mark), "signals/x", **{counterexample.CONTENT: "{}"}))
     refused(lambda: counterexample.load_counterexample(file), ValueError, mark)
     file.write_bytes(npz(Bomb(mark), "t", "height"))
@@ -182,8 +182,8 @@ def test_what_is_saved_otherwise_runs_no_code(tmp_path: Path, mark: Path) -> Non
 
 
 def test_yaml_runs_no_code(tmp_path: Path, mark: Path) -> None:
-    from policies.cli.console import BadInput
-    from policies.cli.spec import read_yaml
+    from temporeal.policies.cli.console import BadInput
+    from temporeal.policies.cli.verbs.spec import read_yaml
     from temporeal_bridge.interface import InterfaceError, read
 
     text = f"!!python/object/apply:pathlib.Path.touch [!!python/object/apply:pathlib.Path [{mark}]]\n"
@@ -194,7 +194,7 @@ def test_yaml_runs_no_code(tmp_path: Path, mark: Path) -> None:
 
 
 def test_statistics_of_vecnormalize_run_no_code(tmp_path: Path, mark: Path) -> None:
-    from policies.evaluate.foreign import NotExportable, load_statistics
+    from temporeal.policies.evaluate.adapters.external_policies import NotExportable, load_statistics
 
     file = tmp_path / "statistics.pkl"
     for bomb in (Bomb(mark), {"obs_rms": Bomb(mark)}, np.array([Bomb(mark)], dtype=object)):
@@ -206,7 +206,7 @@ def test_message_definitions_run_no_code(mark: Path, monkeypatch: pytest.MonkeyP
     """Texts of .msg files, of a ros.yaml or inside a bag: rosbags makes Python of them, and must keep it theirs."""
     from rosbags.typesys import Stores, get_typestore
 
-    from temporeal_bridge import messages
+    from temporeal_bridge.codecs import messages
 
     fresh = get_typestore(Stores.ROS2_JAZZY)
     monkeypatch.setattr(messages, "store", lambda: fresh)

@@ -1,4 +1,5 @@
-"""The contract of :class:`sim.types.Backend`, tried on every backend in the tree with every scene it can simulate.
+"""The contract of :class:`temporeal.sim.types.Backend`, tried on every backend in the tree with every scene it can
+simulate.
 
 A clause is left out for a backend only where it does not claim the capability; asking for that capability must then
 fail (:func:`test_what_is_not_claimed_is_refused`).
@@ -15,11 +16,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from robots.registry import UnknownName
-from sim.backends.quadrotor import PARAM_FIELDS
-from sim.capabilities import CAPABILITIES, MissingCapability
 from tests.contract.scenes import DT, Case, batch, cases
+
+from temporeal.robots.registry import UnknownName
+from temporeal.sim.backends.quadrotor import PARAM_FIELDS
+from temporeal.sim.capabilities import CAPABILITIES, MissingCapability
 
 CASES = cases()
 GRAVITY = 9.81

@@ -19,29 +19,29 @@ import pytest
 import torch
 import yaml
 
-from policies.algos.reflex import Reflex, ReflexGraph
-from policies.algos.tgpo import Choosing
-from policies.evaluate.rollout import graph_policy, record_golden
-from policies.export.artifact import export
-from policies.export.manifest import ENGAGED, PHASE, ReflexSpec
-from policies.nets.actor import Critic, make_actor
-from policies.nets.normalizer import Normalizer
-from robots.registry import names
-from robots.spec import load_robot, robot_names
-from sim.env import make_env
-from sim.maps import PolicyGraph
-from sim.stl_timed import SCHEDULE
-from sim.task import load_task
-from sim.tasks.reach import DRIVES
-from temporeal_bridge import codecs, messages
-from temporeal_bridge.dds import free_domain
+from temporeal.policies.algos.reflex import Reflex, ReflexGraph
+from temporeal.policies.algos.tgpo import Choosing
+from temporeal.policies.evaluate.rollout import graph_policy, record_golden
+from temporeal.policies.export.writer import export
+from temporeal.policies.nets.actor import Critic, make_actor
+from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.robots.artifact.manifest import ENGAGED, PHASE, ReflexSpec
+from temporeal.robots.registry import names
+from temporeal.robots.spec import load_robot, robot_names
+from temporeal.sim.env import make_env
+from temporeal.sim.maps import PolicyGraph
+from temporeal.sim.rewards.scheduled import SCHEDULE
+from temporeal.sim.task import load_task
+from temporeal.sim.tasks.reach import DRIVES
+from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import Interface, at_home, load_interface
 from temporeal_bridge.link import Proposal, line
-from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import Told
 from temporeal_bridge.policy_node import PolicyNode
-from temporeal_bridge.transport import QOS, open_transport
+from temporeal_bridge.transports.dds import free_domain
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import QOS, open_transport
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "task"
 STEPS, ARRAY = 12, "std_msgs/msg/Float64MultiArray"
@@ -76,7 +76,7 @@ def deployable() -> list[str]:
     tasks that are a formula and nothing else: those of every system whose robot can be talked to."""
     systems = {file.stem.partition("_")[0]: interface_of(loaded(f"stl/{file.stem}"))
                for file in CONFIGS.glob("stl/*_reach.yaml")}
-    return [*(name for name in names("sim.tasks") if interface_of(load_task(name)) is not None),
+    return [*(name for name in names("temporeal.sim.tasks") if interface_of(load_task(name)) is not None),
             *(f"reach {drive}" for drive in DRIVES if drive != "position"),
             *(f"stl/{file.stem}" for file in sorted(CONFIGS.glob("stl/*.yaml"))
               if systems[file.stem.partition("_")[0]] is not None)]
@@ -195,10 +195,10 @@ class Deployed:
 
 
 def test_only_tasks_of_robots_without_a_ros_yaml_are_left_out() -> None:
-    """docs/deploying.md names them."""
+    """docs/how-to/deploying.md names them."""
     silent = {name for name in robot_names() if not load_robot(name).ros or not load_robot(name).ros.exists()}
     assert silent == {"ant", "linear", "unicycle"}
-    assert set(names("sim.tasks")) - set(DEPLOYABLE) == {"ant", "stl"}
+    assert set(names("temporeal.sim.tasks")) - set(DEPLOYABLE) == {"ant", "stl"}
     files = {file.stem for file in CONFIGS.glob("stl/*.yaml")} - {name.partition("/")[2] for name in DEPLOYABLE}
     assert {file.partition("_")[0] for file in files} == silent
 

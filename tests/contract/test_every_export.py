@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from policies.algos.reflex import Reflex, ReflexGraph
-from policies.cli.runs import artifact_policy
-from policies.evaluate.handover import export_policy
-from policies.evaluate.rollout import graph_policy, record_golden
-from policies.evaluate.witness import witnessed
-from policies.export.artifact import export
-from policies.export.manifest import ENGAGED, ArtifactError, ReflexSpec
-from policies.nets.actor import make_actor
-from policies.nets.normalizer import Normalizer
-from robots.registry import names
-from sim.env import make_env
-from sim.maps import PolicyGraph
-from sim.task import load_task
+from temporeal.policies.algos.reflex import Reflex, ReflexGraph
+from temporeal.policies.cli.runs import artifact_policy
+from temporeal.policies.evaluate.measurement_recorder import witnessed
+from temporeal.policies.evaluate.rollout import graph_policy, record_golden
+from temporeal.policies.evaluate.run_outputs import export_policy
+from temporeal.policies.export.writer import export
+from temporeal.policies.nets.actor import make_actor
+from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.robots.artifact.manifest import ENGAGED, ArtifactError, ReflexSpec
+from temporeal.robots.registry import names
+from temporeal.sim.env import make_env
+from temporeal.sim.maps import PolicyGraph
+from temporeal.sim.task import load_task
 
 STEPS = 60
 
@@ -45,7 +45,7 @@ def write(task, graph, golden, path):
                   task_signals=dict(task.schema))
 
 
-@pytest.mark.parametrize("task", names("sim.tasks"))
+@pytest.mark.parametrize("task", names("temporeal.sim.tasks"))
 def test_every_task_exports(task, tmp_path):
     task = load_task(task)
     graph = graph_of(task)
@@ -69,7 +69,7 @@ def with_reflex(graph, every=3):
 
 
 @pytest.mark.parametrize("task", ["hover", *(
-    pytest.param(task, marks=pytest.mark.slow) for task in names("sim.tasks") if task != "hover")])
+    pytest.param(task, marks=pytest.mark.slow) for task in names("temporeal.sim.tasks") if task != "hover")])
 def test_every_task_exports_with_a_reflex(task, tmp_path):
     """And its runtime does what the environment does: from the recorded memory in the self-test, which is of both
     networks; on its own for as long as roundings have not grown."""

@@ -10,9 +10,9 @@ import mujoco
 import numpy as np
 import pytest
 
-from robots.spec import load_robot, robot_names
-from temporeal_bridge import messages
-from temporeal_bridge.codecs import COMMANDS, STATES
+from temporeal.robots.spec import load_robot, robot_names
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.codecs.codecs import COMMANDS, STATES
 from temporeal_bridge.interface import at_home, load_interface, read
 
 FRAMES = ("world", "robot")
@@ -93,7 +93,7 @@ def test_every_component_has_its_own_place(robot, interface):
 
 @pytest.mark.parametrize(("robot", "interface"), JOINTED)
 def test_safety_is_within_the_robot(robot, interface):
-    safety, spec = interface.safety, importlib.import_module(f"robots.{robot.name}.spec")
+    safety, spec = interface.safety, importlib.import_module(f"temporeal.robots.{robot.name}.spec")
     assert set(interface.commands) <= set(safety["commands"]) <= set(robot.commands)
     assert 0 < safety["stale_after_s"] <= 0.2 and 0 < safety["silent_after_s"] <= 0.2
     slowest = min(state.rate_hz for state in interface.states)
@@ -162,8 +162,8 @@ def test_the_fingers_names_are_the_models():
 
 
 def test_frankas_numbers_are_those_of_its_spec_and_of_the_tasks_actions():
-    from robots.franka import spec
-    from sim.arms import SHARE_OF_LIMITS
+    from temporeal.robots.franka import spec
+    from temporeal.sim.task_parts.arms import SHARE_OF_LIMITS
 
     robot = load_robot("franka")
     commands, limits = load_interface(robot).safety["commands"], spec.motion(SHARE_OF_LIMITS)
@@ -185,8 +185,8 @@ def test_frankas_numbers_are_those_of_its_spec_and_of_the_tasks_actions():
 
 
 def test_frankas_rates_are_those_of_its_spec_and_of_the_tasks_actions():
-    from robots.franka import spec
-    from sim.arms import IMPEDANCE, SHARE_OF_LIMITS
+    from temporeal.robots.franka import spec
+    from temporeal.sim.task_parts.arms import IMPEDANCE, SHARE_OF_LIMITS
 
     robot = load_robot("franka")
     commands, limits = load_interface(robot).safety["commands"], spec.motion(SHARE_OF_LIMITS)
@@ -206,7 +206,7 @@ def test_frankas_rates_are_those_of_its_spec_and_of_the_tasks_actions():
 
 
 def test_leaps_order_and_zero_are_those_of_its_spec():
-    from robots.leap_hand.spec import MOTOR_IDS, MOTOR_ZERO, NO_LOAD_SPEED
+    from temporeal.robots.leap_hand.spec import MOTOR_IDS, MOTOR_ZERO, NO_LOAD_SPEED
 
     robot, state, command = options("leap_hand")
     assert state["joints"] == command["joints"] == [str(i) for i in MOTOR_IDS]
@@ -255,7 +255,7 @@ def test_the_publisher_that_the_page_shows_says_what_we_read():
 
 def test_allegros_fingers_are_the_drivers():
     """ah_joint00 to 03 are the thumb, and the controller's order is that of the names."""
-    from robots.allegro_hand.spec import JOINTS
+    from temporeal.robots.allegro_hand.spec import JOINTS
 
     finger = {"index": 1, "middle": 2, "ring": 3, "thumb": 0}
     robot, state, command = options("allegro_hand")
@@ -266,7 +266,7 @@ def test_allegros_fingers_are_the_drivers():
 
 
 def test_the_shadow_hands_names_are_the_drivers_in_the_models_order():
-    from robots.shadow_hand.spec import COUPLED, JOINTS, MOTORS, SPEED
+    from temporeal.robots.shadow_hand.spec import COUPLED, JOINTS, MOTORS, SPEED
 
     robot, state, command = options("shadow_hand")
     assert state["joints"] == [f"rh_{name}" for name in JOINTS] and len(JOINTS) == 24
@@ -279,7 +279,7 @@ def test_the_shadow_hands_names_are_the_drivers_in_the_models_order():
 
 def test_a_motor_of_two_joints_is_commanded_by_halves_and_read_as_the_sum():
     """J0 of the ring finger at 100 degrees: 50 for each joint. What is read of 70 and 20 is 90."""
-    from robots.shadow_hand.spec import MOTORS
+    from temporeal.robots.shadow_hand.spec import MOTORS
 
     interface = load_interface(load_robot("shadow_hand"))
     topic = interface.command("actuator_pos_cmd")

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from robots.registry import UnknownName, names
-from sim.env import make_env
-from sim.stl.decompose import decompose
-from sim.stl.robustness import horizon
-from sim.task import load_task
+from temporeal.robots.registry import UnknownName, names
+from temporeal.sim.env import make_env
+from temporeal.sim.stl.planning.decompose import decompose
+from temporeal.sim.stl.semantics.robustness import horizon
+from temporeal.sim.task import load_task
 
-TASKS = names("sim.tasks")
+TASKS = names("temporeal.sim.tasks")
 SLOW = {"cube_rotate", "cube_reorient", "peg", "drawer", "lift"}  # those with the most to compile or to simulate
 MOST = [pytest.param(task, marks=pytest.mark.slow) if task in SLOW else task for task in TASKS]
 FLYING = {"mass": {"kind": "sources"}, "motor_gain": {"kind": "sources", "scale": 0.3},

@@ -13,7 +13,7 @@
 //   heard TOPIC HEX                    a sample came; of more than 1024 bytes only their number and FNV-1a hash
 //   writer|reader TOPIC TYPE USER_DATA an endpoint of somebody else was discovered
 //
-// Payloads pass through unread, as in temporeal_bridge.dds.raw_type: no generated code, no type support.
+// Payloads pass through unread, as in temporeal_bridge.transports.dds.raw_type: no generated code, no type support.
 // Topics and types are written as DDS has them: rt/cf1/odom, nav_msgs::msg::dds_::Odometry_.
 
 #include <cstdio>

@@ -19,9 +19,9 @@ import pytest
 import yaml
 
 import temporeal_bridge
-from temporeal_bridge import messages
-from temporeal_bridge.dds import DdsTransport, free_domain
-from temporeal_bridge.transport import QOS, Received, require_peer
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.transports.dds import DdsTransport, free_domain
+from temporeal_bridge.transports.transport import QOS, Received, require_peer
 
 WITHIN_S = 20.0  # generous: discovery takes a tenth of a second on an idle machine
 ROOT = Path(__file__).parents[2]

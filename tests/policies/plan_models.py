@@ -1,10 +1,10 @@
-"""Two small models with the protocol of ``sim.system.Model``, starts for them, and flights of planners."""
+"""Two small models with the protocol of ``temporeal.sim.system.Model``, starts for them, and flights of planners."""
 
 import math
 
 import torch
 
-from policies.algos.planning import Plan, judge, problem
+from temporeal.policies.planners.problem import Plan, judge, problem
 
 
 class Point:
@@ -70,8 +70,8 @@ def spread(count, generator, low=(-2.0, -2.0), high=(-1.0, -1.0)):
 
 @torch.no_grad()
 def pursue(policy, plant, formula, dt, signals0, steps):
-    """Drive ``plant`` with a feedback policy (`policies.algos.planning.Receding`): a plan of the actions taken, and
-    what its trace is worth."""
+    """Drive ``plant`` with a feedback policy (`temporeal.policies.planners.problem.Receding`): a plan of the actions
+    taken, and what its trace is worth."""
     state, actions = plant.state(signals0), []
     for _ in range(steps):
         actions.append(policy(plant.signals(state)))

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import torch
 
-from policies.algos import checkpoint, ppo
-from policies.algos.learner import Learner, Rollout, allocate, start
-from policies.algos.ranks import Ranks, join
-from sim.types import Obs, Step
+from temporeal.policies.algos import ppo
+from temporeal.policies.training import checkpoint
+from temporeal.policies.training.ppo_state import Learner, Rollout, allocate, start
+from temporeal.policies.training.ranks import Ranks, join
+from temporeal.sim.types import Obs, Step
 
 CPU = torch.device("cpu")
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from policies.algos.apg import APGConfig
-from policies.algos.cem import CEMConfig
-from policies.algos.milp import MILPConfig
-from policies.algos.npc import NPCConfig
-from policies.algos.ppo import PPOConfig
-from policies.algos.reflex import ReflexConfig
-from policies.algos.tgpo import TGPOConfig
+from temporeal.policies.algos.apg import APGConfig
+from temporeal.policies.algos.npc import NPCConfig
+from temporeal.policies.algos.ppo import PPOConfig
+from temporeal.policies.algos.reflex import ReflexConfig
+from temporeal.policies.algos.tgpo import TGPOConfig
+from temporeal.policies.planners.cem import CEMConfig
+from temporeal.policies.planners.milp import MILPConfig
 
 FOLDER = Path(__file__).parents[2] / "configs" / "algo"
 CONFIGS = {"apg": APGConfig, "cem": CEMConfig, "milp": MILPConfig, "npc": NPCConfig, "ppo": PPOConfig,

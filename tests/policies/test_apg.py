@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from policies.algos import apg
-from policies.algos.apg import Actor, Adam, APGConfig, Cost, Critic, Flight, Mlp, Window, Worlds
+from temporeal.policies.algos import apg
+from temporeal.policies.algos.apg import Actor, Adam, APGConfig, Cost, Critic, Flight, Mlp, Window, Worlds
 
 ROOT = Path(__file__).parents[2]
 SMALL = APGConfig(worlds=16, window=12, updates=4, hidden=(8, 8), critic_hidden=(8,))

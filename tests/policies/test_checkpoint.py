@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from policies.algos import checkpoint
-from policies.algos.checkpoint import CheckpointError, file_of
+from temporeal.policies.training import checkpoint
+from temporeal.policies.training.checkpoint import CheckpointError, file_of
 
 STATE = {"weights": torch.arange(6.0).reshape(2, 3), "count": 3, "name": "x", "nested": [{"a": torch.tensor([True])}]}
 

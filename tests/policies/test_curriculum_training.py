@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from policies.algos import ppo
-from policies.algos.checkpoint import CheckpointError
-from policies.algos.ranks import Ranks
-from sim.env import make_env
-from sim.task import load_task
+from temporeal.policies.algos import ppo
+from temporeal.policies.training.checkpoint import CheckpointError
+from temporeal.policies.training.ranks import Ranks
+from temporeal.sim.env import make_env
+from temporeal.sim.task import load_task
 
 KINDS = {
     "adr": {"kind": "adr", "samples": 4, "boundary": 0.9},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from policies.files import write_whole
+from temporeal.robots.atomic_files import write_whole
 
 
 def test_parts_are_written_one_after_the_other(tmp_path: Path) -> None:

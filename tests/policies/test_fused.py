@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from policies.algos import fused, ppo
-from policies.algos.learner import FIGURES, Replica, columns, compiled, flatten, replicate
-from policies.nets.actor import ACTIVATIONS, Critic, Gaussian, make_actor
+from temporeal.policies.algos import ppo
+from temporeal.policies.nets.actor import ACTIVATIONS, Critic, Gaussian, make_actor
+from temporeal.policies.training import compiled_gradient
+from temporeal.policies.training.ppo_state import FIGURES, Replica, columns, compiled, flatten, replicate
 
 CASES = [  # observation, privileged observation, hidden widths, actions, rows chosen
     (50, 83, (64, 64), 4, 100), (7, 9, (20,), 2, 47), (5, 3, (33, 16, 48), 1, 48), (16, 16, (128,), 16, 49),
@@ -74,10 +75,10 @@ def test_repeated_calls_forget_the_one_before() -> None:
     ({}, True), ({"precision": "bfloat16"}, False), ({"value_clip": 0.2}, False), ({"compile": True}, False)])
 def test_what_it_serves(change: dict[str, object], served: bool) -> None:
     actor, config = make_actor(4, 2, (8,)), ppo.PPOConfig(**change)
-    assert fused.serves(actor, config, torch.device("cpu")) is served
-    assert not fused.serves(make_actor(4, 2, (8,), hidden_dim=3), config, torch.device("cpu"))
-    assert not fused.serves(actor, config, torch.device("cuda"))
-    assert not fused.serves(make_actor(4, 17, (8,)), config, torch.device("cpu"))
+    assert compiled_gradient.serves(actor, config, torch.device("cpu")) is served
+    assert not compiled_gradient.serves(make_actor(4, 2, (8,), hidden_dim=3), config, torch.device("cpu"))
+    assert not compiled_gradient.serves(actor, config, torch.device("cuda"))
+    assert not compiled_gradient.serves(make_actor(4, 17, (8,)), config, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)

@@ -12,13 +12,13 @@ import pytest
 import torch
 from scipy.optimize import OptimizeResult
 
-from policies.algos import milp
-from policies.algos.milp import MILPConfig, NotLinear, linearized, plan, solve
-from policies.algos.planning import Receding, judge, problem
-from robots.signals import SignalSpec
-from sim.stl.parse import parse
-from sim.stl.robustness import satisfied
-from sim.stl.syntax import FormulaError
+from temporeal.policies.planners import milp
+from temporeal.policies.planners.milp import MILPConfig, NotLinear, linearized, plan, solve
+from temporeal.policies.planners.problem import Receding, judge, problem
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.language.syntax import FormulaError
+from temporeal.sim.stl.semantics.robustness import satisfied
 
 HERE = Path(__file__).parent
 SPEC = importlib.util.spec_from_file_location("plan_models", HERE / "plan_models.py")

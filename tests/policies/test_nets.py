@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 
-from policies.nets.actor import Gaussian, make_actor
-from policies.nets.normalizer import Moments, Normalizer, merge, moments
+from temporeal.policies.nets.actor import Gaussian, make_actor
+from temporeal.policies.nets.normalizer import Moments, Normalizer, merge, moments
 
 TORCH = torch.Generator().manual_seed(0)
 

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from policies.algos import npc
-from policies.algos.checkpoint import CheckpointError
-from policies.algos.errors import NonFiniteError, SettingsError
-from policies.algos.npc import Missions, NPCConfig, Policy, act, load_policy, plan, train
-from policies.algos.planning import Receding, judge, problem, rollout, smoothed
-from policies.algos.ranks import Ranks
-from robots.signals import SignalSpec
-from sim.env import make_env
-from sim.stl.parse import parse
-from sim.stl.robustness import robustness
-from sim.task import load_task
+from temporeal.policies.algos import npc
+from temporeal.policies.algos.npc import Missions, NPCConfig, Policy, act, load_policy, plan, train
+from temporeal.policies.planners.problem import Receding, judge, problem, rollout, smoothed
+from temporeal.policies.training.checkpoint import CheckpointError
+from temporeal.policies.training.errors import NonFiniteError, SettingsError
+from temporeal.policies.training.ranks import Ranks
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.env import make_env
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.semantics.robustness import robustness
+from temporeal.sim.task import load_task
 
 HERE = Path(__file__).parent
 SPEC = importlib.util.spec_from_file_location("plan_models", HERE / "plan_models.py")

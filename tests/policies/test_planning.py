@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from policies.algos import cem
-from policies.algos.cem import CEMConfig
-from policies.algos.planning import (
+from temporeal.policies.planners import cem
+from temporeal.policies.planners.cem import CEMConfig
+from temporeal.policies.planners.problem import (
     Plan,
     Receding,
     basis,
@@ -23,11 +23,11 @@ from policies.algos.planning import (
     smoothed,
     trace,
 )
-from robots.registry import resolve
-from robots.signals import SignalError, SignalSpec
-from sim.stl.parse import parse
-from sim.stl.robustness import robustness
-from sim.system import states_after
+from temporeal.robots.registry import resolve
+from temporeal.robots.signals import SignalError, SignalSpec
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.semantics.robustness import robustness
+from temporeal.sim.system import states_after
 
 HERE = Path(__file__).parent
 SPEC = importlib.util.spec_from_file_location("plan_models", HERE / "plan_models.py")
@@ -279,7 +279,7 @@ def test_a_plan_is_followed_until_a_better_one_is_found() -> None:
     ("unicycle", "F[0,6] (hypot(base_pos_w.x - 1, base_pos_w.y - 1) < 0.5)"),
 ])
 def test_systems_of_the_suite_are_planned_for(name: str, text: str) -> None:
-    system = resolve("sim.systems", name).make()
+    system = resolve("temporeal.sim.systems", name).make()
     draws = torch.Generator().manual_seed(0)
     start = {"low": [-1, -1], "high": [0, 0], **({"heading": [0, 1.5]} if name == "unicycle" else {})}
     signals = system.initial(lambda _, n: torch.rand(3, n, generator=draws), start)

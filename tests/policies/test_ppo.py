@@ -16,14 +16,15 @@ from typing import Any
 import pytest
 import torch
 
-from policies.algos import checkpoint, ppo
-from policies.algos.errors import NonFiniteError, SettingsError
-from policies.algos.learner import Batch, Learner, allocate, columns_of, start
-from policies.algos.ppo import PPOConfig, gae, train
-from policies.algos.progress import Lines, Live, summary, tensorboard
-from policies.algos.ranks import Ranks
-from policies.nets.actor import Gaussian
-from sim.types import VecEnv
+from temporeal.policies.algos import ppo
+from temporeal.policies.algos.ppo import PPOConfig, gae, train
+from temporeal.policies.nets.actor import Gaussian
+from temporeal.policies.training import checkpoint
+from temporeal.policies.training.errors import NonFiniteError, SettingsError
+from temporeal.policies.training.ppo_state import Batch, Learner, allocate, columns_of, start
+from temporeal.policies.training.progress import Lines, Live, summary, tensorboard
+from temporeal.policies.training.ranks import Ranks
+from temporeal.sim.types import VecEnv
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -381,8 +382,8 @@ def test_a_run_of_before_a_setting_goes_on_and_is_judged(tmp_path: Path) -> None
 
 
 def staggered() -> VecEnv:
-    from sim.env import make_env
-    from sim.task import load_task
+    from temporeal.sim.env import make_env
+    from temporeal.sim.task import load_task
 
     task = load_task("stl", formula="F[0,4] (norm(base_pos_w) < 0.5)", view="plain")
     return make_env(task, num_worlds=32, seed=1, threads=1)

@@ -14,24 +14,35 @@ import numpy as np
 import pytest
 import torch
 
-from policies.algos import graphs, ppo, reflex
-from policies.algos.checkpoint import CheckpointError
-from policies.algos.errors import SettingsError
-from policies.algos.ppo import PPOConfig
-from policies.algos.ranks import Ranks
-from policies.algos.reflex import Batch, Constraint, Reflex, ReflexConfig, ReflexGraph, Steps, choose
-from policies.evaluate.handover import export_policy
-from policies.evaluate.rollout import graph_policy
-from policies.export.manifest import ENGAGED, GOLDEN, HELD, MANIFEST, PHASE, REFLEX, RISK, ArtifactError, ReflexSpec
-from policies.export.runtime import Artifact
-from policies.nets.actor import make_actor
-from policies.nets.normalizer import Normalizer
-from robots.signals import SignalSpec, schema
-from robots.spec import load_robot
-from sim.env import make_env
-from sim.maps import PolicyGraph
-from sim.stl.parse import parse
-from sim.task import MISSION_TIME, load_task
+from temporeal.policies.algos import ppo, reflex
+from temporeal.policies.algos.ppo import PPOConfig
+from temporeal.policies.algos.reflex import Batch, Constraint, Reflex, ReflexConfig, ReflexGraph, Steps, choose
+from temporeal.policies.evaluate.rollout import graph_policy
+from temporeal.policies.evaluate.run_outputs import export_policy
+from temporeal.policies.nets.actor import make_actor
+from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training import policy_graphs
+from temporeal.policies.training.checkpoint import CheckpointError
+from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.ranks import Ranks
+from temporeal.robots.artifact.manifest import (
+    ENGAGED,
+    GOLDEN,
+    HELD,
+    MANIFEST,
+    PHASE,
+    REFLEX,
+    RISK,
+    ArtifactError,
+    ReflexSpec,
+)
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.robots.spec import load_robot
+from temporeal.sim.env import make_env
+from temporeal.sim.maps import PolicyGraph
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.task import MISSION_TIME, load_task
 
 SPEC = ReflexSpec(3, 0.5, 0.25)
 X = schema(SignalSpec("x", (), "m"), SignalSpec("y", (), "m"), MISSION_TIME)
@@ -267,19 +278,19 @@ def test_a_run_is_loaded_without_the_one_it_came_from(tmp_path: Path) -> None:
                        minibatches=1, epochs=1)
     ppo.train(env, config, out=tmp_path / "run")
     (tmp_path / "run" / "config.yaml").write_text("algo: {name: ppo}\n")
-    base = graphs.load_graph(tmp_path / "run", task)
+    base = policy_graphs.load_graph(tmp_path / "run", task)
     settings = ReflexConfig(policy=str(tmp_path / "run"), every=2, updates=4, gradient_steps=2, batch=8, warmup=2)
     made = reflex.train(env, settings, base=base, out=tmp_path / "out").graph
     shutil.rmtree(tmp_path / "run")
     (tmp_path / "out" / "config.yaml").write_text("algo: {name: reflex}\n")
-    read = graphs.load_graph(tmp_path / "out", task)
+    read = policy_graphs.load_graph(tmp_path / "out", task)
     assert isinstance(read, ReflexGraph) and read.spec == made.spec
     obs = torch.randn(5, task.observe.obs_dim)
     carried = {name: torch.zeros(5, *shape) for name, shape in made.carried.items()}
     for a, b in zip(made.decide(obs, carried)[1].values(), read.decide(obs, carried)[1].values()):
         assert torch.equal(a, b)
     with pytest.raises(CheckpointError, match="is no run"):
-        graphs.load_graph(tmp_path / "run", task)
+        policy_graphs.load_graph(tmp_path / "run", task)
 
 
 # ---------------------------------------------------------------- the artifact
@@ -340,7 +351,7 @@ def test_between_its_turns_the_task_network_is_not_asked(made: Path) -> None:
 
 
 def rewrite(folder: Path, change: Any) -> None:
-    from policies.export.manifest import canonical, digest
+    from temporeal.robots.artifact.manifest import canonical, digest
 
     content = json.loads((folder / MANIFEST).read_bytes())
     change(content)
@@ -366,7 +377,7 @@ def test_another_threshold_than_the_networks_have_is_refused(copy: Path) -> None
 
 
 def test_a_reflex_of_another_policy_is_refused(copy: Path, tmp_path: Path) -> None:
-    from policies.export.manifest import digest
+    from temporeal.robots.artifact.manifest import digest
 
     task = replace(load_task("hover", history=1), episode_s=0.2)
     other = export_policy(graph_of(task), task, tmp_path / "other", environment(task), training={}, seed=0).path
@@ -379,7 +390,7 @@ def test_a_reflex_of_another_policy_is_refused(copy: Path, tmp_path: Path) -> No
 
 def test_the_self_test_asks_both_networks(copy: Path, tmp_path: Path) -> None:
     """A network of the same contract and other weights in the place of the reflex: steps between its turns differ."""
-    from policies.export.manifest import digest
+    from temporeal.robots.artifact.manifest import digest
 
     task = replace(load_task("hover", history=2), episode_s=0.2)
     graph = graph_of(task)

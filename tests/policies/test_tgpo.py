@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 import torch
 
-from policies.algos import ppo, tgpo
-from policies.algos.errors import SettingsError
-from policies.algos.learner import Learner, PPOConfig
-from policies.algos.saved import read_last
-from policies.algos.tgpo import Choosing, TGPOConfig, load_graph, metropolis, train
-from policies.evaluate.rollout import graph_policy, rollout
-from robots.signals import SignalSpec, schema
-from sim import rows
-from sim.env import Env, make_env
-from sim.schedules import draw_schedules
-from sim.stl.decompose import decompose
-from sim.stl.parse import parse
-from sim.stl.robustness import robustness
-from sim.stl_timed import SCHEDULE, Reward, guards, return_bound
-from sim.task import Task, load_task
+from temporeal.policies.algos import ppo, tgpo
+from temporeal.policies.algos.tgpo import Choosing, TGPOConfig, load_graph, metropolis, train
+from temporeal.policies.evaluate.rollout import graph_policy, rollout
+from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.ppo_checkpoint import read_last
+from temporeal.policies.training.ppo_state import Learner, PPOConfig
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.sim.compiler import vectorize as rows
+from temporeal.sim.env import Env, make_env
+from temporeal.sim.rewards.scheduled import SCHEDULE, Reward, guards, return_bound
+from temporeal.sim.rewards.schedules import draw_schedules
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.planning.decompose import decompose
+from temporeal.sim.stl.semantics.robustness import robustness
+from temporeal.sim.task import Task, load_task
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from policies.algos import ppo
-from policies.algos.ranks import Ranks
-from policies.cli import train as cli
-from sim.env import make_env
-from sim.task import load_task
-from sim.types import Status
+from temporeal.policies.algos import ppo
+from temporeal.policies.cli.verbs import train as cli
+from temporeal.policies.training.ranks import Ranks
+from temporeal.sim.env import make_env
+from temporeal.sim.task import load_task
+from temporeal.sim.types import Status
 
 CONFIG = {"rollout_steps": 8, "epochs": 1, "minibatches": 1, "actor_hidden": [8], "critic_hidden": [8], "threads": 1}
 
@@ -71,7 +71,7 @@ def test_nothing_is_told_where_nothing_went_wrong():
 
 def test_the_end_of_a_training_tells(tmp_path, monkeypatch, capsys):
     env, _ = environment(monkeypatch)
-    monkeypatch.setattr("policies.cli.runs.make_env", lambda *a, **k: env)
+    monkeypatch.setattr("temporeal.policies.cli.runs.make_env", lambda *a, **k: env)
     assert cli.run(["task=hover", "algo=ppo", "num_worlds=16", f"out={tmp_path / 'run'}", "algo.total_steps=512",
                     "algo.rollout_steps=8", "algo.minibatches=1", "algo.threads=1"]) == 0
     said = capsys.readouterr().out

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from policies.algos.saved import read_last
-from policies.algos.watch import Watch
-from policies.cli import main
-from policies.evaluate.evaluation import evaluate
-from policies.evaluate.rollout import rollout
-from sim.env import make_env
-from sim.task import load_task
+from temporeal.policies.cli import main
+from temporeal.policies.evaluate.evaluation import evaluate
+from temporeal.policies.evaluate.rollout import rollout
+from temporeal.policies.training.formula_metrics import Watch
+from temporeal.policies.training.ppo_checkpoint import read_last
+from temporeal.sim.env import make_env
+from temporeal.sim.task import load_task
 
 
 def env_of(explore=0.0):

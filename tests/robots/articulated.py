@@ -20,7 +20,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from robots.spec import RobotSpec
+from temporeal.robots.spec import RobotSpec
 
 HINGE, SLIDE = mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE
 ELEMENTS = {"joint_pos": "joint", "joint_vel": "joint", "joint_torque": "joint", "sensor": "sensor"}

@@ -7,10 +7,10 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import pytest
-
-from robots.ant import spec as ant
-from robots.ant.spec import SPEC
 from tests.robots import articulated
+
+from temporeal.robots.ant import spec as ant
+from temporeal.robots.ant.spec import SPEC
 
 SIGNS = {"front_left": (1, 1), "back_left": (-1, 1), "back_right": (-1, -1), "front_right": (1, -1)}
 

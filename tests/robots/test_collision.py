@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robots.collision import Capsules, Link, Nearness, apart, capsules_of
-from robots.model_files import RobotFileError
-from robots.spec import load_robot
+from temporeal.robots.collision import Capsules, Link, Nearness, apart, capsules_of
+from temporeal.robots.model_files import RobotFileError
+from temporeal.robots.spec import load_robot
 
 FR3, LEAP = load_robot("franka"), load_robot("leap_hand")
 

@@ -9,8 +9,8 @@ import pytest
 
 mujoco = pytest.importorskip("mujoco")
 
-from robots.crazyflie import spec as crazyflie  # noqa: E402  (after the skip)
-from robots.crazyflie.spec import SPEC  # noqa: E402
+from temporeal.robots.crazyflie import spec as crazyflie  # noqa: E402  (after the skip)
+from temporeal.robots.crazyflie.spec import SPEC  # noqa: E402
 
 ROTORS = ("rotor1", "rotor2", "rotor3", "rotor4")
 

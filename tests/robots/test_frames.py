@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robots import frames
+from temporeal.robots import frames
 
 numbers = st.floats(-1, 1, allow_nan=False)
 quats = st.tuples(numbers, numbers, numbers, numbers).filter(lambda q: np.linalg.norm(q) > 0.1).map(

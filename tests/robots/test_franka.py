@@ -9,10 +9,10 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from mujoco.batch import Batch
-
-from robots.franka import spec as franka
-from robots.franka.spec import SPEC
 from tests.robots import articulated
+
+from temporeal.robots.franka import spec as franka
+from temporeal.robots.franka.spec import SPEC
 
 BODIES = (*(f"fr3_link{i}" for i in range(8)), "fr3_hand", "fr3_leftfinger", "fr3_rightfinger")
 ARM = slice(0, 7)

@@ -8,11 +8,11 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import pytest
-
-from robots.allegro_hand import spec as allegro
-from robots.leap_hand import spec as leap
-from robots.spec import RobotSpec, load_robot
 from tests.robots import articulated
+
+from temporeal.robots.allegro_hand import spec as allegro
+from temporeal.robots.leap_hand import spec as leap
+from temporeal.robots.spec import RobotSpec, load_robot
 
 HANDS = ("leap_hand", "allegro_hand")
 TIPS = ("index_tip", "middle_tip", "ring_tip", "thumb_tip")

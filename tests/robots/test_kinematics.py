@@ -6,9 +6,9 @@ import mujoco
 import numpy as np
 import pytest
 
-from robots.frames import from_matrix, from_rotation_vector, matrix
-from robots.kinematics import KinematicsError, chain
-from robots.spec import load_robot
+from temporeal.robots.frames import from_matrix, from_rotation_vector, matrix
+from temporeal.robots.kinematics import KinematicsError, chain
+from temporeal.robots.spec import load_robot
 
 FRANKA = load_robot("franka")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from robots.motion import (
+from temporeal.robots.rate_limiter import (
     Bounds,
     Motion,
     MotionError,

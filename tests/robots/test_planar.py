@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from robots.spec import load_robot
-from sim.backends import mujoco as mujoco_backend
-from sim.backends import planar
+from temporeal.robots.spec import load_robot
+from temporeal.sim.backends import mujoco as mujoco_backend
+from temporeal.sim.backends import planar
 
 ROBOTS = {"linear": "vel_cmd", "unicycle": "twist_cmd"}
 DT = 0.01
@@ -116,7 +116,7 @@ def test_what_is_not_in_the_plane_is_refused():
     sim.close()
     with pytest.raises(ValueError, match="simulates robots in the plane; robot 'crazyflie' is of kind 'quadrotor'"):
         planar.make(load_robot("crazyflie"), 1, "ctbr_cmd", dt=0.01)
-    mujoco = pytest.importorskip("sim.backends.mujoco")
+    mujoco = pytest.importorskip("temporeal.sim.backends.mujoco")
     with pytest.raises(ValueError, match=r"MuJoCo, with robot 'linear': dt is 0.2 s; .* backend planar takes longer"):
         mujoco.make(load_robot("linear"), 1, "vel_cmd", dt=0.2)
     with pytest.raises(LookupError, match="no command 'vel_cmd' for robot 'unicycle'; known: twist_cmd"):

@@ -8,10 +8,10 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import pytest
-
-from robots.shadow_hand import spec as shadow
-from robots.spec import load_robot
 from tests.robots import articulated
+
+from temporeal.robots.shadow_hand import spec as shadow
+from temporeal.robots.spec import load_robot
 
 SPEC = load_robot("shadow_hand")
 Y, X = (0, 1, 0), (1, 0, 0)

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from robots import frames, shield
-from robots.motion import Bounds, at_rest
-from robots.signals import CommandSpec
+from temporeal.robots import frames, shield
+from temporeal.robots.rate_limiter import Bounds, at_rest
+from temporeal.robots.signals import CommandSpec
 
 SPEC = CommandSpec("u", (2,), "1", low=(-1.0, 0.0), high=(1.0, 2.0))
 anything = arrays(np.float64, 2, elements=st.floats(allow_nan=True, allow_infinity=True, width=32))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from robots.signals import FEW, CommandSpec, SignalError, SignalSpec, all_finite, check_signal, check_signals
+from temporeal.robots.signals import FEW, CommandSpec, SignalError, SignalSpec, all_finite, check_signal, check_signals
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 4), (FEW,), (FEW + 1,), (9, 9), (0,)])

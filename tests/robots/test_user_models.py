@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from policies.algos import ppo
-from robots.model_files import RobotFileError
-from robots.registry import UnknownName
-from robots.spec import RobotSpec, load_robot
-from sim import robot_files
-from sim.backends import mujoco as backend
-from sim.env import make_env
+from temporeal.policies.algos import ppo
+from temporeal.robots.model_files import RobotFileError
+from temporeal.robots.registry import UnknownName
+from temporeal.robots.spec import RobotSpec, load_robot
+from temporeal.sim.backends import mujoco as backend
+from temporeal.sim.env import make_env
+from temporeal.sim.physics.mujoco import robot_files
 
 ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 MODELS = sorted(ASSETS.glob("*.xml"))
@@ -551,7 +551,7 @@ def example(tmp_path, monkeypatch) -> dict[str, object]:
     write(tmp_path / "models", model, beside)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "arm_reach"}
-    exec(compile(code, "docs/adding-a-robot.md", "exec"), names)
+    exec(compile(code, "docs/how-to/adding-a-robot.md", "exec"), names)
     return {**names, "code": code}
 
 
@@ -572,7 +572,7 @@ def test_the_task_in_the_documentation_is_one(example):
 
 @pytest.mark.slow
 def test_the_example_in_the_documentation_learns_its_task(example, capsys):
-    exec(compile(example["code"], "docs/adding-a-robot.md", "exec"), {"__name__": "__main__"})
+    exec(compile(example["code"], "docs/how-to/adding-a-robot.md", "exec"), {"__name__": "__main__"})
     said = capsys.readouterr().out
     assert int(re.search(r"last episodes: (\d+)%", said).group(1)) >= 80
 
@@ -678,7 +678,7 @@ def test_a_file_that_is_not_there_and_a_name_that_is_not_known():
 
 
 def test_loading_needs_neither_torch_nor_mujoco():
-    code = ("import sys; from robots.spec import load_robot; "
+    code = ("import sys; from temporeal.robots.spec import load_robot; "
             f"robot = load_robot({str(ASSETS / 'ant.xml')!r}); "
             "print(robot.commands['ctrl_cmd'].size, 'torch' in sys.modules, 'mujoco' in sys.modules)")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

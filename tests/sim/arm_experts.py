@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from sim.arms import turn_between
-from sim.maps import rotation
-from sim.task import Task
-from sim.tasks import drawer, peg
+from temporeal.sim.maps import rotation
+from temporeal.sim.task import Task
+from temporeal.sim.task_parts.arms import turn_between
+from temporeal.sim.tasks import drawer, peg
 
 Expert = Callable[[Mapping[str, Tensor]], Tensor]
 

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robots.registry import resolve
-from sim.maps import rotation
-from sim.system import System
+from temporeal.robots.registry import resolve
+from temporeal.sim.maps import rotation
+from temporeal.sim.system import System
 
 WALK = 0.8  # m/s: what an ant is asked to be capable of
 
@@ -210,7 +210,7 @@ def simulate(
 ) -> dict[str, Tensor]:
     """In the system's own simulator."""
     count = len(guide.at)
-    sim = resolve("sim.backends", system.backend).make(
+    sim = resolve("temporeal.sim.backends", system.backend).make(
         system.scene, count, system.command, dt=system.control_dt / system.substeps, threads=1)
     sim.reset(torch.arange(count), begin)
     kept = [*dict.fromkeys((*system.signals, *(("height",) if system.name == "quadrotor" else ())))]

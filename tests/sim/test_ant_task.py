@@ -5,10 +5,10 @@ from math import cos, pi, sin
 import pytest
 import torch
 
-from sim.env import make_env
-from sim.stl.robustness import satisfied
-from sim.task import load_task
-from sim.tasks import ant
+from temporeal.sim.env import make_env
+from temporeal.sim.stl.semantics.robustness import satisfied
+from temporeal.sim.task import load_task
+from temporeal.sim.tasks import ant
 
 
 def rest(**changes):

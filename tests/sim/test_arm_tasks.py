@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 import torch
 import yaml
-
-from policies.evaluate.handover import export_policy
-from policies.evaluate.rollout import graph_policy, record_golden
-from policies.export.runtime import Artifact
-from policies.nets.actor import make_actor
-from robots.franka.spec import HOME, OPEN
-from sim.arms import about_z, pointing_down
-from sim.env import make_env
-from sim.maps import PolicyGraph, rotation
-from sim.stl.robustness import satisfied
-from sim.task import load_task
-from sim.tasks import drawer, lift, peg, reach
 from tests.sim.arm_experts import EXPERTS, about_up, moves, peg_expert
+
+from temporeal.policies.evaluate.rollout import graph_policy, record_golden
+from temporeal.policies.evaluate.run_outputs import export_policy
+from temporeal.policies.nets.actor import make_actor
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.franka.spec import HOME, OPEN
+from temporeal.sim.env import make_env
+from temporeal.sim.maps import PolicyGraph, rotation
+from temporeal.sim.stl.semantics.robustness import satisfied
+from temporeal.sim.task import load_task
+from temporeal.sim.task_parts.arms import about_z, pointing_down
+from temporeal.sim.tasks import drawer, lift, peg, reach
 
 TASKS = ("reach", "lift", "peg", "drawer")
 MIDWAY = ("lift", "peg", "drawer")

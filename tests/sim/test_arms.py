@@ -5,7 +5,7 @@ from math import pi
 import pytest
 import torch
 
-from robots.franka.spec import (
+from temporeal.robots.franka.spec import (
     ACCELERATION,
     END_HIGH,
     END_LOW,
@@ -20,9 +20,18 @@ from robots.franka.spec import (
     TOOL_ACCELERATIONS,
     motion,
 )
-from robots.signals import SignalSpec, schema
-from robots.spec import Source, load_robot
-from sim.arms import (
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.robots.spec import Source, load_robot
+from temporeal.sim.backends import mujoco
+from temporeal.sim.env import make_env
+from temporeal.sim.maps import StepAction, rotation
+from temporeal.sim.rewards.formula_judge import Judge
+from temporeal.sim.rewards.subgoal_automaton import NEVER
+from temporeal.sim.scene import Scene
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.semantics.robustness import satisfied
+from temporeal.sim.task import load_task
+from temporeal.sim.task_parts.arms import (
     IMPEDANCE,
     SHARE_OF_LIMITS,
     ArmObserve,
@@ -42,16 +51,7 @@ from sim.arms import (
     standing,
     turn_between,
 )
-from sim.backends import mujoco
-from sim.env import make_env
-from sim.judge import Judge
-from sim.maps import StepAction, rotation
-from sim.mission import NEVER
-from sim.scene import Scene
-from sim.stl.parse import parse
-from sim.stl.robustness import satisfied
-from sim.task import load_task
-from sim.tasks.reach import DRIVES, way
+from temporeal.sim.tasks.reach import DRIVES, way
 
 ROBOT = load_robot("franka")
 DT = 0.04

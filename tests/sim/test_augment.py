@@ -6,12 +6,21 @@ import numpy as np
 import pytest
 import torch
 
-from robots.registry import UnknownName, resolve
-from sim import augment
-from sim.augment import PRESETS, RULES, DepthNoise, Key, Op, augment_rgb, corrupt_depth, parse_augment
-from sim.cameras import Camera
-from sim.pictures import Pictures
-from sim.task import load_task
+from temporeal.robots.registry import UnknownName, resolve
+from temporeal.sim.rendering import augmentation as augment
+from temporeal.sim.rendering.augmentation import (
+    PRESETS,
+    RULES,
+    DepthNoise,
+    Key,
+    Op,
+    augment_rgb,
+    corrupt_depth,
+    parse_augment,
+)
+from temporeal.sim.rendering.camera_rig import Pictures
+from temporeal.sim.rendering.cameras import Camera
+from temporeal.sim.task import load_task
 
 N, H, W = 6, 24, 32
 WORLDS, EPISODE = torch.arange(N), torch.arange(N) % 2
@@ -232,7 +241,7 @@ PLAN = {"chase_rgb": {"shift": {"high": 2}, "brightness": {"low": 0.5, "high": 1
 
 
 def of_worlds(augment=None):
-    backend = resolve("sim.backends", "quadrotor").make(
+    backend = resolve("temporeal.sim.backends", "quadrotor").make(
         load_task("hover").scene, 3, "motor_cmd", dt=0.01, device="cpu", seed=0, threads=1)
     return Pictures(backend, (Camera("chase", 24, 24),), renderer="gl", augment=augment)
 
@@ -323,6 +332,6 @@ def test_every_operation_has_a_rule_and_presets_are_legal():
 
 def test_without_opencv_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
-    monkeypatch.delitem(sys.modules, "sim.augment")
+    monkeypatch.delitem(sys.modules, "temporeal.sim.rendering.augmentation")
     with pytest.raises(ModuleNotFoundError, match="pip install opencv-python-headless"):
-        import sim.augment  # noqa: F401
+        import temporeal.sim.rendering.augmentation  # noqa: F401

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from robots.registry import UnknownName
-from robots.spec import load_robot
-from sim import cameras
-from sim.cameras import Camera, Rig, parse_cameras
-from sim.render_gl import MissingRenderer
+from temporeal.robots.registry import UnknownName
+from temporeal.robots.spec import load_robot
+from temporeal.sim.rendering import cameras
+from temporeal.sim.rendering.cameras import Camera, Rig, parse_cameras
+from temporeal.sim.rendering.opengl_renderer import MissingRenderer
 
 SCENE = """
 <mujoco>
@@ -467,7 +467,7 @@ def test_auto_takes_warp_and_says_so(caplog):
 
 def without_warp(monkeypatch):
     monkeypatch.setitem(sys.modules, "mujoco_warp", None)
-    monkeypatch.delitem(sys.modules, "sim.render_warp", raising=False)
+    monkeypatch.delitem(sys.modules, "temporeal.sim.rendering.warp_renderer", raising=False)
 
 
 def test_auto_takes_opengl_where_warp_is_missing_and_says_why(monkeypatch, caplog):

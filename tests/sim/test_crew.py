@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 from numba import njit
 
-from sim.backends import crew
-from sim.backends.crew import AWAKE, JOB, LINE, OWN, SIZE, Crew
+from temporeal.sim.compiler import thread_pool
+from temporeal.sim.compiler.thread_pool import AWAKE, JOB, LINE, OWN, SIZE, Crew
 
 
 @njit(nogil=True)
 def drive(box, seat, times, seats):
     """Adds the job's number to ``times`` of each item and notes who did it."""
-    call = crew.next_call(box, seat, 0)
+    call = thread_pool.next_call(box, seat, 0)
     while call:
-        chunk = crew.claim(box, call, seat)
+        chunk = thread_pool.claim(box, call, seat)
         while chunk >= 0:
             for item in range(chunk * box[SIZE], min(chunk * box[SIZE] + box[SIZE], box[JOB])):
                 times[item] += box[JOB + 1]
                 seats[item] = seat
-            crew.finish(box)
-            chunk = crew.claim(box, call, seat)
-        call = crew.next_call(box, seat, call)
+            thread_pool.finish(box)
+            chunk = thread_pool.claim(box, call, seat)
+        call = thread_pool.next_call(box, seat, call)
 
 
 def made(threads):
@@ -70,8 +70,8 @@ def test_the_caller_does_the_work_of_threads_that_are_not_there():
 def test_few_items_stay_with_the_caller():
     before = set(threading.enumerate())
     team, _, seats = made(4)
-    team(crew.SMALLEST, crew.SMALLEST, 1)
-    assert (seats[: crew.SMALLEST] == 0).all()
+    team(thread_pool.SMALLEST, thread_pool.SMALLEST, 1)
+    assert (seats[: thread_pool.SMALLEST] == 0).all()
     assert set(threading.enumerate()) <= before
 
 

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 import torch
-
-from robots.spec import Parameter
-from sim.curricula.adr import Adr, Settings
-from sim.curricula.alp_gmm import AlpGmm, best_mixture, fitted
-from sim.curricula.alp_gmm import Settings as AlpSettings
-from sim.curricula.plain import Levels, LevelSettings, Uniform
-from sim.curricula.points import Trials
-from sim.curriculum import parse_curriculum, start_draws
 from tests.away import away
+
+from temporeal.robots.spec import Parameter
+from temporeal.sim.curricula.adr import Adr, Settings
+from temporeal.sim.curricula.alp_gmm import AlpGmm, best_mixture, fitted
+from temporeal.sim.curricula.alp_gmm import Settings as AlpSettings
+from temporeal.sim.curricula.plain import Levels, LevelSettings, Uniform
+from temporeal.sim.curriculum.curriculum import parse_curriculum, start_draws
+from temporeal.sim.curriculum.points import Trials
 
 PARAMETERS = {
     "friction": Parameter((1.0, 2.0), (1.0, 2.0), (1.0, 2.0), "1", ""),

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from sim.elementary import EXP, TANH
-from sim.rows import Kernel
+from temporeal.sim.compiler.elementary import EXP, TANH
+from temporeal.sim.compiler.vectorize import Kernel
 
 ULPS = 1.5
 FUNCTIONS = {"exp": (torch.exp, np.exp), "tanh": (torch.tanh, np.tanh)}

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sim.env import make_env
-from sim.task import load_task
+from temporeal.sim.env import make_env
+from temporeal.sim.task import load_task
 
 
 @pytest.mark.parametrize("compiled", [True, False])

@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from sim.curriculum import parse_curriculum, start_draws
-from sim.env import make_env
-from sim.episodes import EpisodeRecord, Recipe, draw_episodes, episode_record, replay
-from sim.task import load_task
+from temporeal.sim.curriculum.curriculum import parse_curriculum, start_draws
+from temporeal.sim.env import make_env
+from temporeal.sim.episodes import EpisodeRecord, Recipe, draw_episodes, episode_record, replay
+from temporeal.sim.task import load_task
 
 SETTINGS = {"randomize": {"mass": {"kind": "sources"}, "force_w": {"kind": "normal", "std": 0.01},
                           "motor_gain": {"kind": "scale", "by": "log_uniform", "low": 0.9, "high": 1.1}},

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from sim import faults
-from sim.backends import mujoco, quadrotor
-from sim.env import make_env
-from sim.task import load_task
+from temporeal.sim import diverged_worlds
+from temporeal.sim.backends import mujoco, quadrotor
+from temporeal.sim.env import make_env
+from temporeal.sim.task import load_task
 
 BACKENDS = {"quadrotor": quadrotor, "mujoco": mujoco}
 
@@ -31,7 +31,7 @@ def env_of(backend, folder, n=4, compiled=True, task=None, **other):
 
 def alone(env, num_worlds=1, command=None, dt=None):
     task = env.task
-    return BACKENDS[faults.backend_name(env.backend)].make(
+    return BACKENDS[diverged_worlds.backend_name(env.backend)].make(
         task.scene, num_worlds, command or task.command, dt=dt or env.backend.dt, threads=1)
 
 
@@ -83,7 +83,7 @@ def test_a_fault_is_replayed_from_its_file(backend, tmp_path, compiled):
     action = torch.full((4, env.action_dim), 0.1)
     action[2, 1] = float("nan")
     env.step(action)
-    fault = faults.load(next(tmp_path.iterdir()))
+    fault = diverged_worlds.load(next(tmp_path.iterdir()))
     assert fault.about["backend"] == backend and (fault.about["world"], fault.about["step"]) == (2, 4)
     assert torch.isnan(fault.command).any() and fault.command.shape == (1, env.action_dim)
     assert "action" in fault.about["causes"] and ("simulator" in fault.about["causes"]) == (backend == "mujoco")
@@ -91,7 +91,7 @@ def test_a_fault_is_replayed_from_its_file(backend, tmp_path, compiled):
     sim.set_state(fault.state)
     assert all(torch.equal(v[0], before[k]) for k, v in sim.signals().items())
     assert sim.params()["mass"][0] == fault.state["param.mass"].flatten()[0].float()
-    assert faults.replay(fault, sim) is sim and sim.status().bad.all()
+    assert diverged_worlds.replay(fault, sim) is sim and sim.status().bad.all()
 
 
 def test_a_sound_step_is_replayed_to_the_same_state(tmp_path):
@@ -100,7 +100,7 @@ def test_a_sound_step_is_replayed_to_the_same_state(tmp_path):
     env.step(torch.full((4, env.action_dim), 0.1))
     env.step(torch.full((4, env.action_dim), -0.2))
     after = {k: v[1].clone() for k, v in env.backend.signals().items()}
-    sim = faults.replay(faults.load(faults.save(env, 1, tmp_path)), alone(env))
+    sim = diverged_worlds.replay(diverged_worlds.load(diverged_worlds.save(env, 1, tmp_path)), alone(env))
     assert all(torch.equal(v[0], after[k]) for k, v in sim.signals().items())
 
 
@@ -222,22 +222,22 @@ def test_a_fault_says_what_was_not_sound_and_is_relived(tmp_path, compiled):
     action = torch.zeros(16, 4)
     action[3, 0], action[5, 3], action[7, 1] = 0.9, 0.9, float("nan")
     step = env.step(action)
-    found = {f.about["world"]: f for f in map(faults.load, tmp_path.iterdir())}
+    found = {f.about["world"]: f for f in map(diverged_worlds.load, tmp_path.iterdir())}
     assert set(found) == {3, 5, 7}
     assert found[3].about["causes"] == ["reward"] and {"observation"} == set(found[5].about["causes"])
     assert {"action", "signal base_pos_w"} < set(found[7].about["causes"])
     for world, fault in found.items():
         assert torch.equal(fault.action, action[world : world + 1]) or world == 7
         other = env_of("quadrotor", tmp_path / "again", n=1, compiled=compiled, task=task, **FULL)
-        again = faults.relive(fault, other)
+        again = diverged_worlds.relive(fault, other)
         assert not again.info["finite"].any() and other.faults == 1
         torch.testing.assert_close(again.final_obs.critic[0], step.final_obs.critic[world], rtol=0, atol=0)
-        kept = [faults.load(f) for f in (tmp_path / "again").iterdir()]
+        kept = [diverged_worlds.load(f) for f in (tmp_path / "again").iterdir()]
         assert [f.about["causes"] for f in kept if f.record == fault.record] == [fault.about["causes"]]
     with pytest.raises(ValueError, match="relived in one world, the environment has 2"):
-        faults.relive(found[3], env_of("quadrotor", None, n=2, task=task, **FULL))
+        diverged_worlds.relive(found[3], env_of("quadrotor", None, n=2, task=task, **FULL))
     with pytest.raises(ValueError, match="sensors: it has .*delay_steps.*, here it is {}"):
-        faults.relive(found[3], env_of("quadrotor", None, n=1, task=task, **{**FULL, "sensors": {}}))
+        diverged_worlds.relive(found[3], env_of("quadrotor", None, n=1, task=task, **{**FULL, "sensors": {}}))
 
 
 def test_a_signal_that_is_not_finite_is_named(tmp_path, monkeypatch):
@@ -252,14 +252,14 @@ def test_a_signal_that_is_not_finite_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(env.backend, "signals", poisoned)
     env.step(torch.zeros(16, 4))
-    assert faults.load(next(tmp_path.iterdir())).about["causes"] == ["signal base_vel_w"]
+    assert diverged_worlds.load(next(tmp_path.iterdir())).about["causes"] == ["signal base_vel_w"]
 
 
 def test_a_start_that_is_not_finite_is_named(tmp_path, compiled):
     env = env_of("quadrotor", tmp_path, compiled=compiled, task=altered(load_task("hover"), observe=blind))
     env.reset()
     env.step(torch.full((4, 4), 0.1))
-    assert all(faults.load(path).about["causes"] == ["start"] for path in tmp_path.iterdir())
+    assert all(diverged_worlds.load(path).about["causes"] == ["start"] for path in tmp_path.iterdir())
 
 
 def test_nothing_is_written_without_a_folder_or_beyond_the_limit(tmp_path, monkeypatch):
@@ -267,7 +267,7 @@ def test_nothing_is_written_without_a_folder_or_beyond_the_limit(tmp_path, monke
     env = env_of("quadrotor", None)
     poison(env)
     assert env.faults == 1 and not list(tmp_path.iterdir())
-    monkeypatch.setattr(faults, "KEPT", 2)
+    monkeypatch.setattr(diverged_worlds, "KEPT", 2)
     env = env_of("quadrotor", tmp_path / "kept")
     for _ in range(3):
         poison(env)
@@ -277,19 +277,19 @@ def test_nothing_is_written_without_a_folder_or_beyond_the_limit(tmp_path, monke
 def test_a_backend_that_does_not_fit_is_refused(tmp_path):
     env = env_of("quadrotor", tmp_path)
     poison(env)
-    fault = faults.load(next(tmp_path.iterdir()))
+    fault = diverged_worlds.load(next(tmp_path.iterdir()))
     with pytest.raises(ValueError, match="replayed in one world, the backend has 2"):
-        faults.replay(fault, alone(env, 2))
+        diverged_worlds.replay(fault, alone(env, 2))
     other = "motor_cmd" if env.task.command == "ctbr_cmd" else "ctbr_cmd"
     with pytest.raises(ValueError, match=f"with command '{env.task.command}', this backend has '{other}'"):
-        faults.replay(fault, alone(env, command=other))
+        diverged_worlds.replay(fault, alone(env, command=other))
     with pytest.raises(ValueError, match=r"with dt .*, this backend has 0.001"):
-        faults.replay(fault, alone(env, dt=0.001))
+        diverged_worlds.replay(fault, alone(env, dt=0.001))
     with pytest.raises(ValueError, match="with backend 'quadrotor', this backend has 'mujoco'"):
-        faults.replay(fault, mujoco.make(env.task.scene, 1, env.task.command, dt=env.backend.dt, threads=1))
+        diverged_worlds.replay(fault, mujoco.make(env.task.scene, 1, env.task.command, dt=env.backend.dt, threads=1))
     assert fault.record == replace(fault.record, world=2, episode=0)
     with pytest.raises(ValueError, match="keys"):
-        faults.replay(replace(fault, state={}), alone(env))
+        diverged_worlds.replay(replace(fault, state={}), alone(env))
 
 
 def test_a_file_that_holds_no_fault_is_refused(tmp_path):
@@ -299,6 +299,6 @@ def test_a_file_that_holds_no_fault_is_refused(tmp_path):
     np.savez(other, x=np.zeros(3))
     for path in (text, array, other):
         with pytest.raises(ValueError, match=f"{path.name} holds no fault"):
-            faults.load(path)
+            diverged_worlds.load(path)
     with pytest.raises(FileNotFoundError):
-        faults.load(tmp_path / "none.npz")
+        diverged_worlds.load(tmp_path / "none.npz")

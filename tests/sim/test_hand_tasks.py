@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 import torch
 
-from policies.evaluate.rollout import graph_policy, record_golden
-from policies.export.artifact import export
-from policies.nets.actor import make_actor
-from policies.nets.normalizer import Normalizer
-from robots.registry import UnknownName
-from sim import gaits, hands
-from sim.arms import turn_between
-from sim.env import make_env
-from sim.gaits import GaitAction
-from sim.maps import PolicyGraph
-from sim.stl.robustness import satisfied
-from sim.task import load_task
-from sim.tasks import cube_reorient, cube_rotate
+from temporeal.policies.evaluate.rollout import graph_policy, record_golden
+from temporeal.policies.export.writer import export
+from temporeal.policies.nets.actor import make_actor
+from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.robots.registry import UnknownName
+from temporeal.sim.env import make_env
+from temporeal.sim.maps import PolicyGraph
+from temporeal.sim.stl.semantics.robustness import satisfied
+from temporeal.sim.task import load_task
+from temporeal.sim.task_parts import gaits, hands
+from temporeal.sim.task_parts.arms import turn_between
+from temporeal.sim.task_parts.gaits import GaitAction
+from temporeal.sim.tasks import cube_reorient, cube_rotate
 
 HANDS = tuple(hands.PALMS)
 TASKS = ("cube_rotate", "cube_reorient")

@@ -1,6 +1,7 @@
 """Backend isaaclab on the strict double of Isaac Lab 2.3 and of 3.0. On the real one nothing was run.
 
-With TEMPOREAL_ISAACLAB=real the protocol's tests run on the Isaac Lab of this Python (docs/backends/isaac.md).
+With TEMPOREAL_ISAACLAB=real the protocol's tests run on the Isaac Lab of this Python
+(docs/reference/backends/isaac.md).
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import torch
 
 pytest.importorskip("mujoco.batch", reason="needs mujoco >= 3.17")
 
-from sim.backends import isaaclab
 from tests.sim.doubles import REAL_LAB, behaviour, forget_isaaclab, install_isaaclab, isaaclab_backend
 from tests.sim.doubles.bench_arm import scene
+
+from temporeal.sim.backends import isaaclab
 
 
 @pytest.fixture(scope="module", params=["2.3", "3.0"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sim import jit
+from temporeal.sim.compiler import llvm
 
 TWICE = """
 define void @twice(ptr %out, double %x) {
@@ -33,13 +33,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def twice(x: float, text: str = TWICE) -> float:
     out = ctypes.c_double()
-    code, engine = jit.function(text, "twice", (ctypes.c_void_p, ctypes.c_double))
+    code, engine = llvm.function(text, "twice", (ctypes.c_void_p, ctypes.c_double))
     code(ctypes.byref(out), x)
     return out.value
 
 
 def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jit, "machine_code", lambda *_: pytest.fail("compiled"))
+    monkeypatch.setattr(llvm, "machine_code", lambda *_: pytest.fail("compiled"))
 
 
 def test_the_second_time_nothing_is_compiled(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +52,7 @@ def test_the_second_time_nothing_is_compiled(home: Path, monkeypatch: pytest.Mon
 def test_functions_of_the_library_are_found_in_code_that_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         out = ctypes.c_float()
-        code, engine = jit.function(COSINE, "cosine", (ctypes.c_void_p, ctypes.c_float), ("cosf",))
+        code, engine = llvm.function(COSINE, "cosine", (ctypes.c_void_p, ctypes.c_float), ("cosf",))
         code(ctypes.byref(out), 0.0)
         assert out.value == 1.0
         forbid(monkeypatch)
@@ -60,9 +60,9 @@ def test_functions_of_the_library_are_found_in_code_that_was_kept(monkeypatch: p
 
 def test_another_text_processor_or_pass_is_other_code(monkeypatch: pytest.MonkeyPatch) -> None:
     assert twice(1.0) == 2.0 and twice(1.0, TWICE.replace("2.0", "3.0")) == 3.0
-    names = {jit.key(TWICE, ()), jit.key(COSINE, ()), jit.key(TWICE, ("sroa",))}
-    monkeypatch.setattr(jit, "features", lambda: "+none")
-    assert len(names | {jit.key(TWICE, ())}) == 4
+    names = {llvm.key(TWICE, ()), llvm.key(COSINE, ()), llvm.key(TWICE, ("sroa",))}
+    monkeypatch.setattr(llvm, "features", lambda: "+none")
+    assert len(names | {llvm.key(TWICE, ())}) == 4
 
 
 def test_files_are_read_from_a_medium_that_cannot_be_written_to(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_where_others_can_write_nothing_is_read_written_or_deleted(
 ) -> None:
     twice(1.0)
     (file,) = home.iterdir()
-    assert jit.kept(home, file.name) is not None
+    assert llvm.kept(home, file.name) is not None
     if whose == "anybody's":
         home.chmod(0o777)
     elif whose == "another's":
@@ -100,8 +100,8 @@ def test_where_others_can_write_nothing_is_read_written_or_deleted(
     else:
         home.rename(home.parent / "elsewhere")
         home.symlink_to(home.parent / "elsewhere")
-    monkeypatch.setattr(jit, "MOST", 0)
-    assert jit.kept(home, file.name) is None
+    monkeypatch.setattr(llvm, "MOST", 0)
+    assert llvm.kept(home, file.name) is None
     assert twice(2.0, TWICE.replace("2.0", "3.0")) == 6.0
     assert [found.name for found in home.iterdir()] == [file.name]
 
@@ -118,19 +118,19 @@ def test_a_user_without_a_home_compiles(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")  # not absolute: as if there were none
-    monkeypatch.setattr(jit.Path, "home", homeless)
-    assert jit.folder() is None and twice(1.5) == 3.0
+    monkeypatch.setattr(llvm.Path, "home", homeless)
+    assert llvm.folder() is None and twice(1.5) == 3.0
     assert not list(tmp_path.iterdir())
 
 
 def test_what_was_not_used_for_longest_goes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jit, "MOST", 2)
+    monkeypatch.setattr(llvm, "MOST", 2)
     home.mkdir(parents=True, mode=0o700)
     (home / "folder").mkdir()
     new, older, oldest, newest = (64 * letter for letter in "abcd")
     for age, name in enumerate((new, older, oldest)):
-        jit.keep(home, name, b"code")
+        llvm.keep(home, name, b"code")
         os.utime(home / name, (1e9 - age, 1e9 - age))
     (home / "notes").touch()
-    jit.keep(home, newest, b"code")
+    llvm.keep(home, newest, b"code")
     assert {file.name for file in home.iterdir()} == {newest, new, "folder", "notes"}

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numba import njit
 
-from sim import compile as compiling
-from sim import counter
-from sim.backends import lanes
-from sim.backends.lanes import ROW, WIDTH
-from sim.backends.quadrotor_kernels import INNER, OPTIONS
+from temporeal.sim.compiler import scalar_functions as compiling
+from temporeal.sim.compiler import simd
+from temporeal.sim.compiler import threefry as counter
+from temporeal.sim.compiler.simd import ROW, WIDTH
+from temporeal.sim.physics.quadrotor.kernels import INNER, OPTIONS
 
 A = np.linspace(-3, 5, WIDTH, dtype=np.float32)
 B = np.linspace(2.1, -1, WIDTH, dtype=np.float32)
@@ -35,8 +35,8 @@ def computed(function, *values):
 
     @njit(**OPTIONS)
     def kernel(source, target):
-        x = lanes.load(source, 0, count)
-        lanes.store(target, 0, ROW, (inner(x),))
+        x = simd.load(source, 0, count)
+        simd.store(target, 0, ROW, (inner(x),))
 
     target = np.full(2 * ROW, 9, np.float32)
     kernel(rows(*values), target)
@@ -50,11 +50,11 @@ def computed(function, *values):
         (lambda x: x[0] + x[1], A + B), (lambda x: x[0] - x[1], A - B), (lambda x: x[0] * x[1], A * B),
         (lambda x: x[0] / x[1], A / B), (lambda x: -x[0], -A), (lambda x: 2 * x[0] + np.float32(0.5), 2 * A + 0.5),
         (lambda x: math.sqrt(x[0] * x[0]), np.abs(A)),
-        (lambda x: lanes.larger(x[0], x[1]), np.maximum(A, B)), (lambda x: lanes.smaller(x[0], 1), np.minimum(A, 1)),
-        (lambda x: lanes.select(x[0] < x[1], x[0], 3), np.where(A < B, A, 3)),
-        (lambda x: lanes.select((x[0] >= 0) & (x[1] > 0), 1, 2), np.where((A >= 0) & (B > 0), 1, 2)),
-        (lambda x: lanes.select((x[0] != x[0]) | (x[1] <= 0), 1, 2), np.where(B <= 0, 1, 2)),
-        (lambda x: lanes.select((x[0] > 0) ^ True, x[0], x[1]), np.where(A > 0, B, A)),
+        (lambda x: simd.larger(x[0], x[1]), np.maximum(A, B)), (lambda x: simd.smaller(x[0], 1), np.minimum(A, 1)),
+        (lambda x: simd.select(x[0] < x[1], x[0], 3), np.where(A < B, A, 3)),
+        (lambda x: simd.select((x[0] >= 0) & (x[1] > 0), 1, 2), np.where((A >= 0) & (B > 0), 1, 2)),
+        (lambda x: simd.select((x[0] != x[0]) | (x[1] <= 0), 1, 2), np.where(B <= 0, 1, 2)),
+        (lambda x: simd.select((x[0] > 0) ^ True, x[0], x[1]), np.where(A > 0, B, A)),
     ],
 )  # fmt: skip
 def test_arithmetic_is_that_of_numpy(function, expected):
@@ -64,18 +64,18 @@ def test_arithmetic_is_that_of_numpy(function, expected):
 def test_what_is_not_a_number_is_kept_and_is_not_below():
     nan = np.full(WIDTH, np.nan, np.float32)
     assert np.isnan(computed(lambda x: x[0] + x[1], A, nan)).all()
-    assert (computed(lambda x: lanes.select(x[1] <= 1, 1, 2), A, nan) == 2).all()
-    assert (computed(lambda x: lanes.larger(x[1], x[0]), A, nan) == A).all()
+    assert (computed(lambda x: simd.select(x[1] <= 1, 1, 2), A, nan) == 2).all()
+    assert (computed(lambda x: simd.larger(x[1], x[0]), A, nan) == A).all()
 
 
 def test_random_words_and_their_numbers_are_those_of_the_scalar_functions():
-    random = compiling.instantiate(counter, njit(**INNER), np.float32, **lanes.TARGET)
+    random = compiling.instantiate(counter, njit(**INNER), np.float32, **simd.TARGET)
     threefry, unit, pair, coarse = random.threefry, random.unit, random.normal_pair, random.coarse_normal_pair
 
     @njit(**OPTIONS)
     def kernel(out):
-        w = threefry(np.uint32(1), np.uint32(2), np.uint32(3), 0, lanes.count_from(40), 5, 6, 7)
-        lanes.store(out, 0, ROW, (unit(w[0]),) + pair(w[0], w[1]) + coarse(w[2]))
+        w = threefry(np.uint32(1), np.uint32(2), np.uint32(3), 0, simd.count_from(40), 5, 6, 7)
+        simd.store(out, 0, ROW, (unit(w[0]),) + pair(w[0], w[1]) + coarse(w[2]))
 
     out = np.zeros(5 * ROW, np.float32)
     kernel(out)
@@ -88,14 +88,14 @@ def test_random_words_and_their_numbers_are_those_of_the_scalar_functions():
 def test_memory_is_read_and_written_in_the_order_it_says():
     @njit(**OPTIONS)
     def kernel(source, places, target, flags, pairs):
-        turned = lanes.columns(source, 0)
-        lanes.store(target, 0, ROW, turned)
-        where = lanes.words(places, 1)
-        lanes.scatter(target, where, 100, (lanes.gather(source, where), lanes.spread(4)))
-        lanes.store_flags(flags, 2, turned[0] > 8)
-        pairs[0] = lanes.bits(turned[0] > 8)
-        pairs[1] = lanes.lowest(np.int64(pairs[0]))
-        return lanes.scalars(source, 3)
+        turned = simd.columns(source, 0)
+        simd.store(target, 0, ROW, turned)
+        where = simd.words(places, 1)
+        simd.scatter(target, where, 100, (simd.gather(source, where), simd.spread(4)))
+        simd.store_flags(flags, 2, turned[0] > 8)
+        pairs[0] = simd.bits(turned[0] > 8)
+        pairs[1] = simd.lowest(np.int64(pairs[0]))
+        return simd.scalars(source, 3)
 
     source = np.arange(4 * ROW, dtype=np.float32)
     places = 200 + np.arange(ROW + 1)[::-1].astype(np.int64) * 2
@@ -115,7 +115,7 @@ def test_memory_is_read_and_written_in_the_order_it_says():
 def test_a_kernel_can_have_its_stack_on_register_boundaries():
     @njit(**OPTIONS)
     def kernel(x):
-        lanes.align_stack()
+        simd.align_stack()
         return x
 
     kernel(1)
@@ -128,7 +128,7 @@ def test_a_kernel_can_have_its_stack_on_register_boundaries():
 @pytest.mark.parametrize(("features", "width"), [("+avx,+avx2,+fma", 8), ("", 4)])
 def test_narrower_registers_give_the_same(features, width):
     program = (
-        f"import sys, pytest; from sim.backends import lanes; assert lanes.WIDTH == {width}; "
+        f"import sys, pytest; from temporeal.sim.compiler import simd as lanes; assert lanes.WIDTH == {width}; "
         f"sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', {__file__!r}]))"
     )
     env = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}

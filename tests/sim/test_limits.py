@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from robots.franka.spec import motion
-from sim.arms import SHARE_OF_LIMITS
-from sim.limits import Limiter
+from temporeal.robots.franka.spec import motion
+from temporeal.sim.task_parts.arms import SHARE_OF_LIMITS
+from temporeal.sim.task_parts.setpoint_limits import Limiter
 
 DT = 0.04
 LIMITER = Limiter(motion(SHARE_OF_LIMITS), DT)

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from robots.signals import SignalSpec, schema
-from sim.mission import Mission
-from sim.stl.decompose import decompose
-from sim.stl.parse import parse
-from sim.stl.plan import plan
-from sim.stl.robustness import satisfied
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.sim.rewards.subgoal_automaton import Mission
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.planning.decompose import decompose
+from temporeal.sim.stl.planning.plan import plan
+from temporeal.sim.stl.semantics.robustness import satisfied
 
 DT = 0.5
 SCHEMA = schema(SignalSpec("x", (), "m"), SignalSpec("y", (), "m"))

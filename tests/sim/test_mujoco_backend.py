@@ -8,11 +8,12 @@ import torch
 
 pytest.importorskip("mujoco.batch", reason="needs mujoco >= 3.17")
 
-from robots.registry import UnknownName
-from robots.spec import load_robot
-from sim.backends import mujoco as backend
-from sim.backends import quadrotor, rotor
-from sim.backends.mujoco_model import Robot
+from temporeal.robots.registry import UnknownName
+from temporeal.robots.spec import load_robot
+from temporeal.sim.backends import mujoco as backend
+from temporeal.sim.backends import quadrotor
+from temporeal.sim.physics.mujoco.quadrotor_model import Robot
+from temporeal.sim.physics.quadrotor import rotor
 
 SPEC = load_robot("crazyflie")
 MASS = SPEC.parameters["mass"].nominal[0]

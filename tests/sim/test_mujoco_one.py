@@ -10,11 +10,11 @@ pytest.importorskip("torch")
 
 import torch
 
-from robots.registry import UnknownName
-from robots.spec import load_robot
-from sim.backends import mujoco
-from sim.backends.mujoco_one import World, file_dt
-from sim.scene import Scene, box
+from temporeal.robots.registry import UnknownName
+from temporeal.robots.spec import load_robot
+from temporeal.sim.backends import mujoco
+from temporeal.sim.physics.mujoco.single_world import World, file_dt
+from temporeal.sim.scene import Scene, box
 
 
 @pytest.mark.parametrize(("name", "command"), [
@@ -43,7 +43,7 @@ def test_it_is_a_world_of_the_batch(name, command):
 
 
 def test_a_motor_of_two_joints_holds_their_sum_and_has_parameters_like_the_others():
-    from robots.shadow_hand.spec import MOTORS, actuator_angles
+    from temporeal.robots.shadow_hand.spec import MOTORS, actuator_angles
 
     robot = load_robot("shadow_hand")
     world, j0 = World(robot, "actuator_pos_cmd", 0.005), MOTORS.index("MFJ0")

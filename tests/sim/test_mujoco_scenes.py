@@ -10,17 +10,18 @@ import numpy as np
 import pytest
 import torch
 
-from robots.registry import UnknownName
-from robots.signals import CommandSpec, SignalSpec, schema
-from robots.spec import Parameter, RobotSpec, Source, load_robot
-from sim import hands
-from sim.backends import mjcf, mujoco
-from sim.backends.checks import check_ids
-from sim.env import make_env
-from sim.pushes import Pushes
-from sim.randomize import parse_distribution
-from sim.scene import Object, Scene, box, fixed_body
-from sim.task import load_task
+from temporeal.robots.registry import UnknownName
+from temporeal.robots.signals import CommandSpec, SignalSpec, schema
+from temporeal.robots.spec import Parameter, RobotSpec, Source, load_robot
+from temporeal.sim.backends import mujoco
+from temporeal.sim.env import make_env
+from temporeal.sim.physics.checks import check_ids
+from temporeal.sim.physics.mujoco import mjcf
+from temporeal.sim.randomization.distributions import parse_distribution
+from temporeal.sim.randomization.disturbances import Pushes
+from temporeal.sim.scene import Object, Scene, box, fixed_body
+from temporeal.sim.task import load_task
+from temporeal.sim.task_parts import hands
 
 DT = 0.002
 MODEL = """<mujoco model="swing">

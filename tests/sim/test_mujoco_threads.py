@@ -14,12 +14,12 @@ import torch
 pytest.importorskip("mujoco.batch", reason="needs mujoco >= 3.17, to be compared with")
 
 from mujoco.batch import Batch
-
-from robots.spec import load_robot
-from sim.backends import mujoco as backend
-from sim.backends import mujoco_threads
-from sim.backends.mujoco_threads import SimulationError, Threads, engine_class
 from tests.contract.scenes import ARM_SCENE, DT, jointed
+
+from temporeal.robots.spec import load_robot
+from temporeal.sim.backends import mujoco as backend
+from temporeal.sim.physics.mujoco import threads as mujoco_threads
+from temporeal.sim.physics.mujoco.threads import SimulationError, Threads, engine_class
 
 CASE = jointed("arm", backend.make, backend.HAS)
 VEL, ACC = mujoco_threads.VEL, mujoco_threads.ACC

@@ -9,10 +9,10 @@ import sys
 import pytest
 import torch
 
-from sim.env import FIGURES, make_env
-from sim.memory import BY_USER
-from sim.outputs import AHEAD, Compiled, General
-from sim.task import load_task
+from temporeal.sim.compiler.allocator import BY_USER
+from temporeal.sim.compiler.step_buffers import AHEAD, Compiled, General
+from temporeal.sim.env import FIGURES, make_env
+from temporeal.sim.task import load_task
 
 # nothing is privileged
 ALL_SEEN = {"formula": "F[0,2] (hypot(base_pos_w.x - 1, base_pos_w.y) < 0.5)", "system": "linear"}
@@ -68,7 +68,7 @@ def test_critics_see_the_same_tensor_where_nothing_is_privileged():
 
 @pytest.mark.parametrize(("environment", "kept"), [({}, True), ({"MALLOC_TRIM_THRESHOLD_": "131072"}, False)])
 def test_freed_memory_stays_with_the_process_unless_the_user_has_set_malloc(environment, kept):
-    text = "from sim.memory import keep_freed; print(keep_freed())"
+    text = "from temporeal.sim.compiler.allocator import keep_freed; print(keep_freed())"
     plain = {k: v for k, v in os.environ.items() if k not in BY_USER}
     found = subprocess.run([sys.executable, "-c", text], env={**plain, **environment}, capture_output=True, text=True,
                            check=True)

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from robots.spec import Parameter
-from sim.pushes import Disturbances, Pushes, Schedule
-from sim.randomize import draw_parameters, parse_randomization
+from temporeal.robots.spec import Parameter
+from temporeal.sim.randomization.distributions import draw_parameters, parse_randomization
+from temporeal.sim.randomization.disturbances import Disturbances, Pushes, Schedule
 
 DT = 0.02
 ZERO = Parameter((0.0,) * 3, (0.0,) * 3, (0.0,) * 3, "N", "a disturbance")

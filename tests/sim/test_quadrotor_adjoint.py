@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from robots.crazyflie.spec import L2F_PARAMETERS
-from robots.spec import load_robot
-from sim.backends import quadrotor, quadrotor_flight, quadrotor_vjp
-from sim.backends import quadrotor_adjoint as adjoint
-from sim.backends import quadrotor_physics as physics
+from temporeal.robots.crazyflie.spec import L2F_PARAMETERS
+from temporeal.robots.spec import load_robot
+from temporeal.sim.backends import quadrotor
+from temporeal.sim.physics.quadrotor import adjoint as adjoint
+from temporeal.sim.physics.quadrotor import dynamics as physics
+from temporeal.sim.physics.quadrotor import flight, vjp
 
 DT = 0.01
 ROBOT = load_robot("crazyflie")
@@ -92,7 +93,7 @@ def test_step_and_adjoint_equal_torch(params: dict) -> None:
     for w in range(n):
         after = physics.motor_step(tuple(s[w]), *u[w], p, DT, True)
         np.testing.assert_allclose(after, y[w].detach().numpy(), rtol=1e-5, atol=2e-6)
-        d = quadrotor_vjp.motor_step_vjp(tuple(s[w]), *u[w], p, DT, True, tuple(g[w]))
+        d = vjp.motor_step_vjp(tuple(s[w]), *u[w], p, DT, True, tuple(g[w]))
         np.testing.assert_allclose(d[:17], x.grad[w].numpy(), rtol=1e-4, atol=2e-5)
         np.testing.assert_allclose(d[17:], c.grad[w].numpy(), rtol=1e-4, atol=2e-5)
         assert w >= 3 or not any(d[17:])
@@ -103,7 +104,7 @@ def test_scalar_adjoint_equals_central_differences_in_float64(dragged: bool) -> 
     p = tuple(map(float, adjoint.pack_params(PARAMS, 1)[0]))
     s, u = states(1)[0].astype(float), (0.9, 0.1, 0.9, 0.1)
     g = np.random.default_rng(3).standard_normal(physics.STATE_SIZE)
-    got = quadrotor_vjp.motor_step_vjp(tuple(s), *u, p, DT, dragged, tuple(g))
+    got = vjp.motor_step_vjp(tuple(s), *u, p, DT, dragged, tuple(g))
 
     def objective(z: np.ndarray) -> float:
         return float(g @ physics.motor_step(tuple(z[:17]), *z[17:], p, DT, dragged))
@@ -138,17 +139,17 @@ def test_bad_input_is_named() -> None:
 
 def test_flight_kernels_write_the_documented_observation() -> None:
     """Rotation of 90 degrees about z, a reference off the origin, one preview, two past actions."""
-    reference = np.zeros((3, quadrotor_flight.REFERENCE), np.float32)
+    reference = np.zeros((3, flight.REFERENCE), np.float32)
     reference[:, 0], reference[:, 3], reference[:, 8] = (1, 2, 4), 1, 0.5
     state = np.zeros((16, 17), np.float32)
     state[:, :3], state[:, 3], state[:, 6] = (1.5, 0, 3), 0.5**0.5, 0.5**0.5
     state[:, 7:13], state[:, 13:] = (1, 2, 3, 4, 5, 6), 0.75
     packed = adjoint.pack_params(L2F_PARAMETERS, 16)
     packed[:, physics.FORCE_X] = 0.2
-    objective = np.zeros(quadrotor_flight.OBJECTIVE_SIZE, np.float32)
-    objective[[quadrotor_flight.FORCE_SCALE, quadrotor_flight.TORQUE_SCALE]] = 10.0
+    objective = np.zeros(flight.OBJECTIVE_SIZE, np.float32)
+    objective[[flight.FORCE_SCALE, flight.TORQUE_SCALE]] = 10.0
     obs, features = np.full((16, 18 + 3 + 8), 7, np.float32), np.zeros((16, 18 + 10 + 3), np.float32)
-    quadrotor_flight.observe(
+    flight.observe(
         adjoint.to_blocks(state).reshape(-1), adjoint.to_blocks(packed).reshape(-1), objective, reference,
         np.zeros(16, np.int64), np.array([2]), np.zeros((16, 18), np.float32), obs, features,
     )  # fmt: skip

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from robots.crazyflie.spec import L2F_PARAMETERS, MAX_THRUST
-from robots.registry import UnknownName
-from robots.spec import load_robot
-from sim.backends import quadrotor_physics as q
-from sim.backends.quadrotor import controller_params, hover_speed, make, nominal_params, pack_params
-from sim.backends.quadrotor_kernels import STEP_MOTOR, STEP_SHARED
+from temporeal.robots.crazyflie.spec import L2F_PARAMETERS, MAX_THRUST
+from temporeal.robots.registry import UnknownName
+from temporeal.robots.spec import load_robot
+from temporeal.sim.backends.quadrotor import controller_params, hover_speed, make, nominal_params, pack_params
+from temporeal.sim.physics.quadrotor import dynamics as q
+from temporeal.sim.physics.quadrotor.kernels import STEP_MOTOR, STEP_SHARED
 
 ROBOT = load_robot("crazyflie")
 DT = 0.002

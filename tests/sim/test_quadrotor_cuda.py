@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from robots.spec import load_robot
-from sim.backends.quadrotor import make
-from sim.backends.quadrotor_fused import FusedHover
+from temporeal.robots.spec import load_robot
+from temporeal.sim.backends.quadrotor import make
+from temporeal.sim.physics.quadrotor.fused import FusedHover
 
 WITH_A_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is at hand")
 
@@ -23,9 +23,9 @@ def test_cuda_without_a_gpu_says_what_to_do():
 
 STEPS = """
 import numpy as np, torch
-from robots.spec import load_robot
-from sim.backends import quadrotor_cuda, quadrotor_kernels as kernels
-from sim.backends.quadrotor import make
+from temporeal.robots.spec import load_robot
+from temporeal.sim.physics.quadrotor import cuda as quadrotor_cuda, kernels as kernels
+from temporeal.sim.backends.quadrotor import make
 from tests_quadrotor import spread_params, commands
 
 robot, n, dt = load_robot("crazyflie"), 18, 0.002
@@ -51,9 +51,9 @@ HOVER = """
 import warnings
 from dataclasses import replace
 import numpy as np, torch
-from robots.crazyflie.spec import L2F_PARAMETERS
-from sim.backends import quadrotor_fused_cuda as gpu
-from sim.backends.quadrotor_fused import DT, TRAINING, FusedHover, random_keys, shared_params
+from temporeal.robots.crazyflie.spec import L2F_PARAMETERS
+from temporeal.sim.physics.quadrotor import fused_cuda as gpu
+from temporeal.sim.physics.quadrotor.fused import DT, TRAINING, FusedHover, random_keys, shared_params
 
 warnings.simplefilter("ignore", RuntimeWarning)  # words wrap around
 n, task = 18, replace(TRAINING, episode_steps=4)
@@ -109,7 +109,7 @@ from types import SimpleNamespace
 import numba.cuda.dispatcher
 numba.cuda.dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=(9, 0))  # no GPU is asked
 from numba import cuda, types as t
-from sim.backends import quadrotor_cuda, quadrotor_fused_cuda
+from temporeal.sim.physics.quadrotor import cuda as quadrotor_cuda, fused_cuda as quadrotor_fused_cuda
 a, c, flags = t.Array(t.float32, 1, "C"), t.Array(t.float32, 2, "C"), t.Array(t.boolean, 1, "C")
 real, i, yes, keys = t.float32, t.int64, t.boolean, (t.uint32,) * 4
 step = a, a, c, a, real, i, i

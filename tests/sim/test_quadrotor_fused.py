@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from robots.crazyflie.spec import L2F_PARAMETERS
-from robots.spec import load_robot
-from sim.backends.quadrotor import make
-from sim.backends.quadrotor_fused import TARGET, TRAINING, FusedHover, true_hover_action
+from temporeal.robots.crazyflie.spec import L2F_PARAMETERS
+from temporeal.robots.spec import load_robot
+from temporeal.sim.backends.quadrotor import make
+from temporeal.sim.physics.quadrotor.fused import TARGET, TRAINING, FusedHover, true_hover_action
 
 pytestmark = pytest.mark.slow  # its kernels take a quarter of a minute to compile on a new machine
 QUIET = replace(TRAINING, noise_position=0.0, noise_rotation=0.0, noise_velocity=0.0, noise_rate=0.0)

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from robots.crazyflie.spec import ROTOR_SIGN_X, ROTOR_SIGN_Y, ROTOR_SIGN_YAW
-from sim.backends import quadrotor_physics as q
+from temporeal.robots.crazyflie.spec import ROTOR_SIGN_X, ROTOR_SIGN_Y, ROTOR_SIGN_YAW
+from temporeal.sim.physics.quadrotor import dynamics as q
 
 INERTIA = np.array([2e-5, 3e-5, 5e-5])
 NOMINAL = (*INERTIA, 0.0, -0.0125, 0.1325, 0.0068, 0.03, 0.0325)

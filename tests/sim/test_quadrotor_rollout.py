@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from robots.spec import load_robot
-from sim.backends import quadrotor, quadrotor_vjp
-from sim.backends import quadrotor_adjoint as adjoint
-from sim.backends import quadrotor_physics as physics
+from temporeal.robots.spec import load_robot
+from temporeal.sim.backends import quadrotor
+from temporeal.sim.physics.quadrotor import adjoint as adjoint
+from temporeal.sim.physics.quadrotor import dynamics as physics
+from temporeal.sim.physics.quadrotor import vjp
 
 DT, SUBSTEPS = 0.005, 4
 ROBOT = load_robot("crazyflie")
@@ -62,7 +63,7 @@ MIXED = {
 def test_the_mixer_s_adjoint_is_that_of_differences(wanted: tuple[float, ...]) -> None:
     nominal, g = tuple(map(float, NOMINAL)), np.random.default_rng(0).standard_normal(4)
     unit = np.array([FULL, 1e-3, 1e-3, 1e-3])  # N, N m: differences of like size
-    got = quadrotor_vjp.mixer_vjp(*wanted, nominal, *g)
+    got = vjp.mixer_vjp(*wanted, nominal, *g)
     found = differences(lambda z: float(g @ physics.mixer(*(z * unit), nominal)), np.array(wanted) / unit)
     np.testing.assert_allclose(np.array(got) * unit, found, rtol=1e-5, atol=1e-7)
 
@@ -74,10 +75,10 @@ def test_a_physics_step_s_adjoint_is_that_of_differences(seed: int) -> None:
         s[2], s[9] = 0.001, -1.0  # comes down within the step
     p, nominal = tuple(map(float, PARAMS[0])), tuple(map(float, NOMINAL))
     g = np.random.default_rng(seed + 100).standard_normal(physics.STATE_SIZE)
-    got = quadrotor_vjp.rates_step_vjp(tuple(s), *u, p, nominal, DT, tuple(g))
+    got = vjp.rates_step_vjp(tuple(s), *u, p, nominal, DT, tuple(g))
 
     def after(z: np.ndarray) -> tuple[float, ...]:
-        return quadrotor_vjp.rates_step(tuple(z[:17]), *z[17:], p, nominal, DT)
+        return vjp.rates_step(tuple(z[:17]), *z[17:], p, nominal, DT)
 
     found = differences(lambda z: float(g @ after(z)), np.array([*s, *u]))
     np.testing.assert_allclose(got, found, rtol=1e-5, atol=1e-6)
@@ -86,8 +87,8 @@ def test_a_physics_step_s_adjoint_is_that_of_differences(seed: int) -> None:
 
 def test_a_curve_without_a_root_has_no_gradient() -> None:
     nominal = tuple(float(x) for x in NOMINAL[:3]) + (0.1, 0.0, 0.1) + tuple(float(x) for x in NOMINAL[6:])
-    assert quadrotor_vjp.thrust_to_speed_vjp(0.05, nominal, 1.0) == 0.0  # thrust below that of rotors at rest
-    assert quadrotor_vjp.thrust_to_speed_vjp(0.15, nominal, 1.0) > 0.0
+    assert vjp.thrust_to_speed_vjp(0.05, nominal, 1.0) == 0.0  # thrust below that of rotors at rest
+    assert vjp.thrust_to_speed_vjp(0.15, nominal, 1.0) > 0.0
 
 
 def test_a_plan_flies_as_the_backend_does_onto_the_ground() -> None:
@@ -121,10 +122,10 @@ def test_a_plan_s_adjoint_is_that_of_its_steps() -> None:
         for t in range(steps - 1, -1, -1):
             passed = [tuple(trace[t, w].astype(float))]
             for _ in range(SUBSTEPS - 1):
-                passed.append(quadrotor_vjp.rates_step(passed[-1], *u[t, w].astype(float), p, nominal, DT))
+                passed.append(vjp.rates_step(passed[-1], *u[t, w].astype(float), p, nominal, DT))
             command = np.zeros(4)
             for state in reversed(passed):
-                d = quadrotor_vjp.rates_step_vjp(state, *u[t, w].astype(float), p, nominal, DT, tuple(total))
+                d = vjp.rates_step_vjp(state, *u[t, w].astype(float), p, nominal, DT, tuple(total))
                 total, command = np.array(d[:17]), command + d[17:]
             np.testing.assert_allclose(d_commands[t, w], command, rtol=1e-3, atol=1e-4)
             total += g[t, w]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from sim import counter
-from sim.random import _cpu, draw_with_torch, normal, stream, uniform
+from temporeal.sim.compiler import threefry
+from temporeal.sim.compiler.keyed_random import _cpu, draw_with_torch, normal, stream, uniform
 
 # Random123's known-answer vectors for threefry4x32, 13 rounds: counter, key, result
 KNOWN = [
@@ -23,7 +23,7 @@ KNOWN = [
 
 @pytest.mark.parametrize(("count", "key", "expected"), KNOWN)
 def test_words_are_those_of_the_reference(count, key, expected):
-    assert list(counter.threefry(*key, *count)) == expected
+    assert list(threefry.threefry(*key, *count)) == expected
     compiled = _cpu.threefry(*(np.uint32(k) for k in key), *(np.uint32(c) for c in count))
     assert [int(w) for w in compiled] == expected
 
@@ -79,7 +79,7 @@ def test_normal_numbers_have_the_moments_and_quantiles_of_the_normal_distributio
 
 def test_coarse_normal_numbers_have_the_moments_too():
     words = np.random.default_rng(0).integers(0, 2**32, 20_000)
-    x = np.array([counter.coarse_normal_pair(int(w)) for w in words])
+    x = np.array([threefry.coarse_normal_pair(int(w)) for w in words])
     n = len(words)
     assert np.abs(x.mean(0)).max() < 5 / math.sqrt(n)
     assert np.abs((x**2).mean(0) - 1).max() < 5 * math.sqrt(2 / n)
@@ -110,7 +110,7 @@ def test_logarithm_and_angle_are_accurate():
     assert np.abs(ours - np.log(x.astype(np.float64))).max() < 2e-6
     for quadrant in range(4):
         for fraction in (-0.49, -0.2, 0.0, 0.3, 0.49):
-            c, s = counter.turn(quadrant << 30, fraction)
+            c, s = threefry.turn(quadrant << 30, fraction)
             angle = math.pi / 2 * (quadrant + fraction)
             assert math.isclose(c, math.cos(angle), abs_tol=1e-7)
             assert math.isclose(s, math.sin(angle), abs_tol=1e-7)

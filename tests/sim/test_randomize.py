@@ -8,12 +8,18 @@ import pytest
 import torch
 import yaml
 
-from robots.spec import Parameter, load_robot
-from sim.backends import mjcf
-from sim.backends.rotor import flight_parameters
-from sim.randomize import bounds, draw_parameters, parse_randomization, possible_inertia, quantile
-from sim.scene import Scene, box
-from sim.sensors import SensorConfig, Sensors
+from temporeal.robots.spec import Parameter, load_robot
+from temporeal.sim.physics.mujoco import mjcf
+from temporeal.sim.physics.quadrotor.rotor import flight_parameters
+from temporeal.sim.randomization.distributions import (
+    bounds,
+    draw_parameters,
+    parse_randomization,
+    possible_inertia,
+    quantile,
+)
+from temporeal.sim.randomization.sensors import SensorConfig, Sensors
+from temporeal.sim.scene import Scene, box
 
 N = 8000
 WORLDS, FIRST = torch.arange(N), torch.zeros(N, dtype=torch.int64)

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from sim.env import make_env, on_device
-from sim.episodes import EpisodeRecord, replay
-from sim.task import load_task
+from temporeal.sim.env import make_env, on_device
+from temporeal.sim.episodes import EpisodeRecord, replay
+from temporeal.sim.task import load_task
 
 SETTINGS = {
     "randomize": {"mass": {"kind": "sources"}, "force_w": {"kind": "normal", "std": 0.002},
@@ -192,7 +192,7 @@ def test_all_of_a_task_moves_to_another_device(task):
 
 
 def test_pictures_are_augmented_by_world_episode_and_step():
-    from sim.cameras import Camera
+    from temporeal.sim.rendering.cameras import Camera
 
     def env_of(n, augment):
         eye = Camera("wrist", 16, 16, kinds=("rgb",))

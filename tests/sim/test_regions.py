@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from robots.registry import resolve
-from sim.regions import shapes_of
-from sim.stl.parse import parse
-from sim.stl.robustness import margin
-from sim.stl.syntax import predicates_in
-from sim.task import task_schema
+from temporeal.robots.registry import resolve
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.language.syntax import predicates_in
+from temporeal.sim.stl.semantics.robustness import margin
+from temporeal.sim.task import task_schema
+from temporeal.sim.task_parts.regions import shapes_of
 
 PARTS = {
     "sphere": "norm(base_pos_w - a) < 0.5", "distance": "dist(base_pos_w, a) < 0.5",
@@ -20,7 +20,7 @@ CONSTANTS = {"a": (0.4, -0.3, 1.0), "w": (0.2, 0.5, 0.3, 0.6)}
 
 
 def shapes(text, name="quadrotor", constants=CONSTANTS):
-    system = resolve("sim.systems", name).make()
+    system = resolve("temporeal.sim.systems", name).make()
     formula = parse(text, task_schema(system.scene), constants)
     return {shape["name"]: shape for shape in shapes_of(formula, system)}, formula
 

@@ -5,10 +5,10 @@ import copy
 import pytest
 import torch
 
-from sim.env import make_env
-from sim.rows import LANES, Kernel, Plain, RowFunction, table, views
-from sim.symbols import CannotCompile
-from sim.task import load_task
+from temporeal.sim.compiler.tracing import CannotCompile
+from temporeal.sim.compiler.vectorize import LANES, Kernel, Plain, RowFunction, table, views
+from temporeal.sim.env import make_env
+from temporeal.sim.task import load_task
 
 POINTS = torch.tensor([[1.0, 2.0, -1.0], [0.5, 0.0, 3.0]])
 

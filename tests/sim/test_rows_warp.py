@@ -9,11 +9,12 @@ import torch
 
 pytest.importorskip("warp", reason="needs warp-lang")
 
-from sim import devices, random, random_warp, rows, rows_warp
-from sim.env import make_env
-from sim.symbols import CannotCompile
-from sim.task import load_task
 from tests.sim.test_rows import ELEMENTWISE, EXTREMES, SHAPES, SPECIAL
+
+from temporeal.sim.compiler import devices, keyed_random, keyed_random_warp, vectorize, vectorize_warp
+from temporeal.sim.compiler.tracing import CannotCompile
+from temporeal.sim.env import make_env
+from temporeal.sim.task import load_task
 
 ON = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))]
 BEYOND = {"tangents": lambda x, y: x.tan() * y.atan(), "inverse": lambda x, y: (x / 4).asin() + y}
@@ -36,8 +37,8 @@ def results(kind, function, shapes, given, device="cpu"):
 def compare(functions, shapes, given, device):
     """To the bit, on a GPU to what its sines and logarithms differ by."""
     function, places = every(functions, shapes)
-    ours = results(rows_warp.Kernel, function, places, given, device)
-    known, least = results(rows.Kernel, function, places, given), 0 if device == "cpu" else 4e-6
+    ours = results(vectorize_warp.Kernel, function, places, given, device)
+    known, least = results(vectorize.Kernel, function, places, given), 0 if device == "cpu" else 4e-6
     for name in functions:
         torch.testing.assert_close(ours[name], known[name], rtol=least, atol=least, equal_nan=True, msg=name)
     return known
@@ -66,9 +67,9 @@ def test_columns_of_a_table_are_read_and_written_in_place():
 
     columns, shapes = {"a": (3,), "before": (2,), "b": (3,), "c": ()}, {"row": (2,)}
     found = []
-    for kind in (rows_warp.Kernel, rows.Kernel):
+    for kind in (vectorize_warp.Kernel, vectorize.Kernel):
         generator = torch.Generator().manual_seed(2)
-        table = rows.table(columns, 21).uniform_(generator=generator)
+        table = vectorize.table(columns, 21).uniform_(generator=generator)
         row = torch.rand(21, 2, generator=generator)
         kind(function, columns, shapes, ("a", "c", "row"))(table, {"row": row})
         found.append((table[:, :21], row))
@@ -77,9 +78,9 @@ def test_columns_of_a_table_are_read_and_written_in_place():
 
 def test_constants_are_exact():
     values = [0.1, -0.0, 1e-45, 3.4028235e38, float("inf"), -float("inf"), float("nan"), 1.0, -7.0, True, False]
-    text = [rows_warp.literal(v) for v in values]
+    text = [vectorize_warp.literal(v) for v in values]
     out = torch.zeros(len(values))
-    rows_warp.Native("\n".join(f"((float*)a[0])[{i}] = {t};" for i, t in enumerate(text)), 1)(
+    vectorize_warp.Native("\n".join(f"((float*)a[0])[{i}] = {t};" for i, t in enumerate(text)), 1)(
         1, out.device, out.data_ptr())
     wanted = torch.tensor([float(v) for v in values])
     torch.testing.assert_close(out, wanted, rtol=0, atol=0, equal_nan=True)
@@ -87,16 +88,16 @@ def test_constants_are_exact():
 
 
 def test_no_rows_are_no_work_and_wrong_rows_are_refused():
-    kernel = rows_warp.Kernel(lambda r: {"out": 2 * r["x"]}, {}, {"x": (2,), "out": (2,)}, ("x",))
+    kernel = vectorize_warp.Kernel(lambda r: {"out": 2 * r["x"]}, {}, {"x": (2,), "out": (2,)}, ("x",))
     kernel(None, {"x": torch.zeros(0, 2), "out": torch.zeros(0, 2)})
     with pytest.raises(ValueError, match="out must be contiguous float32"):
         kernel(None, {"x": torch.zeros(4, 2), "out": torch.zeros(4, 2, dtype=torch.float64)})
     with pytest.raises(ValueError, match="on one device, got cpu and meta"):
         kernel(None, {"x": torch.zeros(4, 2), "out": torch.zeros(4, 2, device="meta")})
     with pytest.raises(CannotCompile, match="no place"):
-        rows_warp.Kernel(lambda r: {"other": r["x"]}, {}, {"x": (2,)}, ("x",))
+        vectorize_warp.Kernel(lambda r: {"other": r["x"]}, {}, {"x": (2,)}, ("x",))
     with pytest.raises(CannotCompile, match="only its value can be"):
-        rows_warp.Kernel(lambda r: {"out": r["x"].max(-1).indices.float()}, {}, {"x": (2,), "out": ()}, ("x",))
+        vectorize_warp.Kernel(lambda r: {"out": r["x"].max(-1).indices.float()}, {}, {"x": (2,), "out": ()}, ("x",))
 
 
 @pytest.mark.parametrize("device", ON)
@@ -106,19 +107,19 @@ def test_draws_are_those_of_the_cpu(kind, device):
     world = torch.arange(333)
     episode, step = (torch.randint(0, 2**33, (333,), generator=generator) for _ in range(2))
     for count in (1, 4, 7):
-        known = getattr(random, kind)(2**40 + 7, world, episode, random.stream("x"), count, step=step)
+        known = getattr(keyed_random, kind)(2**40 + 7, world, episode, keyed_random.stream("x"), count, step=step)
         for out in (torch.zeros(333, count), torch.zeros(count, 333).T):  # a tensor, columns of a table
             out = out.to(device)
-            random_warp.fill(kind, random.key(2**40 + 7, random.stream("x")),
+            keyed_random_warp.fill(kind, keyed_random.key(2**40 + 7, keyed_random.stream("x")),
                              *(x.to(device) for x in (world, episode, step)), out)
             assert torch.equal(out.cpu(), known)
 
 
 def test_draws_go_to_rows_that_fit():
-    key, world = random.key(1, 2), torch.arange(5)
+    key, world = keyed_random.key(1, 2), torch.arange(5)
     for out in (torch.zeros(5, 2, dtype=torch.float64), torch.zeros(4, 2), torch.zeros(5, 2, device="meta")):
         with pytest.raises(ValueError, match=r"go to float32 \[5, count\] on the same device, got"):
-            random_warp.fill("normal", key, world, world, world, out)
+            keyed_random_warp.fill("normal", key, world, world, world, out)
 
 
 def test_an_environment_steps_as_on_the_cpu(monkeypatch):
@@ -129,9 +130,9 @@ def test_an_environment_steps_as_on_the_cpu(monkeypatch):
         return made
 
     known = env("reach")
-    monkeypatch.setattr(rows, "kernels_of", lambda device: rows_warp.Kernel)
+    monkeypatch.setattr(vectorize, "kernels_of", lambda device: vectorize_warp.Kernel)
     ours = env("reach")
-    assert isinstance(ours._step, rows_warp.Kernel)
+    assert isinstance(ours._step, vectorize_warp.Kernel)
     ended = 0
     for k in range(8):
         action = 2 * torch.rand(6, known.action_dim, generator=torch.Generator().manual_seed(k)) - 1
@@ -150,7 +151,7 @@ def test_without_a_warp_that_will_do_a_gpu_s_functions_say_what_to_do(monkeypatc
     devices.lacks_warp.cache_clear()
     try:
         with pytest.raises(ModuleNotFoundError, match=rf"{why}: pip install 'warp-lang>=1.15'.*compiled=false"):
-            rows.kernels_of(torch.device("cuda"))
+            vectorize.kernels_of(torch.device("cuda"))
     finally:
         monkeypatch.undo()
         devices.lacks_warp.cache_clear()

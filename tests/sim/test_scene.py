@@ -5,8 +5,8 @@ from __future__ import annotations
 import mujoco
 import pytest
 
-from robots.spec import Source, load_robot
-from sim.scene import Object, Scene, as_scene, box, fixed_body, free_body, numbers
+from temporeal.robots.spec import Source, load_robot
+from temporeal.sim.scene import Object, Scene, as_scene, box, fixed_body, free_body, numbers
 
 ROBOT = load_robot("franka")
 

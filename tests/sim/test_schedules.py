@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from robots.signals import SignalSpec, schema
-from sim.schedules import draw_schedules, moved
-from sim.stl.decompose import decompose
-from sim.stl.grounding import feasible, groundings
-from sim.stl.marks import marked
-from sim.stl.parse import parse
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.sim.rewards.schedules import draw_schedules, moved
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.planning.decompose import decompose
+from temporeal.sim.stl.planning.grounding import feasible, groundings
+from temporeal.sim.stl.planning.marks import marked
 
 PLACE = schema(SignalSpec("p", (2,), "m"))
 TEXTS = ["F[0,1] p.x > 1 & F[0,1] p.y > 1", "F[0,1] (p.x > 1 & F[0.2,0.6] p.y > 1)",

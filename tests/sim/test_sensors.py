@@ -8,8 +8,8 @@ import pytest
 import torch
 import yaml
 
-from sim import rows as kernels
-from sim.sensors import SensorConfig, Sensors, perturb
+from temporeal.sim.compiler import vectorize as kernels
+from temporeal.sim.randomization.sensors import SensorConfig, Sensors, perturb
 
 N = 4000
 DT = 0.02

@@ -5,13 +5,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from sim.rows import LANES, Kernel, Plain, table, views
-from sim.stl.parse import parse
-from sim.stl.robustness import robustness
-from sim.stl.syntax import Formula, FormulaError, Truth, always, eventually, horizon
-from sim.stl_online import Online
 from tests.sim.stl.definition import DT, SCHEMA, X, defined, formulas
+
+from temporeal.sim.compiler.vectorize import LANES, Kernel, Plain, table, views
+from temporeal.sim.rewards.online_robustness import Online
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.language.syntax import Formula, FormulaError, Truth, always, eventually, horizon
+from temporeal.sim.stl.semantics.robustness import robustness
 
 
 def noise(length: int, seed: int, worlds: int = 3) -> dict[str, torch.Tensor]:

@@ -9,23 +9,23 @@ import numpy as np
 import pytest
 import torch
 import yaml
-
-import configs
-from policies.evaluate.lasting import lasting
-from robots.registry import resolve
-from sim.env import make_env
-from sim.maps import rotation
-from sim.regions import shapes_of
-from sim.stl.decompose import decompose
-from sim.stl.normal import positive
-from sim.stl.parse import parse
-from sim.stl.possible import hopeless, possible
-from sim.stl.ranges import greatest
-from sim.stl.robustness import robustness
-from sim.stl.syntax import Always, Eventually, Formula, Until, children, horizon
-from sim.stl_timed import SCHEDULE, Reward
-from sim.task import load_task, task_schema
 from tests.sim.stl_experts import STEER, corners, perform
+
+from temporeal import configs
+from temporeal.policies.evaluate.full_horizon import lasting
+from temporeal.robots.registry import resolve
+from temporeal.sim.env import make_env
+from temporeal.sim.maps import rotation
+from temporeal.sim.rewards.scheduled import SCHEDULE, Reward
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.language.syntax import Always, Eventually, Formula, Until, children, horizon
+from temporeal.sim.stl.planning.decompose import decompose
+from temporeal.sim.stl.rewriting.normal import positive
+from temporeal.sim.stl.rewriting.possible import hopeless, possible
+from temporeal.sim.stl.rewriting.ranges import greatest
+from temporeal.sim.stl.semantics.robustness import robustness
+from temporeal.sim.task import load_task, task_schema
+from temporeal.sim.task_parts.regions import shapes_of
 
 FOLDER = Path(configs.__file__).parent / "task" / "stl"
 TASKS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
@@ -36,7 +36,7 @@ _SYSTEMS: dict = {}
 
 def system_of(name):
     if name not in _SYSTEMS:
-        _SYSTEMS[name] = resolve("sim.systems", name).make()
+        _SYSTEMS[name] = resolve("temporeal.sim.systems", name).make()
     return _SYSTEMS[name]
 
 

@@ -9,16 +9,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from sim.env import make_env
-from sim.rows import LANES, Kernel, Plain, table, views
-from sim.stl.parse import parse
-from sim.stl.robustness import robustness, satisfied
-from sim.stl.syntax import Always, And, Eventually, Not, Or, Until, horizon
-from sim.stl_history import Reward as HistoryReward
-from sim.stl_views import VIEWS, NotSupported
-from sim.task import MISSION_TIME, load_task
 from tests.sim.stl.definition import DT, SCHEMA, Definition, formulas, samples, states, windows
+
+from temporeal.sim.compiler.vectorize import LANES, Kernel, Plain, table, views
+from temporeal.sim.env import make_env
+from temporeal.sim.rewards.tau_mdp import Reward as HistoryReward
+from temporeal.sim.rewards.views import VIEWS, NotSupported
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.language.syntax import Always, And, Eventually, Not, Or, Until, horizon
+from temporeal.sim.stl.semantics.robustness import robustness, satisfied
+from temporeal.sim.task import MISSION_TIME, load_task
 
 ALL = {**SCHEMA, "mission_time": MISSION_TIME}
 SHAPES = {"x": (), "y": (), "p": (3,), "mission_time": ()}
@@ -426,7 +426,7 @@ def test_compiled_is_as_it_is(view, text):
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.filterwarnings("ignore")  # the exporter of the artifacts (policies.export) is deprecated, and says so
+@pytest.mark.filterwarnings("ignore")  # the exporter of the artifacts (temporeal.policies.export) is deprecated, and says so
 def test_features_are_the_same_in_an_exported_graph(view):
     """Traced once with zeros for two worlds, they follow episodes of fifty."""
     formula = parse(FORMS["outer G"] if view != "flags" else FORMS["until"], ALL)

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sim.env import make_env
-from sim.rows import needed
-from sim.symbols import alike
-from sim.task import load_task
+from temporeal.sim.compiler.tracing import alike
+from temporeal.sim.compiler.vectorize import needed
+from temporeal.sim.env import make_env
+from temporeal.sim.task import load_task
 
 FORMULA = "F[0,3] (base_pos_w.x > 1) & F[3,6] (base_pos_w.y > 1) & G[0,6] (norm(base_pos_w) < 5)"
 SHAPES: dict[str, tuple[int, ...]] = dict.fromkeys(("a", "b", "c", "d", "x"), ())
@@ -69,7 +69,7 @@ CASES = [("timed", 0.0, None), ("timed", 0.7, None), ("timed", 0.5, NOISE), ("fl
 def test_a_mission_that_is_followed_once_gives_what_following_it_twice_gives(monkeypatch, view, explore, sensors):
     """To the bit: of starts in the middle of a mission, states that are loaded and episodes that are replayed, too."""
     one, plain = (envs(sensors, explore, compiled, view=view) for compiled in (True, False))
-    monkeypatch.setattr("sim.env.alike", lambda functions, pairs: ({}, []))
+    monkeypatch.setattr("temporeal.sim.env.alike", lambda functions, pairs: ({}, []))
     two = envs(sensors, explore, view=view)
     assert one.twins and not two.twins and not plain.twins
     assert torch.equal(one.reset().actor, two.reset().actor)

@@ -1,4 +1,5 @@
-"""The task of docs/adding-a-task.md is what the page says: it runs, learns of its formula, and uses every part."""
+"""The task of docs/how-to/adding-a-task.md is what the page says: it runs, learns of its formula, and uses every
+part."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 
-from sim.env import make_env
-from sim.stl.robustness import satisfied
-from sim.task import Task
+from temporeal.sim.env import make_env
+from temporeal.sim.stl.semantics.robustness import satisfied
+from temporeal.sim.task import Task
 
-PAGE = Path(__file__).parents[2] / "docs/adding-a-task.md"
+PAGE = Path(__file__).parents[2] / "docs/how-to/adding-a-task.md"
 
 
 @pytest.fixture

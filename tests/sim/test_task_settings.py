@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from robots.registry import names, resolve
-from robots.signals import SignalSpec
-from sim.goals import Goals
-from sim.stl.syntax import FormulaError
-from sim.task import load_task
+from temporeal.robots.registry import names, resolve
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.stl.language.syntax import FormulaError
+from temporeal.sim.task import load_task
+from temporeal.sim.task_parts.goals import Goals
 
-TASKS = names("sim.tasks")
+TASKS = names("temporeal.sim.tasks")
 NAN, INF = float("nan"), float("inf")
 
 
@@ -24,7 +24,7 @@ def refused(task, **settings):
 @pytest.mark.parametrize("wrong", ["x", None, True, NAN, INF, {}, (), 10**400, [0.1, None], [1.0] * 7])
 @pytest.mark.parametrize("task", TASKS)
 def test_a_constant_of_another_kind_or_shape_is_refused_before_it_is_used(task, wrong):
-    for key, own in resolve("sim.tasks", task).CONSTANTS.items():
+    for key, own in resolve("temporeal.sim.tasks", task).CONSTANTS.items():
         told = refused(task, constants={key: wrong})
         wanted = f"{len(own)} finite numbers" if isinstance(own, tuple) else "a finite number"
         assert told.startswith(f"task {task!r}: constant {key} is {wanted}, as in {key}=")
@@ -43,7 +43,7 @@ def test_what_is_wrong_with_a_constant_is_told(task, constants, told):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_sizes_are_positive(task):
-    module = resolve("sim.tasks", task)
+    module = resolve("temporeal.sim.tasks", task)
     for key in getattr(module, "POSITIVE", ()):  # a task that is a formula alone has none of its own
         for wrong in (0, -1):
             told = refused(task, constants={key: wrong})

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from robots.signals import SignalSpec, schema
-from sim import rows
-from sim.schedules import draw_schedules
-from sim.stl.decompose import decompose
-from sim.stl.parse import parse
-from sim.stl.robustness import robustness
-from sim.timed import NEVER, TimedMission
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.sim.compiler import vectorize
+from temporeal.sim.rewards.schedules import draw_schedules
+from temporeal.sim.rewards.timed_subgoals import NEVER, TimedMission
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.planning.decompose import decompose
+from temporeal.sim.stl.semantics.robustness import robustness
 
 PLACE = schema(SignalSpec("p", (2,), "m"))
 DT = 0.2
@@ -38,7 +38,7 @@ def mission(text, **kw):
 
 
 def follow(m, places, schedules):
-    """Each sample's :class:`sim.timed.Timed` of the traces [T, N, 2]."""
+    """Each sample's :class:`temporeal.sim.rewards.timed_subgoals.Timed` of the traces [T, N, 2]."""
     memory = {name: torch.zeros(len(schedules), *shape) for name, shape in m.memory.items()}
     out = []
     for place in places:
@@ -116,8 +116,8 @@ def test_compiled_it_is_the_same(name):
         timed, memory = m({"p": x["p"]}, x["schedule"], {k: x[k] for k in columns})
         return {**memory, **{k: getattr(timed, k).float() for k in given if k not in ("p", "schedule")}}
 
-    kernels = [make(function, columns, given, (*columns, "p", "schedule")) for make in (rows.Kernel, rows.Plain)]
-    tables = [rows.table(columns, n, torch.device("cpu")) for _ in kernels]
+    kernels = [make(function, columns, given, (*columns, "p", "schedule")) for make in (vectorize.Kernel, vectorize.Plain)]
+    tables = [vectorize.table(columns, n, torch.device("cpu")) for _ in kernels]
     schedules = draw_schedules(m.alternatives, n, np.random.default_rng(8))
     for place in walks(m.samples, n, 7):
         made = []

@@ -9,12 +9,12 @@ pytest.importorskip("torch")
 
 import torch
 
-from robots.spec import load_robot
-from sim.backends import mujoco
-from sim.env import make_env
-from sim.scene import Scene
-from sim.task import load_task
-from sim.tool_servo import KEPT, ServoBackend, commanded
+from temporeal.robots.spec import load_robot
+from temporeal.sim.backends import mujoco
+from temporeal.sim.env import make_env
+from temporeal.sim.physics.tool_servo import KEPT, ServoBackend, commanded
+from temporeal.sim.scene import Scene
+from temporeal.sim.task import load_task
 
 ROBOT = load_robot("franka")
 TWIST = torch.tensor([[0.2, 0.0, 0.0, 0.0, 0.0, 0.5], [0.0, 0.0, -0.1, 0.0, 0.0, 0.0], [0.0] * 6])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from sim.video import Video, grey_depth, label, read_video, tile
+from temporeal.sim.rendering.video import Video, grey_depth, label, read_video, tile
 
 SUFFIXES = (".webm", ".mp4")
 
@@ -124,9 +124,9 @@ def test_wrong_frames_are_refused(tmp_path):
 
 def test_without_pyav_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "av", None)
-    monkeypatch.delitem(sys.modules, "sim.video")
+    monkeypatch.delitem(sys.modules, "temporeal.sim.rendering.video")
     with pytest.raises(ModuleNotFoundError, match="pip install av"):
-        import sim.video  # noqa: F401
+        import temporeal.sim.rendering.video  # noqa: F401
 
 
 # ---- pictures

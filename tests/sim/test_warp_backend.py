@@ -19,17 +19,17 @@ pytest.importorskip("mujoco_warp", reason="needs mujoco-warp")
 
 import warp as wp
 
-from policies.cli.benches import sim_gpu
-from policies.cli.console import BadInput
-from robots.registry import UnknownName
-from robots.signals import CommandSpec, SignalSpec, schema
-from robots.spec import RobotSpec, Source, load_robot
-from sim.backends import mujoco as engine
-from sim.backends import mujoco_warp as backend
-from sim.backends import warp_room
-from sim.capabilities import MissingCapability
-from sim.scene import Scene, box
-from sim.warp_graphs import Graphs
+from temporeal.policies.cli.console import BadInput
+from temporeal.robots.registry import UnknownName
+from temporeal.robots.signals import CommandSpec, SignalSpec, schema
+from temporeal.robots.spec import RobotSpec, Source, load_robot
+from temporeal.sim.backends import mujoco as engine
+from temporeal.sim.backends import mujoco_warp as backend
+from temporeal.sim.capabilities import MissingCapability
+from temporeal.sim.compiler.warp_graphs import Graphs
+from temporeal.sim.physics.warp import capacity
+from temporeal.sim.scene import Scene, box
+from temporeal_benchmarks.measurements import sim_gpu
 
 pytestmark = pytest.mark.slow  # two minutes of compiling, where no kernel is kept yet
 DT = 0.002
@@ -408,9 +408,9 @@ def test_measured_room_holds_what_c_meets(scene, sims):
     data, rng = mujoco.MjData(model.mj), np.random.default_rng(123)
     contacts = rows = 0
     for _ in range(6):
-        warp_room.start(model, data, rng, warp_room.ANYWHERE)
+        capacity.start(model, data, rng, capacity.ANYWHERE)
         for step in range(200):
-            data.ctrl[:] = warp_room.command(model, data, rng) if step % 20 == 0 else data.ctrl
+            data.ctrl[:] = capacity.command(model, data, rng) if step % 20 == 0 else data.ctrl
             mujoco.mj_step(model.mj, data)
             contacts, rows = max(contacts, data.ncon), max(rows, data.nefc)
     assert 4 <= contacts <= room.contacts <= 40 and 4 * 4 <= rows <= room.constraints <= 120
@@ -418,25 +418,25 @@ def test_measured_room_holds_what_c_meets(scene, sims):
 
 
 def test_given_room_replaces_the_measured_one():
-    room = warp_room.Room(contacts=40, convex=20, constraints=100)
+    room = capacity.Room(contacts=40, convex=20, constraints=100)
     assert room.given(0, 0) == room
-    assert room.given(80, 0) == warp_room.Room(80, 40, 100)  # the share of shapes that need iterations stays
-    assert room.given(10, 30) == warp_room.Room(10, 10, 30)
+    assert room.given(80, 0) == capacity.Room(80, 40, 100)  # the share of shapes that need iterations stays
+    assert room.given(10, 30) == capacity.Room(10, 10, 30)
 
 
 def test_candidate_pairs_are_those_of_the_filters(sims):
     """The floor far away, the lower link near: no candidates; the cube inside the lower link's box: one."""
     model = sims[0].model
-    data, pairs = mujoco.MjData(model.mj), warp_room.pairs_of(model.mj)
+    data, pairs = mujoco.MjData(model.mj), capacity.pairs_of(model.mj)
     names = {(int(a), int(b)) for a, b in zip(pairs.first, pairs.second)}
     assert len(names) == 5  # floor with three, cube with two; neighbours in the arm are left out
     data.qpos[:] = model.home_qpos
     data.qpos[2:5] = (5.0, 0.0, 3.0)
     mujoco.mj_forward(model.mj, data)
-    assert warp_room.candidates(model.mj, data, pairs).sum() == 0
+    assert capacity.candidates(model.mj, data, pairs).sum() == 0
     data.qpos[2:5] = data.site("tip").xpos
     mujoco.mj_forward(model.mj, data)
-    assert warp_room.candidates(model.mj, data, pairs).sum() == 1
+    assert capacity.candidates(model.mj, data, pairs).sum() == 1
 
 
 # --- what runs as a graph on a GPU

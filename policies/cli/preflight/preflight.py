@@ -1,7 +1,7 @@
 """``temporeal doctor --artifact``: what is wrong with this robot on this bus, before anything moves.
 
-Pure functions over what was heard (:mod:`policies.cli.listening`). Each yields findings of one line; ``fail`` is what
-would stop a flight, or should; ``warn`` is what a person must look at.
+Pure functions over what was heard (:mod:`temporeal.policies.cli.preflight.listening`). Each yields findings of one
+line; ``fail`` is what would stop a flight, or should; ``warn`` is what a person must look at.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from policies.cli.console import BadInput
-from policies.cli.doctor import Check, guarded
-from policies.cli.listening import CommandHeard, Heard, StateHeard, listen
-from policies.export.manifest import ArtifactError, Manifest, added_signals, load_manifest
-from policies.export.runtime import Artifact
-from robots.signals import CommandSpec
-from robots.spec import RobotSpec, load_robot
-from temporeal_bridge import codecs, messages
-from temporeal_bridge.fitting import profile_on
+from temporeal.policies.cli.console import BadInput
+from temporeal.policies.cli.preflight.listening import CommandHeard, Heard, StateHeard, listen
+from temporeal.policies.cli.verbs.doctor import Check, guarded
+from temporeal.robots.artifact.manifest import ArtifactError, Manifest, added_signals, load_manifest
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.signals import CommandSpec
+from temporeal.robots.spec import RobotSpec, load_robot
+from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.guard.config_checks import profile_on
+from temporeal_bridge.guard.safety import Ages, Profile, SafetyError, is_rate
+from temporeal_bridge.guard.stop_button import BOOL, buttons
 from temporeal_bridge.interface import Interface, InterfaceError, PictureTopic, StateTopic, check_reads, load_interface
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.node import AHEAD, FIFO_PRIORITY
-from temporeal_bridge.safety import Ages, Profile, SafetyError, is_rate
-from temporeal_bridge.stop_button import BOOL, buttons
-from temporeal_bridge.transport import Peer, QoS, TransportError, mismatch, open_transport, qos_named
+from temporeal_bridge.transports.transport import Peer, QoS, TransportError, mismatch, open_transport, qos_named
 
 NODE = "temporeal_doctor"
 FUTURE_S = 0.001  # clocks kept by NTP in one network agree to a millisecond; no message comes before it was sent

@@ -19,8 +19,8 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.cli.console import BadInput, counter
-from robots.signals import SignalSpec
+from temporeal.policies.cli.console import BadInput, counter
+from temporeal.robots.signals import SignalSpec
 
 Numbers = NDArray[np.float64]
 Shape = tuple[int, ...]
@@ -759,12 +759,12 @@ def _robot_topics(options: Options, kinds: Mapping[str, str], path: Path) -> lis
     """The topics of a robot's state, decoded as the nodes decode them."""
     if not options.robot:
         return []
-    from policies.cli import runs
-    from policies.cli.deploy import needs_bridge
-    from robots.spec import load_robot
+    from temporeal.policies.cli import runs
+    from temporeal.policies.cli.verbs.deploy import needs_bridge
+    from temporeal.robots.spec import load_robot
 
     needs_bridge()
-    from temporeal_bridge import codecs
+    from temporeal_bridge.codecs import codecs
     from temporeal_bridge.interface import load_interface
 
     with runs.bad_input():

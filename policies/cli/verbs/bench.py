@@ -14,11 +14,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, plain, print_json, say
-from policies.cli.runs import check_writable
+from temporeal.policies.cli.console import FAILED, OK, BadInput, Parser, add_json, plain, print_json, say
+from temporeal.policies.cli.runs import check_writable
 
 if TYPE_CHECKING:
-    from policies.cli.benches import Row
+    from temporeal_benchmarks.rows import Row
 
 SUMMARY = "measure speed and quality against targets and peers"
 HELP = """\
@@ -34,9 +34,9 @@ Example:
 
 def bench_names() -> list[str]:
     """Benchmarks as one writes them, with dashes."""
-    from robots.registry import names
+    from temporeal.robots.registry import names
 
-    return [name.replace("_", "-") for name in names("policies.cli.benches")]
+    return [name.replace("_", "-") for name in names("temporeal_benchmarks.measurements")]
 
 
 def parser() -> Parser:
@@ -85,9 +85,9 @@ def run(argv: Sequence[str]) -> int:
 
 def show_list(known: Sequence[str], as_json: bool) -> int:
     """Names and what they measure."""
-    from robots.registry import resolve
+    from temporeal.robots.registry import resolve
 
-    told = {name: resolve("policies.cli.benches", name.replace("-", "_")).HELP.strip() for name in known}
+    told = {name: resolve("temporeal_benchmarks.measurements", name.replace("-", "_")).HELP.strip() for name in known}
     if as_json:
         print_json(told)
     for name, text in () if as_json else told.items():
@@ -112,16 +112,16 @@ def is_whole(file: Path) -> bool:
 
 def takes_days(name: str) -> bool:
     """Whether the benchmark is a study to be run by its name."""
-    from robots.registry import resolve
+    from temporeal.robots.registry import resolve
 
-    return bool(getattr(resolve("policies.cli.benches", name.replace("-", "_")), "DAYS", False))
+    return bool(getattr(resolve("temporeal_benchmarks.measurements", name.replace("-", "_")), "DAYS", False))
 
 
 def own_options(named: Sequence[str]) -> dict[str, str]:
     """Options that the named benchmarks have besides those of all, with their help: each takes a list."""
-    from robots.registry import resolve
+    from temporeal.robots.registry import resolve
 
-    modules = [resolve("policies.cli.benches", name.replace("-", "_")) for name in named]
+    modules = [resolve("temporeal_benchmarks.measurements", name.replace("-", "_")) for name in named]
     return {option: text for module in modules for option, text in getattr(module, "OPTIONS", {}).items()}
 
 
@@ -144,14 +144,14 @@ def measure(
 ) -> dict[str, Any]:
     """Run one benchmark, show it and write its file. ``given``: options of benchmarks, of which it takes its own;
     ``command``: what was typed."""
-    from policies.export.artifact import revision
-    from policies.files import write_whole
-    from robots.registry import resolve
+    from temporeal.policies.export.writer import revision
+    from temporeal.robots.atomic_files import write_whole
+    from temporeal.robots.registry import resolve
 
     if not quiet:
         say(f"{name}{' (quick)' if quick else ''} ...")
     started, made_of = time.perf_counter(), revision()
-    module = resolve("policies.cli.benches", name.replace("-", "_"))
+    module = resolve("temporeal_benchmarks.measurements", name.replace("-", "_"))
     own = getattr(module, "OPTIONS", None)
     rows: list[Row] = module.run(quick) if own is None else module.run(
         quick, out=out / name, **{option: given.get(option) for option in own})
@@ -186,7 +186,7 @@ def number(value: float | str | None) -> str:
 
 def machine() -> dict[str, Any]:
     """What the figures were taken on."""
-    from policies.cli.doctor import cpu_model
+    from temporeal.policies.cli.verbs.doctor import cpu_model
 
     return {"cpu": cpu_model(), "cores": os.cpu_count(), "python": platform.python_version(),
             "load": round(os.getloadavg()[0], 2)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from policies.cli.console import OK, BadInput, Parser, say
+from temporeal.policies.cli.console import OK, BadInput, Parser, say
 
 SUMMARY = "print a completion script for bash, zsh or fish"
 HELP = """\
@@ -77,7 +77,7 @@ def run(argv: Sequence[str]) -> int:
 
 def complete(words: Sequence[str]) -> list[str]:
     """What may follow ``words`` (after ``temporeal``): verbs first, then the verb's options and its own words."""
-    from policies.cli.main import load_verb, verb_names
+    from temporeal.policies.cli.main import load_verb, verb_names
 
     if not words:
         return [*verb_names(), "--help", "--version"]
@@ -90,7 +90,7 @@ def complete(words: Sequence[str]) -> list[str]:
 
 def own_words(verb: str) -> list[str]:
     """Settings, benchmark names or shells: what ``verb`` takes besides options."""
-    from policies.cli.settings import groups
+    from temporeal.policies.cli.settings import groups
 
     if verb == "train":
         return [f"{group}={option}" for group, options in groups().items() for option in options] + [
@@ -99,11 +99,11 @@ def own_words(verb: str) -> list[str]:
         return [f"{group}={option}" for group, options in groups().items() if group in ("task", "backend", "randomize")
                 for option in options] + ["seed=", "task.settings."]
     if verb == "bench":
-        from policies.cli.bench import bench_names
+        from temporeal.policies.cli.verbs.bench import bench_names
 
         return bench_names()
     if verb == "spec":
-        from policies.cli.spec import ACTIONS
+        from temporeal.policies.cli.verbs.spec import ACTIONS
 
         return list(ACTIONS)
     return list(SCRIPTS) if verb == "completion" else []

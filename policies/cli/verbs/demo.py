@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.cli.console import (
+from temporeal.policies.cli.console import (
     BAD_INPUT,
     FAILED,
     OK,
@@ -24,11 +24,11 @@ from policies.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from policies.evaluate.handover import Judged
-    from policies.export.manifest import Manifest
-    from sim.maps import PolicyGraph
-    from sim.task import Task
-    from temporeal_bridge.flights import FlightReport
+    from temporeal.policies.evaluate.run_outputs import Judged
+    from temporeal.robots.artifact.manifest import Manifest
+    from temporeal.sim.maps import PolicyGraph
+    from temporeal.sim.task import Task
+    from temporeal_bridge.launching.flights import FlightReport
 
 SUMMARY = "train a mission, judge it, export it and fly it through the ROS 2 nodes"
 HELP = """\
@@ -71,10 +71,10 @@ def run(argv: Sequence[str]) -> int:
     for name in ("episodes", "flights", "parallel"):
         if getattr(options, name) < 1:
             raise BadInput(f"--{name} is at least 1, got {getattr(options, name)}")
-    from policies.cli import runs
-    from policies.cli.deploy import needs_bridge, needs_training, shortfall
-    from policies.cli.settings import compose
-    from policies.files import write_whole
+    from temporeal.policies.cli import runs
+    from temporeal.policies.cli.settings import compose
+    from temporeal.policies.cli.verbs.deploy import needs_bridge, needs_training, shortfall
+    from temporeal.robots.atomic_files import write_whole
 
     needs_bridge()
     needs_training("demo")
@@ -128,7 +128,7 @@ def clear(out: Path) -> None:
     """Make room for a new demo: what an earlier one wrote goes, anything else in the folder stays as it is."""
     import shutil
 
-    from policies.cli import runs
+    from temporeal.policies.cli import runs
 
     found = {path.name for path in out.iterdir()} if out.is_dir() else set()
     if found - set(OURS) and not runs.is_run(out / "run"):
@@ -143,7 +143,7 @@ def clear(out: Path) -> None:
 
 def train(settings: dict[str, Any], quiet: bool, again: str) -> dict[str, Any]:
     """Figures of the training; the run is in ``settings["out"]``. ``again``: how to go on with it, if interrupted."""
-    from policies.cli.train import train as train_run
+    from temporeal.policies.cli.verbs.train import train as train_run
 
     began = time.perf_counter()
     result = train_run(settings, quiet=quiet, again=again)
@@ -152,10 +152,10 @@ def train(settings: dict[str, Any], quiet: bool, again: str) -> dict[str, Any]:
 
 def judge(settings: Mapping[str, Any], graph: PolicyGraph, backend: str, episodes: int, quiet: bool) -> Judged:
     """Fresh randomized episodes; MuJoCo at 2 ms, as the simulated robot of the flights."""
-    from policies.cli import runs
-    from policies.evaluate.evaluation import evaluate
-    from policies.evaluate.handover import EVALUATION_SEED, Judged
-    from policies.evaluate.rollout import graph_policy, rollout
+    from temporeal.policies.cli import runs
+    from temporeal.policies.evaluate.evaluation import evaluate
+    from temporeal.policies.evaluate.rollout import graph_policy, rollout
+    from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED, Judged
 
     if backend == "mujoco":
         finer = {**(settings["task"].get("settings") or {}), "substeps": 10}
@@ -177,8 +177,8 @@ def in_words(found: Judged) -> str:
 
 def export(settings: dict[str, Any], task: Task, graph: PolicyGraph, path: Path) -> Manifest:
     """The artifact, proven by its own trace."""
-    from policies.cli import runs
-    from policies.evaluate.handover import export_policy
+    from temporeal.policies.cli import runs
+    from temporeal.policies.evaluate.run_outputs import export_policy
 
     env = runs.make_env(settings, task=runs.make_task(settings), num_worlds=1, compiled=False)
     with runs.bad_input():
@@ -189,9 +189,9 @@ def export(settings: dict[str, Any], task: Task, graph: PolicyGraph, path: Path)
 
 def fly(settings: Mapping[str, Any], options: Any, tell: Any) -> FlightReport:
     """Real-time flights of simulated robots, each robot drawn from the published parameters."""
-    from policies.cli.deploy import told
-    from temporeal_bridge.flights import fly as fly_robots
-    from temporeal_bridge.transport import TransportError
+    from temporeal.policies.cli.verbs.deploy import told
+    from temporeal_bridge.launching.flights import fly as fly_robots
+    from temporeal_bridge.transports.transport import TransportError
 
     try:
         return fly_robots(
@@ -211,9 +211,9 @@ def judge_flights(task: Task, manifest: Manifest, flown: FlightReport) -> dict[s
     """The true trajectories of the flights as episodes of the same formula: nothing where none was flown."""
     import numpy as np
 
-    from policies.evaluate.evaluation import evaluate
-    from policies.evaluate.handover import Judged
-    from policies.evaluate.rollout import from_flights, resample
+    from temporeal.policies.evaluate.evaluation import evaluate
+    from temporeal.policies.evaluate.rollout import from_flights, resample
+    from temporeal.policies.evaluate.run_outputs import Judged
 
     episodes = []
     for row in [row for row in flown.flights if row.get("truth")]:
@@ -246,7 +246,7 @@ def summarize(
 
 def failures(flown: FlightReport) -> list[dict[str, Any]]:
     """The flights that were not flown to their end."""
-    from temporeal_bridge.flights import FAILED as NOT_FLOWN
+    from temporeal_bridge.launching.flights import FAILED as NOT_FLOWN
 
     return [row for row in flown.flights if row["verdict"] == NOT_FLOWN]
 
@@ -269,7 +269,7 @@ def failures_in_words(failed: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def report(task: Task, judged: Mapping[str, Judged], summary: Mapping[str, Any], out: Path) -> Path:
     """The page."""
-    from policies.evaluate.handover import make_report
+    from temporeal.policies.evaluate.run_outputs import make_report
 
     flights = summary["eval"]["ros2"]
     latency = state_to_command(summary["node"]["latency_ms"])

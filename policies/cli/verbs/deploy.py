@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.cli.console import (
+from temporeal.policies.cli.console import (
     BAD_INPUT,
     FAILED,
     NO_BRIDGE,
@@ -26,12 +26,12 @@ from policies.cli.console import (
     print_json,
     say,
 )
-from policies.cli.folders import held
-from policies.extras import install
+from temporeal.policies.cli.exclusive_folder import held
+from temporeal.robots.optional_packages import install
 
 if TYPE_CHECKING:
-    from temporeal_bridge.flights import FlightReport
-    from temporeal_bridge.processes import Process
+    from temporeal_bridge.launching.flights import FlightReport
+    from temporeal_bridge.launching.processes import Process
 
 SUMMARY = "fly an artifact through the ROS 2 nodes; --sim with a simulated robot"
 HELP = """\
@@ -79,7 +79,7 @@ def parser() -> Parser:
 def run(argv: Sequence[str]) -> int:
     """Check the artifact, then fly."""
     options = parser().parse_intermixed_args(argv)
-    from policies.cli import runs
+    from temporeal.policies.cli import runs
 
     needs_bridge()
     deploy = settings(options.overrides)
@@ -131,7 +131,7 @@ user's own."""
 
 def settings(overrides: Sequence[str]) -> dict[str, Any]:
     """The settings of the group deploy, each there and of its kind; their values are checked by who reads them."""
-    from policies.cli.settings import kind, section, shown
+    from temporeal.policies.cli.settings import kind, section, shown
 
     deploy = section("deploy", overrides)
     for name in (*KINDS, *deploy):
@@ -156,7 +156,7 @@ def check_sim(options: Any) -> None:
             raise BadInput(f"{word}: with --sim the nodes run on a bus of their own; only {', '.join(SIMULATED)} can "
                            "be set")
     needs_training("deploy --sim", "; without --sim a robot that is there needs none of it")
-    from policies.cli import runs
+    from temporeal.policies.cli import runs
     from temporeal_bridge.mission import check_numbers
 
     for name in ("flights", "parallel"):
@@ -197,9 +197,9 @@ def simulate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> 
     """Real-time flights of simulated robots."""
     from dataclasses import asdict
 
-    from policies.cli import runs
-    from temporeal_bridge.flights import fly
-    from temporeal_bridge.transport import TransportError
+    from temporeal.policies.cli import runs
+    from temporeal_bridge.launching.flights import fly
+    from temporeal_bridge.transports.transport import TransportError
 
     try:
         with runs.bad_input():
@@ -250,7 +250,7 @@ def flight_table(flights: Sequence[Mapping[str, Any]]) -> str:
 
 def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> int:
     """The nodes for a robot that is there, until they are told to stop."""
-    from temporeal_bridge.processes import fresh, how_ended
+    from temporeal_bridge.launching.processes import fresh, how_ended
     from temporeal_bridge.recorder import rescue
 
     bag = fresh(out / "bag")
@@ -309,7 +309,7 @@ def node_words(
     trust: Path | None = None,
 ) -> dict[str, list[str]]:
     """What each node process is told, the guard first: who asks them to end asks in this order."""
-    from temporeal_bridge.flights import worker_options
+    from temporeal_bridge.launching.flights import worker_options
 
     shared = [*node_options(deploy, robot), "--out", str(out)]
     trusted = ["--trust", str(trust)] if trust else []
@@ -329,8 +329,8 @@ def node_words(
 
 def worker_folder(artifact: Path, given: str | None) -> Path | None:
     """Where controller and inference worker meet: as given, else a new folder; None for a policy without chunks."""
-    from policies.export.manifest import load_manifest
-    from temporeal_bridge.mailbox import new_folder
+    from temporeal.robots.artifact.manifest import load_manifest
+    from temporeal_bridge.controller.mailbox import new_folder
 
     if load_manifest(artifact).chunk is None:
         return None
@@ -339,12 +339,12 @@ def worker_folder(artifact: Path, given: str | None) -> Path | None:
 
 def check_bus(deploy: Mapping[str, Any], robot: str, artifact: Path | None = None) -> None:
     """What every node would refuse is refused once, before any is started; with an ``artifact`` also what it needs."""
-    from policies.cli import runs
-    from policies.export.manifest import load_manifest
-    from robots.spec import load_robot
-    from temporeal_bridge.beforehand import check_mission, check_processes, check_worker
+    from temporeal.policies.cli import runs
+    from temporeal.robots.artifact.manifest import load_manifest
+    from temporeal.robots.spec import load_robot
     from temporeal_bridge.interface import load_interface
-    from temporeal_bridge.transport import TransportError, domain_id
+    from temporeal_bridge.launching.preflight import check_mission, check_processes, check_worker
+    from temporeal_bridge.transports.transport import TransportError, domain_id
 
     try:
         with runs.bad_input():
@@ -378,7 +378,7 @@ def run_nodes(nodes: Mapping[str, Sequence[str]], lost: list[Process]) -> Proces
     not ours: the guard and the others go on. So they do without what no flight needs, which is told at once and added
     to ``lost``. The recorder is told whose end to wait for.
     """
-    from temporeal_bridge.processes import WITHOUT, end, how_ended, start
+    from temporeal_bridge.launching.processes import WITHOUT, end, how_ended, start
 
     running: list[Process] = []
     try:

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, add_overrides, print_json, say
-from policies.extras import install
+from temporeal.policies.cli.console import FAILED, OK, BadInput, Parser, add_json, add_overrides, print_json, say
+from temporeal.robots.optional_packages import install
 
 SUMMARY = "is this machine ready, and the robot before a flight, and what to do where not"
 HELP = """\
@@ -98,7 +98,7 @@ def run(argv: Sequence[str]) -> int:
 
 def what_next() -> str:
     """What this machine's packages are enough for."""
-    from policies.cli.deploy import TRAINING
+    from temporeal.policies.cli.verbs.deploy import TRAINING
 
     if all(installed_version(name) for name in TRAINING):
         return "try `temporeal demo`"
@@ -107,10 +107,11 @@ def what_next() -> str:
 
 def live(options: Any) -> Iterator[Check]:
     """The checks of ``--artifact``: on the robot's bus, before anything moves."""
-    from policies.cli import preflight, runs
-    from policies.cli.deploy import check_bus, needs_bridge, settings
-    from policies.export.manifest import load_manifest
-    from robots.spec import load_robot
+    from temporeal.policies.cli import runs
+    from temporeal.policies.cli.preflight import preflight
+    from temporeal.policies.cli.verbs.deploy import check_bus, needs_bridge, settings
+    from temporeal.robots.artifact.manifest import load_manifest
+    from temporeal.robots.spec import load_robot
 
     seconds = 3.0 if options.seconds is None else options.seconds
     if not MIN_SECONDS <= seconds <= MAX_SECONDS:
@@ -234,7 +235,7 @@ def numba_threads() -> Iterator[Check]:
 
 def numba_cache() -> Check:
     """Whether compiled kernels can be kept: else every start compiles them again."""
-    import sim
+    from temporeal import sim
 
     folder = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(str(sim.__file__)).parent)
     if folder.is_dir() and os.access(folder, os.W_OK):
@@ -268,11 +269,11 @@ def pictures() -> Iterator[Check]:
         import mujoco
         import torch
 
-        from sim.render_gl import MissingRenderer
+        from temporeal.sim.rendering.opengl_renderer import MissingRenderer
     except ModuleNotFoundError as error:
         yield Check("pictures", "warn", f"{error.name} is missing", "see extra train")
         return
-    from sim.cameras import Camera, Rig
+    from temporeal.sim.rendering.cameras import Camera, Rig
 
     model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><geom size='1'/></worldbody></mujoco>")
     try:
@@ -338,7 +339,7 @@ def dds() -> Iterator[Check]:
 def dds_process(role: str, topic: str) -> subprocess.Popen[str]:
     """A process that sends to, or receives from, ``topic`` over loopback only."""
     return subprocess.Popen(
-        [sys.executable, "-c", f"from policies.cli.doctor import dds_{role}; dds_{role}({topic!r})"],
+        [sys.executable, "-c", f"from temporeal.policies.cli.verbs.doctor import dds_{role}; dds_{role}({topic!r})"],
         env={**os.environ, "CYCLONEDDS_URI": LOOPBACK}, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 

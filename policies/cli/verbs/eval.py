@@ -6,12 +6,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, add_overrides, counter, print_json, say
+from temporeal.policies.cli.console import (
+    FAILED,
+    OK,
+    BadInput,
+    Parser,
+    add_json,
+    add_overrides,
+    counter,
+    print_json,
+    say,
+)
 
 if TYPE_CHECKING:
-    from policies.evaluate.evaluation import Evaluation
-    from policies.evaluate.handover import Judged
-    from policies.export.runtime import Artifact
+    from temporeal.policies.evaluate.evaluation import Evaluation
+    from temporeal.policies.evaluate.run_outputs import Judged
+    from temporeal.robots.artifact.runtime import Artifact
 
 SUMMARY = "judge a run or an artifact: P(satisfied) with interval, as a gate"
 HELP = """\
@@ -57,11 +67,11 @@ def run(argv: Sequence[str]) -> int:
         raise BadInput(f"--confidence lies between 0 and 1, both excluded, got {options.confidence}")
     if options.episodes < 1:
         raise BadInput(f"--episodes is at least 1, got {options.episodes}")
-    from policies.cli import runs
-    from policies.cli.settings import override
-    from policies.evaluate.evaluation import gate, to_json
-    from policies.evaluate.handover import make_report
-    from policies.export.manifest import MANIFEST, POLICY
+    from temporeal.policies.cli import runs
+    from temporeal.policies.cli.settings import override
+    from temporeal.policies.evaluate.evaluation import gate, to_json
+    from temporeal.policies.evaluate.run_outputs import make_report
+    from temporeal.robots.artifact.manifest import MANIFEST, POLICY
 
     is_artifact = any((options.policy / name).is_file() for name in (MANIFEST, POLICY))
     artifact = runs.load_artifact(options.policy) if is_artifact else None
@@ -94,12 +104,12 @@ def judge(settings: dict[str, Any], policy: Path | Artifact, backend: str, optio
     import time
     from functools import partial
 
-    from policies.cli import runs
-    from policies.evaluate.evaluation import evaluate
-    from policies.evaluate.handover import EVALUATION_SEED, Judged, reference_of
-    from policies.evaluate.lasting import lasting
-    from policies.evaluate.rollout import graph_policy, rollout
-    from policies.evaluate.witness import witnessed
+    from temporeal.policies.cli import runs
+    from temporeal.policies.evaluate.evaluation import evaluate
+    from temporeal.policies.evaluate.full_horizon import lasting
+    from temporeal.policies.evaluate.measurement_recorder import witnessed
+    from temporeal.policies.evaluate.rollout import graph_policy, rollout
+    from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED, Judged, reference_of
 
     seed = settings["seed"] + EVALUATION_SEED if options.seed is None else options.seed
     task = runs.make_task(settings)
@@ -121,7 +131,7 @@ def left_out(settings: Mapping[str, Any]) -> str:
     """What the algorithm has besides the policy that is judged; empty where the policy is all."""
     if (settings.get("algo") or {}).get("name") != "npc":
         return ""
-    from policies.algos.npc import JUDGED_WITHOUT
+    from temporeal.policies.algos.npc import JUDGED_WITHOUT
 
     return f"algo=npc: {JUDGED_WITHOUT}"
 

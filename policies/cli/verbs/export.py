@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from policies.cli.console import OK, BadInput, Parser, add_json, add_overrides, print_json, say
+from temporeal.policies.cli.console import OK, BadInput, Parser, add_json, add_overrides, print_json, say
 
 if TYPE_CHECKING:
-    from policies.export.runtime import Artifact
+    from temporeal.robots.artifact.runtime import Artifact
 
 SUMMARY = "write a run's policy as one self-testing artifact"
 HELP = """\
@@ -22,8 +22,8 @@ it is loaded, so take only those of people you trust. Say by settings what it wa
 settings, backend and randomize (none) where they were not the defaults; and --normalize FILE, or --no-normalize if
 there was no VecNormalize and the file does not show it.
 
-With --sign the artifact is signed: what runs with --trust takes no other (docs/security.md). --make-key makes the two
-keys, KEY.pem to sign with and KEY.pem.pub to trust.
+With --sign the artifact is signed: what runs with --trust takes no other (docs/reference/security.md). --make-key makes
+the two keys, KEY.pem to sign with and KEY.pem.pub to trust.
 
 Example:
   temporeal export outputs/train/waypoints-ppo-1 --out outputs/artifact
@@ -35,7 +35,7 @@ Example:
 
 def next_step(out: Path, robot: str) -> str:
     """What to do with the artifact in ``out``: a robot without ROS 2 interfaces can only be judged so far."""
-    from robots.spec import load_robot
+    from temporeal.robots.spec import load_robot
 
     if load_robot(robot).ros is not None:
         return f"next: temporeal deploy {out} --sim"
@@ -66,14 +66,14 @@ def parser() -> Parser:
 def run(argv: Sequence[str]) -> int:
     """Export one run, or one model."""
     options = parser().parse_intermixed_args(argv)
-    from policies.cli import runs
+    from temporeal.policies.cli import runs
 
     if options.make_key is not None:
         return new_key(options)
     if options.run is None:
         raise BadInput("name what to export: the folder of a run, or a model.zip of stable-baselines3")
-    from policies.export.artifact import refuse_foreign
-    from policies.export.signature import secret_key, sign
+    from temporeal.policies.export.writer import refuse_foreign
+    from temporeal.robots.artifact.signature import secret_key, sign
 
     if options.sign is not None:
         with runs.bad_input():
@@ -113,8 +113,8 @@ def run(argv: Sequence[str]) -> int:
 
 def new_key(options: Any) -> int:
     """Write a pair of keys and say what each is for."""
-    from policies.cli import runs
-    from policies.export.signature import make_key
+    from temporeal.policies.cli import runs
+    from temporeal.robots.artifact.signature import make_key
 
     if options.run is not None or options.overrides:
         raise BadInput("--make-key makes a key and exports nothing: give it alone, then export with --sign")
@@ -143,8 +143,8 @@ def check_words(is_model: bool, run: Path, words: Sequence[str], normalize: Path
 
 def of_run(run: Path, out: Path, name: str | None) -> Artifact:
     """The artifact of a run of ours."""
-    from policies.cli import runs
-    from policies.evaluate.handover import export_policy
+    from temporeal.policies.cli import runs
+    from temporeal.policies.evaluate.run_outputs import export_policy
 
     settings = runs.load_run(run)
     task = runs.make_task(settings)
@@ -159,14 +159,14 @@ def of_model(
     model: Path, out: Path, words: Sequence[str], normalize: Path | Literal[False] | None, name: str | None
 ) -> Artifact:
     """The artifact of a model that stable-baselines3 saved, trained on what ``words`` say."""
-    from policies.cli import runs
-    from policies.cli.settings import compose
+    from temporeal.policies.cli import runs
+    from temporeal.policies.cli.settings import compose
 
     bare = [] if any(word.startswith("randomize=") for word in words) else ["randomize=none"]
     settings = compose([*bare, *words])
     with runs.bad_input():
-        from policies.evaluate.foreign import export_sb3
-        from sim.adapters.worlds import recipe
+        from temporeal.policies.evaluate.adapters.external_policies import export_sb3
+        from temporeal.sim.adapters.worlds import recipe
 
         made = recipe(
             settings["task"]["name"], backend=settings["backend"]["name"],

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.cli.console import (
+from temporeal.policies.cli.console import (
     FAILED,
     OK,
     BadInput,
@@ -25,9 +25,9 @@ from policies.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from policies.evaluate.falsification import PolicyRollout
-    from sim.env import Env
-    from sim.stl.falsify import Counterexample, Falsification, Replay, Space
+    from temporeal.policies.evaluate.falsification import PolicyRollout
+    from temporeal.sim.env import Env
+    from temporeal.sim.stl.analysis.falsify import Counterexample, Falsification, Replay, Space
 
 SUMMARY = "search for a flight that violates the formula; save and replay it"
 HELP = """\
@@ -86,7 +86,7 @@ def run(argv: Sequence[str]) -> int:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise BadInput(f"--{name} is at least 1, got {value}")
-    from policies.cli import runs
+    from temporeal.policies.cli import runs
 
     if options.seed is not None:
         runs.check_seed("--seed", options.seed)
@@ -102,11 +102,11 @@ def run(argv: Sequence[str]) -> int:
 
 def run_search(options: Any) -> int:
     """Search the space, write what was found."""
-    from policies.cli import runs
-    from policies.cli.settings import override
-    from policies.evaluate.falsification import PolicyRollout, default_space, falsify_policy
-    from policies.evaluate.handover import EVALUATION_SEED
-    from sim.stl.falsify import check_method
+    from temporeal.policies.cli import runs
+    from temporeal.policies.cli.settings import override
+    from temporeal.policies.evaluate.falsification import PolicyRollout, default_space, falsify_policy
+    from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED
+    from temporeal.sim.stl.analysis.falsify import check_method
 
     try:
         check_method(options.method)
@@ -185,21 +185,21 @@ def free_names(folder: Path, backend: str) -> tuple[Path, Path]:
 
 def is_artifact(folder: Path) -> bool:
     """Whether ``folder`` holds an artifact rather than a run."""
-    from policies.export.manifest import MANIFEST, POLICY
+    from temporeal.robots.artifact.manifest import MANIFEST, POLICY
 
     return any((folder / name).is_file() for name in (MANIFEST, POLICY))
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """Settings of the run or the artifact."""
-    from policies.cli import runs
+    from temporeal.policies.cli import runs
 
     return runs.artifact_settings(folder) if is_artifact(folder) else runs.load_run(folder)
 
 
 def make_env(settings: dict[str, Any], folder: Path, backend: str, worlds: int, seed: int) -> Env:
     """The environment of an evaluation; an artifact's policy reads what is measured in it."""
-    from policies.cli import runs
+    from temporeal.policies.cli import runs
 
     shown = runs.seen_by(folder, is_artifact(folder), settings, runs.make_task(settings))
     return runs.make_env(settings, task=shown, num_worlds=worlds, backend=backend, seed=seed)
@@ -209,10 +209,10 @@ def policy_of(settings: dict[str, Any], folder: Path, env: Env) -> tuple[Any, st
     """What makes the policy of a batch from an environment, and the SHA-256 of its weights."""
     import hashlib
 
-    from policies.cli import runs
-    from policies.evaluate.falsification import weights_digest
-    from policies.evaluate.rollout import graph_policy
-    from policies.export.manifest import POLICY
+    from temporeal.policies.cli import runs
+    from temporeal.policies.evaluate.falsification import weights_digest
+    from temporeal.policies.evaluate.rollout import graph_policy
+    from temporeal.robots.artifact.manifest import POLICY
 
     if is_artifact(folder):
         artifact = runs.load_artifact(folder)
@@ -226,7 +226,7 @@ def read_space(path: Path) -> Space:
     """The space that a YAML file describes."""
     import yaml
 
-    from sim.stl.falsify import space_from_json
+    from temporeal.sim.stl.analysis.falsify import space_from_json
 
     try:
         data = yaml.safe_load(path.read_text())
@@ -256,8 +256,8 @@ def result_folder(options: Any) -> Path:
 
 def save(found: Falsification, path: Path, about: Mapping[str, Any]) -> Path | None:
     """Write the counterexample, if there is one."""
-    from policies.export.artifact import revision
-    from sim.stl.falsify import save_counterexample
+    from temporeal.policies.export.writer import revision
+    from temporeal.sim.stl.analysis.falsify import save_counterexample
 
     if found.verdict == "none found":
         return None
@@ -268,8 +268,8 @@ def figures(found: Falsification) -> dict[str, Any]:
     """The result as plain JSON values, null for what is not a finite number."""
     from dataclasses import asdict
 
-    from policies.evaluate.evaluation import clean
-    from sim.stl.syntax import to_text
+    from temporeal.policies.evaluate.evaluation import clean
+    from temporeal.sim.stl.language.syntax import to_text
 
     values: dict[str, Any] = clean(plain({
         "verdict": found.verdict, "statement": found.statement(), "formula": to_text(found.formula),
@@ -290,7 +290,7 @@ def write_result(path: Path, result: Mapping[str, Any]) -> None:
     """The figures as a JSON file."""
     import json
 
-    from policies.files import write_whole
+    from temporeal.robots.atomic_files import write_whole
 
     write_whole(path, json.dumps(plain(result), indent=2).encode())
 
@@ -312,11 +312,11 @@ def describe(found: Falsification, path: Path | None) -> str:
 
 def run_replay(options: Any) -> int:
     """Fly a counterexample again."""
-    from policies.cli import runs
-    from policies.cli.settings import override
-    from policies.evaluate.falsification import policy_judge
-    from sim.stl.counterexample import load_counterexample, replay, versions
-    from sim.stl.syntax import to_text
+    from temporeal.policies.cli import runs
+    from temporeal.policies.cli.settings import override
+    from temporeal.policies.evaluate.falsification import policy_judge
+    from temporeal.sim.stl.analysis.counterexample import load_counterexample, replay, versions
+    from temporeal.sim.stl.language.syntax import to_text
 
     with runs.bad_input():
         found = load_counterexample(options.replay)
@@ -345,7 +345,7 @@ def run_replay(options: Any) -> int:
         "difference": dict(again.difference), "failure": again.failure, "policy": policy,
         "same_policy": digest == found.about["digest"], "changed_versions": changed}
     if options.json:
-        from policies.evaluate.evaluation import clean
+        from temporeal.policies.evaluate.evaluation import clean
 
         print_json(clean(plain(result)))
     else:
@@ -357,8 +357,8 @@ def replay_rollout(
     settings: dict[str, Any], policy: Path, backend: str, found: Counterexample
 ) -> tuple[PolicyRollout, str]:
     """The rollout that ``found`` came from, of the policy in the folder ``policy``, and that policy's digest."""
-    from policies.cli import runs
-    from policies.evaluate.falsification import PolicyRollout
+    from temporeal.policies.cli import runs
+    from temporeal.policies.evaluate.falsification import PolicyRollout
 
     if not is_artifact(policy):
         runs.load_run(policy)  # a missing one is told so

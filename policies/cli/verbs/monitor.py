@@ -9,10 +9,10 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, on_signals, print_json, say
+from temporeal.policies.cli.console import FAILED, OK, BadInput, Parser, add_json, on_signals, print_json, say
 
 if TYPE_CHECKING:
-    from policies.export.manifest import Manifest
+    from temporeal.robots.artifact.manifest import Manifest
 
 SUMMARY = "watch a formula on live topics: bounds, verdict, clause by clause"
 HELP = """\
@@ -61,7 +61,7 @@ def run(argv: Sequence[str]) -> int:
         raise BadInput(f"--flights is at least 1, got {options.flights}")
     if not options.wait >= 0:
         raise BadInput(f"--wait is a number of seconds from 0, got {options.wait}")
-    from policies.cli.deploy import needs_bridge, settings
+    from temporeal.policies.cli.verbs.deploy import needs_bridge, settings
 
     needs_bridge()
     deploy = settings(overrides)
@@ -75,18 +75,18 @@ def run(argv: Sequence[str]) -> int:
 
 def of_artifact(folder: Path) -> Manifest:
     """The manifest of a proven artifact."""
-    from policies.cli import runs
+    from temporeal.policies.cli import runs
 
     return runs.load_artifact(folder).manifest
 
 
 def of_formula(options: Any) -> Manifest:
     """A formula of the user's as the monitor takes it: a manifest of no policy."""
-    from policies.cli import runs
-    from policies.export.manifest import Manifest
-    from robots.spec import load_robot
-    from sim.stl.parse import parse
-    from sim.stl.syntax import horizon
+    from temporeal.policies.cli import runs
+    from temporeal.robots.artifact.manifest import Manifest
+    from temporeal.robots.spec import load_robot
+    from temporeal.sim.stl.language.parse import parse
+    from temporeal.sim.stl.language.syntax import horizon
     from temporeal_bridge.mission import MISSION_TIME
 
     if not options.rate > 0:
@@ -114,12 +114,12 @@ def watch(
 
     Where the robot's state has not come within ``wait_s`` (0: it may come at any time) is :class:`BadInput`.
     """
-    from policies.cli import runs
-    from robots.spec import load_robot
+    from temporeal.policies.cli import runs
+    from temporeal.robots.spec import load_robot
     from temporeal_bridge.interface import load_interface
     from temporeal_bridge.monitor_node import OWN, TOPICS, MonitorNode
     from temporeal_bridge.node import spin
-    from temporeal_bridge.transport import TransportError, open_transport
+    from temporeal_bridge.transports.transport import TransportError, open_transport
 
     stopped: list[int] = []
     robot = load_robot(manifest.robot)

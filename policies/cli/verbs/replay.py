@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, complain, print_json, say
+from temporeal.policies.cli.console import FAILED, OK, BadInput, Parser, add_json, complain, print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from policies.export.runtime import Artifact
-    from robots.spec import RobotSpec
+    from temporeal.robots.artifact.runtime import Artifact
+    from temporeal.robots.spec import RobotSpec
     from temporeal_bridge.interface import Interface
-    from temporeal_bridge.replay import Compared, Replay
+    from temporeal_bridge.recording.replay import Compared, Replay
 
 SUMMARY = "fly a recording again: every difference from what was sent"
 HELP = """\
@@ -23,7 +23,7 @@ Runs the real controller and guard, in fake time and without a robot, on the raw
 recorded, and compares what they propose and send, step by step, with what was proposed and sent; modes and events, too.
 Each step gets the state that the recording says it had. A bag whose recorder was killed is replayed as far as it goes.
 The artifact is the one that the bag names, or another one: then the differences are what it would have done else, each
-step, on the states of the recorded flight. What cannot be repeated: docs/recording.md.
+step, on the states of the recorded flight. What cannot be repeated: docs/how-to/recording.md.
 
 Exit status: 0 nothing differs, 1 something does, 2 bad input.
 
@@ -61,12 +61,12 @@ def run(argv: Sequence[str]) -> int:
     options = parser().parse_args(argv)
     if options.tolerance is not None and not 0 <= options.tolerance < float("inf"):
         raise BadInput(f"--tolerance is a number from 0, got {options.tolerance}")
-    from policies.cli.deploy import needs_bridge
+    from temporeal.policies.cli.verbs.deploy import needs_bridge
 
     needs_bridge()
-    from temporeal_bridge import bags
     from temporeal_bridge.mission import check_fits
-    from temporeal_bridge.replay import TOLERANCE, needed, replay, to_json
+    from temporeal_bridge.recording import bags
+    from temporeal_bridge.recording.replay import TOLERANCE, needed, replay, to_json
 
     with refused():
         namespace, told, robot, interface = chosen(options)
@@ -86,8 +86,8 @@ def run(argv: Sequence[str]) -> int:
 @contextmanager
 def refused() -> Iterator[None]:
     """What the bridge refuses is the user's input."""
-    from policies.cli import runs
-    from temporeal_bridge.transport import TransportError
+    from temporeal.policies.cli import runs
+    from temporeal_bridge.transports.transport import TransportError
 
     try:
         with runs.bad_input():
@@ -98,9 +98,9 @@ def refused() -> Iterator[None]:
 
 def chosen(options: Any) -> tuple[str, dict[str, Any], RobotSpec, Interface]:
     """Namespace of the robot, what its guard said of the artifact, the robot and its interface then."""
-    from robots.spec import load_robot
-    from temporeal_bridge import bags
+    from temporeal.robots.spec import load_robot
     from temporeal_bridge.interface import load_interface
+    from temporeal_bridge.recording import bags
 
     namespace, told = bags.robot_of(options.bag, options.namespace)
     if options.robot not in (None, told["robot"]):
@@ -122,8 +122,8 @@ def chosen(options: Any) -> tuple[str, dict[str, Any], RobotSpec, Interface]:
 def lacking(told: Mapping[str, Any], robot: RobotSpec, interface: Interface) -> str:
     """What the artifact that was flown, or its formula, reads and no topic brings; nothing of a manifest that cannot be
     read: who needs it says so."""
-    from policies.export.manifest import build
-    from sim.stl.syntax import FormulaError
+    from temporeal.robots.artifact.manifest import build
+    from temporeal.sim.stl.language.syntax import FormulaError
     from temporeal_bridge.interface import InterfaceError, check_reads
     from temporeal_bridge.monitor_node import formula_of
 
@@ -148,8 +148,8 @@ def beside(bag: Path) -> Path | None:
 
 def the_artifact(options: Any, told: Mapping[str, Any]) -> Artifact:
     """The artifact that is asked for, else the one that was flown, if it still lies where it was."""
-    from policies.cli import runs
-    from policies.export.manifest import MANIFEST, identity
+    from temporeal.policies.cli import runs
+    from temporeal.robots.artifact.manifest import MANIFEST, identity
 
     if options.artifact is not None:
         return runs.load_artifact(options.artifact)
@@ -171,14 +171,14 @@ def short(told: Mapping[str, Any]) -> dict[str, Any]:
 
 def named(artifact: Artifact) -> dict[str, Any]:
     """The artifact that is replayed."""
-    from policies.export.manifest import identity
+    from temporeal.robots.artifact.manifest import identity
 
     return {"name": artifact.manifest.name, "identity": identity(artifact.manifest), "folder": str(artifact.path)}
 
 
 def table(found: Replay, told: Mapping[str, Any], artifact: Artifact, tolerance: float) -> str:
     """For a person: per flight a line for each kind of commands, then what else differs."""
-    from temporeal_bridge.records import remarks
+    from temporeal_bridge.recording.records import remarks
 
     mine = named(artifact)
     same = mine["identity"] == told["identity"]

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, complain, print_json, say
+from temporeal.policies.cli.console import FAILED, OK, BadInput, Parser, add_json, complain, print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy as np
 
-    from policies.evaluate.report import Context
-    from policies.evaluate.rollout import Rollout
-    from policies.export.manifest import Manifest
-    from robots.spec import RobotSpec
-    from temporeal_bridge.bags import Recording
-    from temporeal_bridge.hindsight import Judged
+    from temporeal.policies.evaluate.report.page import Context
+    from temporeal.policies.evaluate.rollout import Rollout
+    from temporeal.robots.artifact.manifest import Manifest
+    from temporeal.robots.spec import RobotSpec
     from temporeal_bridge.interface import Interface
-    from temporeal_bridge.logbook import Flight
+    from temporeal_bridge.recording.bags import Recording
+    from temporeal_bridge.recording.flight_analysis import Judged
+    from temporeal_bridge.recording.flight_log import Flight
 
 SUMMARY = "the evaluation page of a real run, from its recording"
 HELP = """\
@@ -42,7 +42,7 @@ AGREE = 1e-9  # of the bounds: the same samples give the same numbers
 
 def parser() -> Parser:
     """Options of this verb."""
-    from policies.cli.replay import add_choice
+    from temporeal.policies.cli.verbs.replay import add_choice
 
     p = Parser("report", HELP)
     p.add_argument("bag", type=Path, metavar="BAG", help="folder (or .mcap file) of the recording")
@@ -55,15 +55,15 @@ def parser() -> Parser:
 def run(argv: Sequence[str]) -> int:
     """Judge the recording and write the page."""
     options = parser().parse_args(argv)
-    from policies.cli import runs
-    from policies.cli.deploy import needs_bridge, needs_training
-    from policies.cli.replay import chosen, refused
+    from temporeal.policies.cli import runs
+    from temporeal.policies.cli.verbs.deploy import needs_bridge, needs_training
+    from temporeal.policies.cli.verbs.replay import chosen, refused
 
     needs_bridge()
     needs_training("report", "; or make it on another machine, of a copy of the bag; `temporeal replay` runs without")
-    from temporeal_bridge import bags, logbook, records
     from temporeal_bridge.monitor_node import formula_of
-    from temporeal_bridge.replay import needed
+    from temporeal_bridge.recording import bags, flight_log, records
+    from temporeal_bridge.recording.replay import needed
 
     out = options.out or options.bag.with_name(f"{options.bag.stem}-report")
     with refused():
@@ -72,7 +72,7 @@ def run(argv: Sequence[str]) -> int:
         formula = formula_of(manifest, robot, interface)
         runs.check_writable(out)
         recording = bags.read(options.bag, needed(interface, namespace), told.get("renamed"))
-        flights, partial, unread = logbook.flights(recording, namespace)
+        flights, partial, unread = flight_log.flights(recording, namespace)
         found = flown(recording, [f for f in flights if not f.barred], manifest, robot, interface, namespace)
         barred = [flight.barred for flight in flights if flight.barred]
     if not found:
@@ -96,8 +96,8 @@ def run(argv: Sequence[str]) -> int:
 
 def manifest_of(options: Any, told: Mapping[str, Any]) -> Manifest:
     """Of the artifact that is asked for, else the one in the bag."""
-    from policies.cli import runs
-    from policies.export.manifest import build
+    from temporeal.policies.cli import runs
+    from temporeal.robots.artifact.manifest import build
 
     if options.artifact is not None:
         return runs.load_artifact(options.artifact).manifest
@@ -113,7 +113,7 @@ def flown(
     namespace: str,
 ) -> list[tuple[dict[str, Any], Judged]]:
     """Each flight that was begun: its row for the page, and what the monitor makes of it."""
-    from temporeal_bridge.hindsight import figures, judge, parts, rates
+    from temporeal_bridge.recording.flight_analysis import figures, judge, parts, rates
 
     out = []
     for flight, said in zip(flights, parts(recording, flights, interface, namespace)):
@@ -190,10 +190,10 @@ def write(
     notes: Sequence[str], manifest: Manifest, robot: RobotSpec, told: Mapping[str, Any], namespace: str,
 ) -> tuple[Path, dict[str, Any]]:
     """The page and the figures."""
-    from policies.evaluate.evaluation import evaluate, to_json
-    from policies.evaluate.real_page import markup
-    from policies.evaluate.report import Section, write_json, write_page
-    from policies.evaluate.rollout import from_flights
+    from temporeal.policies.evaluate.evaluation import evaluate, to_json
+    from temporeal.policies.evaluate.report.page import Section, write_json, write_page
+    from temporeal.policies.evaluate.report.real_flight import markup
+    from temporeal.policies.evaluate.rollout import from_flights
 
     rollout = stopped(from_flights(flights, 1.0 / manifest.rate_hz), rows, manifest.horizon_s)
     evaluation = evaluate(rollout, formula)
@@ -225,7 +225,7 @@ def context_of(
     manifest: Manifest, robot: RobotSpec, told: Mapping[str, Any], namespace: str, signals: Mapping[str, Any]
 ) -> Context:
     """What the page says about the whole; scene and figure are the task's where the manifest says which that is."""
-    from policies.evaluate.report import Context
+    from temporeal.policies.evaluate.report.page import Context
 
     facts = {"artifact": f"{told['name']} ({told['identity'][:12]})", "interface": str(told["interface"]),
              "namespace": namespace, "rate": f"{manifest.rate_hz:g} Hz"}
@@ -237,7 +237,7 @@ def context_of(
 
 def drawing(manifest: Manifest, robot: RobotSpec, signals: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
     """Shapes and stage of the task; without a task, or without the signals that its figure needs, a quadrotor only."""
-    from policies.cli import runs
+    from temporeal.policies.cli import runs
 
     task = manifest.training.get("task")
     if not isinstance(task, dict) or "name" not in task:
@@ -245,9 +245,9 @@ def drawing(manifest: Manifest, robot: RobotSpec, signals: Mapping[str, Any]) ->
     made = runs.make_task(manifest.training)
     if robot.kind == "quadrotor":
         return made.shapes, None
-    from policies.evaluate.figure import stage_of
-    from policies.evaluate.handover import CORNERS, MOST
-    from policies.evaluate.report import motion
+    from temporeal.policies.evaluate.report.page import motion
+    from temporeal.policies.evaluate.run_outputs import CORNERS, MOST
+    from temporeal.policies.evaluate.scene_figure import stage_of
 
     stage = stage_of(made, corners=CORNERS, most=MOST)
     try:
@@ -259,7 +259,7 @@ def drawing(manifest: Manifest, robot: RobotSpec, signals: Mapping[str, Any]) ->
 
 def clean(value: Any) -> Any:
     """As JSON has it."""
-    from policies.evaluate import evaluation
+    from temporeal.policies.evaluate import evaluation
     from temporeal_bridge.node import plain
 
     return evaluation.clean(plain(value))

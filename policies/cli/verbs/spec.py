@@ -13,15 +13,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.cli.console import BAD_INPUT, FAILED, OK, BadInput, Parser, add_json, complain, print_json, say
+from temporeal.policies.cli.console import BAD_INPUT, FAILED, OK, BadInput, Parser, add_json, complain, print_json, say
 
 if TYPE_CHECKING:
-    from policies.cli.traces import Options, Table, Trace
-    from robots.signals import SignalSpec
-    from sim.stl.explain import Explanation
-    from sim.stl.lower import Semantics
-    from sim.stl.monitor import Monitor, Reading
-    from sim.stl.syntax import Formula
+    from temporeal.policies.cli.traces.traces import Options, Table, Trace
+    from temporeal.robots.signals import SignalSpec
+    from temporeal.sim.stl.analysis.explain import Explanation
+    from temporeal.sim.stl.language.syntax import Formula
+    from temporeal.sim.stl.monitoring.monitor import Monitor, Reading
+    from temporeal.sim.stl.rewriting.lower import Semantics
 
 SUMMARY = "check, explain, plot or monitor a formula on a trace from a file"
 HELP = """\
@@ -102,7 +102,7 @@ def run(argv: Sequence[str]) -> int:
         wanted = "FILE [TRACE]" if action == "check" else "FILE TRACE"
         raise BadInput(f"temporeal spec {action} takes {wanted}, got {' '.join(files) or 'nothing'}")
     check_options(action, options)
-    from policies.cli import runs
+    from temporeal.policies.cli import runs
 
     with runs.bad_input():
         spec = with_options(load(Path(files[0])), options)
@@ -161,7 +161,7 @@ class Spec:
 
 def load(path: Path) -> Spec:
     """The formula's file: plain text unless its suffix says YAML or JSON."""
-    from policies.cli.traces import text_of
+    from temporeal.policies.cli.traces.traces import text_of
 
     if not path.is_file():
         raise BadInput(f"{path} is {'a folder' if path.is_dir() else 'not there'}; FILE is a formula: {FILE_KINDS}")
@@ -251,7 +251,7 @@ def from_mapping(data: Any, source: str) -> Spec:
 
 def declared(name: str, value: Any, source: str) -> SignalSpec:
     """A signal's declaration: a unit (``m``), a shape (``[3]``), both (``"[3] m"``), or a mapping of shape and unit."""
-    from robots.signals import SignalSpec
+    from temporeal.robots.signals import SignalSpec
 
     shape: Any = ()
     unit: Any = ""
@@ -289,7 +289,7 @@ def with_options(spec: Spec, options: Namespace) -> Spec:
 
 def semantics_of(spec: Spec) -> Semantics:
     """The semantics, rtamt's where nothing is said."""
-    from sim.stl.lower import Semantics
+    from temporeal.sim.stl.rewriting.lower import Semantics
 
     try:
         return Semantics(**spec.semantics)  # type: ignore[arg-type]
@@ -299,8 +299,8 @@ def semantics_of(spec: Spec) -> Semantics:
 
 def formula_of(spec: Spec, schema: Mapping[str, SignalSpec]) -> Formula:
     """The formula, checked against ``schema`` and what the file declares; the latter goes first."""
-    from sim.stl.parse import check, parse
-    from sim.stl.syntax import Formula, FormulaError, from_json
+    from temporeal.sim.stl.language.parse import check, parse
+    from temporeal.sim.stl.language.syntax import Formula, FormulaError, from_json
 
     known = {**schema, **spec.signals}
     try:
@@ -322,7 +322,7 @@ def formula_of(spec: Spec, schema: Mapping[str, SignalSpec]) -> Formula:
 
 def formula_on(spec: Spec, schema: Mapping[str, SignalSpec], columns: Sequence[str], source: str) -> Formula:
     """The formula over the signals of a trace; what the trace has is told where the formula asks for something else."""
-    from sim.stl.syntax import WORDS
+    from temporeal.sim.stl.language.syntax import WORDS
 
     try:
         return formula_of(spec, schema)
@@ -349,8 +349,8 @@ def assigned_names(text: str) -> set[str]:
 
 def assumed(spec: Spec) -> dict[str, SignalSpec]:
     """Signals guessed from the formula alone: scalars, and vectors where a component or a length is taken of them."""
-    from robots.signals import SignalSpec
-    from sim.stl.syntax import FUNCTIONS, WORDS, Signal, from_json, leaves_in
+    from temporeal.robots.signals import SignalSpec
+    from temporeal.sim.stl.language.syntax import FUNCTIONS, WORDS, Signal, from_json, leaves_in
 
     if not isinstance(spec.formula, str):
         read = [leaf for leaf in leaves_in(from_json(spec.formula)) if isinstance(leaf, Signal)]
@@ -402,7 +402,7 @@ def guessed_formula(spec: Spec) -> Formula:
 
 def outline(spec: Spec, options: Namespace) -> int:
     """The formula as it was understood: text, horizon, history, signals."""
-    from sim.stl.syntax import FormulaError, history, horizon, signals_in, to_text
+    from temporeal.sim.stl.language.syntax import FormulaError, history, horizon, signals_in, to_text
 
     semantics_of(spec)
     formula = guessed_formula(spec)
@@ -445,7 +445,7 @@ def span(x: float) -> str:
 
 def trace_options(options: Namespace, dt: float | None) -> Options:
     """How the trace's file is to be read."""
-    from policies.cli.traces import Options
+    from temporeal.policies.cli.traces.traces import Options
 
     return Options(options.time, dt, options.resample or "", options.missing, options.begin, options.end_s,
                    tuple(options.maps), options.robot, options.interface, options.namespace,
@@ -470,8 +470,8 @@ def judge(action: str, spec: Spec, path: Path, options: Namespace) -> int:
     formula, trace = both(spec, path, options)
     explanation = explained(formula, trace, spec, options.partial)
     if action == "plot":
-        from policies.cli import runs
-        from sim.stl.picture import draw
+        from temporeal.policies.cli import runs
+        from temporeal.sim.stl.analysis.picture import draw
 
         runs.check_writable(options.out.parent, "-o")
         try:
@@ -494,8 +494,8 @@ def judge(action: str, spec: Spec, path: Path, options: Namespace) -> int:
 
 def both(spec: Spec, path: Path, options: Namespace) -> tuple[Formula, Trace]:
     """The formula over the signals of the trace, and the trace."""
-    from policies.cli.traces import open_tables, read_trace, schema_of
-    from sim.stl.syntax import signals_in
+    from temporeal.policies.cli.traces.traces import open_tables, read_trace, schema_of
+    from temporeal.sim.stl.language.syntax import signals_in
 
     if str(path) == "-":
         raise BadInput("- (stdin) is for monitor; check, explain and plot read a file")
@@ -510,8 +510,8 @@ def explained(formula: Formula, trace: Trace, spec: Spec, partial: bool) -> Expl
     """The explanation; a window that is no whole number of samples is bad input that says what to do."""
     import numpy as np
 
-    from sim.stl.explain import explain
-    from sim.stl.syntax import FormulaError
+    from temporeal.sim.stl.analysis.explain import explain
+    from temporeal.sim.stl.language.syntax import FormulaError
 
     # a formula without signals is as long as its trace
     signals = trace.signals or {"": np.zeros(trace.count)}
@@ -531,7 +531,7 @@ def short(found: dict[str, Any]) -> dict[str, Any]:
 
 def in_short(e: Explanation) -> list[str]:
     """The verdict in a line or two."""
-    from sim.stl.wording import describe, note, number
+    from temporeal.sim.stl.analysis.wording import describe, note, number
 
     unit = e.decider.unit
     known = e.robustness == e.robustness
@@ -579,8 +579,8 @@ class Watch:
 
     def begin(self, formula: Formula, dt: float, start_s: float) -> None:
         """The formula and the period are known."""
-        from sim.stl.monitor import Monitor
-        from sim.stl.syntax import FormulaError, history, horizon
+        from temporeal.sim.stl.language.syntax import FormulaError, history, horizon
+        from temporeal.sim.stl.monitoring.monitor import Monitor
 
         self.formula, self.dt, self.start_s = formula, dt, start_s
         self.bounded = math.isfinite(horizon(formula, dt))
@@ -617,7 +617,7 @@ class Watch:
         """
         gap = at - len(self.samples)
         if gap:
-            from policies.cli.traces import MAX_ROWS
+            from temporeal.policies.cli.traces.traces import MAX_ROWS
 
             if at > MAX_ROWS:
                 raise BadInput(f"{gap} samples were lost one after the other: a trace has at most {MAX_ROWS}")
@@ -638,7 +638,7 @@ class Watch:
 
     def end(self) -> int:
         """The trace has ended, or is decided: what is known, and what decided it."""
-        from policies.cli.traces import Trace
+        from temporeal.policies.cli.traces.traces import Trace
 
         if self.formula is None or not self.samples:
             raise BadInput("the trace is empty: no sample came")
@@ -667,8 +667,8 @@ def from_stdin(watch: Watch, spec: Spec, options: Namespace) -> Iterator[tuple[i
     """Samples of a CSV on stdin as they come, numbered from 0; the first two rows tell the period unless it is given.
     With ``--missing unknown`` numbers are left out where rows are.
     """
-    from policies.cli.traces import TOLERANCE, clock, live, simplest_period
-    from sim.stl.syntax import signals_in
+    from temporeal.policies.cli.traces.traces import TOLERANCE, clock, live, simplest_period
+    from temporeal.sim.stl.language.syntax import signals_in
 
     if options.resample or options.begin is not None or options.end_s is not None or options.maps or options.robot:
         raise BadInput("stdin is read as it comes: --resample, --from, --to, --map and --robot are for files")

@@ -11,10 +11,20 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.cli.console import OK, BadInput, Interrupted, Parser, add_json, add_overrides, print_json, say, stop_asked
+from temporeal.policies.cli.console import (
+    OK,
+    BadInput,
+    Interrupted,
+    Parser,
+    add_json,
+    add_overrides,
+    print_json,
+    say,
+    stop_asked,
+)
 
 if TYPE_CHECKING:
-    from policies.algos.progress import Logger
+    from temporeal.policies.training.progress import Logger
 
 SUMMARY = "learn a task; settings as words: task=hover algo=ppo seed=2"
 HELP = """\
@@ -22,7 +32,7 @@ Trains a policy and writes outputs/train/<task>-<algo>-<seed>/: config.yaml (eve
 TensorBoard events. Ctrl-C and SIGTERM keep a checkpoint first; a second one stops at once. A run that was stopped or
 killed goes on with resume=true, bit for bit.
 processes=2 trains with as many processes, each with num_worlds worlds and algo.threads threads, gradients averaged;
-over several machines: torchrun ... -m policies.cli.main train ...
+over several machines: torchrun ... -m temporeal.policies.cli.main train ...
 
 Example:
   temporeal train task=waypoints algo=ppo seed=1
@@ -46,7 +56,7 @@ def parser() -> Parser:
 
 def run(argv: Sequence[str]) -> int:
     """Compose the settings, train, write the run."""
-    from policies.cli import settings as config
+    from temporeal.policies.cli import settings as config
 
     options = parser().parse_intermixed_args(argv)
     settings = config.compose(options.overrides)
@@ -78,12 +88,12 @@ def train(
     Ctrl-C and SIGTERM end it after an iteration with a checkpoint and :class:`Interrupted`, which says ``again``: how
     to go on. ``opened``: one of several processes, the run's folder is ready.
     """
-    from policies.algos.checkpoint import CheckpointError
-    from policies.algos.errors import NonFiniteError, SettingsError
-    from policies.algos.progress import show
-    from policies.algos.ranks import join
-    from policies.cli import runs, workers
-    from policies.cli import settings as config
+    from temporeal.policies.cli import runs, workers
+    from temporeal.policies.cli import settings as config
+    from temporeal.policies.training.checkpoint import CheckpointError
+    from temporeal.policies.training.errors import NonFiniteError, SettingsError
+    from temporeal.policies.training.progress import show
+    from temporeal.policies.training.ranks import join
 
     folder, resume = runs.run_folder(settings), runs.resumes(settings)
     if settings["processes"] < 1:
@@ -93,7 +103,7 @@ def train(
     module, configuration = runs.algorithm(settings)
     if settings.get("cameras"):
         raise BadInput(f"cameras: algo={settings['algo']['name']} learns from the observation alone and does not see "
-                       "pictures; Gymnasium, stable-baselines3 and rsl_rl do (docs/adapters.md)")
+                       "pictures; Gymnasium, stable-baselines3 and rsl_rl do (docs/how-to/other-learners.md)")
     if settings["processes"] > 1 and "RANK" not in os.environ:
         runs.make_task(settings)  # its errors are clearer here than from several processes at once
         settings = runs.resolved(settings)
@@ -168,7 +178,7 @@ def events(folder: Path) -> Iterator[Logger]:
     """TensorBoard events in ``folder``. A full disk is one line: their writer is a thread that would show a traceback,
     while what it raises there is raised here too.
     """
-    from policies.algos.progress import tensorboard
+    from temporeal.policies.training.progress import tensorboard
 
     show = threading.excepthook
     threading.excepthook = lambda error: None if isinstance(error.exc_value, OSError) else show(error)
@@ -185,8 +195,8 @@ def events(folder: Path) -> Iterator[Logger]:
 @contextmanager
 def said_where(folder: Path, processes: int, again: str) -> Iterator[None]:
     """An interrupted training says what is kept of it, and how to go on."""
-    from policies.algos.checkpoint import iterations
-    from policies.cli.runs import CHECKPOINTS
+    from temporeal.policies.cli.runs import CHECKPOINTS
+    from temporeal.policies.training.checkpoint import iterations
 
     try:
         yield

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.cli.console import OK, BadInput, Parser, add_json, add_overrides, counter, print_json, say
+from temporeal.policies.cli.console import OK, BadInput, Parser, add_json, add_overrides, counter, print_json, say
 
 if TYPE_CHECKING:
-    from policies.evaluate.rollout import Act
-    from policies.evaluate.viewer import Moment, Show
-    from policies.evaluate.viewer_pictures import Studio
-    from sim.env import Env
-    from sim.task import Task
+    from temporeal.policies.evaluate.rollout import Act
+    from temporeal.policies.evaluate.viewer.pictures import Studio
+    from temporeal.policies.evaluate.viewer.viewer import Moment, Show
+    from temporeal.sim.env import Env
+    from temporeal.sim.task import Task
 
 SUMMARY = "look at a task in the browser, or as a PNG or a video"
 HELP = """\
@@ -60,7 +60,7 @@ def run(argv: Sequence[str]) -> int:
     """Pictures if they are asked for, else the browser."""
     options = parser().parse_intermixed_args(argv)
     size = check(options)
-    from policies.cli import runs
+    from temporeal.policies.cli import runs
 
     with runs.bad_input():
         needed(options)
@@ -75,7 +75,7 @@ def run(argv: Sequence[str]) -> int:
 
 def check(options: Any) -> tuple[int, int]:
     """Refuse what cannot be done before anything slow; the size of a picture."""
-    from policies.cli import runs
+    from temporeal.policies.cli import runs
 
     if not 1 <= options.worlds <= MOST:
         raise BadInput(f"--worlds is a whole number from 1 to {MOST}, got {options.worlds}")
@@ -123,13 +123,13 @@ def needed(options: Any) -> None:
 
 def make_show(options: Any) -> Show:
     """The worlds and what drives them."""
-    from policies.cli import runs
-    from policies.cli.settings import compose, override
-    from policies.evaluate.figure import stage_of
-    from policies.evaluate.handover import EVALUATION_SEED
-    from policies.evaluate.lasting import lasting
-    from policies.evaluate.viewer import Show
-    from policies.export.manifest import MANIFEST
+    from temporeal.policies.cli import runs
+    from temporeal.policies.cli.settings import compose, override
+    from temporeal.policies.evaluate.full_horizon import lasting
+    from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED
+    from temporeal.policies.evaluate.scene_figure import stage_of
+    from temporeal.policies.evaluate.viewer.viewer import Show
+    from temporeal.robots.artifact.manifest import MANIFEST
 
     is_artifact = options.policy is not None and (options.policy / MANIFEST).is_file()
     if options.policy is None:
@@ -154,8 +154,8 @@ def make_show(options: Any) -> Show:
 
 def policy_of(folder: Path, is_artifact: bool, settings: Any, task: Task, env: Env) -> Callable[[], Act]:
     """Makes the policy of one episode: without a memory of the episode before."""
-    from policies.cli import runs
-    from policies.evaluate.rollout import graph_policy
+    from temporeal.policies.cli import runs
+    from temporeal.policies.evaluate.rollout import graph_policy
 
     if not is_artifact:
         graph = runs.load_graph(settings, folder, task)
@@ -166,8 +166,8 @@ def policy_of(folder: Path, is_artifact: bool, settings: Any, task: Task, env: E
 
 def pictures(show: Show, size: tuple[int, int], options: Any) -> None:
     """The picture, the video, or both."""
-    from policies.evaluate.viewer_pictures import Studio
-    from sim.render_gl import MissingRenderer
+    from temporeal.policies.evaluate.viewer.pictures import Studio
+    from temporeal.sim.rendering.opengl_renderer import MissingRenderer
 
     first = show.restart()
     try:
@@ -189,7 +189,7 @@ def still(show: Show, studio: Studio, options: Any) -> dict[str, Any]:
     """Write the picture at the time asked for."""
     import cv2
 
-    from policies.files import write_whole
+    from temporeal.robots.atomic_files import write_whole
 
     moment = show.moment
     assert moment is not None
@@ -214,7 +214,7 @@ def film(show: Show, studio: Studio, options: Any) -> dict[str, Any]:
     """Write the video: one episode of all worlds, or as many as ``--seconds`` hold."""
     from fractions import Fraction
 
-    from sim.video import Video
+    from temporeal.sim.rendering.video import Video
 
     dt = show.task.control_dt
     steps = show.task.steps if options.seconds is None else max(1, round(options.seconds / dt))
@@ -261,7 +261,7 @@ def verdicts_of(moment: Moment) -> list[str]:
 
 def browser(show: Show, options: Any) -> None:
     """Serve until Ctrl-C."""
-    from policies.evaluate.viewer_browser import Page, free_port
+    from temporeal.policies.evaluate.viewer.browser import Page, free_port
 
     port = options.port or free_port(options.host, PORTS)
     page = Page(show, host=options.host, port=port)

@@ -23,12 +23,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from policies.evaluate.handover import export_policy
-from policies.export.runtime import Artifact
-from sim.adapters.worlds import Recipe, check_view
-from sim.env import Env
-from sim.maps import PolicyGraph
-from sim.task import Task
+from temporeal.policies.evaluate.run_outputs import export_policy
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.sim.adapters.worlds import Recipe, check_view
+from temporeal.sim.env import Env
+from temporeal.sim.maps import PolicyGraph
+from temporeal.sim.task import Task
 
 NEUTRAL_VEC_WRAPPERS = ("VecMonitor", "VecCheckNan", "VecVideoRecorder")
 NEUTRAL_WRAPPERS = ("Monitor", "TimeLimit", "OrderEnforcing", "PassiveEnvChecker", "RecordEpisodeStatistics",
@@ -88,7 +88,7 @@ def from_sb3(model: Any, env: Any = None, *, normalize: Any = None) -> PolicyGra
     Args:
         model: with a ``MlpPolicy`` over the actor's observation.
         env: what it was trained in: ours, wrapped by ``VecNormalize`` and ``VecMonitor`` or not, a
-            ``gymnasium.make("temporeal/...")``, or a `sim.adapters.worlds.Recipe`. None: ``model.env``.
+            ``gymnasium.make("temporeal/...")``, or a `temporeal.sim.adapters.worlds.Recipe`. None: ``model.env``.
         normalize: the ``VecNormalize``, or the file that its ``save`` wrote, where ``env`` is not wrapped by it; False:
             there was none. It must be said where neither the model nor ``env`` shows it: a file has no statistics.
 
@@ -181,7 +181,7 @@ def write(
     if recipe is None:
         raise NotExportable("how the environment was made is not known, so that no golden trace can be recorded in one "
                             "like it: make it with make_vec_env or gymnasium.make, or pass env=recipe(task, ...); or "
-                            "record one yourself: policies.evaluate.handover.export_policy(from_sb3(...), task, ...)")
+                            "record one yourself: temporeal.policies.evaluate.run_outputs.export_policy(from_sb3(...), task, ...)")
     seed = 0 if seed is None else int(seed)
     env = recipe.build(1, seed, compiled=False, device="cpu", threads=1)
     training = {**recipe.described(), "robot": {"name": env.task.robot.name}, "algo": dict(algo), "seed": seed}
@@ -267,7 +267,7 @@ def foreign(env: Any) -> str:
     if hasattr(env, "venv") or hasattr(env, "env"):
         return (f"the wrapper {type(env).__name__} changes what the policy sees or does, and an artifact does not have "
                 "it: put what it does into the task's observation or action map (VecNormalize is known)")
-    return (f"{type(env).__name__} is no environment of sim.adapters, and its worlds cannot be looked into: give "
+    return (f"{type(env).__name__} is no environment of temporeal.sim.adapters, and its worlds cannot be looked into: give "
             "env=recipe(task, ...)")
 
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from policies.evaluate.charts import histogram, interval
-from policies.evaluate.evaluation import Evaluation, bounds_over_time, to_json
-from policies.evaluate.figure import Figure, Goal, Stage
-from policies.evaluate.rollout import Rollout
-from policies.export.manifest import plain
-from policies.files import write_whole
+from temporeal.policies.evaluate.evaluation import Evaluation, bounds_over_time, to_json
+from temporeal.policies.evaluate.report.charts import histogram, interval
+from temporeal.policies.evaluate.rollout import Rollout
+from temporeal.policies.evaluate.scene_figure import Figure, Goal, Stage
+from temporeal.robots.artifact.manifest import plain
+from temporeal.robots.atomic_files import write_whole
 
 REPLAYED = 12  # episodes per section in the replay: some 10 kB each
 FRAME_S = 0.04  # the replay stores a sample at most this often and interpolates
@@ -51,7 +51,7 @@ class Context:
     """What the page says about the whole.
 
     Args:
-        scene: shapes to draw, as in `sim.task.Task.shapes`.
+        scene: shapes to draw, as in `temporeal.sim.task.Task.shapes`.
         stage: what moves, None for a quadrotor, which the player draws itself.
         arm_m: distance of a rotor from the centre along x, to draw the drone.
         settings: configuration to show (plain JSON data).
@@ -100,7 +100,7 @@ def write_page(path: Path, sections: Sequence[Section], context: Context, more: 
 
 def asset(name: str) -> str:
     """A file of this package as text."""
-    return files("policies.evaluate").joinpath(name).read_text(encoding="utf-8")
+    return files("temporeal.policies.evaluate.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def fill(template: str, **parts: str) -> str:

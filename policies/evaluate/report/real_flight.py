@@ -7,7 +7,7 @@ from html import escape
 from math import isfinite
 from typing import Any
 
-from policies.evaluate.report import panel, signed
+from temporeal.policies.evaluate.report.page import panel, signed
 
 Row = Mapping[str, Any]
 AGREED = {True: '<span class="good">✓</span>', False: '<span class="bad">✗ differs</span>', None: "–"}

@@ -1,4 +1,5 @@
-"""Pictures of `policies.evaluate.suite_page` as SVG text: charts of success, trajectories over regions, heat maps."""
+"""Pictures of `temporeal.policies.evaluate.suite.page` as SVG text: charts of success, trajectories over regions, heat
+maps."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from math import isfinite, log10
 from statistics import fmean
 from typing import Any
 
-from policies.evaluate.charts import ticks
-from policies.evaluate.suite import DONE, METHODS, Share, Trial, is_pooled, of
+from temporeal.policies.evaluate.report.charts import ticks
+from temporeal.policies.evaluate.suite.suite import DONE, METHODS, Share, Trial, is_pooled, of
 
 COLORS = ("#1f62c9", "#8aa9dd", "#2b3a67", "#c2362b", "#e08a2e", "#0f7a5a", "#7a4fbf", "#b0488f", "#6b7280", "#a28c1a")
 WIDTH, HEIGHT = 720, 300

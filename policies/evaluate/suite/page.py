@@ -1,6 +1,7 @@
 """The comparison on the suite of formulas as one HTML page that needs nothing but a browser.
 
-    write_page(path, {"trials": [...], "rows": [...], ...})      # what `policies.cli.benches.stl_tasks` keeps
+    write_page(path, {"trials": [...], "rows": [...], ...})      # what `temporeal_benchmarks.measurements.stl_tasks`
+    keeps
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from policies.algos.progress import clock
-from policies.evaluate import suite, suite_figures
-from policies.evaluate.charts import interval
-from policies.evaluate.suite import METHODS, SYSTEMS, Share, Trial
+from temporeal.policies.evaluate.report.charts import interval
+from temporeal.policies.evaluate.suite import figures, suite
+from temporeal.policies.evaluate.suite.suite import METHODS, SYSTEMS, Share, Trial
+from temporeal.policies.training.progress import clock
 
 STYLE = """
 nav { display: flex; flex-wrap: wrap; gap: 4px 16px; margin: 14px 0; font-size: 13.5px; }
@@ -41,7 +42,7 @@ def write_page(path: Path, study: Study) -> None:
     trials of other code or settings were left out, and how many of other code were not), ``unknown`` (of how many not
     all settings are known), ``revisions``, ``tried`` (by row: what was tried where the target is
     missed)."""
-    from policies.files import write_whole
+    from temporeal.robots.atomic_files import write_whole
 
     write_whole(path, page(study).encode())
 
@@ -51,7 +52,7 @@ def page(study: Study) -> str:
     body = "\n".join(f'<section id="{name}"><h2>{title}</h2>\n{make(study)}</section>'
                      for name, title, make in SECTIONS)
     links = "".join(f'<a href="#{name}">{title}</a>' for name, title, _ in SECTIONS)
-    style = files("policies.evaluate").joinpath("page.css").read_text(encoding="utf-8") + STYLE
+    style = files("temporeal.policies.evaluate.report").joinpath("page.css").read_text(encoding="utf-8") + STYLE
     return ('<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             f"<title>Temporal-logic tasks</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
@@ -234,7 +235,7 @@ def horizons(study: Study) -> str:
     rows = [[name, *(share_cell(dict(points).get(x)) for x in steps)] for name, points in found.items()]
     told = ("<p>One formula of system linear whose windows grow with the horizon, in control steps; with the same "
             "time of training.</p>")
-    return (told + '<div class="panel chart">' + suite_figures.horizon_chart(found) + "</div>"
+    return (told + '<div class="panel chart">' + figures.horizon_chart(found) + "</div>"
             + table(["method", *(str(x) for x in steps)], rows))
 
 
@@ -254,7 +255,7 @@ def durations(study: Study) -> str:
     for system in suite.seen(trials, "system", SYSTEMS):
         rows = [r for method in suite.seen(trials, "method", METHODS) if (r := time_row(trials, method, system))]
         if rows:
-            curves = suite_figures.learning_chart(suite.of(trials, system=system))
+            curves = figures.learning_chart(suite.of(trials, system=system))
             header = ["method", "training", "longest", *(f"to {x:g}" for x in suite.THRESHOLDS), "per plan", "starts"]
             out.append(f"<h3>{system}: {suite.budget(trials, system)} each</h3>" + table(header, rows)
                        + (f'<div class="panel chart">{curves}</div>' if curves else ""))
@@ -302,7 +303,7 @@ def trajectories(study: Study) -> str:
             trial = next(t for t in suite.of(trials, task=task, method=method, status=suite.DONE) if t.get("paths"))
             share = suite.formula_share(suite.of(trials, task=task, method=method))
             caption = f"{escape(task)}, {METHODS[method].title}: {share.estimate:.3f}" if share else escape(task)
-            tiles.append(f'<figure class="panel">{suite_figures.scene(trial)}<figcaption>{caption}</figcaption>'
+            tiles.append(f'<figure class="panel">{figures.scene(trial)}<figcaption>{caption}</figcaption>'
                          "</figure>")
     told = ("<p>Green: asked to be in; red: to keep out of. Episodes of one seed: blue satisfied, red and dashed not; "
             "the dot is the start. Of robots in space the view from above, below it from the side.</p>")
@@ -338,7 +339,7 @@ def critic(study: Study) -> str:
     tiles, done = [], suite.of(study["trials"], method=suite.OURS, status=suite.DONE)
     for trial in sorted(done, key=lambda t: (t["task"], t["seed"])):
         if trial.get("heat") and not any(trial["task"] == name for name, _ in tiles):
-            figure = suite_figures.heat_map(trial["heat"])
+            figure = figures.heat_map(trial["heat"])
             tiles.append((trial["task"], f'<figure class="panel">{figure}<figcaption>{escape(trial["task"])}, seed '
                                          f"{trial['seed']}</figcaption></figure>"))
     told = ("<p>The value that the critic gives to schedules at the starts of a mission, over the two time variables "

@@ -1,7 +1,7 @@
 """The suite of formulas as a comparison: methods, systems with their budgets and targets, and what trials add up to.
 
-A *trial* is one method on one formula with one seed: a mapping as `policies.cli.benches._stl_trial` writes it, with
-``status`` ``done``, ``not supported`` (the method refuses the formula or the system, ``reason`` says why) or
+A *trial* is one method on one formula with one seed: a mapping as `temporeal_benchmarks.stl_study.trial` writes it,
+with ``status`` ``done``, ``not supported`` (the method refuses the formula or the system, ``reason`` says why) or
 ``failed`` (it ended with an error). Trials that are not there yet are missing, and in no average.
 
 Rules of the averages:
@@ -53,7 +53,7 @@ class Method:
 
     @property
     def algo(self) -> str:
-        """The module of `policies.algos`."""
+        """The module of `temporeal.policies.algos`."""
         return next(word.removeprefix("algo=") for word in self.words if word.startswith("algo="))
 
 
@@ -78,7 +78,8 @@ class Target:
 
 PLAIN = "task.settings.view=plain"
 # Of the learners that TGPO is compared with, for all systems; chosen by looks at `linear_reach` and a few others
-# (docs/learning-formulas.md). Their episodes all last equally long: worlds that begin at once would be in step for
+# (docs/how-to/learning-formulas.md). Their episodes all last equally long: worlds that begin at once would be in step
+# for
 # ever. What is paid late must not be discounted away: 0.999^1000 = 0.37. Their critics see the margins so far, of which
 # their rewards are made, for a view that forgets them makes a reward of luck. A recurrent actor learns from whole
 # windows of 100 steps: with 25, as the others have, it learned to remember nothing. Observations are not normalized, as
@@ -205,7 +206,7 @@ def formula_share(trials: Sequence[Trial]) -> Share | None:
     """Of the trials of one method on one formula; None where there is none. See the head of this module."""
     if not trials:
         return None
-    from policies.evaluate.statistics import clopper_pearson
+    from temporeal.policies.evaluate.statistics import clopper_pearson
 
     done, failed = of(trials, status=DONE), len(of(trials, status=FAILED))
     if not done:
@@ -222,7 +223,7 @@ def formula_share(trials: Sequence[Trial]) -> Share | None:
 
 def mean_share(shares: Sequence[Share], *, refused_as_zero: bool = True) -> Share | None:
     """The mean over formulas; None where there is none. See the head of this module."""
-    from policies.evaluate.statistics import clopper_pearson
+    from temporeal.policies.evaluate.statistics import clopper_pearson
 
     ran = [share for share in shares if not share.not_supported]
     counted = len(shares) if refused_as_zero else len(ran)
@@ -416,7 +417,8 @@ def pooled(history: Sequence[Mapping[str, float]]) -> list[tuple[float, float, f
 
     Each episode counts once: an iteration in which none ended repeats the figures of the one before. Nothing is said
     before there were so many. A row that does not say of how many ``episodes`` it is stands for itself: STL-NPC's,
-    which are of the batch of an update, missions that its model predicts (256, :class:`policies.algos.npc.NPCConfig`).
+    which are of the batch of an update, missions that its model predicts (256,
+    :class:`temporeal.policies.algos.npc.NPCConfig`).
     """
     told, window, before = list[tuple[float, float, float]](), deque[tuple[float, float]](), None
     for row in (row for row in history if "success" in row):

@@ -1,8 +1,8 @@
 """The comparison on the suite of formulas as tables in Markdown, for a document or a paper's first draft.
 
-    tables({"trials": [...], "rows": [...], ...})      # what `policies.cli.benches.stl_tasks` keeps
+    tables({"trials": [...], "rows": [...], ...})      # what `temporeal_benchmarks.measurements.stl_tasks` keeps
 
-Figures are rounded to three digits; the page (`policies.evaluate.suite_page`) has their intervals, too.
+Figures are rounded to three digits; the page (`temporeal.policies.evaluate.suite.page`) has their intervals, too.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from policies.evaluate import suite
-from policies.evaluate.suite import METHODS, SYSTEMS, Share, Trial
+from temporeal.policies.evaluate.suite import suite
+from temporeal.policies.evaluate.suite.suite import METHODS, SYSTEMS, Share, Trial
 
 Study = Mapping[str, Any]
 MARK = {True: "reached", False: "missed", None: "not judged"}
@@ -20,13 +20,13 @@ MARK = {True: "reached", False: "missed", None: "not judged"}
 
 def write_tables(path: Path, study: Study) -> None:
     """Write :func:`tables` of ``study``."""
-    from policies.files import write_whole
+    from temporeal.robots.atomic_files import write_whole
 
     write_whole(path, tables(study).encode())
 
 
 def tables(study: Study) -> str:
-    """All tables of ``study`` (see :func:`policies.evaluate.suite_page.write_page`), each with its title."""
+    """All tables of ``study`` (see :func:`temporeal.policies.evaluate.suite.page.write_page`), each with its title."""
     trials = study["trials"]
     systems = suite.seen(trials, "system", SYSTEMS)
     parts = [("Targets", targets(study)),

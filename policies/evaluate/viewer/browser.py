@@ -19,9 +19,18 @@ import mujoco
 import numpy as np
 import viser
 
-from policies.evaluate.figure import Goal, Part
-from policies.evaluate.rollout import host
-from policies.evaluate.viewer import Show, best_way, ghostly, goal_pose, look_at, room, size_of, spatial
+from temporeal.policies.evaluate.rollout import host
+from temporeal.policies.evaluate.scene_figure import Goal, Part
+from temporeal.policies.evaluate.viewer.viewer import (
+    Show,
+    best_way,
+    ghostly,
+    goal_pose,
+    look_at,
+    room,
+    size_of,
+    spatial,
+)
 
 Array = np.ndarray
 REDRAW_S, TELL_S, REST_S = 1 / 30, 0.1, 1.5  # between pictures, between texts, and what an end is shown for

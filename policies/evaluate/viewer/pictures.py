@@ -14,8 +14,8 @@ import cv2
 import numpy as np
 import torch
 
-from policies.evaluate.figure import Goal, rotation
-from policies.evaluate.viewer import (
+from temporeal.policies.evaluate.scene_figure import Goal, rotation
+from temporeal.policies.evaluate.viewer.viewer import (
     COLORS,
     FRAME,
     SIDES,
@@ -34,10 +34,10 @@ from policies.evaluate.viewer import (
     size_of,
     spatial,
 )
-from robots.registry import UnknownName
-from sim.cameras import Camera, Rig
-from sim.video import label, tile
-from sim.views import names_of
+from temporeal.robots.registry import UnknownName
+from temporeal.sim.rendering.cameras import Camera, Rig
+from temporeal.sim.rendering.video import label, tile
+from temporeal.sim.rendering.viewpoints import names_of
 
 Array = np.ndarray
 NAME = "onlooker"  # of the camera that is placed
@@ -62,7 +62,7 @@ class Studio:
         camera: one of the model's own, or a viewpoint: ``frame`` (all of the start, from where its objects are seen
             best), ``front``, ``side``, ``top``, ``follow`` (what the formula is about, and where it is to go). Left
             out: ``follow`` for what walks about, ``frame`` for the rest.
-        renderer: as of :class:`sim.cameras.Rig`.
+        renderer: as of :class:`temporeal.sim.rendering.cameras.Rig`.
     """
 
     def __init__(

@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from policies.evaluate.figure import Figure, Goal, Stage, carrier, rotation
-from policies.evaluate.rollout import Act, host
-from sim.env import Env
-from sim.pictures import positions
-from sim.stl.monitor import SATISFIED, UNDECIDED, VIOLATED, Monitor, Reading
-from sim.stl.syntax import signals_in
-from sim.views import GROUPS
+from temporeal.policies.evaluate.rollout import Act, host
+from temporeal.policies.evaluate.scene_figure import Figure, Goal, Stage, carrier, rotation
+from temporeal.sim.env import Env
+from temporeal.sim.rendering.camera_rig import positions
+from temporeal.sim.rendering.viewpoints import GROUPS
+from temporeal.sim.stl.language.syntax import signals_in
+from temporeal.sim.stl.monitoring.monitor import SATISFIED, UNDECIDED, VIOLATED, Monitor, Reading
 
 Array = np.ndarray
 ACTIONS = ("zero", "random")

@@ -1,6 +1,6 @@
 """ament_python package, and a plain pip package as well: ``pip install ros2_ws/src/temporeal_bridge``."""
 
-from setuptools import setup
+from setuptools import find_packages, setup
 
 NAME = "temporeal_bridge"
 
@@ -11,7 +11,7 @@ setup(
     license="Apache-2.0",
     maintainer="Temporeal maintainers",
     maintainer_email="maintainers@temporeal.org",
-    packages=[NAME],
+    packages=find_packages(include=[NAME, f"{NAME}.*"]),
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),

@@ -26,10 +26,10 @@ from xml.etree import ElementTree as xml
 import mujoco
 import numpy as np
 
-from robots.registry import UnknownName
-from robots.spec import Source
-from sim.backends.mjcf import Array, Fields, Model
-from sim.robot_files import levers
+from temporeal.robots.registry import UnknownName
+from temporeal.robots.spec import Source
+from temporeal.sim.physics.mujoco.mjcf import Array, Fields, Model
+from temporeal.sim.physics.mujoco.robot_files import levers
 
 FREE, BALL, SLIDE, HINGE = 0, 1, 2, 3  # mjtJoint
 UNLIMITED = 1e4  # N m or N: an actuator without a force limit

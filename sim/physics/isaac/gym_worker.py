@@ -1,4 +1,4 @@
-"""The process that runs Isaac Gym (Preview 4): started by sim.backends.isaacgym with the user's Python 3.8.
+"""The process that runs Isaac Gym (Preview 4): started by temporeal.sim.backends.isaacgym with the user's Python 3.8.
 
 Imports nothing of this project and nothing newer than Python 3.8: isaacgym (before torch, which it demands), torch,
 numpy. Arguments: file descriptors to read from and to write to, process id of the parent.

@@ -1,7 +1,7 @@
 """N worlds of a scene in an Isaac simulator: what the backends isaacgym and isaaclab have in common.
 
 The :class:`Engine` is the simulator behind one small interface; :class:`Worlds` is the backend
-(:class:`sim.types.Backend`): commands and their delay, resets, signals, parameters, the guard.
+(:class:`temporeal.sim.types.Backend`): commands and their delay, resets, signals, parameters, the guard.
 
 What follows from Isaac's rules, for both:
 
@@ -23,13 +23,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sim.backends import isaac_assets, mjcf
-from sim.backends import mujoco as reference
-from sim.backends.checks import check_ids, check_state, check_world
-from sim.backends.isaac_assets import Gather, Plan
-from sim.backends.mjcf import Array
-from sim.backends.mujoco_threads import engine_class
-from sim.types import Status
+from temporeal.sim.backends import mujoco as reference
+from temporeal.sim.physics.checks import check_ids, check_state, check_world
+from temporeal.sim.physics.isaac import assets
+from temporeal.sim.physics.isaac.assets import Gather, Plan
+from temporeal.sim.physics.mujoco import mjcf
+from temporeal.sim.physics.mujoco.mjcf import Array
+from temporeal.sim.physics.mujoco.threads import engine_class
+from temporeal.sim.types import Status
 
 LIMIT = 1e10  # as in backend mujoco: beyond this a state is bad
 KINEMATICS = 64  # worlds whose signals after a reset are computed at once
@@ -89,7 +90,7 @@ class Engine(Protocol):
         """
 
     def set_drives(self, worlds: Array, drives: Mapping[str, Array]) -> None:
-        """Drive values [K, D] by :data:`sim.backends.isaac_assets.DRIVE`."""
+        """Drive values [K, D] by :data:`temporeal.sim.physics.isaac.assets.DRIVE`."""
 
     def set_friction(self, worlds: Array, friction: Array) -> None:
         """Friction [K, S]."""
@@ -132,7 +133,7 @@ class Worlds:
         self.device, self.capabilities = engine.device, engine.capabilities
         self.parameters = kinds_of(plan, engine.kinds)
         self._values = {n: np.tile(p.nominal, (num_worlds, 1)) for n, p in self.parameters.items()}  # type: ignore[attr-defined]
-        nominal = isaac_assets.nominal(model.mj)
+        nominal = assets.nominal(model.mj)
         self._fields = {name: np.repeat(value, num_worlds, 0) for name, value in nominal.items()}
         steps = mjcf.longest_delay(model.mj) / self.dt if "command_delay" in self.parameters else 0
         self._history = np.zeros((num_worlds, max(round(steps), 1), model.mj.nu))  # newest first, one per physics step
@@ -210,13 +211,13 @@ class Worlds:
         """Targets [1 or substeps, N, D]: several only where a delay makes them differ."""
         delay = np.ceil(self._fields["actuator_delay"] / self.dt - 1e-6).astype(int)  # [N, nu] physics steps
         if not delay.any():
-            both = isaac_assets.targets(self.plan, self._fields, self._ctrl)
+            both = assets.targets(self.plan, self._fields, self._ctrl)
             return both[0][None], both[1][None]
         rows, columns = np.ogrid[: self.num_worlds, : self._ctrl.shape[1]]
         out = []
         for i in range(substeps):
             old = self._history[rows, np.clip(delay - i - 1, 0, self._history.shape[1] - 1), columns]
-            out.append(isaac_assets.targets(self.plan, self._fields, np.where(delay <= i, self._ctrl, old)))
+            out.append(assets.targets(self.plan, self._fields, np.where(delay <= i, self._ctrl, old)))
         return np.stack([p for p, _ in out]), np.stack([e for _, e in out])
 
     def _remember(self, substeps: int, worlds: Array) -> None:
@@ -288,9 +289,9 @@ class Worlds:
         chosen = {name: value[worlds] for name, value in self._fields.items()}
         kinds = {name.rpartition(".")[2] for name in names}
         if kinds & set(DRIVES):
-            self.engine.set_drives(worlds, isaac_assets.drives(self.plan, chosen))
+            self.engine.set_drives(worlds, assets.drives(self.plan, chosen))
         if kinds & set(MASS):
-            self.engine.set_mass(worlds, *isaac_assets.solids(self.plan, chosen))
+            self.engine.set_mass(worlds, *assets.solids(self.plan, chosen))
         if "friction" in kinds:
             self.engine.set_friction(worlds, chosen["geom_friction"][:, touching(self.plan), 0])
 

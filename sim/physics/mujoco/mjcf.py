@@ -17,10 +17,10 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from robots.registry import UnknownName
-from robots.spec import Parameter, RobotSpec, Source
-from sim import robot_files
-from sim.scene import Object, Scene
+from temporeal.robots.registry import UnknownName
+from temporeal.robots.spec import Parameter, RobotSpec, Source
+from temporeal.sim.physics.mujoco import robot_files
+from temporeal.sim.scene import Object, Scene
 
 Array = np.ndarray
 Fields = Mapping[str, Array]
@@ -205,8 +205,8 @@ def compiled(spec: mujoco.MjSpec, scene: Scene) -> mujoco.MjModel:
 def home(mj: mujoco.MjModel, robot: RobotSpec) -> tuple[Array, Array]:
     """Home qpos and ctrl: keyframe ``home`` of the robot's own model, by the names of joints and actuators.
 
-    Without a keyframe of that name, home is as the model is drawn, as in :mod:`robots.user`; where it has others, a
-    warning says so.
+    Without a keyframe of that name, home is as the model is drawn, as in :mod:`temporeal.robots.user_robots`; where it
+    has others, a warning says so.
     """
     qpos, ctrl = mj.qpos0.copy(), np.zeros(mj.nu)
     alone = robot_files.compiled(robot)

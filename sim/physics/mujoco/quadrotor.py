@@ -1,11 +1,12 @@
-"""Many quadrotors in MuJoCo, on CPU threads: what :func:`sim.backends.mujoco.make` makes for them.
+"""Many quadrotors in MuJoCo, on CPU threads: what :func:`temporeal.sim.backends.mujoco.make` makes for them.
 
     backend = mujoco.make(load_robot("crazyflie"), 500, "ctbr_cmd", dt=0.002)
     backend.step(ctrl, substeps=10)          # ctrl [500, 4]: a control step of 20 ms
     backend.signals()["base_pos_w"]          # [500, 3]
 
-A second opinion on :mod:`sim.backends.quadrotor`: rigid body, contact and integration are MuJoCo's, the rest is
-:mod:`sim.backends.rotor`. Everything is computed in float64; tensors that leave are float32 copies.
+A second opinion on :mod:`temporeal.sim.backends.quadrotor`: rigid body, contact and integration are MuJoCo's, the rest
+is
+:mod:`temporeal.sim.physics.quadrotor.rotor`. Everything is computed in float64; tensors that leave are float32 copies.
 
 A world whose command or state is not finite is flagged in ``bad`` [N] and stays as it was before that control step
 until it is reset. The other worlds do not notice.
@@ -21,13 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sim.backends import mujoco_model
-from sim.backends.checks import check_ids, check_state, check_world
-from sim.backends.mujoco import KINDS, quiet
-from sim.backends.mujoco_threads import SimulationError
-from sim.backends.rotor import SIZES, Rotors, flight_parameters
-from sim.scene import Scene
-from sim.types import Status
+from temporeal.sim.backends.mujoco import KINDS, quiet
+from temporeal.sim.physics.checks import check_ids, check_state, check_world
+from temporeal.sim.physics.mujoco import quadrotor_model
+from temporeal.sim.physics.mujoco.threads import SimulationError
+from temporeal.sim.physics.quadrotor.rotor import SIZES, Rotors, flight_parameters
+from temporeal.sim.scene import Scene
+from temporeal.sim.types import Status
 
 BACKEND = "mujoco"  # the module that makes it
 HAS = ("deterministic", "full_state", "wrench", "delay", "mass")
@@ -36,7 +37,7 @@ STATE_FIELDS = ("qpos", "qvel", "qacc_warmstart", "time")
 
 
 class MuJoCo:
-    """N worlds of one quadrotor (:class:`sim.types.Backend`)."""
+    """N worlds of one quadrotor (:class:`temporeal.sim.types.Backend`)."""
 
     capabilities = frozenset(HAS)
     snapshot = True  # it costs nothing here: bad worlds are put back
@@ -49,11 +50,11 @@ class MuJoCo:
         self.scene, self.robot, self.command, self.num_worlds = scene, robot, command, num_worlds
         self.parameters = flight_parameters(robot)
         self.dt, self.device, self.seed = dt, device, seed
-        self.model = mujoco_model.build(robot, dt)
-        self.rotors = Rotors(robot, mujoco_model.layout(self.model), num_worlds, command, dt)
+        self.model = quadrotor_model.build(robot, dt)
+        self.rotors = Rotors(robot, quadrotor_model.layout(self.model), num_worlds, command, dt)
         self.batch = engine(self.model, num_worlds, nthread=threads)
         self._rows = {name: self.batch.bind(name) for name in (*STATE_FIELDS, "ctrl", "qfrc_applied")}
-        self._fields = {name: self.batch.expand(name) for name in mujoco_model.PER_WORLD}
+        self._fields = {name: self.batch.expand(name) for name in quadrotor_model.PER_WORLD}
         self._bad = np.zeros(num_worlds, dtype=bool)
         self._before: dict[str, np.ndarray] = {}
         self._counts = np.zeros(len(KINDS), dtype=np.int64)  # of warnings, in worlds that were reset since
@@ -69,11 +70,11 @@ class MuJoCo:
         """
         worlds = check_ids(ids, self.num_worlds).cpu().numpy()
         given = {name: _numpy(value) for name, value in state.items()}
-        mujoco_model.check_reset_names(given)
-        values = {n: mujoco_model.reset_value(self.robot, n, given, len(worlds)) for n in mujoco_model.STATE_SIGNALS}
+        quadrotor_model.check_reset_names(given)
+        values = {n: quadrotor_model.reset_value(self.robot, n, given, len(worlds)) for n in quadrotor_model.STATE_SIGNALS}
         speed = None
         if "rotor_speed" in given:
-            speed = mujoco_model.reset_value(self.robot, "rotor_speed", given, len(worlds))
+            speed = quadrotor_model.reset_value(self.robot, "rotor_speed", given, len(worlds))
         if not len(worlds):
             return
         self._counts += self.batch.warning[worlds, :, 1].sum(0)
@@ -122,8 +123,8 @@ class MuJoCo:
     def _flag(self, *names: str) -> None:
         for name in names:
             rows = self._rows[name]
-            if not np.abs(rows).max() < mujoco_model.LIMIT:  # false for NaN too
-                self._bad |= ~(np.abs(rows) < mujoco_model.LIMIT).all(1)
+            if not np.abs(rows).max() < quadrotor_model.LIMIT:  # false for NaN too
+                self._bad |= ~(np.abs(rows) < quadrotor_model.LIMIT).all(1)
 
     def _snapshot(self) -> dict[str, np.ndarray]:
         rotors = self.rotors
@@ -164,7 +165,7 @@ class MuJoCo:
 
     def _write_params(self, worlds: np.ndarray) -> None:
         if len(worlds):
-            mujoco_model.write_params(self._fields, worlds, self.rotors, self.model)
+            quadrotor_model.write_params(self._fields, worlds, self.rotors, self.model)
             self.batch.set_const(np.sort(worlds))
 
     def state(self) -> dict[str, Tensor]:

@@ -6,8 +6,8 @@
     robot.signals()["base_pos_w"]
 
 Rigid body, contact and integration are MuJoCo's; rotors, rate loop, drag and disturbances come from
-:mod:`sim.backends.rotor`, as rotor thrusts in ``ctrl`` and as a force in ``qfrc_applied`` (of a free joint: force in
-the world, torque in the body).
+:mod:`temporeal.sim.physics.quadrotor.rotor`, as rotor thrusts in ``ctrl`` and as a force in ``qfrc_applied`` (of a free
+joint: force in the world, torque in the body).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from robots.registry import UnknownName
-from robots.spec import RobotSpec
-from sim.backends.rotor import SIZES, Layout, Rotors
+from temporeal.robots.registry import UnknownName
+from temporeal.robots.spec import RobotSpec
+from temporeal.sim.physics.quadrotor.rotor import SIZES, Layout, Rotors
 
 ROTORS = ("rotor1", "rotor2", "rotor3", "rotor4")
 STATE_SIGNALS = {"base_pos_w": 3, "base_quat_w": 4, "base_vel_w": 3, "base_ang_vel_b": 3}

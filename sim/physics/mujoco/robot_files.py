@@ -2,8 +2,8 @@
 
     spec = read(load_robot("models/arm.urdf"))      # mujoco.MjSpec; compile() gives the model
 
-Users' files (:mod:`robots.user`) may leave elements without names, have no actuators (a URDF never has) and no home.
-Files of this project have all that and pass unchanged.
+Users' files (:mod:`temporeal.robots.user_robots`) may leave elements without names, have no actuators (a URDF never
+has) and no home. Files of this project have all that and pass unchanged.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 import mujoco
 import numpy as np
 
-from robots.model_files import Content, fresh, is_file, read_model
-from robots.spec import RobotSpec
+from temporeal.robots.model_files import Content, fresh, is_file, read_model
+from temporeal.robots.spec import RobotSpec
 
 NAMED = ("JOINT", "JOINTINPARENT", "TENDON", "SITE", "BODY")
 TARGETS = {int(getattr(mujoco.mjtTrn, f"mjTRN_{name}")) for name in NAMED}
@@ -150,7 +150,7 @@ ADVICE = ": save the model once as MuJoCo sees it (mujoco.MjSpec.from_file, to_x
 
 
 def name_elements(spec: mujoco.MjSpec) -> None:
-    """Names for elements without one, by the rules of :mod:`robots.model_files`."""
+    """Names for elements without one, by the rules of :mod:`temporeal.robots.model_files`."""
     joints, bodies = list(joints_in_order(spec.worldbody)), {body.name for body in spec.bodies}
     taken = {joint.name for joint in joints}
     for index, joint in enumerate(joints):

@@ -6,7 +6,8 @@
     world.signals()["joint_pos"]
 
 Model, gains, delay and gravity compensation are those of training, because they are built by the same code
-(:mod:`sim.backends.mjcf`). Equal, bit for bit, to one world of the batch backend (:mod:`sim.backends.mujoco`).
+(:mod:`temporeal.sim.physics.mujoco.mjcf`). Equal, bit for bit, to one world of the batch backend
+(:mod:`temporeal.sim.backends.mujoco`).
 """
 
 from __future__ import annotations
@@ -18,11 +19,10 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from robots.spec import RobotSpec
-from sim import robot_files
-from sim.backends import mjcf
-from sim.backends.mujoco_threads import SET_CONST, stages
-from sim.scene import Scene, as_scene
+from temporeal.robots.spec import RobotSpec
+from temporeal.sim.physics.mujoco import mjcf, robot_files
+from temporeal.sim.physics.mujoco.threads import SET_CONST, stages
+from temporeal.sim.scene import Scene, as_scene
 
 LIMIT = 1e10  # beyond this MuJoCo itself calls a state bad (mjMAXVAL)
 

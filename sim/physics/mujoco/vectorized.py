@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sim import jit
+from temporeal.sim.compiler import llvm
 
 # before(numbers, given): keep the rows, write the float32 commands [n, size] into ctrl as float64.
 #   numbers: rows, kept, bytes, bad, ctrl, stride of ctrl (in doubles), columns, size, n
@@ -151,7 +151,7 @@ exit:
 
 @cache
 def _code(entry: str, arguments: tuple[Any, ...]) -> tuple[Any, Any]:
-    code, engine = jit.function(TEXT, entry, arguments)
+    code, engine = llvm.function(TEXT, entry, arguments)
     code.restype = ctypes.c_int64
     return code, engine
 

@@ -2,7 +2,7 @@
 
 Rows are those of the signals, ``[N, 3]``, ``[N, 4]`` and ``[N, 3]``, so that nothing is copied to read them. Every
 world goes through the same arithmetic in float32, whatever its neighbours hold and wherever a range of worlds ends, so
-that its numbers depend neither on how many there are nor on the threads (:mod:`sim.backends.crew`).
+that its numbers depend neither on how many there are nor on the threads (:mod:`temporeal.sim.compiler.thread_pool`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from sim import compile as compiling
-from sim.backends import crew
+from temporeal.sim.compiler import scalar_functions as compiling
+from temporeal.sim.compiler import thread_pool
 
 BLOCK = 16  # worlds of one item of a call: a world alone would be less work than fetching it
 POINT, CART = range(2)  # what moves: by a velocity in the world's frame, or along its heading
-WHAT, CONTROLS, COUNT, DURATION = range(crew.JOB, crew.JOB + 4)  # the numbers that the drive takes from the box
+WHAT, CONTROLS, COUNT, DURATION = range(thread_pool.JOB, thread_pool.JOB + 4)  # the numbers that the drive takes from the box
 NANOSECONDS = 1e-9  # the box holds whole numbers
 
 FAR = np.float32(1e6)  # m: farther from the origin float32 has less than 6 cm left, and a world counts as lost
@@ -132,30 +132,31 @@ def _kernels(digest: str) -> tuple[Any, ...]:
     return step_point, step_cart, put
 
 
-DIGEST = compiling.fingerprint(crew)
+DIGEST = compiling.fingerprint(thread_pool)
 step_point, step_cart, put = _kernels(DIGEST)
 
 
 def _drive(digest: str) -> Any:
     @njit(cache=True, **OPTIONS)
     def drive(box, seat, pos, quat, vel, gain, turn, bounds):
-        """Both kernels, by the number ``WHAT``, for the threads of a :class:`sim.backends.crew.Crew`."""
+        """Both kernels, by the number ``WHAT``, for the threads of a
+        :class:`temporeal.sim.compiler.thread_pool.Crew`."""
         _ = digest
-        call = crew.next_call(box, seat, 0)
+        call = thread_pool.next_call(box, seat, 0)
         while call:
-            what, size, worlds = box[WHAT], BLOCK * box[crew.SIZE], len(pos)
+            what, size, worlds = box[WHAT], BLOCK * box[thread_pool.SIZE], len(pos)
             time = np.float32(box[DURATION] * NANOSECONDS)
-            ctrl = crew.floats(box[CONTROLS], box[COUNT])
-            chunk = crew.claim(box, call, seat)
+            ctrl = thread_pool.floats(box[CONTROLS], box[COUNT])
+            chunk = thread_pool.claim(box, call, seat)
             while chunk >= 0:
                 first, last = chunk * size, min(chunk * size + size, worlds)
                 if what == POINT:
                     step_point(pos, quat, vel, gain, turn, ctrl, bounds, time, first, last)
                 else:
                     step_cart(pos, quat, vel, gain, turn, ctrl, bounds, time, first, last)
-                crew.finish(box)
-                chunk = crew.claim(box, call, seat)
-            call = crew.next_call(box, seat, call)
+                thread_pool.finish(box)
+                chunk = thread_pool.claim(box, call, seat)
+            call = thread_pool.next_call(box, seat, call)
 
     return drive
 

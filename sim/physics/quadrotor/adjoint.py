@@ -5,12 +5,13 @@
 
 What the backend ``quadrotor`` does with the command ``ctbr_cmd``, without its delay: at each of ``substeps`` physics
 steps of ``dt`` s the rate loop and the mixer give the rotors' setpoints (with ``nominal``, what the controller on the
-robot believes), the body moves, and the plane z = 0 stops what falls on it (:mod:`sim.backends.quadrotor_physics`,
-:mod:`sim.backends.quadrotor_vjp`). Only the states at the control steps are kept; those between them, and the four
-Runge-Kutta stages of each, are computed again going backward. Rows are numpy float32, one per world: a state is
+robot believes), the body moves, and the plane z = 0 stops what falls on it
+(:mod:`temporeal.sim.physics.quadrotor.dynamics`,
+:mod:`temporeal.sim.physics.quadrotor.vjp`). Only the states at the control steps are kept; those between them, and the
+four Runge-Kutta stages of each, are computed again going backward. Rows are numpy float32, one per world: a state is
 ``physics.STATE_SIZE`` numbers, a packed parameter set ``physics.PARAM_SIZE`` (:func:`pack_params`), a command thrust
 [N] and body rates [rad/s]. :func:`torch_rollout` is all of it for ``torch.autograd``. What moves by rotor speeds and
-has a policy's observation in the loop is :mod:`sim.backends.quadrotor_flight`.
+has a policy's observation in the loop is :mod:`temporeal.sim.physics.quadrotor.flight`.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import njit
 
-from sim import compile as compiling
-from sim.backends import quadrotor_physics as physics
-from sim.backends import quadrotor_vjp
-from sim.backends.quadrotor_kernels import LANES, OPTIONS, load_params, load_state, store_state
-from sim.backends.quadrotor_physics import NOMINAL_SIZE, PARAM_SIZE, RATE_GAIN_X, RATE_GAIN_Z, STATE_SIZE
+from temporeal.sim.compiler import scalar_functions as compiling
+from temporeal.sim.physics.quadrotor import dynamics as physics
+from temporeal.sim.physics.quadrotor import vjp
+from temporeal.sim.physics.quadrotor.dynamics import NOMINAL_SIZE, PARAM_SIZE, RATE_GAIN_X, RATE_GAIN_Z, STATE_SIZE
+from temporeal.sim.physics.quadrotor.kernels import LANES, OPTIONS, load_params, load_state, store_state
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from robots.spec import RobotSpec
+    from temporeal.robots.spec import RobotSpec
 
 Array = np.ndarray
 CHECKED = {"mass": 1, "inertia": 3, "thrust_curve": 3, "torque_per_thrust": 1, "tau_up": 1, "tau_down": 1, "arm": 2}
@@ -43,8 +44,8 @@ OPTIONAL = {
 
 _inline = njit(forceinline=True, **OPTIONS)
 forward = compiling.instantiate(physics, _inline, np.float32)
-scalar = compiling.instantiate(quadrotor_vjp, _inline, np.float32, **vars(forward))
-DIGEST = compiling.fingerprint(physics, quadrotor_vjp)
+scalar = compiling.instantiate(vjp, _inline, np.float32, **vars(forward))
+DIGEST = compiling.fingerprint(physics, vjp)
 _step, _step_vjp = scalar.rates_step, scalar.rates_step_vjp
 ZERO = np.float32(0.0)
 
@@ -138,8 +139,8 @@ _roll, _roll_vjp = _kernels(DIGEST)
 def rollout(start: Array, commands: Array, params: Array, nominal: Array, dt: float, substeps: int) -> Array:
     """States [T + 1, N, 17] at the control steps, from ``start`` [N, 17] under ``commands`` [T, N, 4].
 
-    ``params`` [N, 35]; ``nominal`` [9] (:func:`sim.backends.quadrotor.controller_params`); ``dt`` in s, of one of the
-    ``substeps`` physics steps of a control step.
+    ``params`` [N, 35]; ``nominal`` [9] (:func:`temporeal.sim.backends.quadrotor.controller_params`); ``dt`` in s, of
+    one of the ``substeps`` physics steps of a control step.
     """
     steps, worlds = _checked(commands, params, nominal, dt, substeps)
     _expect("start", start, (worlds, STATE_SIZE))

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import cuda
 
-from sim import compile as compiling
-from sim.backends import quadrotor_physics as physics
-from sim.backends.quadrotor_physics import DELAY, PARAM_SIZE, STATE_SIZE
+from temporeal.sim.compiler import scalar_functions as compiling
+from temporeal.sim.physics.quadrotor import dynamics as physics
+from temporeal.sim.physics.quadrotor.dynamics import DELAY, PARAM_SIZE, STATE_SIZE
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sim.backends.quadrotor import Quadrotor
+    from temporeal.sim.backends.quadrotor import Quadrotor
 
-COMMAND, FIELDS = STATE_SIZE, STATE_SIZE + 4  # as in sim.backends.quadrotor_kernels
+COMMAND, FIELDS = STATE_SIZE, STATE_SIZE + 4  # as in temporeal.sim.physics.quadrotor.kernels
 THREADS = 128  # per CUDA block: the 70 or so live values of a world leave registers for several blocks on a processor
 
 on_device = cuda.jit(device=True)
@@ -171,7 +171,7 @@ class CudaRunner:
 
     def read(self, sim: Quadrotor) -> None:
         """Copy the state into the signal tensors of ``sim``."""
-        from sim.backends.quadrotor import SIGNAL_SIZES, STATE_FIELDS
+        from temporeal.sim.backends.quadrotor import SIGNAL_SIZES, STATE_FIELDS
 
         rows: Any = sim._state.transpose(1, 2).reshape(-1, FIELDS)[: sim.num_worlds]
         for name, size in SIGNAL_SIZES.items():

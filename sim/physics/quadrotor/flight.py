@@ -12,8 +12,8 @@ each preview step the reference position there relative to the present one (3); 
 *feature* row (what a critic may know) is the same 18 without noise, rotor speeds in [-1, 1] (4), disturbance force (3)
 and torque (3) in units of their scale, and the previews.
 
-The state arrays are blocks as in :mod:`sim.backends.quadrotor_kernels`, flat; everything else is one row per world, and
-the number of worlds is a multiple of 16.
+The state arrays are blocks as in :mod:`temporeal.sim.physics.quadrotor.kernels`, flat; everything else is one row per
+world, and the number of worlds is a multiple of 16.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from sim.backends.quadrotor_adjoint import DIGEST, forward, scalar, store_cotangents
-from sim.backends.quadrotor_kernels import OPTIONS, load_params, load_state, store_state
-from sim.backends.quadrotor_physics import FORCE_X, N0, QW, QX, QY, QZ, TORQUE_X, VX, WX
+from temporeal.sim.physics.quadrotor.adjoint import DIGEST, forward, scalar, store_cotangents
+from temporeal.sim.physics.quadrotor.dynamics import FORCE_X, N0, QW, QX, QY, QZ, TORQUE_X, VX, WX
+from temporeal.sim.physics.quadrotor.kernels import OPTIONS, load_params, load_state, store_state
 
 REFERENCE = 13  # numbers of a reference row
 SENSED = 18  # numbers of an observation before previews and actions

@@ -1,11 +1,11 @@
 """The hover task of *Learning to Fly in Seconds* (L2F) with everything of a control step in one kernel.
 
 Dynamics, 18-number observation with sensor noise, reward, termination and reset of N worlds, as a
-:class:`sim.types.VecEnv`. The task's numbers are those of the paper's public code (Eschmann, Albani, Loianno, RA-L
-2024; arplaboratory/learning-to-fly): rotor speed setpoints at 100 Hz, one Runge-Kutta step each, a constant random
+:class:`temporeal.sim.types.VecEnv`. The task's numbers are those of the paper's public code (Eschmann, Albani, Loianno,
+RA-L 2024; arplaboratory/learning-to-fly): rotor speed setpoints at 100 Hz, one Runge-Kutta step each, a constant random
 force and torque per episode, starts up to 90 degrees tilted.
 
-Every random number is drawn by (seed, world, episode, step): see :mod:`sim.random`.
+Every random number is drawn by (seed, world, episode, step): see :mod:`temporeal.sim.compiler.keyed_random`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robots.crazyflie.spec import GRAVITY, L2F_PARAMETERS
-from sim.backends import quadrotor_fused_kernels as kernels
-from sim.backends import quadrotor_hover as hover
-from sim.backends.crew import Crew
-from sim.backends.quadrotor import (
+from temporeal.robots.crazyflie.spec import GRAVITY, L2F_PARAMETERS
+from temporeal.sim.backends.quadrotor import (
     DISTURBANCES,
     LANES,
     PARAM_FIELDS,
@@ -33,8 +30,11 @@ from sim.backends.quadrotor import (
     hover_speed,
     pack_params,
 )
-from sim.random import key, stream
-from sim.types import Obs, Step
+from temporeal.sim.compiler.keyed_random import key, stream
+from temporeal.sim.compiler.thread_pool import Crew
+from temporeal.sim.physics.quadrotor import fused_kernels as kernels
+from temporeal.sim.physics.quadrotor import hover as hover
+from temporeal.sim.types import Obs, Step
 
 DT = 0.01  # s, control and physics step
 MASS = L2F_PARAMETERS["mass"][0]
@@ -110,15 +110,15 @@ class FusedStep(Step):
 
 
 class FusedHover:
-    """N hovering quadrotors (:class:`sim.types.VecEnv`); actions [N, 4] in [-1, 1], clipped.
+    """N hovering quadrotors (:class:`temporeal.sim.types.VecEnv`); actions [N, 4] in [-1, 1], clipped.
 
     The actor sees position (3), rotation matrix (9, row-major), velocity (3) and body rates (3) with noise, then the
     four rotor speeds if ``rotor``, then the last ``history`` actions, newest first. The critic sees the same 18
     numbers without noise, rotor speeds (4), 10 x force (3), 1000 x torque (3); or, without ``privileged``, what the
     actor sees.
 
-    Tensors of a :class:`sim.types.Step` are views of the environment's memory ([N, rows] with worlds contiguous).
-    Observations hold until the step after the next; all else until the next step.
+    Tensors of a :class:`temporeal.sim.types.Step` are views of the environment's memory ([N, rows] with worlds
+    contiguous). Observations hold until the step after the next; all else until the next step.
 
     Args:
         num_worlds: N.
@@ -213,7 +213,7 @@ def _runner(env: FusedHover, params: np.ndarray, threads: int) -> Any:
     keys = random_keys(env.seed)
     if env.device.type == "cpu":
         return CpuHover(env, params, keys, threads)
-    from sim.backends.quadrotor_fused_cuda import CudaHover
+    from temporeal.sim.physics.quadrotor.fused_cuda import CudaHover
 
     return CudaHover(env, params, keys, DT)
 

@@ -11,16 +11,35 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import cuda
 
-from sim import compile as compiling
-from sim import counter
-from sim.backends import quadrotor_hover as hover
-from sim.backends.quadrotor_cuda import four, launch, load_params, on_device, physics_on_device, put_four, put_sixteen
-from sim.backends.quadrotor_hover import CENTER, EPISODE, FIELDS, FORCE, N0, RETURN, ROWS, SCALE, START_ROTOR, STEPS
+from temporeal.sim.compiler import scalar_functions as compiling
+from temporeal.sim.compiler import threefry
+from temporeal.sim.physics.quadrotor import hover as hover
+from temporeal.sim.physics.quadrotor.cuda import (
+    four,
+    launch,
+    load_params,
+    on_device,
+    physics_on_device,
+    put_four,
+    put_sixteen,
+)
+from temporeal.sim.physics.quadrotor.hover import (
+    CENTER,
+    EPISODE,
+    FIELDS,
+    FORCE,
+    N0,
+    RETURN,
+    ROWS,
+    SCALE,
+    START_ROTOR,
+    STEPS,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sim.backends.quadrotor_fused import FusedHover
+    from temporeal.sim.physics.quadrotor.fused import FusedHover
 
 ONE = np.float32(1)
 WORD = np.uint32
@@ -38,7 +57,7 @@ def _float_of(i):
 
 
 _random = compiling.instantiate(
-    counter, on_device, np.float32, word=WORD, signed=np.int32, real=np.float32, bits_of=_bits_of, float_of=_float_of
+    threefry, on_device, np.float32, word=WORD, signed=np.int32, real=np.float32, bits_of=_bits_of, float_of=_float_of
 )
 _called = vars(physics_on_device) | vars(_random) | {"word": WORD}
 _task = compiling.instantiate(hover, on_device, np.float32, **{name: _called[name] for name in hover.CALLED})
@@ -117,7 +136,8 @@ def hover_step(
 ):  # fmt: skip
     """One control step with ``action`` [N, 4]; a world whose episode ends starts a new one.
 
-    Arguments as the fields of :class:`sim.backends.quadrotor_fused.FusedHover`; ``past``, ``obs`` and ``critic`` are
+    Arguments as the fields of :class:`temporeal.sim.physics.quadrotor.fused.FusedHover`; ``past``, ``obs`` and
+    ``critic`` are
     flat, a row of them has ``columns`` numbers; ``known`` rows come before the past actions. Without ``privileged``,
     ``critic`` and ``final_critic`` are not used.
     """

@@ -1,6 +1,7 @@
 """CPU kernels of the fused hover step: dynamics, observation with sensor noise, reward, termination and reset.
 
-The task is :mod:`sim.backends.quadrotor_hover`, compiled for vectors of worlds (:mod:`sim.backends.lanes`); here is
+The task is :mod:`temporeal.sim.physics.quadrotor.hover`, compiled for vectors of worlds
+(:mod:`temporeal.sim.compiler.simd`); here is
 what comes from memory and goes there. Episodes that end are collected, and started anew a vector of worlds at a time,
 so that drawing initial states fills the lanes too. Tensors for the learner are feature-major, [rows, worlds]: what a
 vector of worlds has of a feature is then one store.
@@ -13,22 +14,32 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from sim import compile as compiling
-from sim import counter
-from sim.backends import crew, lanes
-from sim.backends import quadrotor_hover as hover
-from sim.backends import quadrotor_kernels as kernels
-from sim.backends import quadrotor_physics as physics
-from sim.backends.lanes import ROW, WIDTH
-from sim.backends.quadrotor_hover import CENTER, EPISODE, FIELDS, FORCE, N0, RETURN, ROWS, SCALE, START_ROTOR, STEPS
-from sim.backends.quadrotor_kernels import CHUNK_SIZE, INNER, OPTIONS
-from sim.backends.quadrotor_physics import PARAM_SIZE
+from temporeal.sim.compiler import scalar_functions as compiling
+from temporeal.sim.compiler import simd, thread_pool, threefry
+from temporeal.sim.compiler.simd import ROW, WIDTH
+from temporeal.sim.physics.quadrotor import dynamics as physics
+from temporeal.sim.physics.quadrotor import hover as hover
+from temporeal.sim.physics.quadrotor import kernels as kernels
+from temporeal.sim.physics.quadrotor.dynamics import PARAM_SIZE
+from temporeal.sim.physics.quadrotor.hover import (
+    CENTER,
+    EPISODE,
+    FIELDS,
+    FORCE,
+    N0,
+    RETURN,
+    ROWS,
+    SCALE,
+    START_ROTOR,
+    STEPS,
+)
+from temporeal.sim.physics.quadrotor.kernels import CHUNK_SIZE, INNER, OPTIONS
 
 TASK_SIZE = hover.TASK_SIZE
-TURN, ACTIONS, COUNT = range(crew.JOB, crew.JOB + 3)  # the numbers that the drive takes from the box
+TURN, ACTIONS, COUNT = range(thread_pool.JOB, thread_pool.JOB + 3)  # the numbers that the drive takes from the box
 
-_random = compiling.instantiate(counter, njit(**INNER), np.float32, **lanes.TARGET)
-_called = vars(kernels.in_lanes) | vars(_random) | lanes.TARGET
+_random = compiling.instantiate(threefry, njit(**INNER), np.float32, **simd.TARGET)
+_called = vars(kernels.in_lanes) | vars(_random) | simd.TARGET
 _task = compiling.instantiate(hover, njit(**INNER), np.float32, **{name: _called[name] for name in hover.CALLED})
 _clipped, _control_step, _episode_start = _task.clipped, _task.control_step, _task.episode_start
 _true_rows, _hidden_rows, _noisy_rows = _task.true_rows, _task.hidden_rows, _task.noisy_rows
@@ -39,8 +50,8 @@ ONE = np.float32(1)
 @njit(**INNER)
 def next_words(state, c, keys):
     """The words of the noise that the worlds from ``c`` on will see after a step."""
-    steps, episode = lanes.load(state, (c // ROW * FIELDS + STEPS) * ROW + c % ROW, 2)
-    return _noise_words(keys[0], keys[1], keys[2], lanes.count_from(c), lanes.word(episode), lanes.word(steps) + 1)
+    steps, episode = simd.load(state, (c // ROW * FIELDS + STEPS) * ROW + c % ROW, 2)
+    return _noise_words(keys[0], keys[1], keys[2], simd.count_from(c), simd.word(episode), simd.word(steps) + 1)
 
 
 def _restart_kernel(digest: str) -> Any:
@@ -57,10 +68,10 @@ def _restart_kernel(digest: str) -> Any:
         ``ended`` has room for whole vectors of worlds from ``first`` on.
         """
         _ = digest
-        lanes.align_stack()
-        task = lanes.scalars(figures, TASK_SIZE)
+        simd.align_stack()
+        task = simd.scalars(figures, TASK_SIZE)
         columns = obs.shape[1]
-        first_action = lanes.spread((task[START_ROTOR] - task[CENTER]) / task[SCALE])  # keeps the rotors as they are
+        first_action = simd.spread((task[START_ROTOR] - task[CENTER]) / task[SCALE])  # keeps the rotors as they are
         for i in range(last, last + (first - last) % WIDTH):
             ended[i] = ended[last - 1]
         for i in range(first, last, WIDTH):
@@ -72,25 +83,25 @@ def _restart_kernel(digest: str) -> Any:
                     final[w, f] = obs[f, w]
                 for f in range(len(critic)):
                     final_critic[w, f] = critic[f, w]
-            world = lanes.words(ended, i)
+            world = simd.words(ended, i)
             place = (world >> 4) * (FIELDS * ROW) + (world & 15)
-            number = lanes.gather(state, place + EPISODE * ROW) + ONE
-            episode = lanes.word(number)
+            number = simd.gather(state, place + EPISODE * ROW) + ONE
+            episode = simd.word(number)
             start = _episode_start(episode, number, keys[0], keys[1], keys[3], world, task)
             t, n = _true_rows(start), _noise(_noise_words(keys[0], keys[1], keys[2], world, episode, 0))
-            lanes.scatter(state, place, ROW, start)
-            lanes.scatter(obs, world, columns, _noisy_rows(t, n, task))
+            simd.scatter(state, place, ROW, start)
+            simd.scatter(obs, world, columns, _noisy_rows(t, n, task))
             if known > ROWS:
-                lanes.scatter(obs, world + ROWS * columns, columns, start[N0:FORCE])
+                simd.scatter(obs, world + ROWS * columns, columns, start[N0:FORCE])
             for f in range(known, len(obs)):
-                lanes.scatter(obs, world + f * columns, columns, (first_action,))
+                simd.scatter(obs, world + f * columns, columns, (first_action,))
             if len(critic) > 0:
-                lanes.scatter(critic, world, columns, t + _hidden_rows(start))
+                simd.scatter(critic, world, columns, t + _hidden_rows(start))
 
     return restart
 
 
-DIGEST = compiling.fingerprint(counter, hover, lanes, physics, crew, kernels)
+DIGEST = compiling.fingerprint(threefry, hover, simd, physics, thread_pool, kernels)
 restart = _restart_kernel(DIGEST)
 
 
@@ -105,30 +116,30 @@ def _step_kernels(digest: str) -> tuple[Any, ...]:
         ``ending[first * 16]`` and on; returns where these end.
         """
         _ = digest
-        lanes.align_stack()
-        p = lanes.scalars(params, PARAM_SIZE)
-        task = lanes.scalars(figures, TASK_SIZE)
+        simd.align_stack()
+        p = simd.scalars(params, PARAM_SIZE)
+        task = simd.scalars(figures, TASK_SIZE)
         columns = obs.shape[1]
         of_noise = keys[0], keys[1], keys[2]
         end = first * ROW
         ahead = next_words(state, first * ROW, of_noise)
         for c in range(first * ROW, last * ROW, WIDTH):
             i = c // ROW * FIELDS * ROW + c % ROW
-            a, w = _clipped(lanes.columns(actions, 4 * c)), lanes.load(state, i, FIELDS)
+            a, w = _clipped(simd.columns(actions, 4 * c)), simd.load(state, i, FIELDS)
             # random words come one from the other: drawn for the vector after this one, they need not be waited for
             words, ahead = ahead, next_words(state, min(c + WIDTH, last * ROW - WIDTH), of_noise)
             n = _noise(words)
             w, gain, fell, late = _control_step(w, a, p, task, dt)
-            lanes.store(state, i, ROW, w[:FORCE])
-            lanes.store(state, i + STEPS * ROW, (RETURN - STEPS) * ROW, (w[STEPS], w[RETURN]))  # the rest stays
-            lanes.store(reward, c, ROW, (gain,))
-            lanes.store_flags(flags, c, fell)
-            lanes.store_flags(flags, columns + c, late)
-            done = lanes.bits(fell | late)
+            simd.store(state, i, ROW, w[:FORCE])
+            simd.store(state, i + STEPS * ROW, (RETURN - STEPS) * ROW, (w[STEPS], w[RETURN]))  # the rest stays
+            simd.store(reward, c, ROW, (gain,))
+            simd.store_flags(flags, c, fell)
+            simd.store_flags(flags, columns + c, late)
+            done = simd.bits(fell | late)
             ending[end] = c << 16 | done
             end += done != 0
             t = _true_rows(w)
-            lanes.store(obs, c, columns, _noisy_rows(t, n, task))
+            simd.store(obs, c, columns, _noisy_rows(t, n, task))
         return end
 
     @njit(cache=True, **OPTIONS)
@@ -138,18 +149,18 @@ def _step_kernels(digest: str) -> tuple[Any, ...]:
         A pass of its own: with this in its loop, :func:`advance` takes an eighth longer even where there is none of it.
         """
         _ = digest
-        lanes.align_stack()
+        simd.align_stack()
         columns = obs.shape[1]
         for c in range(first * ROW, last * ROW, WIDTH):
-            w = lanes.load(state, c // ROW * FIELDS * ROW + c % ROW, FIELDS)
+            w = simd.load(state, c // ROW * FIELDS * ROW + c % ROW, FIELDS)
             if known > ROWS:
-                lanes.store(obs, ROWS * columns + c, columns, w[N0:FORCE])
+                simd.store(obs, ROWS * columns + c, columns, w[N0:FORCE])
             if len(obs) > known:
-                lanes.store(obs, known * columns + c, columns, _clipped(lanes.columns(actions, 4 * c)))
+                simd.store(obs, known * columns + c, columns, _clipped(simd.columns(actions, 4 * c)))
             for f in range(known + 4, len(obs)):
-                lanes.store(obs, f * columns + c, columns, lanes.load(past, (f - 4) * columns + c, 1))
+                simd.store(obs, f * columns + c, columns, simd.load(past, (f - 4) * columns + c, 1))
             if len(critic) > 0:
-                lanes.store(critic, c, columns, _true_rows(w) + _hidden_rows(w))
+                simd.store(critic, c, columns, _true_rows(w) + _hidden_rows(w))
 
     @njit(cache=True, **OPTIONS)
     def list_ended(ending, begin, end, worlds, ended):
@@ -159,7 +170,7 @@ def _step_kernels(digest: str) -> tuple[Any, ...]:
         for j in range(begin, end):
             done = ending[j] & 0xFFFF
             while done:
-                w = (ending[j] >> 16) + lanes.lowest(done)
+                w = (ending[j] >> 16) + simd.lowest(done)
                 done &= done - 1
                 ended[n] = w
                 n += w < worlds  # not those that fill up the last block
@@ -177,19 +188,20 @@ def _drive(digest: str) -> Any:
         box, seat, state, params, figures, dt, keys, worlds, known, both_obs, both_critic, final, final_critic, reward,
         flags, results, lists,
     ):  # fmt: skip
-        """One control step, for the threads of a :class:`sim.backends.crew.Crew`.
+        """One control step, for the threads of a :class:`temporeal.sim.compiler.thread_pool.Crew`.
 
-        Arguments as the fields of :class:`sim.backends.quadrotor_fused.FusedHover`: ``known`` rows of an observation
+        Arguments as the fields of :class:`temporeal.sim.physics.quadrotor.fused.FusedHover`: ``known`` rows of an
+        observation
         come before the past actions; ``final`` and ``final_critic``, [N, rows], get the last observations of episodes.
         """
         _ = digest
         blocks = len(state) // (FIELDS * ROW)
         ending, ended = lists[0], lists[1]
-        call = crew.next_call(box, seat, 0)
+        call = thread_pool.next_call(box, seat, 0)
         while call:
-            turn, size, actions = box[TURN], box[CHUNK_SIZE], crew.floats(box[ACTIONS], box[COUNT])
+            turn, size, actions = box[TURN], box[CHUNK_SIZE], thread_pool.floats(box[ACTIONS], box[COUNT])
             past, obs, critic = both_obs[1 - turn], both_obs[turn], both_critic[turn]
-            chunk = crew.claim(box, call, seat)
+            chunk = thread_pool.claim(box, call, seat)
             while chunk >= 0:
                 first, last = chunk * size, min(chunk * size + size, blocks)
                 begin = first * ROW
@@ -202,9 +214,9 @@ def _drive(digest: str) -> Any:
                 restart(
                     state, ended, begin, end, keys, figures, known, obs, critic, final, final_critic, results
                 )
-                crew.finish(box)
-                chunk = crew.claim(box, call, seat)
-            call = crew.next_call(box, seat, call)
+                thread_pool.finish(box)
+                chunk = thread_pool.claim(box, call, seat)
+            call = thread_pool.next_call(box, seat, call)
 
     return drive
 

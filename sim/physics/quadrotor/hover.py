@@ -1,16 +1,19 @@
 """The hover task of *Learning to Fly in Seconds* as scalar functions, for CPU lanes and for CUDA threads.
 
-What :mod:`sim.backends.quadrotor_fused` adds to the physics in a control step: reward, termination, observation with
-sensor noise, the start of an episode. Written like :mod:`sim.backends.quadrotor_physics` (see :mod:`sim.compile`). A
+What :mod:`temporeal.sim.physics.quadrotor.fused` adds to the physics in a control step: reward, termination,
+observation with
+sensor noise, the start of an episode. Written like :mod:`temporeal.sim.physics.quadrotor.dynamics` (see
+:mod:`temporeal.sim.compiler.scalar_functions`). A
 world is a tuple of ``FIELDS`` numbers that begins with the physical state; the task's figures are a tuple of
-``TASK_SIZE``, in the order of :class:`sim.backends.quadrotor_fused.HoverTask`.
+``TASK_SIZE``, in the order of :class:`temporeal.sim.physics.quadrotor.fused.HoverTask`.
 """
 
 from __future__ import annotations
 
 import math
 
-from sim.backends.quadrotor_physics import (
+from temporeal.sim.compiler.threefry import coarse_normal_pair, normal_pair, threefry, turn, unit, word
+from temporeal.sim.physics.quadrotor.dynamics import (  # fmt: skip
     FORCE_X,
     N0,
     PX,
@@ -32,8 +35,7 @@ from sim.backends.quadrotor_physics import (
     larger,
     motor_step,
     select,
-)  # fmt: skip
-from sim.counter import coarse_normal_pair, normal_pair, threefry, turn, unit, word
+)
 
 # --- a world's values after its physical state
 FORCE = STATE_SIZE  # [3] N, world, constant over the episode

@@ -1,8 +1,9 @@
 """CPU kernels of the quadrotor: the physics function over blocks of 16 worlds, one world per vector lane.
 
 Layout: an array of blocks, each a [FIELDS, 16] tile, flat (``AoSoA``): value f of world w lies at
-``(w // 16 * FIELDS + f) * 16 + w % 16``. Kernels load a row of a tile as vectors (:mod:`sim.backends.lanes`), release
-the interpreter lock and take a range of blocks, so that threads share the work (:mod:`sim.backends.crew`). Every lane
+``(w // 16 * FIELDS + f) * 16 + w % 16``. Kernels load a row of a tile as vectors (:mod:`temporeal.sim.compiler.simd`),
+release the interpreter lock and take a range of blocks, so that threads share the work
+(:mod:`temporeal.sim.compiler.thread_pool`). Every lane
 does the same arithmetic whatever its neighbours hold, and padding fills the last block, so a world's numbers depend on
 neither the number of worlds nor that of threads.
 """
@@ -14,23 +15,23 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from sim import compile as compiling
-from sim.backends import crew, lanes
-from sim.backends import quadrotor_physics as physics
-from sim.backends.lanes import ROW, WIDTH
-from sim.backends.quadrotor_physics import DELAY, N0, NOMINAL_SIZE, PARAM_SIZE, PX, PZ, QW, STATE_SIZE, VX, WX
+from temporeal.sim.compiler import scalar_functions as compiling
+from temporeal.sim.compiler import simd, thread_pool
+from temporeal.sim.compiler.simd import ROW, WIDTH
+from temporeal.sim.physics.quadrotor import dynamics as physics
+from temporeal.sim.physics.quadrotor.dynamics import DELAY, N0, NOMINAL_SIZE, PARAM_SIZE, PX, PZ, QW, STATE_SIZE, VX, WX
 
 LANES = ROW  # worlds in a block
 COMMAND = STATE_SIZE  # the last command [4]
 FIELDS = STATE_SIZE + 4  # of a world in the state array
 STEP_SHARED, STEP_MOTOR, STEP_CTBR, READ = range(4)  # what a call of the drive does
-CHUNK_SIZE = crew.SIZE
-WHAT, SUBSTEPS, CONTROLS, COUNT = range(crew.JOB, crew.JOB + 4)  # the numbers it takes from the box
+CHUNK_SIZE = thread_pool.SIZE
+WHAT, SUBSTEPS, CONTROLS, COUNT = range(thread_pool.JOB, thread_pool.JOB + 4)  # the numbers it takes from the box
 
-OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": set(lanes.FASTMATH)}
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": set(simd.FASTMATH)}
 INNER: dict[str, Any] = OPTIONS | {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
-in_lanes = compiling.instantiate(physics, njit(**INNER), np.float32, **lanes.TARGET)
+in_lanes = compiling.instantiate(physics, njit(**INNER), np.float32, **simd.TARGET)
 _motor_step, _on_ground = in_lanes.motor_step, in_lanes.on_ground
 _rate_loop, _blend = in_lanes.rate_loop, in_lanes.blend
 
@@ -111,49 +112,49 @@ def _kernels(digest: str) -> tuple[Any, ...]:
     def step_motor_shared(state, params, nominal, ctrl, dt, substeps, first, last):
         """Rotor speed setpoints, one drag-free parameter set for all worlds, no command delay."""
         _ = digest
-        lanes.align_stack()
-        p = lanes.scalars(params, PARAM_SIZE)
+        simd.align_stack()
+        p = simd.scalars(params, PARAM_SIZE)
         for c in range(first * ROW, last * ROW, WIDTH):
             i = c // ROW * FIELDS * ROW + c % ROW
-            s, u = lanes.load(state, i, STATE_SIZE), lanes.columns(ctrl, 4 * c)
+            s, u = simd.load(state, i, STATE_SIZE), simd.columns(ctrl, 4 * c)
             if substeps == 1:  # by far the most frequent; as the first round of a loop it takes a quarter longer
-                lanes.store(state, i, ROW, marked(shared_step(s, u, p, dt), u) + u)
+                simd.store(state, i, ROW, marked(shared_step(s, u, p, dt), u) + u)
             else:
                 for _ in range(substeps):
                     s = shared_step(s, u, p, dt)
-                lanes.store(state, i, ROW, marked(s, u) + u)
+                simd.store(state, i, ROW, marked(s, u) + u)
 
     @njit(cache=True, **OPTIONS)
     def step_motor(state, params, nominal, ctrl, dt, substeps, first, last):
         """Rotor speed setpoints, parameters per world."""
         _ = digest
-        lanes.align_stack()
+        simd.align_stack()
         for c in range(first * ROW, last * ROW, WIDTH):
             i = c // ROW * FIELDS * ROW + c % ROW
-            p = lanes.load(params, c // ROW * PARAM_SIZE * ROW + c % ROW, PARAM_SIZE)
-            s, before = lanes.load(state, i, STATE_SIZE), lanes.load(state, i + COMMAND * ROW, 4)
-            after = lanes.columns(ctrl, 4 * c)
+            p = simd.load(params, c // ROW * PARAM_SIZE * ROW + c % ROW, PARAM_SIZE)
+            s, before = simd.load(state, i, STATE_SIZE), simd.load(state, i + COMMAND * ROW, 4)
+            after = simd.columns(ctrl, 4 * c)
             for step in range(substeps):
                 u = blended(np.float32(step) * dt, dt, p[DELAY], before, after)
                 s = _on_ground(_motor_step(s, u[0], u[1], u[2], u[3], p, dt, True))
-            lanes.store(state, i, ROW, marked(s, after) + after)
+            simd.store(state, i, ROW, marked(s, after) + after)
 
     @njit(cache=True, **OPTIONS)
     def step_ctbr(state, params, nominal, ctrl, dt, substeps, first, last):
         """Collective thrust and body rates, parameters per world; the rate loop runs at every physics step."""
         _ = digest
-        lanes.align_stack()
-        believed = lanes.scalars(nominal, NOMINAL_SIZE)
+        simd.align_stack()
+        believed = simd.scalars(nominal, NOMINAL_SIZE)
         for c in range(first * ROW, last * ROW, WIDTH):
             i = c // ROW * FIELDS * ROW + c % ROW
-            p = lanes.load(params, c // ROW * PARAM_SIZE * ROW + c % ROW, PARAM_SIZE)
-            s, before = lanes.load(state, i, STATE_SIZE), lanes.load(state, i + COMMAND * ROW, 4)
-            after = lanes.columns(ctrl, 4 * c)
+            p = simd.load(params, c // ROW * PARAM_SIZE * ROW + c % ROW, PARAM_SIZE)
+            s, before = simd.load(state, i, STATE_SIZE), simd.load(state, i + COMMAND * ROW, 4)
+            after = simd.columns(ctrl, 4 * c)
             for step in range(substeps):
                 u = blended(np.float32(step) * dt, dt, p[DELAY], before, after)
                 u = _rate_loop(s, u[0], u[1], u[2], u[3], p, believed)
                 s = _on_ground(_motor_step(s, u[0], u[1], u[2], u[3], p, dt, True))
-            lanes.store(state, i, ROW, marked(s, after) + after)
+            simd.store(state, i, ROW, marked(s, after) + after)
 
     @njit(cache=True, **OPTIONS)
     def read_state(state, position, quaternion, velocity, rates, height, speed, first, last):
@@ -173,7 +174,7 @@ def _kernels(digest: str) -> tuple[Any, ...]:
     return step_motor_shared, step_motor, step_ctbr, read_state
 
 
-DIGEST = compiling.fingerprint(physics, lanes, crew)
+DIGEST = compiling.fingerprint(physics, simd, thread_pool)
 step_motor_shared, step_motor, step_ctbr, read_state = _kernels(DIGEST)
 
 
@@ -182,14 +183,15 @@ def _drive(digest: str) -> Any:
     def drive(
         box, seat, state, params, shared, nominal, dt, position, quaternion, velocity, rates, height, speed
     ):
-        """Every kernel above, by the number ``WHAT``, for the threads of a :class:`sim.backends.crew.Crew`."""
+        """Every kernel above, by the number ``WHAT``, for the threads of a
+        :class:`temporeal.sim.compiler.thread_pool.Crew`."""
         _ = digest
         blocks = len(state) // (FIELDS * ROW)
-        call = crew.next_call(box, seat, 0)
+        call = thread_pool.next_call(box, seat, 0)
         while call:
             what, substeps, size = box[WHAT], box[SUBSTEPS], box[CHUNK_SIZE]
-            ctrl = crew.floats(box[CONTROLS], box[COUNT])
-            chunk = crew.claim(box, call, seat)
+            ctrl = thread_pool.floats(box[CONTROLS], box[COUNT])
+            chunk = thread_pool.claim(box, call, seat)
             while chunk >= 0:
                 first, last = chunk * size, min(chunk * size + size, blocks)
                 if what == STEP_SHARED:
@@ -200,9 +202,9 @@ def _drive(digest: str) -> Any:
                     step_ctbr(state, params, nominal, ctrl, dt, substeps, first, last)
                 else:
                     read_state(state, position, quaternion, velocity, rates, height, speed, first, last)
-                crew.finish(box)
-                chunk = crew.claim(box, call, seat)
-            call = crew.next_call(box, seat, call)
+                thread_pool.finish(box)
+                chunk = thread_pool.claim(box, call, seat)
+            call = thread_pool.next_call(box, seat, call)
 
     return drive
 

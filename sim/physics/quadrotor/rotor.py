@@ -1,6 +1,7 @@
 """What a rigid-body engine leaves out of a quadrotor: rate loop, mixer, motor lag, thrust curve, drag. numpy only.
 
-Written apart from :mod:`sim.backends.quadrotor_physics` on purpose: the two must agree, and a test says how well.
+Written apart from :mod:`temporeal.sim.physics.quadrotor.dynamics` on purpose: the two must agree, and a test says how
+well.
 Arrays are component first, [k, N], so that one numpy call serves all N worlds. Only +, -, *, / and square roots touch
 the state, in one fixed order, so a world's result does not depend on N. SI units, world ENU, body FLU.
 """
@@ -12,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robots.registry import UnknownName
-from robots.spec import Parameter, RobotSpec
+from temporeal.robots.registry import UnknownName
+from temporeal.robots.spec import Parameter, RobotSpec
 
 GRAVITY = 9.81  # m/s^2
 COMMANDS = ("motor_cmd", "ctbr_cmd")

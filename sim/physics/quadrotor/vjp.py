@@ -1,10 +1,10 @@
 """The adjoint of the quadrotor's physics step, as scalar functions like the physics itself.
 
 A *cotangent* is the derivative of a scalar objective with respect to a function's result; each ``*_vjp`` takes the
-cotangent of the result and gives those of the arguments. Derived by hand from ``sim/backends/quadrotor_physics.py``,
+cotangent of the result and gives those of the arguments. Derived by hand from ``sim/physics/quadrotor/dynamics.py``,
 term by term in the same order; ``tests/sim/test_quadrotor_adjoint.py`` and ``test_quadrotor_rollout.py`` hold it
 against automatic and numerical differentiation. Same rules: scalars and tuples, constants are module names
-(:mod:`sim.compile`); compile it with the compiled physics functions as replacements.
+(:mod:`temporeal.sim.compiler.scalar_functions`); compile it with the compiled physics functions as replacements.
 
 Where the physics has a corner (limits of command and rotor speed, the switch between the two motor time constants) the
 derivative is that of the side the value is on, and at a limit itself that of the inside; of several that are the
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 
-from sim.backends.quadrotor_physics import (
+from temporeal.sim.physics.quadrotor.dynamics import (
     ARM_X,
     ARM_Y,
     C1,

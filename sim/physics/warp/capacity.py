@@ -1,7 +1,8 @@
 """How much room a scene's contacts and constraints need on a GPU, where arrays have a fixed size.
 
 MuJoCo Warp keeps the contacts of all worlds in one array, and the constraints of each world in one of its own; what
-does not fit is left out (:attr:`sim.types.Status.overflow`). Memory grows with the room. So the need is measured: the
+does not fit is left out (:attr:`temporeal.sim.types.Status.overflow`). Memory grows with the room. So the need is
+measured: the
 scene is played in C with random commands, from home, from joints anywhere, and with the free objects inside the robot,
 and the most that was met is taken with a margin.
 """
@@ -14,8 +15,8 @@ from math import ceil
 import mujoco
 import numpy as np
 
-from sim.backends.mjcf import JOINT_SIZE, Model, free_joint, holding_act, holding_ctrl
-from sim.backends.mujoco import quiet
+from temporeal.sim.backends.mujoco import quiet
+from temporeal.sim.physics.mujoco.mjcf import JOINT_SIZE, Model, free_joint, holding_act, holding_ctrl
 
 Array = np.ndarray
 

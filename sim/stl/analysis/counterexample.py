@@ -16,11 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from robots.signals import SignalError
-from sim.stl.lower import Semantics
-from sim.stl.space import Space, Values, space_from_json
-from sim.stl.syntax import Formula, from_json, to_json, to_text
-from sim.stl.trials import Judge, Rollout, distinct_conjuncts, host, judge_clauses, judge_traces, told
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.analysis.space import Space, Values, space_from_json
+from temporeal.sim.stl.analysis.trials import (
+    Judge,
+    Rollout,
+    distinct_conjuncts,
+    host,
+    judge_clauses,
+    judge_traces,
+    told,
+)
+from temporeal.sim.stl.language.syntax import Formula, from_json, to_json, to_text
+from temporeal.sim.stl.rewriting.lower import Semantics
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What a robustness on one trace is made of: values of every sub-formula, and of each what decides it. numpy only.
 
-:mod:`sim.stl.explain` asks here. Negations are pushed down to the predicates; what is unknown is evaluated once as
-false and once as true.
+:mod:`temporeal.sim.stl.analysis.explain` asks here. Negations are pushed down to the predicates; what is unknown is
+evaluated once as false and once as true.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.stl.lower import Semantics
-from sim.stl.syntax import (
+from temporeal.sim.stl.language.syntax import (
     Always,
     And,
     Eventually,
@@ -39,8 +38,9 @@ from sim.stl.syntax import (
     children,
     predicates_in,
 )
-from sim.stl.values import Arrays, numpy_arrays, predicate_margin, predicate_truth
-from sim.stl.windows import window_steps
+from temporeal.sim.stl.language.values import Arrays, numpy_arrays, predicate_margin, predicate_truth
+from temporeal.sim.stl.rewriting.lower import Semantics
+from temporeal.sim.stl.semantics.windows import window_steps
 
 SATISFIED, VIOLATED, UNDECIDED = "satisfied", "violated", "undecided"
 MOST_BEYOND = 10_000_000
@@ -419,7 +419,8 @@ def _slide(x: Numbers, lo: int, hi: int | None, most: bool, past: bool) -> Numbe
 def _timed_until(
     keep: Numbers, reach: Numbers, lo: int, hi: int | None, most: bool, closed: bool, past: bool
 ) -> Numbers:
-    """``keep U[lo,hi] reach``, or its dual without ``most``, by the identity of :mod:`sim.stl.lower`."""
+    """``keep U[lo,hi] reach``, or its dual without ``most``, by the identity of
+    :mod:`temporeal.sim.stl.rewriting.lower`."""
     if past:
         return _timed_until(keep[::-1], reach[::-1], lo, hi, most, closed, False)[::-1]
     if closed:

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robots.signals import SignalError
-from sim.stl.deciding import (
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.analysis.deciding import (
     SATISFIED,
     TINY,
     UNDECIDED,
@@ -39,8 +39,8 @@ from sim.stl.deciding import (
     bounds_of,
     verdict_of,
 )
-from sim.stl.lower import RTAMT, Semantics
-from sim.stl.syntax import (
+from temporeal.sim.stl.analysis.wording import data, words
+from temporeal.sim.stl.language.syntax import (
     Always,
     And,
     Apply,
@@ -71,10 +71,10 @@ from sim.stl.syntax import (
     signals_in,
     to_text,
 )
-from sim.stl.units import NUMBER, ONE, Unit, common, operation_unit, parse_unit, unit_text
-from sim.stl.values import check_shape, required, value
-from sim.stl.windows import window_steps
-from sim.stl.wording import data, words
+from temporeal.sim.stl.language.units import NUMBER, ONE, Unit, common, operation_unit, parse_unit, unit_text
+from temporeal.sim.stl.language.values import check_shape, required, value
+from temporeal.sim.stl.rewriting.lower import RTAMT, Semantics
+from temporeal.sim.stl.semantics.windows import window_steps
 
 
 @dataclass(frozen=True)
@@ -473,7 +473,7 @@ def _clauses(
 
 
 def _conjuncts(path: Path, f: Formula) -> list[Path]:
-    """Paths of the top-level conjuncts, as :func:`sim.stl.syntax.clauses` has them."""
+    """Paths of the top-level conjuncts, as :func:`temporeal.sim.stl.language.syntax.clauses` has them."""
     if isinstance(f, And):
         return [p for i, arg in enumerate(f.args) for p in _conjuncts((*path, i), arg)]
     return [path]

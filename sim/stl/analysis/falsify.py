@@ -9,7 +9,8 @@
 result signal name -> [T, B, *shape]. :func:`one_at_a_time` makes one of a function of a single candidate. It must be a
 function of its arguments: what it returned during the search is simulated again, alone, before it is reported.
 
-What is minimised is the robustness at time 0, exact (:mod:`sim.stl.robustness`), by CMA-ES (the package ``cma``;
+What is minimised is the robustness at time 0, exact (:mod:`temporeal.sim.stl.semantics.robustness`), by CMA-ES (the
+package ``cma``;
 Hansen, "The CMA evolution strategy: a tutorial", arXiv:1604.00772) in the unit cube, restarted with larger populations
 (IPOP: Auger and Hansen, CEC 2005; BIPOP: Hansen, GECCO 2009 workshop), or by sampling.
 
@@ -44,8 +45,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from robots.signals import SignalError
-from sim.stl.counterexample import (
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.analysis.counterexample import (
     UNKNOWN,
     Counterexample,
     Replay,
@@ -54,10 +55,17 @@ from sim.stl.counterexample import (
     save_counterexample,
     versions,
 )
-from sim.stl.lower import RTAMT, Semantics
-from sim.stl.space import Choice, Integer, Parameter, Real, Space, SpaceError, Values, space_from_json
-from sim.stl.syntax import Formula, to_text
-from sim.stl.trials import (
+from temporeal.sim.stl.analysis.space import (
+    Choice,
+    Integer,
+    Parameter,
+    Real,
+    Space,
+    SpaceError,
+    Values,
+    space_from_json,
+)
+from temporeal.sim.stl.analysis.trials import (
     Judge,
     Judged,
     Rollout,
@@ -69,6 +77,8 @@ from sim.stl.trials import (
     one_at_a_time,
     told,
 )
+from temporeal.sim.stl.language.syntax import Formula, to_text
+from temporeal.sim.stl.rewriting.lower import RTAMT, Semantics
 
 __all__ = [
     "Choice", "Clause", "Counterexample", "Failure", "Falsification", "Integer", "Judge", "Judged", "Parameter", "Real",
@@ -112,7 +122,8 @@ class Sampled:
     """What the independent uniform samples say, and only they: ``findings`` violations, failures or traces that ended
     undecided, of ``samples``.
 
-    If parameters are drawn as the space draws (:meth:`sim.stl.space.Space.sample`), the probability of a finding lies
+    If parameters are drawn as the space draws (:meth:`temporeal.sim.stl.analysis.space.Space.sample`), the probability
+    of a finding lies
     in [low, high] with at least ``confidence``: with none found ``high = 1 - (1 - confidence)^(1/samples)``, about
     3 / samples at 95 % (the rule of three), else Clopper and Pearson's interval (Biometrika 26, 1934). NaN where the
     search stopped at a finding: what made it stop is not independent of it. With ``noise="fixed"`` it is about that

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sim.stl.deciding import SATISFIED, UNDECIDED, VIOLATED, Numbers
-from sim.stl.explain import Explanation, Obligation, Part, unit_of
-from sim.stl.syntax import Predicate
-from sim.stl.wording import describe, note, number, operator_text, seconds
+from temporeal.sim.stl.analysis.deciding import SATISFIED, UNDECIDED, VIOLATED, Numbers
+from temporeal.sim.stl.analysis.explain import Explanation, Obligation, Part, unit_of
+from temporeal.sim.stl.analysis.wording import describe, note, number, operator_text, seconds
+from temporeal.sim.stl.language.syntax import Predicate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

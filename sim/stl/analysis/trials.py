@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robots.signals import SignalError
-from sim.stl.lower import RTAMT, Semantics
-from sim.stl.robustness import robustness, satisfied
-from sim.stl.space import Values
-from sim.stl.syntax import Always, And, Formula, Historically, horizon, signals_in, to_text
-from sim.stl.windows import steps
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.analysis.space import Values
+from temporeal.sim.stl.language.syntax import Always, And, Formula, Historically, horizon, signals_in, to_text
+from temporeal.sim.stl.rewriting.lower import RTAMT, Semantics
+from temporeal.sim.stl.semantics.robustness import robustness, satisfied
+from temporeal.sim.stl.semantics.windows import steps
 
 Rollout = Callable[[Values, np.ndarray], Mapping[str, Any]]
 """Parameters name -> [B, *shape] and seeds int64 [B] to signals name -> [T, B, *shape]."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sim.stl.deciding import SATISFIED, UNDECIDED, VIOLATED
-from sim.stl.syntax import (
+from temporeal.sim.stl.analysis.deciding import SATISFIED, UNDECIDED, VIOLATED
+from temporeal.sim.stl.language.syntax import (
     Always,
     And,
     Eventually,
@@ -32,7 +32,7 @@ from sim.stl.syntax import (
 )
 
 if TYPE_CHECKING:
-    from sim.stl.explain import Clause, Decider, Explanation, Obligation, Part, Step
+    from temporeal.sim.stl.analysis.explain import Clause, Decider, Explanation, Obligation, Part, Step
 
 
 

@@ -21,8 +21,8 @@ import numpy as np
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from robots.signals import SignalSpec
-from sim.stl.syntax import (
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.stl.language.syntax import (
     ALL_TIME,
     COMPARE_HINT,
     FUNCTIONS,
@@ -65,8 +65,8 @@ from sim.stl.syntax import (
     shape_text,
     to_text,
 )
-from sim.stl.units import NUMBER, ONE, Unit, common, operation_unit, parse_unit
-from sim.stl.values import numpy_arrays, value
+from temporeal.sim.stl.language.units import NUMBER, ONE, Unit, common, operation_unit, parse_unit
+from temporeal.sim.stl.language.values import numpy_arrays, value
 
 Constants = Mapping[str, float | Sequence[float]]
 

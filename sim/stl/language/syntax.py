@@ -920,7 +920,8 @@ _LETTER: Mapping[type[Formula], str] = {
 
 
 def to_text(formula: Formula, level: int = 0) -> str:
-    """Text that :func:`sim.stl.parse.parse` reads back to an equal formula (given the same named constants)."""
+    """Text that :func:`temporeal.sim.stl.language.parse.parse` reads back to an equal formula (given the same named
+    constants)."""
     try:
         return _text(formula, level)
     except RecursionError:

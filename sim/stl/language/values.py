@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from robots.signals import SignalError
-from sim.stl.syntax import (
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.language.syntax import (
     And,
     Apply,
     Component,

@@ -2,8 +2,9 @@
 
 After k samples the future is unknown, so the robustness is known up to an interval. It starts as (-inf, inf), only
 ever shrinks, and is a point at the formula's horizon at the latest. A verdict holds whatever
-comes. What the bounds are exactly, and what they cost, says :mod:`sim.stl.stream_bounds`, which watches many worlds
-at once; the robustness at every sample, not only at time 0, is :class:`sim.stl.stream.Stream`'s.
+comes. What the bounds are exactly, and what they cost, says :mod:`temporeal.sim.stl.monitoring.stream_bounds`, which
+watches many worlds
+at once; the robustness at every sample, not only at time 0, is :class:`temporeal.sim.stl.monitoring.stream.Stream`'s.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robots.signals import SignalError
-from sim.stl.lower import RTAMT, End, Semantics
-from sim.stl.stream import check, fitting, is_number
-from sim.stl.stream_bounds import Missions
-from sim.stl.stream_program import bounds_program
-from sim.stl.syntax import Formula, clauses, signals_in
-from sim.stl.values import required
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.language.syntax import Formula, clauses, signals_in
+from temporeal.sim.stl.language.values import required
+from temporeal.sim.stl.monitoring.stream import check, fitting, is_number
+from temporeal.sim.stl.monitoring.stream_bounds import Missions
+from temporeal.sim.stl.monitoring.stream_program import bounds_program
+from temporeal.sim.stl.rewriting.lower import RTAMT, End, Semantics
 
 SATISFIED, VIOLATED, UNDECIDED = "satisfied", "violated", "undecided"
 
@@ -100,7 +101,8 @@ class Monitor:
     def update(self, sample: Mapping[str, Any] | None, at: float | None = None) -> Reading:
         """The reading after one more sample: values of the signals by name (others are ignored), or None if lost.
 
-        What is refused (:class:`~robots.signals.SignalError`) changes nothing. ``at`` is the time of the sample in s
+        What is refused (:class:`~temporeal.robots.signals.SignalError`) changes nothing. ``at`` is the time of the
+        sample in s
         since time 0 of the mission; it counts for the nearest sample index. If that is not the next one, those between
         are lost. If it has passed (a late or repeated sample, time that runs backwards, a sample before the mission),
         the sample is not used and counted as late; a verdict is never undone. Without ``at`` the sample is the next
@@ -146,8 +148,8 @@ class Monitor:
     def finish(self, end: End | None = None) -> Reading:
         """The reading if the trace ended with the newest sample; the monitor itself may go on.
 
-        ``end`` is the convention (see :class:`sim.stl.lower.Semantics`), by default that of the semantics: ``clip``.
-        The bounds meet unless samples were lost.
+        ``end`` is the convention (see :class:`temporeal.sim.stl.rewriting.lower.Semantics`), by default that of the
+        semantics: ``clip``. The bounds meet unless samples were lost.
         """
         if self._samples == 0:
             raise SignalError("a trace has at least one sample: there is nothing to finish")

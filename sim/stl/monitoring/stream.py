@@ -1,7 +1,8 @@
 """The exact robustness of a formula while samples come, for one robot or thousands of worlds. numpy; numba if present.
 
 A :class:`Stream` gives after every sample the robustness at the sample that lies ``delay_steps`` behind it: as far as
-the formula looks ahead. It equals what :func:`sim.stl.robustness.robustness` says of the whole trace. Time per sample
+the formula looks ahead. It equals what :func:`temporeal.sim.stl.semantics.robustness.robustness` says of the whole
+trace. Time per sample
 and operator is O(1) amortized, memory O(window), whatever the formula and however long the stream::
 
     stream = Stream(formula, dt=0.02, worlds=4096)
@@ -30,12 +31,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robots.signals import SignalError
-from sim.stl.lower import RTAMT, Semantics
-from sim.stl.stream_kernels import kernels
-from sim.stl.stream_program import Front, stream_program, table_of
-from sim.stl.syntax import Formula, FormulaError, Signal, leaves, signals_in, to_json
-from sim.stl.values import numpy_arrays, required, value
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.language.syntax import Formula, FormulaError, Signal, leaves, signals_in, to_json
+from temporeal.sim.stl.language.values import numpy_arrays, required, value
+from temporeal.sim.stl.monitoring.stream_kernels import kernels
+from temporeal.sim.stl.monitoring.stream_program import Front, stream_program, table_of
+from temporeal.sim.stl.rewriting.lower import RTAMT, Semantics
 
 __all__ = ["Lanes", "Stream"]
 
@@ -105,7 +106,8 @@ class Lanes:
     # signals
 
     def check(self, signals: Mapping[str, Any] | None) -> None:
-        """Refuse (:class:`~robots.signals.SignalError`) a sample that cannot be taken; nothing is remembered of it."""
+        """Refuse (:class:`~temporeal.robots.signals.SignalError`) a sample that cannot be taken; nothing is remembered
+        of it."""
         self._take(signals)
 
     def _take(self, signals: Mapping[str, Any] | None) -> None:
@@ -180,7 +182,7 @@ class Lanes:
 def check(formula: Any, dt: Any, worlds: Any, dtype: Any) -> None:
     """Refuse what is no formula, sample period, number of worlds or type of float."""
     if not isinstance(formula, Formula):
-        raise FormulaError(f"not a formula: {formula!r}; sim.stl.parse.parse makes one of a text")
+        raise FormulaError(f"not a formula: {formula!r}; temporeal.sim.stl.language.parse.parse makes one of a text")
     if not is_number(dt) or not 0 < dt < inf:
         raise FormulaError(f"the sample period must be positive and finite, got dt = {dt!r} s")
     if worlds is not None and (not isinstance(worlds, (int, np.integer)) or isinstance(worlds, bool) or worlds < 1):

@@ -15,7 +15,8 @@ Boolean operators) over a formula of state. One inside another is O(1) while onl
 ``F G``, ``G F`` and ``G (p -> F q)`` until the outer window of the oldest world closes. Else it is computed
 anew at the samples where it may still change, as many as its own reach: O(h) vector operations for h samples. An
 operator of the past inside another is always of this kind. Worlds past their horizon cost as much as others while any
-is watched: reset them. We know no way to the bounds of any formula in O(1); a stream (:mod:`sim.stl.stream`) needs
+is watched: reset them. We know no way to the bounds of any formula in O(1); a stream
+(:mod:`temporeal.sim.stl.monitoring.stream`) needs
 none. Memory is that of the inner windows, however long the outer ones.
 """
 
@@ -29,12 +30,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robots.signals import SignalError
-from sim.stl.lower import ENDS, RTAMT, End, Semantics
-from sim.stl.stream import Lanes, check
-from sim.stl.stream_kernels import CLIP, RUNNING, STRONG, WEAK
-from sim.stl.stream_program import bounds_program
-from sim.stl.syntax import Formula, FormulaError, clauses
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.language.syntax import Formula, FormulaError, clauses
+from temporeal.sim.stl.monitoring.stream import Lanes, check
+from temporeal.sim.stl.monitoring.stream_kernels import CLIP, RUNNING, STRONG, WEAK
+from temporeal.sim.stl.monitoring.stream_program import bounds_program
+from temporeal.sim.stl.rewriting.lower import ENDS, RTAMT, End, Semantics
 
 _END = {"clip": CLIP, "strong": STRONG, "weak": WEAK}
 
@@ -63,7 +64,7 @@ class Missions(Lanes):
         formula: a window without an end may stand where it is asked for at one sample (``G p`` at the top: undecided or
             violated until :meth:`finish`); inside another operator of time it is refused.
         dt: sample period in s.
-        worlds, dtype, compiled: as for :class:`sim.stl.stream.Stream`.
+        worlds, dtype, compiled: as for :class:`temporeal.sim.stl.monitoring.stream.Stream`.
         semantics: ``until``; ``end`` is the convention of :meth:`finish`.
 
     Attributes:
@@ -108,8 +109,8 @@ class Missions(Lanes):
     def finish(self, end: End | None = None) -> MissionBounds:
         """The bounds if every world's trace ended with its newest sample.
 
-        ``end`` is the convention (:class:`sim.stl.lower.Semantics`), by default that of the semantics. The bounds meet
-        unless samples were missing. Nothing changes: the worlds may go on.
+        ``end`` is the convention (:class:`temporeal.sim.stl.rewriting.lower.Semantics`), by default that of the
+        semantics. The bounds meet unless samples were missing. Nothing changes: the worlds may go on.
         """
         return self._answer(self._ended(end))
 

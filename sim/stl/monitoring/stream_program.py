@@ -1,4 +1,4 @@
-"""From a formula to the instructions of :mod:`sim.stl.stream_kernels`.
+"""From a formula to the instructions of :mod:`temporeal.sim.stl.monitoring.stream_kernels`.
 
 :func:`stream_program` makes those of a stream: every node once per sample, at a sample that lies a fixed number behind
 the newest. :func:`bounds_program` makes those of the bounds at one sample, time 0: *points*, nodes asked for at one
@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.stl import stream_kernels as code
-from sim.stl.lower import Builder, Fixed, Leaf, Merge, Semantics, Shift, Slide
-from sim.stl.syntax import (
+from temporeal.sim.stl.language.syntax import (
     FUTURE,
     Apply,
     Component,
@@ -34,8 +32,10 @@ from sim.stl.syntax import (
     leaves,
     to_text,
 )
-from sim.stl.values import numpy_arrays, value
-from sim.stl.windows import window_steps
+from temporeal.sim.stl.language.values import numpy_arrays, value
+from temporeal.sim.stl.monitoring import stream_kernels as code
+from temporeal.sim.stl.rewriting.lower import Builder, Fixed, Leaf, Merge, Semantics, Shift, Slide
+from temporeal.sim.stl.semantics.windows import window_steps
 
 
 @dataclass(frozen=True)

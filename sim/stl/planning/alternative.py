@@ -1,6 +1,6 @@
 """The data that a decomposition is: time variables, what to reach and keep at them, and the tree of choices.
 
-numpy only. The rules that make it of a formula are in `sim.stl.rules`.
+numpy only. The rules that make it of a formula are in `temporeal.sim.stl.planning.rules`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from sim.stl.syntax import Formula, FormulaError, is_temporal, number_text, to_text
-from sim.stl.syntax import from_json as formula_of
-from sim.stl.syntax import to_json as formula_json
-from sim.stl.times import UNBOUNDED, Ints, closure
+from temporeal.sim.stl.language.syntax import Formula, FormulaError, is_temporal, number_text, to_text
+from temporeal.sim.stl.language.syntax import from_json as formula_of
+from temporeal.sim.stl.language.syntax import to_json as formula_json
+from temporeal.sim.stl.planning.times import UNBOUNDED, Ints, closure
 
 
 class NotDecomposable(FormulaError):

@@ -1,9 +1,11 @@
 """A formula as alternatives of timed subgoals to reach and invariants to keep. numpy only.
 
 An :class:`Alternative` has integer *time variables* (samples), predicates to reach at one of them or to keep between
-two, and difference constraints between them. A *grounding* picks a sample for each (`sim.stl.grounding` lists, draws
+two, and difference constraints between them. A *grounding* picks a sample for each
+(`temporeal.sim.stl.planning.grounding` lists, draws
 and judges them). For a trace the largest value, over all alternatives and their groundings, of the smallest margin
-over everything asked for *is* the robustness of the formula at time 0: docs/stl-decomposition.md has the rules and why
+over everything asked for *is* the robustness of the formula at time 0: docs/explanation/stl-decomposition.md has the
+rules and why
 each is exact. A formula that has no such form raises :class:`NotDecomposable`, which names the sub-formula.
 """
 
@@ -16,14 +18,22 @@ from math import isinf, log10
 
 import numpy as np
 
-from sim.stl.alternative import All, Alternative, Choice, Gap, Keep, NotDecomposable, Point, Reach
-from sim.stl.lower import RTAMT, Semantics
-from sim.stl.normal import positive
-from sim.stl.possible import excluding, possible
-from sim.stl.rules import Rules
-from sim.stl.simplify import System, finished, simplified, undominated
-from sim.stl.syntax import Formula, FormulaError, WindowedBinary, WindowedUnary, children, horizon, to_text
-from sim.stl.windows import steps, window_steps
+from temporeal.sim.stl.language.syntax import (
+    Formula,
+    FormulaError,
+    WindowedBinary,
+    WindowedUnary,
+    children,
+    horizon,
+    to_text,
+)
+from temporeal.sim.stl.planning.alternative import All, Alternative, Choice, Gap, Keep, NotDecomposable, Point, Reach
+from temporeal.sim.stl.planning.rules import Rules
+from temporeal.sim.stl.planning.simplify import System, finished, simplified, undominated
+from temporeal.sim.stl.rewriting.lower import RTAMT, Semantics
+from temporeal.sim.stl.rewriting.normal import positive
+from temporeal.sim.stl.rewriting.possible import excluding, possible
+from temporeal.sim.stl.semantics.windows import steps, window_steps
 
 __all__ = ["Alternative", "Decomposition", "Gap", "Keep", "NotDecomposable", "Point", "Reach", "decompose"]
 
@@ -126,8 +136,8 @@ def decompose(
             is refused there.
         strict: only ways in which all that is asked for can hold by more than 0: without states whose form tells that
             they never do, and without alternatives that ask at one sample for two that exclude each other
-            (`sim.stl.possible`). The best value is still the robustness where that is positive, and not positive
-            elsewhere.
+            (`temporeal.sim.stl.rewriting.possible`). The best value is still the robustness where that is positive, and
+            not positive elsewhere.
     """
     _check_windows(formula, dt)
     origins: dict[Formula, Formula] = {}

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robots.signals import SignalError
-from sim.stl.alternative import Alternative, Keep, Point
-from sim.stl.decompose import Decomposition
-from sim.stl.robustness import margin
-from sim.stl.syntax import Formula, FormulaError, signals_in
-from sim.stl.times import Ints, enumerated, forest, order, sampled
-from sim.stl.traces import is_tensor
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.language.syntax import Formula, FormulaError, signals_in
+from temporeal.sim.stl.planning.alternative import Alternative, Keep, Point
+from temporeal.sim.stl.planning.decompose import Decomposition
+from temporeal.sim.stl.planning.times import Ints, enumerated, forest, order, sampled
+from temporeal.sim.stl.semantics.robustness import margin
+from temporeal.sim.stl.semantics.traces import is_tensor
 
 Floats = NDArray[Any]
 LIMIT = 1_000_000

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sim.stl.alternative import Alternative, Gap, Keep, Point, Reach, bounds
-from sim.stl.times import order
+from temporeal.sim.stl.planning.alternative import Alternative, Gap, Keep, Point, Reach, bounds
+from temporeal.sim.stl.planning.times import order
 
 
 def marked(alternative: Alternative) -> Alternative:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sim.stl.alternative import Alternative, Gap, Keep, seconds
-from sim.stl.decompose import Decomposition
-from sim.stl.normal import all_of
-from sim.stl.syntax import Formula, FormulaError
+from temporeal.sim.stl.language.syntax import Formula, FormulaError
+from temporeal.sim.stl.planning.alternative import Alternative, Gap, Keep, seconds
+from temporeal.sim.stl.planning.decompose import Decomposition
+from temporeal.sim.stl.rewriting.normal import all_of
 
 
 class NotSequential(FormulaError):

@@ -1,6 +1,6 @@
 """The rules of decomposition: from a formula in positive normal form to a tree of choices. numpy only.
 
-docs/stl-decomposition.md has them as a table, with the reason why each is exact.
+docs/explanation/stl-decomposition.md has them as a table, with the reason why each is exact.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import isinf
 
-from sim.stl.alternative import All, Choice, Gap, Keep, NotDecomposable, Point, later, seconds
-from sim.stl.normal import FALSE, TRUE, all_of, any_of, positive
-from sim.stl.syntax import (
+from temporeal.sim.stl.language.syntax import (
     Always,
     And,
     Eventually,
@@ -31,8 +29,10 @@ from sim.stl.syntax import (
     is_temporal,
     number_text,
 )
-from sim.stl.times import UNBOUNDED
-from sim.stl.windows import steps
+from temporeal.sim.stl.planning.alternative import All, Choice, Gap, Keep, NotDecomposable, Point, later, seconds
+from temporeal.sim.stl.planning.times import UNBOUNDED
+from temporeal.sim.stl.rewriting.normal import FALSE, TRUE, all_of, any_of, positive
+from temporeal.sim.stl.semantics.windows import steps
 
 
 def links(samples: int, width: int) -> int:

@@ -1,6 +1,6 @@
 """Fewer variables, subgoals, invariants and alternatives that are worth the same on every trace. numpy only.
 
-Each step removes what cannot decide: see "Simplification" in docs/stl-decomposition.md.
+Each step removes what cannot decide: see "Simplification" in docs/explanation/stl-decomposition.md.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from sim.stl.alternative import Alternative, Gap, Keep, Point, Reach, later
-from sim.stl.syntax import And, Formula, Or
-from sim.stl.times import UNBOUNDED, Ints, closure, needed, order
+from temporeal.sim.stl.language.syntax import And, Formula, Or
+from temporeal.sim.stl.planning.alternative import Alternative, Gap, Keep, Point, Reach, later
+from temporeal.sim.stl.planning.times import UNBOUNDED, Ints, closure, needed, order
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from functools import lru_cache
 from math import inf
 from typing import Literal
 
-from sim.stl.syntax import (
+from temporeal.sim.stl.language.syntax import (
     Always,
     And,
     Eventually,
@@ -47,7 +47,7 @@ from sim.stl.syntax import (
     Window,
     check_depth,
 )
-from sim.stl.windows import window_steps
+from temporeal.sim.stl.semantics.windows import window_steps
 
 End = Literal["clip", "strong", "weak"]
 Left = Literal["half-open", "closed"]

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from sim.stl.alternative import NotDecomposable
-from sim.stl.lower import Left
-from sim.stl.syntax import (
+from temporeal.sim.stl.language.syntax import (
     Always,
     And,
     Eventually,
@@ -34,6 +32,8 @@ from sim.stl.syntax import (
     Window,
     children,
 )
+from temporeal.sim.stl.planning.alternative import NotDecomposable
+from temporeal.sim.stl.rewriting.lower import Left
 
 TRUE, FALSE = Truth(True), Truth(False)
 OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}

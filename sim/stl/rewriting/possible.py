@@ -11,10 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import combinations
 
-from sim.stl.normal import FALSE, all_of, any_of, positive
-from sim.stl.ranges import greatest
-from sim.stl.simplify import entails
-from sim.stl.syntax import (
+from temporeal.sim.stl.language.syntax import (
     Always,
     And,
     Eventually,
@@ -31,6 +28,9 @@ from sim.stl.syntax import (
     WeakUntil,
     is_temporal,
 )
+from temporeal.sim.stl.planning.simplify import entails
+from temporeal.sim.stl.rewriting.normal import FALSE, all_of, any_of, positive
+from temporeal.sim.stl.rewriting.ranges import greatest
 
 
 def impossible(state: Formula) -> bool:
@@ -52,7 +52,7 @@ def possible(formula: Formula, origins: dict[Formula, Formula]) -> tuple[Formula
     """``formula``, in positive normal form, with ``false`` in the place of its impossible states, and these.
 
     Its robustness stays as it is where that is positive, and stays not positive elsewhere. ``origins``
-    (:func:`sim.stl.normal.positive`) is filled for what is made.
+    (:func:`temporeal.sim.stl.rewriting.normal.positive`) is filled for what is made.
     """
     found: dict[Formula, None] = {}
 

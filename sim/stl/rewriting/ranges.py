@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 from math import inf, pi
 
-from sim.stl.syntax import (
+from temporeal.sim.stl.language.syntax import (
     And,
     Apply,
     Component,

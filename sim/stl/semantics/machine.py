@@ -28,8 +28,8 @@ from numba import njit, types
 from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
-from sim.stl.lower import Fixed, Leaf, Lowered, Merge, Node, Scan, Shift, Slide, inputs
-from sim.stl.scalars import Scalar, margin_scalar, operands
+from temporeal.sim.stl.rewriting.lower import Fixed, Leaf, Lowered, Merge, Node, Scan, Shift, Slide, inputs
+from temporeal.sim.stl.semantics.scalars import Scalar, margin_scalar, operands
 
 Ints = NDArray[np.int64]
 Floats = NDArray[Any]

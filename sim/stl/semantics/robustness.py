@@ -4,11 +4,13 @@ Signals are ``[T, N, *shape]`` (any number of batch dimensions, also none), nump
 type and device; what comes out is ``[T, N]`` of the same library: the value of the formula at each sample. Time O(T)
 for every operator whatever its window, memory O(T N).
 
-numpy arrays and torch tensors on the CPU go through compiled kernels (`sim.stl.machine`), also with gradients; other
-devices through torch operations (`sim.stl.torch_ops`). Without numba, numpy arrays go through `sim.stl.windows`: the
-same values, slower.
+numpy arrays and torch tensors on the CPU go through compiled kernels (`temporeal.sim.stl.semantics.machine`), also with
+gradients; other
+devices through torch operations (`temporeal.sim.stl.semantics.torch_ops`). Without numba, numpy arrays go through
+`temporeal.sim.stl.semantics.windows`: the same values, slower.
 
-Conventions at the end of a trace are those of :class:`sim.stl.lower.Semantics`, by default rtamt's: a window is clipped
+Conventions at the end of a trace are those of :class:`temporeal.sim.stl.rewriting.lower.Semantics`, by default rtamt's:
+a window is clipped
 to the samples that exist; a window that lies wholly past the end is empty, so ``G`` is +inf there and ``F`` and ``U``
 are -inf. ``a U b`` asks for ``a`` up to the sample before ``b``. A NaN in a signal makes every robustness NaN that
 depends on it; ``satisfied`` refuses it. Where several samples are equally deciding, the gradient goes to one of them.
@@ -24,9 +26,23 @@ from typing import Any
 
 import numpy as np
 
-from sim.stl.lower import RTAMT, Fixed, Leaf, Lowered, Merge, Node, Scan, Semantics, Shift, Slide, dependence, lower
-from sim.stl.syntax import Formula, Predicate, clauses, horizon
-from sim.stl.traces import (
+from temporeal.sim.stl.language.syntax import Formula, Predicate, clauses, horizon
+from temporeal.sim.stl.language.values import Array, Arrays, predicate_margin, predicate_truth, state_margin
+from temporeal.sim.stl.rewriting.lower import (
+    RTAMT,
+    Fixed,
+    Leaf,
+    Lowered,
+    Merge,
+    Node,
+    Scan,
+    Semantics,
+    Shift,
+    Slide,
+    dependence,
+    lower,
+)
+from temporeal.sim.stl.semantics.traces import (
     exists,
     filled,
     inputs,
@@ -38,8 +54,7 @@ from sim.stl.traces import (
     traces,
     where,
 )
-from sim.stl.values import Array, Arrays, predicate_margin, predicate_truth, state_margin
-from sim.stl.windows import merged, recursion, shifted, sliding
+from temporeal.sim.stl.semantics.windows import merged, recursion, shifted, sliding
 
 __all__ = ["clauses", "evaluate_leaves", "horizon", "margin", "robustness", "satisfied"]
 
@@ -108,7 +123,7 @@ def evaluate_leaves(
     """
     arrays = [np.asarray(leaf(lowered.nodes[i]), dtype=np.float64) for i in lowered.leaves]  # type: ignore[arg-type]
     if COMPILED:
-        from sim.stl import machine
+        from temporeal.sim.stl.semantics import machine
 
         return machine.evaluate(lowered, arrays, shape, np.float64, lengths=lengths, of_each_leaf=True)[0]
     given = dict(zip((lowered.nodes[i] for i in lowered.leaves), arrays))
@@ -176,7 +191,7 @@ def _differentiated(used: Mapping[str, Array]) -> bool:
 def _machine(
     lowered: Lowered, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None, truth: bool
 ) -> tuple[Array, bool]:
-    from sim.stl import machine
+    from temporeal.sim.stl.semantics import machine
 
     arrays = {name: a.detach().numpy() if is_tensor(a) else a for name, a in used.items()}
     result = np.result_type(*arrays.values())
@@ -192,7 +207,7 @@ def _machine(
 def _traced(
     lowered: Lowered, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None
 ) -> Array:
-    from sim.stl import torch_ops, torch_traced
+    from temporeal.sim.stl.semantics import torch_ops, torch_traced
 
     like = next(iter(used.values()))
     used = used if counts is None else padded(used, shape, counts)
@@ -232,7 +247,7 @@ def _by_nodes(
 
 def _margin(predicate: Predicate, used: Mapping[str, Array], arrays: Arrays) -> Array:
     if is_tensor(next(iter(used.values()))):
-        from sim.stl import torch_ops
+        from temporeal.sim.stl.semantics import torch_ops
 
         return torch_ops.deciding_margin(predicate, used)
     return predicate_margin(predicate, used, arrays)
@@ -246,7 +261,7 @@ def _beyond(lowered: Lowered) -> float:
 def _by_torch(
     lowered: Lowered, leaf: Callable[[Leaf], Array], like: Array, shape: tuple[int, ...], mask: Array | None
 ) -> Array:
-    from sim.stl import torch_ops
+    from temporeal.sim.stl.semantics import torch_ops
 
     torch, beyond = sys.modules["torch"], _beyond(lowered)
     lowered, more = lowered.viewed(shape[0])

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from sim.stl.syntax import Apply, Component, Constant, Expr, Predicate, Signal
-from sim.stl.values import NUMPY_OPERATIONS
+from temporeal.sim.stl.language.syntax import Apply, Component, Constant, Expr, Predicate, Signal
+from temporeal.sim.stl.language.values import NUMPY_OPERATIONS
 
 Scalar = tuple[Any, ...]
 

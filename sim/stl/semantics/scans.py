@@ -14,7 +14,7 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from sim.stl.lower import Fixed, Leaf, Lowered, Merge, Node, Scan, Shift, Slide, inputs
+from temporeal.sim.stl.rewriting.lower import Fixed, Leaf, Lowered, Merge, Node, Scan, Shift, Slide, inputs
 
 Parts = tuple[Tensor, ...]
 """What is carried along time: one tensor or several of equal shape."""

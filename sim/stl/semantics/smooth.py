@@ -6,7 +6,7 @@ A maximum over values v becomes, with the temperature h > 0 in the unit of the m
 - ``softmax``: the mean of v weighted by exp(v/h), at most the maximum, not monotone.
 
 A minimum is minus the maximum of the negated values. As the temperature goes to zero both become exact; how far they
-are from it at most is what :func:`smooth_bounds` says (derived in docs/stl-smooth.md). Work and memory
+are from it at most is what :func:`smooth_bounds` says (derived in docs/explanation/stl-smooth.md). Work and memory
 are O(T) per operator, as in the exact evaluation: both kinds are folds, and until is a recursion, that of
 :class:`_Ladder`.
 
@@ -27,13 +27,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from robots.signals import SignalError
-from sim.stl.lower import RTAMT, Leaf, Merge, Node, Scan, Semantics, Slide, inputs, lower
-from sim.stl.scans import Algebra, Fold, Parts, prefixes, recursion, suffixes, walk
-from sim.stl.syntax import Formula, FormulaError
-from sim.stl.torch_ops import torch_arrays
-from sim.stl.traces import exists, filled, padded, traces
-from sim.stl.values import Array, predicate_margin
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.language.syntax import Formula, FormulaError
+from temporeal.sim.stl.language.values import Array, predicate_margin
+from temporeal.sim.stl.rewriting.lower import RTAMT, Leaf, Merge, Node, Scan, Semantics, Slide, inputs, lower
+from temporeal.sim.stl.semantics.scans import Algebra, Fold, Parts, prefixes, recursion, suffixes, walk
+from temporeal.sim.stl.semantics.torch_ops import torch_arrays
+from temporeal.sim.stl.semantics.traces import exists, filled, padded, traces
 
 Method = Literal["logsumexp", "softmax"]
 METHODS = ("logsumexp", "softmax")

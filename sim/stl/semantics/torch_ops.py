@@ -11,9 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sim.stl.lower import Leaf, Lowered
-from sim.stl.scans import Algebra, Fold, Parts, recursion, walk
-from sim.stl.syntax import (
+from temporeal.sim.stl.language.syntax import (
     And,
     Apply,
     Component,
@@ -31,7 +29,9 @@ from sim.stl.syntax import (
     leaves,
     signals_in,
 )
-from sim.stl.values import Arrays, _raised, numpy_arrays, predicate_margin, signed_margin, value
+from temporeal.sim.stl.language.values import Arrays, _raised, numpy_arrays, predicate_margin, signed_margin, value
+from temporeal.sim.stl.rewriting.lower import Leaf, Lowered
+from temporeal.sim.stl.semantics.scans import Algebra, Fold, Parts, recursion, walk
 
 
 def _norm(v: Tensor) -> Tensor:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sim.stl import machine
-from sim.stl.lower import Leaf, Lowered
-from sim.stl.syntax import Predicate
+from temporeal.sim.stl.language.syntax import Predicate
+from temporeal.sim.stl.rewriting.lower import Leaf, Lowered
+from temporeal.sim.stl.semantics import machine
 
 
 class _Deciding(torch.autograd.Function):

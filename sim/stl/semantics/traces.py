@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from robots.signals import SignalError
-from sim.stl.syntax import Formula, check_depth, signals_in, to_text
-from sim.stl.values import Array, Arrays, check_shape, numpy_arrays, required
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.language.syntax import Formula, check_depth, signals_in, to_text
+from temporeal.sim.stl.language.values import Array, Arrays, check_shape, numpy_arrays, required
 
 
 def is_tensor(x: Any) -> bool:
@@ -28,7 +28,7 @@ def is_traced(x: Array) -> bool:
 def library(like: Array) -> Arrays:
     """The functions of the library that ``like`` belongs to."""
     if is_tensor(like):
-        from sim.stl import torch_ops
+        from temporeal.sim.stl.semantics import torch_ops
 
         return torch_ops.torch_arrays(like)
     return numpy_arrays(like.dtype)

@@ -1,7 +1,7 @@
 """Windows and recursions over axis 0 of numpy arrays, in O(T) work and memory whatever the window.
 
 Seconds become samples here, exactly or not at all. The array operations serve where numba is not installed: the
-compiled kernels of `sim.stl.machine` do the same many times faster.
+compiled kernels of `temporeal.sim.stl.semantics.machine` do the same many times faster.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.stl.syntax import FormulaError, Window, number_text
+from temporeal.sim.stl.language.syntax import FormulaError, Window, number_text
 
 Values = NDArray[Any]
 

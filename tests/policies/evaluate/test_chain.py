@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from policies.evaluate.evaluation import evaluate
-from policies.evaluate.handover import export_policy, make_report, reference_of
-from policies.evaluate.rollout import graph_policy, record_golden, rollout
-from policies.export.runtime import Artifact
-from policies.nets.actor import make_actor
-from sim.env import Env, make_env
-from sim.maps import PolicyGraph
-from sim.task import Task, load_task
+from temporeal.policies.evaluate.evaluation import evaluate
+from temporeal.policies.evaluate.rollout import graph_policy, record_golden, rollout
+from temporeal.policies.evaluate.run_outputs import export_policy, make_report, reference_of
+from temporeal.policies.nets.actor import make_actor
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.sim.env import Env, make_env
+from temporeal.sim.maps import PolicyGraph
+from temporeal.sim.task import Task, load_task
 
 TASKS = ("hover", "waypoints", "track")
 SENSORS = {"noise": {"base_pos_w": 0.01, "base_quat_w": 0.01}, "delay_steps": 1}

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from policies.cli.eval import describe
-from policies.evaluate.evaluation import BELOW_ZERO, bounds_over_time, evaluate, gate, to_json
-from policies.evaluate.rollout import Rollout
-from robots.signals import SignalSpec, schema
-from sim.stl.monitor import Monitor
-from sim.stl.parse import parse
+from temporeal.policies.cli.verbs.eval import describe
+from temporeal.policies.evaluate.evaluation import BELOW_ZERO, bounds_over_time, evaluate, gate, to_json
+from temporeal.policies.evaluate.rollout import Rollout
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.monitoring.monitor import Monitor
 
 SCHEMA = schema(SignalSpec("base_pos_w", (3,), "m"), SignalSpec("height", (), "m"))
 TEXT = "F[0,2] (base_pos_w.x > 1 & F[0,2] (base_pos_w.x < 0)) & G[0,4] (height > 0.5)"

@@ -14,8 +14,8 @@ import torch
 import yaml
 from torch import Tensor
 
-from policies.evaluate.evaluation import evaluate
-from policies.evaluate.falsification import (
+from temporeal.policies.evaluate.evaluation import evaluate
+from temporeal.policies.evaluate.falsification import (
     ALIVE,
     PolicyRollout,
     check_space,
@@ -24,11 +24,11 @@ from policies.evaluate.falsification import (
     make_draws,
     policy_judge,
 )
-from policies.evaluate.rollout import Rollout, rollout
-from sim.env import Env, make_env
-from sim.random import stream, uniform
-from sim.randomize import draw_parameters
-from sim.stl.falsify import (
+from temporeal.policies.evaluate.rollout import Rollout, rollout
+from temporeal.sim.compiler.keyed_random import stream, uniform
+from temporeal.sim.env import Env, make_env
+from temporeal.sim.randomization.distributions import draw_parameters
+from temporeal.sim.stl.analysis.falsify import (
     Choice,
     Integer,
     Real,
@@ -41,7 +41,7 @@ from sim.stl.falsify import (
     save_counterexample,
     space_from_json,
 )
-from sim.task import load_task
+from temporeal.sim.task import load_task
 
 WORLDS, SEED = 6, 11
 RANDOM = {"mass": {"kind": "sources"}, "motor_gain": {"kind": "sources", "shared": True, "scale": 0.5},

@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from policies.evaluate.figure import (
+from temporeal.policies.evaluate.scene_figure import (
     Mesh,
     box,
     capsule_outline,
@@ -20,7 +20,7 @@ from policies.evaluate.figure import (
     stage_of,
     turned,
 )
-from sim.task import load_task
+from temporeal.sim.task import load_task
 
 
 def volume(mesh: Mesh) -> float:

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from policies.evaluate.evaluation import evaluate
-from policies.evaluate.lasting import lasting
-from policies.evaluate.rollout import rollout
-from sim.env import make_env
-from sim.task import load_task
+from temporeal.policies.evaluate.evaluation import evaluate
+from temporeal.policies.evaluate.full_horizon import lasting
+from temporeal.policies.evaluate.rollout import rollout
+from temporeal.sim.env import make_env
+from temporeal.sim.task import load_task
 
 FORMULA = "F[0,3] (base_pos_w.x > 0.5 & F[0,2] base_pos_w.x < 0) & G[0,6] (abs(base_pos_w.x) < 4)"
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.evaluate.partial import bounds, verdict
-from robots.signals import SignalSpec, schema
-from sim.stl.parse import parse
-from sim.stl.robustness import robustness, satisfied
+from temporeal.policies.evaluate.partial import bounds, verdict
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.semantics.robustness import robustness, satisfied
 
 SCHEMA = schema(SignalSpec("x"), SignalSpec("y"))
 FORMULAS = [

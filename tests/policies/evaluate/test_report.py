@@ -11,17 +11,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
-from policies.evaluate.charts import histogram, interval, ticks
-from policies.evaluate.evaluation import evaluate
-from policies.evaluate.figure import stage_of
-from policies.evaluate.handover import make_report, reference_of
-from policies.evaluate.report import FRAMES, Context, Section, percent, pick_episodes, write_json, write_page
-from policies.evaluate.rollout import Rollout
-from robots.signals import SignalSpec, schema
-from sim.stl.parse import parse
-from sim.task import Task, load_task
 from tests.away import away
+
+from temporeal.policies.evaluate.evaluation import evaluate
+from temporeal.policies.evaluate.report.charts import histogram, interval, ticks
+from temporeal.policies.evaluate.report.page import (
+    FRAMES,
+    Context,
+    Section,
+    percent,
+    pick_episodes,
+    write_json,
+    write_page,
+)
+from temporeal.policies.evaluate.rollout import Rollout
+from temporeal.policies.evaluate.run_outputs import make_report, reference_of
+from temporeal.policies.evaluate.scene_figure import stage_of
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.task import Task, load_task
 
 SCHEMA = schema(SignalSpec("base_pos_w", (3,), "m"), SignalSpec("height", (), "m"))
 FORMULA = parse("F[0,2] (base_pos_w.x > 1) & G[0,2] (height > 0.5)", SCHEMA)

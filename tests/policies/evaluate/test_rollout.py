@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from policies.evaluate.rollout import from_flights, graph_policy, record_golden, resample, rollout
-from sim.types import Obs, Step
+from temporeal.policies.evaluate.rollout import from_flights, graph_policy, record_golden, resample, rollout
+from temporeal.sim.types import Obs, Step
 
 
 class Line:

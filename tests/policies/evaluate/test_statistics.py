@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.evaluate.statistics import clopper_pearson, proportion, summarize
+from temporeal.policies.evaluate.statistics import clopper_pearson, proportion, summarize
 
 
 def upper_tail(k: int, n: int, p: float) -> float:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from policies.evaluate import suite, suite_figures, suite_page
-from policies.evaluate.statistics import clopper_pearson
-from policies.evaluate.suite import BASELINES, DONE, FAILED, NOT_SUPPORTED, Share
+from temporeal.policies.evaluate.statistics import clopper_pearson
+from temporeal.policies.evaluate.suite import figures, suite
+from temporeal.policies.evaluate.suite import page as suite_page
+from temporeal.policies.evaluate.suite.suite import BASELINES, DONE, FAILED, NOT_SUPPORTED, Share
 
 
 def trial(task: str = "linear_reach", method: str = "tgpo", seed: int = 1, satisfied: int = 900,
@@ -359,24 +360,24 @@ def test_the_page_of_nothing_says_so_in_every_section() -> None:
 
 
 def test_regions_and_episodes_are_where_they_are() -> None:
-    svg = suite_figures.view(SHAPES[:1] + SHAPES[3:], [{"satisfied": True, "points": [[-5, -5, 0], [5, 5, 0]]}],
+    svg = figures.view(SHAPES[:1] + SHAPES[3:], [{"satisfied": True, "points": [[-5, -5, 0], [5, 5, 0]]}],
                              (0, 1), "t")
-    size, pad = suite_figures.SIDE, suite_figures.SIDE * 0.03 / 1.06
+    size, pad = figures.SIDE, figures.SIDE * 0.03 / 1.06
     inner = size - 2 * pad
     assert f'cx="{pad + 0.6 * inner:.1f}" cy="{pad + 0.3 * inner:.1f}" r="{0.05 * inner:.1f}"' in svg  # of (1, 2)
     assert f'points="{pad:.1f},{size - pad:.1f} {size - pad:.1f},{pad:.1f}"' in svg
 
 
 def test_a_heat_map_has_a_cell_for_each_legal_pair_and_a_ring_on_the_best() -> None:
-    svg = suite_figures.heat_map(HEAT)
+    svg = figures.heat_map(HEAT)
     assert svg.count(" s: ") - 2 == 5 - 0  # five cells with titles; two axis labels
-    assert suite_figures.heat_color(0.0) in svg and suite_figures.heat_color(1.0) in svg
+    assert figures.heat_color(0.0) in svg and figures.heat_color(1.0) in svg
     assert 'cx="220.0" cy="128.0"' in svg  # x = 1 s is the second of two columns, y = 2 s the second of three rows
 
 
 def test_curves_are_zero_before_their_first_point() -> None:
     points = [[2.0, 0.0, 0.4], [4.0, 0.0, 0.6]]
-    assert [suite_figures.last_before(points, s) for s in (1.0, 2.0, 3.9, 9.0)] == [0.0, 0.4, 0.4, 0.6]
+    assert [figures.last_before(points, s) for s in (1.0, 2.0, 3.9, 9.0)] == [0.0, 0.4, 0.4, 0.6]
 
 
 def test_only_baselines_and_the_exact_reference_are_drawn_beside_ours() -> None:

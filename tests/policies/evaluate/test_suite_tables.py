@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from policies.evaluate import suite, suite_tables
-from policies.evaluate.suite import FAILED, NOT_SUPPORTED
-from policies.evaluate.suite_tables import cell, mean, tables
 from tests.policies.evaluate.test_suite import trial
+
+from temporeal.policies.evaluate.suite import suite
+from temporeal.policies.evaluate.suite import tables as suite_tables
+from temporeal.policies.evaluate.suite.suite import FAILED, NOT_SUPPORTED
+from temporeal.policies.evaluate.suite.tables import cell, mean, tables
 
 RESULTS = Path(__file__).parents[2] / "benchmarks/results"
 

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from policies.evaluate.evaluation import evaluate
-from policies.evaluate.figure import box, rotation, stage_of
-from policies.evaluate.rollout import Rollout
-from policies.evaluate.viewer import (
+from temporeal.policies.evaluate.evaluation import evaluate
+from temporeal.policies.evaluate.rollout import Rollout
+from temporeal.policies.evaluate.scene_figure import box, rotation, stage_of
+from temporeal.policies.evaluate.viewer.browser import Page, PortTaken, check_port, free_port, told
+from temporeal.policies.evaluate.viewer.pictures import Sketch, Studio
+from temporeal.policies.evaluate.viewer.viewer import (
     SIDES,
     USUAL,
     Show,
@@ -26,11 +28,9 @@ from policies.evaluate.viewer import (
     room,
     share_seen,
 )
-from policies.evaluate.viewer_browser import Page, PortTaken, check_port, free_port, told
-from policies.evaluate.viewer_pictures import Sketch, Studio
-from robots.registry import UnknownName
-from sim.env import make_env
-from sim.task import load_task
+from temporeal.robots.registry import UnknownName
+from temporeal.sim.env import make_env
+from temporeal.sim.task import load_task
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from policies.evaluate.witness import Witness, measured, own, witnessed
-from sim.env import Env, make_env
-from sim.task import load_task
+from temporeal.policies.evaluate.measurement_recorder import Witness, measured, own, witnessed
+from temporeal.sim.env import Env, make_env
+from temporeal.sim.task import load_task
 
 SENSORS = {"noise": {"base_pos_w": 0.01}, "bias": {"base_vel_w": 0.05}, "delay_steps": 2}
 

@@ -16,12 +16,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from policies.export import artifact as writer
-from policies.export.artifact import export
-from policies.export.manifest import GOLDEN, MANIFEST, POLICY, ArtifactError, canonical, decode, digest, encode
-from policies.export.runtime import Artifact
-from robots.signals import SignalError, SignalSpec
-from robots.spec import load_robot
+from temporeal.policies.export import writer as writer
+from temporeal.policies.export.writer import export
+from temporeal.robots.artifact.manifest import (
+    GOLDEN,
+    MANIFEST,
+    POLICY,
+    ArtifactError,
+    canonical,
+    decode,
+    digest,
+    encode,
+)
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.signals import SignalError, SignalSpec
+from temporeal.robots.spec import load_robot
 
 ROBOT = load_robot("crazyflie")
 STEPS = 40
@@ -390,7 +399,7 @@ def test_policy_that_freezes_the_batch_size_is_refused(tmp_path: Path) -> None:
 
 def test_runtime_imports_neither_torch_nor_a_simulator(made: Path) -> None:
     program = (
-        "import sys; from policies.export.runtime import Artifact; from robots.spec import load_robot\n"
+        "import sys; from temporeal.robots.artifact.runtime import Artifact; from temporeal.robots.spec import load_robot\n"
         f"print(Artifact.load({str(made)!r}, load_robot('crazyflie')).self_test().steps)\n"
         "bad = {'torch', 'numba', 'mujoco', 'onnx', 'scipy'} & set(sys.modules)\n"
         "assert not bad, bad")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from policies.export.manifest import (
+from temporeal.robots.artifact.manifest import (
     CHUNK_VERSION,
     GOLDEN,
     MANIFEST_FIELDS,
@@ -25,8 +25,8 @@ from policies.export.manifest import (
     digest,
     encode,
 )
-from robots.signals import CommandSpec
-from robots.spec import load_robot
+from temporeal.robots.signals import CommandSpec
+from temporeal.robots.spec import load_robot
 
 ROBOT = load_robot("franka")
 PLAIN = Manifest(

@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from policies.export.enclosed import fields, outside
-from policies.export.manifest import ArtifactError
-from policies.export.runtime import open_session
+from temporeal.robots.artifact.manifest import ArtifactError
+from temporeal.robots.artifact.onnx_file import fields, outside
+from temporeal.robots.artifact.runtime import open_session
 
 WEIGHT = np.arange(4, dtype=np.float32)
 

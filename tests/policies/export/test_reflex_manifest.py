@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from policies.export.manifest import (
+from temporeal.robots.artifact.manifest import (
     CHUNK_VERSION,
     ENGAGED,
     GOLDEN,
@@ -31,7 +31,7 @@ from policies.export.manifest import (
     digest,
     encode,
 )
-from robots.spec import load_robot
+from temporeal.robots.spec import load_robot
 
 ROBOT = load_robot("crazyflie")
 MEMORY = (MemorySpec("actions", (4,), [0.0] * 4), MemorySpec(HELD, (4,), [0.0] * 4), MemorySpec(PHASE, (), 0.0),

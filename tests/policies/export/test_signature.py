@@ -16,14 +16,15 @@ import pytest
 import torch
 from torch import nn
 
-from policies.cli import deploy, runs
-from policies.cli import export as cli_export
-from policies.cli.main import main
-from policies.export.artifact import export
-from policies.export.manifest import GOLDEN, MANIFEST, POLICY, ArtifactError, canonical, digest, load_manifest
-from policies.export.runtime import Artifact
-from policies.export.signature import SIGNATURE, SignatureError, make_key, sign
-from robots.spec import load_robot
+from temporeal.policies.cli import runs
+from temporeal.policies.cli.main import main
+from temporeal.policies.cli.verbs import deploy
+from temporeal.policies.cli.verbs import export as cli_export
+from temporeal.policies.export.writer import export
+from temporeal.robots.artifact.manifest import GOLDEN, MANIFEST, POLICY, ArtifactError, canonical, digest, load_manifest
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.artifact.signature import SIGNATURE, SignatureError, make_key, sign
+from temporeal.robots.spec import load_robot
 
 pytest.importorskip("cryptography", reason="signatures need the extra `sign`")
 

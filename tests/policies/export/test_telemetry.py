@@ -24,9 +24,9 @@ def test_the_runtime_of_artifacts_starts_no_thread_of_its_own_and_writes_no_file
         return int(done.stdout)
 
     bare = threads("import numpy")
-    assert threads("import policies.export.runtime") == bare and not list(tmp_path.iterdir())
+    assert threads("import temporeal.robots.artifact.runtime") == bare and not list(tmp_path.iterdir())
     # so the count shows it: not before 1.29, and not where the user wants it
     version = tuple(map(int, subprocess.run(
         [sys.executable, "-c", "import onnxruntime; print(onnxruntime.__version__)"], env={**env, "CI": "1"},
         capture_output=True, text=True, check=True).stdout.split(".")[:2]))
-    assert (threads("import policies.export.runtime", ORT_DISABLE_TELEMETRY="0") > bare) == (version >= (1, 29))
+    assert (threads("import temporeal.robots.artifact.runtime", ORT_DISABLE_TELEMETRY="0") > bare) == (version >= (1, 29))

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from sim.env import Env
-from sim.types import Obs
+from temporeal.sim.env import Env
+from temporeal.sim.types import Obs
 
 
 def with_camera(env: Env) -> Env:

@@ -7,8 +7,8 @@ import pytest
 from rsl_rl.runners import OnPolicyRunner
 from stable_baselines3 import PPO
 
-from policies.cli.main import load_verb, main
-from policies.export.runtime import Artifact
+from temporeal.policies.cli.main import load_verb, main
+from temporeal.robots.artifact.runtime import Artifact
 
 PAGE = (Path(__file__).parents[3] / "docs" / "adapters.md").read_text()
 

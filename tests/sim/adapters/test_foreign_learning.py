@@ -6,10 +6,10 @@ import torch
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.vec_env import VecNormalize
 
-from policies.evaluate.foreign import export_sb3, from_sb3
-from policies.evaluate.rollout import graph_policy
-from sim.adapters.stable_baselines3 import make_vec_env
-from sim.adapters.worlds import recipe
+from temporeal.policies.evaluate.adapters.external_policies import export_sb3, from_sb3
+from temporeal.policies.evaluate.rollout import graph_policy
+from temporeal.sim.adapters.stable_baselines3 import make_vec_env
+from temporeal.sim.adapters.worlds import recipe
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -13,8 +13,8 @@ from rsl_rl.runners import OnPolicyRunner
 from stable_baselines3 import A2C, DDPG, PPO, SAC, TD3
 from stable_baselines3.common.vec_env import DummyVecEnv, VecCheckNan, VecFrameStack, VecNormalize
 
-import sim.adapters.gymnasium
-from policies.evaluate.foreign import (
+import temporeal.sim.adapters.gymnasium
+from temporeal.policies.evaluate.adapters.external_policies import (
     NotExportable,
     export_rsl_rl,
     export_sb3,
@@ -23,10 +23,10 @@ from policies.evaluate.foreign import (
     load_sb3,
     origin,
 )
-from policies.evaluate.rollout import graph_policy, record_golden
-from policies.export.runtime import Artifact
-from sim.adapters import rsl_rl, stable_baselines3
-from sim.adapters.worlds import recipe
+from temporeal.policies.evaluate.rollout import graph_policy, record_golden
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.sim.adapters import rsl_rl, stable_baselines3
+from temporeal.sim.adapters.worlds import recipe
 
 SHORT = {"history": 2, "threads": 1}
 WILD = {**SHORT, "randomize": "default"}
@@ -114,7 +114,7 @@ def test_a_recipe_describes_the_options_of_its_backend():
 
 
 def test_the_command_line_judges_such_an_artifact_in_the_worlds_it_was_trained_in(tmp_path, capsys):
-    from policies.cli.main import main
+    from temporeal.policies.cli.main import main
 
     env = stable_baselines3.make_vec_env("hover", 2, seed=0, **WILD)
     export_sb3(MODELS["ppo"](env), tmp_path / "artifact", env)
@@ -163,7 +163,7 @@ def test_whether_observations_were_normalized_is_seen_or_must_be_said(tmp_path):
 
 
 def test_the_command_line_asks_whether_observations_were_normalized(tmp_path, capsys):
-    from policies.cli.main import main
+    from temporeal.policies.cli.main import main
 
     env = VecNormalize(stable_baselines3.make_vec_env("hover", 2, seed=0, **SHORT))
     learned(env).save(tmp_path / "model")
@@ -186,7 +186,7 @@ def test_the_algorithm_of_a_saved_model_is_told_from_those_that_share_its_policy
 
 
 def test_the_command_line_exports_a_saved_model(tmp_path, capsys):
-    from policies.cli.main import main
+    from temporeal.policies.cli.main import main
 
     env = normalized(stable_baselines3.make_vec_env("hover", 3, seed=0, randomize="default", **SHORT))
     model = scrambled(MODELS["sac"](env))
@@ -206,7 +206,7 @@ def test_the_command_line_exports_a_saved_model(tmp_path, capsys):
 
 
 def test_a_policy_that_follows_schedules_is_not_exported_without_who_chooses_them(tmp_path, capsys):
-    from policies.cli.main import main
+    from temporeal.policies.cli.main import main
 
     formula = "F[0,2] (base_pos_w.x > 1)"
     env = stable_baselines3.make_vec_env("stl", 2, formula=formula, view="plain", threads=1)
@@ -221,7 +221,7 @@ def test_a_policy_that_follows_schedules_is_not_exported_without_who_chooses_the
 
 
 def test_a_model_trained_through_gymnasium_make_exports_too(tmp_path):
-    assert sim.adapters.gymnasium.register()
+    assert temporeal.sim.adapters.gymnasium.register()
     model = PPO("MlpPolicy", gymnasium.make("temporeal/hover-v0", **SHORT), n_steps=32, batch_size=32, n_epochs=1,
                 policy_kwargs=dict(NET), device="cpu").learn(32)
     assert export_sb3(model, tmp_path / "artifact").self_test().steps > 0
@@ -250,7 +250,7 @@ def test_what_an_artifact_cannot_hold_is_refused_by_name(tmp_path):
     refused("VecFrameStack changes", lambda: from_sb3(model, VecFrameStack(env, 2)))
     refused("RescaleAction changes", lambda: from_sb3(model, DummyVecEnv(
         [lambda: gymnasium.wrappers.RescaleAction(gymnasium.make("temporeal/hover-v0", **SHORT), -2.0, 2.0)])))
-    refused("no environment of sim.adapters", lambda: origin(gymnasium.make("CartPole-v1").unwrapped))
+    refused("no environment of temporeal.sim.adapters", lambda: origin(gymnasium.make("CartPole-v1").unwrapped))
     refused("reads 26 numbers and gives 4.*shows 30", lambda: from_sb3(model, recipe("hover", history=3)))
     refused("observation='actor'", lambda: from_sb3(PPO("MultiInputPolicy", stable_baselines3.make_vec_env(
         "hover", 1, observation="dict", **SHORT), device="cpu")))

@@ -13,13 +13,13 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics, TransformReward
 
-from robots.registry import UnknownName, names
-from sim.adapters import gymnasium as adapter
-from sim.adapters.gymnasium import TaskEnv, TaskVectorEnv, make_env, make_vector_env
-from sim.adapters.worlds import MAX_SEED, recipe
-from sim.cameras import Camera
+from temporeal.robots.registry import UnknownName, names
+from temporeal.sim.adapters import gymnasium as adapter
+from temporeal.sim.adapters.gymnasium import TaskEnv, TaskVectorEnv, make_env, make_vector_env
+from temporeal.sim.adapters.worlds import MAX_SEED, recipe
+from temporeal.sim.rendering.cameras import Camera
 
-TASKS = names("sim.tasks")
+TASKS = names("temporeal.sim.tasks")
 SHORT = {"history": 2, "threads": 1}
 NEAR = "F[0,2] (hypot(base_pos_w.x - 1, base_pos_w.y) < 0.5)"
 UNBOUNDED = ("minimum value is -infinity", "maximum value is infinity")
@@ -364,7 +364,7 @@ def test_cameras_are_given_as_configuration_has_them_or_as_objects():
 
 
 @pytest.mark.parametrize(("cameras", "told"), [
-    ("chase", "cameras are given by name.*sim.cameras.Camera; got 'chase'"), (["chase"], "by name.*got .'chase'.$"),
+    ("chase", "cameras are given by name.*temporeal.sim.rendering.cameras.Camera; got 'chase'"), (["chase"], "by name.*got .'chase'.$"),
     ({"chase": 64}, "cameras.chase is a mapping with width and height, got 64"),
     ({"front": {"width": 8, "height": 8}}, "no camera 'front'; known: .*chase; or place one"),
 ])  # fmt: skip

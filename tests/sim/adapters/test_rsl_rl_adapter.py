@@ -7,8 +7,8 @@ import torch
 from rsl_rl.env import VecEnv
 from rsl_rl.runners import OnPolicyRunner
 
-from sim.adapters.rsl_rl import check_version, make_vec_env
-from sim.adapters.worlds import recipe
+from temporeal.sim.adapters.rsl_rl import check_version, make_vec_env
+from temporeal.sim.adapters.worlds import recipe
 
 SHORT = {"history": 2, "threads": 1}
 MODEL = {"class_name": "MLPModel", "hidden_dims": [16, 16], "activation": "elu", "obs_normalization": True}

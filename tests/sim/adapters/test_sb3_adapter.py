@@ -14,9 +14,9 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecCheckNan, VecMonitor, VecNormalize
 
-from sim.adapters.gymnasium import make_env
-from sim.adapters.stable_baselines3 import TaskVecEnv, make_vec_env
-from sim.adapters.worlds import recipe
+from temporeal.sim.adapters.gymnasium import make_env
+from temporeal.sim.adapters.stable_baselines3 import TaskVecEnv, make_vec_env
+from temporeal.sim.adapters.worlds import recipe
 
 SHORT = {"history": 2, "threads": 1}
 

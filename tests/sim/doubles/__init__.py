@@ -1,7 +1,8 @@
 """Backends on the strict doubles of Isaac Gym and Isaac Lab. The doubles stand in for the simulators in tests only.
 
 Where TEMPOREAL_ISAACGYM_PYTHON names an interpreter with the real Isaac Gym, :func:`isaacgym_backend` uses that; where
-TEMPOREAL_ISAACLAB is ``real``, :func:`isaaclab_backend` uses the Isaac Lab of this Python. See docs/backends/isaac.md.
+TEMPOREAL_ISAACLAB is ``real``, :func:`isaaclab_backend` uses the Isaac Lab of this Python. See
+docs/reference/backends/isaac.md.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def device():
 
 def isaacgym_backend(scene, num_worlds, command, *, misbehave=None, **settings):
     """Backend isaacgym on the double, in a real worker process; on the real one if its interpreter is given."""
-    from sim.backends import isaacgym
+    from temporeal.sim.backends import isaacgym
 
     if os.environ.get(REAL) and misbehave is None:
         return isaacgym.make(scene, num_worlds, command, **{"device": device(), **settings})
@@ -36,7 +37,7 @@ def isaacgym_backend(scene, num_worlds, command, *, misbehave=None, **settings):
 
 def forget_isaaclab():
     """Forget a double of Isaac Lab that was imported: the next one may be of the other version."""
-    from sim.backends import isaaclab
+    from temporeal.sim.backends import isaaclab
 
     if os.environ.get(REAL_LAB) == "real":
         return
@@ -56,7 +57,7 @@ def install_isaaclab(version):
 
 def isaaclab_backend(version, scene, num_worlds, command, **settings):
     """Backend isaaclab on the double of ``version``, in this process; on the real one, whatever its version."""
-    from sim.backends import isaaclab
+    from temporeal.sim.backends import isaaclab
 
     if os.environ.get(REAL_LAB) == "real":
         return isaaclab.make(scene, num_worlds, command, **{"device": device(), **settings})

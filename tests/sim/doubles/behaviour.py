@@ -10,9 +10,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from robots.registry import UnknownName
-from sim.backends import mujoco
-from sim.capabilities import MissingCapability
+from temporeal.robots.registry import UnknownName
+from temporeal.sim.backends import mujoco
+from temporeal.sim.capabilities import MissingCapability
 
 DT = 0.002
 COMMAND = "joint_pos_cmd"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from robots.signals import CommandSpec, SignalSpec, schema
-from robots.spec import RobotSpec, Source
-from sim.scene import Object, Scene, box
+from temporeal.robots.signals import CommandSpec, SignalSpec, schema
+from temporeal.robots.spec import RobotSpec, Source
+from temporeal.sim.scene import Object, Scene, box
 
 JOINTS = ("turn", "lift", "bend", "left", "right")
 

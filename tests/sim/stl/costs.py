@@ -4,10 +4,10 @@ from math import inf
 
 import numpy as np
 import torch
+from tests.sim.stl.definition import X, Y, split
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sim.stl.syntax import always, eventually, once, since, until
-from tests.sim.stl.definition import X, Y, split
+from temporeal.sim.stl.language.syntax import always, eventually, once, since, until
 
 
 def tensors(signals, dtype=torch.float64, **more):

@@ -8,9 +8,8 @@ from math import inf
 import numpy as np
 from hypothesis import strategies as st
 
-from robots.signals import SignalSpec
-from sim.stl.lower import RTAMT
-from sim.stl.syntax import (
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.stl.language.syntax import (
     Always,
     And,
     Constant,
@@ -33,6 +32,7 @@ from sim.stl.syntax import (
     Window,
     norm,
 )
+from temporeal.sim.stl.rewriting.lower import RTAMT
 
 DT = 0.1
 X, Y, P = Signal("x", (), "m"), Signal("y", (), "m"), Signal("p", (3,), "m")

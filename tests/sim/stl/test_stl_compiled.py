@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from robots.signals import SignalSpec, schema
-from sim.stl.parse import parse
-from sim.stl.robustness import margin
-from sim.stl.syntax import FormulaError
-from sim.stl.torch_ops import compiled
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.language.syntax import FormulaError
+from temporeal.sim.stl.semantics.robustness import margin
+from temporeal.sim.stl.semantics.torch_ops import compiled
 
 SCHEMA = schema(SignalSpec("p", (3,), "m", "w"), SignalSpec("q", (4,), "wxyz", "w"), SignalSpec("h", (), "m"))
 CONSTANTS = {"a": (0.1, -0.2, 0.3), "r": 0.5}

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.stl.falsify import (
+from temporeal.sim.stl.analysis.falsify import (
     Choice,
     Counterexample,
     Falsification,
@@ -21,8 +21,8 @@ from sim.stl.falsify import (
     replay,
     save_counterexample,
 )
-from sim.stl.lower import Semantics
-from sim.stl.syntax import Constant, Signal, always
+from temporeal.sim.stl.language.syntax import Constant, Signal, always
+from temporeal.sim.stl.rewriting.lower import Semantics
 
 X, P = Signal("x", (), "m"), Signal("pos", (2,), "m")
 SPACE = Space((Real("start", (-1.0, -1.0), (1.0, 1.0)), Choice("wind", ("calm", "storm"))))

@@ -9,16 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.sim.stl.definition import DT, Definition, formulas, samples, split, traces
 
-from sim.stl import simplify
-from sim.stl.alternative import All
-from sim.stl.decompose import Decomposition, Gap, Keep, NotDecomposable, Point, Reach, decompose
-from sim.stl.grounding import value
-from sim.stl.lower import Semantics
-from sim.stl.normal import positive
-from sim.stl.plan import Invariant, Subgoal, plan
-from sim.stl.rules import links, most_runs
-from sim.stl.syntax import (
+from temporeal.sim.stl.language.syntax import (
     Always,
     And,
     Eventually,
@@ -47,9 +40,16 @@ from sim.stl.syntax import (
     release,
     until,
 )
-from sim.stl.times import enumerated
-from sim.stl.windows import steps
-from tests.sim.stl.definition import DT, Definition, formulas, samples, split, traces
+from temporeal.sim.stl.planning import simplify
+from temporeal.sim.stl.planning.alternative import All
+from temporeal.sim.stl.planning.decompose import Decomposition, Gap, Keep, NotDecomposable, Point, Reach, decompose
+from temporeal.sim.stl.planning.grounding import value
+from temporeal.sim.stl.planning.plan import Invariant, Subgoal, plan
+from temporeal.sim.stl.planning.rules import links, most_runs
+from temporeal.sim.stl.planning.times import enumerated
+from temporeal.sim.stl.rewriting.lower import Semantics
+from temporeal.sim.stl.rewriting.normal import positive
+from temporeal.sim.stl.semantics.windows import steps
 
 P, Q, R = (Signal(n) > 0 for n in "xyz")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from robots.signals import SignalSpec
-from robots.spec import load_robot
-from sim.stl.parse import FormulaError, parse
+from temporeal.robots.signals import SignalSpec
+from temporeal.robots.spec import load_robot
+from temporeal.sim.stl.language.parse import FormulaError, parse
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "stl.md").read_text()

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sim.stl.definition import DT, Definition, formulas, samples, traces, windows
 
-from robots.signals import SignalError
-from sim.stl.explain import explain
-from sim.stl.lower import Semantics
-from sim.stl.monitor import Monitor
-from sim.stl.robustness import robustness, satisfied
-from sim.stl.syntax import (
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.analysis.explain import explain
+from temporeal.sim.stl.analysis.wording import describe, note, operator_text
+from temporeal.sim.stl.language.syntax import (
     ALL_TIME,
     Always,
     And,
@@ -45,8 +44,9 @@ from sim.stl.syntax import (
     until,
     weak_until,
 )
-from sim.stl.wording import describe, note, operator_text
-from tests.sim.stl.definition import DT, Definition, formulas, samples, traces, windows
+from temporeal.sim.stl.monitoring.monitor import Monitor
+from temporeal.sim.stl.rewriting.lower import Semantics
+from temporeal.sim.stl.semantics.robustness import robustness, satisfied
 
 SEMANTICS = [Semantics(end, left) for end in ("clip", "strong", "weak") for left in ("half-open", "closed")]
 H, P, X = Signal("height", (), "m"), Signal("p", (3,), "m"), Signal("x")
@@ -389,7 +389,7 @@ def test_lengths_must_agree():
 
 def test_it_needs_numpy_only():
     slow = ("torch", "numba", "matplotlib", "lark")
-    code = f"import sys, sim.stl.explain; print([m for m in {slow} if m in sys.modules])"
+    code = f"import sys, temporeal.sim.stl.analysis.explain; print([m for m in {slow} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stderr
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robots.signals import SignalError
-from sim.stl.falsify import (
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.analysis.falsify import (
     Choice,
     Integer,
     Real,
@@ -22,9 +22,9 @@ from sim.stl.falsify import (
     judge_traces,
     one_at_a_time,
 )
-from sim.stl.lower import Semantics
-from sim.stl.robustness import robustness
-from sim.stl.syntax import Signal, Truth, always, eventually
+from temporeal.sim.stl.language.syntax import Signal, Truth, always, eventually
+from temporeal.sim.stl.rewriting.lower import Semantics
+from temporeal.sim.stl.semantics.robustness import robustness
 
 DT, STEPS, PUSHES = 0.05, 60, 6
 POS, X, Y = Signal("pos", (), "m"), Signal("x"), Signal("y")
@@ -421,7 +421,7 @@ def test_history_and_progress() -> None:
 
 
 def test_bound_of_the_uniform_samples() -> None:
-    from policies.evaluate.statistics import clopper_pearson
+    from temporeal.policies.evaluate.statistics import clopper_pearson
 
     none = falsify(constant(), X < 2, LINE, 1.0, budget=1000, seed=0).sampled
     assert none == Sampled(100, 0, 0.0, 1 - 0.05 ** (1 / 100), 0.95)

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from robots.signals import SignalError
-from sim.stl import grounding
-from sim.stl.alternative import Alternative, Gap, Keep, Point, Reach, from_json, to_json
-from sim.stl.decompose import decompose
-from sim.stl.robustness import robustness
-from sim.stl.syntax import FormulaError, Signal, Truth, always, eventually, until
-from sim.stl.times import closure, forest, needed, order, sampled
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.language.syntax import FormulaError, Signal, Truth, always, eventually, until
+from temporeal.sim.stl.planning import grounding
+from temporeal.sim.stl.planning.alternative import Alternative, Gap, Keep, Point, Reach, from_json, to_json
+from temporeal.sim.stl.planning.decompose import decompose
+from temporeal.sim.stl.planning.times import closure, forest, needed, order, sampled
+from temporeal.sim.stl.semantics.robustness import robustness
 
 P, Q, R = (Signal(n) > 0 for n in "xyz")
 DT, SAMPLES = 0.1, 6

@@ -5,12 +5,10 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.sim.stl.definition import DT, P, X, Y, defined, formulas, split, traces
 
-from robots.signals import SignalError
-from sim.stl import robustness as engine
-from sim.stl.lower import Semantics, lower
-from sim.stl.robustness import evaluate_leaves, robustness, satisfied
-from sim.stl.syntax import (
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.language.syntax import (
     Always,
     And,
     Apply,
@@ -36,7 +34,9 @@ from sim.stl.syntax import (
     once,
     until,
 )
-from tests.sim.stl.definition import DT, P, X, Y, defined, formulas, split, traces
+from temporeal.sim.stl.rewriting.lower import Semantics, lower
+from temporeal.sim.stl.semantics import robustness as engine
+from temporeal.sim.stl.semantics.robustness import evaluate_leaves, robustness, satisfied
 
 SEMANTICS = st.builds(Semantics, st.sampled_from(["clip", "strong", "weak"]), st.sampled_from(["half-open", "closed"]))
 MIXED = (until(X > 0, 0.2, 0.7, Y > 0.1) & always(0, 2.1, once(0.1, 0.5, eventually(0, 1.3, Y > -1)))

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from robots.signals import SignalSpec, schema
-from sim.stl.decompose import decompose
-from sim.stl.grounding import best
-from sim.stl.marks import marked
-from sim.stl.parse import parse
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.planning.decompose import decompose
+from temporeal.sim.stl.planning.grounding import best
+from temporeal.sim.stl.planning.marks import marked
 
 PLACE = schema(SignalSpec("p", (2,), "m"))
 

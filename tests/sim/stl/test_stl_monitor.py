@@ -8,11 +8,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from robots.signals import SignalError
-from sim.stl import stream_kernels
-from sim.stl.monitor import Monitor, keeping_pace, numpy_update_s, watch
-from sim.stl.robustness import robustness
-from sim.stl.syntax import FormulaError, Signal, always, equal, eventually, next_sample, once, since, unequal, until
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.language.syntax import (
+    FormulaError,
+    Signal,
+    always,
+    equal,
+    eventually,
+    next_sample,
+    once,
+    since,
+    unequal,
+    until,
+)
+from temporeal.sim.stl.monitoring import stream_kernels
+from temporeal.sim.stl.monitoring.monitor import Monitor, keeping_pace, numpy_update_s, watch
+from temporeal.sim.stl.semantics.robustness import robustness
 
 X, Y = Signal("x"), Signal("y")
 
@@ -261,7 +272,7 @@ def test_the_period_is_a_positive_number_also_without_windows(dt):
 
 
 def test_a_text_is_no_formula():
-    with pytest.raises(FormulaError, match=r"not a formula: 'x > 0'; sim.stl.parse"):
+    with pytest.raises(FormulaError, match=r"not a formula: 'x > 0'; temporeal.sim.stl.language.parse"):
         Monitor("x > 0", 1.0)
 
 

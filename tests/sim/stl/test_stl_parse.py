@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from robots.crazyflie.spec import SPEC
-from robots.signals import SignalSpec
-from sim.stl.parse import check, parse, parse_specification
-from sim.stl.syntax import (
+from temporeal.robots.crazyflie.spec import SPEC
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.stl.language.parse import check, parse, parse_specification
+from temporeal.sim.stl.language.syntax import (
     WIDTH,
     Always,
     And,
@@ -491,7 +491,7 @@ def test_python_construction_is_checked_against_the_schema():
 
 def test_the_robot_side_imports_without_torch_and_numba():
     code = ("import sys; sys.modules['numba'] = None\n"  # as where it is not installed
-            "import sim.stl.parse, sim.stl.monitor, sim.stl.decompose, sim.stl.robustness\n"
+            "import temporeal.sim.stl.language.parse, temporeal.sim.stl.monitoring.monitor, temporeal.sim.stl.planning.decompose, temporeal.sim.stl.semantics.robustness\n"
             "found = {'torch', 'mujoco'} & set(sys.modules)\n"
             "sys.exit(f'imported {found}' if found else 0)")
     subprocess.run([sys.executable, "-c", code], check=True)

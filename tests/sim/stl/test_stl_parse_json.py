@@ -6,8 +6,9 @@ from math import inf, nan
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sim.stl.definition import formulas
 
-from sim.stl.syntax import (
+from temporeal.sim.stl.language.syntax import (
     MAX_DEPTH,
     FormulaError,
     Signal,
@@ -20,7 +21,6 @@ from sim.stl.syntax import (
     to_json,
     until,
 )
-from tests.sim.stl.definition import formulas
 
 P, X = Signal("p", (3,), "m"), Signal("x", (), "m")
 MISSION = always(0, 2, norm(P - (1, 0, 0)) < 0.5) & until(X > 0, 1, inf, eventually(0, 3, equal(X, 1))) & rise(X)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sim.stl.definition import SCHEMA, formulas, predicates
 
-from robots.signals import SignalSpec
-from sim.stl.parse import check, parse
-from sim.stl.robustness import robustness
-from sim.stl.syntax import (
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.stl.language.parse import check, parse
+from temporeal.sim.stl.language.syntax import (
     MAX_DEPTH,
     MAX_LEVELS,
     And,
@@ -41,7 +41,7 @@ from sim.stl.syntax import (
     wrap,
     xor,
 )
-from tests.sim.stl.definition import SCHEMA, formulas, predicates
+from temporeal.sim.stl.semantics.robustness import robustness
 
 SETTINGS = settings(max_examples=100, deadline=None)
 SIGNALS = {**SCHEMA, "q": SignalSpec("q", (4,), "wxyz"), "ratio": SignalSpec("ratio"),

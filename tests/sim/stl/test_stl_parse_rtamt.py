@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from robots.signals import SignalSpec
-from sim.stl.parse import FormulaError, parse
-from sim.stl.syntax import from_json, to_json, to_text
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.stl.language.parse import FormulaError, parse
+from temporeal.sim.stl.language.syntax import from_json, to_json, to_text
 
 TEXTS = json.loads((Path(__file__).parent / "rtamt_texts.json").read_text())
 SCHEMA = {name: SignalSpec(name, (), "") for name in TEXTS["signals"]}

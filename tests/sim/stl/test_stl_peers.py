@@ -1,6 +1,6 @@
 """Random formulas on random traces against rtamt and stlcg++, where their conventions are ours, and where they are not.
 
-The peers run in processes of their own (``policies/cli/peers``); without them these tests fail: ``make peers``.
+The peers run in processes of their own (``benchmarks/peers``); without them these tests fail: ``make peers``.
 """
 
 import json
@@ -10,14 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sim.stl.definition import DT, traces, values, windows
 
-from policies.cli.peers import Peer, PeerError
-from policies.cli.peers.translate import NotThere, to_rtamt, to_stlcgpp
-from robots.signals import SignalSpec
-from sim.stl.lower import Semantics
-from sim.stl.parse import parse
-from sim.stl.robustness import robustness
-from sim.stl.syntax import (
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.language.syntax import (
     ALL_TIME,
     COMPARISONS,
     Always,
@@ -45,7 +42,10 @@ from sim.stl.syntax import (
     horizon,
     number_text,
 )
-from tests.sim.stl.definition import DT, traces, values, windows
+from temporeal.sim.stl.rewriting.lower import Semantics
+from temporeal.sim.stl.semantics.robustness import robustness
+from temporeal_benchmarks.peers import Peer, PeerError
+from temporeal_benchmarks.peers.translate import NotThere, to_rtamt, to_stlcgpp
 
 PERIOD_MS = round(1000 * DT)
 TEXTS = json.loads(Path(__file__).with_name("rtamt_texts.json").read_text())

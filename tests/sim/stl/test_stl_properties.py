@@ -5,10 +5,19 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sim.stl.definition import (
+    DT,
+    X,
+    Y,
+    defined,
+    formulas,
+    split,
+    states,
+    traces,
+    windows,
+)
 
-from sim.stl.lower import Semantics
-from sim.stl.robustness import margin, robustness, satisfied
-from sim.stl.syntax import (
+from temporeal.sim.stl.language.syntax import (
     Always,
     And,
     Eventually,
@@ -26,17 +35,8 @@ from sim.stl.syntax import (
     WeakUntil,
     Window,
 )
-from tests.sim.stl.definition import (
-    DT,
-    X,
-    Y,
-    defined,
-    formulas,
-    split,
-    states,
-    traces,
-    windows,
-)
+from temporeal.sim.stl.rewriting.lower import Semantics
+from temporeal.sim.stl.semantics.robustness import margin, robustness, satisfied
 
 SETTINGS = settings(max_examples=100, deadline=None)
 

@@ -8,11 +8,11 @@ from math import inf, pi
 import numpy as np
 import pytest
 
-from robots.signals import SignalSpec, schema
-from sim.stl.parse import parse
-from sim.stl.ranges import greatest, margin_range
-from sim.stl.robustness import robustness
-from sim.stl.syntax import Formula
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.language.syntax import Formula
+from temporeal.sim.stl.rewriting.ranges import greatest, margin_range
+from temporeal.sim.stl.semantics.robustness import robustness
 
 SIGNALS = schema(SignalSpec("p", (3,), ""), SignalSpec("v", (3,), ""), SignalSpec("q", (4,), "wxyz"))
 CONSTANTS = {"a": [1.0, 2.0, 0.0], "r": 0.6}

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from robots.signals import SignalError, SignalSpec
-from sim.stl.parse import parse
-from sim.stl.robustness import margin, robustness, satisfied
-from sim.stl.syntax import FormulaError, Signal, always, eventually, norm, until
-from sim.stl.windows import steps
+from temporeal.robots.signals import SignalError, SignalSpec
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.language.syntax import FormulaError, Signal, always, eventually, norm, until
+from temporeal.sim.stl.semantics.robustness import margin, robustness, satisfied
+from temporeal.sim.stl.semantics.windows import steps
 
 SCHEMA = {"x": SignalSpec("x"), "y": SignalSpec("y"), "p": SignalSpec("p", (3,), "m"), "t": SignalSpec("t", (), "s")}
 X, Y = Signal("x"), Signal("y")

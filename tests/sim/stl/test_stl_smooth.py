@@ -9,11 +9,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sim.stl.costs import FAMILIES, assert_linear, normal, tensors
+from tests.sim.stl.definition import DT, P, X, Y, defined, formulas, predicates, traces
 
-from robots.signals import SignalError
-from sim.stl.lower import ENDS, LEFTS, RTAMT, Semantics
-from sim.stl.smooth import METHODS, _ladder, _large, smooth_bounds, smooth_robustness
-from sim.stl.syntax import (
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.language.syntax import (
     FormulaError,
     Historically,
     Iff,
@@ -28,8 +28,8 @@ from sim.stl.syntax import (
     since,
     until,
 )
-from tests.sim.stl.costs import FAMILIES, assert_linear, normal, tensors
-from tests.sim.stl.definition import DT, P, X, Y, defined, formulas, predicates, traces
+from temporeal.sim.stl.rewriting.lower import ENDS, LEFTS, RTAMT, Semantics
+from temporeal.sim.stl.semantics.smooth import METHODS, _ladder, _large, smooth_bounds, smooth_robustness
 
 SETTINGS = settings(max_examples=60, deadline=None)
 SEMANTICS = [Semantics(end, left) for end in ENDS for left in LEFTS]

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.stl.space import SCALES, Choice, Integer, Parameter, Real, Space, SpaceError, space_from_json
+from temporeal.sim.stl.analysis.space import (
+    SCALES,
+    Choice,
+    Integer,
+    Parameter,
+    Real,
+    Space,
+    SpaceError,
+    space_from_json,
+)
 
 SPACE = Space((
     Real("start", (-1.0, 2.0, 0.5), (1.0, 2.0, 0.75)),

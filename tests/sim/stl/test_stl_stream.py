@@ -10,13 +10,20 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sim.stl.definition import (
+    DT,
+    Definition,
+    P,
+    X,
+    Y,
+    formulas,
+    predicates,
+    samples,
+    traces,
+)
 
-from robots.signals import SignalError
-from sim.stl import stream_kernels
-from sim.stl.lower import Semantics
-from sim.stl.robustness import robustness
-from sim.stl.stream import Stream
-from sim.stl.syntax import (
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.language.syntax import (
     Apply,
     Constant,
     FormulaError,
@@ -32,17 +39,10 @@ from sim.stl.syntax import (
     since,
     until,
 )
-from tests.sim.stl.definition import (
-    DT,
-    Definition,
-    P,
-    X,
-    Y,
-    formulas,
-    predicates,
-    samples,
-    traces,
-)
+from temporeal.sim.stl.monitoring import stream_kernels
+from temporeal.sim.stl.monitoring.stream import Stream
+from temporeal.sim.stl.rewriting.lower import Semantics
+from temporeal.sim.stl.semantics.robustness import robustness
 
 SETTINGS = settings(max_examples=100, deadline=None)
 with_truths = st.one_of(predicates, predicates, predicates, st.booleans().map(Truth))
@@ -285,7 +285,7 @@ def test_a_broken_numba_is_named_or_done_without():
         "    if name == 'numba': raise SystemError('initialization failed')\n"
         "    return original(name, *rest)\n"
         "builtins.__import__ = broken\n"
-        "from sim.stl.stream import Stream; from sim.stl.syntax import Signal\n"
+        "from temporeal.sim.stl.monitoring.stream import Stream; from temporeal.sim.stl.language.syntax import Signal\n"
         "print(Stream(Signal('x') > 0, 1.0).compiled)\n"
         "try: Stream(Signal('x') > 0, 1.0, compiled=True)\n"
         "except ImportError as error: print(error)")
@@ -316,8 +316,8 @@ def test_where_nothing_can_be_cached_it_is_compiled_without():
 def test_without_numba_and_torch_it_works_the_same():
     code = (
         "import sys; sys.modules['numba'] = sys.modules['torch'] = None\n"
-        "from sim.stl.stream import Stream; from sim.stl.monitor import Monitor\n"
-        "from sim.stl.syntax import Signal, always, eventually\n"
+        "from temporeal.sim.stl.monitoring.stream import Stream; from temporeal.sim.stl.monitoring.monitor import Monitor\n"
+        "from temporeal.sim.stl.language.syntax import Signal, always, eventually\n"
         "f = always(0, 2, eventually(0, 1, Signal('x') > 0)); s, m = Stream(f, 1.0), Monitor(f, 1.0)\n"
         "print(s.compiled, m.compiled, [s.update({'x': v}) for v in (3, 1, 2, -5)],"
         " [m.update({'x': v}).lower for v in (3, 1, 2, -5)])")

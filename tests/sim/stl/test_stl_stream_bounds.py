@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sim.stl.definition import DT, Definition, X, Y, formulas, predicates, states, traces
 
-from robots.signals import SignalError
-from sim.stl.lower import Semantics
-from sim.stl.stream_bounds import Missions
-from sim.stl.syntax import (
+from temporeal.robots.signals import SignalError
+from temporeal.sim.stl.language.syntax import (
     Always,
     And,
     Eventually,
@@ -31,7 +30,8 @@ from sim.stl.syntax import (
     since,
     until,
 )
-from tests.sim.stl.definition import DT, Definition, X, Y, formulas, predicates, states, traces
+from temporeal.sim.stl.monitoring.stream_bounds import Missions
+from temporeal.sim.stl.rewriting.lower import Semantics
 
 with_truths = st.one_of(predicates, predicates, predicates, st.booleans().map(Truth))
 random_formulas = formulas(unbounded_past=True, leaf=with_truths, max_leaves=6)

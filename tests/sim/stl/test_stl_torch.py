@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sim.stl.costs import FAMILIES, assert_linear, normal, tensors
+from tests.sim.stl.definition import DT, P, X, Y, defined, formulas, split, traces
 
-from sim.stl.lower import RTAMT, Semantics, lower
-from sim.stl.scans import recursion
-from sim.stl.syntax import (
+from temporeal.sim.stl.language.syntax import (
     Always,
     Constant,
     Eventually,
@@ -28,10 +28,10 @@ from sim.stl.syntax import (
     since,
     until,
 )
-from sim.stl.torch_ops import evaluate, torch_arrays
-from sim.stl.values import predicate_margin, predicate_truth
-from tests.sim.stl.costs import FAMILIES, assert_linear, normal, tensors
-from tests.sim.stl.definition import DT, P, X, Y, defined, formulas, split, traces
+from temporeal.sim.stl.language.values import predicate_margin, predicate_truth
+from temporeal.sim.stl.rewriting.lower import RTAMT, Semantics, lower
+from temporeal.sim.stl.semantics.scans import recursion
+from temporeal.sim.stl.semantics.torch_ops import evaluate, torch_arrays
 
 SETTINGS = settings(max_examples=60, deadline=None)
 CLOSED = Semantics(until="closed")

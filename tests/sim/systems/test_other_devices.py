@@ -8,12 +8,12 @@ import copy
 import pytest
 import torch
 
-from policies.algos.npc import NPCConfig, Policy, Seen
-from policies.cli import runs, settings
-from robots.registry import resolve
-from sim.devices import on_device
-from sim.stl_timed import SCHEDULE
-from sim.task import load_task
+from temporeal.policies.algos.npc import NPCConfig, Policy, Seen
+from temporeal.policies.cli import runs, settings
+from temporeal.robots.registry import resolve
+from temporeal.sim.compiler.devices import on_device
+from temporeal.sim.rewards.scheduled import SCHEDULE
+from temporeal.sim.task import load_task
 
 META = torch.device("meta")
 ON_A_GPU = {"quadrotor": "choice", "franka": "key", "ant": "patrol"}
@@ -71,7 +71,7 @@ def test_missions_start_on_the_device_of_the_draws_after_the_maps_went_to_anothe
 
 @pytest.mark.parametrize("system", ["quadrotor", "franka"])
 def test_a_model_is_where_its_states_are(system):
-    of = resolve("sim.systems", system).make()
+    of = resolve("temporeal.sim.systems", system).make()
     seen = {name: torch.rand(N, *of.scene.robot.signals[name].shape) for name in of.reads}
     of.act.to(META)
     state = of.model.state(seen)
@@ -82,7 +82,7 @@ def test_a_model_is_where_its_states_are(system):
 
 
 def test_a_model_in_torch_steps_there():
-    model = resolve("sim.systems", "franka").make().model
+    model = resolve("temporeal.sim.systems", "franka").make().model
     state = model.state({"joint_pos": torch.rand(N, 7, device=META)})
     assert model.step(state, torch.zeros(N, 3, device=META)).device == META
 

@@ -7,10 +7,10 @@ from math import pi
 import pytest
 import torch
 
-from robots.registry import names, resolve
-from sim.system import flat, states_after
+from temporeal.robots.registry import names, resolve
+from temporeal.sim.system import flat, states_after
 
-SYSTEMS = tuple(names("sim.systems"))
+SYSTEMS = tuple(names("temporeal.sim.systems"))
 TOLERANCE = {"linear": 1e-5, "unicycle": 1e-5, "quadrotor": 1e-4, "franka": 5e-3}
 """Of the signals that formulas read, m, m/s and rad, over the steps below; Franka's model leaves friction out."""
 STEPS = {"linear": 60, "unicycle": 60, "quadrotor": 50, "franka": 40, "ant": 5}
@@ -27,7 +27,7 @@ def draw(count, seed=0):
 
 def simulated(system, count, start=None, seed=0):
     """The system's backend in ``count`` worlds at its starts."""
-    sim = resolve("sim.backends", system.backend).make(
+    sim = resolve("temporeal.sim.backends", system.backend).make(
         system.scene, count, system.command, dt=system.control_dt / system.substeps, threads=1)
     sim.reset(torch.arange(count), system.initial(draw(count, seed), start or {}))
     return sim
@@ -55,7 +55,7 @@ def actions(system, count, seed=0):
 
 @pytest.fixture(scope="module", params=SYSTEMS)
 def system(request):
-    return resolve("sim.systems", request.param).make()
+    return resolve("temporeal.sim.systems", request.param).make()
 
 
 def test_the_five_systems_are_there():
@@ -104,7 +104,7 @@ def test_starts_lie_in_the_box_that_is_asked_for(system):
 
 
 def test_headings_are_as_asked_for():
-    system = resolve("sim.systems", "unicycle").make()
+    system = resolve("temporeal.sim.systems", "unicycle").make()
     for wanted in ((-pi, pi), (1.0, 1.5)):
         quat = system.initial(draw(400), {"heading": wanted})["base_quat_w"]
         yaw = 2 * torch.atan2(quat[:, 3], quat[:, 0])
@@ -125,7 +125,7 @@ def test_headings_are_as_asked_for():
 ])  # fmt: skip
 def test_starts_that_make_no_sense_are_refused(name, start, told):
     with pytest.raises(ValueError, match=told):
-        resolve("sim.systems", name).make().initial(draw(2), start)
+        resolve("temporeal.sim.systems", name).make().initial(draw(2), start)
 
 
 # ---------------------------------------------------------------- models
@@ -139,7 +139,7 @@ def between_values(name, a, b):
 
 @pytest.fixture(scope="module", params=TOLERANCE)
 def modelled(request):
-    return resolve("sim.systems", request.param).make()
+    return resolve("temporeal.sim.systems", request.param).make()
 
 
 def test_a_model_predicts_what_the_simulator_does(modelled):
@@ -206,7 +206,7 @@ def test_a_model_has_gradients_that_are_those_of_differences(modelled):
 
 def test_a_model_that_goes_many_steps_at_once_goes_as_by_one():
     """With the gradient of all of them."""
-    system = resolve("sim.systems", "quadrotor").make()
+    system = resolve("temporeal.sim.systems", "quadrotor").make()
     plan = actions(system, 3).permute(1, 0, 2)
     first = system.model.state({k: v.clone() for k, v in simulated(system, 3).signals().items()})
     found = {}
@@ -229,7 +229,7 @@ class StepByStep:
 
 def test_a_model_keeps_the_batch_and_the_type():
     for name in ("linear", "unicycle"):
-        model = resolve("sim.systems", name).make().model
+        model = resolve("temporeal.sim.systems", name).make().model
         signals = {"base_pos_w": flat(torch.rand(7, 2, dtype=torch.float64)),
                    "base_quat_w": torch.tensor([1.0, 0, 0, 0], dtype=torch.float64).expand(7, 4)}
         state = model.step(model.state(signals), torch.zeros(7, 2, dtype=torch.float64))

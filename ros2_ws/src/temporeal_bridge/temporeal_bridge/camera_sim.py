@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from robots.spec import load_robot
-from temporeal_bridge import codecs, messages
-from temporeal_bridge.cameras import Exposure, ExposureLine, SimCamera, SocketEnd, cameras_of
+from temporeal.robots.spec import load_robot
+from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.node import parser, run
-from temporeal_bridge.transport import Endpoint, QoS, Transport
+from temporeal_bridge.simulated_robot.cameras import Exposure, ExposureLine, SimCamera, SocketEnd, cameras_of
+from temporeal_bridge.transports.transport import Endpoint, QoS, Transport
 
 NICE = 5  # as the worker of a policy that gives chunks: a picture may be late, a state may not
 # reliable, as drivers of cameras publish (realsense-ros, constants.h: SYSTEM_DEFAULT): it meets every subscription
@@ -115,8 +115,8 @@ def renderer(camera: SimCamera, model: Any) -> Render:
     try:
         import torch
 
-        from sim.augment import parse_augment
-        from sim.cameras import Rig, parse_cameras
+        from temporeal.sim.rendering.augmentation import parse_augment
+        from temporeal.sim.rendering.cameras import Rig, parse_cameras
     except ImportError as error:
         raise RuntimeError(f"{error}: simulated cameras need what `pip install '.[train,cameras]'` brings") from error
     rows, columns = camera.size

@@ -4,15 +4,15 @@
 
 The controller (`policy_node`) proposes over a local socket (:mod:`temporeal_bridge.link`); it may hang, crash or say
 nonsense. The guard reads the artifact's manifest and the robot's ``ros.yaml``, never the network: it is small, and
-nothing in it waits for anybody. What it demands, and what it does else, is :mod:`temporeal_bridge.safety`. Here is the
-state machine; what a proposal must be is :mod:`temporeal_bridge.admission`, what stop actions send
-:mod:`temporeal_bridge.stopper`, how another artifact takes over :mod:`temporeal_bridge.exchange`.
+nothing in it waits for anybody. What it demands, and what it does else, is :mod:`temporeal_bridge.guard.safety`. Here
+is the state machine; what a proposal must be is :mod:`temporeal_bridge.guard.admission`, what stop actions send
+:mod:`temporeal_bridge.guard.active_stop`, how another artifact takes over :mod:`temporeal_bridge.guard.swap_requests`.
 
 Modes: ``waiting`` (no fresh state, or no controller) -> ``ready`` -> ``active`` -> ``stopping`` (the stop action of the
 robot's profile) -> ``finished`` (the mission is over), or, after a reason: ``holding`` (the robot is kept where it came
 to rest) or ``stopped`` (silence). A reason is latched: only ``mission/reset`` leads back to ``ready``. Where an
-autopilot stands between the commands and the motors (:mod:`temporeal_bridge.px4`), ``arming`` comes between ``ready``
-and ``active``: until it is armed and obeys, the controller waits, and its mission time does not run.
+autopilot stands between the commands and the motors (:mod:`temporeal_bridge.guard.px4`), ``arming`` comes between
+``ready`` and ``active``: until it is armed and obeys, the controller waits, and its mission time does not run.
 
 Topics, in the robot's namespace:
 
@@ -23,7 +23,7 @@ Topics, in the robot's namespace:
   proposed, of which mission and step, and made of which state), after every command: out;
 - ``guard/event`` (std_msgs/String, JSON: mode, flight, t [s] since the mission began, code, reason): out;
 - ``guard/swap`` (std_msgs/Float64MultiArray: flight, step, weight w, then two commands a and b: (1 - w) a + w b was
-  asked for): while an artifact is exchanged (:mod:`temporeal_bridge.swap`): out;
+  asked for): while an artifact is exchanged (:mod:`temporeal_bridge.controller.artifact_swap`): out;
 - ``guard/artifact`` (std_msgs/String, latched, JSON: name, identity, robot, command, interface, rate_hz, manifest, the
   folder it was read from, and topics that are remapped): what a recording is of, out;
 - ``/diagnostics`` (diagnostic_msgs/DiagnosticArray, 1 Hz): out.
@@ -43,18 +43,27 @@ from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import Manifest, load_manifest, mission_digest, to_json
-from robots import shield
-from robots.collision import Nearness
-from robots.course import course
-from robots.motion import Array, Motion, at_rest, resting
-from robots.spec import RobotSpec
-from temporeal_bridge import admission, codecs, hovering, levelling, link, messages, safety, stop_actions
-from temporeal_bridge.exchange import Exchange, Standing
-from temporeal_bridge.fitting import profile_on
-from temporeal_bridge.ground import Ground
-from temporeal_bridge.guard_voice import Voice
-from temporeal_bridge.hovering import Flown
+from temporeal.robots import shield
+from temporeal.robots.artifact.manifest import Manifest, load_manifest, mission_digest, to_json
+from temporeal.robots.collision import Nearness
+from temporeal.robots.rate_limiter import Array, Motion, at_rest, resting
+from temporeal.robots.smooth_trajectory import course
+from temporeal.robots.spec import RobotSpec
+from temporeal_bridge import link
+from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.controller.artifact_swap import Swap
+from temporeal_bridge.guard import admission, hover_thrust, safety, stop_actions
+from temporeal_bridge.guard import level as levelling
+from temporeal_bridge.guard.active_stop import Stopper
+from temporeal_bridge.guard.announcements import Voice
+from temporeal_bridge.guard.config_checks import profile_on
+from temporeal_bridge.guard.ground import Ground
+from temporeal_bridge.guard.hover_thrust import Flown
+from temporeal_bridge.guard.px4 import Offboard
+from temporeal_bridge.guard.state_monitor import NOTHING, Reason, Watch
+from temporeal_bridge.guard.stop_actions import Values
+from temporeal_bridge.guard.stop_button import STOPS, StopButton
+from temporeal_bridge.guard.swap_requests import Exchange, Standing
 from temporeal_bridge.interface import (
     ARM,
     CommandTopic,
@@ -90,14 +99,8 @@ from temporeal_bridge.node import (
     robot_of,
     run,
 )
-from temporeal_bridge.px4 import Offboard
 from temporeal_bridge.state import StateInput
-from temporeal_bridge.stop_actions import Values
-from temporeal_bridge.stop_button import STOPS, StopButton
-from temporeal_bridge.stopper import Stopper
-from temporeal_bridge.swap import Swap
-from temporeal_bridge.transport import QOS, Received, Transport, qos_named, resolve_name
-from temporeal_bridge.watch import NOTHING, Reason, Watch
+from temporeal_bridge.transports.transport import QOS, Received, Transport, qos_named, resolve_name
 
 DIAGNOSTICS_S = 1.0
 LOOK_S = 0.5  # so often it is looked whether somebody else commands the robot
@@ -211,10 +214,10 @@ class GuardNode:
         self.left: Motion | None = None  # of an earlier mission, which the robot may hold for ever
         self.lost: Motion | None = None  # the last one of a hand that fell silent then
         self.levels, self.flown = "level" in self.profile.stop.values(), Flown()
-        self.ground = Ground(hovering.lifts(robot) if self.levels else 1.0)
+        self.ground = Ground(hover_thrust.lifts(robot) if self.levels else 1.0)
         # m: what begins below it stands
         self.below = max((self.profile.level or {}).get("landed_m", 0.0), self.profile.unlock_below_m or 0.0)
-        self.nominal = hovering.nominal_thrust(robot) if self.levels else 1.0  # N, of its thrust
+        self.nominal = hover_thrust.nominal_thrust(robot) if self.levels else 1.0  # N, of its thrust
         self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
         self.sent_at = self.turn = -np.inf  # of the last command; when the next one is expected
         self.stands_at = -np.inf  # the time that ``motion`` is of: ``sent_at``, or later once the guard has caught up
@@ -895,7 +898,7 @@ class GuardNode:
         self.turn = max(self.turn, self.acting) + PACE * self.period  # of what is told: a replay knows it to the digit
         if self.levels and self.mode == "active":
             share = float(command.item(0)) / self.nominal
-            self.flown = hovering.flown(
+            self.flown = hover_thrust.flown(
                 self.flown, self.below, share, self.watch.values, self.acting, self.period)
         step, age, asked = (-1, np.nan, self.nothing) if p is None else (p.step, p.at - p.seen, p.values)
         began = self.flight.began

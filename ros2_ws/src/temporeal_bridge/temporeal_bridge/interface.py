@@ -11,8 +11,9 @@ an object's pose): those come from topics of a file of the user's, ``load_interf
          options: {signal: goal_pos_w, frame: fr3_link0}}
 
 Cameras stand there, too: they belong to a place, not to a robot. What they see is under ``pictures`` (keys as of a
-state, and ``max_age_s``), where they are in simulation under ``cameras`` (:mod:`temporeal_bridge.cameras`); a file has
-these two parts or not. docs/deploying.md shows one.
+state, and ``max_age_s``), where they are in simulation under ``cameras``
+(:mod:`temporeal_bridge.simulated_robot.cameras`); a file has
+these two parts or not. docs/how-to/deploying.md shows one.
 
 What an artifact reads must be carried by some topic: :func:`check_reads`.
 """
@@ -28,11 +29,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from robots.course import Course
-from robots.signals import SignalSpec, check_signal, is_number
-from robots.spec import RobotSpec
-from temporeal_bridge import codecs, messages
-from temporeal_bridge.transport import QOS, TransportError, resolve_name
+from temporeal.robots.signals import SignalSpec, check_signal, is_number
+from temporeal.robots.smooth_trajectory import Course
+from temporeal.robots.spec import RobotSpec
+from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.transports.transport import QOS, TransportError, resolve_name
 
 
 class InterfaceError(ValueError):
@@ -88,7 +89,8 @@ class Topic:
 
 @dataclass(frozen=True)
 class Autopilot:
-    """What stands between the commands and the motors, arms them and switches modes (:mod:`temporeal_bridge.px4`).
+    """What stands between the commands and the motors, arms them and switches modes
+    (:mod:`temporeal_bridge.guard.px4`).
 
     Args:
         status: where it says its mode.

@@ -24,12 +24,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from temporeal_bridge.transport import domain_id
+from temporeal_bridge.transports.transport import domain_id
 
 HELLO, BEGIN, COMMAND, END, FAIL, TAKEOVER = range(6)
 """Kinds: the controller is there (text: digest of its artifact) · a mission begins (stamp: its time zero) · a command
 (values) · the mission is over (text: what then) · the controller cannot go on (text: why) · this one asks to take over
-from the controller in charge (text: :func:`temporeal_bridge.swap.offer` of its artifact)."""
+from the controller in charge (text: :func:`temporeal_bridge.controller.artifact_swap.offer` of its artifact)."""
 
 MAGIC = b"TPL2"
 HEAD = struct.Struct("<4sB3xqqqdddII")

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from policies.export.manifest import Manifest, check_robot
-from robots.signals import SignalSpec
-from robots.spec import RobotSpec
-from temporeal_bridge import messages
+from temporeal.robots.artifact.manifest import Manifest, check_robot
+from temporeal.robots.signals import SignalSpec
+from temporeal.robots.spec import RobotSpec
+from temporeal_bridge.codecs import messages
 from temporeal_bridge.interface import Interface, check_reads
-from temporeal_bridge.transport import Received
+from temporeal_bridge.transports.transport import Received
 
 AGES = 20_000  # figures that a node keeps: the last ones, it may be up for months; 0.6 MB each
 FLIGHTS = 1000  # missions that it keeps

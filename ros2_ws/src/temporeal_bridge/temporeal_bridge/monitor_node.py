@@ -35,17 +35,17 @@ from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import Manifest, check_robot, identity, load_manifest, mission_digest, to_json
-from robots.spec import RobotSpec
-from sim.stl.monitor import Reading, keeping_pace
-from sim.stl.parse import parse
-from sim.stl.syntax import Formula, signals_in
-from temporeal_bridge import messages
+from temporeal.robots.artifact.manifest import Manifest, check_robot, identity, load_manifest, mission_digest, to_json
+from temporeal.robots.spec import RobotSpec
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.language.syntax import Formula, signals_in
+from temporeal.sim.stl.monitoring.monitor import Reading, keeping_pace
+from temporeal_bridge.codecs import messages
 from temporeal_bridge.interface import Interface, InterfaceError, load_interface
 from temporeal_bridge.mission import MISSION_TIME, announced, task_signals
 from temporeal_bridge.node import add_artifact, parser, plain, robot_of, run
 from temporeal_bridge.state import Reader
-from temporeal_bridge.transport import QOS, Received, Transport, qos_named
+from temporeal_bridge.transports.transport import QOS, Received, Transport, qos_named
 
 PUBLISH_S = 0.1
 WARN_BELOW = 0.05  # in the formula's own unit: 5 cm where its predicates are distances

@@ -15,12 +15,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from policies.export.manifest import load_manifest
-from robots.spec import RobotSpec, load_robot, robot_names
-from temporeal_bridge import ros_arguments
+from temporeal.robots.artifact.manifest import load_manifest
+from temporeal.robots.spec import RobotSpec, load_robot, robot_names
+from temporeal_bridge.launching.processes import orphaned
 from temporeal_bridge.link import default_path
-from temporeal_bridge.processes import orphaned
-from temporeal_bridge.transport import Transport, open_transport
+from temporeal_bridge.transports import ros_arguments
+from temporeal_bridge.transports.transport import Transport, open_transport
 
 LONGEST_WAIT_S = 0.1  # so that a stop signal is seen
 PRIORITIES = ("normal", "realtime", "auto")

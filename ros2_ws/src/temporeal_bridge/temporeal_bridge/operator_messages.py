@@ -1,8 +1,8 @@
 """What an operator says to a robot's nodes, where no ``ros2 topic pub`` is at hand, and what comes of it.
 
-    python -m temporeal_bridge.tell start 1 --namespace /arm1
-    python -m temporeal_bridge.tell stop --namespace /arm1
-    python -m temporeal_bridge.tell reset --namespace /arm1
+    python -m temporeal_bridge.operator_messages start 1 --namespace /arm1
+    python -m temporeal_bridge.operator_messages stop --namespace /arm1
+    python -m temporeal_bridge.operator_messages reset --namespace /arm1
 
 The exit status is 0 where it was done, 1 where it was not (guard or controller say why), 2 where nobody listens.
 This is no emergency stop: it takes seconds to start and join the bus. Have the robot's own stop in your hand.
@@ -15,11 +15,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from temporeal_bridge import messages, records
+from temporeal_bridge.codecs import messages
 from temporeal_bridge.mission import IDLE, NOT_RESET, Announced, check_numbers, refused
 from temporeal_bridge.node import parser
-from temporeal_bridge.records import Event
-from temporeal_bridge.transport import QOS, Received, Transport, TransportError, open_transport, require_peer
+from temporeal_bridge.recording import records
+from temporeal_bridge.recording.records import Event
+from temporeal_bridge.transports.transport import QOS, Received, Transport, TransportError, open_transport, require_peer
 
 NUMBER, EMPTY, TEXT, HEADER = (f"std_msgs/msg/{name}" for name in ("UInt64", "Empty", "String", "Header"))
 WORDS = {"start": NUMBER, "stop": EMPTY, "reset": EMPTY}

@@ -8,14 +8,16 @@ Modes: ``waiting`` (no state yet) -> ``ready`` -> ``starting`` (from ``mission/s
 local socket (:mod:`temporeal_bridge.link`) to the guard (:mod:`temporeal_bridge.guard_node`), which says on ``mission``
 what becomes of it, and stops the robot where this node fails.
 
-With ``--takeover`` another artifact is exchanged for the one that flies (:mod:`temporeal_bridge.swap`): this node
-lives through the running mission beside the controller in charge (mode ``succeeding``; :mod:`temporeal_bridge.tape`),
+With ``--takeover`` another artifact is exchanged for the one that flies
+(:mod:`temporeal_bridge.controller.artifact_swap`): this node
+lives through the running mission beside the controller in charge (mode ``succeeding``;
+:mod:`temporeal_bridge.controller.step_log`),
 asks the guard, and goes on from there. Who is relieved ends with exit status 0, a successor that is refused with 2.
 
 Topics, in the robot's namespace: ``mission/start`` (std_msgs/UInt64: number of the flight) in; ``policy/step``
 (std_msgs/Float64MultiArray: flight, step, missed steps before it, time since the first one [s], then for each state
 topic the :func:`~temporeal_bridge.state.mark` of the message that was acted on), after every step, for
-:mod:`temporeal_bridge.replay`, ``policy/chunk`` (std_msgs/Float64MultiArray,
+:mod:`temporeal_bridge.recording.replay`, ``policy/chunk`` (std_msgs/Float64MultiArray,
 :class:`~temporeal_bridge.mission.ToldChunk`: chunks as they are used), where a worker runs the policy, ``policy/event``
 (std_msgs/String, JSON: mode, flight, code, reason: why a mission does not begin or go on, where the guard cannot know),
 and ``/diagnostics`` (diagnostic_msgs/DiagnosticArray, 1 Hz) out.
@@ -35,15 +37,19 @@ from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import ArtifactError, identity, load_manifest
-from policies.export.runtime import Artifact
-from robots.signals import SignalError
-from robots.spec import RobotSpec
-from temporeal_bridge import link, messages, swap
-from temporeal_bridge.chunked import ChunkBook, ChunkedPolicy, NoAction
+from temporeal.robots.artifact.manifest import ArtifactError, identity, load_manifest
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.signals import SignalError
+from temporeal.robots.spec import RobotSpec
+from temporeal_bridge import link
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.controller import artifact_swap
+from temporeal_bridge.controller.artifact_swap import SwapError
+from temporeal_bridge.controller.chunked_policy import ChunkBook, ChunkedPolicy, NoAction
+from temporeal_bridge.controller.mailbox import SocketLine
+from temporeal_bridge.controller.step_log import Step, Tape, TapeReader, tape_path
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.link import Answer, ControllerEnd, Proposal, SocketController
-from temporeal_bridge.mailbox import SocketLine
 from temporeal_bridge.mission import (
     AGES,
     FLIGHTS,
@@ -58,9 +64,7 @@ from temporeal_bridge.mission import (
 )
 from temporeal_bridge.node import Rehearsal, add_artifact, add_awake, link_path, parser, robot_of, run
 from temporeal_bridge.state import StateInput
-from temporeal_bridge.swap import SwapError
-from temporeal_bridge.tape import Step, Tape, TapeReader, tape_path
-from temporeal_bridge.transport import QOS, Received, Transport, require_peer
+from temporeal_bridge.transports.transport import QOS, Received, Transport, require_peer
 
 AFTER_HORIZON_S = 0.1  # the formula is decided by the sample at its horizon: fly a little longer
 PHASE_GAIN = 0.05  # share of the phase error between control steps and arriving states that each step corrects
@@ -100,7 +104,8 @@ class PolicyNode:
         offer: str = "", awake: bool = False,
     ) -> None:
         """``tape``: file for a successor (None: this controller has none); ``offer``: what a successor shows the guard
-        (:func:`temporeal_bridge.swap.offer`); ``awake``: see :class:`temporeal_bridge.node.Rehearsal`."""
+        (:func:`temporeal_bridge.controller.artifact_swap.offer`); ``awake``: see
+        :class:`temporeal_bridge.node.Rehearsal`."""
         if after not in ("stop", "silence"):
             raise ValueError(f"after is {after!r}; legal: stop, silence")
         if len(artifact.manifest.commands) != 1:
@@ -537,7 +542,7 @@ def make(args: argparse.Namespace, transport: Transport) -> PolicyNode:
     path = link_path(args, transport)
     line = SocketController(path)
     node = PolicyNode(transport, artifact, robot, interface, line, after=args.after, autostart=args.start,
-                      tape=tape_path(path), offer=swap.offer(args.artifact) if args.takeover else "", awake=args.awake)
+                      tape=tape_path(path), offer=artifact_swap.offer(args.artifact) if args.takeover else "", awake=args.awake)
     if args.peer_timeout > 0:
         require_peer(transport, node.state.endpoints[0], args.peer_timeout)
     return node

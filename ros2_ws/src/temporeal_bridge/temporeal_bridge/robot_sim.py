@@ -5,23 +5,24 @@
 
 True state -> latency and noise -> the interface's state topics; command topics -> latency -> the driver (what it does
 when setpoints stop or are wrong) -> actuators with lag -> MuJoCo. What differs between robots is a plant
-(:mod:`temporeal_bridge.plants`). At the start and after a reset the robot is held in its start state until the first
-command comes; one under an autopilot stands there until it is armed and its motors push.
+(:mod:`temporeal_bridge.simulated_robot.plants`). At the start and after a reset the robot is held in its start state
+until the first command comes; one under an autopilot stands there until it is armed and its motors push.
 
 Topics of the simulation itself, in the robot's namespace:
 
 - ``sim/reset`` (std_msgs/UInt64: seed of the next flight) in, ``sim/episode`` (std_msgs/UInt64, latched: that seed,
   once the robot is there) out;
-- ``sim/fault`` (std_msgs/String: JSON, see :mod:`temporeal_bridge.faults`) in, ``sim/fault_active`` (std_msgs/String,
+- ``sim/fault`` (std_msgs/String: JSON, see :mod:`temporeal_bridge.simulated_robot.fault_injection`) in,
+``sim/fault_active`` (std_msgs/String,
   latched: JSON with ``name`` of the fault that is on, or "", ``stamp_ns`` of the change, and ``error`` where the last
   wish was refused) out;
 - ``sim/<object>`` (geometry_msgs/PoseStamped) out: where each object of a task's scene that moves truly is.
 
-Cameras of the file ``--signals`` are rendered in a process beside (:mod:`temporeal_bridge.cameras`), so that the state
-does not wait for pictures.
+Cameras of the file ``--signals`` are rendered in a process beside (:mod:`temporeal_bridge.simulated_robot.cameras`), so
+that the state does not wait for pictures.
 
 With a task, what it adds (a goal, drawn for each flight as in training) comes on the topics that ``--signals`` gives
-it, without one on those of :mod:`temporeal_bridge.task_topics`.
+it, without one on those of :mod:`temporeal_bridge.simulated_robot.task_topics`.
 """
 
 from __future__ import annotations
@@ -36,22 +37,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from policies.export.manifest import load_manifest
-from robots.frames import from_rotation_vector, multiply
-from robots.registry import resolve
-from robots.spec import RobotSpec
-from temporeal_bridge import codecs, faults, messages, task_topics
-from temporeal_bridge.cameras import Shutter, open_shutter
-from temporeal_bridge.drivers import Refused
+from temporeal.robots.artifact.manifest import load_manifest
+from temporeal.robots.frames import from_rotation_vector, multiply
+from temporeal.robots.registry import resolve
+from temporeal.robots.spec import RobotSpec
+from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.interface import Interface, InterfaceError, StateTopic, load_interface
 from temporeal_bridge.mission import check_numbers
 from temporeal_bridge.node import parser, robot_of, run, whole
-from temporeal_bridge.plants import Start, plant_of
-from temporeal_bridge.transport import QOS, Endpoint, QoS, Received, Transport, qos_named
+from temporeal_bridge.simulated_robot import fault_injection, task_topics
+from temporeal_bridge.simulated_robot.cameras import Shutter, open_shutter
+from temporeal_bridge.simulated_robot.drivers import Refused
+from temporeal_bridge.simulated_robot.plants import Start, plant_of
+from temporeal_bridge.transports.transport import QOS, Endpoint, QoS, Received, Transport, qos_named
 
 if TYPE_CHECKING:
-    from sim.scene import Scene
-    from sim.starts import OneWorld
+    from temporeal.sim.scene import Scene
+    from temporeal.sim.task_parts.numpy_world import OneWorld
 
 MAX_CATCH_UP_S = 0.5  # a longer stall of this machine stops the simulated clock instead
 SLOW_HZ = 100.0  # at most: what is kept of the true trajectory, and the poses of objects
@@ -109,7 +111,7 @@ class RobotSim:
         self.worst_lag = 0.0
         self.stalls = self.resets = self.rejected = self.faults = 0
         self.last_rejection = ""
-        self.fault: faults.Fault | None = None
+        self.fault: fault_injection.Fault | None = None
         self.reset(seed)
 
     def _taker(self) -> Any:
@@ -118,7 +120,7 @@ class RobotSim:
         def take(received: Received) -> None:
             try:
                 message = messages.decode(received.type, received.data)
-                content = self.plant.read(message, self.transport.now() + faults.nanoseconds(latency))
+                content = self.plant.read(message, self.transport.now() + fault_injection.nanoseconds(latency))
             except (Refused, codecs.CodecError, messages.MessageError) as error:
                 self.rejected += 1
                 self.last_rejection = f"{received.topic}: {error}"
@@ -162,18 +164,18 @@ class RobotSim:
     def _on_fault(self, received: Received) -> None:
         try:
             self.set_fault(messages.decode(received.type, received.data).data)
-        except (faults.FaultError, InterfaceError) as error:
+        except (fault_injection.FaultError, InterfaceError) as error:
             self._tell(str(error))
 
     def set_fault(self, text: str) -> None:
         """From now on the fault that the JSON ``text`` describes and no other; "" or ``{}``: none."""
         true = self.plant.signals()
         signals = with_height({name: np.asarray(true[name], dtype=float) for name in self.robot.signals})
-        fault = faults.parse(text or "{}", self.transport.monotonic(), signals, self._messages)
+        fault = fault_injection.parse(text or "{}", self.transport.monotonic(), signals, self._messages)
         self._switch(fault)
         self.faults += fault is not None
 
-    def _switch(self, fault: faults.Fault | None) -> None:
+    def _switch(self, fault: fault_injection.Fault | None) -> None:
         self.plant.block(fault.options["joints"] if fault is not None and fault.name == "blocked" else ())
         self.fault = fault
         self._tell()
@@ -222,7 +224,7 @@ class RobotSim:
         stamp, slow = self.transport.now(), self._due(self.slow_every)
         if slow and not self.held:
             self.truth.append((stamp, true, self.plant.setpoint))
-        self._publish(faults.Sample(self.measure(self.delay[0][1]), stamp))
+        self._publish(fault_injection.Sample(self.measure(self.delay[0][1]), stamp))
         if self.shutter is not None:
             self.shutter.expose(time, self.origin + time, stamp)
         if self.status is not None:
@@ -255,7 +257,7 @@ class RobotSim:
             out[name] = value
         return with_height(out)
 
-    def _publish(self, sample: faults.Sample) -> None:
+    def _publish(self, sample: fault_injection.Sample) -> None:
         """The state topics that are due; the one that paces the controller last, so that the others are there when it
         comes. A fault has its say."""
         fault = self.fault
@@ -354,7 +356,7 @@ def make(args: argparse.Namespace, transport: Transport) -> RobotSim:
     if manifest is not None:
         command = command or manifest.commands[0].name
     if args.task is not None:  # tasks are written with torch: imported by whoever asks for one
-        world = resolve("sim", "starts").of_task(args.task, robot, command)
+        world = resolve("temporeal.sim.task_parts", "numpy_world").of_task(args.task, robot, command)
     elif manifest is not None and robot.kind != "quadrotor":
         world = task_topics.world_of(manifest, robot)
     start = None

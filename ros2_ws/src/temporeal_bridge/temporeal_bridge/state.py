@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from robots.signals import SignalSpec, check_signal
-from robots.spec import RobotSpec
-from temporeal_bridge import codecs, messages
+from temporeal.robots.signals import SignalSpec, check_signal
+from temporeal.robots.spec import RobotSpec
+from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.interface import Interface, StateTopic
-from temporeal_bridge.transport import Endpoint, Received, Transport, qos_named
+from temporeal_bridge.transports.transport import Endpoint, Received, Transport, qos_named
 
 Listener = Callable[[int, int, dict[str, np.ndarray]], None]
 """``listener(topic number, stamp [ns], signals)``: called for every message that was taken."""

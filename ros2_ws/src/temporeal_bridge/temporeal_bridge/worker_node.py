@@ -2,7 +2,8 @@
 
     python -m temporeal_bridge.worker_node --artifact outputs/vla/artifact --folder /dev/shm/arm
 
-It is on no bus: it talks to the controller in ``--folder`` only (:mod:`temporeal_bridge.mailbox`), and whatever becomes
+It is on no bus: it talks to the controller in ``--folder`` only (:mod:`temporeal_bridge.controller.mailbox`), and
+whatever becomes
 of it, the controller does not wait. One observation at a time, always the newest; those that came meanwhile are never
 seen. What the policy fails at is said on stderr and counted, and the next observation is another try.
 """
@@ -20,13 +21,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from policies.export.manifest import ArtifactError, Manifest
-from policies.export.runtime import Artifact
-from temporeal_bridge import ros_arguments
-from temporeal_bridge.mailbox import LOOK_S, Observation, Reply, WorkerEnd
+from temporeal.robots.artifact.manifest import ArtifactError, Manifest
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal_bridge.controller.mailbox import LOOK_S, Observation, Reply, WorkerEnd
+from temporeal_bridge.launching.processes import orphaned
 from temporeal_bridge.mission import percentiles
 from temporeal_bridge.node import add_artifact, told_to_stop, write_json
-from temporeal_bridge.processes import orphaned
+from temporeal_bridge.transports import ros_arguments
 
 NICE = 5  # the controller goes first where processors are few: a chunk may be late, a command may not
 KEPT = 10_000  # latencies for the summary

@@ -12,7 +12,7 @@ import os
 VERSION = os.environ.get("ISAACLAB_DOUBLE", "2.3")
 STARTED = []
 if VERSION == "3.0":
-    from sim.warp_graphs import start  # Warp's banner is not the double's to print
+    from temporeal.sim.compiler.warp_graphs import start  # Warp's banner is not the double's to print
 
     start()
 

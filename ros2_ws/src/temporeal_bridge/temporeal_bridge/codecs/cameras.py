@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from robots.signals import SignalSpec
-from temporeal_bridge import messages
-from temporeal_bridge.codecs import STATES, CodecError, Options, Signals, StateCodec, choice
+from temporeal.robots.signals import SignalSpec
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.codecs.codecs import STATES, CodecError, Options, Signals, StateCodec, choice
 
 Frames = tuple[str, str]
 

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from robots.course import Course
-from robots.frames import normalized, rotate, rotate_inverse, wxyz_from_xyzw, xyzw_from_wxyz
-from robots.signals import SignalSpec, is_number
-from temporeal_bridge import messages
+from temporeal.robots.frames import normalized, rotate, rotate_inverse, wxyz_from_xyzw, xyzw_from_wxyz
+from temporeal.robots.signals import SignalSpec, is_number
+from temporeal.robots.smooth_trajectory import Course
+from temporeal_bridge.codecs import messages
 
 Signals = dict[str, np.ndarray]
 Options = Mapping[str, Any]
@@ -260,4 +260,4 @@ COMMANDS: dict[str, CommandCodec] = {
 }
 
 # last: these modules build on what stands above and add their codecs to the two tables
-from temporeal_bridge import codecs_cameras, codecs_joints, codecs_px4  # noqa: E402, F401
+from temporeal_bridge.codecs import cameras, joints, px4  # noqa: E402, F401

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from robots.course import Course, resting
-from robots.kinematics import KinematicsError, chain
-from robots.motion import MotionError
-from robots.signals import all_finite, is_number, is_size
-from temporeal_bridge import messages
-from temporeal_bridge.codecs import (
+from temporeal.robots.kinematics import KinematicsError, chain
+from temporeal.robots.rate_limiter import MotionError
+from temporeal.robots.signals import all_finite, is_number, is_size
+from temporeal.robots.smooth_trajectory import Course, resting
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.codecs.codecs import (
     COMMANDS,
     STATES,
     CodecError,

@@ -1,4 +1,5 @@
-"""PX4 messages <-> signals and commands, directly (uXRCE-DDS) and through MAVROS. See :mod:`temporeal_bridge.codecs`.
+"""PX4 messages <-> signals and commands, directly (uXRCE-DDS) and through MAVROS. See
+:mod:`temporeal_bridge.codecs.codecs`.
 
 PX4 speaks NED and FRD, microseconds, and normalized thrust; MAVROS turns the frames itself (ENU, FLU), not the thrust.
 
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from robots.frames import (
+from temporeal.robots.frames import (
     enu_flu_from_ned_frd,
     enu_from_ned,
     flu_from_frd,
@@ -25,9 +26,9 @@ from robots.frames import (
     normalized,
     rotate,
 )
-from robots.signals import is_number
-from temporeal_bridge import messages
-from temporeal_bridge.codecs import (
+from temporeal.robots.signals import is_number
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.codecs.codecs import (
     COMMANDS,
     STATES,
     CodecError,

@@ -1,7 +1,8 @@
 """An artifact is exchanged while the robot moves: who may succeed whom, and how one command becomes the other.
 
 A second controller (``policy_node --takeover``) lives through the running mission beside the one in charge
-(:mod:`temporeal_bridge.tape`) and asks the guard. What may be exchanged is the policy, not the mission: :func:`unfit`.
+(:mod:`temporeal_bridge.controller.step_log`) and asks the guard. What may be exchanged is the policy, not the mission:
+:func:`unfit`.
 Then both propose, and the guard sends a mix, ``(1 - w) * old + w * new``, whose weight w rises from 0 to 1 with every
 command that both have an opinion on, along the polynomial of least jerk, ``w = 6 x^5 - 15 x^4 + 10 x^3`` (T. Flash,
 N. Hogan, *The coordination of arm movements*, Journal of Neuroscience 5(7), 1985): its speed and acceleration are zero
@@ -30,8 +31,8 @@ from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import MANIFEST, ArtifactError, Manifest, decode, plain, read
-from policies.export.signature import SIGNATURE
+from temporeal.robots.artifact.manifest import MANIFEST, ArtifactError, Manifest, decode, plain, read
+from temporeal.robots.artifact.signature import SIGNATURE
 from temporeal_bridge.link import HEAD, LARGEST, Proposal
 
 LARGEST_MANIFEST = 1 << 21  # bytes, unpacked
@@ -79,7 +80,7 @@ def offered(text: str, trusted: Any = None, where: str = "") -> tuple[Manifest, 
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error, binascii.Error) as error:
         raise ArtifactError(f"the successor shows no manifest: {error}") from error
     if trusted is not None:
-        from policies.export.signature import check_signed
+        from temporeal.robots.artifact.signature import check_signed
 
         check_signed(manifest, signature, trusted, "what the successor shows", where)
     return decode(manifest), folder

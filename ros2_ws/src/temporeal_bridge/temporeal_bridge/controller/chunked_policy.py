@@ -1,6 +1,7 @@
 """A slow policy that the controller flies as any other: an artifact that gives chunks, run in a process of its own.
 
-:class:`ChunkedPolicy` has what the controller uses of an :class:`~policies.export.runtime.Artifact`: ``manifest``,
+:class:`ChunkedPolicy` has what the controller uses of an :class:`~temporeal.robots.artifact.runtime.Artifact`:
+``manifest``,
 ``reset`` and ``act``. Each call of ``act`` takes in what the worker has sent, asks for the next chunk when it is time,
 and gives the command for now from the chunks it has: it never waits. A worker that is slow, stopped, killed or wrong
 shows itself in one way only: the chunk in force ends, and ``act`` raises :class:`NoAction`. The controller proposes
@@ -17,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import ArtifactError, Manifest
-from robots.chunks import Array, Latency, Plan, Playing, begin_of, chunk, command, due, joined, refusal
-from robots.signals import check_signals
-from temporeal_bridge.mailbox import Reply, WorkerLine
+from temporeal.robots.action_chunks import Array, Latency, Plan, Playing, begin_of, chunk, command, due, joined, refusal
+from temporeal.robots.artifact.manifest import ArtifactError, Manifest
+from temporeal.robots.signals import check_signals
+from temporeal_bridge.controller.mailbox import Reply, WorkerLine
 from temporeal_bridge.mission import ToldChunk
 
 REMEMBERED = 64  # observations that may still be answered
@@ -86,8 +87,8 @@ class ChunkedPolicy:
         """The command for now, float32 [*shape] by name.
 
         ``signals`` are taken as observed now. Raises :class:`NoAction` without a chunk for now, and
-        :class:`robots.signals.SignalError` when the worker would be asked with signals that are missing, misshapen or
-        not finite.
+        :class:`temporeal.robots.signals.SignalError` when the worker would be asked with signals that are missing,
+        misshapen or not finite.
         """
         now = self.now = self.clock()
         self._go_on(now, signals)

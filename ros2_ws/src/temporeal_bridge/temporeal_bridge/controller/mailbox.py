@@ -30,7 +30,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from policies.export.manifest import Manifest, identity
+from temporeal.robots.artifact.manifest import Manifest, identity
 from temporeal_bridge.link import LONGEST_PATH, datagram_socket
 
 OBSERVATION, CONTROLLER, WORKER = "observation", "controller", "worker"

@@ -1,7 +1,7 @@
 """The stop action that a guard has under way: which one, where it leads, and its next command.
 
-It knows the robot by the guard's :class:`~temporeal_bridge.watch.Watch`, and where that fails it goes on without: a
-stop must. When a stop begins, and which mode comes after it, is :mod:`temporeal_bridge.guard_node`'s to say.
+It knows the robot by the guard's :class:`~temporeal_bridge.guard.state_monitor.Watch`, and where that fails it goes on
+without: a stop must. When a stop begins, and which mode comes after it, is :mod:`temporeal_bridge.guard_node`'s to say.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from robots.motion import Motion
-from robots.signals import CommandSpec
-from robots.spec import RobotSpec
-from temporeal_bridge import admission, holding, levelling, safety, stop_actions
-from temporeal_bridge.hovering import Flown
-from temporeal_bridge.levelling import Levelling
-from temporeal_bridge.safety import Profile
-from temporeal_bridge.stop_actions import Step, Stopping, Values
-from temporeal_bridge.watch import Watch
+from temporeal.robots.rate_limiter import Motion
+from temporeal.robots.signals import CommandSpec
+from temporeal.robots.spec import RobotSpec
+from temporeal_bridge.guard import admission, hold, level, safety, stop_actions
+from temporeal_bridge.guard.hover_thrust import Flown
+from temporeal_bridge.guard.level import Levelling
+from temporeal_bridge.guard.safety import Profile
+from temporeal_bridge.guard.state_monitor import Watch
+from temporeal_bridge.guard.stop_actions import Step, Stopping, Values
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Stopper:
         self.pressed: list[int] = []  # components that made a hold of a ramp, of which nothing was said yet
         self.blind = 0  # times that it did without what the robot says, for the watch failed
         if profile.fingers is not None:
-            holding.gentle(profile.limits)  # takes its time: not at the stop
+            hold.gentle(profile.limits)  # takes its time: not at the stop
 
     @property
     def keeps(self) -> bool:
@@ -48,7 +48,7 @@ class Stopper:
         have lifted the robot; ``floor``: the mission began there."""
         self.unheld, self.pressed = [], []
         values = self.values(now)
-        self.under_way = (levelling.begun(now, motion, grounded, floor) if action == "level" else
+        self.under_way = (level.begun(now, motion, grounded, floor) if action == "level" else
                           stop_actions.begun(self.profile, action, now, motion, values))
         if self.under_way.action == "off" and self.autopilot:  # its own business, once nothing comes
             self.silence(now)
@@ -60,7 +60,7 @@ class Stopper:
 
     def insist(self) -> bool:
         """The operator says again that it is to end; whether that changes anything."""
-        told = None if self.autopilot else levelling.insisted(self.under_way)
+        told = None if self.autopilot else level.insisted(self.under_way)
         if told is not None:
             self.under_way = told
         return told is not None
@@ -74,7 +74,7 @@ class Stopper:
             return self._levelled(stop, values, now, before, active)
         if stop.action == "hold" and motion is not None:
             stop, window = self._aim(values, now, motion), admission.window(self.profile, self._moving(values, now))
-            return holding.held(stop, self.profile, self.spec.shape, motion, window)
+            return hold.held(stop, self.profile, self.spec.shape, motion, window)
         moving = self._moving(values, now)
         self.under_way = stop = stop_actions.watched(stop, self.profile, moving, now)
         step = stop_actions.calmed(stop, self.profile, self.spec, motion, moving, now)
@@ -86,9 +86,9 @@ class Stopper:
         motion = step.motion
         if not step.over or motion is None or values is None or self._whereabouts(now)[0] is None:
             return step
-        joints = holding.pressing(self.profile, motion, values)
+        joints = hold.pressing(self.profile, motion, values)
         pressed = max(stop.pressed + (self.profile.limits.dt if joints else -self.profile.limits.dt), 0.0)
-        if pressed > holding.PRESS_S:
+        if pressed > hold.PRESS_S:
             self.under_way, self.pressed = Stopping("hold", now), joints
             self._aim(values, now, motion)
         elif pressed != stop.pressed:
@@ -97,10 +97,10 @@ class Stopper:
 
     def _levelled(self, stop: Levelling, values: Values | None, now: float, before: Flown, active: bool) -> Step:
         if stop.action == "off":
-            self.under_way, step = levelling.off(stop, self.spec, self.profile.limits.dt)
+            self.under_way, step = level.off(stop, self.spec, self.profile.limits.dt)
             return step
         values, sound = self._attitude(values, now)
-        self.under_way, step = levelling.onward(
+        self.under_way, step = level.onward(
             stop, self.robot, self.profile, self.spec, values, now, before, self.autopilot, sound,
             waits=not self.autopilot and active and self.watch.upright)
         return step
@@ -109,7 +109,7 @@ class Stopper:
         """The stop action, which knows where it leads, of a hold, as far as that can be known now."""
         if self.under_way.action == "hold" and motion is not None:
             doubts = None if values is None else self._whereabouts(now)[0]
-            self.under_way = holding.aimed(self.under_way, self.profile, motion, values, doubts)
+            self.under_way = hold.aimed(self.under_way, self.profile, motion, values, doubts)
         return self.under_way
 
     def brakes(self, now: float) -> bool:
@@ -122,21 +122,21 @@ class Stopper:
         held yet, whenever there are fewer of them; else nothing."""
         if self.pressed:
             pressed, self.pressed = self.pressed, []
-            return holding.let_go(pressed)
+            return hold.let_go(pressed)
         if not over or self.under_way.action != "hold":
             return ""
-        joints = holding.unknown(self.under_way)
+        joints = hold.unknown(self.under_way)
         if len(joints) == len(self.unheld):
             return ""
         self.unheld = joints
-        return holding.words(joints, self._whereabouts(now)[1])
+        return hold.words(joints, self._whereabouts(now)[1])
 
     def found(self, now: float, last: Motion) -> Motion | None:
         """Rest where a hand is that was silent after its ``last`` motion, once that is known again."""
         values, doubts, readings = self.values(now), self._whereabouts(now)[0], self.watch.readings
         if values is None or doubts is None or readings is None:
             return None
-        return holding.found(self.profile, last, values, [a or b for a, b in zip(doubts, readings.unsaid())])
+        return hold.found(self.profile, last, values, [a or b for a, b in zip(doubts, readings.unsaid())])
 
     def values(self, now: float) -> Values | None:
         """The newest signals; None while those that the profile reads are stale."""
@@ -159,7 +159,7 @@ class Stopper:
         return values if not self.looks or self._seen(lambda: self.watch.seen_moving(now), False) else None
 
     def _whereabouts(self, now: float) -> tuple[list[bool] | None, str]:
-        """See :meth:`temporeal_bridge.watch.Watch.whereabouts`."""
+        """See :meth:`temporeal_bridge.guard.state_monitor.Watch.whereabouts`."""
         return self._seen(lambda: self.watch.whereabouts(now), (None, "the watch failed"))
 
     def _seen(self, ask: Callable[[], T], otherwise: T) -> T:

@@ -1,7 +1,7 @@
 """What the guard asks of a controller's proposal before it is a command: plain functions, each for one question.
 
 Whether there is a mission, and what is done with the answer, is :mod:`temporeal_bridge.guard_node`'s; limits of motion
-are :func:`robots.shield.guard`'s. [A]: components of the command.
+are :func:`temporeal.robots.shield.guard`'s. [A]: components of the command.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from math import inf
 
 import numpy as np
 
-from robots import shield
-from robots.collision import Nearness
-from robots.motion import Array, Bounds, Motion, resting
-from robots.signals import CommandSpec, all_finite
+from temporeal.robots import shield
+from temporeal.robots.collision import Nearness
+from temporeal.robots.rate_limiter import Array, Bounds, Motion, resting
+from temporeal.robots.signals import CommandSpec, all_finite
+from temporeal_bridge.guard.safety import Profile
+from temporeal_bridge.guard.state_monitor import NOTHING, Reason, Watch
 from temporeal_bridge.link import Proposal
-from temporeal_bridge.safety import Profile
-from temporeal_bridge.watch import NOTHING, Reason, Watch
 
 
 def unusable(p: Proposal, now: float, spec: CommandSpec, profile: Profile) -> Reason:

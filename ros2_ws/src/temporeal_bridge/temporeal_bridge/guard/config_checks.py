@@ -1,7 +1,9 @@
 """A robot's safety profile on one of its interfaces: every signal that it reads comes, and as often as it must.
 
-:mod:`temporeal_bridge.safety` checks the section by itself. Here it meets the topics, those of a user's file included:
-for the guard, and for who asks before anything is started (:mod:`temporeal_bridge.beforehand`, ``temporeal doctor``).
+:mod:`temporeal_bridge.guard.safety` checks the section by itself. Here it meets the topics, those of a user's file
+included:
+for the guard, and for who asks before anything is started (:mod:`temporeal_bridge.launching.preflight`, ``temporeal
+doctor``).
 """
 
 from __future__ import annotations
@@ -12,12 +14,11 @@ from math import inf
 
 import numpy as np
 
-from robots.signals import CommandSpec
-from robots.spec import RobotSpec
-from temporeal_bridge import codecs
-from temporeal_bridge.codecs_joints import reading
-from temporeal_bridge.interface import Interface, StateTopic
-from temporeal_bridge.safety import (
+from temporeal.robots.signals import CommandSpec
+from temporeal.robots.spec import RobotSpec
+from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.joints import reading
+from temporeal_bridge.guard.safety import (
     Ages,
     Fingers,
     Frozen,
@@ -27,7 +28,8 @@ from temporeal_bridge.safety import (
     check_setpoint,
     profile,
 )
-from temporeal_bridge.watch import GAP_S
+from temporeal_bridge.guard.state_monitor import GAP_S
+from temporeal_bridge.interface import Interface, StateTopic
 
 
 def profile_on(robot: RobotSpec, interface: Interface, spec: CommandSpec, period: float) -> Profile:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import inf
 
-from temporeal_bridge.hovering import GRAVITY
+from temporeal_bridge.guard.hover_thrust import GRAVITY
 
 FLIES_S = 1.5  # so long after the last command a Crazyflie still flies: it levels out with its thrust, which it cuts
 # after 2 s (supervisor.c). Chosen: 0.5 s less, for what the radio loses and the next command takes
@@ -20,7 +20,8 @@ FELL_M_S, HELD_M_S = 3.0, 0.5  # who would fall so fast at least by what it was 
 
 
 class Ground:
-    """Of one robot. ``lifts`` [N]: with less thrust none of its kind hovers (:func:`temporeal_bridge.hovering.lifts`).
+    """Of one robot. ``lifts`` [N]: with less thrust none of its kind hovers
+    (:func:`temporeal_bridge.guard.hover_thrust.lifts`).
 
     ``lifted_at`` [s]: when it was last sent so much. ``pushed``, ``fell`` [m/s]: how fast it may have become by what it
     was sent, upwards on the ground, and downwards in the air. ``stands``: whether it is known to stand, or to be held,

@@ -23,11 +23,11 @@ from math import nan
 
 import numpy as np
 
-from robots import shield
-from robots.motion import Array, Bounds, Motion, approaching, at_rest
-from temporeal_bridge import admission
-from temporeal_bridge.safety import Profile
-from temporeal_bridge.stop_actions import AT_REST, Step, Stopping, Values, inside, ramped
+from temporeal.robots import shield
+from temporeal.robots.rate_limiter import Array, Bounds, Motion, approaching, at_rest
+from temporeal_bridge.guard import admission
+from temporeal_bridge.guard.safety import Profile
+from temporeal_bridge.guard.stop_actions import AT_REST, Step, Stopping, Values, inside, ramped
 
 GENTLE = 1.0  # rad/s or m/s, of a finger that does not open when it is held. Chosen: slower than a grip closes
 PRESSES = 0.03  # rad or m: a joint that is told to be so far from where it is, is blocked. Chosen: there the servos of

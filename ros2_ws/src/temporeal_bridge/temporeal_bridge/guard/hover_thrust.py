@@ -1,7 +1,7 @@
 """Which thrust a quadrotor hovers with, from what a mission's commands and states say.
 
 No two weigh the same, and motors age: a stop that held the nominal thrust would lift one and drop the other. Plain
-functions; the thrust that levels is :mod:`temporeal_bridge.levelling`'s. ``values``: the newest signals by name.
+functions; the thrust that levels is :mod:`temporeal_bridge.guard.level`'s. ``values``: the newest signals by name.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import exp, inf
 from typing import NamedTuple
 
-from robots.spec import RobotSpec
-from temporeal_bridge.stop_actions import Values
+from temporeal.robots.spec import RobotSpec
+from temporeal_bridge.guard.stop_actions import Values
 
 GRAVITY = 9.81  # m/s^2
 SMOOTH_S = 0.3  # of heights, and of what velocities say of them. Chosen: 1 cm of noise is 0.03 m/s then
@@ -31,7 +31,7 @@ class Flown(NamedTuple):
     late alike: what the ``motors`` pushed up (``pushed``: smoothed once, twice), the 1 of what is ``counted``, and the
     ``height`` [m] (once, ``twice``), which changes with ``speed`` [m/s]. Whether the robot ``rose`` from where it began
     or sank, and whether it ``flies``: it did, or is high. For a stop that begins: ``height``, ``said`` and ``place`` of
-    :class:`temporeal_bridge.levelling.Levelling`, and what is ``shown`` [m]: how far its height is above the smoothed
+    :class:`temporeal_bridge.guard.level.Levelling`, and what is ``shown`` [m]: how far its height is above the smoothed
     one, which is how it climbs times SMOOTH_S."""
 
     at: float = -inf

@@ -1,8 +1,8 @@
 """The stop `level` of a quadrotor: it levels out, brakes sideways, and sinks until it has landed, or is let down.
 
 Plain functions of what is known: nothing that is said of the robot is believed alone, neither its height, which may
-creep, nor its velocity, which may lie. Which thrust it hovers with is :mod:`temporeal_bridge.hovering`. ``values`` are
-the newest signals by name, None while nobody sees the attitude; share: of the hover thrust.
+creep, nor its velocity, which may lie. Which thrust it hovers with is :mod:`temporeal_bridge.guard.hover_thrust`.
+``values`` are the newest signals by name, None while nobody sees the attitude; share: of the hover thrust.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from math import exp, hypot, inf
 
 import numpy as np
 
-from robots import shield
-from robots.motion import Motion
-from robots.signals import CommandSpec
-from robots.spec import RobotSpec
-from temporeal_bridge.ground import FLIES_S
-from temporeal_bridge.hovering import GRAVITY, SMOOTH_S, Flown, hover_thrust, known, lifts, sideways
-from temporeal_bridge.safety import LONGEST, Profile
-from temporeal_bridge.stop_actions import Step, Stopping, Values
+from temporeal.robots import shield
+from temporeal.robots.rate_limiter import Motion
+from temporeal.robots.signals import CommandSpec
+from temporeal.robots.spec import RobotSpec
+from temporeal_bridge.guard.ground import FLIES_S
+from temporeal_bridge.guard.hover_thrust import GRAVITY, SMOOTH_S, Flown, hover_thrust, known, lifts, sideways
+from temporeal_bridge.guard.safety import LONGEST, Profile
+from temporeal_bridge.guard.stop_actions import Step, Stopping, Values
 
 SINKS_M, SINKS_S = 0.1, 1.0  # who has come down by so much in so long still sinks: no noise, and no gust, is that large
 SHOWN_S = 3 * SMOOTH_S  # after so long it shows how fast the robot sinks: to 5 % of what that was at the beginning

@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from temporeal_bridge import codecs, messages
-from temporeal_bridge.codecs_px4 import CONTROL_OF, microseconds
+from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs.px4 import CONTROL_OF, microseconds
 from temporeal_bridge.interface import Autopilot, CommandTopic, InterfaceError
 
 STATUS, ORDER = "px4_msgs/msg/VehicleStatus", "px4_msgs/msg/VehicleCommand"

@@ -14,7 +14,8 @@
         base_pos_w: {rate: base_vel_w, within: 0.2}  # place's unit; see below. A command's own section may have more
       violated: stop              # the monitor says that the formula is violated: stop, or warn
       estop: {required: false, heartbeat_s: 0.5}
-      swap: {blend_s: 0.5}        # so long the command goes over from one artifact to the next (temporeal_bridge.swap)
+      swap: {blend_s: 0.5}        # so long the command goes over from one artifact to the next
+      (temporeal_bridge.controller.artifact_swap)
       unlock_below_m: 0.1         # quadrotors: one zero setpoint below this height, whenever the state comes (back)
       level: {descend: 0.85, gain: 5.0, limit: 3.0, landed_m: 0.06, max_s: 6.0, blind_s: 0.3, sink_m_s: 0.3, ...}
       commands:
@@ -40,7 +41,7 @@ What is left out, or null, is not checked (``swap`` has the value above then), b
 (it leapt, stands, has foreign stamps), it comes to rest as by ``ramp``. A ``ramp`` ends where the robot was told to
 rest: one that is no hand and stays elsewhere presses on something, and is held where it is measured. ``closes`` (hands)
 says, by component, whether a greater command closes the hand (1), a smaller one (-1), or neither (0): a joint whose
-place may be an old one is led there only if that does not close it (:mod:`temporeal_bridge.holding`).
+place may be an old one is led there only if that does not close it (:mod:`temporeal_bridge.guard.hold`).
 
 ``level`` (quadrotors): level out (``gain`` 1/s times the sine of the tilt, up to ``limit`` rad/s), and sink with
 ``sink_m_s``, by the velocity that the state brings, as far as the height agrees with it (``sink_gain``: share of the
@@ -52,7 +53,7 @@ where neither shows it. Without a velocity, or after that jumped, the height alo
 says how fast it sinks, and 0.4 of that is answered. After another signal jumped, while the state is frozen, has foreign
 stamps or place and velocity are not of one mind, ``descend`` alone. It is over below ``landed_m``, where no velocity
 that is alive says that the robot moves or has more thrust than who stands, then the motors are off. Where nothing
-lifted the robot it does not begin: silence, or zeros (:func:`temporeal_bridge.levelling.begun`). After ``max_s`` an
+lifted the robot it does not begin: silence, or zeros (:func:`temporeal_bridge.guard.level.begun`). After ``max_s`` an
 autopilot goes on with what does not sink. Where there is none, nobody is dropped: the thrust is then let down by 5 % of
 it a second while the height does not show the sink, or is not to be believed, and after four times ``max_s`` anyway,
 for a state that says for so long that it sinks lies; with a fifth of it left, the motors are off. Once the state is
@@ -62,7 +63,8 @@ that the robot comes down from there in four times ``max_s``, and not begin far 
 is a robot that has landed.
 
 ``agree`` finds a place, or a rate, that lies: what the place changed by of late minus what its ``rate`` says
-(:mod:`temporeal_bridge.watch`) may be ``within`` so much; of an attitude (``wxyz``) both are turns about the body's
+(:mod:`temporeal_bridge.guard.state_monitor`) may be ``within`` so much; of an attitude (``wxyz``) both are turns about
+the body's
 axes. The most that honest ones come to is what the rate changes by, times how long after it the place is told. A place
 that stands in every bit while its rate says that it moves is frozen. By an attitude that was found so nothing is turned
 for the rest of the mission, by such a place or velocity no motor is cut and no sink braked. The same holds, with limits
@@ -72,7 +74,8 @@ of its own, for joints whose velocity efforts are made or judged by, or a collis
 guard's own in its gaps, and those of the stop actions, which keep a robot for as long as it takes. A robot that is
 pushed away takes its command along, and that may be faster than ``motion`` allows: who pushes it is stronger than the
 limits of a command, and a servo that pulls with more than its limit is what hurts. The next command begins at rest from
-there (:func:`robots.motion.confined`), and limits of place hold: beyond them is no command. A stale state says nothing
+there (:func:`temporeal.robots.rate_limiter.confined`), and limits of place hold: beyond them is no command. A stale
+state says nothing
 of efforts: then the command goes as it is. So it does in a stop after the state jumped, while it is frozen or stamped
 as old, and once the velocity was not how the position changes, which stops the robot, too: by such a state the command
 would lead the robot away. For a command that goes out as a trajectory the section is refused: its
@@ -100,11 +103,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robots.collision import Capsules, capsules_of
-from robots.model_files import RobotFileError
-from robots.motion import Bounds, MotionError
-from robots.signals import CommandSpec, is_number
-from robots.spec import RobotSpec
+from temporeal.robots.collision import Capsules, capsules_of
+from temporeal.robots.model_files import RobotFileError
+from temporeal.robots.rate_limiter import Bounds, MotionError
+from temporeal.robots.signals import CommandSpec, is_number
+from temporeal.robots.spec import RobotSpec
 
 ACTIONS = {
     "hold": "go to the measured position and keep it", "ramp": "come to rest within the limits and keep it",
@@ -245,7 +248,8 @@ class Estop:
 
 @dataclass(frozen=True)
 class SelfCollision:
-    """Where the robot would come to rest, its links (:mod:`robots.collision`) must be ``margin`` [m] apart, or no
+    """Where the robot would come to rest, its links (:mod:`temporeal.robots.collision`) must be ``margin`` [m] apart,
+    or no
     nearer than before, or, where measured joints tell it, than when the mission began. Where the command does not say
     where it rests: as far from the measured joints ``position`` [B], between ``low`` and ``high`` [B], as their
     measured ``velocity`` goes on for ``late`` [s] and is then braked with ``brake`` [B] ("": the command says it)."""
@@ -281,7 +285,8 @@ class Ages(NamedTuple):
 @dataclass(frozen=True)
 class Profile:
     """What holds for one command of a robot; see the module's text. ``limits``: of its motion, a step is a period;
-    ``ages``: by state topic of an interface (:func:`temporeal_bridge.fitting.profile_on`), none: all the profile's."""
+    ``ages``: by state topic of an interface (:func:`temporeal_bridge.guard.config_checks.profile_on`), none: all the
+    profile's."""
 
     limits: Bounds
     stop: Mapping[str, str]

@@ -7,13 +7,13 @@ from math import atan2, exp, hypot, inf
 
 import numpy as np
 
-from robots import shield
-from robots.signals import FEW
-from temporeal_bridge.readings import STANDS, Lately, Readings
-from temporeal_bridge.safety import Agree, Profile
+from temporeal.robots import shield
+from temporeal.robots.signals import FEW
+from temporeal_bridge.guard.readings import STANDS, Lately, Readings
+from temporeal_bridge.guard.safety import Agree, Profile
 
 Reason = tuple[str, str]
-"""Code (see :data:`temporeal_bridge.safety.CODES`) and text; ("", ""): nothing is wrong."""
+"""Code (see :data:`temporeal_bridge.guard.safety.CODES`) and text; ("", ""): nothing is wrong."""
 NOTHING: Reason = ("", "")
 GAP_S = 0.1  # between samples that are farther apart a robot may go farther: as much more as the time is longer
 CLOCK_SET_S = 1.0  # so much later than ever no state comes that is not old anyway: its clock was set. Chosen
@@ -91,7 +91,7 @@ class Watch:
     """Fed with every state message; :meth:`reason` says what is wrong now.
 
     Args:
-        profile: what is demanded, of each topic what :meth:`temporeal_bridge.safety.Profile.age` says.
+        profile: what is demanded, of each topic what :meth:`temporeal_bridge.guard.safety.Profile.age` says.
         rates_hz: of the state topics; 0: one that brings something only when it changes, and is never old.
     """
 
@@ -292,7 +292,7 @@ class Watch:
 
     def whereabouts(self, now: float) -> tuple[list[bool] | None, str]:
         """By joint, whether its measured place may be an old one, or None where the robot may not be led to it at all;
-        and why. Of what is no hand a place that is sound is none. See :mod:`temporeal_bridge.holding`."""
+        and why. Of what is no hand a place that is sound is none. See :mod:`temporeal_bridge.guard.hold`."""
         readings = self.readings
         if not self.sound(now, stands=readings is not None):
             return None, self._unsound(now)

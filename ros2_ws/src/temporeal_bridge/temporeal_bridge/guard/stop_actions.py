@@ -1,8 +1,8 @@
 """What the guard's stop actions send: the next command of each, from what is known of the robot.
 
 Plain functions. When an action begins and which mode comes after it is :mod:`temporeal_bridge.guard_node`'s to say,
-what each of them is :data:`temporeal_bridge.safety.ACTIONS`. [A]: components of the command. ``values`` are the newest
-signals by name, None while the state is stale: then nobody knows where the robot is.
+what each of them is :data:`temporeal_bridge.guard.safety.ACTIONS`. [A]: components of the command. ``values`` are the
+newest signals by name, None while the state is stale: then nobody knows where the robot is.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from robots import shield
-from robots.motion import Array, Bounds, Motion, at_rest, following, stopping
-from robots.signals import CommandSpec
-from temporeal_bridge import admission
-from temporeal_bridge.safety import Profile, is_rate
+from temporeal.robots import shield
+from temporeal.robots.rate_limiter import Array, Bounds, Motion, at_rest, following, stopping
+from temporeal.robots.signals import CommandSpec
+from temporeal_bridge.guard import admission
+from temporeal_bridge.guard.safety import Profile, is_rate
 
 Values = Mapping[str, np.ndarray]
 AT_REST = 1e-9  # of a command's range
@@ -32,7 +32,7 @@ class Stopping:
     """A stop action under way: what, since when [s], and to where [A] (hold; NaN: not known yet); of commands that are
     efforts, how fast the joints were when it began (``fastest``: share of a joint's speed limit), and since when [s]
     all of them have been slow (``still``); of a ramp that rests, for how long [s], by whole periods, the robot has
-    ``pressed`` on something. Level knows more: :class:`temporeal_bridge.levelling.Levelling`."""
+    ``pressed`` on something. Level knows more: :class:`temporeal_bridge.guard.level.Levelling`."""
 
     action: str
     since: float
@@ -53,7 +53,7 @@ class Step(NamedTuple):
 
 def begun(profile: Profile, action: str, now: float, motion: Motion | None, values: Values | None) -> Stopping:
     """``action`` begins, or what can be done in its place. ``motion``: of the last command of this mission. (Level:
-    :func:`temporeal_bridge.levelling.begun`.)"""
+    :func:`temporeal_bridge.guard.level.begun`.)"""
     if motion is None and action in ("hold", "ramp"):  # nothing was sent: nothing moves because of us
         return Stopping("silence", now)
     return Stopping(action, now, fastest=-inf if (share := swiftness(profile, values)) is None else share)
@@ -90,7 +90,7 @@ def calmed(
     stop: Stopping, profile: Profile, spec: CommandSpec, motion: Motion | None, values: Values | None, now: float
 ) -> Step:
     """Ramp, damp: the robot comes to rest within its limits of motion, and is kept, with no more effort than its servos
-    may give. (Hold: :mod:`temporeal_bridge.holding`.)"""
+    may give. (Hold: :mod:`temporeal_bridge.guard.hold`.)"""
     limits, window = profile.limits, admission.window(profile, values)
     before = motion or at_rest(inside(limits, np.zeros(spec.size)))
     if stop.action == "ramp":

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from temporeal_bridge import messages
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.guard.safety import Estop
+from temporeal_bridge.guard.state_monitor import NOTHING, Reason
 from temporeal_bridge.mission import ESTOP_SILENT
-from temporeal_bridge.safety import Estop
-from temporeal_bridge.transport import QOS, Peer, Received, Transport
-from temporeal_bridge.watch import NOTHING, Reason
+from temporeal_bridge.transports.transport import QOS, Peer, Received, Transport
 
 TOPIC, BOOL = "estop", "std_msgs/msg/Bool"
 # A stop is heard from every publisher, and again from one that makes sure; to hear it twice is no harm.

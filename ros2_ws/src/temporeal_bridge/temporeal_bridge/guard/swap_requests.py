@@ -1,4 +1,5 @@
-"""The guard's side of an exchange of artifacts (:mod:`temporeal_bridge.swap`): who asks, and what they are told."""
+"""The guard's side of an exchange of artifacts (:mod:`temporeal_bridge.controller.artifact_swap`): who asks, and what
+they are told."""
 
 from __future__ import annotations
 
@@ -8,17 +9,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from policies.export.manifest import Manifest, identity
-from policies.export.signature import public_key
-from robots import shield
-from robots.motion import Array, Motion
-from robots.spec import RobotSpec
-from temporeal_bridge import admission, link, swap
+from temporeal.robots import shield
+from temporeal.robots.artifact.manifest import Manifest, identity
+from temporeal.robots.artifact.signature import public_key
+from temporeal.robots.rate_limiter import Array, Motion
+from temporeal.robots.spec import RobotSpec
+from temporeal_bridge import link
+from temporeal_bridge.controller import artifact_swap
+from temporeal_bridge.controller.artifact_swap import Swap
+from temporeal_bridge.guard import admission
+from temporeal_bridge.guard.safety import Profile
 from temporeal_bridge.interface import Interface
 from temporeal_bridge.link import Answer, GuardEnd, Proposal
 from temporeal_bridge.mission import IDLE, check_fits
-from temporeal_bridge.safety import Profile
-from temporeal_bridge.swap import Swap
 
 
 class Standing(NamedTuple):
@@ -73,9 +76,9 @@ class Exchange:
     def _asks(self, p: Proposal, now: float, standing: Standing) -> Swap | None:
         new, folder = self.manifest, ""
         try:
-            new, folder = swap.offered(p.text, self.trusted, str(self.trust))
+            new, folder = artifact_swap.offered(p.text, self.trusted, str(self.trust))
             check_fits(new, self.robot, self.interface)
-            reason = swap.unfit(new, self.manifest) or self._untimely(p, standing)
+            reason = artifact_swap.unfit(new, self.manifest) or self._untimely(p, standing)
         except Exception as error:  # whatever is shown must not end the guard of a robot in motion
             reason = f"{'' if isinstance(error, ValueError) else f'{type(error).__name__}: '}{error}"
         if reason:
@@ -83,7 +86,7 @@ class Exchange:
             if self.swap is None or self.swap.back >= 0:
                 self._send_away(Answer("refused", p.flight, p.stamp_ns, reason))
             return None
-        made = Swap(new, identity(new), folder, swap.steps_of(self.profile.blend_s, self.period), now,
+        made = Swap(new, identity(new), folder, artifact_swap.steps_of(self.profile.blend_s, self.period), now,
                     flight=standing.flight, start_ns=standing.start_ns)
         if standing.mode in IDLE:
             return made
@@ -138,7 +141,7 @@ class Exchange:
                         "allowed")
 
     def mix(self, under_way: Swap, asked: Array) -> tuple[Array, float, Array]:
-        """See :meth:`temporeal_bridge.swap.Swap.mix`."""
+        """See :meth:`temporeal_bridge.controller.artifact_swap.Swap.mix`."""
         mixed = under_way.mix(asked)
         self._forget_if_over()
         return mixed

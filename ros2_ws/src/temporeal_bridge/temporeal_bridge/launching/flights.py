@@ -23,17 +23,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from policies.export.manifest import ArtifactError, Manifest, load_manifest
-from robots.spec import RobotSpec, load_robot
-from temporeal_bridge import mailbox, messages, task_topics
-from temporeal_bridge.beforehand import check_mission
-from temporeal_bridge.cameras import cameras_of
+from temporeal.robots.artifact.manifest import ArtifactError, Manifest, load_manifest
+from temporeal.robots.spec import RobotSpec, load_robot
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.controller import mailbox
 from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.launching.preflight import check_mission
+from temporeal_bridge.launching.processes import END_S, Process, ask, end, fresh, how_ended, last_words, start
 from temporeal_bridge.mission import NOT_RESET, announced, check_numbers
 from temporeal_bridge.monitor_node import judge_truth
-from temporeal_bridge.processes import END_S, Process, ask, end, fresh, how_ended, last_words, start
 from temporeal_bridge.recorder import rescue
-from temporeal_bridge.transport import QOS, Endpoint, Received, Transport, TransportError, open_transport
+from temporeal_bridge.simulated_robot import task_topics
+from temporeal_bridge.simulated_robot.cameras import cameras_of
+from temporeal_bridge.transports.transport import QOS, Endpoint, Received, Transport, TransportError, open_transport
 
 READY_S = 30.0  # for the processes to start, on a busy machine
 RESET_S = 5.0
@@ -144,7 +146,7 @@ def fly(
     cameras_of(how)
     given = domain
     if domain is None:
-        from temporeal_bridge.dds import free_domain
+        from temporeal_bridge.transports.dds import free_domain
 
         domain = free_domain()
     out.mkdir(parents=True, exist_ok=True)

@@ -17,18 +17,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from policies.export.manifest import load_manifest
-from robots.spec import load_robot
-from temporeal_bridge import task_topics
-from temporeal_bridge.beforehand import check_mission, check_processes, check_worker
-from temporeal_bridge.cameras import cameras_of
+from temporeal.robots.artifact.manifest import load_manifest
+from temporeal.robots.spec import load_robot
 from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.launching.preflight import check_mission, check_processes, check_worker
+from temporeal_bridge.launching.processes import LAUNCHED_END_S, WITHOUT, fresh
 from temporeal_bridge.link import default_path
 from temporeal_bridge.mission import GREATEST
-from temporeal_bridge.processes import LAUNCHED_END_S, WITHOUT, fresh
 from temporeal_bridge.recorder import robot_topics
-from temporeal_bridge.ros_arguments import meant, read_parameters
-from temporeal_bridge.transport import resolve_name
+from temporeal_bridge.simulated_robot import task_topics
+from temporeal_bridge.simulated_robot.cameras import cameras_of
+from temporeal_bridge.transports.ros_arguments import meant, read_parameters
+from temporeal_bridge.transports.transport import resolve_name
 
 PACKAGE = "temporeal_bridge"
 NAMESPACES = {"arm": "arm1", "hand": "hand1", "quadrotor": "cf1", "swarm": "cf"}  # by launch file
@@ -288,16 +288,16 @@ def description(kind: str, launch_file: Path) -> Any:
     """The LaunchDescription of launch file ``kind``.
 
     Where a process of a single robot ends, the others are stopped, the robot with them; not where a controller ends
-    well, for a successor has relieved it (:mod:`temporeal_bridge.swap`), nor where it is the monitor or the recorder.
+    well, for a successor has relieved it (:mod:`temporeal_bridge.controller.artifact_swap`), nor where it is the
+    monitor or the recorder.
     Those of a swarm are left alone: one robot's process must not bring the others down. What ended early is told as an
     error, and where one failed launch's own exit status is 1, at once or in the end.
     """
+    from launch import LaunchDescription
     from launch.actions import DeclareLaunchArgument, OpaqueFunction, Shutdown
     from launch.logging import get_logger
     from launch.substitutions import LaunchConfiguration
     from launch_ros.actions import Node
-
-    from launch import LaunchDescription
 
     known = arguments(kind)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from policies.export.manifest import Manifest
-from robots.spec import RobotSpec
-from temporeal_bridge.fitting import profile_on
+from temporeal.robots.artifact.manifest import Manifest
+from temporeal.robots.spec import RobotSpec
+from temporeal_bridge.guard.config_checks import profile_on
 from temporeal_bridge.interface import Interface
 from temporeal_bridge.mission import check_fits
 from temporeal_bridge.monitor_node import formula_of
 from temporeal_bridge.node import check_awake, check_core, check_priority
-from temporeal_bridge.transport import choose, resolve_name
+from temporeal_bridge.transports.transport import choose, resolve_name
 
 
 def check_mission(manifest: Manifest, robot: RobotSpec, interface: Interface) -> None:

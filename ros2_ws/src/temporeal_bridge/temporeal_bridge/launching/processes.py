@@ -33,7 +33,7 @@ def start(
 ) -> Process:
     """A node process in a session of its own: a Ctrl-C at the terminal comes to us, and we stop it in order. It gets
     the descriptors ``pass_fds``, too."""
-    paths = [str(Path(__file__).parents[1]), str(Path(sys.modules["robots"].__path__[0]).parent)]
+    paths = [str(Path(__file__).parents[2]), str(Path(sys.modules["temporeal"].__path__[0]).parent)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
            "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", STARTED_BY: str(os.getpid())}
     command = [sys.executable, "-m", f"temporeal_bridge.{module}", *options]

@@ -17,8 +17,9 @@ from typing import Any
 from rosbags.rosbag2 import Reader
 from rosbags.rosbag2.storage_mcap import McapReader
 
-from temporeal_bridge import messages, records
+from temporeal_bridge.codecs import messages
 from temporeal_bridge.recorder import cut_and_close
+from temporeal_bridge.recording import records
 
 ARTIFACT = "guard/artifact"
 TEXT = "std_msgs/msg/String"
@@ -131,7 +132,7 @@ def opened(path: Path) -> Iterator[Opened]:
 
 def flown(recording: Recording) -> dict[str, dict[str, Any]]:
     """By namespace, what the guard of each robot said of its artifact: the first that it had, others may have succeeded
-    it (:mod:`temporeal_bridge.swap`)."""
+    it (:mod:`temporeal_bridge.controller.artifact_swap`)."""
     out: dict[str, dict[str, Any]] = {}
     wrong: dict[str, records.RecordError] = {}
     for message in recording.said:

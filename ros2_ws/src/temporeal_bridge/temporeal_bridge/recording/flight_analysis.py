@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import Manifest
-from robots.spec import RobotSpec
-from temporeal_bridge.bags import Recording, Said
+from temporeal.robots.artifact.manifest import Manifest
+from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.interface import Interface
-from temporeal_bridge.logbook import Flight
-from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import percentiles
 from temporeal_bridge.monitor_node import LATE_S, MonitorNode
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.recording.bags import Recording, Said
+from temporeal_bridge.recording.flight_log import Flight
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 BEFORE_NS = 2_000_000_000  # of the state before a flight, which its first sample may be made of
 GAP = 3.0  # nominal periods without a state that count as a gap

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from policies.export.manifest import mission_digest
-from temporeal_bridge import mission, records
-from temporeal_bridge.bags import BagError, Recording
+from temporeal.robots.artifact.manifest import mission_digest
+from temporeal_bridge import mission
+from temporeal_bridge.guard.safety import CODES
 from temporeal_bridge.mission import IDLE, NOT_RESET, Announced, Told, ToldChunk
-from temporeal_bridge.records import RecordError, Row, Unread
-from temporeal_bridge.safety import CODES
+from temporeal_bridge.recording import records
+from temporeal_bridge.recording.bags import BagError, Recording
+from temporeal_bridge.recording.records import RecordError, Row, Unread
 
 SAME_NS = 1_000_000_000  # between two times zero of one flight, by two clocks of one machine
 SWAPPED_NS = 2_000_000  # messages of one node on two topics may be received in another order

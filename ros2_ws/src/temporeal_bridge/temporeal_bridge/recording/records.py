@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from policies.export.manifest import canonical, digest, mission_digest
-from temporeal_bridge import messages
+from temporeal.robots.artifact.manifest import canonical, digest, mission_digest
+from temporeal_bridge.codecs import messages
 from temporeal_bridge.mission import MODES, Announced, Told, ToldChunk
 
 if TYPE_CHECKING:
-    from temporeal_bridge.bags import Said
-    from temporeal_bridge.transport import Received
+    from temporeal_bridge.recording.bags import Said
+    from temporeal_bridge.transports.transport import Received
 
 FASTEST_HZ = 10_000.0  # of a controller, chosen: a replay would make as many steps as a foreign number says
 LONGEST_S = 1e8  # of a mission, three years: what may be multiplied by 1e9 and be a number of 64 bits

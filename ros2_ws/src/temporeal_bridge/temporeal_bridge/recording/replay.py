@@ -27,8 +27,8 @@ taken for granted: the guard of then let it start.
 Where an autopilot stands between commands and motors, its status comes from the bag, so the guard arms and waits as it
 did; the start that was void until then is made again, too. What is asked of the autopilot on the way is not compared.
 
-One artifact is flown again. Where another one took over in flight (:mod:`temporeal_bridge.swap`), a flight is compared
-up to that step; and what was sent not where it was a mix of two.
+One artifact is flown again. Where another one took over in flight (:mod:`temporeal_bridge.controller.artifact_swap`), a
+flight is compared up to that step; and what was sent not where it was a mix of two.
 """
 
 from __future__ import annotations
@@ -44,23 +44,26 @@ from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import Manifest
-from policies.export.runtime import Artifact
-from robots.spec import RobotSpec
-from temporeal_bridge import codecs, holding, link, logbook, stop_actions
-from temporeal_bridge.bags import BagError, Recording, Said
-from temporeal_bridge.chunked import ChunkedPolicy, Used
+from temporeal.robots.artifact.manifest import Manifest
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.spec import RobotSpec
+from temporeal_bridge import link
+from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.messages import MessageError
+from temporeal_bridge.controller.chunked_policy import ChunkedPolicy, Used
+from temporeal_bridge.guard import hold, stop_actions
 from temporeal_bridge.guard_node import TICK_S, GuardNode
-from temporeal_bridge.hindsight import full
 from temporeal_bridge.interface import Interface, armed_by
-from temporeal_bridge.logbook import Flight, Row
-from temporeal_bridge.memory import Bus, MemoryTransport
-from temporeal_bridge.messages import MessageError
 from temporeal_bridge.mission import ESTOP_SILENT, IDLE, MISSION_TIME, NOT_RESET, TOLD_TO_END, ToldChunk, refused
 from temporeal_bridge.policy_node import PolicyNode
-from temporeal_bridge.records import Unread, remarks
+from temporeal_bridge.recording import flight_log
+from temporeal_bridge.recording.bags import BagError, Recording, Said
+from temporeal_bridge.recording.flight_analysis import full
+from temporeal_bridge.recording.flight_log import Flight, Row
+from temporeal_bridge.recording.records import Unread, remarks
 from temporeal_bridge.state import Reader, mark
-from temporeal_bridge.transport import QOS, Received
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import QOS, Received
 
 TOLERANCE = 1e-5  # of each component of a command, in its unit
 INPUTS = ("mission/stop", "mission/reset", "estop", "monitor/verdict")  # what others say to the guard
@@ -180,7 +183,7 @@ def replay(
     tolerance: float = TOLERANCE,
 ) -> Replay:
     """Fly every flight of a recording again with ``artifact`` and say what differs."""
-    told, partial, unread = logbook.flights(recording, namespace)
+    told, partial, unread = flight_log.flights(recording, namespace)
     recorded, barred = [f for f in told if not f.barred], [f.barred for f in told if f.barred]
     if not recorded:
         raise BagError("; ".join([
@@ -198,7 +201,7 @@ def replay(
                   None if artifact.manifest.chunk is None else made_again(
                       recording, artifact, interface, namespace, starts))
     stage.play()
-    again = {flight.start_ns // 1_000_000: flight for flight in logbook.flights(stage.heard, namespace).found}
+    again = {flight.start_ns // 1_000_000: flight for flight in flight_log.flights(stage.heard, namespace).found}
     out = []
     for i, flight in enumerate(starts):
         if not any(flight is each for each in recorded):
@@ -661,7 +664,7 @@ class Stage:
         for message in sorted(about, key=lambda message: abs(message.at - at)):
             with suppress(Exception):  # bytes from anywhere: the guard counted them
                 signals = reader.signals(reader.message(message.type, message.data)[0])
-                place = holding.measured(guard.profile, guard.motion, signals)
+                place = hold.measured(guard.profile, guard.motion, signals)
                 if (np.abs(own - place) <= apart_by).all(axis=1).any():
                     return {rule.signal: signals[rule.signal]}
         return {}
@@ -675,7 +678,7 @@ class Stage:
         self.seen = NOT_SEEN
         known = ~np.isnan(stop.target)
         if guard.profile.place:
-            place = holding.measured(guard.profile, guard.motion, values)
+            place = hold.measured(guard.profile, guard.motion, values)
             guard.stopper.under_way = replace(stop, target=np.where(known, place, stop.target))
 
     def _begin(self, i: int) -> None:

@@ -10,7 +10,7 @@ The part ``cameras`` of a file of extra topics (:mod:`temporeal_bridge.interface
     cameras:
       wrist:                  # one of the model's own, or, with pos, one that is fixed to a body of the model
         latency_s: 0.05       # from the exposure, which is the stamp, to when the picture is published
-        fovy_deg: 42.0        # these as in docs/cameras.md: fovy_deg, max_depth, body, pos, quat
+        fovy_deg: 42.0        # these as in docs/how-to/cameras.md: fovy_deg, max_depth, body, pos, quat
         augment: {rgb: {noise: {high: 2}}, depth: {preset: d435}}     # left out: what is rendered. See there, too
 """
 
@@ -32,10 +32,10 @@ from typing import Any, Protocol
 import numpy as np
 import yaml
 
-from robots.signals import SignalSpec
-from temporeal_bridge import codecs
+from temporeal.robots.signals import SignalSpec
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.interface import Interface, InterfaceError, PictureTopic
-from temporeal_bridge.processes import Process, end, how_ended, start
+from temporeal_bridge.launching.processes import Process, end, how_ended, start
 
 KINDS = ("rgb", "depth")
 OWN = ("latency_s", "augment")  # keys of a camera that its renderer knows nothing of
@@ -54,7 +54,7 @@ class SimCamera:
         size: rows, columns.
         place: where it is: what a renderer is told of it beside its size.
         latency_s: from exposure to publication.
-        augment: by kind, errors (:func:`sim.augment.parse_augment`).
+        augment: by kind, errors (:func:`temporeal.sim.rendering.augmentation.parse_augment`).
     """
 
     name: str

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from robots.signals import is_number
-from temporeal_bridge import messages
+from temporeal.robots.signals import is_number
+from temporeal_bridge.codecs import messages
 
 Options = Mapping[str, Any]
 Encode = Callable[[Mapping[str, np.ndarray]], Mapping[str, tuple[str, Any]]]

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from robots.frames import from_rotation_vector
-from robots.spec import RobotSpec
-from temporeal_bridge import codecs
-from temporeal_bridge.drivers import Driver, Firmware, Refused, driver_of
+from temporeal.robots.frames import from_rotation_vector
+from temporeal.robots.spec import RobotSpec
+from temporeal_bridge.codecs import codecs
+from temporeal_bridge.guard.px4 import OFFBOARD, Output
 from temporeal_bridge.interface import CommandTopic, Interface, InterfaceError, Topic
-from temporeal_bridge.px4 import OFFBOARD, Output
-from temporeal_bridge.px4_sim import Px4Commander
+from temporeal_bridge.simulated_robot.drivers import Driver, Firmware, Refused, driver_of
+from temporeal_bridge.simulated_robot.px4_commander import Px4Commander
 
 if TYPE_CHECKING:
-    from sim.scene import Scene
+    from temporeal.sim.scene import Scene
 
 FLIGHT_DT = 0.002  # physics step of a quadrotor, s
 GRAVITY = 9.81  # m/s^2
@@ -89,7 +89,7 @@ class Quadrotor:
         self, robot: RobotSpec, interface: Interface, command: str, settings: Mapping[str, Any],
         start: Start | None = None,
     ) -> None:
-        from sim.backends.mujoco_model import Robot
+        from temporeal.sim.physics.mujoco.quadrotor_model import Robot
 
         self.robot, self.command, self.settings = robot, command, settings
         self.start = start or (lambda rng: draw_start(robot, rng, settings["start"]))
@@ -218,7 +218,7 @@ class Articulated:
         self, robot: RobotSpec, interface: Interface, command: str, settings: Mapping[str, Any], *, period: float,
         scene: Scene | None = None, start: Start | None = None,
     ) -> None:
-        from sim.backends.mujoco_one import World, file_dt
+        from temporeal.sim.physics.mujoco.single_world import World, file_dt
 
         self.robot, self.settings, self.topic = robot, settings, interface.command(command)
         self.topics: tuple[CommandTopic | Topic, ...] = (self.topic,)

@@ -1,6 +1,6 @@
 """A double of PX4's commander, for tests and the simulated robot: it obeys, refuses and gives up as PX4 does.
 
-What it doubles (PX4-Autopilot; :mod:`temporeal_bridge.px4` names what follows from it): the offboard signal is a
+What it doubles (PX4-Autopilot; :mod:`temporeal_bridge.guard.px4` names what follows from it): the offboard signal is a
 heartbeat younger than COM_OF_LOSS_T (offboardCheck.cpp); setpoints are not watched; a loss in flight is a failsafe with
 the action COM_OBL_RC_ACT, which ends when heartbeats return (failsafe.cpp); while disarmed every mode may be chosen
 (UserModeIntention.cpp), arming needs the checks and the mode's signal (Commander.cpp). It asks for more than a second
@@ -19,11 +19,21 @@ from typing import Any
 
 import numpy as np
 
-from robots import shield
-from temporeal_bridge import codecs, messages
-from temporeal_bridge.codecs_px4 import CONTROL_OF, CONTROLS, MODE, TARGET, microseconds
+from temporeal.robots import shield
+from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs.px4 import CONTROL_OF, CONTROLS, MODE, TARGET, microseconds
+from temporeal_bridge.guard.px4 import (
+    ARM_DISARM,
+    ARMED,
+    DO_SET_MODE,
+    MAVROS,
+    NAV_STATES,
+    OFFBOARD,
+    ORDER,
+    STATUS,
+    Output,
+)
 from temporeal_bridge.interface import Autopilot, CommandTopic, InterfaceError
-from temporeal_bridge.px4 import ARM_DISARM, ARMED, DO_SET_MODE, MAVROS, NAV_STATES, OFFBOARD, ORDER, STATUS, Output
 
 DISARMED = 1
 STREAM_S = 1.0  # offboard.md

@@ -1,6 +1,6 @@
 """The topics of what a task has beside its robot, in simulation: a file for ``--signals``, and a draft of the real one.
 
-    python -m temporeal_bridge.task_topics outputs/artifact > signals.yaml
+    python -m temporeal_bridge.simulated_robot.task_topics outputs/artifact > signals.yaml
     python -m temporeal_bridge.robot_sim --robot franka --artifact outputs/artifact --signals signals.yaml
 
 A goal stays on a latched topic, an object's pose comes at 100 Hz from ``sim/<object>``, what else the task computes
@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
-from policies.export.manifest import ArtifactError, Manifest, load_manifest
-from robots.registry import resolve
-from robots.signals import SignalSpec
-from robots.spec import RobotSpec, load_robot
-from sim.stl.parse import parse
-from sim.stl.syntax import signals_in
+from temporeal.robots.artifact.manifest import ArtifactError, Manifest, load_manifest
+from temporeal.robots.registry import resolve
+from temporeal.robots.signals import SignalSpec
+from temporeal.robots.spec import RobotSpec, load_robot
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.language.syntax import signals_in
 from temporeal_bridge.interface import EXTRA, PICTURES, keys, read
 
 if TYPE_CHECKING:
-    from sim.scene import Scene
-    from sim.starts import OneWorld
+    from temporeal.sim.scene import Scene
+    from temporeal.sim.task_parts.numpy_world import OneWorld
 
 OBJECT_HZ = 100.0  # at which robot_sim tells where objects are
 Row = dict[str, Any]
@@ -48,7 +48,7 @@ def world_of(manifest: Manifest, robot: RobotSpec) -> OneWorld | None:
     named = task_of(manifest)
     if named is None:
         return None
-    world: OneWorld = resolve("sim", "starts").of_task(named[0], robot, manifest.commands[0].name, named[1])
+    world: OneWorld = resolve("temporeal.sim.task_parts", "numpy_world").of_task(named[0], robot, manifest.commands[0].name, named[1])
     return world
 
 

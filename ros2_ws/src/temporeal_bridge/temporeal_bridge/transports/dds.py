@@ -36,11 +36,11 @@ from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
 from cyclonedds.util import duration
 
-from temporeal_bridge import messages
-from temporeal_bridge.dds_graph import Graph, policy_name
-from temporeal_bridge.ros_arguments import parse
-from temporeal_bridge.sockets import UdpSocket, confine, udp_sockets
-from temporeal_bridge.transport import (
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.transports.dds_graph import Graph, policy_name
+from temporeal_bridge.transports.ros_arguments import parse
+from temporeal_bridge.transports.sockets import UdpSocket, confine, udp_sockets
+from temporeal_bridge.transports.transport import (
     Callback,
     Capabilities,
     Endpoint,
@@ -156,7 +156,7 @@ def enter_domain(number: int, loopback: bool, max_index: int) -> None:
 def keep_here(number: int, max_index: int, others: Container[UdpSocket] = ()) -> None:
     """Let the domain's sockets hear this machine only: Cyclone binds them to every address (see `sockets`). ``others``
     were open before the domain was."""
-    if sys.platform != "linux":  # there, others on the network can reach the ports: docs/security.md
+    if sys.platform != "linux":  # there, others on the network can reach the ports: docs/reference/security.md
         return
     try:
         held = confine({port for index in range(max_index + 1) for port in ports(number, index)}, LOOPBACK, others)
@@ -230,7 +230,7 @@ class Reader:
 
 
 class DdsTransport:
-    """One ROS 2 node on a DDS domain. See :class:`temporeal_bridge.transport.Transport`."""
+    """One ROS 2 node on a DDS domain. See :class:`temporeal_bridge.transports.transport.Transport`."""
 
     capabilities = Capabilities(discovery=True)
     active = True

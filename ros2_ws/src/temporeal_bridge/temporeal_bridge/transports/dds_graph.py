@@ -21,8 +21,8 @@ from cyclonedds.builtin import (
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.qos import Policy
 
-from temporeal_bridge import messages
-from temporeal_bridge.transport import GUID_PREFIX, Peer, QoS, full_name
+from temporeal_bridge.codecs import messages
+from temporeal_bridge.transports.transport import GUID_PREFIX, Peer, QoS, full_name
 
 BATCH = 100
 GUID_BYTES = 16  # Humble and older pad a Gid to 24

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from temporeal_bridge.transport import (
+from temporeal_bridge.transports.transport import (
     GUID_PREFIX,
     Callback,
     Capabilities,
@@ -161,7 +161,7 @@ class WaitSet:
 
 
 class RclpyTransport:
-    """One node of a sourced ROS 2. See :class:`temporeal_bridge.transport.Transport`."""
+    """One node of a sourced ROS 2. See :class:`temporeal_bridge.transports.transport.Transport`."""
 
     capabilities = Capabilities(discovery=True, parameters=True, lifecycle=True)
 

@@ -2,9 +2,10 @@
 
 A transport belongs to one node of the ROS graph. Three implementations pass the same conformance tests:
 
-- :mod:`temporeal_bridge.dds`: Cyclone DDS from PyPI, speaking ROS 2's wire conventions; needs no ROS;
-- :mod:`temporeal_bridge.rclpy_transport`: inside a sourced ROS 2, a managed (lifecycle) node;
-- :mod:`temporeal_bridge.memory`: in this process, with a clock that only moves when told to: tests and replay.
+- :mod:`temporeal_bridge.transports.dds`: Cyclone DDS from PyPI, speaking ROS 2's wire conventions; needs no ROS;
+- :mod:`temporeal_bridge.transports.rclpy_transport`: inside a sourced ROS 2, a managed (lifecycle) node;
+- :mod:`temporeal_bridge.transports.memory_bus`: in this process, with a clock that only moves when told to: tests and
+replay.
 
 Callbacks run inside :meth:`Transport.wait`, in the thread that calls it, and nowhere else.
 """
@@ -17,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from temporeal_bridge import messages
+from temporeal_bridge.codecs import messages
 
 GUID_PREFIX = 12  # bytes at the beginning of a GUID: its participant's; four more are of the entity (DDSI-RTPS 9.3.1)
 MAX_DOMAIN = 232  # the port of a higher one exceeds 65535 (DDSI-RTPS 9.6.1.1)
@@ -285,9 +286,9 @@ def open_transport(
         ros_args: what followed ``--ros-args`` on the command line.
     """
     if choose(kind) == "rclpy":
-        from temporeal_bridge.rclpy_transport import RclpyTransport
+        from temporeal_bridge.transports.rclpy_transport import RclpyTransport
 
         return RclpyTransport(node, namespace, domain=domain, loopback=loopback, ros_args=ros_args)
-    from temporeal_bridge.dds import DdsTransport
+    from temporeal_bridge.transports.dds import DdsTransport
 
     return DdsTransport(node, namespace, domain=domain, loopback=loopback, ros_args=ros_args)
