@@ -3,6 +3,7 @@
 #   make demo      train a mission, judge it, export it, fly it through the ROS 2 nodes
 #   make test      the tests (make slow: the proofs that take minutes)
 #   make lint      ruff, mypy, import-linter, codespell
+#   make shape     the shape of the code against its limits: folders, modules, classes, functions, circles
 #   make bench     measure against the targets; outputs/bench/*.json
 #   make install   only the set-up: everything into .venv
 #   make peers     only the libraries that tests and benchmarks compare with, into .venv/peers
@@ -16,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install peers demo test slow lint bench clean
+.PHONY: help install peers demo test slow lint shape bench clean
 
 BIN := .venv/bin
 BRIDGE := ros2_ws/src/temporeal_bridge
@@ -93,6 +94,9 @@ lint: .venv/.dev
 	$(BIN)/codespell
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+
+shape:
+	@python3 .ci/shape.py $(ARGS)
 
 bench: .venv/.run .venv/.peers
 	@$(BIN)/temporeal bench --all $(ARGS)
