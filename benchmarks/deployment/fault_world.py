@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.artifact.manifest import CHUNK_VERSION, GOLDEN, POLICY, ChunkSpec, Manifest
-from temporeal.robots.cartesian_servo import servo_of
-from temporeal.robots.kinematics import chain
+from temporeal.robots.motion.cartesian_servo import servo_of
+from temporeal.robots.motion.kinematics import chain
 from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal_benchmarks.deployment.fault_oracle import Oracle
 from temporeal_bridge import link

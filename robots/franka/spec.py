@@ -152,7 +152,7 @@ SPEC = RobotSpec(
         "joint_vel_cmd": CommandSpec("joint_vel_cmd", (7,), "rad/s", low=negative(SPEED), high=SPEED),
         "joint_effort_cmd": CommandSpec("joint_effort_cmd", (7,), "N m", low=negative(TORQUE), high=TORQUE),
         # of the point between the fingertips and about it, in the base's frame: for a Cartesian servo
-        # (robots/cartesian_servo.py)
+        # (robots/motion/cartesian_servo.py)
         "tool_vel_cmd": CommandSpec("tool_vel_cmd", (6,), "m/s,rad/s", low=negative(TOOL_SPEEDS), high=TOOL_SPEEDS),
     },
     limits={

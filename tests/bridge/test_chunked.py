@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from temporeal.robots.action_chunks import Playing
 from temporeal.robots.artifact.manifest import CHUNK_VERSION, GOLDEN, POLICY, ArtifactError, ChunkSpec, Manifest
+from temporeal.robots.motion.action_chunks import Playing
 from temporeal.robots.signals import SignalError
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy, NoAction

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from temporeal.robots.kinematics import chain
-from temporeal.robots.smooth_trajectory import Course
+from temporeal.robots.motion.kinematics import chain
+from temporeal.robots.motion.smooth_trajectory import Course
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs import messages
 from temporeal_bridge.codecs.codecs import COMMANDS, STATES, CodecError

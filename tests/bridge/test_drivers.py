@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from temporeal.robots.cartesian_servo import HARD, servo_of
 from temporeal.robots.frames import conjugate, from_rotation_vector, multiply
-from temporeal.robots.kinematics import chain
+from temporeal.robots.motion.cartesian_servo import HARD, servo_of
+from temporeal.robots.motion.kinematics import chain
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.interface import CommandTopic, InterfaceError

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from temporeal.robots import shield
-from temporeal.robots.rate_limiter import Bounds, Motion, at_rest
-from temporeal.robots.smooth_trajectory import course, resting, steps_to_rest
+from temporeal.robots.motion import shield
+from temporeal.robots.motion.rate_limiter import Bounds, Motion, at_rest
+from temporeal.robots.motion.smooth_trajectory import course, resting, steps_to_rest
 from temporeal.robots.spec import load_robot
 from temporeal_benchmarks.deployment import fault_world as world
 from temporeal_benchmarks.deployment.fault_oracle import Joined, Oracle

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from temporeal.robots.artifact.manifest import Manifest, identity
-from temporeal.robots.rate_limiter import at_rest
+from temporeal.robots.motion.rate_limiter import at_rest
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import link
 from temporeal_bridge.codecs import codecs, messages

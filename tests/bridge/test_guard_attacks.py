@@ -19,7 +19,7 @@ from tests.bridge.guard_world import come_down
 
 from temporeal.robots.artifact.manifest import identity
 from temporeal.robots.frames import from_rotation_vector
-from temporeal.robots.rate_limiter import Bounds
+from temporeal.robots.motion.rate_limiter import Bounds
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import link, mission, node
 from temporeal_bridge.guard import safety

@@ -13,8 +13,8 @@ import pytest
 from tests.bridge.test_guard_level import TILT_DEG, tilt
 from tests.bridge.test_replay import EMPTY, Flown
 
-from temporeal.robots import shield
 from temporeal.robots.frames import from_rotation_vector, multiply, rotate, rotate_inverse
+from temporeal.robots.motion import shield
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import link
 from temporeal_bridge.codecs import codecs

@@ -10,8 +10,8 @@ import pytest
 from tests.bridge.test_extra_topics import CUBE
 
 from temporeal.robots.artifact.manifest import Manifest, identity
-from temporeal.robots.rate_limiter import at_rest
-from temporeal.robots.shield import speed_window
+from temporeal.robots.motion.rate_limiter import at_rest
+from temporeal.robots.motion.shield import speed_window
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import link
 from temporeal_bridge.codecs import codecs, messages

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from temporeal.robots.rate_limiter import at_rest, following, resting, stopping
+from temporeal.robots.motion.rate_limiter import at_rest, following, resting, stopping
 from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal_bridge.guard.config_checks import profile_on
 from temporeal_bridge.guard.safety import ACTIONS, CODES, Ages, Profile, SafetyError, profile

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from temporeal.robots.action_chunks import Playing
 from temporeal.robots.artifact.manifest import ArtifactError, ChunkSpec, decode, encode
 from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.motion.action_chunks import Playing
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import worker_node
 from temporeal_bridge.controller import mailbox

@@ -176,7 +176,7 @@ def test_under_wild_torques_it_stays_above_the_floor(model):
 
 
 def test_the_table_in_the_documentation_is_the_spec():
-    page = (Path(__file__).parents[2] / "docs" / "robots" / "ant.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "robots" / "ant.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in page.splitlines()
             if line.startswith("| `")]
     stated = {row[0].strip("`"): row[1:] for row in rows if len(row) == 6}

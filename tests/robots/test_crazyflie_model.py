@@ -92,7 +92,7 @@ def test_it_comes_to_rest_on_the_floor(model):
 
 
 def test_the_table_in_the_documentation_is_the_spec():
-    page = (Path(__file__).parents[2] / "docs" / "robots" / "crazyflie.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "robots" / "crazyflie.md").read_text(encoding="utf-8")
     rows = [
         [cell.strip() for cell in line.strip("|\n").split("|")] for line in page.splitlines() if line.startswith("| `")
     ]

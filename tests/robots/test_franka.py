@@ -288,7 +288,7 @@ def test_wrist_camera_sees_the_fingertips(model):
 
 
 def test_the_table_in_the_documentation_is_the_spec():
-    page = (Path(__file__).parents[2] / "docs" / "robots" / "franka.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "robots" / "franka.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in page.splitlines() if line[:3] == "| `"]
     stated = {row[0].strip("`"): row[1:] for row in rows if len(row) == 6}
     assert sorted(stated) == sorted(SPEC.parameters)

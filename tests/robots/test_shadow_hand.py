@@ -278,7 +278,7 @@ def test_one_step_is_that_of_mujoco_warp():
 
 
 def test_the_tables_in_the_documentation_are_the_spec():
-    page = (Path(__file__).parents[2] / "docs" / "robots" / "shadow_hand.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "robots" / "shadow_hand.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in page.splitlines()
             if line.startswith("| `")]
     stated = {row[0].strip("`"): row[1:] for row in rows if len(row) == 6}

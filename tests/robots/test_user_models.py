@@ -545,7 +545,7 @@ def test_a_leader_that_is_not_there_is_named(tmp_path):
 @pytest.fixture
 def example(tmp_path, monkeypatch) -> dict[str, object]:
     """What the documentation's example defines, its files in place."""
-    page = (Path(__file__).parents[2] / "docs" / "adding-a-robot.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "adding-a-robot.md").read_text(encoding="utf-8")
     model, beside, code = re.findall(r"```\w+\n(.*?)```", page.split("## A task for it")[1], re.DOTALL)
     (tmp_path / "models").mkdir()
     write(tmp_path / "models", model, beside)

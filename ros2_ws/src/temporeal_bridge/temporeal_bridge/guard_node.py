@@ -43,11 +43,11 @@ from typing import Any
 
 import numpy as np
 
-from temporeal.robots import shield
 from temporeal.robots.artifact.manifest import Manifest, load_manifest, mission_digest, to_json
-from temporeal.robots.collision import Nearness
-from temporeal.robots.rate_limiter import Array, Motion, at_rest, resting
-from temporeal.robots.smooth_trajectory import course
+from temporeal.robots.motion import shield
+from temporeal.robots.motion.collision import Nearness
+from temporeal.robots.motion.rate_limiter import Array, Motion, at_rest, resting
+from temporeal.robots.motion.smooth_trajectory import course
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge import link
 from temporeal_bridge.codecs import codecs, messages

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from temporeal.robots.frames import normalized, rotate, rotate_inverse, wxyz_from_xyzw, xyzw_from_wxyz
+from temporeal.robots.motion.smooth_trajectory import Course
 from temporeal.robots.signals import SignalSpec, is_number
-from temporeal.robots.smooth_trajectory import Course
 from temporeal_bridge.codecs import messages
 
 Signals = dict[str, np.ndarray]

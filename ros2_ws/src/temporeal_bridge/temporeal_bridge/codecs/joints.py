@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from temporeal.robots.kinematics import KinematicsError, chain
-from temporeal.robots.rate_limiter import MotionError
+from temporeal.robots.motion.kinematics import KinematicsError, chain
+from temporeal.robots.motion.rate_limiter import MotionError
+from temporeal.robots.motion.smooth_trajectory import Course, resting
 from temporeal.robots.signals import all_finite, is_number, is_size
-from temporeal.robots.smooth_trajectory import Course, resting
 from temporeal_bridge.codecs import messages
 from temporeal_bridge.codecs.codecs import (
     COMMANDS,

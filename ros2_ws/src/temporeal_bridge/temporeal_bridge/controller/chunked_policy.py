@@ -18,8 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from temporeal.robots.action_chunks import Array, Latency, Plan, Playing, begin_of, chunk, command, due, joined, refusal
 from temporeal.robots.artifact.manifest import ArtifactError, Manifest
+from temporeal.robots.motion.action_chunks import (
+    Array,
+    Latency,
+    Plan,
+    Playing,
+    begin_of,
+    chunk,
+    command,
+    due,
+    joined,
+    refusal,
+)
 from temporeal.robots.signals import check_signals
 from temporeal_bridge.controller.mailbox import Reply, WorkerLine
 from temporeal_bridge.mission import ToldChunk

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from temporeal.robots.rate_limiter import Motion
+from temporeal.robots.motion.rate_limiter import Motion
 from temporeal.robots.signals import CommandSpec
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.guard import admission, hold, level, safety, stop_actions

@@ -1,7 +1,7 @@
 """What the guard asks of a controller's proposal before it is a command: plain functions, each for one question.
 
 Whether there is a mission, and what is done with the answer, is :mod:`temporeal_bridge.guard_node`'s; limits of motion
-are :func:`temporeal.robots.shield.guard`'s. [A]: components of the command.
+are :func:`temporeal.robots.motion.shield.guard`'s. [A]: components of the command.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from math import inf
 
 import numpy as np
 
-from temporeal.robots import shield
-from temporeal.robots.collision import Nearness
-from temporeal.robots.rate_limiter import Array, Bounds, Motion, resting
+from temporeal.robots.motion import shield
+from temporeal.robots.motion.collision import Nearness
+from temporeal.robots.motion.rate_limiter import Array, Bounds, Motion, resting
 from temporeal.robots.signals import CommandSpec, all_finite
 from temporeal_bridge.guard.safety import Profile
 from temporeal_bridge.guard.state_monitor import NOTHING, Reason, Watch

@@ -23,8 +23,8 @@ from math import nan
 
 import numpy as np
 
-from temporeal.robots import shield
-from temporeal.robots.rate_limiter import Array, Bounds, Motion, approaching, at_rest
+from temporeal.robots.motion import shield
+from temporeal.robots.motion.rate_limiter import Array, Bounds, Motion, approaching, at_rest
 from temporeal_bridge.guard import admission
 from temporeal_bridge.guard.safety import Profile
 from temporeal_bridge.guard.stop_actions import AT_REST, Step, Stopping, Values, inside, ramped

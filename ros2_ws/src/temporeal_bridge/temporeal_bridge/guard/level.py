@@ -13,8 +13,8 @@ from math import exp, hypot, inf
 
 import numpy as np
 
-from temporeal.robots import shield
-from temporeal.robots.rate_limiter import Motion
+from temporeal.robots.motion import shield
+from temporeal.robots.motion.rate_limiter import Motion
 from temporeal.robots.signals import CommandSpec
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.guard.ground import FLIES_S

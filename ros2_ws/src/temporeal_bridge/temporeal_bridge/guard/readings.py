@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, isnan, nan
 
-from temporeal.robots.rate_limiter import Array
+from temporeal.robots.motion.rate_limiter import Array
 
 NEAR_S = 2.0  # so long it is remembered how soon messages come, to say when places and rates were. Chosen: a clock that
 # was set is no reason to compare nothing for longer

@@ -74,9 +74,8 @@ of its own, for joints whose velocity efforts are made or judged by, or a collis
 guard's own in its gaps, and those of the stop actions, which keep a robot for as long as it takes. A robot that is
 pushed away takes its command along, and that may be faster than ``motion`` allows: who pushes it is stronger than the
 limits of a command, and a servo that pulls with more than its limit is what hurts. The next command begins at rest from
-there (:func:`temporeal.robots.rate_limiter.confined`), and limits of place hold: beyond them is no command. A stale
-state says nothing
-of efforts: then the command goes as it is. So it does in a stop after the state jumped, while it is frozen or stamped
+there (:func:`temporeal.robots.motion.rate_limiter.confined`), and limits of place hold: beyond them is no command. A
+stale state says nothing of efforts: then the command goes as it is. So it does in a stop after the state jumped, while it is frozen or stamped
 as old, and once the velocity was not how the position changes, which stops the robot, too: by such a state the command
 would lead the robot away. For a command that goes out as a trajectory the section is refused: its
 points, which the robot passes even if it hears nothing more, lie ahead of the setpoint in force, and where it will be
@@ -103,9 +102,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from temporeal.robots.collision import Capsules, capsules_of
 from temporeal.robots.model_files import RobotFileError
-from temporeal.robots.rate_limiter import Bounds, MotionError
+from temporeal.robots.motion.collision import Capsules, capsules_of
+from temporeal.robots.motion.rate_limiter import Bounds, MotionError
 from temporeal.robots.signals import CommandSpec, is_number
 from temporeal.robots.spec import RobotSpec
 
@@ -248,9 +247,8 @@ class Estop:
 
 @dataclass(frozen=True)
 class SelfCollision:
-    """Where the robot would come to rest, its links (:mod:`temporeal.robots.collision`) must be ``margin`` [m] apart,
-    or no
-    nearer than before, or, where measured joints tell it, than when the mission began. Where the command does not say
+    """Where the robot would come to rest, its links (:mod:`temporeal.robots.motion.collision`) must be ``margin`` [m]
+    apart, or no nearer than before, or, where measured joints tell it, than when the mission began. Where the command does not say
     where it rests: as far from the measured joints ``position`` [B], between ``low`` and ``high`` [B], as their
     measured ``velocity`` goes on for ``late`` [s] and is then braked with ``brake`` [B] ("": the command says it)."""
 

@@ -7,7 +7,7 @@ from math import atan2, exp, hypot, inf
 
 import numpy as np
 
-from temporeal.robots import shield
+from temporeal.robots.motion import shield
 from temporeal.robots.signals import FEW
 from temporeal_bridge.guard.readings import STANDS, Lately, Readings
 from temporeal_bridge.guard.safety import Agree, Profile

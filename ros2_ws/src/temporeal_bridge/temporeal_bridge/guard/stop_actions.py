@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from temporeal.robots import shield
-from temporeal.robots.rate_limiter import Array, Bounds, Motion, at_rest, following, stopping
+from temporeal.robots.motion import shield
+from temporeal.robots.motion.rate_limiter import Array, Bounds, Motion, at_rest, following, stopping
 from temporeal.robots.signals import CommandSpec
 from temporeal_bridge.guard import admission
 from temporeal_bridge.guard.safety import Profile, is_rate

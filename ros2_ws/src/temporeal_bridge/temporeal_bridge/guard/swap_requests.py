@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from temporeal.robots import shield
 from temporeal.robots.artifact.manifest import Manifest, identity
 from temporeal.robots.artifact.signature import public_key
-from temporeal.robots.rate_limiter import Array, Motion
+from temporeal.robots.motion import shield
+from temporeal.robots.motion.rate_limiter import Array, Motion
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge import link
 from temporeal_bridge.controller import artifact_swap

@@ -7,7 +7,7 @@ read when it reaches the driver, ``output`` is the setpoint in force. Behaviour 
   ``forward_command_controller/src/forward_controllers_base.cpp`` and
   ``joint_trajectory_controller/src/{joint_trajectory_controller,trajectory}.cpp``
 - ros2_control, ``controller_manager/src/controller_manager.cpp``, ``update``
-- moveit2 (8fcb5d2), ``moveit_servo/src/servo_node.cpp``, and see :mod:`temporeal.robots.cartesian_servo`
+- moveit2 (8fcb5d2), ``moveit_servo/src/servo_node.cpp``, and see :mod:`temporeal.robots.motion.cartesian_servo`
 - LEAP_Hand_API (0c3a124), ``ros2_module/scripts/leaphand_node.py`` and ``leap_hand_utils/dynamixel_client.py``
 - crazyflie-firmware (2a18fc2), ``supervisor.c``; see ``robots/crazyflie/ros.yaml``
 """
@@ -21,8 +21,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from temporeal.robots import shield
-from temporeal.robots.cartesian_servo import PERIOD, TIMEOUT, Servo, servo_of
+from temporeal.robots.motion import shield
+from temporeal.robots.motion.cartesian_servo import PERIOD, TIMEOUT, Servo, servo_of
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.codecs.joints import shares
@@ -294,7 +294,7 @@ def polynomial(t: float, *coefficients: Array) -> Point:
 
 class MoveItServo:
     """MoveIt Servo before a position controller: a velocity of the tool moves the joints by
-    :mod:`temporeal.robots.cartesian_servo`.
+    :mod:`temporeal.robots.motion.cartesian_servo`.
 
     One that is older than TIMEOUT halts them; so does one in another frame, or with a number that is not finite, when
     it is to be used (``isValidCommand``; here it is refused on arrival). What Servo sends goes ``max_expected_latency``

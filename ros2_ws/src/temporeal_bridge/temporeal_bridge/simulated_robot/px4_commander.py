@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from temporeal.robots import shield
+from temporeal.robots.motion import shield
 from temporeal_bridge.codecs import codecs, messages
 from temporeal_bridge.codecs.px4 import CONTROL_OF, CONTROLS, MODE, TARGET, microseconds
 from temporeal_bridge.guard.px4 import (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from temporeal.robots.action_chunks import (
+from temporeal.robots.motion.action_chunks import (
     REFUSALS,
     ChunkError,
     Latency,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from temporeal.robots.franka import spec as franka
-from temporeal.robots.rate_limiter import Bounds, Motion, MotionError, at_rest, following
-from temporeal.robots.smooth_trajectory import Course, course, resting
+from temporeal.robots.motion.rate_limiter import Bounds, Motion, MotionError, at_rest, following
+from temporeal.robots.motion.smooth_trajectory import Course, course, resting
 
 DT = 0.04
 LIMITS = Bounds([-2.0, -2.0], [2.0, 2.0], DT, speed=1.5, acceleration=6.0, jerk=200.0)

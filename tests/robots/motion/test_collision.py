@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from temporeal.robots.collision import Capsules, Link, Nearness, apart, capsules_of
 from temporeal.robots.model_files import RobotFileError
+from temporeal.robots.motion.collision import Capsules, Link, Nearness, apart, capsules_of
 from temporeal.robots.spec import load_robot
 
 FR3, LEAP = load_robot("franka"), load_robot("leap_hand")

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from temporeal.robots.frames import rotate_inverse
-from temporeal.robots.rate_limiter import Bounds, Motion, at_rest, confined, following
+from temporeal.robots.motion.rate_limiter import Bounds, Motion, at_rest, confined, following
 from temporeal.robots.signals import CommandSpec, all_finite
 
 MOST_THRUST = 1.3  # of the hover thrust: what a quadrotor that stops may push with at most; chosen

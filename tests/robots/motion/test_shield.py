@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from temporeal.robots import frames, shield
-from temporeal.robots.rate_limiter import Bounds, at_rest
+from temporeal.robots import frames
+from temporeal.robots.motion import shield
+from temporeal.robots.motion.rate_limiter import Bounds, at_rest
 from temporeal.robots.signals import CommandSpec
 
 SPEC = CommandSpec("u", (2,), "1", low=(-1.0, 0.0), high=(1.0, 2.0))

@@ -3,9 +3,8 @@
 Commands are points in time; between them a controller must invent something. Here it is a uniform cubic B-spline whose
 control points are the commands: its position, speed, acceleration and jerk lie between those of the commands (each of
 its derivatives is a spline of their differences: C. de Boor, *A Practical Guide to Splines*, 1978, ch. IX and X). So
-what keeps the limits of :mod:`temporeal.robots.rate_limiter` from command to command keeps them in between, too. A
-curve through the
-commands does not: a cubic one that begins at rest needs three times their acceleration. The price is time: the spline
+what keeps the limits of :mod:`temporeal.robots.motion.rate_limiter` from command to command keeps them in between, too.
+A curve through the commands does not: a cubic one that begins at rest needs three times their acceleration. The price is time: the spline
 comes by a command two periods after it was sent.
 
 Units are the command's, times in s. [A]: components, [K]: points.
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from temporeal.robots.rate_limiter import Array, Bounds, Motion, MotionError, stopping
+from temporeal.robots.motion.rate_limiter import Array, Bounds, Motion, MotionError, stopping
 
 MOST = 24  # points of a course: a message at 500 Hz stays small
 LONGEST = 100_000  # steps of a stop; more means limits that no robot has

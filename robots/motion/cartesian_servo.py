@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from temporeal.robots.kinematics import Array, Chain, chain
-from temporeal.robots.rate_limiter import Flags
+from temporeal.robots.motion.kinematics import Array, Chain, chain
+from temporeal.robots.motion.rate_limiter import Flags
 from temporeal.robots.registry import resolve
 from temporeal.robots.spec import RobotSpec
 
@@ -89,7 +89,7 @@ class Servo:
 
 def servo_of(robot: RobotSpec) -> Servo:
     """The servo of an arm: kinematics and limits of its ``spec.py``, speeds of its command ``tool_vel_cmd``."""
-    spec, places, tool = resolve(f"temporeal.robots.{robot.name}", "spec"), robot.command("joint_pos_cmd"), robot.command(
-        "tool_vel_cmd")
+    spec = resolve(f"temporeal.robots.{robot.name}", "spec")
+    places, tool = robot.command("joint_pos_cmd"), robot.command("tool_vel_cmd")
     return Servo(chain(robot.name), np.array(places.low), np.array(places.high), np.array(spec.SPEED), tool.high[0],
                  tool.high[3])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from temporeal.robots.rate_limiter import (
+from temporeal.robots.motion.rate_limiter import (
     Bounds,
     Motion,
     MotionError,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from temporeal.robots.frames import from_matrix, from_rotation_vector, matrix
-from temporeal.robots.kinematics import KinematicsError, chain
+from temporeal.robots.motion.kinematics import KinematicsError, chain
 from temporeal.robots.spec import load_robot
 
 FRANKA = load_robot("franka")
