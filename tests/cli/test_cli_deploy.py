@@ -325,7 +325,8 @@ def test_a_robot_that_is_not_there_is_not_awaited_for_ever(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On a bus with a fake clock; of the two topics one is there."""
-    from temporeal_bridge.codecs import codecs, messages
+    from temporeal_bridge.codecs import codecs
+    from temporeal_bridge.transports import messages
     from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
     from temporeal_bridge.transports.transport import QOS
 
@@ -348,7 +349,7 @@ def test_a_robot_that_is_not_there_is_not_awaited_for_ever(
             self.bus.advance(timeout_s)
             return super().wait(0.0)
 
-    monkeypatch.setattr("temporeal_bridge.transports.transport.open_transport", lambda *_, **__: Own(bus, "monitor", "/cf1"))
+    monkeypatch.setattr("temporeal_bridge.transports.selection.open_transport", lambda *_, **__: Own(bus, "monitor", "/cf1"))
     assert main(["monitor", "--formula", "G[0,1] (height > 0)", "--wait", "20"]) == 2
     told = capsys.readouterr().err
     assert "no message on /cf1/gyro" in told

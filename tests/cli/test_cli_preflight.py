@@ -13,9 +13,10 @@ from temporeal.policies.cli.preflight import preflight
 from temporeal.policies.cli.preflight.listening import CommandHeard, Heard, StateHeard, decoded
 from temporeal.policies.cli.preflight.preflight import Plan
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.guard.safety import Estop, Fence, Start, profile
 from temporeal_bridge.interface import StateTopic, load_interface
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import Peer, QoS, Received
 
 ROBOT = load_robot("crazyflie")

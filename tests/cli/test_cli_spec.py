@@ -379,10 +379,10 @@ def bag(tmp_path: Path) -> Path:
     pytest.importorskip("rosbags")
     pytest.importorskip("temporeal_bridge")
     from temporeal.robots.spec import load_robot
-    from temporeal_bridge.codecs import messages
     from temporeal_bridge.codecs.codecs import STATES
     from temporeal_bridge.interface import load_interface
     from temporeal_bridge.recorder import Bag
+    from temporeal_bridge.transports import messages
 
     interface = load_interface(load_robot("crazyflie"))
     out = Bag(tmp_path / "bag")

@@ -11,10 +11,11 @@ import pytest
 from temporeal.robots.spec import load_robot
 from temporeal_benchmarks.deployment import fault_world as world
 from temporeal_benchmarks.deployment.fault_oracle import Joined, Oracle
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.mission import Told
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS
 
 FRANKA = load_robot("franka")

@@ -14,8 +14,9 @@ import pytest
 from temporeal_benchmarks.deployment import fault_processes as processes
 from temporeal_benchmarks.deployment.robot_processes import Crew, hover
 from temporeal_benchmarks.rows import Row
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.recorder import Bag
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.dds import DdsTransport
 from temporeal_bridge.transports.transport import QOS
 

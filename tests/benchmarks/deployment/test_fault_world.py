@@ -15,11 +15,12 @@ from temporeal.robots.motion.smooth_trajectory import course, resting, steps_to_
 from temporeal.robots.spec import load_robot
 from temporeal_benchmarks.deployment import fault_world as world
 from temporeal_benchmarks.deployment.fault_oracle import Joined, Oracle
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import Interface, StateTopic, load_interface
 from temporeal_bridge.mission import Told
 from temporeal_bridge.state import mark
+from temporeal_bridge.transports import messages
 
 ROUND = 5  # another seed than the bench begins with
 TRIED = 2  # kinds of robots that each fault is tried with, each with a seed of its own
