@@ -20,9 +20,10 @@ import numpy as np
 from temporeal.robots.spec import load_robot
 from temporeal_benchmarks.measurements.deploy import ARRAY, PERIOD, STATE
 from temporeal_bridge.camera_sim import PUBLISHED
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.node import Node, Rehearsal, add_awake, parser, run
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Received, Transport
 
 BEHIND = -1  # of the controller's priority: the echo is never in its way, and nobody else is in between

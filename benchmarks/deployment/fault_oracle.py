@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.interface import Interface, StateTopic
 from temporeal_bridge.mission import Told
 from temporeal_bridge.state import mark
+from temporeal_bridge.transports import messages
 
 ROUNDING = 1e-6  # of a limit: commands pass through float64 and through sums with offsets near pi
 PLACE = 1e-9  # of a range

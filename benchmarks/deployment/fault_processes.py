@@ -29,12 +29,12 @@ from temporeal_benchmarks.deployment.fault_oracle import ORDER_S
 from temporeal_benchmarks.deployment.robot_processes import ALL_MODES, DEEP, START_S, Crew, hover, reach, rest, see
 from temporeal_benchmarks.priority import load, ordinary
 from temporeal_benchmarks.rows import Row
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.controller.mailbox import LOOK_S
 from temporeal_bridge.guard_node import LOOK_S as GUARD_LOOK_S
 from temporeal_bridge.guard_node import TICK_S
 from temporeal_bridge.launching.processes import Process, how_ended, last_words, start
 from temporeal_bridge.recorder import FLUSH_S, RecorderError, recover
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.dds import DdsTransport
 from temporeal_bridge.transports.transport import QOS
 
@@ -70,7 +70,7 @@ sys.exit(importlib.import_module("temporeal_bridge." + module).main(sys.argv[4:]
 CAMERA = """
 import signal, sys, time
 import numpy as np
-from temporeal_bridge.codecs.codecs import messages
+from temporeal_bridge.transports import messages
 from temporeal_bridge.codecs.codecs.codecs import STATES
 from temporeal_bridge.transports.dds import DdsTransport
 from temporeal_bridge.transports.transport import QOS

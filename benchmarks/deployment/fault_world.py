@@ -23,7 +23,7 @@ from temporeal.robots.motion.kinematics import chain
 from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal_benchmarks.deployment.fault_oracle import Oracle
 from temporeal_bridge import link
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy
 from temporeal_bridge.controller.mailbox import Reply
 from temporeal_bridge.guard.safety import APART_RAD, APART_S, FINGERS_RAD
@@ -33,6 +33,7 @@ from temporeal_bridge.link import Proposal, SocketController, SocketGuard
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.simulated_robot import fault_injection
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS, QoS
 

@@ -19,9 +19,10 @@ from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
 from temporeal_benchmarks.deployment.fault_oracle import ORDER_S, Joined, Oracle
 from temporeal_benchmarks.priority import ordinary
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.interface import StateTopic, load_interface
 from temporeal_bridge.launching.processes import Process, end, how_ended, start
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.dds import DdsTransport, free_domain
 from temporeal_bridge.transports.transport import QOS, Callback, QoS, Received
 

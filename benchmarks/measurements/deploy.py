@@ -127,7 +127,8 @@ class Bench:
         from temporeal.robots.spec import load_robot
         from temporeal_benchmarks.deployment.fault_oracle import Joined
         from temporeal_benchmarks.deployment.robot_processes import Crew
-        from temporeal_bridge.codecs import codecs, messages
+        from temporeal_bridge.codecs import codecs
+        from temporeal_bridge.transports import messages
         from temporeal_bridge.transports.transport import QOS
 
         self.crew = Crew(artifact, "franka", "forward_position", "joint_pos_cmd", rate_hz, out, self._on_command)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.recording.bags import Said
+from temporeal_bridge.transports import messages
 
 TEXT, NUMBERS, HEADER = "std_msgs/msg/String", "std_msgs/msg/Float64MultiArray", "std_msgs/msg/Header"
 

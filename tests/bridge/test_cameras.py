@@ -21,7 +21,6 @@ from temporeal.robots.artifact.manifest import ArtifactError, ChunkSpec
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.codecs.codecs import STATES, CodecError
 from temporeal_bridge.guard.safety import Ages
 from temporeal_bridge.guard_node import GuardNode
@@ -34,6 +33,7 @@ from temporeal_bridge.recording import bags
 from temporeal_bridge.recording.replay import needed, replay
 from temporeal_bridge.simulated_robot.cameras import Exposure, MemoryLine, Shutter, cameras_of
 from temporeal_bridge.state import StateInput
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
 

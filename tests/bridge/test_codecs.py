@@ -11,8 +11,9 @@ import yaml
 from temporeal.robots.frames import from_rotation_vector
 from temporeal.robots.spec import load_robot, robot_names
 from temporeal_bridge import recorder
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.interface import OURS, InterfaceError, build, check_reads, load_interface, read
+from temporeal_bridge.transports import messages
 
 ROBOT = load_robot("crazyflie")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.codecs.codecs import STATES, CodecError
+from temporeal_bridge.transports import messages
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "ros2_messages.json").read_text())["messages"]
 FRAMES = ("world", "cam")

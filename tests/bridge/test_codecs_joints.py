@@ -11,9 +11,9 @@ import pytest
 from temporeal.robots.motion.kinematics import chain
 from temporeal.robots.motion.smooth_trajectory import Course
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.codecs.codecs import COMMANDS, STATES, CodecError
 from temporeal_bridge.interface import load_interface
+from temporeal_bridge.transports import messages
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "ros2_messages.json").read_text())["messages"]
 GOLDEN = {row["type"]: row for row in GOLDEN}

@@ -13,9 +13,10 @@ import yaml
 from temporeal.robots.crazyflie.spec import PARAMETERS, ROTOR_SIGN_X, ROTOR_SIGN_Y
 from temporeal.robots.frames import from_rotation_vector, matrix, multiply
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs import codecs, messages, px4
+from temporeal_bridge.codecs import codecs, px4
 from temporeal_bridge.interface import CommandTopic, InterfaceError, build, encode_all, load_interface
 from temporeal_bridge.state import StateInput
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
 from temporeal_bridge.transports.transport import QOS, QoS
 

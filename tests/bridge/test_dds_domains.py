@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from temporeal_bridge.codecs import messages
-from temporeal_bridge.transports import dds
+from temporeal_bridge.transports import dds, messages
 from temporeal_bridge.transports.dds import DdsTransport, domain_id, free_domain, ports
 from temporeal_bridge.transports.transport import MAX_DOMAIN, QOS, QoS, TransportError, require_peer
 

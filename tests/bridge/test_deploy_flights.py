@@ -22,7 +22,7 @@ from temporeal.policies.cli.settings import section
 from temporeal.policies.cli.verbs import deploy
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.interface import check_reads, load_interface
 from temporeal_bridge.launching.flights import fly
 from temporeal_bridge.link import SocketGuard, default_path
@@ -33,6 +33,7 @@ from temporeal_bridge.recording.replay import needed, replay
 from temporeal_bridge.robot_sim import RobotSim
 from temporeal_bridge.simulated_robot import task_topics
 from temporeal_bridge.state import StateInput
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
 from temporeal_bridge.transports.transport import QOS
 

@@ -9,7 +9,7 @@ from temporeal.robots.frames import conjugate, from_rotation_vector, multiply
 from temporeal.robots.motion.cartesian_servo import HARD, servo_of
 from temporeal.robots.motion.kinematics import chain
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.interface import CommandTopic, InterfaceError
 from temporeal_bridge.simulated_robot.drivers import (
     ForwardCommandController,
@@ -19,6 +19,7 @@ from temporeal_bridge.simulated_robot.drivers import (
     Refused,
     driver_of,
 )
+from temporeal_bridge.transports import messages
 
 FRANKA = load_robot("franka")
 HOME = np.array(FRANKA.home["joint_pos"])

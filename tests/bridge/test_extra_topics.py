@@ -11,13 +11,13 @@ import yaml
 from temporeal.robots.artifact.manifest import Manifest
 from temporeal.robots.spec import load_robot
 from temporeal.sim.task import load_task
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.codecs.codecs import STATES
 from temporeal_bridge.guard.config_checks import profile_on
 from temporeal_bridge.guard.safety import Ages, SafetyError
 from temporeal_bridge.interface import InterfaceError, check_reads, load_interface
 from temporeal_bridge.launching.preflight import check_mission
 from temporeal_bridge.state import StateInput
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
 

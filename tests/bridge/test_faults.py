@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.simulated_robot import fault_injection
 from temporeal_bridge.simulated_robot.fault_injection import FaultError, Sample
+from temporeal_bridge.transports import messages
 
 SIGNALS = {"joint_pos": np.array([1.0, 2.0, 3.0]), "joint_vel": np.array([0.1, 0.2, 0.3]), "unseen": np.zeros(2)}
 NAMES = ["a", "b", "c"]

@@ -13,10 +13,10 @@ import pytest
 from rosbags.highlevel import AnyReader
 
 from temporeal.robots.artifact.manifest import ArtifactError
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.launching import flights
 from temporeal_bridge.launching.flights import FAILED, conduct, fly, join, refuse_taken
 from temporeal_bridge.mission import NOT_RESET
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS, TransportError
 

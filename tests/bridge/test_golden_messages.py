@@ -12,7 +12,7 @@ import yaml
 from rosbags.interfaces import Nodetype
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
-from temporeal_bridge.codecs import messages
+from temporeal_bridge.transports import messages
 
 ROOT = Path(__file__).parents[2]
 ROWS = json.loads((ROOT / "tests/golden/fastcdr_messages.json").read_text())["messages"]

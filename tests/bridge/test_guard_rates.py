@@ -14,13 +14,14 @@ from temporeal.robots.motion.rate_limiter import at_rest
 from temporeal.robots.motion.shield import speed_window
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import link
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.guard.admission import rests
 from temporeal_bridge.guard.safety import SafetyError, profile
 from temporeal_bridge.guard.stop_actions import damping
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import Proposal, line
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
 from temporeal_bridge.transports.transport import QOS
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from temporeal_bridge.codecs import messages
-from temporeal_bridge.codecs.joint_states import MOST, Reader
+from temporeal_bridge.transports import messages
+from temporeal_bridge.transports.joint_states import MOST, Reader
 
 KIND = "sensor_msgs/msg/JointState"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from temporeal_bridge.codecs import messages
+from temporeal_bridge.transports import messages
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "ros2_messages.json").read_text())["messages"]
 BY_TYPE = {row["type"]: row for row in GOLDEN}

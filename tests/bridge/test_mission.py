@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.mission import GREATEST, Told, announced, check_numbers
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import Received
 
 HEADER = "std_msgs/msg/Header"

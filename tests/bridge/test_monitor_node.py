@@ -14,9 +14,10 @@ import pytest
 from temporeal.robots.artifact.manifest import identity, load_manifest, mission_digest, to_json
 from temporeal.robots.spec import load_robot
 from temporeal.sim.stl.monitoring import stream_kernels
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.monitor_node import BEHIND_S, LATE_S, OWN, Held, MonitorNode
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
 

@@ -13,7 +13,7 @@ from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.frames import from_rotation_vector
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import policy_node
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.guard import hover_thrust
 from temporeal_bridge.guard.ground import FLIES_S
 from temporeal_bridge.guard_node import GuardNode
@@ -21,6 +21,7 @@ from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import line
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.policy_node import PolicyNode
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.codecs.px4 import CONTROLS, MODE, RATES, TARGET
 from temporeal_bridge.guard.px4 import (
     ARM_DISARM,
@@ -22,6 +22,7 @@ from temporeal_bridge.guard.px4 import (
 )
 from temporeal_bridge.interface import InterfaceError, load_interface
 from temporeal_bridge.simulated_robot.px4_commander import AUTO_LAND, DESCEND, POSCTL, TERMINATION, Px4Commander, blank
+from temporeal_bridge.transports import messages
 
 ROBOT = load_robot("crazyflie")
 PX4, MAVROS = load_interface(ROBOT, "px4"), load_interface(ROBOT, "mavros")

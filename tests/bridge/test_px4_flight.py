@@ -11,7 +11,6 @@ import pytest
 
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import policy_node
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.codecs.px4 import MODE, RATES
 from temporeal_bridge.guard.px4 import MAVROS, ORDER, STATUS
 from temporeal_bridge.guard_node import GuardNode
@@ -19,6 +18,7 @@ from temporeal_bridge.interface import InterfaceError, armed_by, load_interface
 from temporeal_bridge.link import line
 from temporeal_bridge.monitor_node import MonitorNode
 from temporeal_bridge.simulated_robot.px4_commander import AUTO_LAND, POSCTL
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
 from temporeal_bridge.transports.transport import QOS
 

@@ -15,11 +15,11 @@ from rosbags.highlevel import AnyReader
 from rosbags.rosbag2 import Reader
 
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.codecs.codecs import encode_odometry
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.launching.processes import LINGER_S
 from temporeal_bridge.recorder import QUIET_S, Bag, Recorder, RecorderError, WholeFile, rescue, robot_topics
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
 
@@ -294,7 +294,7 @@ TALKER = """
 import sys
 from math import inf
 from pathlib import Path
-from temporeal_bridge.codecs.codecs import messages
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.recorder import Bag, Recorder
 from temporeal_bridge.transports.transport import QOS

@@ -21,7 +21,6 @@ from tests.bridge.foreign_messages import FOREIGN, numbers, text
 from temporeal.robots.artifact.manifest import load_manifest, mission_digest, to_json
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import policy_node
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.controller import artifact_swap
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
@@ -32,6 +31,7 @@ from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.recorder import Bag, Recorder, robot_topics
 from temporeal_bridge.recording import bags, flight_analysis, flight_log
 from temporeal_bridge.recording.replay import compare, delivery, made_at, needed, replay, uses
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
 from temporeal_bridge.transports.transport import QOS
 

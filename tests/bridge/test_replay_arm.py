@@ -20,7 +20,7 @@ from temporeal.robots.artifact.manifest import load_manifest
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import policy_node
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import MemoryController, MemoryLink
@@ -28,6 +28,7 @@ from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.recorder import Bag, Recorder, robot_topics
 from temporeal_bridge.recording import bags, flight_log
 from temporeal_bridge.recording.replay import needed, replay
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
 

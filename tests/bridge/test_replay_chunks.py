@@ -14,7 +14,6 @@ from temporeal.policies.export.writer import export
 from temporeal.robots.artifact.manifest import ChunkSpec
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy
 from temporeal_bridge.controller.mailbox import Reply
 from temporeal_bridge.guard_node import GuardNode
@@ -27,6 +26,7 @@ from temporeal_bridge.recording import bags, flight_log
 from temporeal_bridge.recording.bags import BagError
 from temporeal_bridge.recording.replay import needed, replay, to_json
 from temporeal_bridge.state import mark
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
 

@@ -10,9 +10,10 @@ import pytest
 from temporeal.robots.artifact.manifest import GOLDEN, POLICY, Manifest
 from temporeal.robots.spec import load_robot
 from temporeal.sim.scene import Scene
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.interface import Interface, InterfaceError, load_interface
 from temporeal_bridge.state import StateInput
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
 

@@ -164,7 +164,7 @@ class Serving:
 def test_bytes_are_those_of_ros(name: str) -> None:
     from rclpy.serialization import deserialize_message, serialize_message
 
-    from temporeal_bridge.codecs import messages
+    from temporeal_bridge.transports import messages
 
     message = filled(name)
     theirs = serialize_message(message)
@@ -177,7 +177,7 @@ def test_bytes_are_those_of_ros(name: str) -> None:
 def test_fields_have_the_values_that_ros_wrote(name: str) -> None:
     from rclpy.serialization import serialize_message
 
-    from temporeal_bridge.codecs import messages
+    from temporeal_bridge.transports import messages
 
     def same(record: Any, message: Any) -> None:
         for field in message.get_fields_and_field_types():
@@ -221,7 +221,7 @@ def test_ros_hears_the_dds_transport(name: str, ros: Ros, dds: Any) -> None:
 def test_the_dds_transport_hears_ros(name: str, qos: str, ros: Ros, dds: Any) -> None:
     from rclpy.serialization import serialize_message
 
-    from temporeal_bridge.codecs import messages
+    from temporeal_bridge.transports import messages
     from temporeal_bridge.transports.transport import QOS
 
     topic, message, heard = f"in_{qos}_" + name.split("/")[-1].lower(), filled(name), list[Any]()
@@ -236,7 +236,7 @@ def test_the_dds_transport_hears_ros(name: str, qos: str, ros: Ros, dds: Any) ->
 def test_a_latched_message_reaches_the_ros_node_that_comes_later(ros: Ros, dds: Any) -> None:
     from rclpy.qos import DurabilityPolicy, QoSProfile
 
-    from temporeal_bridge.codecs import messages
+    from temporeal_bridge.transports import messages
     from temporeal_bridge.transports.transport import QOS
 
     endpoint = dds.advertise("latched", "std_msgs/msg/Header", QOS["latched"])
@@ -271,7 +271,7 @@ def test_ros_sees_the_endpoint_with_its_node_and_the_hash_of_its_own_type(name: 
 
 
 def test_the_command_line_sees_a_dds_node(dds: Any) -> None:
-    from temporeal_bridge.codecs import messages
+    from temporeal_bridge.transports import messages
     from temporeal_bridge.transports.transport import QOS
 
     twist = "geometry_msgs/msg/Twist"

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from temporeal_bridge.codecs import messages
-from temporeal_bridge.transports import dds
+from temporeal_bridge.transports import dds, messages
 from temporeal_bridge.transports.dds import DdsTransport, free_domain, ports
 from temporeal_bridge.transports.sockets import confine, descriptors, udp_sockets
 from temporeal_bridge.transports.transport import QOS, TransportError, require_peer

@@ -18,7 +18,7 @@ from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.frames import from_rotation_vector
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import link, policy_node
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.controller import artifact_swap
 from temporeal_bridge.controller.artifact_swap import Swap, SwapError, smooth, steps_of
 from temporeal_bridge.controller.step_log import Step, Tape, TapeReader
@@ -28,6 +28,7 @@ from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import MemoryController, Proposal, SocketController, SocketGuard, line
 from temporeal_bridge.mission import MISSION_TIME, Told
 from temporeal_bridge.policy_node import PolicyNode
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
 

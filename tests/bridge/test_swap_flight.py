@@ -12,9 +12,9 @@ import pytest
 
 from temporeal.robots.artifact.manifest import identity, load_manifest
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.launching.processes import Process, end, last_words, start
 from temporeal_bridge.mission import Told
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS
 
 NUMBER, TEXT, ARRAY = "std_msgs/msg/UInt64", "std_msgs/msg/String", "std_msgs/msg/Float64MultiArray"

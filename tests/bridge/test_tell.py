@@ -11,7 +11,6 @@ import pytest
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import operator_messages as tell_module
 from temporeal_bridge import policy_node
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import MemoryController, MemoryLink
@@ -19,6 +18,7 @@ from temporeal_bridge.mission import Announced
 from temporeal_bridge.operator_messages import WORDS, Answers, Outcome, started, stopped, tell
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.recording.records import Event
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS, TransportError
 

@@ -7,15 +7,15 @@ import time
 
 import pytest
 
-from temporeal_bridge.codecs import messages
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.selection import choose
 from temporeal_bridge.transports.transport import (
     QOS,
     Endpoint,
     Peer,
     QoS,
     TransportError,
-    choose,
     mismatch,
     qos_named,
     require_peer,

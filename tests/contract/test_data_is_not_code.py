@@ -206,7 +206,7 @@ def test_message_definitions_run_no_code(mark: Path, monkeypatch: pytest.MonkeyP
     """Texts of .msg files, of a ros.yaml or inside a bag: rosbags makes Python of them, and must keep it theirs."""
     from rosbags.typesys import Stores, get_typestore
 
-    from temporeal_bridge.codecs import messages
+    from temporeal_bridge.transports import messages
 
     fresh = get_typestore(Stores.ROS2_JAZZY)
     monkeypatch.setattr(messages, "store", lambda: fresh)

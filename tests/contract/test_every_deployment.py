@@ -33,15 +33,17 @@ from temporeal.sim.maps import PolicyGraph
 from temporeal.sim.rewards.scheduled import SCHEDULE
 from temporeal.sim.task import load_task
 from temporeal.sim.tasks.reach import DRIVES
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import Interface, at_home, load_interface
 from temporeal_bridge.link import Proposal, line
 from temporeal_bridge.mission import Told
 from temporeal_bridge.policy_node import PolicyNode
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.dds import free_domain
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
-from temporeal_bridge.transports.transport import QOS, open_transport
+from temporeal_bridge.transports.selection import open_transport
+from temporeal_bridge.transports.transport import QOS
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "task"
 STEPS, ARRAY = 12, "std_msgs/msg/Float64MultiArray"

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from temporeal.robots.spec import load_robot, robot_names
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.codecs.codecs import COMMANDS, STATES
 from temporeal_bridge.interface import at_home, load_interface, read
+from temporeal_bridge.transports import messages
 
 FRAMES = ("world", "robot")
 

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 import temporeal_bridge
-from temporeal_bridge.codecs import messages
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.dds import DdsTransport, free_domain
 from temporeal_bridge.transports.transport import QOS, Received, require_peer
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.signals import Schema, SignalError, check_signal
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.guard.stop_button import BOOL, TOPIC
 from temporeal_bridge.interface import CommandTopic, Interface, PictureTopic, StateTopic
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Callback, Peer, Received, Transport, full_name, qos_named
 
 DISCOVERY_S = 2.0  # for everybody to be found; discovery took 28 to 102 ms on one machine, a network may take a second

@@ -22,14 +22,16 @@ from temporeal.robots.artifact.manifest import ArtifactError, Manifest, added_si
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.signals import CommandSpec
 from temporeal.robots.spec import RobotSpec, load_robot
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.guard.config_checks import profile_on
 from temporeal_bridge.guard.safety import Ages, Profile, SafetyError, is_rate
 from temporeal_bridge.guard.stop_button import BOOL, buttons
 from temporeal_bridge.interface import Interface, InterfaceError, PictureTopic, StateTopic, check_reads, load_interface
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.node import AHEAD, FIFO_PRIORITY
-from temporeal_bridge.transports.transport import Peer, QoS, TransportError, mismatch, open_transport, qos_named
+from temporeal_bridge.transports import messages
+from temporeal_bridge.transports.selection import open_transport
+from temporeal_bridge.transports.transport import Peer, QoS, TransportError, mismatch, qos_named
 
 NODE = "temporeal_doctor"
 FUTURE_S = 0.001  # clocks kept by NTP in one network agree to a millisecond; no message comes before it was sent

@@ -119,7 +119,8 @@ def watch(
     from temporeal_bridge.interface import load_interface
     from temporeal_bridge.monitor_node import OWN, TOPICS, MonitorNode
     from temporeal_bridge.node import spin
-    from temporeal_bridge.transports.transport import TransportError, open_transport
+    from temporeal_bridge.transports.selection import open_transport
+    from temporeal_bridge.transports.transport import TransportError
 
     stopped: list[int] = []
     robot = load_robot(manifest.robot)

@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.node import parser, run
 from temporeal_bridge.simulated_robot.cameras import Exposure, ExposureLine, SimCamera, SocketEnd, cameras_of
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import Endpoint, QoS, Transport
 
 NICE = 5  # as the worker of a policy that gives chunks: a picture may be late, a state may not

@@ -50,7 +50,7 @@ from temporeal.robots.motion.rate_limiter import Array, Motion, at_rest, resting
 from temporeal.robots.motion.smooth_trajectory import course
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge import link
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.controller.artifact_swap import Swap
 from temporeal_bridge.guard import admission, hover_thrust, safety, stop_actions
 from temporeal_bridge.guard import level as levelling
@@ -100,6 +100,7 @@ from temporeal_bridge.node import (
     run,
 )
 from temporeal_bridge.state import StateInput
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Received, Transport, qos_named, resolve_name
 
 DIAGNOSTICS_S = 1.0

@@ -32,7 +32,8 @@ import yaml
 from temporeal.robots.motion.smooth_trajectory import Course
 from temporeal.robots.signals import SignalSpec, check_signal, is_number
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, TransportError, resolve_name
 
 

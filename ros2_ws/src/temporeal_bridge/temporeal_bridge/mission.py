@@ -14,8 +14,8 @@ import numpy as np
 from temporeal.robots.artifact.manifest import Manifest, check_robot
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.interface import Interface, check_reads
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import Received
 
 AGES = 20_000  # figures that a node keeps: the last ones, it may be up for months; 0.6 MB each

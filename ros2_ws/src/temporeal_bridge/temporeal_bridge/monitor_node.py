@@ -40,11 +40,11 @@ from temporeal.robots.spec import RobotSpec
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.syntax import Formula, signals_in
 from temporeal.sim.stl.monitoring.monitor import Reading, keeping_pace
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.interface import Interface, InterfaceError, load_interface
 from temporeal_bridge.mission import MISSION_TIME, announced, task_signals
 from temporeal_bridge.node import add_artifact, parser, plain, robot_of, run
 from temporeal_bridge.state import Reader
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Received, Transport, qos_named
 
 PUBLISH_S = 0.1

@@ -20,7 +20,8 @@ from temporeal.robots.spec import RobotSpec, load_robot, robot_names
 from temporeal_bridge.launching.processes import orphaned
 from temporeal_bridge.link import default_path
 from temporeal_bridge.transports import ros_arguments
-from temporeal_bridge.transports.transport import Transport, open_transport
+from temporeal_bridge.transports.selection import open_transport
+from temporeal_bridge.transports.transport import Transport
 
 LONGEST_WAIT_S = 0.1  # so that a stop signal is seen
 PRIORITIES = ("normal", "realtime", "auto")

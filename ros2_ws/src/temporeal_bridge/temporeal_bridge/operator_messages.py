@@ -15,12 +15,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.mission import IDLE, NOT_RESET, Announced, check_numbers, refused
 from temporeal_bridge.node import parser
 from temporeal_bridge.recording import records
 from temporeal_bridge.recording.records import Event
-from temporeal_bridge.transports.transport import QOS, Received, Transport, TransportError, open_transport, require_peer
+from temporeal_bridge.transports import messages
+from temporeal_bridge.transports.selection import open_transport
+from temporeal_bridge.transports.transport import QOS, Received, Transport, TransportError, require_peer
 
 NUMBER, EMPTY, TEXT, HEADER = (f"std_msgs/msg/{name}" for name in ("UInt64", "Empty", "String", "Header"))
 WORDS = {"start": NUMBER, "stop": EMPTY, "reset": EMPTY}

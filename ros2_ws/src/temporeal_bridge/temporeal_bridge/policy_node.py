@@ -42,7 +42,6 @@ from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.signals import SignalError
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge import link
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.controller import artifact_swap
 from temporeal_bridge.controller.artifact_swap import SwapError
 from temporeal_bridge.controller.chunked_policy import ChunkBook, ChunkedPolicy, NoAction
@@ -64,6 +63,7 @@ from temporeal_bridge.mission import (
 )
 from temporeal_bridge.node import Rehearsal, add_artifact, add_awake, link_path, parser, robot_of, run
 from temporeal_bridge.state import StateInput
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Received, Transport, require_peer
 
 AFTER_HORIZON_S = 0.1  # the formula is decided by the sample at its horizon: fly a little longer

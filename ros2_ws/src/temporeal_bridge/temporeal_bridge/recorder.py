@@ -28,11 +28,11 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.rosbag2.errors import ReaderError
 from rosbags.rosbag2.storage_mcap import McapReader
 
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.launching.processes import LINGER_S, lives
 from temporeal_bridge.mission import MOVING, announced
 from temporeal_bridge.node import parser, robot_of, run
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, QoS, Received, Transport
 
 FLUSH_S = 1.0

@@ -41,7 +41,7 @@ from temporeal.robots.artifact.manifest import load_manifest
 from temporeal.robots.frames import from_rotation_vector, multiply
 from temporeal.robots.registry import resolve
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.interface import Interface, InterfaceError, StateTopic, load_interface
 from temporeal_bridge.mission import check_numbers
 from temporeal_bridge.node import parser, robot_of, run, whole
@@ -49,6 +49,7 @@ from temporeal_bridge.simulated_robot import fault_injection, task_topics
 from temporeal_bridge.simulated_robot.cameras import Shutter, open_shutter
 from temporeal_bridge.simulated_robot.drivers import Refused
 from temporeal_bridge.simulated_robot.plants import Start, plant_of
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Endpoint, QoS, Received, Transport, qos_named
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ import numpy as np
 
 from temporeal.robots.signals import SignalSpec, check_signal
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.interface import Interface, StateTopic
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import Endpoint, Received, Transport, qos_named
 
 Listener = Callable[[int, int, dict[str, np.ndarray]], None]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.signals import SignalSpec
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.codecs.codecs import STATES, CodecError, Options, Signals, StateCodec, choice
+from temporeal_bridge.transports import messages
 
 Frames = tuple[str, str]
 

@@ -17,7 +17,7 @@ import numpy as np
 from temporeal.robots.frames import normalized, rotate, rotate_inverse, wxyz_from_xyzw, xyzw_from_wxyz
 from temporeal.robots.motion.smooth_trajectory import Course
 from temporeal.robots.signals import SignalSpec, is_number
-from temporeal_bridge.codecs import messages
+from temporeal_bridge.transports import messages
 
 Signals = dict[str, np.ndarray]
 Options = Mapping[str, Any]

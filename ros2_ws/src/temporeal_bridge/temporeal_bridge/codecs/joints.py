@@ -23,7 +23,6 @@ from temporeal.robots.motion.kinematics import KinematicsError, chain
 from temporeal.robots.motion.rate_limiter import MotionError
 from temporeal.robots.motion.smooth_trajectory import Course, resting
 from temporeal.robots.signals import all_finite, is_number, is_size
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.codecs.codecs import (
     COMMANDS,
     STATES,
@@ -39,6 +38,7 @@ from temporeal_bridge.codecs.codecs import (
     vector3,
     xyz,
 )
+from temporeal_bridge.transports import messages
 
 Frames = tuple[str, str]
 FIELDS = ("position", "velocity", "effort")

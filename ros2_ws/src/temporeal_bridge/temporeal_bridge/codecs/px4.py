@@ -27,7 +27,6 @@ from temporeal.robots.frames import (
     rotate,
 )
 from temporeal.robots.signals import is_number
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.codecs.codecs import (
     COMMANDS,
     STATES,
@@ -40,6 +39,7 @@ from temporeal_bridge.codecs.codecs import (
     number,
     vector3,
 )
+from temporeal_bridge.transports import messages
 
 ODOMETRY, MODE = "px4_msgs/msg/VehicleOdometry", "px4_msgs/msg/OffboardControlMode"
 RATES, MOTORS = "px4_msgs/msg/VehicleRatesSetpoint", "px4_msgs/msg/ActuatorMotors"

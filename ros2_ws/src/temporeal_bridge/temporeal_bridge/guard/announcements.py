@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.artifact.manifest import Manifest, to_json
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.mission import Told
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Endpoint, Transport
 
 ARRAY, TEXT = "std_msgs/msg/Float64MultiArray", "std_msgs/msg/String"

@@ -25,9 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.codecs.px4 import CONTROL_OF, microseconds
 from temporeal_bridge.interface import Autopilot, CommandTopic, InterfaceError
+from temporeal_bridge.transports import messages
 
 STATUS, ORDER = "px4_msgs/msg/VehicleStatus", "px4_msgs/msg/VehicleCommand"
 MAVROS = "mavros_msgs/msg/State"

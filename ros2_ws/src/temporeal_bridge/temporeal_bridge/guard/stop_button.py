@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.guard.safety import Estop
 from temporeal_bridge.guard.state_monitor import NOTHING, Reason
 from temporeal_bridge.mission import ESTOP_SILENT
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Peer, Received, Transport
 
 TOPIC, BOOL = "estop", "std_msgs/msg/Bool"

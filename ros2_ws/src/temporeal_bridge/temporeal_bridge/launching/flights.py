@@ -25,7 +25,6 @@ from typing import Any
 
 from temporeal.robots.artifact.manifest import ArtifactError, Manifest, load_manifest
 from temporeal.robots.spec import RobotSpec, load_robot
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.controller import mailbox
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.launching.preflight import check_mission
@@ -35,7 +34,9 @@ from temporeal_bridge.monitor_node import judge_truth
 from temporeal_bridge.recorder import rescue
 from temporeal_bridge.simulated_robot import task_topics
 from temporeal_bridge.simulated_robot.cameras import cameras_of
-from temporeal_bridge.transports.transport import QOS, Endpoint, Received, Transport, TransportError, open_transport
+from temporeal_bridge.transports import messages
+from temporeal_bridge.transports.selection import open_transport
+from temporeal_bridge.transports.transport import QOS, Endpoint, Received, Transport, TransportError
 
 READY_S = 30.0  # for the processes to start, on a busy machine
 RESET_S = 5.0

@@ -17,9 +17,9 @@ from typing import Any
 from rosbags.rosbag2 import Reader
 from rosbags.rosbag2.storage_mcap import McapReader
 
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.recorder import cut_and_close
 from temporeal_bridge.recording import records
+from temporeal_bridge.transports import messages
 
 ARTIFACT = "guard/artifact"
 TEXT = "std_msgs/msg/String"

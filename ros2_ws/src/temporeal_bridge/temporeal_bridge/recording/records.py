@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from temporeal.robots.artifact.manifest import canonical, digest, mission_digest
-from temporeal_bridge.codecs import messages
 from temporeal_bridge.mission import MODES, Announced, Told, ToldChunk
+from temporeal_bridge.transports import messages
 
 if TYPE_CHECKING:
     from temporeal_bridge.recording.bags import Said

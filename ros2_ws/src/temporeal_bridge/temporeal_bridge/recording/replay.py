@@ -49,7 +49,6 @@ from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge import link
 from temporeal_bridge.codecs import codecs
-from temporeal_bridge.codecs.messages import MessageError
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy, Used
 from temporeal_bridge.guard import hold, stop_actions
 from temporeal_bridge.guard_node import TICK_S, GuardNode
@@ -63,6 +62,7 @@ from temporeal_bridge.recording.flight_log import Flight, Row
 from temporeal_bridge.recording.records import Unread, remarks
 from temporeal_bridge.state import Reader, mark
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.messages import MessageError
 from temporeal_bridge.transports.transport import QOS, Received
 
 TOLERANCE = 1e-5  # of each component of a command, in its unit

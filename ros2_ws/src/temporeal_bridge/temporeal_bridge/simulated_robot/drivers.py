@@ -24,9 +24,10 @@ import numpy as np
 from temporeal.robots.motion import shield
 from temporeal.robots.motion.cartesian_servo import PERIOD, TIMEOUT, Servo, servo_of
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.codecs.joints import shares
 from temporeal_bridge.interface import CommandTopic, InterfaceError
+from temporeal_bridge.transports import messages
 
 Array = np.ndarray
 FLYING_S = 2.0  # after its last thrust a Crazyflie still counts as flying: IS_FLYING_HYSTERESIS_THRESHOLD, supervisor.c

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.signals import is_number
-from temporeal_bridge.codecs import messages
+from temporeal_bridge.transports import messages
 
 Options = Mapping[str, Any]
 Encode = Callable[[Mapping[str, np.ndarray]], Mapping[str, tuple[str, Any]]]

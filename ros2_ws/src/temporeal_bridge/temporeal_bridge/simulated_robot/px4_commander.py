@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.motion import shield
-from temporeal_bridge.codecs import codecs, messages
+from temporeal_bridge.codecs import codecs
 from temporeal_bridge.codecs.px4 import CONTROL_OF, CONTROLS, MODE, TARGET, microseconds
 from temporeal_bridge.guard.px4 import (
     ARM_DISARM,
@@ -34,6 +34,7 @@ from temporeal_bridge.guard.px4 import (
     Output,
 )
 from temporeal_bridge.interface import Autopilot, CommandTopic, InterfaceError
+from temporeal_bridge.transports import messages
 
 DISARMED = 1
 STREAM_S = 1.0  # offboard.md

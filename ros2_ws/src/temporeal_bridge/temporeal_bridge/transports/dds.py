@@ -36,7 +36,7 @@ from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
 from cyclonedds.util import duration
 
-from temporeal_bridge.codecs import messages
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.dds_graph import Graph, policy_name
 from temporeal_bridge.transports.ros_arguments import parse
 from temporeal_bridge.transports.sockets import UdpSocket, confine, udp_sockets

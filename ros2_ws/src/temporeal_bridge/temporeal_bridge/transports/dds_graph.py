@@ -21,7 +21,7 @@ from cyclonedds.builtin import (
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.qos import Policy
 
-from temporeal_bridge.codecs import messages
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import GUID_PREFIX, Peer, QoS, full_name
 
 BATCH = 100

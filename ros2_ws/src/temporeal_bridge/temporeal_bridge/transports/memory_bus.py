@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from temporeal_bridge.codecs import messages
+from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import (
     GUID_PREFIX,
     Callback,

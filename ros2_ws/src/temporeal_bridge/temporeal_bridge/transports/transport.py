@@ -12,13 +12,12 @@ Callbacks run inside :meth:`Transport.wait`, in the thread that calls it, and no
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from temporeal_bridge.codecs import messages
+from temporeal_bridge.transports import messages
 
 GUID_PREFIX = 12  # bytes at the beginning of a GUID: its participant's; four more are of the entity (DDSI-RTPS 9.3.1)
 MAX_DOMAIN = 232  # the port of a higher one exceeds 65535 (DDSI-RTPS 9.6.1.1)
@@ -261,34 +260,3 @@ def require_peer(transport: Transport, endpoint: Endpoint, timeout_s: float) -> 
                 f"no peer on the bus for {endpoint.topic} ({endpoint.type}) after {timeout_s:g} s{hint}. "
                 "Is the other node running, on the same domain, in the same namespace?")
         transport.wait(min(left, 0.05))
-
-
-def choose(kind: str) -> str:
-    """``auto`` is ``rclpy`` where it can be imported, else ``dds``; anything else is itself, if it is known."""
-    legal = ("auto", "dds", "rclpy")
-    if kind not in legal:
-        raise TransportError(f"unknown transport {kind!r}; legal: {', '.join(legal)}")
-    if kind != "auto":
-        return kind
-    return "rclpy" if importlib.util.find_spec("rclpy") else "dds"
-
-
-def open_transport(
-    kind: str, node: str, namespace: str = "/", *, domain: int | str | None = None, loopback: bool = False,
-    ros_args: Sequence[str] = (),
-) -> Transport:
-    """Join the bus as ``node``.
-
-    Args:
-        kind: ``"dds"``, ``"rclpy"`` or ``"auto"``.
-        domain: DDS domain 0..232; None: ``$ROS_DOMAIN_ID``, or 0.
-        loopback: talk to this machine only.
-        ros_args: what followed ``--ros-args`` on the command line.
-    """
-    if choose(kind) == "rclpy":
-        from temporeal_bridge.transports.rclpy_transport import RclpyTransport
-
-        return RclpyTransport(node, namespace, domain=domain, loopback=loopback, ros_args=ros_args)
-    from temporeal_bridge.transports.dds import DdsTransport
-
-    return DdsTransport(node, namespace, domain=domain, loopback=loopback, ros_args=ros_args)

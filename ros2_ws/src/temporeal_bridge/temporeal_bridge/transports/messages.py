@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from rosbags.typesys import Stores, TypesysError, get_types_from_msg, get_typestore
 
-from temporeal_bridge.codecs.joint_states import Reader
+from temporeal_bridge.transports.joint_states import Reader
 
 JOINT_STATE, NUMBERS = "sensor_msgs/msg/JointState", "std_msgs/msg/Float64MultiArray"
 UNLAID = bytes((0, 1, 0, 0)) + bytes(8)  # little endian; a layout of no dimension and no offset
