@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from temporeal.policies.cli.console import BadInput
+from temporeal.policies.runs.errors import BadInput
 
 PRIORITY = "normal (default), or realtime: robot, guard and controller ahead of all else, as on a robot"
 

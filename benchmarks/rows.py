@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from temporeal.policies.cli.console import BadInput
+from temporeal.policies.runs.errors import BadInput
 
 
 @dataclass(frozen=True)

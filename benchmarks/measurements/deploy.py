@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from temporeal.policies.cli.console import BadInput
+from temporeal.policies.runs.errors import BadInput
 from temporeal_benchmarks.priority import PRIORITY, asked, load, ordinary
 from temporeal_benchmarks.rows import Row
 

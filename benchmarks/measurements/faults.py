@@ -8,8 +8,8 @@ from math import inf, nan
 from pathlib import Path
 from statistics import median
 
-from temporeal.policies.cli.console import BadInput
 from temporeal.policies.cli.runs import check_seed
+from temporeal.policies.runs.errors import BadInput
 from temporeal_benchmarks.deployment.fault_world import CASES, Result, all_pairs, fuzz, trial
 from temporeal_benchmarks.priority import PRIORITY, asked
 from temporeal_benchmarks.rows import Row, among

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from temporeal.policies.algos.reflex import Constraint, ReflexGraph
-from temporeal.policies.cli.console import BadInput
 from temporeal.policies.evaluate.statistics import proportion
+from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.artifact.manifest import ENGAGED, HELD, PHASE
 from temporeal_benchmarks.processes import run_module
 from temporeal_benchmarks.rows import Row

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import BadInput
+from temporeal.policies.runs.errors import BadInput
 from temporeal_benchmarks.rows import Row, among
 
 if TYPE_CHECKING:

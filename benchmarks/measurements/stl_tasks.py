@@ -24,11 +24,12 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
-from temporeal.policies.cli.console import BadInput, Interrupted, on_signals
 from temporeal.policies.cli.exclusive_folder import Lock, held
 from temporeal.policies.cli.workers import STARTED_BY
 from temporeal.policies.evaluate.suite import suite
 from temporeal.policies.evaluate.suite.suite import METHODS, SYSTEMS, Trial
+from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.interrupts import Interrupted, on_signals
 from temporeal.policies.training.progress import clock
 from temporeal_benchmarks.measurements.sim_learning import git, machine, say
 from temporeal_benchmarks.rows import Row

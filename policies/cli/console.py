@@ -1,80 +1,17 @@
-"""How verbs talk: results as text or JSON, bad input as one clear line."""
+"""What verbs share: options, results as text or JSON, lines on standard error."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
 import sys
-import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-# exit status: done and good; done, and the gate says no; not done: what was given cannot be used; not done: our error
-OK, FAILED, BAD_INPUT, CRASHED = 0, 1, 2, 3
-NO_BRIDGE = "the package temporeal_bridge is not installed: pip install ros2_ws/src/temporeal_bridge"
-
-
-class BadInput(ValueError):
-    """What the user gave cannot be used; the message names the value, the rule and the legal choices."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM ended the work; the text says what is left of it. The exit status is the shell's: 130, 143."""
-
-    def __init__(self, number: int, text: str = "") -> None:
-        super().__init__(text or f"stopped by {signal.Signals(number).name}")
-        self.number, self.status = number, 128 + number
-
-
-def not_installed(error: ModuleNotFoundError) -> str:
-    """What to say where a package is missing."""
-    if error.name == "temporeal_bridge":
-        return NO_BRIDGE
-    return f"the package {error.name} is not installed; `temporeal doctor` says how to get it"
-
-
-@contextmanager
-def on_signals(numbers: Iterable[int], handler: Callable[[int, object], None]) -> Iterator[None]:
-    """``handler`` for these signals inside, the old ones afterwards. A signal that is ignored stays so: a shell script
-    does that to Ctrl-C for what it runs in the background. Only a main thread can; elsewhere nothing is done.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, handler) for number in heeded}
-    try:
-        yield
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)
-
-
-@contextmanager
-def stop_asked(quiet: bool = False) -> Iterator[list[int]]:
-    """Inside, Ctrl-C and SIGTERM only enter their number into the list, to be heeded when there is a good moment; a
-    second one interrupts at once."""
-    asked: list[int] = []
-
-    def ask(number: int, _: object) -> None:
-        if asked:
-            raise Interrupted(number)
-        asked.append(number)
-        if not quiet:  # not through sys.stderr: the signal may have come in the middle of a write to it
-            os.write(2, b"\ntemporeal: finishing this iteration and keeping a checkpoint; once more stops at once\n")
-
-    with on_signals([signal.SIGINT, signal.SIGTERM], ask):
-        yield asked
-
-
-def interrupt(number: int, _: object = None) -> None:
-    """A signal handler: what is under way cleans up as after Ctrl-C."""
-    raise Interrupted(number)
+from temporeal.policies.runs.errors import BadInput
 
 
 class Parser(argparse.ArgumentParser):

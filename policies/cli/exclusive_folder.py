@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from temporeal.policies.cli.console import BadInput, complain
+from temporeal.policies.cli.console import complain
+from temporeal.policies.runs.errors import BadInput
 
 Lock = Sequence[int]
 """The descriptor that holds a folder, for processes that write there, too; none where the file system has no locks."""

@@ -19,19 +19,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from temporeal.policies.cli.console import (
-    BAD_INPUT,
-    CRASHED,
-    OK,
-    BadInput,
-    Interrupted,
-    complain,
-    interrupt,
-    not_installed,
-    on_signals,
-    plain_warnings,
-    say,
-)
+from temporeal.policies.cli.console import complain, plain_warnings, say
+from temporeal.policies.runs.errors import BAD_INPUT, CRASHED, OK, BadInput, not_installed
+from temporeal.policies.runs.interrupts import Interrupted, interrupt, on_signals
 
 OURS = ("temporeal",)  # packages that are always there: one that is missing is an error of ours
 ORDER = (

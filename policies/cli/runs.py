@@ -19,8 +19,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.cli import settings as config
-from temporeal.policies.cli.console import BadInput, not_installed
 from temporeal.policies.cli.settings import Settings, of_group
+from temporeal.policies.runs.errors import BadInput, not_installed
 
 if TYPE_CHECKING:
     from temporeal.policies.evaluate.rollout import Act

@@ -23,7 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from temporeal.policies.cli.console import BAD_INPUT, OK, BadInput, Interrupted, complain, stop_asked
+from temporeal.policies.cli.console import complain
+from temporeal.policies.runs.errors import BAD_INPUT, OK, BadInput
+from temporeal.policies.runs.interrupts import Interrupted, stop_asked
 
 RESULT = "result.json"  # in a run's folder: what the first worker's training returned
 # in a worker's environment: process id of the starter; the run's settings as JSON (a resumed run may have others than

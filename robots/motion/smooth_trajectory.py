@@ -3,9 +3,9 @@
 Commands are points in time; between them a controller must invent something. Here it is a uniform cubic B-spline whose
 control points are the commands: its position, speed, acceleration and jerk lie between those of the commands (each of
 its derivatives is a spline of their differences: C. de Boor, *A Practical Guide to Splines*, 1978, ch. IX and X). So
-what keeps the limits of :mod:`temporeal.robots.motion.rate_limiter` from command to command keeps them in between, too.
-A curve through the commands does not: a cubic one that begins at rest needs three times their acceleration. The price is time: the spline
-comes by a command two periods after it was sent.
+commands that keep the limits of :mod:`temporeal.robots.motion.rate_limiter` give a curve that keeps them everywhere. An
+interpolating curve does not: a cubic one that begins at rest needs three times the acceleration. The price is time: the
+spline passes a command two periods after it was sent.
 
 Units are the command's, times in s. [A]: components, [K]: points.
 """

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import yaml
 
-from temporeal.policies.cli.console import BadInput
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.preflight.preflight import may_be_realtime
 from temporeal.policies.cli.settings import section
 from temporeal.policies.cli.verbs import deploy
+from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs import codecs

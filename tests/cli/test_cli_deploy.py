@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
-from temporeal.policies.cli.console import BadInput, interrupt, on_signals
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.settings import section
 from temporeal.policies.cli.verbs import deploy, monitor
+from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.interrupts import interrupt, on_signals
 from temporeal_bridge.launching import processes
 from temporeal_bridge.mission import FLIGHTS
 

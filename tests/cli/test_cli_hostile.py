@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from temporeal.policies.cli import main, runs, settings
-from temporeal.policies.cli.console import BadInput
 from temporeal.policies.cli.settings import compose
 from temporeal.policies.cli.verbs import bench, demo, eval
 from temporeal.policies.evaluate.report import page
+from temporeal.policies.runs.errors import BadInput
 from temporeal.sim.task import load_task
 
 FORMULA = "task.settings.formula="

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from temporeal.policies.algos.reflex import Constraint
-from temporeal.policies.cli.console import BadInput
 from temporeal.policies.cli.main import main
 from temporeal.policies.evaluate.rollout import Rollout
+from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.stl.language.parse import parse

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from temporeal.policies.cli import runs
-from temporeal.policies.cli.console import BadInput
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.settings import compose, override, read
 from temporeal.policies.cli.verbs.train import train
 from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED
+from temporeal.policies.runs.errors import BadInput
 
 
 def settings(tmp_path: Path, *words: str) -> dict[str, Any]:

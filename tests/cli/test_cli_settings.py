@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from temporeal.policies.cli import settings as settings_module
-from temporeal.policies.cli.console import BadInput
 from temporeal.policies.cli.settings import (
     AUTO,
     AUTOMATIC,
@@ -32,6 +31,7 @@ from temporeal.policies.cli.settings import (
     section,
     write,
 )
+from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.registry import names, resolve
 from temporeal.robots.spec import robot_names
 

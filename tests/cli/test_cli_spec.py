@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from tests.sim.stl.definition import DT, formulas
 from tests.sim.stl.definition import traces as drawn
 
-from temporeal.policies.cli.console import BadInput
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.traces import traces
 from temporeal.policies.cli.verbs.spec import Spec, assumed, from_mapping
+from temporeal.policies.runs.errors import BadInput
 from temporeal.sim.stl.language.syntax import to_json, to_text
 from temporeal.sim.stl.semantics.robustness import robustness
 

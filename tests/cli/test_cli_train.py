@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 from temporeal.policies.cli import workers
-from temporeal.policies.cli.console import BadInput, Interrupted, stop_asked
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.settings import read
 from temporeal.policies.cli.verbs import train
 from temporeal.policies.cli.workers import Worker, wait_for
+from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.interrupts import Interrupted, stop_asked
 from temporeal.policies.training.errors import NonFiniteError
 
 SMOKE = ["train", "experiment=smoke", "algo.total_steps=100000000"]

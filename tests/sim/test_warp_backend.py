@@ -19,7 +19,7 @@ pytest.importorskip("mujoco_warp", reason="needs mujoco-warp")
 
 import warp as wp
 
-from temporeal.policies.cli.console import BadInput
+from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.registry import UnknownName
 from temporeal.robots.signals import CommandSpec, SignalSpec, schema
 from temporeal.robots.spec import RobotSpec, Source, load_robot

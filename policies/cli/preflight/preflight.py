@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from temporeal.policies.cli.console import BadInput
 from temporeal.policies.cli.preflight.listening import CommandHeard, Heard, StateHeard, listen
 from temporeal.policies.cli.verbs.doctor import Check, guarded
+from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.artifact.manifest import ArtifactError, Manifest, added_signals, load_manifest
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.signals import CommandSpec

@@ -19,7 +19,8 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from temporeal.policies.cli.console import BadInput, counter
+from temporeal.policies.cli.console import counter
+from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.signals import SignalSpec
 
 Numbers = NDArray[np.float64]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from temporeal.policies.cli.console import OK, BadInput, Parser, say
+from temporeal.policies.cli.console import Parser, say
+from temporeal.policies.runs.errors import OK, BadInput
 
 SUMMARY = "print a completion script for bash, zsh or fish"
 HELP = """\

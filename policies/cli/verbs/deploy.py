@@ -13,20 +13,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import (
-    BAD_INPUT,
-    FAILED,
-    NO_BRIDGE,
-    OK,
-    BadInput,
-    Parser,
-    add_json,
-    add_overrides,
-    complain,
-    print_json,
-    say,
-)
+from temporeal.policies.cli.console import Parser, add_json, add_overrides, complain, print_json, say
 from temporeal.policies.cli.exclusive_folder import held
+from temporeal.policies.runs.errors import BAD_INPUT, FAILED, NO_BRIDGE, OK, BadInput
 from temporeal.robots.optional_packages import install
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from temporeal.policies.cli.console import FAILED, OK, BadInput, Parser, add_json, add_overrides, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, add_overrides, print_json, say
+from temporeal.policies.runs.errors import FAILED, OK, BadInput
 from temporeal.robots.optional_packages import install
 
 SUMMARY = "is this machine ready, and the robot before a flight, and what to do where not"

@@ -6,17 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import (
-    FAILED,
-    OK,
-    BadInput,
-    Parser,
-    add_json,
-    add_overrides,
-    counter,
-    print_json,
-    say,
-)
+from temporeal.policies.cli.console import Parser, add_json, add_overrides, counter, print_json, say
+from temporeal.policies.runs.errors import FAILED, OK, BadInput
 
 if TYPE_CHECKING:
     from temporeal.policies.evaluate.evaluation import Evaluation

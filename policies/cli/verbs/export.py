@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from temporeal.policies.cli.console import OK, BadInput, Parser, add_json, add_overrides, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, add_overrides, print_json, say
+from temporeal.policies.runs.errors import OK, BadInput
 
 if TYPE_CHECKING:
     from temporeal.robots.artifact.runtime import Artifact

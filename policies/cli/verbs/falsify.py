@@ -9,20 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import (
-    FAILED,
-    OK,
-    BadInput,
-    Interrupted,
-    Parser,
-    add_json,
-    add_overrides,
-    counter,
-    on_signals,
-    plain,
-    print_json,
-    say,
-)
+from temporeal.policies.cli.console import Parser, add_json, add_overrides, counter, plain, print_json, say
+from temporeal.policies.runs.errors import FAILED, OK, BadInput
+from temporeal.policies.runs.interrupts import Interrupted, on_signals
 
 if TYPE_CHECKING:
     from temporeal.policies.evaluate.falsification import PolicyRollout

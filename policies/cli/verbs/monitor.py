@@ -9,7 +9,9 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import FAILED, OK, BadInput, Parser, add_json, on_signals, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, print_json, say
+from temporeal.policies.runs.errors import FAILED, OK, BadInput
+from temporeal.policies.runs.interrupts import on_signals
 
 if TYPE_CHECKING:
     from temporeal.robots.artifact.manifest import Manifest

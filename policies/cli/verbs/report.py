@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import FAILED, OK, BadInput, Parser, add_json, complain, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, complain, print_json, say
+from temporeal.policies.runs.errors import FAILED, OK, BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import BAD_INPUT, FAILED, OK, BadInput, Parser, add_json, complain, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, complain, print_json, say
+from temporeal.policies.runs.errors import BAD_INPUT, FAILED, OK, BadInput
 
 if TYPE_CHECKING:
     from temporeal.policies.cli.traces.traces import Options, Table, Trace

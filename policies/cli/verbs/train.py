@@ -11,17 +11,9 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import (
-    OK,
-    BadInput,
-    Interrupted,
-    Parser,
-    add_json,
-    add_overrides,
-    print_json,
-    say,
-    stop_asked,
-)
+from temporeal.policies.cli.console import Parser, add_json, add_overrides, print_json, say
+from temporeal.policies.runs.errors import OK, BadInput
+from temporeal.policies.runs.interrupts import Interrupted, stop_asked
 
 if TYPE_CHECKING:
     from temporeal.policies.training.progress import Logger

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from temporeal.policies.cli import runs
-from temporeal.policies.cli.console import BadInput, Interrupted
 from temporeal.policies.cli.exclusive_folder import held
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.verbs import bench
 from temporeal.policies.evaluate.suite import suite
 from temporeal.policies.evaluate.suite.suite import BASELINES, DONE, FAILED, METHODS, SYSTEMS
+from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.interrupts import Interrupted
 from temporeal_benchmarks.measurements import stl_tasks
 from temporeal_benchmarks.measurements.stl_tasks import EPISODES, Item, Progress, Study, code_digest, selection
 from temporeal_benchmarks.rows import Row
