@@ -60,7 +60,7 @@ help:
 	@echo "make: installing (once; some minutes and a network the first time)"
 	@$(PIP) install --quiet -c constraints.txt "setuptools>=77"
 	@$(PIP) install --quiet -c constraints.txt --no-build-isolation --config-settings editable_mode=compat \
-	  -e '.[train,robot,spec]'
+	  -e '.[train,robot,spec,parquet]'
 	@$(PIP) install --quiet -c constraints.txt --no-build-isolation --config-settings editable_mode=compat \
 	  --no-deps -e $(BRIDGE)
 	@touch $@
@@ -68,7 +68,7 @@ help:
 # What the tests and linters need besides.
 .venv/.dev: .venv/.run
 	@$(PIP) install --quiet -c constraints.txt --no-build-isolation --config-settings editable_mode=compat \
-	  -e '.[train,robot,spec,sign,cameras,view,adapters,dev]'
+	  -e '.[train,robot,spec,parquet,sign,cameras,view,adapters,dev]'
 	@touch $@
 
 # The libraries that are compared with, each in a folder of its own, because their dependencies clash with ours.
