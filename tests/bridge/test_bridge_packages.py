@@ -18,7 +18,7 @@ from temporeal_bridge.transports import ros_arguments
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = sorted((ROOT / "ros2_ws" / "src").glob("*/package.xml"))
-ENV = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'ros2_ws/src/temporeal_bridge'}"}
+ENV = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'ros2_ws/src/temporeal_bridge'}"}
 EMAIL = re.compile(r"[-a-zA-Z0-9_%+]+(\.[-a-zA-Z0-9_%+]+)*@[-a-zA-Z0-9%]+(\.[-a-zA-Z0-9%]+)*\.[a-zA-Z]{2,}")
 
 
@@ -46,7 +46,7 @@ def colcon(*arguments: str, cwd: Path, home: Path) -> str:
     found = shutil.which("colcon", path=beside)
     assert found is not None, "colcon is not installed: make install, or pip install -c constraints.txt '.[dev]'"
     done = subprocess.run([found, "--log-base", os.devnull, *arguments], cwd=cwd, capture_output=True, text=True,
-                          env={**os.environ, "COLCON_HOME": str(home), "PYTHONPATH": str(ROOT)}, timeout=300)
+                          env={**os.environ, "COLCON_HOME": str(home), "PYTHONPATH": str(ROOT / "src")}, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -70,7 +70,7 @@ def test_colcon_builds_the_workspace(tmp_path):
 
     def sourced(command: str) -> str:
         done = subprocess.run(["bash", "-c", f". install/setup.bash && {command}"], cwd=workspace, text=True,
-                              capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=60)
+                              capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, timeout=60)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -102,7 +102,7 @@ def test_two_processes_exchange_messages():
     domain, got = free_domain(), []
     root = Path(__file__).parents[2]
     other = subprocess.Popen([sys.executable, "-c", ECHO, str(domain)], cwd=root, env={
-        **os.environ, "PYTHONPATH": f"{root}:{root / 'ros2_ws/src/temporeal_bridge'}"})
+        **os.environ, "PYTHONPATH": f"{root / 'src'}:{root / 'ros2_ws/src/temporeal_bridge'}"})
     transport = DdsTransport("ping", "/cf1", domain=domain, loopback=True)
     try:
         reader = transport.subscribe("pong", STRING, QOS["default"], got.append)

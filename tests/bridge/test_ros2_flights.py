@@ -56,7 +56,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     listed = subprocess.run(
         ["bash", "-c", "source install/setup.bash && env -0"], cwd=workspace, check=True, capture_output=True).stdout
     environment = dict(row.split("=", 1) for row in listed.decode().split("\0") if "=" in row)
-    environment["PYTHONPATH"] = os.pathsep.join([environment.get("PYTHONPATH", ""), str(ROOT)])
+    environment["PYTHONPATH"] = os.pathsep.join([environment.get("PYTHONPATH", ""), str(ROOT / "src")])
     return environment
 
 

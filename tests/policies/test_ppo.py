@@ -38,7 +38,7 @@ SPEC.loader.exec_module(worlds)
 def launch(*arguments: object, module: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     """Run ppo_worlds.py in a process of its own."""
     root = WORLDS_FILE.parents[2]
-    environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     command = [sys.executable, *module, str(WORLDS_FILE), *map(str, arguments)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 

@@ -168,7 +168,7 @@ os.kill(os.getpid(), 9)
 
 @pytest.mark.slow
 def test_the_worker_ends_with_its_parent(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    environment = {**os.environ, "PYTHONPATH": os.path.join(os.getcwd(), "src")}
     done = subprocess.run([sys.executable, "-c", ORPHAN, str(tmp_path)], capture_output=True, text=True,
                           env=environment, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
