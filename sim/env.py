@@ -30,6 +30,7 @@ from temporeal.sim.episodes import (
     plain,
     replay,
     require_same,
+    with_todays_names,
 )
 from temporeal.sim.physics.tool_servo import commanded
 from temporeal.sim.randomization.distributions import Distribution, parse_randomization
@@ -63,9 +64,9 @@ class Env:
 
     def __init__(
         self, task: Task, backend: Backend, *, seed: int = 0, randomize: Mapping[str, Any] | None = None,
-        sensors: Mapping[str, Any] | None = None, pushes: Mapping[str, Any] | None = None,
+        sensors: Mapping[str, Any] | None = None, disturbances: Mapping[str, Any] | None = None,
         curriculum: Mapping[str, Any] | None = None, cameras: Sequence[Camera] = (),
-        look: Mapping[str, Any] | None = None, renderer: str = "auto", augment: Mapping[str, Any] | None = None,
+        appearance: Mapping[str, Any] | None = None, renderer: str = "auto", augment: Mapping[str, Any] | None = None,
         explore: float = 0.0, compiled: bool | None = None,
     ) -> None:
         if not 0.0 <= explore <= 1.0:
@@ -82,9 +83,10 @@ class Env:
         self.faults = 0
         self.fault_dir: Path | None = None
         self.randomization = parse_randomization(randomize, backend.parameters)
-        self.disturbances = Disturbances.parse(pushes, self.randomization, backend.parameters, task.control_dt)
-        self.pushed = bool(self.disturbances.names)
-        self._see(cameras, look, renderer, augment)
+        self.disturbances = Disturbances.parse(disturbances, self.randomization, backend.parameters,
+                                               task.control_dt)
+        self.disturbed = bool(self.disturbances.names)
+        self._see(cameras, appearance, renderer, augment)
         self.observe, self.act = task.observe.to(self.device), task.act.to(self.device)
         self.objective, self.extra = (on_device(part, self.device) for part in (task.objective, task.extra))
         self.worlds = torch.arange(self.num_worlds, device=self.device)
@@ -121,8 +123,8 @@ class Env:
         self._clear()
         self._begun = False  # whether all worlds have had a first episode
         self._before: Tensor | None = None
-        self.about = about(task, backend, randomize=randomize, sensors=sensors, pushes=pushes, cameras=look,
-                           curriculum=curriculum, explore=explore)
+        self.about = about(task, backend, randomize=randomize, sensors=sensors, disturbances=disturbances,
+                           appearance=appearance, curriculum=curriculum, explore=explore)
         self.replayed: dict[int, EpisodeRecord] = {}  # by world: the running episodes that are from records
 
     @property
@@ -130,30 +132,30 @@ class Env:
         """Where the draws of episodes come from."""
         task, visual = self.task, self.pictures.rig.parameters if self.pictures is not None else {}
         return Recipe(self.seed, task.initial, self.backend.parameters, self.randomization, self.sensors, task.explore,
-                      self.explore, visual, self.look, self.curriculum, self.excerpt is not None)
+                      self.explore, visual, self.appearance, self.curriculum, self.excerpt is not None)
 
     def _take(self, ids: Tensor | None = None) -> Images:
         """Pictures now of the worlds ``ids`` (all if left out), augmented where that was asked for."""
         return self.pictures.take(ids, seed=self.seed, episode=self.episode, step=self.count)
 
     def _see(
-        self, cameras: Sequence[Camera], look: Mapping[str, Any] | None, renderer: str,
+        self, cameras: Sequence[Camera], appearance: Mapping[str, Any] | None, renderer: str,
         augment: Mapping[str, Any] | None,
     ) -> None:
         """The cameras, and how what they see differs from episode to episode."""
         self.pictures: Pictures | None = None
-        self.look: dict[str, Distribution] = {}
+        self.appearance: dict[str, Distribution] = {}
         self.images: Images = {}
         if not cameras:
-            if look:
-                raise ValueError(f"randomize.cameras has {', '.join(look)}, but there is no camera: name some")
+            if appearance:
+                raise ValueError(f"randomize.appearance has {', '.join(appearance)}, but there is no camera: name some")
             if augment:
                 raise ValueError(f"augment has {', '.join(augment)}, but there is no camera: name some")
             return
         from temporeal.sim.rendering.camera_rig import Pictures
 
         self.pictures = Pictures(self.backend, cameras, renderer=renderer, augment=augment)
-        self.look = parse_randomization(look, self.pictures.rig.parameters)
+        self.appearance = parse_randomization(appearance, self.pictures.rig.parameters)
 
     def _lay_out(self, seen: vectorize.Shapes, compiled: bool) -> None:
         """The columns of the table and the functions over them."""
@@ -202,7 +204,7 @@ class Env:
         self.work: General | Compiled = General(self._command, self._step, self.table, figures, sizes)
         if isinstance(self._step, vectorize.Kernel) and n % vectorize.LANES == 0:
             self.work = Compiled(self._command, self._step, self.table, figures, sizes, list(self.backend.signals()))
-        self.starts: dict[str, dict[str, Tensor]] = {"params": {}, "look": {}, "state": {}}
+        self.starts: dict[str, dict[str, Tensor]] = {"params": {}, "appearance": {}, "state": {}}
         self.base: dict[str, Tensor] = {}  # what episodes were given of the parameters that change within them
         self.ready = torch.zeros(n, dtype=torch.bool, device=device)
         # whether the running episode, and the next one, begins in the middle of the mission
@@ -320,7 +322,7 @@ class Env:
     def begin(self, episodes: Sequence[EpisodeRecord]) -> Obs:
         """Play recorded episodes, one in each world; their first observations.
 
-        What changes within them (noise, losses, pushes, gusts) is as it was, too: given the same actions, the same
+        What changes within them (noise, losses, disturbances) is as it was, too: given the same actions, the same
         happens. From then on world i goes by the number ``episodes[i].world``: what follows are that world's next
         episodes.
 
@@ -332,7 +334,7 @@ class Env:
             raise ValueError(f"begin takes one record for each of the {self.num_worlds} worlds, got {len(episodes)}")
         if self.curriculum is not None:
             raise ValueError("begin: make the environment without curriculum; records hold what it chose")
-        but = RECORDED if self.pictures is not None else (*RECORDED, "cameras")
+        but = RECORDED if self.pictures is not None else (*RECORDED, "appearance")
         for record in episodes:
             require_same("the record of an episode", {**record.about, "seed": record.seed},
                          {**self.about, "seed": self.seed}, but)
@@ -381,15 +383,15 @@ class Env:
         given = {group: {k: v.index_select(0, ids) for k, v in table.items()} for group, table in self.starts.items()}
         params = given["params"]
         base = {name: params[name].reshape(len(ids), -1) for name in set(self.disturbances.names) & set(params)}
-        if self.disturbances.names:  # the episode before may have ended in a push, this one may begin in one
+        if self.disturbances.names:  # the episode before may have ended in a disturbance, this one may begin in one
             start = self.next[ids, 0].long()  # of the columns, the first: the count
             key, episode = self.keys[ids], self.episode[ids] + 1
             params = params | _flat(self.disturbances.values(self.seed, key, episode, start, params))
         if params:
             self.backend.set_params(ids, params)
         self.backend.reset(ids, given["state"])
-        if self.pictures is not None and given["look"]:
-            self.pictures.rig.set_params(ids, given["look"])
+        if self.pictures is not None and given["appearance"]:
+            self.pictures.rig.set_params(ids, given["appearance"])
         for name, value in base.items():
             self.base.setdefault(name, value.new_zeros(self.num_worlds, value.shape[1]))[ids] = value
 
@@ -418,7 +420,7 @@ class Env:
         """Parameters, state and columns of the next episode of the worlds ``ids``: as ``drawn``."""
         extra = {k: v for k, v in drawn.state.items() if f"extra.{k}" in self.columns}
         state = {k: v for k, v in drawn.state.items() if k not in extra}
-        for group, table in (("params", drawn.parameters), ("look", drawn.cameras), ("state", state)):
+        for group, table in (("params", drawn.parameters), ("appearance", drawn.appearance), ("state", state)):
             for name, value in table.items():
                 if name not in self.starts[group]:
                     self.starts[group][name] = value.new_zeros(self.num_worlds, *value.shape[1:])
@@ -472,7 +474,7 @@ class Env:
         self.command = found.command
         if self.instead is not None:
             self.command, self.instead = self.instead, None
-        if self.pushed:
+        if self.disturbed:
             self._disturb()
         backend = self.backend
         backend.step(self.command, self.task.substeps)
@@ -522,7 +524,7 @@ class Env:
         return after._replace(images=self.images)
 
     def _disturb(self) -> None:
-        """Set what changes in mid-episode: pushes, gusts."""
+        """Set what changes in mid-episode."""
         if self.keys is not self.worlds:  # of recorded episodes: several may have the number of one world
             values = self.disturbances.values(self.seed, self.keys, self.episode, self.count, self.base)
             self.backend.set_params(self.worlds, _flat(values))
@@ -621,7 +623,7 @@ class Env:
         if self.curriculum is not None:
             state["curriculum"] = self.curriculum.state_dict()
         if self.pictures is not None:
-            state["look"] = self.pictures.rig.state()
+            state["appearance"] = self.pictures.rig.state()
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -630,6 +632,7 @@ class Env:
         Raises:
             ValueError: it is of another task, backend, seed or number of worlds, or of other settings; nothing changes.
         """
+        state = with_todays_names(state)
         self._require_fits(state)
         self.backend.set_state(state["backend"])
         self.faults, self.replayed = state["faults"], {}
@@ -642,7 +645,7 @@ class Env:
         if self.curriculum is not None:
             self.curriculum.load_state_dict(state["curriculum"])
         if self.pictures is not None:
-            self.pictures.rig.set_state(state["look"])
+            self.pictures.rig.set_state(state["appearance"])
             self.images = self._take()
         # starts that were drawn ahead are drawn again: at the first of them a curriculum's teacher may have known less
         self.ready[:] = False
@@ -654,13 +657,13 @@ class Env:
         what = "the state of an environment"
         if missing := {"about", "seed", "worlds", "faults", "keys", "columns"} - set(state):
             raise ValueError(f"not {what}: {', '.join(sorted(missing))} missing")
-        require_same(what, {**state["about"], "seed": state["seed"], "num_worlds": state["worlds"]},
+        require_same(what, {**with_todays_names(state["about"]), "seed": state["seed"], "num_worlds": state["worlds"]},
                      {**self.about, "seed": self.seed, "num_worlds": self.num_worlds})
         was, now = ({k: list(v.shape[1:]) for k, v in c.items()} for c in (state["columns"], self.column))
         require_same(what, was, now)
         self._require_twins(state["columns"])
-        if ("look" in state) != (self.pictures is not None):
-            raise ValueError(f"{what} {'with' if 'look' in state else 'without'} cameras does not fit this one")
+        if ("appearance" in state) != (self.pictures is not None):
+            raise ValueError(f"{what} {'with' if 'appearance' in state else 'without'} cameras does not fit this one")
 
     def _require_twins(self, columns: Mapping[str, Tensor]) -> None:
         """A ValueError where ``columns`` say that the maps remember otherwise what they remember as the objective does:
@@ -742,7 +745,7 @@ def make_env(
 
     ``backend="auto"``: ``quadrotor`` for quadrotors, ``planar`` for what moves in the plane, ``mujoco`` for everything
     else. ``options``: what the backend's own ``make`` takes besides. ``settings``: those of :class:`Env` (``sensors``,
-    ``pushes``, ``curriculum``, ``cameras``, ``look``, ``renderer``, ``augment``, ``explore``, ``compiled``).
+    ``disturbances``, ``curriculum``, ``cameras``, ``appearance``, ``renderer``, ``augment``, ``explore``, ``compiled``).
     """
     if num_worlds < 1:
         raise ValueError(f"num_worlds is at least 1, got {num_worlds}")

@@ -8,7 +8,7 @@
     env.begin([record])                                     # the same episode again, in an environment of one world
 
 Everything is a function of (seed, world, episode): a record is not kept while an episode runs but made when it is asked
-for. What changes within an episode (white noise, losses, pushes, gusts) is not in the record: it is drawn by the same
+for. What changes within an episode (white noise, losses, disturbances) is not in the record: it is drawn by the same
 keys, step by step, from ``seed``, ``world`` and ``episode``, as the settings in ``about`` say.
 """
 
@@ -39,7 +39,7 @@ class Draws(NamedTuple):
     worlds: Tensor  # int64
     episode: Tensor  # int64
     parameters: Named  # of the backend
-    cameras: Named  # of the camera rig
+    appearance: Named  # of what cameras see
     sensors: Named  # columns of `Sensors.drawn`
     state: Named  # signals at the start, and what the task's own signals remember
     memory: Named  # of a start in the middle of the mission
@@ -55,7 +55,7 @@ class Recipe:
         initial, explore: of the task (:class:`temporeal.sim.task.Task`); ``midway``: share of episodes that ``explore``
         starts,
             ``by_world``: of worlds, all of whose episodes it starts.
-        parameters, randomization: of the backend. ``cameras``, ``look``: the same of the camera rig.
+        parameters, randomization: of the backend. ``visual``, ``appearance``: the same of the camera rig.
     """
 
     seed: int
@@ -65,8 +65,8 @@ class Recipe:
     sensors: Sensors
     explore: Callable[[Draw], tuple[Named, Named]] | None = None
     midway: float = 0.0
-    cameras: Mapping[str, Parameter] = field(default_factory=dict)
-    look: Mapping[str, Distribution] = field(default_factory=dict)
+    visual: Mapping[str, Parameter] = field(default_factory=dict)
+    appearance: Mapping[str, Distribution] = field(default_factory=dict)
     curriculum: Curriculum | None = None
     by_world: bool = False
 
@@ -79,12 +79,12 @@ def draw_episodes(recipe: Recipe, worlds: Tensor, episode: Tensor) -> Draws:
         return uniform(seed, worlds, episode, stream(name), count)
 
     parameters = draw_parameters(recipe.parameters, recipe.randomization, seed, worlds, episode)
-    cameras = draw_parameters(recipe.cameras, recipe.look, seed, worlds, episode)
+    appearance = draw_parameters(recipe.visual, recipe.appearance, seed, worlds, episode)
     values, chosen = None, draw
     if curriculum is not None:
         values = curriculum.draw(worlds, episode)
         parameters = curriculum.apply(values, parameters, recipe.parameters)
-        cameras = curriculum.apply(values, cameras, recipe.cameras)
+        appearance = curriculum.apply(values, appearance, recipe.visual)
         chosen = curriculum.steer(draw, values)
     state, memory = recipe.initial(chosen), Named()
     midway = torch.zeros(len(worlds), dtype=torch.bool, device=worlds.device)
@@ -95,7 +95,7 @@ def draw_episodes(recipe: Recipe, worlds: Tensor, episode: Tensor) -> Draws:
         memory = {k: torch.where(_like(midway, v), v, torch.zeros_like(v)) for k, v in memory.items()}
         state = {k: torch.where(_like(midway, v), there[k], v) for k, v in state.items()}
     sensors = recipe.sensors.draw_episode(seed, worlds, episode)
-    return Draws(worlds, episode, parameters, cameras, sensors, state, memory, values, midway)
+    return Draws(worlds, episode, parameters, appearance, sensors, state, memory, values, midway)
 
 
 def _like(flags: Tensor, value: Tensor) -> Tensor:
@@ -105,7 +105,9 @@ def _like(flags: Tensor, value: Tensor) -> Tensor:
 
 # ---------------------------------------------------------------- records
 
-GROUPS = ("parameters", "cameras", "sensors", "state", "memory")
+GROUPS = ("parameters", "appearance", "sensors", "state", "memory")
+RENAMED = {"pushes": "disturbances", "cameras": "appearance", "look": "appearance"}
+"""Names in older records and states, and what they are called now."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class EpisodeRecord:
     world: int
     episode: int
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    cameras: Mapping[str, Any] = field(default_factory=dict)
+    appearance: Mapping[str, Any] = field(default_factory=dict)
     sensors: Mapping[str, Any] = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
     memory: Mapping[str, Any] = field(default_factory=dict)
@@ -137,10 +139,11 @@ class EpisodeRecord:
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> EpisodeRecord:
         """The opposite of :meth:`as_dict`; another version or another set of keys is an error."""
-        names = {f.name for f in fields(EpisodeRecord)}
+        names, data = {f.name for f in fields(EpisodeRecord)}, with_todays_names(data)
         if data.get("version") != VERSION or set(data) != {"version", *names}:
             raise ValueError(f"not the record of an episode of version {VERSION}: keys {sorted(data)}, version "
                              f"{data.get('version')!r}; expected {sorted(names)}")
+        data["about"] = with_todays_names(data["about"])
         return EpisodeRecord(**{key: value for key, value in data.items() if key != "version"})
 
     def to_json(self) -> str:
@@ -157,6 +160,11 @@ class EpisodeRecord:
         if not isinstance(data, dict):
             raise ValueError(f"not the record of an episode: {text[:40]!r}")
         return EpisodeRecord.from_dict(data)
+
+
+def with_todays_names(data: Mapping[str, Any]) -> dict[str, Any]:
+    """``data`` of an older record or state under the names of :data:`RENAMED`."""
+    return {RENAMED.get(key, key): value for key, value in data.items()}
 
 
 def episode_record(

@@ -60,7 +60,7 @@ class Recipe:
             "task": {"name": self.task, "settings": dict(self.settings), "explore": o.get("explore", 0.0)},
             "backend": {"name": o.get("backend") or default_backend(self.load()), **dict(o.get("options") or {})},
             "randomize": {"name": "given", "parameters": dict(o.get("randomize") or {}),
-                          "sensors": dict(o.get("sensors") or {}), **{k: v for k, v in o.items() if k == "pushes"}},
+                          "sensors": dict(o.get("sensors") or {}), **{k: v for k, v in o.items() if k == "disturbances"}},
             "device": "cpu", "threads": 0, "compiled": o.get("compiled") is not False}
 
 

@@ -14,24 +14,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from temporeal.policies.cli import settings as settings_module
-from temporeal.policies.cli.settings import (
-    AUTO,
-    AUTOMATIC,
-    DOTTED,
-    WORLDS,
-    Opened,
-    compose,
-    groups,
-    of_group,
-    open_word,
-    override,
-    read,
-    same_kind,
-    section,
-    write,
-)
 from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.settings import compose as compose_module
+from temporeal.policies.runs.settings.compose import compose, of_group, override, section
+from temporeal.policies.runs.settings.files import read, write
+from temporeal.policies.runs.settings.folders import groups
+from temporeal.policies.runs.settings.overrides import DOTTED, Opened, open_word
+from temporeal.policies.runs.settings.tasks import AUTO, AUTOMATIC, WORLDS
+from temporeal.policies.runs.settings.values import same_kind
 from temporeal.robots.registry import names, resolve
 from temporeal.robots.spec import robot_names
 
@@ -102,7 +92,7 @@ CUBE = {"kind": "scale", "low": 0.5, "high": 2}
 
 @pytest.mark.parametrize("name", [
     "cube.mass", '"cube.mass"', "'cube.mass'", "*.mass", '"*.mass"', "left finger.com", "camera.wrist.turn"])
-@pytest.mark.parametrize("place", ["randomize.parameters", "randomize.cameras", "curriculum.parameters"])
+@pytest.mark.parametrize("place", ["randomize.parameters", "randomize.appearance", "curriculum.parameters"])
 def test_names_with_dots_are_one_name(name: str, place: str) -> None:
     bare, last = name.strip("\"'"), DOTTED[place][0]
     assert open_word(f"{place}.{name}={{low: 1}}") == Opened(f"{place}.{name}={{low: 1}}", (*place.split("."), bare),
@@ -139,7 +129,7 @@ def test_the_keys_that_end_a_name_are_those_of_what_is_named() -> None:
     from temporeal.sim.randomization.distributions import COMMON, TAKES
 
     assert set(DOTTED["randomize.parameters"]) == {*COMMON, *(key for keys in TAKES.values() for key in keys)}
-    assert DOTTED["randomize.cameras"] == DOTTED["randomize.parameters"]
+    assert DOTTED["randomize.appearance"] == DOTTED["randomize.parameters"]
     assert set(DOTTED["curriculum.parameters"]) == set(DIMENSION_KEYS)
 
 
@@ -316,8 +306,8 @@ def test_a_robot_of_ones_own_is_told_to_write_a_task(word: str) -> None:
 
 def test_a_task_may_be_for_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """``robot: models/arm.xml`` in ``configs/task/<name>.yaml``."""
-    composed = settings_module._compose
-    monkeypatch.setattr(settings_module, "_compose", lambda *words: (
+    composed = compose_module._compose
+    monkeypatch.setattr(compose_module, "_compose", lambda *words: (
         lambda found: {**found, "task": {**found["task"], "robot": "models/arm.xml"}})(composed(*words)))
     assert compose(["task=reach"])["robot"] == {"name": "models/arm.xml"}
     with pytest.raises(BadInput, match="task reach is for robot models/arm.xml"):

@@ -184,7 +184,7 @@ def test_a_reset_that_the_simulator_refuses_changes_nothing():
         return lambda draw: {k: v.where(torch.tensor(not wrong), torch.nan) for k, v in initial(draw).items()}
 
     settings = {"randomize": {"mass": {"kind": "sources"}, "force_w": {"kind": "normal", "std": 0.01}},
-                "pushes": {"interval_s": 1.0, "duration_s": 0.1, "force_n": 0.1}}
+                "disturbances": {"interval_s": 1.0, "duration_s": 0.1, "force_n": 0.1}}
     env = env_of("quadrotor", None, task=altered(load_task("hover"), initial=sometimes), **settings)
     other = env_of("quadrotor", None, **settings)
     wrong.append(True)
@@ -199,7 +199,7 @@ def test_a_reset_that_the_simulator_refuses_changes_nothing():
 
 
 FULL = {"randomize": {"mass": {"kind": "sources"}, "force_w": {"kind": "normal", "std": 0.01}},
-        "pushes": {"interval_s": 0.1, "duration_s": 0.06, "force_n": 0.1},
+        "disturbances": {"interval_s": 0.1, "duration_s": 0.06, "force_n": 0.1},
         "sensors": {"noise": {"base_pos_w": 0.01}, "bias": {"base_vel_w": 0.1}, "delay_steps": 2}}
 
 

@@ -18,7 +18,7 @@ from temporeal.sim.env import make_env
 from temporeal.sim.physics.checks import check_ids
 from temporeal.sim.physics.mujoco import mjcf
 from temporeal.sim.randomization.distributions import parse_distribution
-from temporeal.sim.randomization.disturbances import Pushes
+from temporeal.sim.randomization.disturbances import WrenchDisturbances
 from temporeal.sim.scene import Object, Scene, box, fixed_body
 from temporeal.sim.task import load_task
 from temporeal.sim.task_parts import hands
@@ -333,7 +333,7 @@ def test_the_links_of_the_shipped_robots(name, wanted):
 def test_an_arm_is_pushed_where_it_grips():
     sim = mujoco.make(Scene(load_robot("franka")), 2, "arm_cmd", dt=DT, threads=1)
     raw = {"hit": {"interval_s": [0.2, 0.3], "duration_s": 0.1, "force_n": 60, "on": "grip"}}
-    assert Pushes.parse(raw, sim.parameters, 0.02).names == ("grip.force_w",)
+    assert WrenchDisturbances.parse(raw, sim.parameters, 0.02).names == ("grip.force_w",)
     still = sim.signals()["grip_pos_w"].clone()
     sim.set_params(torch.tensor([1]), {"grip.force_w": torch.tensor([[0.0, 60.0, 0.0]])})
     sim.step(torch.tensor([*load_robot("franka").home["joint_pos"], 0.04]).repeat(2, 1), 150)

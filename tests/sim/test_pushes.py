@@ -1,11 +1,11 @@
-"""Pushes and gusts: when they come, how strong, where to; the same whatever is asked for with them."""
+"""Disturbances: when they come, how strong, where to; the same whatever is asked for with them."""
 
 import pytest
 import torch
 
 from temporeal.robots.spec import Parameter
 from temporeal.sim.randomization.distributions import draw_parameters, parse_randomization
-from temporeal.sim.randomization.disturbances import Disturbances, Pushes, Schedule
+from temporeal.sim.randomization.disturbances import Disturbances, WrenchDisturbances, Schedule
 
 DT = 0.02
 ZERO = Parameter((0.0,) * 3, (0.0,) * 3, (0.0,) * 3, "N", "a disturbance")
@@ -15,21 +15,21 @@ N, T = 400, 1500
 WORLDS, FIRST = torch.arange(N), torch.zeros(N, dtype=torch.int64)
 
 
-def history(pushes, name="force_w", steps=T, seed=2, worlds=WORLDS):
+def history(wrenches, name="force_w", steps=T, seed=2, worlds=WORLDS):
     """What is added at each step: [T, N, 3], by keeping the last that was given."""
     first = torch.zeros_like(worlds)
     now, out = torch.zeros(len(worlds), 3), []
     for t in range(steps):
-        found = pushes.at(seed, worlds, first, first + t)
+        found = wrenches.at(seed, worlds, first, first + t)
         now = now if found is None else found[name]
         out.append(now)
     return torch.stack(out)
 
 
 def test_intervals_durations_and_sizes_are_as_said():
-    pushes = Pushes.parse({"interval_s": [1.0, 2.0], "duration_s": 0.2, "force_n": [3, 5], "direction": "horizontal"},
+    wrenches = WrenchDisturbances.parse({"interval_s": [1.0, 2.0], "duration_s": 0.2, "force_n": [3, 5], "direction": "horizontal"},
                           PARAMETERS, DT)
-    found = history(pushes)
+    found = history(wrenches)
     size = found.norm(dim=-1)
     acts = size > 0
     assert torch.all(found[..., 2] == 0) and torch.all((size[acts] >= 3 - 1e-5) & (size[acts] <= 5 + 1e-5))
@@ -47,8 +47,8 @@ def test_intervals_durations_and_sizes_are_as_said():
 
 
 def test_a_push_keeps_its_direction_and_the_next_has_another():
-    pushes = Pushes.parse({"interval_s": 1.0, "duration_s": 1.0, "force_n": 2}, PARAMETERS, DT)
-    found = history(pushes, steps=200)
+    wrenches = WrenchDisturbances.parse({"interval_s": 1.0, "duration_s": 1.0, "force_n": 2}, PARAMETERS, DT)
+    found = history(wrenches, steps=200)
     moved = (found[1:] != found[:-1]).any(-1)
     assert torch.all(moved.sum(0) <= 4) and torch.all(moved.sum(0) >= 3)
     last = found[-1]
@@ -57,24 +57,24 @@ def test_a_push_keeps_its_direction_and_the_next_has_another():
 
 
 def test_impulses_and_torques():
-    pushes = Pushes.parse({"interval_s": [2, 3], "duration_s": 0.1, "impulse_ns": 0.4, "on": "cube",
+    wrenches = WrenchDisturbances.parse({"interval_s": [2, 3], "duration_s": 0.1, "impulse_ns": 0.4, "on": "cube",
                            "torque_nm": [0.1, 0.2]}, PARAMETERS, DT)
-    assert pushes.names == ("cube.force_w", "cube.torque_w")
-    force = history(pushes, "cube.force_w", 400)
+    assert wrenches.names == ("cube.force_w", "cube.torque_w")
+    force = history(wrenches, "cube.force_w", 400)
     size = force.norm(dim=-1)
     torch.testing.assert_close(size[size > 0], torch.full_like(size[size > 0], 4.0))  # 5 steps of 0.02 s
-    torque = history(pushes, "cube.torque_w", 400).norm(dim=-1)
+    torque = history(wrenches, "cube.torque_w", 400).norm(dim=-1)
     assert torch.equal(torque > 0, size > 0) and torque.max() <= 0.2 + 1e-6
 
 
 @pytest.mark.parametrize(("duration", "dt"), [
     (0.05, 0.04), (0.1, 0.04), (0.03, 0.02), (0.2, 0.02), (0.02, 0.02), (0.06, 0.02)])
 def test_each_push_gives_the_impulse_that_was_asked_for(duration, dt):
-    pushes = Pushes.parse({"interval_s": [1, 2], "duration_s": duration, "impulse_ns": 1.0}, PARAMETERS, dt)
+    wrenches = WrenchDisturbances.parse({"interval_s": [1, 2], "duration_s": duration, "impulse_ns": 1.0}, PARAMETERS, dt)
     acts = torch.zeros(N, dtype=torch.int64)
     given, event = [], torch.full((N,), -1)
     for t in range(round(4.0 / dt)):
-        force = pushes.wrench(2, WORLDS, FIRST, FIRST + t)["force_w"].norm(dim=-1)
+        force = wrenches.wrench(2, WORLDS, FIRST, FIRST + t)["force_w"].norm(dim=-1)
         begins = (force > 0) & (acts == 0)
         event += begins
         acts = torch.where(force > 0, acts + 1, 0)
@@ -87,35 +87,35 @@ def test_each_push_gives_the_impulse_that_was_asked_for(duration, dt):
 
 
 def test_no_push_of_before_the_episode_acts_in_it():
-    pushes = Pushes.parse({"interval_s": [0.3, 3.0], "duration_s": 0.2, "force_n": 1.0}, PARAMETERS, DT)
-    lengths = (history(pushes, steps=60).norm(dim=-1) > 0)
+    wrenches = WrenchDisturbances.parse({"interval_s": [0.3, 3.0], "duration_s": 0.2, "force_n": 1.0}, PARAMETERS, DT)
+    lengths = (history(wrenches, steps=60).norm(dim=-1) > 0)
     early = lengths[0]
     assert torch.all(lengths[:10, early])  # who is pushed from the start is so for all of the ten steps
-    assert not early.all() and pushes.changed(2, WORLDS[early], FIRST[early], FIRST[early]).all()
-    schedule = pushes.kinds[0].schedule
+    assert not early.all() and wrenches.changed(2, WORLDS[early], FIRST[early], FIRST[early]).all()
+    schedule = wrenches.kinds[0].schedule
     assert (schedule.beginning(2, WORLDS, FIRST, FIRST) < 0).any()  # there are such, and they are left out
 
 
 def test_nothing_depends_on_the_other_worlds_or_on_what_was_asked_before():
-    pushes = Pushes.parse({"a": {"interval_s": [0.1, 0.3], "duration_s": 0.1, "force_n": 1},
+    wrenches = WrenchDisturbances.parse({"a": {"interval_s": [0.1, 0.3], "duration_s": 0.1, "force_n": 1},
                            "b": {"interval_s": 0.5, "duration_s": 0.2, "force_n": [1, 2]}}, PARAMETERS, DT)
-    whole = history(pushes, steps=60)
+    whole = history(wrenches, steps=60)
     some = torch.tensor([7, 399, 0])
-    assert torch.equal(history(pushes, steps=60, worlds=some), whole[:, some])
-    at = pushes.wrench(2, some, torch.zeros_like(some), torch.tensor([50, 20, 59]))["force_w"]
+    assert torch.equal(history(wrenches, steps=60, worlds=some), whole[:, some])
+    at = wrenches.wrench(2, some, torch.zeros_like(some), torch.tensor([50, 20, 59]))["force_w"]
     assert torch.equal(at, torch.stack([whole[50, 7], whole[20, 399], whole[59, 0]]))
-    assert not torch.equal(history(pushes, steps=60, seed=3), whole)
+    assert not torch.equal(history(wrenches, steps=60, seed=3), whole)
     # two kinds at once add up
     assert whole.norm(dim=-1).max() > 2.0
 
 
 def test_none_says_that_nothing_changed():
-    pushes = Pushes.parse({"interval_s": [4, 5], "duration_s": 0.5, "force_n": 1}, PARAMETERS, DT)
+    wrenches = WrenchDisturbances.parse({"interval_s": [4, 5], "duration_s": 0.5, "force_n": 1}, PARAMETERS, DT)
     one = torch.tensor([3])
-    given = [pushes.at(2, one, one * 0, one * 0 + t) for t in range(500)]
+    given = [wrenches.at(2, one, one * 0, one * 0 + t) for t in range(500)]
     changes = sum(g is not None for g in given)
     assert 2 <= changes <= 6  # each push begins and ends
-    assert Pushes.parse(None, PARAMETERS, DT).at(2, one, one * 0, one * 0) is None
+    assert WrenchDisturbances.parse(None, PARAMETERS, DT).at(2, one, one * 0, one * 0) is None
 
 
 def test_the_present_event_is_found_without_its_past():
@@ -198,20 +198,20 @@ def test_step_zero_sets_what_the_episode_began_with():
     ({"interval_s": 1}, "needs duration_s"), ({"interval": 1}, "some of interval_s"),
     ({"interval_s": 1, "duration_s": 0.1}, "needs force_n, impulse_ns or torque_nm"),
     ({"interval_s": [2, 1], "duration_s": 0.1, "force_n": 1}, r"interval_s is a number greater than 0"),
-    ({"interval_s": 1, "duration_s": 2, "force_n": 1}, "pushes of 2 s cannot be 1 s apart"),
+    ({"interval_s": 1, "duration_s": 2, "force_n": 1}, "disturbances of 2 s cannot be 1 s apart"),
     ({"interval_s": 0.05, "duration_s": 0.05, "impulse_ns": 1}, "in whole control steps, 0.06 s"),
     ({"interval_s": 1, "duration_s": 0.001, "force_n": 1}, "at least a control step of 0.02 s"),
     ({"interval_s": 1, "duration_s": 0.1, "force_n": -1}, "greater than 0"),
     ({"interval_s": 1, "duration_s": 0.1, "force_n": 1, "impulse_ns": 1}, "give one"),
     ({"interval_s": 1, "duration_s": 0.1, "force_n": 1, "direction": "up"}, "'up'; legal: any, horizontal"),
-    ({"interval_s": 1, "duration_s": 0.1, "force_n": 1, "on": "drawer"}, "can be pushed here: base, cube"),
-    ({"a": {"interval_s": 1, "duration_s": 0.1, "force": 1}}, "pushes.a is a mapping with some of"),
+    ({"interval_s": 1, "duration_s": 0.1, "force_n": 1, "on": "drawer"}, "what takes a force here: base, cube"),
+    ({"a": {"interval_s": 1, "duration_s": 0.1, "force": 1}}, "disturbances.a is a mapping with some of"),
 ])
 def test_wrong_settings_are_told(raw, told):
     with pytest.raises(ValueError, match=told):
-        Pushes.parse(raw, PARAMETERS, DT)
+        WrenchDisturbances.parse(raw, PARAMETERS, DT)
 
 
 def test_an_arm_cannot_be_pushed():
     with pytest.raises(ValueError, match="nothing in this scene moves freely"):
-        Pushes.parse({"interval_s": 1, "duration_s": 0.1, "force_n": 1}, {"mass": PARAMETERS["mass"]}, DT)
+        WrenchDisturbances.parse({"interval_s": 1, "duration_s": 0.1, "force_n": 1}, {"mass": PARAMETERS["mass"]}, DT)

@@ -1,4 +1,4 @@
-"""Pushes, gusts, curricula and records in the environment: the same for any number of worlds, resumed bit for bit."""
+"""Disturbances, curricula and records in the environment: the same for any number of worlds, resumed bit for bit."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ SETTINGS = {
     "sensors": {"noise": {"base_pos_w": 0.002}, "drift": {"base_vel_w": {"std": 0.01, "time_s": 1.0}},
                 "groups": {"mocap": {"signals": ["base_pos_w", "base_quat_w"], "delay_steps": [0, 2], "dropout": 0.1,
                                      "jitter_steps": 1}}},
-    "pushes": {"interval_s": [0.3, 0.6], "duration_s": 0.1, "force_n": 0.1},
+    "disturbances": {"interval_s": [0.3, 0.6], "duration_s": 0.1, "force_n": 0.1},
     "curriculum": {"kind": "adr", "samples": 2, "step": 0.2, "grow": 0.5, "shrink": 0.1, "outcome": "return",
                    "return_range": [-1e6, 0], "parameters": {
                        "mass": {"as": "scale", "low": 0.5, "high": 1.5, "first": [0.9, 1.1]},
@@ -55,7 +55,7 @@ def test_recorded_episodes_play_again_in_a_new_environment(settings, backend):
     env = make_env(load_task(task), backend=backend, num_worlds=16, seed=3, threads=1, **{**SETTINGS, **settings})
     firsts = [env.reset(), env.reset()]
     records = {w: EpisodeRecord.from_json(env.record(w).to_json()) for w in (11, 2, 7)}
-    assert records[2].about["task"] == task and records[2].about["pushes"] == SETTINGS["pushes"]
+    assert records[2].about["task"] == task and records[2].about["disturbances"] == SETTINGS["disturbances"]
     again = make_env(load_task(task), backend=backend, num_worlds=3, seed=3, threads=1,
                      **{**SETTINGS, "curriculum": None})
     again.reset()
@@ -96,8 +96,8 @@ def test_records_that_do_not_fit_are_refused():
         env.begin(records[:1])
     with pytest.raises(ValueError, match="without curriculum"):
         environment(2).begin(records)
-    with pytest.raises(ValueError, match="pushes: it has .*0.1.*here it is {}"):
-        environment(2, curriculum=None, pushes=None).begin(records)
+    with pytest.raises(ValueError, match="disturbances: it has .*0.1.*here it is {}"):
+        environment(2, curriculum=None, disturbances=None).begin(records)
     with pytest.raises(ValueError, match="seed: it has 3, here it is 4"):
         make_env(load_task("hover"), num_worlds=2, seed=4, **{**SETTINGS, "curriculum": None}).begin(records)
     with pytest.raises(ValueError, match="task: it has 'hover', here it is 'track'"):
@@ -110,7 +110,7 @@ def test_the_state_of_another_environment_is_refused_and_changes_nothing():
     state = env.state_dict()
     for others, told in (({"sensors": None}, "sensors: it has {'noise'"), ({"curriculum": None}, "here it is {}"),
                          ({"randomize": {"mass": {"kind": "sources"}}, "curriculum": None}, "randomize: it has"),
-                         ({"n": 5}, "num_worlds: it has 4, here it is 5"), ({"pushes": None}, "pushes")):
+                         ({"n": 5}, "num_worlds: it has 4, here it is 5"), ({"disturbances": None}, "disturbances")):
         other = environment(**{"n": 4, **others})
         other.reset()
         before = other.episode.clone()
