@@ -4,7 +4,7 @@ call takes one.
 Not by fused multiply-adds, so that a result is the same on every processor. The polynomials are minimax ones of the
 reduced argument, fitted in float64 by Lawson's reweighted least squares; the reduction by two parts of ln 2 is that of
 Cody and Waite, Software Manual for the Elementary Functions, 1980. Both are within 1.5 units in the last place of the
-true value (``tests/sim/test_elementary.py``, which fits the polynomials anew).
+true value (``tests/sim/compiler/test_elementary.py``, which fits the polynomials anew).
 """
 
 from __future__ import annotations

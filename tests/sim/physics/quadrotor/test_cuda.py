@@ -97,7 +97,7 @@ print("agrees")
 
 @pytest.mark.parametrize("program", [pytest.param(STEPS, marks=pytest.mark.slow), HOVER])
 def test_the_cuda_kernels_agree_with_the_cpu_ones_under_the_simulator(tmp_path, program):
-    (tmp_path / "tests_quadrotor.py").write_text((Path(__file__).parent / "test_quadrotor_backend.py").read_text())
+    (tmp_path / "tests_quadrotor.py").write_text((Path(__file__).parents[2] / "backends/test_quadrotor.py").read_text())
     env = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
     env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), os.path.join(os.getcwd(), "src"), env.get("PYTHONPATH", "")])
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=300)

@@ -23,7 +23,7 @@ from temporeal.sim.scene import Scene, box
 
 N = 8000
 WORLDS, FIRST = torch.arange(N), torch.zeros(N, dtype=torch.int64)
-CONFIGS = Path(__file__).parents[2] / "configs/randomize"
+CONFIGS = Path(__file__).parents[3] / "configs/randomize"
 
 
 def plain(*nominal, low=None, high=None, unit="1"):

@@ -9,7 +9,7 @@ import torch
 
 pytest.importorskip("warp", reason="needs warp-lang")
 
-from tests.sim.test_rows import ELEMENTWISE, EXTREMES, SHAPES, SPECIAL
+from tests.sim.compiler.test_vectorize import ELEMENTWISE, EXTREMES, SHAPES, SPECIAL
 
 from temporeal.sim.compiler import devices, keyed_random, keyed_random_warp, vectorize, vectorize_warp
 from temporeal.sim.compiler.tracing import CannotCompile

@@ -234,7 +234,7 @@ GOLDEN = {  # recorded before there was anything but noise, bias and one delay: 
 
 
 def test_draws_of_the_quadrotor_are_what_they_were():
-    settings = yaml.safe_load((Path(__file__).parents[2] / "configs/randomize/default.yaml").read_text())["sensors"]
+    settings = yaml.safe_load((Path(__file__).parents[3] / "configs/randomize/default.yaml").read_text())["sensors"]
     shapes = {"base_pos_w": (3,), "base_quat_w": (4,), "base_vel_w": (3,), "base_ang_vel_b": (3,), "height": ()}
     s = Sensors(SensorConfig.parse(settings, tuple(shapes)), shapes)
     worlds, episode = torch.tensor([0, 1, 7, 1000, 16383]), torch.tensor([0, 3, 5, 70000, 2])
