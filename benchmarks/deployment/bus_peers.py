@@ -20,7 +20,7 @@ import numpy as np
 from temporeal.robots.spec import load_robot
 from temporeal_benchmarks.measurements.deploy import ARRAY, PERIOD, STATE
 from temporeal_bridge.camera_sim import PUBLISHED
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.node import Node, Rehearsal, add_awake, parser, run
 from temporeal_bridge.transports import messages
@@ -69,9 +69,9 @@ class Camera:
     def __init__(self, transport: Transport, interface: Interface) -> None:
         row = interface.pictures[0]
         self.transport, self.period, self.sent = transport, 1 / row.rate_hz, 0
-        name, = codecs.STATES[row.codec].signals(row.options)
+        name, = STATE_CODECS[row.codec].signals(row.options)
         noise = np.random.default_rng(0).integers(0, 256, interface.carried[name].shape, dtype=np.uint8)
-        self.picture = messages.encode(row.type, codecs.STATES[row.codec].encode(
+        self.picture = messages.encode(row.type, STATE_CODECS[row.codec].encode(
             {name: noise}, transport.now(), ("world", "camera"), row.options))
         self.out = transport.advertise(row.topic, row.type, PUBLISHED)
         self.due = transport.monotonic()
@@ -103,13 +103,13 @@ class Reader:
 
     def __init__(self, transport: Transport, interface: Interface, folder: Path) -> None:
         self.row, self.folder, self.at = interface.pictures[0], folder, list[float]()
-        self.name, = codecs.STATES[self.row.codec].signals(self.row.options)
+        self.name, = STATE_CODECS[self.row.codec].signals(self.row.options)
         self.shape = interface.carried[self.name].shape
         transport.subscribe(self.row.topic, self.row.type, QOS[self.row.qos], self._on_picture)
 
     def _on_picture(self, received: Received) -> None:
         message = messages.decode(received.type, received.data)
-        picture = codecs.STATES[self.row.codec].decode(message, self.row.options)[self.name]
+        picture = STATE_CODECS[self.row.codec].decode(message, self.row.options)[self.name]
         if picture.shape != self.shape:
             return
         self.at.append(received.at)

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.codec import CodecError
+from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.interface import Interface, StateTopic
 from temporeal_bridge.mission import Told
 from temporeal_bridge.state import mark
@@ -116,9 +117,9 @@ class Windows:
         not ``true`` allows nothing: commands that go by it are beyond the limits of motion for no reason."""
         try:
             message = messages.decode(topic.type, data)
-            stamp, signals = codecs.STATES[topic.codec].stamp(message), codecs.STATES[topic.codec].decode(
+            stamp, signals = STATE_CODECS[topic.codec].stamp(message), STATE_CODECS[topic.codec].decode(
                 message, topic.options)
-        except (messages.MessageError, codecs.CodecError, ValueError):
+        except (messages.MessageError, CodecError, ValueError):
             return
         old = stamp and 0 <= self.stamps.get(topic.topic, 0) - stamp < REORDERED_NS
         said = {name: np.asarray(signals[name], dtype=float).reshape(-1) for name in self.names if name in signals}
@@ -277,8 +278,8 @@ class Oracle:
         now, timed = times or Times(at, at), self.timed or times is not None
         try:
             message = messages.decode(self.topic.type, data)
-            command = np.asarray(codecs.COMMANDS[self.topic.codec].decode(message, self.topic.options), dtype=float)
-        except (messages.MessageError, codecs.CodecError, ValueError) as error:
+            command = np.asarray(COMMAND_CODECS[self.topic.codec].decode(message, self.topic.options), dtype=float)
+        except (messages.MessageError, CodecError, ValueError) as error:
             return self._bad(f"not a command: {error}")
         if at > self.silent_at and (command.any() or not self.grounded):
             self._doubt(at, f"a command in mode {self.mode!r}")
@@ -495,8 +496,8 @@ class Joined:
         topic = self.oracle.topic
         try:
             message = messages.decode(topic.type, data)
-            return np.asarray(codecs.COMMANDS[topic.codec].decode(message, topic.options), dtype=float).reshape(-1)
-        except (messages.MessageError, codecs.CodecError, ValueError):
+            return np.asarray(COMMAND_CODECS[topic.codec].decode(message, topic.options), dtype=float).reshape(-1)
+        except (messages.MessageError, CodecError, ValueError):
             return None  # the oracle will say so
 
     def _same(self, command: np.ndarray | None, told: Told) -> bool:

@@ -71,7 +71,7 @@ CAMERA = """
 import signal, sys, time
 import numpy as np
 from temporeal_bridge.transports import messages
-from temporeal_bridge.codecs.codecs.codecs import STATES
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.transports.dds import DdsTransport
 from temporeal_bridge.transports.transport import QOS
 domain, topic, name, rate, rows, columns = sys.argv[1:]
@@ -83,7 +83,7 @@ eye, rng = bus.advertise(topic, "sensor_msgs/msg/Image", QOS["default"]), np.ran
 while True:
     shape = (size[0] // 2, *size[1:]) if "size" in wrong else size
     stamp = bus.now() - (1_000_000_000 if "late" in wrong else 0)
-    picture = STATES["image"].encode({name: rng.integers(0, 256, shape, dtype=np.uint8)}, stamp, ("world", "camera"),
+    picture = STATE_CODECS["image"].encode({name: rng.integers(0, 256, shape, dtype=np.uint8)}, stamp, ("world", "camera"),
                                      {"signal": name, "encoding": "rgb8"})
     bus.publish(eye, messages.encode(eye.type, picture))
     time.sleep(1 / float(rate))

@@ -23,7 +23,7 @@ from temporeal.robots.motion.kinematics import chain
 from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal_benchmarks.deployment.fault_oracle import Oracle
 from temporeal_bridge import link
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy
 from temporeal_bridge.controller.mailbox import Reply
 from temporeal_bridge.guard.safety import APART_RAD, APART_S, FINGERS_RAD
@@ -221,7 +221,7 @@ class World:
         self.events: list[tuple[float, dict[str, Any]]] = []
         self.modes: list[tuple[float, str]] = []
         topic = self.interface.command(kind.command)
-        self.topic, self.codec = topic, codecs.COMMANDS[topic.codec]
+        self.topic, self.codec = topic, COMMAND_CODECS[topic.codec]
         self.own.subscribe("mission", "std_msgs/msg/Header", QoS(depth=100, latched=True), self._on_mode)
         self.own.subscribe(topic.topic, topic.type, QOS["deep"], self._on_command)
         self.own.subscribe("guard/event", "std_msgs/msg/String", QOS["deep"], lambda r: self.events.append((
@@ -303,7 +303,7 @@ class World:
 
     def encode(self, signals: Mapping[str, np.ndarray], stamp: int = 0) -> dict[str, tuple[str, Any]]:
         """Type and message of every state topic."""
-        return {s.topic: (s.type, codecs.STATES[s.codec].encode(signals, stamp, ("world", "r"), s.options))
+        return {s.topic: (s.type, STATE_CODECS[s.codec].encode(signals, stamp, ("world", "r"), s.options))
                 for s, _ in self.states}
 
     def publish(self) -> None:
@@ -323,7 +323,7 @@ class World:
             if told is None:
                 continue
             self.said.update(told.signals)
-            message = codecs.STATES[topic.codec].encode(told.signals, told.stamp, ("world", "r"), topic.options)
+            message = STATE_CODECS[topic.codec].encode(told.signals, told.stamp, ("world", "r"), topic.options)
             if self.fault is not None:
                 message = self.fault.message(topic.topic, message)
             data = messages.encode(topic.type, message)

@@ -19,7 +19,7 @@ from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
 from temporeal_benchmarks.deployment.fault_oracle import ORDER_S, Joined, Oracle
 from temporeal_benchmarks.priority import ordinary
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface import StateTopic, load_interface
 from temporeal_bridge.launching.processes import Process, end, how_ended, start
 from temporeal_bridge.transports import messages
@@ -229,7 +229,7 @@ class Crew:
         if oracle.servos is not None:
             oracle.servos.read(state, received.at, received.data)
         if below is not None:
-            signals = codecs.STATES[state.codec].decode(messages.decode(state.type, received.data), state.options)
+            signals = STATE_CODECS[state.codec].decode(messages.decode(state.type, received.data), state.options)
             if "height" in signals and float(signals["height"]) < below:
                 self.low_at = received.at
             oracle.grounded = received.at - self.low_at <= ORDER_S

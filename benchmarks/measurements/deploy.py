@@ -127,7 +127,7 @@ class Bench:
         from temporeal.robots.spec import load_robot
         from temporeal_benchmarks.deployment.fault_oracle import Joined
         from temporeal_benchmarks.deployment.robot_processes import Crew
-        from temporeal_bridge.codecs import codecs
+        from temporeal_bridge.codecs.table import STATE_CODECS
         from temporeal_bridge.transports import messages
         from temporeal_bridge.transports.transport import QOS
 
@@ -136,7 +136,7 @@ class Bench:
         self.joined = Joined(self.crew.oracle)  # by the guard's own times: this process may be late itself
         self.period, self.messages = 1 / rate_hz, messages
         row = self.crew.facts.states[0]
-        self.row, self.codec = row, codecs.STATES[row.codec]
+        self.row, self.codec = row, STATE_CODECS[row.codec]
         bus = self.crew.bus
         self.states = bus.advertise(row.topic, row.type, QOS["default"])
         self.ping = bus.advertise("bare/ping", STATE, QOS["default"])

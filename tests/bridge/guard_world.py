@@ -14,7 +14,8 @@ from temporeal.robots.artifact.manifest import identity, load_manifest
 from temporeal.robots.frames import from_rotation_vector
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import link
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.crazyflie import decode_legacy_rates
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard.level import OFF_S
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
@@ -49,7 +50,7 @@ class World:
         self.events: list[dict[str, Any]] = []
         command, state = self.interface.command("ctbr_cmd"), self.interface.states[0]
         self.own.subscribe(command.topic, TWIST, QOS["deep"], lambda r: self.commands.append((
-            r.at, codecs.decode_legacy_rates(messages.decode(TWIST, r.data), command.options))))
+            r.at, decode_legacy_rates(messages.decode(TWIST, r.data), command.options))))
         self.own.subscribe("mission", HEADER, QOS["latched"], lambda r: self.modes.append(
             messages.decode(HEADER, r.data).frame_id))
         self.own.subscribe("guard/event", TEXT, QOS["deep"], lambda r: self.events.append(
@@ -73,7 +74,7 @@ class World:
     def publish(self, signals: dict[str, np.ndarray] | None = None, late_s: float = 0.0) -> None:
         topic = self.interface.states[0]
         stamp = self.own.now() - round(late_s * 1e9)
-        message = codecs.STATES[topic.codec].encode(signals or self.state(), stamp, ("world", "cf1"), topic.options)
+        message = STATE_CODECS[topic.codec].encode(signals or self.state(), stamp, ("world", "cf1"), topic.options)
         self.own.publish(self.states, messages.encode(topic.type, message))
 
     # the controller

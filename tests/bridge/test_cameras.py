@@ -21,7 +21,8 @@ from temporeal.robots.artifact.manifest import ArtifactError, ChunkSpec
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs.codecs import STATES, CodecError
+from temporeal_bridge.codecs.codec import CodecError
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard.safety import Ages
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import InterfaceError, load_interface
@@ -138,14 +139,14 @@ class Driver:
         row, zeros = self.interface.states[0], np.zeros(7)
         joints = {"joint_pos": np.array(ROBOT.home["joint_pos"]), "joint_vel": zeros, "joint_torque": zeros}
         out = self.own.advertise(row.topic, row.type, QOS["default"])
-        message = STATES[row.codec].encode(joints, self.own.now(), ("world", "r"), row.options)
+        message = STATE_CODECS[row.codec].encode(joints, self.own.now(), ("world", "r"), row.options)
         self.own.publish(out, messages.encode(row.type, message))
         self.peer.wait(0.0)
 
     def shoot(self, value: int = 0, shape: tuple[int, ...] = SEEN.shape, ago_s: float = 0.0, **options: Any) -> None:
         row = self.interface.pictures[0]
         told, stamp = {**row.options, **options}, self.own.now() - round(1e9 * ago_s)
-        message = STATES[row.codec].encode(
+        message = STATE_CODECS[row.codec].encode(
             {"wrist_rgb": np.full(shape, value, np.uint8)}, stamp, ("world", "cam"), told)
         self.own.publish(self.picture, messages.encode(row.type, message))
         self.peer.wait(0.0)
@@ -196,7 +197,7 @@ def test_a_compressed_picture_is_read_when_it_is_looked_at():
     content = changed(lambda c: c["pictures"][0].update(type=JPEG, codec="compressed_image"))
     content["pictures"][0]["options"]["format"] = "jpeg"
     driver, read = Driver(content), list[int]()
-    reader, codec = driver.state.cameras[0][1], STATES["compressed_image"]
+    reader, codec = driver.state.cameras[0][1], STATE_CODECS["compressed_image"]
     reader.codec = replace(codec, decode=lambda *given: read.append(1) or codec.decode(*given))
     for value in (50, 90, 130):
         driver.bus.advance(0.03)
@@ -406,10 +407,10 @@ class Bench:
             noise = 1e-5 * self.rng.normal(size=(3, 7))
             row, here = self.how.states[0], np.array(ROBOT.home["joint_pos"])
             joints = {"joint_pos": here + noise[0], "joint_vel": noise[1], "joint_torque": noise[2]}
-            message = STATES[row.codec].encode(joints, self.own.now(), ("world", "r"), row.options)
+            message = STATE_CODECS[row.codec].encode(joints, self.own.now(), ("world", "r"), row.options)
             self.own.publish(self.arm, messages.encode(row.type, message))
             if films and self.ticks % 8 == 0:
-                picture = STATES["image"].encode({"wrist_rgb": np.full(SEEN.shape, 99, np.uint8)}, self.own.now(),
+                picture = STATE_CODECS["image"].encode({"wrist_rgb": np.full(SEEN.shape, 99, np.uint8)}, self.own.now(),
                                                  ("world", "cam"), self.how.pictures[0].options)
                 self.own.publish(self.eye, messages.encode(IMAGE, picture))
             self.ticks += 1

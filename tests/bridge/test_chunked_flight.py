@@ -12,7 +12,7 @@ import pytest
 from temporeal.robots.artifact.manifest import CHUNK_VERSION, GOLDEN, POLICY, ArtifactError, ChunkSpec, Manifest, encode
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import policy_node
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy
 from temporeal_bridge.controller.mailbox import Reply
 from temporeal_bridge.guard_node import GuardNode
@@ -77,7 +77,7 @@ class Bench:
         self.safety, self.commands, self.modes = interface.safety, list[tuple[float, np.ndarray]](), list[str]()
         topic = interface.command("ctbr_cmd")
         self.own.subscribe(topic.topic, topic.type, QOS["command"], lambda r: self.commands.append((
-            r.at, codecs.COMMANDS[topic.codec].decode(messages.decode(r.type, r.data), topic.options))))
+            r.at, COMMAND_CODECS[topic.codec].decode(messages.decode(r.type, r.data), topic.options))))
         self.own.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], lambda r: self.modes.append(
             messages.decode(r.type, r.data).frame_id))
         self.states = [(s, self.own.advertise(s.topic, s.type, QOS["default"])) for s in interface.states]
@@ -92,7 +92,7 @@ class Bench:
             signals = {"base_pos_w": position, "base_quat_w": quat / np.linalg.norm(quat), "base_vel_w": np.zeros(3),
                        "base_ang_vel_b": 1e-3 * self.rng.normal(size=3), "height": position[2]}
             for topic, endpoint in reversed(self.states):
-                message = codecs.STATES[topic.codec].encode(signals, self.own.now(), ("world", "cf1"), topic.options)
+                message = STATE_CODECS[topic.codec].encode(signals, self.own.now(), ("world", "cf1"), topic.options)
                 self.own.publish(endpoint, messages.encode(topic.type, message))
             self.lockstep.run(0.01)
             self.own.wait(0.0)

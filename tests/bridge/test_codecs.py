@@ -11,7 +11,10 @@ import yaml
 from temporeal.robots.frames import from_rotation_vector
 from temporeal.robots.spec import load_robot, robot_names
 from temporeal_bridge import recorder
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.codec import CodecError
+from temporeal_bridge.codecs.crazyflie import decode_legacy_rates, encode_legacy_rates, encode_log_values
+from temporeal_bridge.codecs.odometry import decode_odometry, encode_odometry
+from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.interface import OURS, InterfaceError, build, check_reads, load_interface, read
 from temporeal_bridge.transports import messages
 
@@ -40,7 +43,7 @@ def test_states_survive_the_wire(robot, interface):
     for seed in range(5):
         signals, got = state(np.random.default_rng(seed)), {}
         for topic in interface.states:
-            codec = codecs.STATES[topic.codec]
+            codec = STATE_CODECS[topic.codec]
             data = messages.encode(topic.type, codec.encode(signals, 7, ("world", "cf1"), topic.options))
             decoded = codec.decode(messages.decode(topic.type, data), topic.options)
             assert set(decoded) == set(codec.signals(topic.options))
@@ -54,7 +57,7 @@ def test_states_survive_the_wire(robot, interface):
 def test_commands_survive_the_wire(robot, interface):
     rng = np.random.default_rng(0)
     for name, topic in interface.commands.items():
-        spec, codec = robot.command(name), codecs.COMMANDS[topic.codec]
+        spec, codec = robot.command(name), COMMAND_CODECS[topic.codec]
         for _ in range(5):
             command = rng.uniform(np.array(spec.low), np.array(spec.high))
             if name == "ctbr_cmd":
@@ -66,7 +69,7 @@ def test_commands_survive_the_wire(robot, interface):
 
 def legacy(thrust: float, p: float, q: float, r: float):
     topic = load_interface(ROBOT).command("ctbr_cmd")
-    return codecs.encode_legacy_rates(np.array([thrust, p, q, r]), topic.options), topic.options
+    return encode_legacy_rates(np.array([thrust, p, q, r]), topic.options), topic.options
 
 
 def test_signs_of_the_legacy_setpoint():
@@ -85,7 +88,7 @@ def test_thrust_of_the_legacy_setpoint():
     assert legacy(0.001, 0, 0, 0)[0].linear.z == 0
     assert legacy(0.48, 0, 0, 0)[0].linear.z == 60000
     twist, options = legacy(0.48, 0, 0, 0)
-    assert codecs.decode_legacy_rates(twist, options)[0] == pytest.approx(0.48 * 60000 / 65535)
+    assert decode_legacy_rates(twist, options)[0] == pytest.approx(0.48 * 60000 / 65535)
 
 
 def test_the_thrust_scale_is_the_robots():
@@ -99,7 +102,7 @@ def odometry(**twist) -> object:
     signals = state(np.random.default_rng(3))
     signals["base_quat_w"] = from_rotation_vector(np.array([0, 0, pi / 2]))
     signals["base_vel_w"] = np.array([1.0, 0.0, 0.0])
-    return codecs.encode_odometry(signals, 0, ("world", "cf1"), twist)
+    return encode_odometry(signals, 0, ("world", "cf1"), twist)
 
 
 def test_velocity_in_the_stated_frame():
@@ -108,13 +111,13 @@ def test_velocity_in_the_stated_frame():
     v = body.twist.twist.linear
     assert (v.x, v.y, v.z) == pytest.approx((0, -1, 0), abs=1e-9)
     assert world.twist.twist.linear.x == 1.0 and world.twist.twist.angular.x == 0.0
-    decoded = codecs.decode_odometry(body, {"linear": "body", "angular": "body"})
+    decoded = decode_odometry(body, {"linear": "body", "angular": "body"})
     assert decoded["base_vel_w"] == pytest.approx([1, 0, 0], abs=1e-6)
-    assert "base_ang_vel_b" not in codecs.decode_odometry(world, {"linear": "world", "angular": "absent"})
+    assert "base_ang_vel_b" not in decode_odometry(world, {"linear": "world", "angular": "absent"})
 
 
 def test_log_values_are_in_degrees():
-    message = codecs.encode_log_values({"base_ang_vel_b": np.array([pi, 0, 0])}, 0, ("world", "cf1"),
+    message = encode_log_values({"base_ang_vel_b": np.array([pi, 0, 0])}, 0, ("world", "cf1"),
                                        {"signal": "base_ang_vel_b", "unit": "deg/s"})
     assert message.values.tolist() == pytest.approx([180, 0, 0])
 
@@ -123,8 +126,8 @@ def test_a_quaternion_that_is_none_is_refused():
     message = odometry(linear="world", angular="absent")
     message.pose.pose.orientation.x = message.pose.pose.orientation.z = 0.0
     message.pose.pose.orientation.w = 0.0
-    with pytest.raises(codecs.CodecError, match="quaternion"):
-        codecs.decode_odometry(message, {"linear": "world", "angular": "absent"})
+    with pytest.raises(CodecError, match="quaternion"):
+        decode_odometry(message, {"linear": "world", "angular": "absent"})
 
 
 CHANGES = [
@@ -151,7 +154,7 @@ CHANGES = [
 def test_a_wrong_interface_is_an_error_that_names_it(change, words):
     content = yaml.safe_load(ROBOT.ros.read_text())
     change(content)
-    with pytest.raises((InterfaceError, codecs.CodecError), match=words):
+    with pytest.raises((InterfaceError, CodecError), match=words):
         build(ROBOT, content, "odometry")
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from temporeal_bridge.codecs.codecs import STATES, CodecError
+from temporeal_bridge.codecs.codec import CodecError
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.transports import messages
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "ros2_messages.json").read_text())["messages"]
 FRAMES = ("world", "cam")
-IMAGE = STATES["image"]
+IMAGE = STATE_CODECS["image"]
 
 
 def options(encoding):
@@ -91,7 +92,7 @@ def test_unknown_encodings_list_the_known():
         IMAGE.encode({"rgb": np.zeros((2, 2))}, 0, FRAMES, options("rgb8"))
 
 
-COMPRESSED = STATES["compressed_image"]
+COMPRESSED = STATE_CODECS["compressed_image"]
 
 
 def compressed(form, encoding="rgb8"):

@@ -11,7 +11,8 @@ import pytest
 from temporeal.robots.motion.kinematics import chain
 from temporeal.robots.motion.smooth_trajectory import Course
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs.codecs import COMMANDS, STATES, CodecError
+from temporeal_bridge.codecs.codec import CodecError
+from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.transports import messages
 
@@ -28,7 +29,7 @@ def joint_state(names, position, velocity=(), effort=()):
 
 
 def decode(message, options):
-    return STATES["joint_state"].decode(message, options)
+    return STATE_CODECS["joint_state"].decode(message, options)
 
 
 # ---------------------------------------------------------------- states
@@ -66,7 +67,7 @@ def test_offset_sign_and_scale():
     out = decode(joint_state("ab", [3.5, 3.5], [1, 1], [100, 100]), options)
     assert out["q"] == pytest.approx([0.5, -0.5]) and out["v"] == pytest.approx([1, -1])
     assert out["u"] == pytest.approx([0.05, -0.05])
-    again = STATES["joint_state"].encode(out, 7, FRAMES, options)
+    again = STATE_CODECS["joint_state"].encode(out, 7, FRAMES, options)
     assert again.position == pytest.approx([3.5, 3.5]) and again.effort == pytest.approx([100, 100])
 
 
@@ -90,7 +91,7 @@ def test_wrong_options_of_a_joint_state(change, words):
 def test_float32_signals_survive_bit_for_bit():
     rng = np.random.default_rng(0)
     signals = {"q": rng.normal(size=3).astype(np.float32), "v": rng.normal(size=3).astype(np.float32)}
-    message = STATES["joint_state"].encode(signals, 9, FRAMES, ABC)
+    message = STATE_CODECS["joint_state"].encode(signals, 9, FRAMES, ABC)
     data = messages.encode("sensor_msgs/msg/JointState", message)
     again = decode(messages.decode("sensor_msgs/msg/JointState", data), ABC)
     assert all(again[name].tobytes() == signals[name].tobytes() for name in signals)
@@ -101,7 +102,7 @@ def test_the_tool_is_of_the_same_instant_as_the_joints():
     (topic,) = load_interface(robot).states
     q, v = np.array(robot.home["joint_pos"]), np.linspace(-0.3, 0.3, 7)
     signals = {"joint_pos": q, "joint_vel": v, "joint_torque": np.zeros(7)}
-    out = decode(STATES["joint_state"].encode(signals, 0, FRAMES, topic.options), topic.options)
+    out = decode(STATE_CODECS["joint_state"].encode(signals, 0, FRAMES, topic.options), topic.options)
     position, attitude, velocity = chain("franka")(q, v)
     assert out["grip_pos_w"] == pytest.approx(position, abs=1e-6)
     assert out["grip_quat_w"] == pytest.approx(attitude, abs=1e-6)
@@ -113,10 +114,10 @@ POSE = {"frame": "base", "position": "p", "attitude": "q"}
 
 def test_a_pose_is_wxyz_here_and_xyzw_there():
     signals = {"p": np.array([1.0, -2.0, 3.5]), "q": np.array([0.9, 0.1, 0.2, 0.3]) / np.sqrt(0.95)}
-    message = STATES["pose"].encode(signals, 3, FRAMES, POSE)
+    message = STATE_CODECS["pose"].encode(signals, 3, FRAMES, POSE)
     assert message.header.frame_id == "base" and message.pose.orientation.w == signals["q"][0]
     assert message.pose.orientation.x == signals["q"][1]
-    out = STATES["pose"].decode(message, POSE)
+    out = STATE_CODECS["pose"].decode(message, POSE)
     assert out["p"].tolist() == [1.0, -2.0, 3.5] and out["q"] == pytest.approx(signals["q"], abs=1e-7)
 
 
@@ -124,10 +125,10 @@ def test_what_is_in_another_frame_is_refused():
     signals = {"p": np.zeros(3), "q": np.array([1.0, 0, 0, 0])}
     for name, options in (("pose", POSE), ("twist", {"frame": "base", "linear": "p"}),
                           ("point", {"frame": "base", "signal": "p"})):
-        message = STATES[name].encode(signals, 0, FRAMES, {**options, "frame": "camera"})
+        message = STATE_CODECS[name].encode(signals, 0, FRAMES, {**options, "frame": "camera"})
         with pytest.raises(CodecError, match="in frame 'camera', 'base' is needed"):
-            STATES[name].decode(message, options)
-        STATES[name].decode(message, {**options, "frame": None})
+            STATE_CODECS[name].decode(message, options)
+        STATE_CODECS[name].decode(message, {**options, "frame": None})
 
 
 def test_points_and_velocities_that_are_not_finite_are_refused():
@@ -135,28 +136,28 @@ def test_points_and_velocities_that_are_not_finite_are_refused():
     for name, options in (("pose", POSE), ("twist", {"frame": "base", "linear": "p"}),
                           ("point", {"frame": "base", "signal": "p"})):
         with pytest.raises(CodecError, match="not finite"):
-            STATES[name].decode(STATES[name].encode(signals, 0, FRAMES, options), options)
+            STATE_CODECS[name].decode(STATE_CODECS[name].encode(signals, 0, FRAMES, options), options)
     signals["q"] = np.zeros(4)
     with pytest.raises(CodecError, match="quaternion"):
-        STATES["pose"].decode(STATES["pose"].encode({**signals, "p": np.zeros(3)}, 0, FRAMES, POSE), POSE)
+        STATE_CODECS["pose"].decode(STATE_CODECS["pose"].encode({**signals, "p": np.zeros(3)}, 0, FRAMES, POSE), POSE)
 
 
 @pytest.mark.parametrize("shape", [[], [3], [2, 2]])
 def test_numbers_of_any_shape(shape):
     options = {"signal": "s", "shape": shape}
     value = np.arange(int(np.prod(shape)), dtype=np.float32).reshape(shape)
-    message = STATES["array"].encode({"s": value}, 0, FRAMES, options)
-    out = STATES["array"].decode(message, options)["s"]
-    assert out.shape == tuple(shape) and (out == value).all() and STATES["array"].stamp(message) == 0
+    message = STATE_CODECS["array"].encode({"s": value}, 0, FRAMES, options)
+    out = STATE_CODECS["array"].decode(message, options)["s"]
+    assert out.shape == tuple(shape) and (out == value).all() and STATE_CODECS["array"].stamp(message) == 0
     with pytest.raises(CodecError, match="has shape"):
-        STATES["array"].decode(message, {"signal": "s", "shape": [7]})
+        STATE_CODECS["array"].decode(message, {"signal": "s", "shape": [7]})
 
 
 # ---------------------------------------------------------------- commands
 
 
 def test_a_forward_command_is_in_the_controllers_order_and_exactly_as_long():
-    options, codec = {"joints": ["a", "b", "c"], "index": [2, 0, 1]}, COMMANDS["forward_array"]
+    options, codec = {"joints": ["a", "b", "c"], "index": [2, 0, 1]}, COMMAND_CODECS["forward_array"]
     message = codec.encode(np.array([0.1, 0.2, 0.3]), options)
     assert message.data.tolist() == [0.2, 0.3, 0.1]
     assert codec.decode(message, options).tolist() == [0.1, 0.2, 0.3]
@@ -173,25 +174,25 @@ def test_no_command_of_another_length_or_that_is_not_finite_becomes_a_message(na
     size = 6 if name == "twist_command" else 2
     for bad in (np.zeros(size + 1), np.zeros((1, size)), np.full(size, np.nan), np.r_[np.inf, np.zeros(size - 1)]):
         with pytest.raises(CodecError, match="the command"):
-            COMMANDS[name].encode(bad, options)
+            COMMAND_CODECS[name].encode(bad, options)
 
 
 def test_a_leap_command_is_in_the_order_of_motor_ids_and_half_a_turn_off():
     """Joint 0 of the hand is motor 1, joint 1 motor 0 (side to side first)."""
     topic = load_interface(load_robot("leap_hand")).command("joint_pos_cmd")
-    message = COMMANDS[topic.codec].encode(np.arange(16) / 10, topic.options)
+    message = COMMAND_CODECS[topic.codec].encode(np.arange(16) / 10, topic.options)
     assert message.position[:4] == pytest.approx(np.pi + np.array([0.1, 0.0, 0.2, 0.3]))
     assert message.name == [str(i) for i in range(16)] and not len(message.velocity) and not len(message.effort)
 
 
 def test_an_allegro_command_begins_with_the_thumb():
     topic = load_interface(load_robot("allegro_hand")).command("joint_pos_cmd")
-    data = COMMANDS[topic.codec].encode(np.arange(16.0), topic.options).data
+    data = COMMAND_CODECS[topic.codec].encode(np.arange(16.0), topic.options).data
     assert data.tolist() == [12, 13, 14, 15, *range(12)]
 
 
 def test_a_servo_command_has_a_frame_and_the_time_it_was_sent():
-    codec, options = COMMANDS["twist_command"], {"frame": "fr3_link0"}
+    codec, options = COMMAND_CODECS["twist_command"], {"frame": "fr3_link0"}
     message = codec.encode(np.arange(6.0), options, 1_500_000_000)
     assert message.header.frame_id == "fr3_link0" and messages.nanoseconds(message.header.stamp) == 1_500_000_000
     assert (message.twist.linear.z, message.twist.angular.x) == (2.0, 3.0)
@@ -209,14 +210,14 @@ def test_a_motor_of_several_joints_is_read_as_their_sum():
                "driven": {"signal": "m", "joints": [["c", "b"], "a"]}}
     out = decode(joint_state("cab", [1.5, 1.1, 0.8]), options)
     assert out["q"] == pytest.approx([0.1, 0.2, 0.5]) and out["m"] == pytest.approx([0.7, 0.1])
-    assert STATES["joint_state"].signals(options) == ("q", "m")
+    assert STATE_CODECS["joint_state"].signals(options) == ("q", "m")
 
 
 TRAJECTORY = {"joints": ["a", "b"], "reach_s": 0.04}
 
 
 def test_a_motor_of_several_joints_is_commanded_in_equal_shares():
-    codec, options = COMMANDS["joint_trajectory"], {"joints": ["a", ["b", "c"]], "reach_s": 0.04}
+    codec, options = COMMAND_CODECS["joint_trajectory"], {"joints": ["a", ["b", "c"]], "reach_s": 0.04}
     message = codec.encode_course(way(), options)
     assert message.joint_names == ["a", "b", "c"]
     assert message.points[0].positions.tolist() == [0.1, 0.1, 0.1]
@@ -233,7 +234,7 @@ def way() -> Course:
 
 
 def test_a_trajectory_holds_the_whole_course_from_now_on():
-    codec = COMMANDS["joint_trajectory"]
+    codec = COMMAND_CODECS["joint_trajectory"]
     message = codec.encode_course(way(), TRAJECTORY)
     assert messages.nanoseconds(message.header.stamp) == 0 and message.joint_names == ["a", "b"]
     last = message.points[-1]
@@ -243,7 +244,7 @@ def test_a_trajectory_holds_the_whole_course_from_now_on():
 
 
 def test_a_command_without_a_course_is_one_point_at_rest():
-    codec = COMMANDS["joint_trajectory"]
+    codec = COMMAND_CODECS["joint_trajectory"]
     message = codec.encode(np.array([0.1, 0.2]), TRAJECTORY)
     assert len(message.points) == 1 and not message.points[0].velocities.any()
     assert message.points[0].time_from_start.nanosec == 40_000_000
@@ -253,10 +254,10 @@ def test_a_command_without_a_course_is_one_point_at_rest():
 
 
 def test_a_trajectory_is_read_by_name():
-    from temporeal_bridge.codecs.joints import decode_course
+    from temporeal_bridge.codecs.ros2_control import decode_course
 
     kind = "trajectory_msgs/msg/JointTrajectory"
-    data = messages.encode(kind, COMMANDS["joint_trajectory"].encode_course(way(), TRAJECTORY))
+    data = messages.encode(kind, COMMAND_CODECS["joint_trajectory"].encode_course(way(), TRAJECTORY))
     found = decode_course(messages.decode(kind, data), {"joints": ["b", "a"]})
     assert (found.positions == way().positions[:, ::-1]).all() and (found.speeds == way().speeds[:, ::-1]).all()
     assert found.times == pytest.approx(way().times)
@@ -273,10 +274,10 @@ def test_a_trajectory_is_read_by_name():
     (lambda m: m.points.clear(), "course"),
 ], ids=range(8))
 def test_what_is_no_trajectory(change, words):
-    message = COMMANDS["joint_trajectory"].encode_course(way(), TRAJECTORY)
+    message = COMMAND_CODECS["joint_trajectory"].encode_course(way(), TRAJECTORY)
     change(message)
     with pytest.raises(CodecError, match=words):
-        COMMANDS["joint_trajectory"].decode(message, TRAJECTORY)
+        COMMAND_CODECS["joint_trajectory"].decode(message, TRAJECTORY)
 
 
 # ---------------------------------------------------------------- bytes of a real ROS 2
@@ -290,11 +291,11 @@ def test_golden_joint_state():
     fields = GOLDEN["sensor_msgs/msg/JointState"]["fields"]
     options = {"joints": fields["name"], "position": "q", "velocity": "v"}
     stamp = fields["header"]["stamp"][0] * 10**9 + fields["header"]["stamp"][1]
-    message = STATES["joint_state"].encode(
+    message = STATE_CODECS["joint_state"].encode(
         {"q": np.array(fields["position"]), "v": np.array(fields["velocity"])}, stamp, FRAMES, options)
     message.header.frame_id = fields["header"]["frame_id"]
     golden("sensor_msgs/msg/JointState", message)
-    assert STATES["joint_state"].stamp(message) == stamp
+    assert STATE_CODECS["joint_state"].stamp(message) == stamp
 
 
 def test_golden_pose_and_twist():
@@ -302,8 +303,8 @@ def test_golden_pose_and_twist():
     x, y, z, w = fields["orientation_xyzw"]
     signals = {"p": np.array(fields["position"]), "q": np.array([w, x, y, z])}
     golden("geometry_msgs/msg/PoseStamped",
-           STATES["pose"].encode(signals, 5_000_000_007, FRAMES, {**POSE, "frame": "map"}))
-    golden("geometry_msgs/msg/TwistStamped", COMMANDS["twist_command"].encode(
+           STATE_CODECS["pose"].encode(signals, 5_000_000_007, FRAMES, {**POSE, "frame": "map"}))
+    golden("geometry_msgs/msg/TwistStamped", COMMAND_CODECS["twist_command"].encode(
         np.array([1.0, 0, 0, 0, 0, -1.0]), {"frame": "b"}, 2_000_000_003))
 
 
@@ -315,7 +316,7 @@ def test_golden_trajectory():
         point.accelerations = np.zeros(3)
     message.points[-1].velocities = np.zeros(3)
     rows = [np.array([getattr(p, field) for p in message.points]) for field in ("positions", "velocities")]
-    ours = COMMANDS["joint_trajectory"].encode_course(
+    ours = COMMAND_CODECS["joint_trajectory"].encode_course(
         Course(np.array([0.5, 1.5]), *rows, np.zeros((2, 3))), {"joints": ["a", "bb", "ccc"]})
     assert messages.encode(kind, ours) == messages.encode(kind, message)
 
@@ -323,7 +324,7 @@ def test_golden_trajectory():
 def test_golden_array():
     kind = "std_msgs/msg/Float64MultiArray"
     message = messages.decode(kind, bytes.fromhex(GOLDEN[kind]["cdr_hex"]))
-    ours = COMMANDS["forward_array"].encode(np.array([0.25, -1.5, 3e-9, 0.0]), {"joints": list("abcd")})
+    ours = COMMAND_CODECS["forward_array"].encode(np.array([0.25, -1.5, 3e-9, 0.0]), {"joints": list("abcd")})
     message.data = np.array([*message.data[:3], 0.0])
     ours.layout = message.layout
     assert messages.encode(kind, ours) == messages.encode(kind, message)

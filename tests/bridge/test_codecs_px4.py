@@ -13,7 +13,9 @@ import yaml
 from temporeal.robots.crazyflie.spec import PARAMETERS, ROTOR_SIGN_X, ROTOR_SIGN_Y
 from temporeal.robots.frames import from_rotation_vector, matrix, multiply
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs import codecs, px4
+from temporeal_bridge.codecs import px4
+from temporeal_bridge.codecs.codec import CodecError
+from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.interface import CommandTopic, InterfaceError, build, encode_all, load_interface
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transports import messages
@@ -31,14 +33,14 @@ UPRIGHT = {"base_pos_w": np.zeros(3), "base_quat_w": np.array([1.0, 0, 0, 0]), "
 
 def odometry(**changes):
     """A vehicle at the origin, level, facing north, as PX4 says it; ``changes``: fields."""
-    message = codecs.STATES["px4_odometry"].encode(UPRIGHT, NOW_NS, ("", ""), {})
+    message = STATE_CODECS["px4_odometry"].encode(UPRIGHT, NOW_NS, ("", ""), {})
     facing_north = {"q": np.array([1, 0, 0, 0], dtype=np.float32)}
     return replace(message, **{**facing_north, **{k: np.array(v, dtype=np.float32) if isinstance(v, list | tuple) else v
                                                  for k, v in changes.items()}})
 
 
 def decoded(**changes):
-    return codecs.STATES["px4_odometry"].decode(odometry(**changes), {})
+    return STATE_CODECS["px4_odometry"].decode(odometry(**changes), {})
 
 
 def axes(**changes):
@@ -128,7 +130,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("changes", "words"), REFUSED, ids=[words for _, words in REFUSED])
 def test_odometry_that_cannot_be_used_is_refused(changes, words):
-    with pytest.raises(codecs.CodecError, match=words):
+    with pytest.raises(CodecError, match=words):
         decoded(**changes)
 
 
@@ -140,7 +142,7 @@ def command(interface, name: str) -> CommandTopic:
 
 
 def encoded(topic: CommandTopic, *values: float, **options):
-    return codecs.COMMANDS[topic.codec].encode(np.array(values), {**topic.options, **options}, NOW_NS)
+    return COMMAND_CODECS[topic.codec].encode(np.array(values), {**topic.options, **options}, NOW_NS)
 
 
 def test_rates_setpoint():
@@ -193,7 +195,7 @@ def test_motors_take_thrust_not_speed():
 def test_the_heartbeat_says_what_is_commanded():
     for name, field in (("ctbr_cmd", "body_rate"), ("motor_cmd", "direct_actuator")):
         (row,) = command(PX4, name).also
-        message = codecs.COMMANDS[row.codec].encode(np.zeros(4), row.options, NOW_NS)
+        message = COMMAND_CODECS[row.codec].encode(np.zeros(4), row.options, NOW_NS)
         assert [f for f in px4.CONTROLS if getattr(message, f)] == [field]
         assert message.timestamp == NOW_NS // 1000
 
@@ -201,27 +203,27 @@ def test_the_heartbeat_says_what_is_commanded():
 @pytest.mark.parametrize("interface", [PX4, MAVROS], ids=["px4", "mavros"])
 def test_a_command_that_is_no_number_is_never_encoded(interface):
     for name, topic in interface.commands.items():
-        with pytest.raises(codecs.CodecError, match=f"{name} is"):
+        with pytest.raises(CodecError, match=f"{name} is"):
             encoded(topic, 0.1, nan, 0.1, 0.1)
 
 
 def test_setpoints_that_mean_something_else_are_refused():
-    rates, target, motors = (codecs.COMMANDS[n].decode for n in ("px4_rates", "mavros_rates", "px4_motors"))
+    rates, target, motors = (COMMAND_CODECS[n].decode for n in ("px4_rates", "mavros_rates", "px4_motors"))
     topic = command(PX4, "ctbr_cmd")
     good = encoded(topic, 0.24, 0, 0, 0)
     for changes, words in (({"roll": nan}, "roll"), ({"thrust_body": np.array([0, 0, 0.5])}, "thrust_body"),
                            ({"thrust_body": np.array([0.1, 0, -0.5])}, "thrust_body"),
                            ({"thrust_body": np.array([0, 0, nan])}, "thrust_body")):
-        with pytest.raises(codecs.CodecError, match=words):
+        with pytest.raises(CodecError, match=words):
             rates(replace(good, **changes), topic.options)
     asked = encoded(command(MAVROS, "ctbr_cmd"), 0.24, 0, 0, 0)
     for changes, words in (({"type_mask": 0}, "type_mask is 0"), ({"thrust": 1.5}, "thrust is 1.5"),
                            ({"thrust": nan}, "thrust is")):
-        with pytest.raises(codecs.CodecError, match=words):
+        with pytest.raises(CodecError, match=words):
             target(replace(asked, **changes), topic.options)
     topic = command(PX4, "motor_cmd")
     control = np.full(12, -0.5)
-    with pytest.raises(codecs.CodecError, match="control is"):
+    with pytest.raises(CodecError, match="control is"):
         motors(replace(encoded(topic, 0, 0, 0, 0), control=control), topic.options)
     stopped = motors(replace(encoded(topic, 1, 1, 1, 1), control=np.full(12, nan)), topic.options)
     assert stopped.tolist() == [0, 0, 0, 0]
@@ -232,7 +234,7 @@ def test_setpoints_that_mean_something_else_are_refused():
     ({"max_thrust_n": nan}, "max_thrust_n is nan"), ({"curve": 1.1}, "curve is 1.1"),
     ({"curve": -0.1}, "curve is -0.1"), ({"curve": nan}, "curve is nan")])
 def test_wrong_thrust_options(options, words):
-    with pytest.raises(codecs.CodecError, match=words):
+    with pytest.raises(CodecError, match=words):
         encoded(command(PX4, "ctbr_cmd"), 0.24, 0, 0, 0, **options)
 
 
@@ -241,7 +243,7 @@ def test_wrong_thrust_options(options, words):
     ({"order": "1423"}, "different motor numbers"), ({"thrust_curve": [0.0, 1.0, 0.0]}, "thrust_curve"),
     ({"thrust_curve": [0.0, 1.0]}, "thrust_curve")])
 def test_wrong_motor_options(options, words):
-    with pytest.raises(codecs.CodecError, match=words):
+    with pytest.raises(CodecError, match=words):
         encoded(command(PX4, "motor_cmd"), 0, 0, 0, 0, **options)
 
 
@@ -294,7 +296,7 @@ def test_a_state_with_its_time_and_without_a_header(lockstep):
 
 def test_the_sample_is_as_old_as_its_sample_stamp():
     message = odometry(timestamp=NOW_NS // 1000 + 9_000)
-    assert codecs.STATES["px4_odometry"].stamp(message) == NOW_NS // 1000 * 1000
+    assert STATE_CODECS["px4_odometry"].stamp(message) == NOW_NS // 1000 * 1000
 
 
 @pytest.mark.parametrize("microseconds", [0, 123_456_789, 10**15 - 1])
@@ -356,7 +358,7 @@ CHANGES = [
 def test_a_wrong_interface_is_an_error_that_names_it(change, words):
     content = yaml.safe_load(ROBOT.ros.read_text())
     change(content)
-    with pytest.raises((InterfaceError, codecs.CodecError, messages.MessageError), match=words):
+    with pytest.raises((InterfaceError, CodecError, messages.MessageError), match=words):
         build(ROBOT, content, "px4")
 
 

@@ -17,12 +17,12 @@ import yaml
 
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.preflight.preflight import may_be_realtime
-from temporeal.policies.cli.settings import section
 from temporeal.policies.cli.verbs import deploy
 from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.settings.compose import section
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.interface import check_reads, load_interface
 from temporeal_bridge.launching.flights import fly
 from temporeal_bridge.link import SocketGuard, default_path
@@ -111,7 +111,7 @@ def test_signals_that_a_task_computes_run_with_the_flight(lockstep):
     assert len(said) == pytest.approx(20, abs=1)
     topic = interface.command("joint_pos_cmd")
     command = peer.advertise(topic.topic, topic.type, QOS["command"])
-    home = codecs.COMMANDS[topic.codec].encode(np.array(robot.home["joint_pos"]), topic.options)
+    home = COMMAND_CODECS[topic.codec].encode(np.array(robot.home["joint_pos"]), topic.options)
     peer.publish(command, messages.encode(topic.type, home))
     lockstep.run(1.0)
     assert len(calls) == pytest.approx(21, abs=1)

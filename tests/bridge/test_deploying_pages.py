@@ -11,7 +11,7 @@ import yaml
 
 from temporeal.robots.franka import spec as franka
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs.codecs import COMMANDS
+from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.guard.safety import BELOW_M, LONGEST
 from temporeal_bridge.interface import load_interface
 
@@ -42,7 +42,7 @@ def test_the_cube_of_the_hand_page_comes_by_its_file() -> None:
 def test_the_leap_hand_is_brought_home_by_the_command_of_the_page() -> None:
     robot = load_robot("leap_hand")
     topic = load_interface(robot).command("joint_pos_cmd")
-    message = COMMANDS[topic.codec].encode(np.array(robot.home["joint_pos"]), topic.options)
+    message = COMMAND_CODECS[topic.codec].encode(np.array(robot.home["joint_pos"]), topic.options)
     assert after(PAGES["hand"], "'{position: [") == pytest.approx(list(message.position), abs=1e-3)
 
 

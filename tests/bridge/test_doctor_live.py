@@ -12,7 +12,7 @@ import pytest
 
 from temporeal.policies.cli.main import main
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.odometry import encode_odometry
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.robot_sim import RobotSim
 from temporeal_bridge.transports import messages
@@ -179,7 +179,7 @@ def test_over_dds_a_second_commander_a_twin_and_a_listener_that_cannot_hear_are_
     signals = {"base_pos_w": [0, 0, 1], "base_quat_w": [1, 0, 0, 0], "base_vel_w": [0, 0, 0]}
     options = load_interface(ROBOT).states[0].options
     others[1].publish(second, messages.encode(
-        second.type, codecs.encode_odometry(signals, 0, ("world", "cf1"), options)))
+        second.type, encode_odometry(signals, 0, ("world", "cf1"), options)))
     try:
         status, found = doctor(capsys, *over_dds(bus, artifact))
     finally:

@@ -9,7 +9,7 @@ from temporeal.robots.frames import conjugate, from_rotation_vector, multiply
 from temporeal.robots.motion.cartesian_servo import HARD, servo_of
 from temporeal.robots.motion.kinematics import chain
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.interface import CommandTopic, InterfaceError
 from temporeal_bridge.simulated_robot.drivers import (
     ForwardCommandController,
@@ -231,7 +231,7 @@ def test_nothing_looks_for_numbers_that_are_not_finite():
 
 def test_what_our_codec_sends_is_taken():
     driver = driver_of(TRAJECTORY, np.zeros(2), robot=FRANKA)
-    give(driver, codecs.COMMANDS[TRAJECTORY.codec].encode(np.array([1.0, 2.0]), TRAJECTORY.options), 0.0)
+    give(driver, COMMAND_CODECS[TRAJECTORY.codec].encode(np.array([1.0, 2.0]), TRAJECTORY.options), 0.0)
     assert driver.output(0.1).tolist() == [1.0, 2.0]
 
 
@@ -248,7 +248,7 @@ def test_the_message_type_chooses_the_driver():
 
 
 def twist(values, stamp_ns=0, frame="fr3_link0"):
-    return codecs.COMMANDS["twist_command"].encode(np.asarray(values, dtype=float), {"frame": frame}, stamp_ns)
+    return COMMAND_CODECS["twist_command"].encode(np.asarray(values, dtype=float), {"frame": frame}, stamp_ns)
 
 
 def servoed(until, lag_s=0.0, told=(0.2, 0, 0, 0, 0, 0.5), every=0.04, last=np.inf):

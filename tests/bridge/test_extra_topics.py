@@ -11,7 +11,7 @@ import yaml
 from temporeal.robots.artifact.manifest import Manifest
 from temporeal.robots.spec import load_robot
 from temporeal.sim.task import load_task
-from temporeal_bridge.codecs.codecs import STATES
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard.config_checks import profile_on
 from temporeal_bridge.guard.safety import Ages, SafetyError
 from temporeal_bridge.interface import InterfaceError, check_reads, load_interface
@@ -167,7 +167,7 @@ def test_a_goal_is_waited_for_and_then_never_stale(tmp_path):
 
     def send(topic, stamp):
         endpoint = driver.advertise(topic.topic, topic.type, QOS["latched" if topic.rate_hz == 0 else "default"])
-        message = STATES[topic.codec].encode(signals, stamp, ("world", "franka"), topic.options)
+        message = STATE_CODECS[topic.codec].encode(signals, stamp, ("world", "franka"), topic.options)
         driver.publish(endpoint, messages.encode(topic.type, message))
         node.wait(0.0)
 

@@ -14,7 +14,7 @@ from temporeal.robots.artifact.manifest import Manifest, identity
 from temporeal.robots.motion.rate_limiter import at_rest
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import link
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.guard.safety import SafetyError
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
@@ -53,7 +53,7 @@ class Arm:
         self.guard = lockstep.add(transport, GuardNode(
             transport, MANIFEST, ROBOT, self.interface, ends[1], awake=awake))
         self.topic = self.interface.command("joint_pos_cmd")
-        self.codec = codecs.COMMANDS[self.topic.codec]
+        self.codec = COMMAND_CODECS[self.topic.codec]
         self.sent: list[np.ndarray] = []
         self.messages: list[Any] = []
         self.modes: list[str] = []
@@ -84,7 +84,7 @@ class Arm:
                    "joint_torque": self.rng.normal(size=7)}
         self.before = self.position.copy()
         for topic, endpoint in reversed(self.states):
-            message = codecs.STATES[topic.codec].encode(signals, self.own.now(), ("world", "arm"), topic.options)
+            message = STATE_CODECS[topic.codec].encode(signals, self.own.now(), ("world", "arm"), topic.options)
             self.own.publish(endpoint, messages.encode(topic.type, message))
 
     def propose(self, command: Any) -> None:

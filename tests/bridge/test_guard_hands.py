@@ -12,7 +12,7 @@ import pytest
 from temporeal.robots.artifact.manifest import Manifest, identity
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import link
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard import hold
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
@@ -69,7 +69,7 @@ class Hand:
         size = len(self.place)
         signals = {"joint_pos": (self.place if place is None else place) + self.noise * self.rng.normal(size=size),
                    "joint_vel": self.noise * self.rng.normal(size=size), "joint_torque": self.rng.normal(size=size)}
-        message = codecs.STATES[self.row.codec].encode(
+        message = STATE_CODECS[self.row.codec].encode(
             signals, self.own.now() + round(1e9 * stamp), ("world", "hand"), self.row.options)
         self.own.publish(self.state, messages.encode(self.row.type, message))
 

@@ -14,7 +14,7 @@ from tests.bridge.test_replay import EMPTY, INTERFACE, NUMBER, Flown
 from temporeal.robots.frames import rotate
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import link
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard import level
 from temporeal_bridge.guard.config_checks import profile_on
 from temporeal_bridge.guard.state_monitor import Watch
@@ -124,12 +124,12 @@ def test_an_attitude_that_stands_alone_turns_nobody_over(at_s, stop_s, artifact,
     """The place lives on: MAVROS joins it with the newest attitude, whose stream may have stopped."""
     from temporeal_bridge.transports.memory_bus import Bus
 
-    stands, kept, codec = False, dict[str, np.ndarray](), codecs.STATES["odometry"]
+    stands, kept, codec = False, dict[str, np.ndarray](), STATE_CODECS["odometry"]
 
     def encode(signals: Any, *rest: Any) -> Any:
         return codec.encode({**signals, **(kept if stands else {})}, *rest)
 
-    monkeypatch.setitem(codecs.STATES, "odometry", replace(codec, encode=encode))
+    monkeypatch.setitem(STATE_CODECS, "odometry", replace(codec, encode=encode))
     flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
     flown.start(3)
     flown.lockstep.run(at_s)
@@ -224,13 +224,13 @@ def standing(grounded, lockstep_of, tmp_path, monkeypatch):
 
     def make(floor_m: float) -> Flown:
         simulate(monkeypatch, {}, GROUND_M)
-        codec = codecs.STATES["odometry"]
+        codec = STATE_CODECS["odometry"]
 
         def encode(signals: Any, *rest: Any) -> Any:
             place = np.asarray(signals["base_pos_w"], dtype=float) + [0.0, 0.0, floor_m]
             return codec.encode({**signals, "base_pos_w": place, "height": place[2]}, *rest)
 
-        monkeypatch.setitem(codecs.STATES, "odometry", replace(codec, encode=encode))
+        monkeypatch.setitem(STATE_CODECS, "odometry", replace(codec, encode=encode))
         flown = Flown(lockstep_of(Bus()), grounded, tmp_path / "bag")
         made.append(flown)
         flown.send("sim/reset", NUMBER, data=3)

@@ -17,7 +17,7 @@ from temporeal.robots.frames import from_rotation_vector, multiply, rotate, rota
 from temporeal.robots.motion import shield
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import link
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard import hover_thrust as hovering
 from temporeal_bridge.guard.hover_thrust import hover_thrust
 from temporeal_bridge.guard.level import Levelling, climbing, leaning, looked, sinking
@@ -232,8 +232,8 @@ def test_a_heading_that_is_wrong_drives_nobody_faster_and_faster(
     pytest.importorskip("mujoco")
     from temporeal_bridge.transports.memory_bus import Bus
 
-    codec, turned = codecs.STATES["odometry"], np.array([0.0, 0.0, 0.0, 1.0])
-    monkeypatch.setitem(codecs.STATES, "odometry", replace(codec, encode=lambda signals, *rest: codec.encode(
+    codec, turned = STATE_CODECS["odometry"], np.array([0.0, 0.0, 0.0, 1.0])
+    monkeypatch.setitem(STATE_CODECS, "odometry", replace(codec, encode=lambda signals, *rest: codec.encode(
         {**signals, "base_quat_w": multiply(turned, np.asarray(signals["base_quat_w"], dtype=float))}, *rest)))
     flown = Flown(lockstep_of(Bus()), grounded, tmp_path / "bag")
     flown.start(3)

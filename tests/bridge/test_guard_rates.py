@@ -14,7 +14,7 @@ from temporeal.robots.motion.rate_limiter import at_rest
 from temporeal.robots.motion.shield import speed_window
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import link
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.guard.admission import rests
 from temporeal_bridge.guard.safety import SafetyError, profile
 from temporeal_bridge.guard.stop_actions import damping
@@ -55,7 +55,7 @@ class Arm:
         transport = MemoryTransport(lockstep.bus, "guard_node", "/arm")
         self.guard = lockstep.add(transport, GuardNode(transport, manifest, ROBOT, self.interface, guarded))
         topic = self.interface.command(command)
-        self.topic, self.codec = topic, codecs.COMMANDS[topic.codec]
+        self.topic, self.codec = topic, COMMAND_CODECS[topic.codec]
         self.own.subscribe(topic.topic, topic.type, QOS["deep"], self._take)
         self.states = [(s, self.own.advertise(s.topic, s.type, QOS["default"])) for s in self.interface.states]
         self.stop = self.own.advertise("mission/stop", "std_msgs/msg/Empty", QOS["default"])
@@ -93,7 +93,7 @@ class Arm:
         signals = self.frozen or signals
         for topic, endpoint in reversed(self.states):
             stamp = self.own.now() - round(1e9 * self.late_s)
-            message = codecs.STATES[topic.codec].encode(signals, stamp, ("world", "arm"), topic.options)
+            message = STATE_CODECS[topic.codec].encode(signals, stamp, ("world", "arm"), topic.options)
             self.own.publish(endpoint, messages.encode(topic.type, message))
 
     def run(self, seconds: float, command: Any = None) -> None:
@@ -378,7 +378,7 @@ class Tracked(Arm):
         if self.cube_late_s is not None and round(self.own.monotonic() / TICK) % 10 == 0:
             signals = {"cube_pos_w": self.rng.normal(size=3), "cube_quat_w": np.array([1.0, 0.0, 0.0, 0.0])}
             stamp = self.own.now() - round(1e9 * self.cube_late_s)
-            message = codecs.STATES[cube.codec].encode(signals, stamp, ("world", "arm"), cube.options)
+            message = STATE_CODECS[cube.codec].encode(signals, stamp, ("world", "arm"), cube.options)
             self.own.publish(endpoint, messages.encode(cube.type, message))
 
 
@@ -529,7 +529,7 @@ class Tracking(Arm):
         self.states = [arm, cube]
         if self.sees and self.ticks % round(0.05 / TICK) == 0:
             topic, endpoint = cube
-            message = codecs.STATES[topic.codec].encode(
+            message = STATE_CODECS[topic.codec].encode(
                 {"cube_pos_w": self.rng.normal(size=3)}, self.own.now() - 60_000_000, ("world", "arm"), topic.options)
             self.own.publish(endpoint, messages.encode(topic.type, message))
         self.ticks += 1

@@ -198,10 +198,10 @@ def test_the_robot_falls_when_commands_stop(lockstep):
     robot = lockstep.add(transport, RobotSim(transport, ROBOT, load_interface(ROBOT), seed=0))
     peer = MemoryTransport(lockstep.bus, "peer", "/cf1")
     topic = robot.interface.command("ctbr_cmd")
-    from temporeal_bridge.codecs import codecs
+    from temporeal_bridge.codecs.crazyflie import encode_legacy_rates
 
     pub = peer.advertise(topic.topic, topic.type, QOS["command"])
-    peer.publish(pub, messages.encode(topic.type, codecs.encode_legacy_rates(np.array([0.31, 0, 0, 0]), topic.options)))
+    peer.publish(pub, messages.encode(topic.type, encode_legacy_rates(np.array([0.31, 0, 0, 0]), topic.options)))
     lockstep.run(1.9)
     assert robot.truth[-1][1]["height"] > 0.3
     lockstep.run(2.0)

@@ -14,7 +14,7 @@ import pytest
 from temporeal.robots.artifact.manifest import identity, load_manifest, mission_digest, to_json
 from temporeal.robots.spec import load_robot
 from temporeal.sim.stl.monitoring import stream_kernels
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.monitor_node import BEHIND_S, LATE_S, OWN, Held, MonitorNode
 from temporeal_bridge.transports import messages
@@ -281,7 +281,7 @@ class Spoken(Watched):
                    "height": np.float64(height)}
         stamp = self.transport.now() + round(1e9 * ahead_s)
         for row, endpoint in self.states:
-            made = codecs.STATES[row.codec].encode(signals, stamp, ("world", "cf1"), row.options)
+            made = STATE_CODECS[row.codec].encode(signals, stamp, ("world", "cf1"), row.options)
             self.peer.publish(endpoint, messages.encode(row.type, made))
         self.transport.wait(0.0)
         self.bus.advance(0.01)

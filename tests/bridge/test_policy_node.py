@@ -13,7 +13,8 @@ from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.frames import from_rotation_vector
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import policy_node
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.crazyflie import decode_legacy_rates, encode_legacy_rates
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard import hover_thrust
 from temporeal_bridge.guard.ground import FLIES_S
 from temporeal_bridge.guard_node import GuardNode
@@ -45,7 +46,7 @@ class Bench:
         self.modes: list[str] = []
         topic = self.interface.command("ctbr_cmd")
         self.own.subscribe(topic.topic, TWIST, QOS["command"], lambda r: self.commands.append((
-            r.at, codecs.decode_legacy_rates(messages.decode(TWIST, r.data), topic.options))))
+            r.at, decode_legacy_rates(messages.decode(TWIST, r.data), topic.options))))
         self.own.subscribe("mission", HEADER, QOS["latched"], lambda r: self.modes.append(
             messages.decode(HEADER, r.data).frame_id))
         self.states = [(s, self.own.advertise(s.topic, s.type, QOS["default"])) for s in self.interface.states]
@@ -64,7 +65,7 @@ class Bench:
         """One state, and the signals as they come out at the other end."""
         signals, decoded = signals or self.draw(), {}
         for topic, endpoint in reversed(self.states):
-            codec = codecs.STATES[topic.codec]
+            codec = STATE_CODECS[topic.codec]
             data = messages.encode(topic.type, codec.encode(signals, self.own.now(), ("world", "cf1"), topic.options))
             decoded.update(codec.decode(messages.decode(topic.type, data), topic.options))
             self.own.publish(endpoint, data)
@@ -102,8 +103,8 @@ def bench(request, lockstep, artifact):
 def through(command: np.ndarray, bench: Bench) -> np.ndarray:
     """A command as it comes out of its message."""
     spec, options = ROBOT.command("ctbr_cmd"), bench.interface.command("ctbr_cmd").options
-    message = codecs.encode_legacy_rates(np.clip(command, spec.low, spec.high), options)
-    return codecs.decode_legacy_rates(message, options)
+    message = encode_legacy_rates(np.clip(command, spec.low, spec.high), options)
+    return decode_legacy_rates(message, options)
 
 
 def test_silent_until_started(bench):

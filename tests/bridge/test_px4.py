@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs import codecs
 from temporeal_bridge.codecs.px4 import CONTROLS, MODE, RATES, TARGET
+from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.guard.px4 import (
     ARM_DISARM,
     DO_SET_MODE,
@@ -50,7 +50,7 @@ class Bench:
         flying = self.flying is not None and not self.offboard.refusal(self.now)
         rows = self.offboard.outputs(self.now, flying)
         if flying:
-            rows += [(r.topic, r.type, codecs.COMMANDS[r.codec].encode(self.flying, r.options))
+            rows += [(r.topic, r.type, COMMAND_CODECS[r.codec].encode(self.flying, r.options))
                      for r in (*self.command.also, self.command)]
         for _topic, type, message in rows:
             data = messages.encode(type, message)
@@ -418,7 +418,7 @@ def beat(control: str = "body_rate"):
 def ready(**options) -> tuple[Px4Commander, float]:
     """Armed and in offboard at 2 s, with a setpoint."""
     px4, now = Px4Commander(ASK, COMMAND, HOVER, **options), 0.0
-    px4.receive(RATES, codecs.COMMANDS["px4_rates"].encode(HOVER, COMMAND.options), 0.0)
+    px4.receive(RATES, COMMAND_CODECS["px4_rates"].encode(HOVER, COMMAND.options), 0.0)
     while now < 2.0:
         px4.receive(MODE, beat(), now := now + 0.1)
     px4.pilot(now, mode=14)
@@ -460,7 +460,7 @@ def test_the_double_disarms_where_the_parameter_says_so():
 
 def test_the_double_does_not_obey_setpoints_that_the_heartbeat_does_not_name():
     px4, now = ready()
-    px4.receive(RATES, codecs.COMMANDS["px4_rates"].encode(np.array([0.1, 1, 1, 1]), COMMAND.options), now)
+    px4.receive(RATES, COMMAND_CODECS["px4_rates"].encode(np.array([0.1, 1, 1, 1]), COMMAND.options), now)
     px4.receive(MODE, beat("attitude"), now)
     assert px4.output(now, LEVEL) == pytest.approx(HOVER)  # its own controllers: level
     px4.pilot(now, mode=DESCEND)
@@ -485,7 +485,7 @@ def test_the_double_refuses_what_px4_refuses():
     assert not px4.armed and "heartbeats" in px4.denials[-1]
     px4.receive(ORDER, replace(blank(ORDER), command=21), 2.5)
     assert "order 21" in px4.denials[-1]
-    good = codecs.COMMANDS["px4_rates"].encode(HOVER, COMMAND.options)
+    good = COMMAND_CODECS["px4_rates"].encode(HOVER, COMMAND.options)
     px4.receive(RATES, replace(good, yaw=float("nan")), 2.5)
     assert px4.setpoint is None and "VehicleRatesSetpoint" in px4.denials[-1]
 

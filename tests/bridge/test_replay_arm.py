@@ -20,7 +20,7 @@ from temporeal.robots.artifact.manifest import load_manifest
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import policy_node
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import MemoryController, MemoryLink
@@ -72,7 +72,7 @@ class Held:
         self.guard, self.recorder = made["guard_node"], made["recorder"]
         if "goal_pos_w" in interface.carried:  # once, and long before
             row = interface.states[-1]
-            point = codecs.STATES[row.codec].encode({"goal_pos_w": np.ones(3)}, 0, ("world", "arm"), row.options)
+            point = STATE_CODECS[row.codec].encode({"goal_pos_w": np.ones(3)}, 0, ("world", "arm"), row.options)
             bus["peer"].publish(bus["peer"].advertise(row.topic, row.type, QOS["latched"]),
                                 messages.encode(row.type, point))
             lockstep.run(3.0)

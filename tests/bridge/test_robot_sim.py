@@ -10,7 +10,7 @@ import pytest
 from temporeal.robots.artifact.manifest import GOLDEN, POLICY, Manifest
 from temporeal.robots.spec import load_robot
 from temporeal.sim.scene import Scene
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.interface import Interface, InterfaceError, load_interface
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transports import messages
@@ -54,7 +54,7 @@ class Rig:
             self.stamps.append((self.peer.now(), stamp))
 
     def send(self, command: np.ndarray) -> None:
-        message = codecs.COMMANDS[self.topic.codec].encode(command, self.topic.options)
+        message = COMMAND_CODECS[self.topic.codec].encode(command, self.topic.options)
         self.peer.publish(self.command, messages.encode(self.topic.type, message))
 
     def fault(self, **options) -> None:
@@ -204,7 +204,7 @@ def test_a_setpoint_that_is_not_finite_ends_the_flight(lockstep):
     rig = Rig(lockstep, "franka", settings=QUIET)
     rig.send(rig.home)
     rig.run(0.1)
-    message = codecs.COMMANDS[rig.topic.codec].encode(rig.home, rig.topic.options)
+    message = COMMAND_CODECS[rig.topic.codec].encode(rig.home, rig.topic.options)
     message.points[0].positions[0] = np.nan
     rig.peer.publish(rig.command, messages.encode(rig.topic.type, message))
     rig.run(0.1)

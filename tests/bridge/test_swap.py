@@ -18,7 +18,7 @@ from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.frames import from_rotation_vector
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import link, policy_node
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.controller import artifact_swap
 from temporeal_bridge.controller.artifact_swap import Swap, SwapError, smooth, steps_of
 from temporeal_bridge.controller.step_log import Step, Tape, TapeReader
@@ -79,7 +79,7 @@ class World:
                    "base_vel_w": 0.1 * self.rng.normal(size=3), "base_ang_vel_b": 0.1 * self.rng.normal(size=3),
                    "height": position[2]}
         topic = self.interface.states[0]
-        message = codecs.STATES[topic.codec].encode(signals, self.own.now(), ("world", "cf1"), topic.options)
+        message = STATE_CODECS[topic.codec].encode(signals, self.own.now(), ("world", "cf1"), topic.options)
         self.own.publish(self.states, messages.encode(topic.type, message))
 
     def pause(self, seconds: float = 0.01) -> None:

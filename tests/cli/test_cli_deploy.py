@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from temporeal.policies.cli.main import main
-from temporeal.policies.cli.settings import section
 from temporeal.policies.cli.verbs import deploy, monitor
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.interrupts import interrupt, on_signals
+from temporeal.policies.runs.settings.compose import section
 from temporeal_bridge.launching import processes
 from temporeal_bridge.mission import FLIGHTS
 
@@ -326,7 +326,7 @@ def test_a_robot_that_is_not_there_is_not_awaited_for_ever(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On a bus with a fake clock; of the two topics one is there."""
-    from temporeal_bridge.codecs import codecs
+    from temporeal_bridge.codecs.odometry import encode_odometry
     from temporeal_bridge.transports import messages
     from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
     from temporeal_bridge.transports.transport import QOS
@@ -335,7 +335,7 @@ def test_a_robot_that_is_not_there_is_not_awaited_for_ever(
     talker = MemoryTransport(bus, "robot", "/cf1")
     state = talker.advertise("odom", "nav_msgs/msg/Odometry", QOS["default"])
     signals = {"base_pos_w": [0, 0, 1], "base_quat_w": [1, 0, 0, 0], "base_vel_w": [0, 0, 0]}
-    message = codecs.encode_odometry(signals, 0, ("world", "cf1"), {"linear": "world", "angular": "absent"})
+    message = encode_odometry(signals, 0, ("world", "cf1"), {"linear": "world", "angular": "absent"})
 
     advertised = []
 

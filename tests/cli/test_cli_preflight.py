@@ -13,7 +13,8 @@ from temporeal.policies.cli.preflight import preflight
 from temporeal.policies.cli.preflight.listening import CommandHeard, Heard, StateHeard, decoded
 from temporeal.policies.cli.preflight.preflight import Plan
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.odometry import encode_odometry
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard.safety import Estop, Fence, Start, profile
 from temporeal_bridge.interface import StateTopic, load_interface
 from temporeal_bridge.transports import messages
@@ -350,8 +351,8 @@ def test_missing_and_doubled_joints() -> None:
 
 
 def test_joints_are_those_of_the_model_where_the_interface_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    by_model = replace(codecs.STATES["odometry"], signals=lambda options: ("joint_pos", "joint_vel", "grip_pos_w"))
-    monkeypatch.setitem(codecs.STATES, "by_model", by_model)
+    by_model = replace(STATE_CODECS["odometry"], signals=lambda options: ("joint_pos", "joint_vel", "grip_pos_w"))
+    monkeypatch.setitem(STATE_CODECS, "by_model", by_model)
     assert preflight.expected_joints(replace(ROW, codec="by_model", options={}), ARM) == JOINTS
     assert preflight.expected_joints(replace(ROW, options={"joints": ["7", "1"]}), ARM) == ("7", "1")
 
@@ -433,7 +434,7 @@ def test_trying_realtime_leaves_the_scheduler_as_it_was() -> None:
 
 def message(edit: Callable[[Any], None] = lambda message: None) -> bytes:
     signals = {"base_pos_w": [1, 2, 3], "base_quat_w": [1, 0, 0, 0], "base_vel_w": [0, 0, 0]}
-    made = codecs.encode_odometry(signals, 7_000_000_000, ("world", "cf1"), ODOM.options)
+    made = encode_odometry(signals, 7_000_000_000, ("world", "cf1"), ODOM.options)
     edit(made)
     return messages.encode(ODOM.type, made)
 

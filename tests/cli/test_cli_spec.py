@@ -379,7 +379,7 @@ def bag(tmp_path: Path) -> Path:
     pytest.importorskip("rosbags")
     pytest.importorskip("temporeal_bridge")
     from temporeal.robots.spec import load_robot
-    from temporeal_bridge.codecs.codecs import STATES
+    from temporeal_bridge.codecs.table import STATE_CODECS
     from temporeal_bridge.interface import load_interface
     from temporeal_bridge.recorder import Bag
     from temporeal_bridge.transports import messages
@@ -394,7 +394,7 @@ def bag(tmp_path: Path) -> Path:
             signals = {"base_pos_w": np.array([0, 0, 0.2 + 0.005 * k]), "base_quat_w": np.array([1.0, 0, 0, 0]),
                        "base_vel_w": np.array([0, 0, 0.5]), "base_ang_vel_b": np.array([0, 0, 0.1])}
             stamp = start + k * 10_000_000
-            message = STATES[state.codec].encode(signals, stamp, ("world", "cf1"), state.options)
+            message = STATE_CODECS[state.codec].encode(signals, stamp, ("world", "cf1"), state.options)
             out.write(f"/cf1/{state.topic}", state.type, stamp + 3_000_000, messages.encode(state.type, message))
     out.flush()
     out.close()

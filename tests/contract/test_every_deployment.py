@@ -33,7 +33,7 @@ from temporeal.sim.maps import PolicyGraph
 from temporeal.sim.rewards.scheduled import SCHEDULE
 from temporeal.sim.task import load_task
 from temporeal.sim.tasks.reach import DRIVES
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import Interface, at_home, load_interface
 from temporeal_bridge.link import Proposal, line
@@ -176,7 +176,7 @@ class Deployed:
         signals |= {name.removeprefix("signals."): np.asarray(value[t], dtype=float)
                     for name, value in golden.items() if name.startswith("signals.")}
         for topic, endpoint in reversed(self.states):
-            message = codecs.STATES[topic.codec].encode(signals, self.own.now(), ("world", "r"), topic.options)
+            message = STATE_CODECS[topic.codec].encode(signals, self.own.now(), ("world", "r"), topic.options)
             self.own.publish(endpoint, messages.encode(topic.type, message))
 
     def run(self, seconds: float) -> None:

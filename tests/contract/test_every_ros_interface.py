@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from temporeal.robots.spec import load_robot, robot_names
-from temporeal_bridge.codecs.codecs import COMMANDS, STATES
+from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.interface import at_home, load_interface, read
 from temporeal_bridge.transports import messages
 
@@ -44,7 +44,7 @@ def test_arms_and_hands_have_interfaces():
 def test_states_at_home_survive_the_wire(robot, interface):
     home = at_home(robot, robot.signals)
     for topic in interface.states:
-        codec = STATES[topic.codec]
+        codec = STATE_CODECS[topic.codec]
         found = codec.decode(across(topic.type, codec.encode(home, 1, FRAMES, topic.options)), topic.options)
         assert set(found) == set(codec.signals(topic.options)) and set(found) <= set(interface.carried)
         for name, value in found.items():
@@ -56,7 +56,7 @@ def test_states_at_home_survive_the_wire(robot, interface):
 @pytest.mark.parametrize(("robot", "interface"), ALL)
 def test_commands_at_home_and_at_their_limits_survive_the_wire(robot, interface):
     for name, topic in interface.commands.items():
-        spec, codec = robot.command(name), COMMANDS[topic.codec]
+        spec, codec = robot.command(name), COMMAND_CODECS[topic.codec]
         low, high = np.array(spec.low), np.array(spec.high)
         commands = [0.5 * (low + high), high, low]
         if spec.size == robot.signals.get("joint_pos", spec).size:
@@ -75,20 +75,20 @@ def test_every_component_has_its_own_place(robot, interface):
     for i in range(robot.command(name).size):
         command = np.zeros(robot.command(name).size)
         command[i] = 0.25
-        message = COMMANDS[topic.codec].encode(command, topic.options)
+        message = COMMAND_CODECS[topic.codec].encode(command, topic.options)
         if topic.type == "std_msgs/msg/Float64MultiArray":  # these controllers list their joints by name
             assert sorted(topic.options["joints"])[int(np.flatnonzero(message.data)[0])] == topic.options["joints"][i]
-        assert COMMANDS[topic.codec].decode(message, topic.options).tolist() == pytest.approx(command.tolist())
+        assert COMMAND_CODECS[topic.codec].decode(message, topic.options).tolist() == pytest.approx(command.tolist())
     for state in states:
         q = np.linspace(-0.1, 0.1, size)
         home = {**at_home(robot, robot.signals), "joint_pos": q}
-        message = STATES[state.codec].encode(home, 0, FRAMES, state.options)
+        message = STATE_CODECS[state.codec].encode(home, 0, FRAMES, state.options)
         turned = np.random.default_rng(0).permutation(size)
         message.name = [message.name[i] for i in turned]
         for field in ("position", "velocity", "effort"):
             values = getattr(message, field)
             setattr(message, field, values[turned] if len(values) else values)
-        assert STATES[state.codec].decode(message, state.options)["joint_pos"] == pytest.approx(q, abs=1e-6)
+        assert STATE_CODECS[state.codec].decode(message, state.options)["joint_pos"] == pytest.approx(q, abs=1e-6)
 
 
 @pytest.mark.parametrize(("robot", "interface"), JOINTED)
@@ -249,8 +249,8 @@ def test_the_publisher_that_the_page_shows_says_what_we_read():
     publish()
     topic = load_interface(robot).states[0]
     assert topic.topic == "joint_states" and period == pytest.approx(1 / topic.rate_hz)
-    assert STATES["joint_state"].decode(sent[0], state)["joint_pos"] == pytest.approx(q, abs=1e-6)
-    assert STATES["joint_state"].stamp(sent[0]) == 7
+    assert STATE_CODECS["joint_state"].decode(sent[0], state)["joint_pos"] == pytest.approx(q, abs=1e-6)
+    assert STATE_CODECS["joint_state"].stamp(sent[0]) == 7
 
 
 def test_allegros_fingers_are_the_drivers():
@@ -285,7 +285,7 @@ def test_a_motor_of_two_joints_is_commanded_by_halves_and_read_as_the_sum():
     topic = interface.command("actuator_pos_cmd")
     command = np.zeros(20)
     command[MOTORS.index("RFJ0")], command[MOTORS.index("RFJ3")] = np.radians(100), np.radians(30)
-    message = across(topic.type, COMMANDS[topic.codec].encode(command, topic.options))
+    message = across(topic.type, COMMAND_CODECS[topic.codec].encode(command, topic.options))
     sent = dict(zip(message.joint_names, message.points[-1].positions))
     assert len(sent) == 24 and [name for name, angle in sent.items() if angle] == ["rh_RFJ3", "rh_RFJ2", "rh_RFJ1"]
     assert sent["rh_RFJ2"] == sent["rh_RFJ1"] == pytest.approx(np.radians(50))
@@ -294,14 +294,14 @@ def test_a_motor_of_two_joints_is_commanded_by_halves_and_read_as_the_sum():
     message.joint_names = turned
     for field in ("positions", "velocities", "accelerations"):
         setattr(message.points[-1], field, np.ascontiguousarray(getattr(message.points[-1], field)[::-1]))
-    assert COMMANDS[topic.codec].decode(message, topic.options) == pytest.approx(command)
+    assert COMMAND_CODECS[topic.codec].decode(message, topic.options) == pytest.approx(command)
 
     names = sorted(interface.states[0].options["joints"])  # as the driver: by the alphabet
     angles = {"rh_RFJ2": np.radians(70), "rh_RFJ1": np.radians(20), "rh_RFJ3": 0.1, "rh_WRJ1": -0.2}
     state = messages.record("sensor_msgs/msg/JointState")(
         header=messages.header(5), name=names, position=np.array([angles.get(name, 0.0) for name in names]),
         velocity=np.zeros(24), effort=np.full(24, -17.3))
-    found = STATES["joint_state"].decode(across("sensor_msgs/msg/JointState", state), interface.states[0].options)
+    found = STATE_CODECS["joint_state"].decode(across("sensor_msgs/msg/JointState", state), interface.states[0].options)
     assert set(found) == {"joint_pos", "actuator_pos"} and found["joint_pos"].shape == (24,)
     assert found["actuator_pos"][MOTORS.index("RFJ0")] == pytest.approx(np.pi / 2)
     assert found["actuator_pos"][MOTORS.index("RFJ3")] == pytest.approx(0.1)

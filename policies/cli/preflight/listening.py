@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.signals import Schema, SignalError, check_signal
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.codec import CodecError
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard.stop_button import BOOL, TOPIC
 from temporeal_bridge.interface import CommandTopic, Interface, PictureTopic, StateTopic
 from temporeal_bridge.transports import messages
@@ -156,14 +157,14 @@ def decoded(
     times, joints, rejected = list[tuple[int, int]](), None, Counter[str]()
     values: dict[str, deque[np.ndarray]] = {}
     kept = PICTURES if isinstance(row, PictureTopic) else None
-    codec = codecs.STATES[row.codec]
+    codec = STATE_CODECS[row.codec]
     for received, wall in heard:
         try:
             message = messages.decode(received.type, received.data)
             joints = names_in(message, joints)
             carried, stamp = codec.decode(message, row.options), codec.stamp(message)
             checked = {key: check_signal(specs[key], value) for key, value in carried.items()}
-        except (SignalError, codecs.CodecError, messages.MessageError) as error:
+        except (SignalError, CodecError, messages.MessageError) as error:
             rejected[str(error)] += 1
             continue
         times.append((wall, stamp))

@@ -22,7 +22,8 @@ from temporeal.robots.artifact.manifest import ArtifactError, Manifest, added_si
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.signals import CommandSpec
 from temporeal.robots.spec import RobotSpec, load_robot
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.codec import unstamped
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard.config_checks import profile_on
 from temporeal_bridge.guard.safety import Ages, Profile, SafetyError, is_rate
 from temporeal_bridge.guard.stop_button import BOOL, buttons
@@ -294,7 +295,7 @@ def clocks(heard: Heard, plan: Plan) -> Iterator[Check]:
 def stamped(state: StateHeard, plan: Plan) -> Check:
     """A topic's stamps against this machine's clock."""
     name, stamps = f"{state.topic.topic} clock", state.stamps
-    if codecs.STATES[state.topic.codec].stamp is codecs.unstamped:
+    if STATE_CODECS[state.topic.codec].stamp is unstamped:
         return Check(name, "warn", f"{state.topic.type} has no stamp: only when it came is known, not of when it is",
                      "its publisher must run beside what it measures, and send at once")
     if not stamps.any():
@@ -364,7 +365,7 @@ def expected_joints(row: StateTopic, robot: RobotSpec) -> tuple[str, ...]:
     given = row.options.get("joints")
     if given is not None:
         return tuple(given)
-    carried = codecs.STATES[row.codec].signals(row.options)
+    carried = STATE_CODECS[row.codec].signals(row.options)
     found = [joint for signal in carried if signal in robot.sources and robot.sources[signal].what.startswith("joint")
              for joint in robot.sources[signal].names]
     return tuple(dict.fromkeys(found))

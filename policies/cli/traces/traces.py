@@ -765,7 +765,8 @@ def _robot_topics(options: Options, kinds: Mapping[str, str], path: Path) -> lis
     from temporeal.robots.spec import load_robot
 
     needs_bridge()
-    from temporeal_bridge.codecs import codecs
+    from temporeal_bridge.codecs.codec import CodecError
+    from temporeal_bridge.codecs.table import STATE_CODECS
     from temporeal_bridge.interface import load_interface
 
     with runs.bad_input():
@@ -785,12 +786,12 @@ def _robot_topics(options: Options, kinds: Mapping[str, str], path: Path) -> lis
         topic = f"{root}/{state.topic}"
         if topic not in kinds:
             raise BadInput(f"{path}: robot {robot.name!r} needs the topic {topic}; topics: {_topics(kinds)}")
-        codec = codecs.STATES[state.codec]
+        codec = STATE_CODECS[state.codec]
 
         def decode(message: Any, codec: Any = codec, state: Any = state, topic: str = topic) -> dict[str, Any]:
             try:
                 return dict(codec.decode(message, state.options))
-            except codecs.CodecError as error:
+            except CodecError as error:
                 raise BadInput(f"{topic}: {error}") from None
 
         out.append(_Topic(topic, decode, lambda name, _: robot.signals[name].unit))

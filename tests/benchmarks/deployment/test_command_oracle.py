@@ -11,7 +11,7 @@ import pytest
 from temporeal.robots.spec import load_robot
 from temporeal_benchmarks.deployment import fault_world as world
 from temporeal_benchmarks.deployment.fault_oracle import Joined, Oracle
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.mission import Told
@@ -38,7 +38,7 @@ def places(*accelerations: float) -> np.ndarray:
 
 
 def wire(command: np.ndarray) -> bytes:
-    return messages.encode(TOPIC.type, codecs.COMMANDS[TOPIC.codec].encode(command, TOPIC.options))
+    return messages.encode(TOPIC.type, COMMAND_CODECS[TOPIC.codec].encode(command, TOPIC.options))
 
 
 def told(command: np.ndarray, made: float, left: float, flight: int = 1) -> bytes:

@@ -14,7 +14,7 @@ import pytest
 from temporeal_benchmarks.deployment import fault_processes as processes
 from temporeal_benchmarks.deployment.robot_processes import Crew, hover
 from temporeal_benchmarks.rows import Row
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.recorder import Bag
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.dds import DdsTransport
@@ -77,7 +77,7 @@ def test_the_observer_goes_by_the_modes_that_the_guard_says(tmp_path: Path) -> N
     try:
         mode = guard.advertise("mission", "std_msgs/msg/Header", QOS["latched"])
         line = guard.advertise(crew.topic.topic, crew.topic.type, QOS["command"])
-        command = messages.encode(line.type, codecs.COMMANDS[crew.topic.codec].encode(
+        command = messages.encode(line.type, COMMAND_CODECS[crew.topic.codec].encode(
             np.array([0.3, 0.0, 0.0, 0.0]), crew.topic.options))
         crew.need("the observer", 10.0, lambda: guard.matched(mode) and guard.matched(line))
         for said, wrong in (("waiting 0", 3), ("active 1", 3), ("stopped 1", 6)):

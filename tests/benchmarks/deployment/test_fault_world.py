@@ -15,7 +15,7 @@ from temporeal.robots.motion.smooth_trajectory import course, resting, steps_to_
 from temporeal.robots.spec import load_robot
 from temporeal_benchmarks.deployment import fault_world as world
 from temporeal_benchmarks.deployment.fault_oracle import Joined, Oracle
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import Interface, StateTopic, load_interface
 from temporeal_bridge.mission import Told
@@ -125,7 +125,7 @@ def read(
     oracle = Oracle(FRANKA, load_interface(FRANKA, interface), "joint_pos_cmd", period)
     oracle.says("active")
     for k, command in enumerate(commands):
-        codec = codecs.COMMANDS[oracle.topic.codec]
+        codec = COMMAND_CODECS[oracle.topic.codec]
         message = (codec.encode(command, oracle.topic.options) if interface == "forward_position" else
                    codec.encode_course(resting(command, 0.04), oracle.topic.options))
         oracle.read(k * period * apart, messages.encode(oracle.topic.type, message))
@@ -165,7 +165,7 @@ def test_the_oracle_sees_commands_when_there_is_no_mission_and_what_is_no_comman
     oracle = Oracle(FRANKA, load_interface(FRANKA), "joint_pos_cmd", 0.04)
     oracle.says("ready")
     oracle.read(0.0, b"nonsense")
-    oracle.read(0.0, messages.encode(oracle.topic.type, codecs.COMMANDS[oracle.topic.codec].encode(
+    oracle.read(0.0, messages.encode(oracle.topic.type, COMMAND_CODECS[oracle.topic.codec].encode(
         HOME, oracle.topic.options)))
     assert [text.split(":")[0] for text in oracle.wrong] == ["not a command", "a command in mode 'ready'"]
 
@@ -179,14 +179,14 @@ def test_a_zero_on_the_ground_unlocks_and_anything_else_is_a_command(
     oracle = Oracle(robot, load_interface(robot), "ctbr_cmd", 0.02)
     oracle.grounded = grounded
     oracle.says("ready")
-    command = codecs.COMMANDS[oracle.topic.codec].encode(np.array([thrust, 0, 0, 0]), oracle.topic.options)
+    command = COMMAND_CODECS[oracle.topic.codec].encode(np.array([thrust, 0, 0, 0]), oracle.topic.options)
     oracle.read(0.0, messages.encode(oracle.topic.type, command))
     assert oracle.wrong == wrong
 
 
 def test_in_the_instant_of_a_mode_without_commands_one_may_still_come_and_no_other() -> None:
     topic = load_interface(FRANKA, "forward_position").command("joint_pos_cmd")
-    data = messages.encode(topic.type, codecs.COMMANDS[topic.codec].encode(HOME, topic.options))
+    data = messages.encode(topic.type, COMMAND_CODECS[topic.codec].encode(HOME, topic.options))
     for again, count in ((1.0, 1), (1.001, 1), (None, 0)):
         oracle = Oracle(FRANKA, load_interface(FRANKA, "forward_position"), "joint_pos_cmd", 0.04)
         oracle.says("active")
@@ -204,7 +204,7 @@ HOVER = np.array([0.31, 0.0, 0.0, 0.0])
 def flier(timed: bool) -> tuple[Oracle, bytes]:
     """An oracle of a Crazyflie at 50 Hz, whose limits are of place only, and a command."""
     oracle = Oracle(FLIER, load_interface(FLIER, "odometry"), "ctbr_cmd", 0.02, timed)
-    return oracle, messages.encode(oracle.topic.type, codecs.COMMANDS[oracle.topic.codec].encode(
+    return oracle, messages.encode(oracle.topic.type, COMMAND_CODECS[oracle.topic.codec].encode(
         HOVER, oracle.topic.options))
 
 
@@ -273,13 +273,13 @@ def servoed() -> tuple[Oracle, Interface]:
 def said(topic: StateTopic, position: np.ndarray, at: float) -> bytes:
     """A state at rest."""
     signals = {"joint_pos": position, "joint_vel": np.zeros(7), "joint_torque": np.zeros(7)}
-    state = codecs.STATES[topic.codec].encode(signals, round(1e9 * (at + 0.02)), ("w", "r"), topic.options)
+    state = STATE_CODECS[topic.codec].encode(signals, round(1e9 * (at + 0.02)), ("w", "r"), topic.options)
     return messages.encode(topic.type, state)
 
 
 def read_with_servos(positions: list[np.ndarray], *commands: np.ndarray) -> Oracle:
     """An oracle that has read a state, every 20 ms, before each of the commands."""
-    (oracle, interface), codec = servoed(), codecs.COMMANDS["forward_array"]
+    (oracle, interface), codec = servoed(), COMMAND_CODECS["forward_array"]
     for k, (position, command) in enumerate(zip(positions, commands, strict=True)):
         assert oracle.servos is not None
         oracle.servos.read(interface.states[0], 0.02 * k, said(interface.states[0], position, 0.02 * k))
@@ -304,7 +304,7 @@ def test_efforts_of_real_processes_are_judged_by_the_state_that_the_guard_knew(
         oracle.servos.read(topic, 0.001 * k, data)
     for k, (knew, along) in enumerate(steps):
         command = HOME - along * first
-        message = codecs.COMMANDS["forward_array"].encode(command, oracle.topic.options)
+        message = COMMAND_CODECS["forward_array"].encode(command, oracle.topic.options)
         joined.command(0.02 * k, messages.encode(oracle.topic.type, message))
         marks = [mark(states[knew]), *[0] * (len(interface.states) - 1)]
         told = Told(1, k, 0.0, 0.02 * k, 0.02 * k, command, command, marks)
@@ -327,9 +327,9 @@ def test_a_stop_may_take_efforts_back_whatever_a_state_says_that_nobody_believes
     for k, effort in enumerate(efforts):
         if k == 1:  # from here on
             signals = {"joint_pos": HOME, "joint_vel": 5.0 * np.eye(7)[0], "joint_torque": np.zeros(7)}
-            state = codecs.STATES[topic.codec].encode(signals, 1, ("world", "arm"), topic.options)
+            state = STATE_CODECS[topic.codec].encode(signals, 1, ("world", "arm"), topic.options)
             oracle.servos.read(topic, 0.02 * k, messages.encode(topic.type, state))
-        message = codecs.COMMANDS["forward_array"].encode(effort * np.eye(7)[0], oracle.topic.options)
+        message = COMMAND_CODECS["forward_array"].encode(effort * np.eye(7)[0], oracle.topic.options)
         oracle.read(0.02 * k, messages.encode(oracle.topic.type, message))
     assert sum("way beyond the servo's limit" in text for text in oracle.wrong) == wrong
 
@@ -377,7 +377,7 @@ def after_a_pause(interface: str, before: list[Motion], pause: float, after: lis
     """What the oracle says of these motions, with so many periods between the two parts."""
     oracle = Oracle(FRANKA, load_interface(FRANKA, interface), "joint_pos_cmd", PERIOD)
     oracle.says("active")
-    codec, at = codecs.COMMANDS[oracle.topic.codec], 0.0
+    codec, at = COMMAND_CODECS[oracle.topic.codec], 0.0
     for motion in before + after:
         at += PERIOD * (pause if motion is after[0] else 1.0)
         message = (codec.encode(motion.command, oracle.topic.options) if codec.encode_course is None else
@@ -413,7 +413,7 @@ def test_a_pause_after_a_trajectory_with_points_left_out_cannot_be_judged() -> N
     oracle = Oracle(FRANKA, load_interface(FRANKA), "joint_pos_cmd", 0.002)
     oracle.says("active")
     for at in (0.0, 0.01):
-        message = codecs.COMMANDS[oracle.topic.codec].encode_course(course(fine, fast), oracle.topic.options)
+        message = COMMAND_CODECS[oracle.topic.codec].encode_course(course(fine, fast), oracle.topic.options)
         oracle.read(at, messages.encode(oracle.topic.type, message))
     assert oracle.wrong == ["a trajectory left points out: where it led in a pause cannot be told"]
 
@@ -425,9 +425,9 @@ def test_the_last_word_to_a_robot_that_holds_efforts_is_zero_at_once(mode: str, 
     oracle = Oracle(FRANKA, load_interface(FRANKA, "forward_effort"), "joint_effort_cmd", 0.02)
     oracle.says("active")
     for at, effort in ((0.0, 10.0), (0.02, 20.0), (0.04, 30.0)):
-        message = codecs.COMMANDS["forward_array"].encode(effort * np.eye(7)[0], oracle.topic.options)
+        message = COMMAND_CODECS["forward_array"].encode(effort * np.eye(7)[0], oracle.topic.options)
         oracle.read(at, messages.encode(oracle.topic.type, message))
     oracle.mode = mode
-    message = codecs.COMMANDS["forward_array"].encode(last * np.eye(7)[0], oracle.topic.options)
+    message = COMMAND_CODECS["forward_array"].encode(last * np.eye(7)[0], oracle.topic.options)
     oracle.read(0.041, messages.encode(oracle.topic.type, message))
     assert bool(oracle.outside) == bool(wrong)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.node import parser, run
 from temporeal_bridge.simulated_robot.cameras import Exposure, ExposureLine, SimCamera, SocketEnd, cameras_of
@@ -92,7 +92,7 @@ class CameraSim:
         self.frames[exposure.camera] += 1
         due = exposure.at + camera.latency_s
         for kind, row in camera.pictures.items():
-            message = codecs.STATES[row.codec].encode(
+            message = STATE_CODECS[row.codec].encode(
                 {f"{camera.name}_{kind}": pictures[kind]}, exposure.stamp, frames, row.options)
             self.ready.append((due, self.endpoints[exposure.camera][kind], messages.encode(row.type, message)))
         self.took.append(self.transport.monotonic() - begun)

@@ -50,7 +50,7 @@ from temporeal.robots.motion.rate_limiter import Array, Motion, at_rest, resting
 from temporeal.robots.motion.smooth_trajectory import course
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge import link
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.controller.artifact_swap import Swap
 from temporeal_bridge.guard import admission, hover_thrust, safety, stop_actions
 from temporeal_bridge.guard import level as levelling
@@ -183,7 +183,7 @@ class GuardNode:
         self.rates = self.keeps and safety.is_rate(self.spec)  # what the robot holds of them for ever is no rest
         self.exchange = Exchange(manifest, self.profile, robot, interface, line, self._tell, trust)
         self.topic = interface.command(self.spec.name)
-        self.led = codecs.COMMANDS[self.topic.codec].encode_course is not None  # the robot is told the way to rest
+        self.led = COMMAND_CODECS[self.topic.codec].encode_course is not None  # the robot is told the way to rest
         self.watch = Watch(self.profile, [state.rate_hz for state in interface.states])
         self.state = StateInput(
             transport, robot, interface, listener=self._on_state, wanted=self.profile.signals())

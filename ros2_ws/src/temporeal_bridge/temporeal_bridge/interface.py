@@ -32,7 +32,8 @@ import yaml
 from temporeal.robots.motion.smooth_trajectory import Course
 from temporeal.robots.signals import SignalSpec, check_signal, is_number
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.codec import Options, check_type
+from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS, named
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, TransportError, resolve_name
 
@@ -148,7 +149,7 @@ class Interface:
     @property
     def state(self) -> dict[str, SignalSpec]:
         """Those of the carried signals that are no pictures."""
-        seen = {name for row in self.pictures for name in codecs.STATES[row.codec].signals(row.options)}
+        seen = {name for row in self.pictures for name in STATE_CODECS[row.codec].signals(row.options)}
         return {name: spec for name, spec in self.carried.items() if name not in seen}
 
     def command(self, name: str) -> CommandTopic:
@@ -555,12 +556,12 @@ def repeated(rows: Iterable[StateTopic | CommandTopic | Topic]) -> str:
 
 
 def check_state(
-    robot: RobotSpec, specs: Mapping[str, SignalSpec], state: StateTopic, options: codecs.Options
+    robot: RobotSpec, specs: Mapping[str, SignalSpec], state: StateTopic, options: Options
 ) -> dict[str, SignalSpec]:
     """The signals that a topic carries. The home state there and back: a wrong or missing option shows here, not in
     flight."""
-    codec = codecs.named(codecs.STATES, state.codec)
-    codecs.check_type(codec, state.codec, state.type)
+    codec = named(STATE_CODECS, state.codec)
+    check_type(codec, state.codec, state.type)
     if (codec.picture is not None) != isinstance(state, PictureTopic):
         raise InterfaceError(f"{state.topic}: codec {state.codec!r} is for " + (
             "pictures: it stands under `pictures`" if codec.picture else "no pictures: it stands under `states`"))
@@ -578,10 +579,10 @@ def check_state(
     return mine
 
 
-def check_command(robot: RobotSpec, name: str, row: CommandTopic, options: codecs.Options) -> None:
+def check_command(robot: RobotSpec, name: str, row: CommandTopic, options: Options) -> None:
     """The message says what the command is, at both ends of its range and in the middle: a wrong option shows here."""
-    codec = codecs.named(codecs.COMMANDS, row.codec)
-    codecs.check_type(codec, row.codec, row.type)
+    codec = named(COMMAND_CODECS, row.codec)
+    check_type(codec, row.codec, row.type)
     if name not in robot.commands:
         raise InterfaceError(f"commands: robot {robot.name!r} has no {name!r}; known: {', '.join(robot.commands)}")
     if codec.decode is None:
@@ -602,10 +603,10 @@ def check_command(robot: RobotSpec, name: str, row: CommandTopic, options: codec
                 f"options {dict(row.options)} it does not")
 
 
-def check_companion(row: CommandTopic, options: codecs.Options) -> None:
+def check_companion(row: CommandTopic, options: Options) -> None:
     """A companion of a command says nothing of it."""
-    codec = codecs.named(codecs.COMMANDS, row.codec)
-    codecs.check_type(codec, row.codec, row.type)
+    codec = named(COMMAND_CODECS, row.codec)
+    check_type(codec, row.codec, row.type)
     if codec.decode is not None:
         raise InterfaceError(f"{row.topic}: codec {row.codec!r} carries a command: under `also` stand companions")
     codec.encode(np.zeros(0), options)
@@ -626,8 +627,8 @@ def encode_all(
 
     ``onward``: the way to rest after it, where the message can say that: then it goes in the command's place.
     """
-    made = [(row, codecs.COMMANDS[row.codec].encode(command, row.options, stamp_ns)) for row in topic.also]
-    codec = codecs.COMMANDS[topic.codec]
+    made = [(row, COMMAND_CODECS[row.codec].encode(command, row.options, stamp_ns)) for row in topic.also]
+    codec = COMMAND_CODECS[topic.codec]
     own = (codec.encode(command, topic.options, stamp_ns) if onward is None or codec.encode_course is None else
            codec.encode_course(onward, topic.options))
     return [(row.topic, messages.encode(row.type, message)) for row, message in (*made, (topic, own))]

@@ -41,7 +41,8 @@ from temporeal.robots.artifact.manifest import load_manifest
 from temporeal.robots.frames import from_rotation_vector, multiply
 from temporeal.robots.registry import resolve
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.codec import CodecError
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface import Interface, InterfaceError, StateTopic, load_interface
 from temporeal_bridge.mission import check_numbers
 from temporeal_bridge.node import parser, robot_of, run, whole
@@ -84,7 +85,7 @@ class RobotSim:
         self.world, self.added = world, dict[str, np.ndarray]()
         self.command = command or next(iter(interface.commands))
         self.settings = {**interface.simulation, **dict(settings or {})}
-        states = [s for s in interface.states if set(codecs.STATES[s.codec].signals(s.options)) <= set(robot.signals)]
+        states = [s for s in interface.states if set(STATE_CODECS[s.codec].signals(s.options)) <= set(robot.signals)]
         fastest = max(s.rate_hz for s in states)
         self.plant = plant_of(
             robot, interface, self.command, self.settings, period=1.0 / fastest, scene=scene, start=start)
@@ -122,7 +123,7 @@ class RobotSim:
             try:
                 message = messages.decode(received.type, received.data)
                 content = self.plant.read(message, self.transport.now() + fault_injection.nanoseconds(latency))
-            except (Refused, codecs.CodecError, messages.MessageError) as error:
+            except (Refused, CodecError, messages.MessageError) as error:
                 self.rejected += 1
                 self.last_rejection = f"{received.topic}: {error}"
                 return
@@ -280,7 +281,7 @@ class RobotSim:
 
     def _message(self, topic: StateTopic, signals: Mapping[str, np.ndarray], stamp: int) -> Any:
         frames = ("world", self.transport.namespace.strip("/") or self.robot.name)
-        return codecs.STATES[topic.codec].encode(signals, stamp, frames, topic.options)
+        return STATE_CODECS[topic.codec].encode(signals, stamp, frames, topic.options)
 
     def _messages(self, signals: Mapping[str, np.ndarray]) -> dict[str, tuple[str, Any]]:
         """Type and message of every state topic."""
@@ -341,7 +342,7 @@ def task_rows(
 ) -> list[StateTopic]:
     """The interface's topics of ``known`` signals that the robot has not, and of each object's pose."""
     own = [row for row in interface.states
-           if (carried := set(codecs.STATES[row.codec].signals(row.options))) <= set(known)
+           if (carried := set(STATE_CODECS[row.codec].signals(row.options))) <= set(known)
            and not carried & set(robot.signals)]
     poses = [task_topics.pose_row(scene, o.name, o.signals) for o in scene.objects] if scene is not None else []
     there = {row.topic for row in own}

@@ -16,7 +16,7 @@ import numpy as np
 
 from temporeal.robots.signals import SignalSpec, check_signal
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface import Interface, StateTopic
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import Endpoint, Received, Transport, qos_named
@@ -94,7 +94,7 @@ class Reader:
     def __init__(
         self, topic: StateTopic, specs: Mapping[str, SignalSpec], wanted: Collection[str] | None = None
     ) -> None:
-        self.codec, self.options, self.specs = codecs.STATES[topic.codec], trimmed(topic.options, wanted), specs
+        self.codec, self.options, self.specs = STATE_CODECS[topic.codec], trimmed(topic.options, wanted), specs
 
     def message(self, type: str, data: bytes) -> tuple[Any, int]:
         """The message in CDR bytes, and its stamp [ns]."""

@@ -1,5 +1,5 @@
 """PX4 messages <-> signals and commands, directly (uXRCE-DDS) and through MAVROS. See
-:mod:`temporeal_bridge.codecs.codecs`.
+:mod:`temporeal_bridge.codecs.codec`.
 
 PX4 speaks NED and FRD, microseconds, and normalized thrust; MAVROS turns the frames itself (ENU, FLU), not the thrust.
 
@@ -27,18 +27,8 @@ from temporeal.robots.frames import (
     rotate,
 )
 from temporeal.robots.signals import is_number
-from temporeal_bridge.codecs.codecs import (
-    COMMANDS,
-    STATES,
-    CodecError,
-    CommandCodec,
-    Options,
-    Signals,
-    StateCodec,
-    choice,
-    number,
-    vector3,
-)
+from temporeal_bridge.codecs.codec import CodecError, CommandCodec, Frames, Options, Signals, StateCodec, choice, number
+from temporeal_bridge.codecs.geometry import vector3
 from temporeal_bridge.transports import messages
 
 ODOMETRY, MODE = "px4_msgs/msg/VehicleOdometry", "px4_msgs/msg/OffboardControlMode"
@@ -124,7 +114,7 @@ def decode_odometry(message: Any, options: Options) -> Signals:
     return {**signals, "height": signals["base_pos_w"][2]}
 
 
-def encode_odometry(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: tuple[str, str], options: Options) -> Any:
+def encode_odometry(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: Frames, options: Options) -> Any:
     """What PX4's EKF2 says of a vehicle in this state."""
     numbers = {name: np.asarray(signals[name], dtype=float)
                for name in ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b")}
@@ -270,10 +260,11 @@ def decode_target(message: Any, options: Options) -> np.ndarray:
     return np.concatenate([[newtons(u, options)], rates])
 
 
-STATES["px4_odometry"] = StateCodec(ODOMETRY, odometry_signals, decode_odometry, encode_odometry, odometry_stamp)
-COMMANDS.update({
+PX4_STATES = {
+    "px4_odometry": StateCodec(ODOMETRY, odometry_signals, decode_odometry, encode_odometry, odometry_stamp)}
+PX4_COMMANDS = {
     "px4_rates": CommandCodec(RATES, encode_rates, decode_rates),
     "px4_motors": CommandCodec(MOTORS, encode_motors, decode_motors),
     "px4_mode": CommandCodec(MODE, encode_mode, None),
     "mavros_rates": CommandCodec(TARGET, encode_target, decode_target),
-})
+}

@@ -16,8 +16,8 @@ import numpy as np
 
 from temporeal.robots.signals import CommandSpec
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.codecs import codecs
-from temporeal_bridge.codecs.joints import reading
+from temporeal_bridge.codecs.joint_state import joint_state_options
+from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.guard.safety import (
     Ages,
     Fingers,
@@ -41,7 +41,7 @@ def profile_on(robot: RobotSpec, interface: Interface, spec: CommandSpec, period
     topic = interface.command(spec.name)
     found = profile(robot, interface.safety, spec, period)
     check_carried(found, interface.carried)
-    check_setpoint(found, codecs.COMMANDS[topic.codec].encode_course is not None)
+    check_setpoint(found, COMMAND_CODECS[topic.codec].encode_course is not None)
     ages = [age_of(row, found, interface, spec.name) for row in interface.states]
     if found.frozen is not None:
         check_frozen(found.frozen, interface)
@@ -53,7 +53,7 @@ def fingers_on(found: Profile, interface: Interface) -> Fingers | None:
     """What says of a hand where it is: where motors pull several joints each (option ``driven``), these joints do."""
     for row in interface.states if found.fingers is not None else ():
         if row.options.get("driven", {}).get("signal") == found.place:
-            driven = reading(row.options).driven
+            driven = joint_state_options(row.options).driven
             assert driven is not None and found.fingers is not None  # the interface has checked its options
             motors, joints = driven
             parts = np.split(np.array(joints), np.cumsum(motors.count)[:-1])
@@ -115,4 +115,4 @@ def check_period(where: str, seconds: float, row: StateTopic, otherwise: str) ->
 
 def carried_by(row: StateTopic) -> set[str]:
     """Names of the signals on a topic."""
-    return set(codecs.STATES[row.codec].signals(row.options))
+    return set(STATE_CODECS[row.codec].signals(row.options))

@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from temporeal_bridge.codecs import codecs
 from temporeal_bridge.codecs.px4 import CONTROL_OF, microseconds
+from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.interface import Autopilot, CommandTopic, InterfaceError
 from temporeal_bridge.transports import messages
 
@@ -191,7 +191,7 @@ class Offboard:
             self.flown = flying
             return []
         rows = [*self.command.also, self.command] if self._standing() else [*self.command.also]
-        encode = {row.codec: codecs.COMMANDS[row.codec].encode for row in rows}
+        encode = {row.codec: COMMAND_CODECS[row.codec].encode for row in rows}
         out = [(row.topic, row.type, encode[row.codec](self.idle, row.options, stamp_ns)) for row in rows]
         return [*out, *self._orders(now, stamp_ns)]
 

@@ -48,7 +48,7 @@ from temporeal.robots.artifact.manifest import Manifest
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge import link
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy, Used
 from temporeal_bridge.guard import hold, stop_actions
 from temporeal_bridge.guard_node import TICK_S, GuardNode
@@ -657,7 +657,7 @@ class Stage:
         if rule is None or guard.motion is None or own.ndim != 2 or own.shape[1] != guard.spec.size:
             return {}
         k = next(k for k, row in enumerate(guard.interface.states)
-                 if rule.signal in codecs.STATES[row.codec].signals(row.options))
+                 if rule.signal in STATE_CODECS[row.codec].signals(row.options))
         reader = Reader(guard.interface.states[k], guard.interface.carried, [rule.signal])
         about = [m for m in self.recording.of(self.states[k]) if abs(m.at - at) <= 1e9 * guard.period]
         apart_by = stop_actions.AT_REST * (guard.limits.high - guard.limits.low)

@@ -33,7 +33,7 @@ import numpy as np
 import yaml
 
 from temporeal.robots.signals import SignalSpec
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface import Interface, InterfaceError, PictureTopic
 from temporeal_bridge.launching.processes import Process, end, how_ended, start
 
@@ -74,7 +74,7 @@ def cameras_of(interface: Interface) -> tuple[SimCamera, ...]:
     """The cameras that a simulated robot with this interface has; InterfaceError where one cannot be simulated."""
     by_name: dict[str, dict[str, PictureTopic]] = {}
     for row in interface.pictures:
-        signal = codecs.STATES[row.codec].signals(row.options)[0]
+        signal = STATE_CODECS[row.codec].signals(row.options)[0]
         name, _, kind = signal.rpartition("_")
         if kind not in KINDS or row.options["encoding"] == "mono8":
             raise InterfaceError(f"{row.topic}: a simulated camera <camera> gives the signals <camera>_rgb, with three "
@@ -242,7 +242,7 @@ class Shutter:
 
 def content(interface: Interface, resolve: Any) -> dict[str, Any]:
     """The cameras alone as a file of extra topics; ``resolve``: a topic's full name, remapped."""
-    names = [codecs.STATES[row.codec].signals(row.options)[0] for row in interface.pictures]
+    names = [STATE_CODECS[row.codec].signals(row.options)[0] for row in interface.pictures]
     signals = {name: {"shape": list(spec.shape), "unit": spec.unit, "frame": spec.frame, "dtype": spec.dtype}
                for name in names for spec in (interface.carried[name],)}
     rows = [{**asdict(row), "topic": resolve(row.topic)} for row in interface.pictures]

@@ -24,8 +24,9 @@ import numpy as np
 from temporeal.robots.motion import shield
 from temporeal.robots.motion.cartesian_servo import PERIOD, TIMEOUT, Servo, servo_of
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.codecs import codecs
-from temporeal_bridge.codecs.joints import shares
+from temporeal_bridge.codecs.codec import CodecError
+from temporeal_bridge.codecs.joint_options import shares
+from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.interface import CommandTopic, InterfaceError
 from temporeal_bridge.transports import messages
 
@@ -99,7 +100,7 @@ class Held:
     dead = False
 
     def __init__(self, topic: CommandTopic, size: int) -> None:
-        self.codec, self.options, self.size = codecs.COMMANDS[topic.codec], topic.options, size
+        self.codec, self.options, self.size = COMMAND_CODECS[topic.codec], topic.options, size
         self.last: Array | None = None
         self.failed = ""
 
@@ -308,7 +309,7 @@ class MoveItServo:
     failed, dead = "", False
 
     def __init__(self, topic: CommandTopic, servo: Servo, joints: Array, lag_s: float) -> None:
-        self.codec, self.options, self.servo, self.lag_s = codecs.COMMANDS[topic.codec], topic.options, servo, lag_s
+        self.codec, self.options, self.servo, self.lag_s = COMMAND_CODECS[topic.codec], topic.options, servo, lag_s
         self.twist, self.stamped, self.told = np.zeros(6), -np.inf, False
         self.rows = deque([(-np.inf, np.array(joints, dtype=np.float64))])  # (when, where) [s], [J]
 
@@ -317,7 +318,7 @@ class MoveItServo:
         age = 1e-9 * (now_ns - messages.nanoseconds(message.header.stamp))
         try:
             return np.asarray(self.codec.decode(message, self.options), dtype=np.float64), age
-        except codecs.CodecError as error:
+        except CodecError as error:
             raise Refused(str(error)) from error
 
     def receive(self, content: tuple[Array, float], now: float) -> None:

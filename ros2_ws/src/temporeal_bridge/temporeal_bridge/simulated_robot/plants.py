@@ -13,7 +13,7 @@ import numpy as np
 
 from temporeal.robots.frames import from_rotation_vector
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.guard.px4 import OFFBOARD, Output
 from temporeal_bridge.interface import CommandTopic, Interface, InterfaceError, Topic
 from temporeal_bridge.simulated_robot.drivers import Driver, Firmware, Refused, driver_of
@@ -95,7 +95,7 @@ class Quadrotor:
         self.start = start or (lambda rng: draw_start(robot, rng, settings["start"]))
         topic = interface.command(command)
         self.topics: tuple[CommandTopic | Topic, ...] = (topic,)
-        self.codec, self.options = codecs.COMMANDS[topic.codec], topic.options
+        self.codec, self.options = COMMAND_CODECS[topic.codec], topic.options
         self.dt, self.body = FLIGHT_DT, Robot(robot, command, FLIGHT_DT)
 
     def reset(self, rng: np.random.Generator) -> None:

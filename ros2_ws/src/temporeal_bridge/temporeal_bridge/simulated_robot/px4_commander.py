@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.motion import shield
-from temporeal_bridge.codecs import codecs
+from temporeal_bridge.codecs.codec import CodecError
 from temporeal_bridge.codecs.px4 import CONTROL_OF, CONTROLS, MODE, TARGET, microseconds
+from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.guard.px4 import (
     ARM_DISARM,
     ARMED,
@@ -90,11 +91,11 @@ class Px4Commander:
                 self._beat(self.obeys, now)
                 if self.mode != OFFBOARD:
                     return
-            decode = codecs.COMMANDS[self.command.codec].decode
+            decode = COMMAND_CODECS[self.command.codec].decode
             assert decode is not None  # CONTROL_OF has setpoints only
             try:
                 self.setpoint = decode(message, self.command.options)
-            except codecs.CodecError as error:  # PX4 would take it, and fly what a NaN leaves to it
+            except CodecError as error:  # PX4 would take it, and fly what a NaN leaves to it
                 self.denials.append(str(error))
         elif type == ORDER:
             self._order(message, now)

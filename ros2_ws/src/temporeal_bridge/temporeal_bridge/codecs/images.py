@@ -9,20 +9,13 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.signals import SignalSpec
-from temporeal_bridge.codecs.codecs import STATES, CodecError, Options, Signals, StateCodec, choice
+from temporeal_bridge.codecs.codec import CodecError, Frames, Options, Signals, choice
 from temporeal_bridge.transports import messages
-
-Frames = tuple[str, str]
 
 ENCODINGS: dict[str, tuple[str, int]] = {  # type of a channel, channels
     "rgb8": ("u1", 3), "bgr8": ("u1", 3), "mono8": ("u1", 1), "16UC1": ("u2", 1), "32FC1": ("f4", 1)}
 MILLIMETRE = 0.001  # m: the unit of a 16UC1 depth picture (REP 118); of 32FC1 it is the metre
 BIG = sys.byteorder == "big"
-
-
-def signal(options: Options) -> tuple[str, ...]:
-    """The name of the one signal."""
-    return (options["signal"],)
 
 
 def check_picture(spec: SignalSpec, options: Options) -> None:
@@ -124,11 +117,3 @@ def encode_compressed(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: 
         raise CodecError(f"a picture of shape {value.shape} cannot be written as {form}")
     return messages.record("sensor_msgs/msg/CompressedImage")(
         header=messages.header(stamp_ns, frames[1]), format=form, data=data.reshape(-1))
-
-
-STATES.update({
-    "image": StateCodec("sensor_msgs/msg/Image", signal, decode_image, encode_image,
-                        picture=check_picture),
-    "compressed_image": StateCodec("sensor_msgs/msg/CompressedImage", signal, decode_compressed, encode_compressed,
-                                   picture=check_picture),
-})

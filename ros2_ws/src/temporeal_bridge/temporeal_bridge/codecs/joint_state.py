@@ -1,0 +1,168 @@
+"""sensor_msgs/JointState as state and as command.
+
+Options of the state: ``joints``, read by name, in any order and among others; ``position``, ``velocity``, ``effort``:
+the signals that take these fields; ``offset``, ``sign``; ``scale``: {field: our unit per the driver's}; ``tool``:
+{chain, position, attitude, velocity}: signals of the tool by forward kinematics of robot ``chain``, exact and of the
+same instant as the joints; ``driven``: {signal, joints}: for motors that pull several joints each (a list among the
+joints), the sum of their positions. Fields that nobody reads may be empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from temporeal.robots.motion.kinematics import KinematicsError, chain
+from temporeal.robots.signals import all_finite
+from temporeal_bridge.codecs.codec import CodecError, Frames, Options, Signals, finite, per_options
+from temporeal_bridge.codecs.joint_options import Shares, joint_names, per_joint, places, shares, signs
+from temporeal_bridge.transports import messages
+
+FIELDS = ("position", "velocity", "effort")
+
+
+@dataclass
+class JointStateOptions:
+    """The checked options of a JointState.
+
+    Args:
+        fields: offset and factor [J] by field.
+        plain: fields whose zero and unit are the driver's, too.
+        driven: shares of the motors, and the places [K] of their joints among ``joints``.
+        names: of the last message. order: places of our joints among these.
+    """
+
+    joints: tuple[str, ...]
+    fields: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    plain: Collection[str]
+    driven: tuple[Shares, list[int]] | None
+    names: list[str] | None = None
+    order: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
+
+
+@per_options
+def joint_state_options(options: Options) -> JointStateOptions:
+    """The options, checked once."""
+    joints = joint_names(options)
+    fields = conversions(options, len(joints))
+    plain = [name for name, (offset, factor) in fields.items() if not offset.any() and (factor == 1.0).all()]
+    return JointStateOptions(tuple(joints), fields, plain, driven(options, joints))
+
+
+def driven(options: Options, joints: Sequence[str]) -> tuple[Shares, list[int]] | None:
+    """Option ``driven``, see :class:`JointStateOptions`."""
+    row = options.get("driven")
+    if row is None:
+        return None
+    if set(row) != {"signal", "joints"} or "position" not in options:
+        raise CodecError(f"option driven is {dict(row)}; signal and joints are needed, and the joints' position read")
+    found = shares(row["joints"])
+    if unknown := sorted(set(found.joints) - set(joints)):
+        raise CodecError(f"option driven: no joints {unknown} are read; read: {', '.join(joints)}")
+    return found, [list(joints).index(name) for name in found.joints]
+
+
+def conversions(options: Options, count: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Offset and factor [count] of each field that is read: ours = factor * (the driver's - offset)."""
+    scale, sign = options.get("scale", {}), signs(options, count)
+    if set(scale) - set(FIELDS):
+        raise CodecError(f"option scale has {sorted(scale)}; legal: {', '.join(FIELDS)}")
+    zero, offset = np.zeros(count), per_joint(options, "offset", count, 0.0)
+    return {field: (offset if field == "position" else zero, sign * per_joint(scale, field, count, 1.0))
+            for field in FIELDS if field in options}
+
+
+def joint_state_signals(options: Options) -> tuple[str, ...]:
+    """Names of the signals that a JointState carries."""
+    tool = options.get("tool", {})
+    sums = (options["driven"]["signal"],) if "driven" in options else ()
+    return tuple(options[f] for f in FIELDS if f in options) + sums + tuple(
+        tool[f] for f in ("position", "attitude", "velocity") if f in tool)
+
+
+def decode_joint_state(message: Any, options: Options) -> Signals:
+    """Signals of the named joints, wherever they stand in the message."""
+    known = joint_state_options(options)
+    if known.names != message.name:
+        known.order = np.array(order_of(known.joints, list(message.name)), dtype=int)
+        known.names = list(message.name)
+    joints, order, values = known.joints, known.order, {}
+    for part, (offset, factor) in known.fields.items():
+        raw = np.asarray(getattr(message, part), dtype=np.float64)
+        if len(raw) != len(message.name):
+            raise CodecError(f"JointState has {len(message.name)} names and {len(raw)} values of {part}")
+        value = raw[order]
+        if not all_finite(value):
+            bad = int(np.flatnonzero(~np.isfinite(value))[0])
+            raise CodecError(f"JointState: {part} of joint {joints[bad]!r} is {value[bad]}")
+        values[part] = value if part in known.plain else factor * (value - offset)
+    out = {options[part]: value.astype(np.float32) for part, value in values.items()}
+    if known.driven is not None:
+        motors, places_of = known.driven
+        out[options["driven"]["signal"]] = motors.gather(values["position"][places_of]).astype(np.float32)
+    return {**out, **tool_signals(values, options["tool"])} if "tool" in options else out
+
+
+def order_of(joints: Sequence[str], found: list[str]) -> list[int]:
+    """Places of our joints among those of a message."""
+    place = {name: i for i, name in enumerate(found)}
+    missing = [name for name in joints if name not in place]
+    if missing:
+        raise CodecError(f"JointState has no joint {missing[0]!r}; it has: {', '.join(found) or 'none'}")
+    twice = [name for name in joints if found.count(name) > 1] if len(place) < len(found) else []
+    if twice:
+        raise CodecError(f"JointState has joint {twice[0]!r} more than once")
+    return [place[name] for name in joints]
+
+
+def tool_signals(values: Mapping[str, np.ndarray], tool: Mapping[str, str]) -> Signals:
+    """Pose and velocity of the tool from the joints' ``position`` and ``velocity`` [J]."""
+    legal = ("chain", "position", "attitude", "velocity")
+    if set(tool) - set(legal) or "position" not in values or ("velocity" in tool and "velocity" not in values):
+        raise CodecError(f"option tool is {dict(tool)}; legal: {', '.join(legal)}, and the joints' position (for a "
+                         f"velocity also their velocity) must be read")
+    try:
+        if set(tool) == {"chain", "position"}:
+            return {tool["position"]: chain(tool["chain"]).position(values["position"]).astype(np.float32)}
+        found = chain(tool["chain"])(values["position"], values.get("velocity"))
+    except KinematicsError as error:
+        raise CodecError(f"option tool: {error}") from error
+    return {tool[key]: value.astype(np.float32) for key, value in zip(legal[1:], found) if key in tool}
+
+
+def encode_joint_state(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: Frames, options: Options) -> Any:
+    """The JointState that a driver publishes: these joints in this order, fields that nobody reads empty."""
+    known, fields = joint_state_options(options), dict.fromkeys(FIELDS, np.zeros(0))
+    joints = list(known.joints)
+    for part, (offset, factor) in known.fields.items():
+        value = np.asarray(signals[options[part]], dtype=np.float64)
+        if value.shape != (len(joints),):
+            raise CodecError(f"signal {options[part]!r} has shape {value.shape}, there are {len(joints)} joints")
+        fields[part] = value / factor + offset
+    return messages.record("sensor_msgs/msg/JointState")(
+        header=messages.header(stamp_ns), name=joints, **fields)
+
+
+# As a command: positions only, by place. Options: joints, index, offset, sign.
+
+
+def encode_joint_command(command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any:
+    """The driver's angles in the driver's order; the names are for human readers."""
+    joints = joint_names(options)
+    count = len(joints)
+    place, position = places(options, count), np.empty(count)
+    position[place] = (
+        signs(options, count) * finite(command, (count,), "the command") + per_joint(options, "offset", count, 0.0))
+    called = [joints[i] for i in np.argsort(place)]
+    return messages.record("sensor_msgs/msg/JointState")(
+        header=messages.header(stamp_ns), name=called, position=position, velocity=np.zeros(0), effort=np.zeros(0))
+
+
+def decode_joint_command(message: Any, options: Options) -> np.ndarray:
+    """The command that these angles mean, read by place, as the driver does."""
+    count = len(joint_names(options))
+    raw = finite(message.position, (count,), "JointState: position")[places(options, count)]
+    return np.asarray(signs(options, count) * (raw - per_joint(options, "offset", count, 0.0)))
