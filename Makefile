@@ -72,7 +72,7 @@ help:
 	@touch $@
 
 # The libraries that are compared with, each in a folder of its own, because their dependencies clash with ours.
-.venv/.peers: .venv/.run benchmarks/peers/__init__.py
+.venv/.peers: .venv/.run benchmarks/peers/process.py
 	@$(BIN)/python -m temporeal_benchmarks.peers
 	@touch $@
 

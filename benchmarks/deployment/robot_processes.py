@@ -17,7 +17,7 @@ import numpy as np
 from temporeal.robots.artifact.manifest import ChunkSpec
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
-from temporeal_benchmarks.deployment.fault_oracle import ORDER_S, Joined, Oracle
+from temporeal_benchmarks.deployment.command_oracle import ORDER_S, Joined, Oracle
 from temporeal_benchmarks.priority import ordinary
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface import StateTopic, load_interface

@@ -125,7 +125,7 @@ class Bench:
         self, artifact: Path, rate_hz: float, out: Path, own: Sequence[str], thinks: Sequence[str] = (),
     ) -> None:
         from temporeal.robots.spec import load_robot
-        from temporeal_benchmarks.deployment.fault_oracle import Joined
+        from temporeal_benchmarks.deployment.command_oracle import Joined
         from temporeal_benchmarks.deployment.robot_processes import Crew
         from temporeal_bridge.codecs.table import STATE_CODECS
         from temporeal_bridge.transports import messages
@@ -490,7 +490,7 @@ def memory(whose: str, found: Mapping[str, tuple[float, float]]) -> Row:
 
 def with_worker(artifact: Path, out: Path, seconds: float, own: list[str]) -> list[Row]:
     """Memory of all processes of a policy that gives chunks, in flight at 500 Hz. Its network is next to nothing."""
-    from temporeal_benchmarks.deployment.fault_processes import start_worker
+    from temporeal_benchmarks.faults.process_trials import start_worker
 
     folder = out / "chunked" / "worker"
     bench = Bench(artifact, 500.0, folder.parent, own, ["--worker", str(folder), "--no-awake"])

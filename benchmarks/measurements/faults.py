@@ -8,9 +8,9 @@ from math import inf, nan
 from pathlib import Path
 from statistics import median
 
-from temporeal.policies.cli.runs import check_seed
+from temporeal.policies.runs.environments import check_seed
 from temporeal.policies.runs.errors import BadInput
-from temporeal_benchmarks.deployment.fault_world import CASES, Result, all_pairs, fuzz, trial
+from temporeal_benchmarks.faults.world import CASES, Result, all_pairs, fuzz, trial
 from temporeal_benchmarks.priority import PRIORITY, asked
 from temporeal_benchmarks.rows import Row, among
 
@@ -51,7 +51,7 @@ def run(quick: bool, *, out: Path, **options: list[str] | None) -> list[Row]:
         return one_trial((case[0], ", ".join(case[1:])), seed, out)
     real = "processes" in parts or "clean" in parts
     if real:
-        from temporeal_benchmarks.deployment import fault_processes
+        from temporeal_benchmarks.faults import process_trials as fault_processes
         from temporeal_bridge.node import take_priority
 
         kind, only = asked(options["priority"]), options["only"] or []

@@ -67,12 +67,12 @@ def _complete(task: str) -> Program:
     """The environment as TGPO trains in it."""
     import torch
 
-    from temporeal.policies.cli import runs
-    from temporeal.policies.cli import settings as config
+    from temporeal.policies.runs import environments
+    from temporeal.policies.runs.settings import compose
 
     torch.set_num_threads(1)
-    settings = config.compose([f"task=stl/{task}", "threads=1"])
-    env = runs.make_env(settings, task=runs.make_task(settings), num_worlds=WORLDS, seed=1)
+    settings = compose.compose([f"task=stl/{task}", "threads=1"])
+    env = environments.make_env(settings, task=environments.make_task(settings), num_worlds=WORLDS, seed=1)
     env.reset()
     generator = torch.Generator().manual_seed(0)
     actions = [2 * torch.rand(WORLDS, env.action_dim, generator=generator) - 1 for _ in range(8)]

@@ -87,10 +87,11 @@ def trained(folder: Path, words: list[str], quick: bool, shorter: str) -> Path:
 
 def compared(folder: Path, newton: float, seed: int, episodes: int) -> dict[str, Judged]:
     """The policy of the run in ``folder`` without its reflex and with it, in a wind of ``newton``."""
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import environments, policies
+    from temporeal.policies.runs import folder as run_folder
 
-    settings = runs.load_run(folder)
-    graph = runs.load_graph(settings, folder, runs.make_task(settings))
+    settings = run_folder.load_run(folder)
+    graph = policies.load_graph(settings, folder, environments.make_task(settings))
     assert isinstance(graph, ReflexGraph)
     cases = {"without": ReflexGraph(graph.task, graph.reflex, replace(graph.spec, threshold=1.0, release=1.0)),
              "with": graph, **({} if graph.spec.every == 1 else {"slow": Slow(graph.task, graph.reflex, graph.spec)})}
@@ -115,13 +116,13 @@ class Slow(ReflexGraph):
 
 def judge(settings: Mapping[str, Any], graph: ReflexGraph, newton: float, seed: int, episodes: int) -> Judged:
     """Fresh episodes of ``graph``; the seed says which."""
-    from temporeal.policies.cli import runs
     from temporeal.policies.evaluate.evaluation import evaluate
     from temporeal.policies.evaluate.rollout import CARRIED, graph_policy, rollout
+    from temporeal.policies.runs import environments
 
-    task, drawn = runs.make_task(settings), settings["randomize"]
+    task, drawn = environments.make_task(settings), settings["randomize"]
     windy = {**drawn, "parameters": {**drawn["parameters"], "force_w": {"kind": "normal", "std": newton}}}
-    env = runs.make_env({**settings, "randomize": windy}, task=task, num_worlds=episodes, seed=seed)
+    env = environments.make_env({**settings, "randomize": windy}, task=task, num_worlds=episodes, seed=seed)
     act, engaged = graph_policy(graph), []
 
     def watched(obs: torch.Tensor) -> torch.Tensor:

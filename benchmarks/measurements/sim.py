@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from temporeal_benchmarks.measurements.stl import one_core
-from temporeal_benchmarks.peers import Peer, PeerError
+from temporeal_benchmarks.peers.process import Peer, PeerError
 from temporeal_benchmarks.rows import Row
 
 if TYPE_CHECKING:

@@ -120,16 +120,17 @@ def kept(file: Path, settings: Sequence[str], episodes: int, code: str) -> dict[
 
 def judged(folder: Path, episodes: int) -> dict[str, Any]:
     """Figures of the run's deterministic policy on fresh episodes, of a seed that training never uses."""
-    from temporeal.policies.cli import runs
     from temporeal.policies.evaluate.evaluation import evaluate
     from temporeal.policies.evaluate.rollout import graph_policy, rollout
     from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED
+    from temporeal.policies.runs import environments, policies
+    from temporeal.policies.runs import folder as run_folder
 
-    settings = runs.load_run(folder)
-    task = runs.make_task(settings)
-    graph = runs.load_graph(settings, folder, task)
+    settings = run_folder.load_run(folder)
+    task = environments.make_task(settings)
+    graph = policies.load_graph(settings, folder, task)
     seed = settings["seed"] + EVALUATION_SEED
-    env = runs.make_env(settings, task=task, num_worlds=episodes, seed=seed)
+    env = environments.make_env(settings, task=task, num_worlds=episodes, seed=seed)
     found = rollout(env, graph_policy(graph))
     return {"episodes": episodes, "evaluation_seed": seed, "task": task.name, "formula": task.formula_text,
             **figures_of(task.name, evaluate(found, task.formula), found)}
@@ -160,11 +161,11 @@ def share(flags: np.ndarray) -> list[float]:
 
 def curve(folder: Path) -> list[dict[str, float]]:
     """What the episodes of training did over its time: exploring, with the run's own starts. At most CURVE points."""
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import folder as run_folder
     from temporeal.policies.training import checkpoint
 
-    processes = runs.load_run(folder)["processes"]
-    history = checkpoint.load(checkpoint.latest(folder / runs.CHECKPOINTS, 0, processes))["history"]
+    processes = run_folder.load_run(folder)["processes"]
+    history = checkpoint.load(checkpoint.latest(folder / run_folder.CHECKPOINTS, 0, processes))["history"]
     places = np.unique(np.linspace(0, len(history) - 1, min(CURVE, len(history))).round().astype(int))
     names = ("seconds", "steps", "success", "return", "length")
     return [{name: round(float(history[i][name]), 4) for name in names if name in history[i]} for i in places]

@@ -32,7 +32,7 @@ from temporeal.sim.stl.language.syntax import (
 )
 from temporeal.sim.stl.rewriting.lower import Semantics
 from temporeal.sim.stl.semantics.robustness import robustness
-from temporeal_benchmarks.peers import PINS, Peer, PeerError, peak_beyond
+from temporeal_benchmarks.peers.process import PINS, Peer, PeerError, peak_beyond
 from temporeal_benchmarks.peers.translate import to_rtamt, to_stlcgpp
 from temporeal_benchmarks.rows import Row, among
 

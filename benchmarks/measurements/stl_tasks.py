@@ -189,7 +189,7 @@ def chosen(
 
 
 def _seeds(given: Sequence[str] | None, default: Sequence[int]) -> list[int]:
-    from temporeal.policies.cli.runs import check_training_seed
+    from temporeal.policies.runs.learners import check_training_seed
 
     words = [str(seed) for seed in default] if given is None else given
     if not words or not all(word.isascii() and word.isdigit() for word in words):
@@ -205,7 +205,7 @@ def _seeds(given: Sequence[str] | None, default: Sequence[int]) -> list[int]:
 
 def suite_tasks() -> list[str]:
     """The formulas that there are, of systems of the suite."""
-    from temporeal.policies.cli.settings import groups
+    from temporeal.policies.runs.settings.folders import groups
 
     names = [name.removeprefix("stl/") for name in groups()["task"] if name.startswith("stl/")]
     order = list(SYSTEMS)
@@ -222,7 +222,7 @@ def check_files(tasks: Iterable[str]) -> None:
 
 def flaw(task: str) -> str:
     """What is wrong with a formula's file that is the user's own, the formula in it too; empty where nothing is."""
-    from temporeal.policies.cli.settings import file_of
+    from temporeal.policies.runs.settings.folders import file_of
 
     ours = Path(str(files("temporeal.configs"))) / "task" / "stl" / f"{task}.yaml"
     return "" if file_of("task", f"stl/{task}") == ours else _flaw(task, formula_digest(task))
@@ -231,12 +231,12 @@ def flaw(task: str) -> str:
 @cache
 def _flaw(task: str, digest: str) -> str:
     """:func:`flaw`, of the file that has this ``digest``."""
-    from temporeal.policies.cli import settings as config
+    from temporeal.policies.runs.settings import compose, folders
     from temporeal.robots.registry import resolve
     from temporeal.sim.task import default_of
 
     try:
-        said = config.compose([f"task=stl/{task}"])["task"]
+        said = compose.compose([f"task=stl/{task}"])["task"]
     except BadInput as error:
         return str(error)
     system, _, rest = task.partition("_")
@@ -244,29 +244,29 @@ def _flaw(task: str, digest: str) -> str:
     if own == system:
         return _flaw_of_formula(task, said)
     other = f", or name it {own}_{rest}.yaml" if own in SYSTEMS else ""
-    file = config.file_of("task", f"stl/{task}")
+    file = folders.file_of("task", f"stl/{task}")
     return (f"{file}: its name begins with {system!r}, but settings.system is {own!r}: say system: {system}{other}; "
             f"systems: {', '.join(SYSTEMS)}")
 
 
 def _flaw_of_formula(task: str, said: Mapping[str, Any]) -> str:
     """What is wrong with the formula of a file that says ``said``, whatever a method makes of it."""
-    from temporeal.policies.cli import runs
-    from temporeal.policies.cli import settings as config
+    from temporeal.policies.runs import environments
+    from temporeal.policies.runs.settings import folders, values
     from temporeal.robots.registry import resolve
     from temporeal.sim.stl.language.syntax import FormulaError
     from temporeal.sim.task import load_task
 
-    given, file = said.get("settings") or {}, config.file_of("task", f"stl/{task}")
+    given, file = said.get("settings") or {}, folders.file_of("task", f"stl/{task}")
     legal = [name for name in resolve("temporeal.sim.tasks", said["name"]).make.__kwdefaults__ if name not in OF_METHODS]
     if unknown := [name for name in given if name not in legal]:
         told = ("each method has its own: leave it out" if unknown[0] in OF_METHODS else
-                f"legal: {', '.join(legal)}{config.hint(unknown[0], legal)}")
+                f"legal: {', '.join(legal)}{values.hint(unknown[0], legal)}")
         return f"{file}: settings.{unknown[0]}: {told}"
     asked = {name: value for name, value in given.items() if name in ASKED}
     room = {name: value for name, value in given.items() if name in ROOM}
     try:
-        runs.make_task({"task": {**said, "settings": {**asked, "view": "plain"}}})  # the view that takes all formulas
+        environments.make_task({"task": {**said, "settings": {**asked, "view": "plain"}}})  # the view that takes all formulas
         if room:
             with suppress(FormulaError):  # one that is not TGPO's: its trial says so
                 load_task(said["name"], **asked, **room)
@@ -739,7 +739,7 @@ def code_digest(item: Item) -> str:
 
 def formula_digest(task: str) -> str:
     """Of a formula's file, which may be the user's own."""
-    from temporeal.policies.cli.settings import file_of
+    from temporeal.policies.runs.settings.folders import file_of
 
     path = file_of("task", f"stl/{task}")
     if path is None:
@@ -750,12 +750,12 @@ def formula_digest(task: str) -> str:
 def settings_digest(item: Item) -> str:
     """Of all settings of the method, as a trial of now tells them
     (:func:`temporeal_benchmarks.stl_study.trial.digest`)."""
-    from temporeal.policies.cli import settings as config
+    from temporeal.policies.runs.settings import compose
     from temporeal_benchmarks.stl_study import trial as _stl_trial
 
     key = json.dumps([item.words, _beside_formula(item.task, formula_digest(item.task))], sort_keys=True)
     if key not in _DIGESTS:
-        _DIGESTS[key] = _stl_trial.digest(config.compose([*item.words, f"task=stl/{item.task}"]))
+        _DIGESTS[key] = _stl_trial.digest(compose.compose([*item.words, f"task=stl/{item.task}"]))
     return _DIGESTS[key]
 
 
@@ -768,7 +768,7 @@ def _beside_formula(task: str, digest: str) -> Any:
     """What the file of a formula, with this ``digest``, says beside it."""
     import yaml
 
-    from temporeal.policies.cli.settings import file_of
+    from temporeal.policies.runs.settings.folders import file_of
     from temporeal_benchmarks.stl_study.trial import OF_FORMULA
 
     said = yaml.safe_load(file_of("task", f"stl/{task}").read_text())

@@ -2,7 +2,7 @@
 
 import sys
 
-from temporeal_benchmarks.peers import PINS, PeerError, install_missing
+from temporeal_benchmarks.peers.process import PINS, PeerError, install_missing
 
 if __name__ == "__main__":
     try:

@@ -42,6 +42,6 @@ def run(key: str, steps: int) -> float:
 
 
 if __name__ == "__main__":
-    from temporeal_benchmarks.peers import serve
+    from temporeal_benchmarks.peers.process import serve
 
     serve([make, run])

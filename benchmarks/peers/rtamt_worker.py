@@ -8,7 +8,7 @@ import time
 import typing
 from typing import Any
 
-from temporeal_benchmarks.peers import seconds_of, serve
+from temporeal_benchmarks.peers.process import seconds_of, serve
 
 # ANTLR 4.7 imports typing.io, which Python 3.13 no longer has; what it takes from there is in typing
 sys.modules.setdefault("typing.io", typing)

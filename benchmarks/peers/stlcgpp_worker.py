@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from stlcgpp import formula as stlcg  # type: ignore[import-not-found]
 
-from temporeal_benchmarks.peers import peak_beyond, seconds_of, serve
+from temporeal_benchmarks.peers.process import peak_beyond, seconds_of, serve
 
 Tree = list[Any]
 OPERATORS = {"G": "Always", "F": "Eventually", "U": "Until"}

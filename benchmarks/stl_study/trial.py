@@ -61,10 +61,10 @@ def main(argv: Sequence[str]) -> int:
 
 def trial(order: Order) -> dict[str, Any]:
     """Train, plan and judge as ordered: the entries of the trial."""
-    from temporeal.policies.cli import settings as config
+    from temporeal.policies.runs.settings import compose
 
     words = [*order["words"], f"task=stl/{order['task']}", f"seed={order['seed']}", f"out={order['run']}"]
-    settings = config.compose(words)
+    settings = compose.compose(words)
     found = {**described(settings, order["system"]), "settings": digest(settings)}
     try:
         return {**found, "status": suite.DONE, **KINDS[suite.METHODS[order["method"]].kind](order, settings)}
@@ -74,13 +74,13 @@ def trial(order: Order) -> dict[str, Any]:
 
 def described(settings: Mapping[str, Any], system: str) -> dict[str, Any]:
     """The formula: its layers, its length, what to draw."""
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import errors
     from temporeal.robots.registry import resolve
     from temporeal.sim.stl.language.syntax import to_text
     from temporeal.sim.task import load_task
 
     own = {k: v for k, v in settings["task"]["settings"].items() if k not in ("reward", "of_view")}  # of other views
-    with runs.bad_input():
+    with errors.bad_input():
         task = load_task("stl", **{**own, "view": "plain"})
     made = resolve("temporeal.sim.systems", system).make()
     return {"formula": to_text(task.formula), "depth": depth(task.formula), "steps_of_a_mission": task.steps,
@@ -94,9 +94,9 @@ OF_FORMULA = ("formula", "constants", "start", "shapes", "episode_s")
 def digest(settings: Mapping[str, Any]) -> str:
     """Of all settings of the method, those that no word of the command line names included: the algorithm's, how many
     worlds, the view with what its system brings."""
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import environments
 
-    own = {k: v for k, v in runs.resolved(settings)["task"]["settings"].items() if k not in OF_FORMULA}
+    own = {k: v for k, v in environments.resolved(settings)["task"]["settings"].items() if k not in OF_FORMULA}
     whole = {"algo": settings["algo"], "num_worlds": settings["num_worlds"], "task": own}
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -115,16 +115,16 @@ def depth(formula: Any) -> int:
 def learned(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
     """A policy, trained as `temporeal train` does it and judged deterministically."""
     from temporeal.policies.algos import tgpo
-    from temporeal.policies.cli import runs
     from temporeal.policies.evaluate.rollout import graph_policy, rollout
+    from temporeal.policies.runs import environments, policies
 
     task = supported(settings)
     figures = trained(order, settings)
-    graph: PolicyGraph = runs.load_graph(settings, Path(order["run"]), task)
+    graph: PolicyGraph = policies.load_graph(settings, Path(order["run"]), task)
     if isinstance(graph.observe, tgpo.Choosing):  # a policy of before is deployed as one of now would be
         graph = tgpo.load_graph(Path(order["run"]), task, patience=settings["algo"]["patience"])
-    shown = runs.shown_to(graph, task)
-    env = runs.make_env(settings, task=shown, num_worlds=order["episodes"], seed=evaluation_seed(order))
+    shown = policies.shown_to(graph, task)
+    env = environments.make_env(settings, task=shown, num_worlds=order["episodes"], seed=evaluation_seed(order))
     found = rollout(env, graph_policy(graph), keep=kept_signals(task))
     guided = {"heat": heat(Path(order["run"]), task)} if suite.METHODS[order["method"]].algo == "tgpo" else {}
     return {**figures, **judged(order, task, found), **guided}
@@ -144,8 +144,8 @@ def learned_to_plan(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
 
 def searched(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
     """Plans of a planner that learns nothing."""
-    from temporeal.policies.cli.settings import of_group
     from temporeal.policies.planners import cem, milp
+    from temporeal.policies.runs.settings.compose import of_group
     from temporeal.sim.stl.language.syntax import FormulaError
 
     task = supported(settings)
@@ -240,12 +240,12 @@ def planned(
     """Plan from fresh starts, and again on the way, until all are judged or the planner's time is over."""
     import torch
 
-    from temporeal.policies.cli import runs
     from temporeal.policies.evaluate.rollout import rollout
     from temporeal.policies.planners.problem import Receding
+    from temporeal.policies.runs import environments
 
     size = min(BATCH[settings["algo"]["name"]][config.replan > 0], order["episodes"])
-    env = runs.make_env(settings, task=task, num_worlds=size, seed=evaluation_seed(order))
+    env = environments.make_env(settings, task=task, num_worlds=size, seed=evaluation_seed(order))
     system: Any = task.observe.system  # type: ignore[attr-defined]
     generator = torch.Generator().manual_seed(order["seed"])
     parts: list[Rollout] = []

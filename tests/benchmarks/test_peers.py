@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from temporeal_benchmarks import peers
+from temporeal_benchmarks.peers import process as peers
 
 
 @pytest.fixture

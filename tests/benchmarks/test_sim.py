@@ -7,9 +7,10 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from temporeal_benchmarks import half_cheetah, peers
+from temporeal_benchmarks import half_cheetah
 from temporeal_benchmarks.measurements import sim
-from temporeal_benchmarks.peers import PeerError
+from temporeal_benchmarks.peers import process as peers
+from temporeal_benchmarks.peers.process import PeerError
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from temporeal.sim.stl.language.syntax import Signal, always, eventually, until
 from temporeal.sim.stl.rewriting.lower import Semantics
 from temporeal.sim.stl.semantics.robustness import robustness
 from temporeal_benchmarks.measurements import stl
-from temporeal_benchmarks.peers import PeerError
+from temporeal_benchmarks.peers.process import PeerError
 from temporeal_benchmarks.peers.translate import to_rtamt, to_stlcgpp
 
 DATA = {length: stl.random_signals(length, 64) for length in stl.COMPARED}

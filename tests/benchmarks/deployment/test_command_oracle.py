@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from temporeal.robots.spec import load_robot
-from temporeal_benchmarks.deployment import fault_world as world
-from temporeal_benchmarks.deployment.fault_oracle import Joined, Oracle
+from temporeal_benchmarks.deployment.command_oracle import Joined, Oracle
+from temporeal_benchmarks.faults import world
 from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface

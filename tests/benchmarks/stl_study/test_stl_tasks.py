@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from temporeal.policies.cli import runs
 from temporeal.policies.cli.exclusive_folder import held
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.verbs import bench
 from temporeal.policies.evaluate.suite import suite
 from temporeal.policies.evaluate.suite.suite import BASELINES, DONE, FAILED, METHODS, SYSTEMS
+from temporeal.policies.runs import environments, learners
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.interrupts import Interrupted
 from temporeal_benchmarks.measurements import stl_tasks
@@ -83,10 +83,10 @@ def test_every_formula_of_the_suite_has_a_system_with_a_budget() -> None:
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("method", METHODS)
 def test_the_words_of_a_method_are_settings_with_the_same_time_for_all(method: str, system: str) -> None:
-    from temporeal.policies.cli import settings as config
+    from temporeal.policies.runs.settings import compose
 
     item = Item(f"{system}_reach", method, 1)
-    settings = config.compose([*item.words, f"task=stl/{system}_reach"])
+    settings = compose.compose([*item.words, f"task=stl/{system}_reach"])
     assert settings["algo"]["name"] == METHODS[method].algo
     if METHODS[method].kind != suite.PLANNER:
         assert settings["algo"]["max_seconds"] == SYSTEMS[system].budget_s
@@ -97,9 +97,9 @@ def test_the_words_of_a_method_are_settings_with_the_same_time_for_all(method: s
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_a_method_is_given_makes_its_task_and_describes_its_trial(method: str) -> None:
-    from temporeal.policies.cli import settings as config
+    from temporeal.policies.runs.settings import compose
 
-    settings = config.compose([*Item("linear_reach", method, 1).words, "task=stl/linear_reach"])
+    settings = compose.compose([*Item("linear_reach", method, 1).words, "task=stl/linear_reach"])
     assert _stl_trial.supported(settings).name == "stl"
     assert _stl_trial.described(settings, "linear")["steps_of_a_mission"] == 100
 
@@ -134,17 +134,17 @@ def test_how_many_at_once_is_one_number(given: list[str]) -> None:
 
 def test_the_ablation_of_starts_is_no_baseline_and_leaves_the_others_as_they_are() -> None:
     from temporeal.policies.algos.tgpo import Allocator, TGPOConfig
-    from temporeal.policies.cli import settings as config
+    from temporeal.policies.runs.settings import compose
 
     assert suite.HOME not in BASELINES and suite.HOME not in suite.MODEL_FREE
     assert Item("linear_reach", "tgpo", 1).words == [
         "threads=1", "algo=tgpo", "algo.max_seconds=150.0", "algo.clock=cpu", f"algo.total_steps={stl_tasks.ENDLESS}",
         "algo.threads=1"]
-    settings = config.compose([*Item("linear_reach", suite.HOME, 1).words, "task=stl/linear_reach", "num_worlds=8"])
-    _, made = runs.algorithm(settings)
+    settings = compose.compose([*Item("linear_reach", suite.HOME, 1).words, "task=stl/linear_reach", "num_worlds=8"])
+    _, made = learners.algorithm(settings)
     assert isinstance(made, TGPOConfig) and made.explore == 0.0
     for config_of, there in ((made, False), (TGPOConfig(), True)):
-        env = runs.make_env(settings, training=True)
+        env = environments.make_env(settings, training=True)
         Allocator(env, config_of, 1)
         env.reset()
         assert (env.explore > 0.0) is there and bool((env.midway | env.midway_next).any()) is there

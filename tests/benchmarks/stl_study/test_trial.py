@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from temporeal.policies.cli import runs
 from temporeal.policies.evaluate.suite import suite
 from temporeal.policies.evaluate.suite.suite import DONE, METHODS, NOT_SUPPORTED
+from temporeal.policies.runs import folder
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.rewards.schedules import draw_schedules, movable
 from temporeal.sim.stl.language.parse import parse
@@ -58,7 +58,7 @@ def test_a_real_training_is_made_judged_and_drawn(tmp_path: Path) -> None:
     assert found["evaluation_seed"] > 1_000_000 and len(found["settings"]) == 16
     anew = trial.learning(trial.history_of(tmp_path / "run"))
     assert anew == {name: found[name] for name in anew} and found["pooled"] == suite.POOL
-    assert trial.digest(runs.load_run(tmp_path / "run")) == found["settings"]
+    assert trial.digest(folder.load_run(tmp_path / "run")) == found["settings"]
     judged = trial.trial({**asked, "trained": {"cpu_s": 7.0, "settings": None}})
     assert (judged["cpu_s"], judged["settings"], judged["curve"]) == (7.0, None, found["curve"])
 
@@ -132,14 +132,14 @@ def test_paths_show_two_failures_and_the_rest_satisfied() -> None:
 
 
 def test_the_digest_is_of_what_the_method_is_given_and_not_of_its_formula() -> None:
-    from temporeal.policies.cli import settings as config
+    from temporeal.policies.runs.settings import compose
 
     def digest(task: str, *words: str) -> str:
-        return trial.digest(config.compose(["algo=tgpo", f"task=stl/{task}", *words]))
+        return trial.digest(compose.compose(["algo=tgpo", f"task=stl/{task}", *words]))
 
     assert digest("linear_reach") == digest("linear_seq")
     others = [digest("linear_reach", word) for word in ("algo.desired_kl=0.01", "num_worlds=64", "algo=ppo",
                                                         "task.settings.slack=0.01")]
     assert len({digest("linear_reach"), *others}) == 5
     item = Item("linear_seq", "tgpo", 1)
-    assert stl_tasks.settings_digest(item) == trial.digest(config.compose([*item.words, "task=stl/linear_seq"]))
+    assert stl_tasks.settings_digest(item) == trial.digest(compose.compose([*item.words, "task=stl/linear_seq"]))

@@ -44,7 +44,7 @@ from temporeal.sim.stl.language.syntax import (
 )
 from temporeal.sim.stl.rewriting.lower import Semantics
 from temporeal.sim.stl.semantics.robustness import robustness
-from temporeal_benchmarks.peers import Peer, PeerError
+from temporeal_benchmarks.peers.process import Peer, PeerError
 from temporeal_benchmarks.peers.translate import NotThere, to_rtamt, to_stlcgpp
 
 PERIOD_MS = round(1000 * DT)

@@ -25,7 +25,7 @@ from temporeal.robots.artifact.manifest import ArtifactError, ChunkSpec, load_ma
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
-from temporeal_benchmarks.deployment.fault_oracle import ORDER_S
+from temporeal_benchmarks.deployment.command_oracle import ORDER_S
 from temporeal_benchmarks.deployment.robot_processes import ALL_MODES, DEEP, START_S, Crew, hover, reach, rest, see
 from temporeal_benchmarks.priority import load, ordinary
 from temporeal_benchmarks.rows import Row

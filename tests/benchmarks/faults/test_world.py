@@ -13,8 +13,8 @@ from temporeal.robots.motion import shield
 from temporeal.robots.motion.rate_limiter import Bounds, Motion, at_rest
 from temporeal.robots.motion.smooth_trajectory import course, resting, steps_to_rest
 from temporeal.robots.spec import load_robot
-from temporeal_benchmarks.deployment import fault_world as world
-from temporeal_benchmarks.deployment.fault_oracle import Joined, Oracle
+from temporeal_benchmarks.deployment.command_oracle import Joined, Oracle
+from temporeal_benchmarks.faults import world
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import Interface, StateTopic, load_interface

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from temporeal_benchmarks.deployment import fault_processes as processes
 from temporeal_benchmarks.deployment.robot_processes import Crew, hover
+from temporeal_benchmarks.faults import process_trials as processes
 from temporeal_benchmarks.rows import Row
 from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.recorder import Bag

@@ -21,7 +21,7 @@ from temporeal.robots.artifact.manifest import CHUNK_VERSION, GOLDEN, POLICY, Ch
 from temporeal.robots.motion.cartesian_servo import servo_of
 from temporeal.robots.motion.kinematics import chain
 from temporeal.robots.spec import RobotSpec, load_robot
-from temporeal_benchmarks.deployment.fault_oracle import Oracle
+from temporeal_benchmarks.deployment.command_oracle import Oracle
 from temporeal_bridge import link
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy
