@@ -17,9 +17,10 @@ from temporeal.sim import diverged_worlds
 from temporeal.sim.capabilities import require
 from temporeal.sim.compiler import vectorize
 from temporeal.sim.compiler.devices import lacks_warp, on_device
+from temporeal.sim.compiler.expressions import CannotCompile
 from temporeal.sim.compiler.keyed_random import stream, uniform
 from temporeal.sim.compiler.step_buffers import Compiled, General, Results, distinct, seen_by
-from temporeal.sim.compiler.tracing import CannotCompile, alike, joined
+from temporeal.sim.compiler.tracing import alike, joined
 from temporeal.sim.curriculum.curriculum import parse_curriculum, start_draws
 from temporeal.sim.episodes import (
     Draws,
@@ -745,7 +746,8 @@ def make_env(
 
     ``backend="auto"``: ``quadrotor`` for quadrotors, ``planar`` for what moves in the plane, ``mujoco`` for everything
     else. ``options``: what the backend's own ``make`` takes besides. ``settings``: those of :class:`Env` (``sensors``,
-    ``disturbances``, ``curriculum``, ``cameras``, ``appearance``, ``renderer``, ``augment``, ``explore``, ``compiled``).
+    ``disturbances``, ``curriculum``, ``cameras``, ``appearance``, ``renderer``, ``augment``, ``explore``,
+    ``compiled``).
     """
     if num_worlds < 1:
         raise ValueError(f"num_worlds is at least 1, got {num_worlds}")

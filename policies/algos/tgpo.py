@@ -41,7 +41,7 @@ from temporeal.policies.training.ppo_checkpoint import policy_of, read_last
 from temporeal.policies.training.ppo_state import Learner, PPOConfig
 from temporeal.policies.training.progress import Logger, Progress
 from temporeal.policies.training.ranks import Ranks
-from temporeal.sim.compiler.vectorize import RowFunction
+from temporeal.sim.compiler.vectorize import VectorizedFunction
 from temporeal.sim.env import Env
 from temporeal.sim.maps import Memory, PolicyGraph, initial_memory
 from temporeal.sim.rewards.scheduled import SCHEDULE
@@ -395,7 +395,7 @@ def seeing(observe: Any, compiled: bool) -> See:
             ("signal", observe.signals), ("memory", observe.memory)))
         return {"obs": observe(signals, memory)[0]}
 
-    run = RowFunction(of, {"obs": (observe.obs_dim,)})
+    run = VectorizedFunction(of, {"obs": (observe.obs_dim,)})
     return lambda signals, memory: run({**{f"signal.{name}": signals[name] for name in observe.signals},
                                         **{f"memory.{name}": value for name, value in memory.items()}},
                                        compiled)["obs"]

@@ -1,22 +1,17 @@
-"""Functions of the C library as arithmetic on symbols (:mod:`temporeal.sim.compiler.tracing`): 16 rows at once, where a
-call takes one.
+"""Exponential and hyperbolic tangent as arithmetic on symbols, 16 rows at once; the C library takes one number a call.
 
-Not by fused multiply-adds, so that a result is the same on every processor. The polynomials are minimax ones of the
-reduced argument, fitted in float64 by Lawson's reweighted least squares; the reduction by two parts of ln 2 is that of
-Cody and Waite, Software Manual for the Elementary Functions, 1980. Both are within 1.5 units in the last place of the
-true value (``tests/sim/compiler/test_elementary.py``, which fits the polynomials anew).
+No fused multiply-adds, so that a result is the same on every processor. The polynomials are minimax polynomials of the
+reduced argument, fitted in float64 by Lawson's reweighted least squares; the reduction by two parts of ln 2 follows
+Cody and Waite, Software Manual for the Elementary Functions, 1980. Both functions are within 1.5 units in the last
+place of the true value (``tests/sim/compiler/test_elementary.py`` fits the polynomials anew).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
-import numpy as np
-
-if TYPE_CHECKING:
-    from temporeal.sim.compiler.tracing import Trace, Value
+from temporeal.sim.compiler.expressions import Trace, Value
 
 LOG2_E = 1.44269504
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4  # the first has 9 bits: its multiples by up to 2^15 are exact
@@ -61,4 +56,3 @@ def _polynomial(t: Trace, x: Value, coefficients: Sequence[float]) -> Value:
 
 
 ARITHMETIC = {"exp": exp, "tanh": tanh}
-FOLD = {"exp": np.exp, "tanh": np.tanh, "power2": np.exp2}

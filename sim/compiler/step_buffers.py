@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from temporeal.sim.compiler import llvm, vectorize
+from temporeal.sim.compiler import arguments, llvm, vectorize
 from temporeal.sim.compiler.allocator import keep_freed
 from temporeal.sim.compiler.llvm import BITS, BYTES, FLOATS, LANES, splat
 from temporeal.sim.types import Obs
@@ -201,7 +201,7 @@ class Compiled:
         make new ones in each step.
         """
         shapes = self.kernel.rows
-        checked = [vectorize.checked(f"truth.{k}", truth[k], self.n, shapes[f"truth.{k}"]) for k in self.signals]
+        checked = [arguments.checked(f"truth.{k}", truth[k], self.n, shapes[f"truth.{k}"]) for k in self.signals]
         while len(self._known) >= 4:
             self._known.pop(next(iter(self._known)))
         self._known[key] = [*truth.values()], [t.data_ptr() for t in checked]

@@ -1,15 +1,15 @@
-"""A function of rows as plain arithmetic: it is called once, with a row of symbols, and each result is an expression.
+"""Tracing: a function of rows is called once with a row of symbols, and each result is an expression.
 
-The function is made of tensor operations, and computes every row from that row alone. What it does with indices,
-shapes, views and concatenations is gone afterwards: what is left are operations on single numbers of the row, each
-distinct one once. :mod:`temporeal.sim.compiler.vectorize` writes them as vector instructions.
+The function consists of tensor operations and computes every row from that row alone. Indexing, shapes, views and
+concatenations are resolved while tracing: what remains are operations on single numbers, each distinct one once
+(:mod:`temporeal.sim.compiler.expressions`). :mod:`temporeal.sim.compiler.vectorize` writes them as vector instructions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
-from math import nan, prod
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,133 +17,39 @@ import torch
 from torch import Tensor
 
 from temporeal.sim.compiler import elementary
+from temporeal.sim.compiler.expressions import (
+    ARITHMETIC,
+    COMPARE,
+    INTRINSICS,
+    LIBRARY,
+    LOGIC,
+    CannotCompile,
+    Symbol,
+    Trace,
+    Value,
+)
 
 Function = Callable[[dict[str, Tensor]], Mapping[str, Tensor]]
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-class CannotCompile(ValueError):
-    """A function of rows does something that has no vector form here."""
-
-
-class Symbol:
-    """One number of each row: an operation on other symbols and constants. Equal ones are one object."""
-
-    __slots__ = ("args", "boolean", "op")
-
-    def __init__(self, op: str, args: tuple[Any, ...], boolean: bool) -> None:
-        self.op, self.args, self.boolean = op, args, boolean
-
-
-Value = Any  # a Symbol, or a Python bool or float that is the same in all rows
-
-COMPARE: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
-    "gt": ("ogt", np.greater), "ge": ("oge", np.greater_equal), "lt": ("olt", np.less), "le": ("ole", np.less_equal),
-    "eq": ("oeq", np.equal), "ne": ("une", np.not_equal)}
-ARITHMETIC = {"add": ("fadd", np.add), "sub": ("fsub", np.subtract), "mul": ("fmul", np.multiply),
-              "div": ("fdiv", np.divide)}
-INTRINSICS = {"abs": ("fabs", np.abs), "sqrt": ("sqrt", np.sqrt), "floor": ("floor", np.floor),
-              "ceil": ("ceil", np.ceil), "round": ("roundeven", np.round), "trunc": ("trunc", np.trunc)}
-LIBRARY = {"log": np.log, "expm1": np.expm1, "log1p": np.log1p, "pow": np.power, "sin": np.sin, "cos": np.cos,
-           "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2}
-LOGIC = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
-FOLD: dict[str, Callable[..., Any]] = {
-    **{k: v[1] for table in (COMPARE, ARITHMETIC, INTRINSICS) for k, v in table.items()}, **LIBRARY, **LOGIC,
-    **elementary.FOLD, "neg": np.negative, "max": np.maximum, "min": np.minimum, "not": np.logical_not,
-    "isfinite": np.isfinite}
-BOOLEAN = {*COMPARE, *LOGIC, "not", "isfinite"}
-
-
-class Trace:
-    """The symbols of one function, each distinct expression once."""
-
-    def __init__(self) -> None:
-        self.known: dict[tuple[Any, ...], Symbol] = {}
-
-    def make(self, op: str, *args: Value, boolean: bool | None = None) -> Value:
-        """The value of ``op``, folded where all arguments are constant."""
-        symbolic = any(isinstance(a, Symbol) for a in args)
-        if not symbolic and op in FOLD:
-            with np.errstate(all="ignore"):
-                return FOLD[op](*(a if isinstance(a, bool) else np.float32(a) for a in args)).item()
-        key = (op, *(id(a) if isinstance(a, Symbol) else (type(a).__name__, repr(a)) for a in args))
-        if key not in self.known:
-            self.known[key] = Symbol(op, args, op in BOOLEAN if boolean is None else boolean)
-        return self.known[key]
-
-    def number(self, a: Value) -> Value:
-        """``a`` as a float: 1 for true, 0 for false."""
-        if isinstance(a, Symbol):
-            return self.make("number", a, boolean=False) if a.boolean else a
-        return float(a)
-
-    def truth(self, a: Value) -> Value:
-        """``a`` as a boolean: whether it differs from 0."""
-        if isinstance(a, Symbol):
-            return a if a.boolean else self.make("ne", a, 0.0)
-        return bool(a)
-
-    def binary(self, op: str, a: Value, b: Value) -> Value:
-        """``a op b`` for arithmetic, comparisons, maxima and library functions."""
-        a, b = self.number(a), self.number(b)
-        if op in ("max", "min") and any(not isinstance(x, Symbol) and x != x for x in (a, b)):
-            return nan
-        neutral = {"add": 0.0, "mul": 1.0}.get(op)
-        if neutral is not None and not isinstance(a, Symbol) and a == neutral:
-            return b
-        if not isinstance(b, Symbol) and b == {"add": 0.0, "sub": 0.0, "mul": 1.0, "div": 1.0}.get(op):
-            return a
-        return self.make(op, a, b)
-
-    def logic(self, op: str, a: Value, b: Value) -> Value:
-        """``a op b`` for booleans."""
-        a, b = self.truth(a), self.truth(b)
-        for x, y in ((a, b), (b, a)):
-            if not isinstance(x, Symbol) and op in ("and", "or"):
-                return (y if x else False) if op == "and" else (True if x else y)
-        return self.make(op, a, b)
-
-    def unary(self, op: str, a: Value) -> Value:
-        """``op a`` for a float."""
-        return self.make(op, self.number(a))
-
-    def negated(self, a: Value) -> Value:
-        """Not ``a``."""
-        return self.make("not", self.truth(a))
-
-    def where(self, condition: Value, a: Value, b: Value) -> Value:
-        """``a`` where ``condition``, else ``b``."""
-        condition = self.truth(condition)
-        if not isinstance(condition, Symbol):
-            return a if condition else b
-        both = all(x.boolean if isinstance(x, Symbol) else isinstance(x, bool) for x in (a, b))
-        if not both:
-            a, b = self.number(a), self.number(b)
-        if a is b or (not isinstance(a, Symbol) and not isinstance(b, Symbol) and a == b):
-            return a
-        return self.make("where", condition, a, b, boolean=both)
-
-
-# ---------------------------------------------------------------- tensors of symbols
-
-
-class Row(Tensor):
+class TracedTensor(Tensor):
     """A tensor [1, ...] whose numbers are symbols: what a function is called with to be traced."""
 
     values: np.ndarray
     trace: Trace
 
     @staticmethod
-    def __new__(cls, values: np.ndarray, trace: Trace) -> Row:
+    def __new__(cls, values: np.ndarray, trace: Trace) -> TracedTensor:
         first = values.flat[0] if values.size else 0.0
         boolean = first.boolean if isinstance(first, Symbol) else isinstance(first, bool)
-        made: Row = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made: TracedTensor = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
             cls, values.shape, dtype=torch.bool if boolean else torch.float32)
         made.values, made.trace = values, trace
         return made
 
     def __repr__(self, *, tensor_contents: object = None) -> str:
-        return f"Row(shape={tuple(self.shape)})"
+        return f"TracedTensor(shape={tuple(self.shape)})"
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -151,7 +57,7 @@ class Row(Tensor):
         if name not in OPERATIONS:
             raise CannotCompile(f"{name}: {REASONS.get(name, 'not among the operations on rows')}; "
                                 f"known: {', '.join(sorted(OPERATIONS))}")
-        trace = next(a.trace for a in _flat(args) if isinstance(a, Row))
+        trace = next(a.trace for a in _flat(args) if isinstance(a, TracedTensor))
         found = OPERATIONS[name](trace, *(_values(a) for a in args), **{
             k: _values(v) for k, v in (kwargs or {}).items() if k not in ("device", "layout", "pin_memory",
                                                                           "memory_format", "non_blocking")})
@@ -174,7 +80,7 @@ def _flat(args: Any) -> Iterator[Any]:
 
 
 def _values(a: Any) -> Any:
-    if isinstance(a, Row):
+    if isinstance(a, TracedTensor):
         return a.values
     if isinstance(a, Tensor):
         numbers = a.detach().cpu()
@@ -369,7 +275,7 @@ def _full(fill: float | None = None) -> Callable[..., np.ndarray]:
     return of
 
 
-def _same(t: Trace, a: np.ndarray) -> np.ndarray:
+def _unchanged(t: Trace, a: np.ndarray) -> np.ndarray:
     return a
 
 
@@ -400,7 +306,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "cat": lambda t, parts, dim=0: np.concatenate([p for p in parts if p.shape != (0,)], dim),
     "stack": lambda t, parts, dim=0: np.stack(parts, dim), "repeat": lambda t, a, times: np.tile(a, times),
     "flip": lambda t, a, dims: np.flip(a, dims), "_to_copy": _cast,
-    **dict.fromkeys(("alias", "detach", "clone", "contiguous", "lift_fresh", "lift_fresh_copy"), _same),
+    **dict.fromkeys(("alias", "detach", "clone", "contiguous", "lift_fresh", "lift_fresh_copy"), _unchanged),
     "zeros_like": _full(0.0), "ones_like": _full(1.0), "full_like": _full(), "new_zeros": _full(0.0),
     "new_ones": _full(1.0), "new_full": _full(),
 }
@@ -421,7 +327,7 @@ def traced(function: Function, inputs: Shapes) -> Traced:
         for i, index in enumerate(np.ndindex(given[name].shape)):
             given[name][index] = trace.make("input", name, i, boolean=False)
     with torch.no_grad():
-        found = function({name: Row(values, trace) for name, values in given.items()})
+        found = function({name: TracedTensor(values, trace) for name, values in given.items()})
     outputs = {name: np.vectorize(trace.number, otypes=[object])(_values(value)) for name, value in found.items()}
     for name, value in outputs.items():
         if value.ndim < 1 or value.shape[0] != 1:
@@ -443,7 +349,7 @@ def alike(functions: Mapping[Function, Shapes], pairs: Mapping[str, str]) -> tup
     kept = dict(pairs)
     while kept:
         found = [_traced_joined(function, inputs, kept) for function, inputs in functions.items()]
-        stay = {a: b for a, b in kept.items() if all(_same(x.outputs.get(a), x.outputs.get(b)) for x in found)}
+        stay = {a: b for a, b in kept.items() if all(_equal(x.outputs.get(a), x.outputs.get(b)) for x in found)}
         if stay == kept:
             return kept, found
         kept = stay
@@ -459,7 +365,7 @@ def _traced_joined(function: Function, inputs: Shapes, pairs: Mapping[str, str])
     return traced(lambda x: function(joined(x, pairs)), inputs)
 
 
-def _same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
+def _equal(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     """Whether both are there, and the same symbols or numbers."""
     if a is None or b is None or len(a) != len(b):
         return False

@@ -1,19 +1,18 @@
-"""Compile a function of worlds into vector instructions: tensor operations in, one pass over the rows out.
+"""Compile functions of worlds into vector instructions: tensor operations in, one pass over the rows out.
 
 The maps, objectives and automata of a task are written once, in torch, because they are traced into the artifact and
-run on any device. Run as they are on a CPU, each of their few hundred small operations costs a dispatch and a trip
-through memory for a few thousand numbers: that, and not the physics, was nine tenths of a simulated step. Every row of
-such a function is computed from that row alone. So it is traced once with a single row of symbols
-(:mod:`temporeal.sim.compiler.tracing`), which leaves plain arithmetic, and that is written as LLVM code over 16 rows at
-a time: each intermediate value is a vector register.
+run on any device. Run eagerly on a CPU, each of their few hundred small operations costs a dispatch and a trip through
+memory for a few thousand numbers: that was nine tenths of a simulated step. Every row of such a function is computed
+from that row alone, so it is traced once with a row of symbols (:mod:`temporeal.sim.compiler.tracing`) and written as
+LLVM code over 16 rows at a time, each intermediate value a vector register.
 
     kernel = Kernel(function, columns={"x": (3,), "y": ()}, rows={"action": (4,), "obs": (20,)})
     kernel(table, {"action": action, "obs": obs})       # y and obs are what function({"x": .., "action": ..}) returns
 
-Float32 throughout, in the order of the traced operations, without contraction to fused multiply-adds: a row's result
-does not depend on the number of rows, on the place of the row or on the processor (exponentials and hyperbolic tangents
-are those of :mod:`temporeal.sim.compiler.elementary`, sines, logarithms and the like the C library's). NaN goes where
-torch lets it go: comparisons with NaN are false (``!=`` is true), and maxima, minima and clamps of NaN are NaN.
+Float32 in the order of the traced operations, without contraction to fused multiply-adds: a row's result does not
+depend on the number of rows, its place or the processor (exponentials and hyperbolic tangents are those of
+:mod:`temporeal.sim.compiler.elementary`, sines, logarithms and the like the C library's). NaN propagates as in torch:
+comparisons with NaN are false (``!=`` is true), and maxima, minima and clamps of NaN are NaN.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import accumulate, count
+from itertools import count
 from math import prod
 from typing import Any
 
@@ -30,22 +29,21 @@ import torch
 from torch import Tensor
 
 from temporeal.sim.compiler import llvm
+from temporeal.sim.compiler.arguments import checked, first_columns, placed
 from temporeal.sim.compiler.devices import lacks_warp
-from temporeal.sim.compiler.llvm import BITS, FLOATS, INTEGERS, LANES, splat
-from temporeal.sim.compiler.tracing import (
+from temporeal.sim.compiler.expressions import (
     ARITHMETIC,
     COMPARE,
     INTRINSICS,
     LIBRARY,
     LOGIC,
     CannotCompile,
-    Function,
-    Shapes,
     Symbol,
-    Traced,
     Value,
-    traced,
+    needed,
 )
+from temporeal.sim.compiler.llvm import BITS, FLOATS, INTEGERS, LANES, splat
+from temporeal.sim.compiler.tracing import Function, Shapes, Traced
 
 
 class Writer:
@@ -152,20 +150,6 @@ class Writer:
         return square
 
 
-def needed(outputs: Sequence[Value]) -> list[Symbol]:
-    """The symbols that ``outputs`` need, each after its arguments."""
-    order: dict[int, Symbol] = {}
-    stack = [(v, False) for v in reversed(outputs) if isinstance(v, Symbol)]
-    while stack:
-        symbol, ready = stack.pop()
-        if ready:
-            order[id(symbol)] = symbol
-        elif id(symbol) not in order:
-            stack.append((symbol, True))
-            stack += [(a, False) for a in reversed(symbol.args) if isinstance(a, Symbol) and id(a) not in order]
-    return list(order.values())
-
-
 def _load(w: Writer, base: str, size: int, column: bool) -> list[str]:
     """The vectors of one parameter: ``size`` numbers of each of 16 rows, from row ``%row``."""
     if column:
@@ -262,25 +246,6 @@ def _machine_code(text: str, library: frozenset[str]) -> tuple[Any, Any]:
     return llvm.function(text, "kernel", (ctypes.c_void_p, number, number, number), library)
 
 
-def placed(
-    function: Function, columns: Shapes, rows: Shapes, inputs: Sequence[str], known: Traced | None = None
-) -> Traced:
-    """``function`` of one row of symbols, each of whose outputs has its place; arguments as for :class:`Kernel`."""
-    shapes = {**columns, **rows}
-    found = known or traced(function, {name: shapes[name] for name in inputs})
-    for name, values in found.outputs.items():
-        if name not in shapes:
-            raise CannotCompile(f"output {name!r} has no place; places: {', '.join(shapes)}")
-        if len(values) != prod(shapes[name]):
-            raise CannotCompile(f"output {name!r} has {len(values)} numbers in a row, its place {shapes[name]}")
-    return found
-
-
-def first_rows(columns: Shapes) -> list[int]:
-    """Of each column, where it begins in the table."""
-    return list(accumulate((prod(shape) for shape in columns.values()), initial=0))[: len(columns)]
-
-
 class Kernel:
     """``function`` over N rows, compiled.
 
@@ -298,7 +263,7 @@ class Kernel:
     ) -> None:
         given, found = placed(function, columns, rows, inputs, known)
         self.columns, self.rows = columns, rows
-        self.offsets = 4 * np.array(first_rows(columns), dtype=np.int64)
+        self.offsets = 4 * np.array(first_columns(columns), dtype=np.int64)
         self.outputs = [name for name in found if name in rows]
         names = [*columns, *rows]
         text, library = assembly(given, found, list(columns), names)
@@ -353,7 +318,7 @@ def kernels_of(device: torch.device) -> Any:
     return vectorize_warp.Kernel
 
 
-class RowFunction:
+class VectorizedFunction:
     """``function`` of numbers [N, ...], compiled for the device and the shapes that it is called with.
 
     It is traced once for such shapes: what it reads beside its arguments must stay as it is. A copy compiles anew. One
@@ -381,14 +346,6 @@ class RowFunction:
         found = {name: first.new_empty(len(first), *shape) for name, shape in self.outputs.items()}
         self._made[kind](None, {**tensors, **found})
         return found
-
-
-def checked(name: str, tensor: Tensor, n: int, shape: tuple[int, ...]) -> Tensor:
-    """``tensor`` if a kernel can take it as the rows [n, *shape]; a ValueError otherwise."""
-    if tensor.shape != (n, *shape) or tensor.dtype != torch.float32 or not tensor.is_contiguous():
-        raise ValueError(f"{name} must be contiguous float32 {(n, *shape)}, got {tensor.dtype} {tuple(tensor.shape)} "
-                         f"with strides {tensor.stride()}")
-    return tensor
 
 
 def table(columns: Shapes, n: int, device: torch.device | str = "cpu") -> Tensor:

@@ -1,12 +1,11 @@
-"""The functions of worlds of :mod:`temporeal.sim.compiler.vectorize` on an NVIDIA GPU: one kernel, one thread per row.
+"""The compiled functions of :mod:`temporeal.sim.compiler.vectorize` on an NVIDIA GPU: one kernel, one thread per row.
 
-On a GPU the few hundred small operations of a task's step are as many launches, which took longer than the physics of
-thousands of worlds. Here the same symbols (:mod:`temporeal.sim.compiler.tracing`) are written as C++, which Warp
-compiles for the GPU and
-keeps in its cache; for ``device="cpu"`` it compiles the same text, so that it can be tested without a GPU (but for
-``expm1`` and ``log1p``, which its CPU device has not).
+Run eagerly on a GPU, the few hundred small operations of a task's step are as many launches and take longer than the
+physics of thousands of worlds. Here the traced symbols are written as C++, which Warp compiles and caches. With
+``device="cpu"`` Warp compiles the same text, so that it can be tested without a GPU (except ``expm1`` and ``log1p``,
+which its CPU device lacks).
 
-Float32 in the order of the traced operations, without contraction to fused multiply-adds, as on the CPU; sines,
+Float32 in the order of the traced operations, without contraction to fused multiply-adds, as on the CPU. Sines,
 logarithms and the like are CUDA's, which differ from the C library's in the last places.
 """
 
@@ -22,8 +21,9 @@ import warp as wp
 from torch import Tensor
 
 from temporeal.sim.compiler import warp_graphs
-from temporeal.sim.compiler.tracing import INTRINSICS, LIBRARY, CannotCompile, Function, Shapes, Symbol, Traced, Value
-from temporeal.sim.compiler.vectorize import checked, first_rows, needed, placed
+from temporeal.sim.compiler.arguments import checked, first_columns, placed
+from temporeal.sim.compiler.expressions import INTRINSICS, LIBRARY, CannotCompile, Symbol, Value, needed
+from temporeal.sim.compiler.tracing import Function, Shapes, Traced
 
 BLOCK = 64  # threads: few, so that some thousand rows are on as many multiprocessors as can be
 OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "==",
@@ -126,7 +126,7 @@ class Kernel:
     ) -> None:
         given, found = placed(function, columns, rows, inputs, known)
         self.columns, self.rows = columns, rows
-        text = statements(given, found, dict(zip(columns, first_rows(columns))), list(rows))
+        text = statements(given, found, dict(zip(columns, first_columns(columns))), list(rows))
         self._run = _native(text, 2 + len(rows))
 
     def __call__(self, table: Tensor | None, rows: Mapping[str, Tensor]) -> None:

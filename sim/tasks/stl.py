@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.robots.registry import resolve
-from temporeal.sim.compiler.vectorize import RowFunction
+from temporeal.sim.compiler.vectorize import VectorizedFunction
 from temporeal.sim.maps import Memory
 from temporeal.sim.rewards import scheduled
 from temporeal.sim.rewards.scheduled import SCHEDULE
@@ -105,7 +105,7 @@ class Explore:
         self.bank: tuple[State, State] | None = None
         self.share = 0.0
         self.named = sorted({name for predicate in mission.predicates for name in signals_in(predicate)})
-        self.feasible, self.compiled = RowFunction(self._feasible, {"feasible": ()}), True
+        self.feasible, self.compiled = VectorizedFunction(self._feasible, {"feasible": ()}), True
         low, high = system.fence["low"], system.fence["high"]
         self.crossing = max(b - a for a, b in zip(low, high)) / system.pace / mission.dt  # samples: of the arena
         room = {"low": [a + INSIDE * (b - a) for a, b in zip(low, high)],

@@ -546,7 +546,7 @@ def test_a_policy_that_follows_schedules_is_not_trained_without_who_chooses_them
 @pytest.mark.parametrize(("said", "kind"), [(None, rows.Kernel), (False, rows.Plain)])
 def test_what_tgpo_asks_of_starts_and_schedules_is_compiled_as_the_environment_is(said, kind, monkeypatch):
     functions = []
-    monkeypatch.setattr(tgpo, "RowFunction", lambda *given: functions.append(rows.RowFunction(*given)) or functions[-1])
+    monkeypatch.setattr(tgpo, "VectorizedFunction", lambda *given: functions.append(rows.VectorizedFunction(*given)) or functions[-1])
     env = make_env(load_task("stl", **SEQUENCE), num_worlds=16, seed=1, threads=1, explore=1.0, compiled=said)
     env.reset()
     see = tgpo.seeing(env.observe, env.compiled)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from temporeal.sim.compiler.expressions import needed
 from temporeal.sim.compiler.tracing import alike
-from temporeal.sim.compiler.vectorize import needed
 from temporeal.sim.env import make_env
 from temporeal.sim.task import load_task
 

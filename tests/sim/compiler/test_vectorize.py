@@ -5,8 +5,8 @@ import copy
 import pytest
 import torch
 
-from temporeal.sim.compiler.tracing import CannotCompile
-from temporeal.sim.compiler.vectorize import LANES, Kernel, Plain, RowFunction, table, views
+from temporeal.sim.compiler.expressions import CannotCompile
+from temporeal.sim.compiler.vectorize import LANES, Kernel, Plain, VectorizedFunction, table, views
 from temporeal.sim.env import make_env
 from temporeal.sim.task import load_task
 
@@ -193,7 +193,7 @@ def test_functions_of_rows_are_compiled_for_all_shapes_they_come_with():
     def function(x):
         return {"y": x["a"] * x["b"][:, None]}
 
-    run = RowFunction(function, {"y": (3,)})
+    run = VectorizedFunction(function, {"y": (3,)})
     for n in (0, 1, 16, 37):
         a = torch.randn(3, n).t()  # not contiguous
         torch.testing.assert_close(run({"a": a, "b": a[:, 0]})["y"], function({"a": a, "b": a[:, 0]})["y"])
@@ -206,7 +206,7 @@ def test_functions_of_rows_are_compiled_for_all_shapes_they_come_with():
 
 
 def test_functions_of_rows_that_cannot_be_compiled_say_so_and_run_as_they_are():
-    run, given = RowFunction(decides, {"y": (3,)}), {"a": torch.ones(2, 3)}
+    run, given = VectorizedFunction(decides, {"y": (3,)}), {"a": torch.ones(2, 3)}
     with pytest.raises(CannotCompile, match="decides by the values of a row"):
         run(given)
     assert torch.equal(run(given, compiled=False)["y"], 2 * given["a"])

@@ -12,7 +12,7 @@ pytest.importorskip("warp", reason="needs warp-lang")
 from tests.sim.compiler.test_vectorize import ELEMENTWISE, EXTREMES, SHAPES, SPECIAL
 
 from temporeal.sim.compiler import devices, keyed_random, keyed_random_warp, vectorize, vectorize_warp
-from temporeal.sim.compiler.tracing import CannotCompile
+from temporeal.sim.compiler.expressions import CannotCompile
 from temporeal.sim.env import make_env
 from temporeal.sim.task import load_task
 
