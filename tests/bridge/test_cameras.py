@@ -26,9 +26,9 @@ from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard.safety import Ages
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import InterfaceError, load_interface
-from temporeal_bridge.launching.processes import end, start
 from temporeal_bridge.link import line
 from temporeal_bridge.policy_node import PolicyNode
+from temporeal_bridge.process.children import end, start
 from temporeal_bridge.recorder import Bag, Recorder, robot_topics
 from temporeal_bridge.recording import bags
 from temporeal_bridge.recording.replay import needed, replay
@@ -77,7 +77,7 @@ def test_the_realsense_at_the_arms_hand_is_one_that_can_be_simulated():
 
 def test_the_file_in_the_documentation_is_one_that_can_be_simulated():
     pytest.importorskip("cv2")
-    text = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "how-to/deploying.md").read_text()
     begin, end = text.index("    definitions: {}\n    signals:  # rows"), text.index("\n`encoding` is what the driver")
     wrist, table = cameras_of(interface(yaml.safe_load(text[begin:end])))
     assert (wrist.size, table.size, table.rate_hz) == ((480, 640), (120, 160), 15)

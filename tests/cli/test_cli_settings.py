@@ -212,7 +212,7 @@ EXAMPLES = {f"{path.stem}-{i}": words
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_of_the_files_run(name: str) -> None:
-    from temporeal.policies.cli.runs import make_env
+    from temporeal.policies.runs.environments import make_env
 
     env = make_env(compose(EXAMPLES[name]), num_worlds=2, training=True, compiled=False)
     assert env.num_worlds == 2
@@ -230,7 +230,7 @@ def test_room_and_the_like_of_a_backend_are_set() -> None:
 
 @pytest.mark.parametrize("backend", sorted(set(groups()["backend"]) - {AUTO}))
 def test_settings_of_backends_are_those_of_their_make_with_its_defaults(backend: str) -> None:
-    from temporeal.policies.cli.runs import EVERY_BACKEND
+    from temporeal.policies.runs.environments import EVERY_BACKEND
 
     make = inspect.signature(resolve("temporeal.sim.backends", backend).make).parameters
     legal = {name: p.default for name, p in make.items() if name not in EVERY_BACKEND}
@@ -465,7 +465,7 @@ def test_overrides_of_saved_settings_with_a_broken_reference_are_bad_input() -> 
 @pytest.mark.parametrize("task", ["linear_bias2", "linear_imp", "linear_sides"])
 def test_tasks_that_documents_measure_are_there(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
     """docs/how-to/learning-formulas.md names them with this folder."""
-    from temporeal.policies.cli.runs import make_task
+    from temporeal.policies.runs.environments import make_task
 
     monkeypatch.setenv("TEMPOREAL_CONFIGS", str(Path(__file__).parents[1] / "benchmarks" / "configs"))
     made = make_task(compose([f"task=stl/{task}", "algo=tgpo"]))

@@ -22,7 +22,8 @@ from temporeal.policies.cli.main import main
 from temporeal.policies.cli.traces import traces
 from temporeal.policies.cli.verbs.spec import Spec, assumed, from_mapping
 from temporeal.policies.runs.errors import BadInput
-from temporeal.sim.stl.language.syntax import to_json, to_text
+from temporeal.sim.stl.language.propositional import to_text
+from temporeal.sim.stl.language.serialization import to_json
 from temporeal.sim.stl.semantics.robustness import robustness
 
 MISSION = "G[0,1] (height > 0.3) & F[0,2] (norm(p - [1, 0, 1]) < 0.25)"
@@ -605,7 +606,7 @@ def test_text_of_the_json_form_is_the_formula(flight: Path, capsys: pytest.Captu
 def test_the_documentation_shows_what_is_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "stl-explain.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "how-to/stl-explain.md").read_text()
     monkeypatch.chdir(tmp_path)
     for name, content in re.findall(r"^`([\w.]+)`:\n\n```\w+\n(.*?)```$", page, re.DOTALL | re.MULTILINE):
         (tmp_path / name).write_text(content)
@@ -936,7 +937,7 @@ def test_a_path_as_text_will_do(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from temporeal.sim.stl.analysis.explain import explain
     from temporeal.sim.stl.analysis.picture import draw
-    from temporeal.sim.stl.language.syntax import Signal
+    from temporeal.sim.stl.language.propositional import Signal
 
     draw(explain(Signal("x") > 0, {"x": np.ones(2)}, 1.0), str(tmp_path / "f.svg"))
     assert (tmp_path / "f.svg").exists()

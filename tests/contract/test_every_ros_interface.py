@@ -217,7 +217,7 @@ def test_leaps_order_and_zero_are_those_of_its_spec():
 
 def test_the_publisher_that_the_page_shows_says_what_we_read():
     """The lines for the driver's node, run on a stand-in: its motors' angles, ids as names."""
-    page = (Path(__file__).parents[2] / "docs" / "robots" / "leap_hand.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference/robots" / "leap_hand.md").read_text(encoding="utf-8")
     start, methods = page.split("```python\n")[1].split("```")[0].split("\n\n")
     robot, state, _ = options("leap_hand")
     q, sent, timers = np.linspace(-0.2, 0.3, 16), [], []

@@ -28,19 +28,10 @@ from temporeal.policies.evaluate.rollout import Rollout, rollout
 from temporeal.sim.compiler.keyed_random import stream, uniform
 from temporeal.sim.env import Env, make_env
 from temporeal.sim.randomization.distributions import draw_parameters
-from temporeal.sim.stl.analysis.falsify import (
-    Choice,
-    Integer,
-    Real,
-    Space,
-    SpaceError,
-    conjuncts,
-    falsify,
-    load_counterexample,
-    replay,
-    save_counterexample,
-    space_from_json,
-)
+from temporeal.sim.stl.analysis.counterexample import load_counterexample, replay, save_counterexample
+from temporeal.sim.stl.analysis.falsify import falsify
+from temporeal.sim.stl.analysis.space import Choice, Integer, Real, Space, SpaceError, space_from_json
+from temporeal.sim.stl.analysis.trials import conjuncts
 from temporeal.sim.task import load_task
 
 WORLDS, SEED = 6, 11
@@ -452,7 +443,7 @@ def test_too_many_candidates_are_refused() -> None:
 
 @pytest.mark.slow
 def test_space_of_the_documentation_is_legal() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "stl-falsification.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "how-to/stl-falsification.md").read_text()
     space = space_from_json(yaml.safe_load(page.split("```yaml\n")[1].split("```")[0]))
     assert len(space.parameters) == 8
     flown = PolicyRollout(world(randomize=RANDOM, sensors=SENSORS, seconds=8.0), still, space)

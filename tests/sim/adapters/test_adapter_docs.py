@@ -10,7 +10,7 @@ from stable_baselines3 import PPO
 from temporeal.policies.cli.main import load_verb, main
 from temporeal.robots.artifact.runtime import Artifact
 
-PAGE = (Path(__file__).parents[3] / "docs" / "adapters.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to/other-learners.md").read_text()
 
 
 @pytest.mark.slow

@@ -11,45 +11,33 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.sim.stl.definition import DT, Definition, formulas, samples, split, traces
 
-from temporeal.sim.stl.language.syntax import (
+from temporeal.sim.stl.language.constructors import always, equal, eventually, release, until
+from temporeal.sim.stl.language.conventions import Semantics
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import And, Formula, Iff, Implies, Not, Or, Signal, Truth
+from temporeal.sim.stl.language.queries import children, horizon
+from temporeal.sim.stl.language.sampling import steps
+from temporeal.sim.stl.language.temporal import (
     Always,
-    And,
     Eventually,
-    Formula,
-    FormulaError,
     Historically,
-    Iff,
-    Implies,
     Next,
-    Not,
     Once,
-    Or,
     Previous,
     Release,
-    Signal,
     Since,
-    Truth,
     Until,
     WeakUntil,
     Window,
-    always,
-    children,
-    equal,
-    eventually,
-    horizon,
-    release,
-    until,
 )
 from temporeal.sim.stl.planning import simplify
-from temporeal.sim.stl.planning.alternative import All
-from temporeal.sim.stl.planning.decompose import Decomposition, Gap, Keep, NotDecomposable, Point, Reach, decompose
+from temporeal.sim.stl.planning.alternative import All, Gap, Keep, NotDecomposable, Point, Reach
+from temporeal.sim.stl.planning.decompose import Decomposition, decompose
 from temporeal.sim.stl.planning.grounding import value
 from temporeal.sim.stl.planning.plan import Invariant, Subgoal, plan
 from temporeal.sim.stl.planning.rules import links, most_runs
 from temporeal.sim.stl.planning.times import enumerated
-from temporeal.sim.stl.rewriting.lower import Semantics
 from temporeal.sim.stl.rewriting.normal import positive
-from temporeal.sim.stl.semantics.windows import steps
 
 P, Q, R = (Signal(n) > 0 for n in "xyz")
 
@@ -569,7 +557,7 @@ def test_what_no_single_pass_can_follow(formula, reason):
 
 
 def test_the_page_shows_what_happens(capsys):
-    page = (Path(__file__).parents[3] / "docs" / "stl-decomposition.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "explanation/stl-decomposition.md").read_text()
     code, shown = re.search(r"```python\n(.*?)```\s*```\n(.*?)```", page, re.S).groups()
     exec(code, {})
     assert capsys.readouterr().out == shown

@@ -8,16 +8,17 @@ import pytest
 
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
-from temporeal.sim.stl.language.parse import FormulaError, parse
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.parse import parse
 
 DOCS = Path(__file__).parents[3] / "docs"
-PAGE = (DOCS / "stl.md").read_text()
+PAGE = (DOCS / "reference/stl.md").read_text()
 SCHEMA = load_robot("crazyflie").signals
 
 
 def run(page, **scope):
     """The names that a page's Python has made, block after block."""
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.S)
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "reference" / page).read_text(), re.S)
     assert blocks
     for block in blocks:
         exec(block, scope)
@@ -35,7 +36,7 @@ def test_the_python_of_the_page_on_scoring_runs():
 
 
 def test_links_between_the_pages_lead_somewhere():
-    pages = sorted(DOCS.glob("stl*.md"))
+    pages = sorted(DOCS.rglob("stl*.md"))
     links = {(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text())}
     assert links and all((page.parent / link).is_file() for page, link in links)
 

@@ -11,19 +11,12 @@ import numpy as np
 import pytest
 
 from temporeal.robots.signals import SignalError
-from temporeal.sim.stl.analysis.falsify import (
-    Choice,
-    Integer,
-    Real,
-    Sampled,
-    Space,
-    conjuncts,
-    falsify,
-    judge_traces,
-    one_at_a_time,
-)
-from temporeal.sim.stl.language.syntax import Signal, Truth, always, eventually
-from temporeal.sim.stl.rewriting.lower import Semantics
+from temporeal.sim.stl.analysis.falsify import Sampled, falsify
+from temporeal.sim.stl.analysis.space import Choice, Integer, Real, Space
+from temporeal.sim.stl.analysis.trials import conjuncts, judge_traces, one_at_a_time
+from temporeal.sim.stl.language.constructors import always, eventually
+from temporeal.sim.stl.language.conventions import Semantics
+from temporeal.sim.stl.language.propositional import Signal, Truth
 from temporeal.sim.stl.semantics.robustness import robustness
 
 DT, STEPS, PUSHES = 0.05, 60, 6
@@ -491,7 +484,7 @@ def test_example_of_the_documentation_runs(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It prints what its comments say: a violation, none by sampling, an exact replay."""
-    page = (Path(__file__).parents[3] / "docs" / "stl-falsification.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "how-to/stl-falsification.md").read_text()
     monkeypatch.chdir(tmp_path)
     exec(page.split("```python\n")[1].split("```")[0], {})
     lines = capsys.readouterr().out.splitlines()

@@ -9,18 +9,9 @@ import numpy as np
 import pytest
 
 from temporeal.robots.signals import SignalError
-from temporeal.sim.stl.language.syntax import (
-    FormulaError,
-    Signal,
-    always,
-    equal,
-    eventually,
-    next_sample,
-    once,
-    since,
-    unequal,
-    until,
-)
+from temporeal.sim.stl.language.constructors import always, equal, eventually, next_sample, once, since, unequal, until
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import Signal
 from temporeal.sim.stl.monitoring import stream_kernels
 from temporeal.sim.stl.monitoring.monitor import Monitor, keeping_pace, numpy_update_s, watch
 from temporeal.sim.stl.semantics.robustness import robustness
@@ -341,7 +332,7 @@ def test_numba_and_numpy_read_the_same():
 
 @pytest.mark.slow
 def test_the_page_shows_what_happens():
-    page = (Path(__file__).parents[3] / "docs" / "stl-monitoring.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "how-to/stl-monitoring.md").read_text()
     scope = {}
     for block in re.findall(r"```python\n(.*?)```", page, re.S):
         exec(block, scope)

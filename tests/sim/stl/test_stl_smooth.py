@@ -13,22 +13,11 @@ from tests.sim.stl.costs import FAMILIES, assert_linear, normal, tensors
 from tests.sim.stl.definition import DT, P, X, Y, defined, formulas, predicates, traces
 
 from temporeal.robots.signals import SignalError
-from temporeal.sim.stl.language.syntax import (
-    FormulaError,
-    Historically,
-    Iff,
-    Once,
-    Truth,
-    Until,
-    always,
-    eventually,
-    historically,
-    once,
-    release,
-    since,
-    until,
-)
-from temporeal.sim.stl.rewriting.lower import ENDS, LEFTS, RTAMT, Semantics
+from temporeal.sim.stl.language.constructors import always, eventually, historically, once, release, since, until
+from temporeal.sim.stl.language.conventions import ENDS, LEFTS, RTAMT, Semantics
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import Iff, Truth
+from temporeal.sim.stl.language.temporal import Historically, Once, Until
 from temporeal.sim.stl.semantics.smooth import METHODS, _ladder, _large, smooth_bounds, smooth_robustness
 
 SETTINGS = settings(max_examples=60, deadline=None)
@@ -407,7 +396,7 @@ def test_bad_input_is_refused():
 
 
 def test_the_python_of_the_page_runs():
-    page = (Path(__file__).parents[3] / "docs" / "stl-smooth.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "explanation/stl-smooth.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
     scope = {}
     exec(block, scope)
