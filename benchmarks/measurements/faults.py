@@ -52,7 +52,7 @@ def run(quick: bool, *, out: Path, **options: list[str] | None) -> list[Row]:
     real = "processes" in parts or "clean" in parts
     if real:
         from temporeal_benchmarks.faults import process_trials as fault_processes
-        from temporeal_bridge.node import take_priority
+        from temporeal_bridge.process.scheduling import take_priority
 
         kind, only = asked(options["priority"]), options["only"] or []
         trials = int(one("trials", 1 if quick else 4)) if "processes" in parts else 0

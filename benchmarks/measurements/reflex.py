@@ -87,11 +87,10 @@ def trained(folder: Path, words: list[str], quick: bool, shorter: str) -> Path:
 
 def compared(folder: Path, newton: float, seed: int, episodes: int) -> dict[str, Judged]:
     """The policy of the run in ``folder`` without its reflex and with it, in a wind of ``newton``."""
-    from temporeal.policies.runs import environments, policies
-    from temporeal.policies.runs import folder as run_folder
+    from temporeal.policies.runs import environments, run_folders, trained
 
-    settings = run_folder.load_run(folder)
-    graph = policies.load_graph(settings, folder, environments.make_task(settings))
+    settings = run_folders.load_run(folder)
+    graph = trained.load_graph(settings, folder, environments.make_task(settings))
     assert isinstance(graph, ReflexGraph)
     cases = {"without": ReflexGraph(graph.task, graph.reflex, replace(graph.spec, threshold=1.0, release=1.0)),
              "with": graph, **({} if graph.spec.every == 1 else {"slow": Slow(graph.task, graph.reflex, graph.spec)})}

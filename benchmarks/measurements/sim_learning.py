@@ -123,12 +123,11 @@ def judged(folder: Path, episodes: int) -> dict[str, Any]:
     from temporeal.policies.evaluate.evaluation import evaluate
     from temporeal.policies.evaluate.rollout import graph_policy, rollout
     from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED
-    from temporeal.policies.runs import environments, policies
-    from temporeal.policies.runs import folder as run_folder
+    from temporeal.policies.runs import environments, run_folders, trained
 
-    settings = run_folder.load_run(folder)
+    settings = run_folders.load_run(folder)
     task = environments.make_task(settings)
-    graph = policies.load_graph(settings, folder, task)
+    graph = trained.load_graph(settings, folder, task)
     seed = settings["seed"] + EVALUATION_SEED
     env = environments.make_env(settings, task=task, num_worlds=episodes, seed=seed)
     found = rollout(env, graph_policy(graph))
@@ -161,11 +160,11 @@ def share(flags: np.ndarray) -> list[float]:
 
 def curve(folder: Path) -> list[dict[str, float]]:
     """What the episodes of training did over its time: exploring, with the run's own starts. At most CURVE points."""
-    from temporeal.policies.runs import folder as run_folder
+    from temporeal.policies.runs import run_folders
     from temporeal.policies.training import checkpoint
 
-    processes = run_folder.load_run(folder)["processes"]
-    history = checkpoint.load(checkpoint.latest(folder / run_folder.CHECKPOINTS, 0, processes))["history"]
+    processes = run_folders.load_run(folder)["processes"]
+    history = checkpoint.load(checkpoint.latest(folder / run_folders.CHECKPOINTS, 0, processes))["history"]
     places = np.unique(np.linspace(0, len(history) - 1, min(CURVE, len(history))).round().astype(int))
     names = ("seconds", "steps", "success", "return", "length")
     return [{name: round(float(history[i][name]), 4) for name in names if name in history[i]} for i in places]

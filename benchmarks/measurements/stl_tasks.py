@@ -254,7 +254,7 @@ def _flaw_of_formula(task: str, said: Mapping[str, Any]) -> str:
     from temporeal.policies.runs import environments
     from temporeal.policies.runs.settings import folders, values
     from temporeal.robots.registry import resolve
-    from temporeal.sim.stl.language.syntax import FormulaError
+    from temporeal.sim.stl.language.errors import FormulaError
     from temporeal.sim.task import load_task
 
     given, file = said.get("settings") or {}, folders.file_of("task", f"stl/{task}")

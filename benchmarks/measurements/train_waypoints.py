@@ -55,11 +55,10 @@ def trained_rows(seed: int, trained: Run) -> list[Row]:
 def judged(seed: int, folder: Path, backend: str, episodes: int) -> list[Row]:
     """P(satisfied) as the demo judges it, and the ends of its interval."""
     from temporeal.policies.cli.verbs.demo import judge
-    from temporeal.policies.runs import environments, policies
-    from temporeal.policies.runs import folder as run_folder
+    from temporeal.policies.runs import environments, run_folders, trained
 
-    settings = run_folder.load_run(folder)
-    graph = policies.load_graph(settings, folder, environments.make_task(settings))
+    settings = run_folders.load_run(folder)
+    graph = trained.load_graph(settings, folder, environments.make_task(settings))
     p = judge(settings, graph, backend, episodes, quiet=True).evaluation.satisfied
     name = f"seed{seed}.{backend}.p_satisfied"
     return [Row(name, p.estimate, "1", REQUIRED[backend], None, p.estimate >= REQUIRED[backend]),

@@ -76,7 +76,7 @@ def described(settings: Mapping[str, Any], system: str) -> dict[str, Any]:
     """The formula: its layers, its length, what to draw."""
     from temporeal.policies.runs import errors
     from temporeal.robots.registry import resolve
-    from temporeal.sim.stl.language.syntax import to_text
+    from temporeal.sim.stl.language.propositional import to_text
     from temporeal.sim.task import load_task
 
     own = {k: v for k, v in settings["task"]["settings"].items() if k not in ("reward", "of_view")}  # of other views
@@ -103,7 +103,8 @@ def digest(settings: Mapping[str, Any]) -> str:
 
 def depth(formula: Any) -> int:
     """Temporal operators inside each other, at most: 1 is what the comparisons call two layers."""
-    from temporeal.sim.stl.language.syntax import Always, Eventually, Release, Until, WeakUntil, children
+    from temporeal.sim.stl.language.queries import children
+    from temporeal.sim.stl.language.temporal import Always, Eventually, Release, Until, WeakUntil
 
     inner = max((depth(child) for child in children(formula)), default=0)
     return inner + isinstance(formula, (Always, Eventually, Until, WeakUntil, Release))
@@ -116,14 +117,14 @@ def learned(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
     """A policy, trained as `temporeal train` does it and judged deterministically."""
     from temporeal.policies.algos import tgpo
     from temporeal.policies.evaluate.rollout import graph_policy, rollout
-    from temporeal.policies.runs import environments, policies
+    from temporeal.policies.runs import environments, trained
 
     task = supported(settings)
     figures = trained(order, settings)
-    graph: PolicyGraph = policies.load_graph(settings, Path(order["run"]), task)
+    graph: PolicyGraph = trained.load_graph(settings, Path(order["run"]), task)
     if isinstance(graph.observe, tgpo.Choosing):  # a policy of before is deployed as one of now would be
         graph = tgpo.load_graph(Path(order["run"]), task, patience=settings["algo"]["patience"])
-    shown = policies.shown_to(graph, task)
+    shown = trained.shown_to(graph, task)
     env = environments.make_env(settings, task=shown, num_worlds=order["episodes"], seed=evaluation_seed(order))
     found = rollout(env, graph_policy(graph), keep=kept_signals(task))
     guided = {"heat": heat(Path(order["run"]), task)} if suite.METHODS[order["method"]].algo == "tgpo" else {}
@@ -146,7 +147,7 @@ def searched(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
     """Plans of a planner that learns nothing."""
     from temporeal.policies.planners import cem, milp
     from temporeal.policies.runs.settings.compose import of_group
-    from temporeal.sim.stl.language.syntax import FormulaError
+    from temporeal.sim.stl.language.errors import FormulaError
 
     task = supported(settings)
     require_model(task)
@@ -164,7 +165,7 @@ KINDS: Mapping[str, Callable[[Order, dict[str, Any]], dict[str, Any]]] = {
 
 def supported(settings: Mapping[str, Any]) -> Task:
     """The task in the method's view, or :class:`NotRun` where the view is not for such formulas."""
-    from temporeal.sim.stl.language.syntax import FormulaError
+    from temporeal.sim.stl.language.errors import FormulaError
     from temporeal.sim.task import load_task
 
     try:
@@ -189,7 +190,7 @@ def evaluation_seed(order: Order) -> int:
 
 def kept_signals(task: Task) -> list[str]:
     """What the verdict and the drawing read."""
-    from temporeal.sim.stl.language.syntax import signals_in
+    from temporeal.sim.stl.language.queries import signals_in
 
     return [name for name in signals_in(task.formula) if name in task.schema]
 

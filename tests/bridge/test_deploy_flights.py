@@ -27,7 +27,7 @@ from temporeal_bridge.interface import check_reads, load_interface
 from temporeal_bridge.launching.flights import fly
 from temporeal_bridge.link import SocketGuard, default_path
 from temporeal_bridge.monitor_node import Held
-from temporeal_bridge.node import WAKING
+from temporeal_bridge.process.scheduling import WAKING
 from temporeal_bridge.recording import bags
 from temporeal_bridge.recording.replay import needed, replay
 from temporeal_bridge.robot_sim import RobotSim
@@ -59,7 +59,7 @@ def world(task, **settings):
     ("lift", {}, True), ("cube_reorient", {}, False)])
 def test_the_generated_file_carries_what_policy_and_formula_read(task, settings, steady, tmp_path):
     made = world(task, **settings)
-    from temporeal.sim.stl.language.syntax import signals_in
+    from temporeal.sim.stl.language.queries import signals_in
 
     reads = {*made.task.observe.signals, *signals_in(made.task.formula)} - {"mission_time"}
     path = tmp_path / "signals.yaml"

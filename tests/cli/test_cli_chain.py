@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from temporeal.policies.cli.main import main
-from temporeal.policies.cli.settings import read
+from temporeal.policies.runs.settings.files import read
 from temporeal.robots.artifact.runtime import Artifact
 
 

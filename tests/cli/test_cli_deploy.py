@@ -21,8 +21,8 @@ from temporeal.policies.cli.verbs import deploy, monitor
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.interrupts import interrupt, on_signals
 from temporeal.policies.runs.settings.compose import section
-from temporeal_bridge.launching import processes
 from temporeal_bridge.mission import FLIGHTS
+from temporeal_bridge.process import children
 
 
 def test_what_is_no_artifact_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +73,7 @@ def test_node_options_of_a_namespace() -> None:
 
 def test_the_nodes_know_these_options() -> None:
     """What deploy tells the nodes is what they understand."""
-    from temporeal_bridge.node import parser
+    from temporeal_bridge.process.command_line import parser
 
     settings = {"transport": "dds", "domain": 7, "namespace": "/cf1", "interface": "x", "signals": "goal.yaml",
                 "loopback": True}
@@ -93,7 +93,7 @@ def sleeper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "signal.signal(signal.SIGTERM, stop); open(sys.argv[2], 'w').close(); time.sleep(60)\n")
     (package / "fails.py").write_text(
         "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)\nsys.exit(3)\n")
-    monkeypatch.setattr(processes, "__file__", str(package / "processes.py"))  # where modules are looked for
+    monkeypatch.setattr(children, "__file__", str(package / "children.py"))  # where modules are looked for
 
 
 def test_when_one_node_ends_the_others_are_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_when_one_node_ends_the_others_are_stopped(tmp_path: Path, monkeypatch: 
     note, ready = tmp_path / "note", tmp_path / "ready"
     ended = deploy.run_nodes({"sleeps": [str(note), str(ready)], "fails": [str(ready)]}, [])
     assert ended is not None
-    assert processes.how_ended(ended) == "fails ended with status 3"
+    assert children.how_ended(ended) == "fails ended with status 3"
     assert note.read_text() == "stopped"
 
 
@@ -134,14 +134,14 @@ def test_the_others_go_on_without_recorder_and_monitor(
         "import os, sys, time\n"
         "def said(): return os.path.exists(sys.argv[1]) and open(sys.argv[1]).read()\n"
         "while not said() or os.path.exists('/proc/' + said().strip()): time.sleep(0.01)\nsys.exit(3)\n")
-    lost: list[processes.Process] = []
+    lost: list[children.Process] = []
     ended = deploy.run_nodes({"sleeps": [str(note), str(ready)], "recorder": [],
                               "monitor_node": [str(over), str(ready)], "fails": [str(over)]}, lost)
     assert ended is not None and ended.name == "fails" and note.read_text() == "stopped"
     assert sorted(each.name for each in lost) == ["monitor_node", "recorder"]
     told = capsys.readouterr().err
-    assert "ERROR: recorder ended with status 2: the robot flies on, and nothing is recorded any more" in told
-    assert "ERROR: monitor_node was killed by SIGKILL: the robot flies on, and nobody judges its flights" in told
+    assert "ERROR: recorder ended with status 2: the robot continues and is no longer recorded" in told
+    assert "ERROR: monitor_node was killed by SIGKILL: the robot continues unmonitored" in told
 
 
 @pytest.mark.parametrize("lost, status", [([], 0), (["recorder"], 1), (["monitor_node"], 1)])
@@ -350,7 +350,8 @@ def test_a_robot_that_is_not_there_is_not_awaited_for_ever(
             self.bus.advance(timeout_s)
             return super().wait(0.0)
 
-    monkeypatch.setattr("temporeal_bridge.transports.selection.open_transport", lambda *_, **__: Own(bus, "monitor", "/cf1"))
+    monkeypatch.setattr(
+        "temporeal_bridge.transports.selection.open_transport", lambda *_, **__: Own(bus, "monitor", "/cf1"))
     assert main(["monitor", "--formula", "G[0,1] (height > 0)", "--wait", "20"]) == 2
     told = capsys.readouterr().err
     assert "no message on /cf1/gyro" in told

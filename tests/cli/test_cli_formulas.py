@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from temporeal.policies.algos.tgpo import Choosing
-from temporeal.policies.cli import main, runs
+from temporeal.policies.cli import main
+from temporeal.policies.runs import environments, run_folders, trained
 
 SMALL = ["algo=tgpo", "task=stl/linear_reach", "num_worlds=64", "threads=1", "algo.threads=1", "algo.total_steps=9600",
          "algo.bank=64", "algo.candidates=8", "algo.starts=4", "algo.actor_hidden=[16]", "algo.critic_hidden=[16]"]
@@ -41,11 +42,11 @@ def test_the_artifact_is_judged_as_the_run_is(
 
 
 def test_view_and_falsify_show_it_what_chooses(run: Path) -> None:
-    settings = runs.load_run(run)
-    task = runs.make_task(settings)
-    shown = runs.seen_by(run, False, settings, task)
+    settings = run_folders.load_run(run)
+    task = environments.make_task(settings)
+    shown = trained.seen_by(run, False, settings, task)
     assert isinstance(shown.observe, Choosing) and not isinstance(task.observe, Choosing)
-    assert runs.run_folder({**settings, "out": None}).name == "stl-linear_reach-tgpo-1"
+    assert run_folders.run_folder({**settings, "out": None}).name == "stl-linear_reach-tgpo-1"
 
 
 @pytest.mark.slow

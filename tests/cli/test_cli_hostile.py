@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from temporeal.policies.cli import main, runs, settings
-from temporeal.policies.cli.settings import compose
+from temporeal.policies.cli import main
 from temporeal.policies.cli.verbs import bench, demo, eval
 from temporeal.policies.evaluate.report import page
+from temporeal.policies.runs import environments, run_folders, trained
 from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.settings import files
+from temporeal.policies.runs.settings.compose import compose
 from temporeal.sim.task import load_task
 
 FORMULA = "task.settings.formula="
@@ -47,7 +49,7 @@ def test_a_wrong_setting_is_one_line(
 
 def test_a_mission_may_have_nothing_to_keep() -> None:
     task = load_task("waypoints", formula="F[0,2] (norm(base_pos_w - a) < reach)")
-    env = runs.make_env(compose(["num_worlds=8", "threads=1"]), task=task, training=True)
+    env = environments.make_env(compose(["num_worlds=8", "threads=1"]), task=task, training=True)
     obs = env.reset()
     assert obs.actor.shape == (8, task.observe.obs_dim)
     assert not env.step(obs.actor.new_zeros(8, env.action_dim)).terminated.any()
@@ -59,7 +61,7 @@ def test_demo_removes_only_what_a_demo_wrote(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(BadInput, match="holds no demo"):
         demo.clear(tmp_path)
-    runs.open_run(compose(), tmp_path / "again" / "run", overwrite=False)
+    run_folders.open_run(compose(), tmp_path / "again" / "run", overwrite=False)
     (tmp_path / "again" / "notes").write_text("mine")
     demo.clear(tmp_path / "again")
     assert [path.name for path in (tmp_path / "again").iterdir()] == ["notes"]
@@ -68,9 +70,9 @@ def test_demo_removes_only_what_a_demo_wrote(tmp_path: Path) -> None:
 def test_overwrite_spares_a_project_with_a_config_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("seed: 1\ntask: mine\n")
     with pytest.raises(BadInput, match="is no run"):
-        runs.open_run(compose(), tmp_path, overwrite=True)
+        run_folders.open_run(compose(), tmp_path, overwrite=True)
     with pytest.raises(BadInput, match="not written by"):
-        runs.load_run(tmp_path)
+        run_folders.load_run(tmp_path)
 
 
 def test_a_crash_has_its_own_status(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,11 +99,11 @@ def test_an_unwritable_place_is_refused_before_the_work(
         raise AssertionError("the work began")
 
     monkeypatch.setattr(eval, "judge", work)
-    monkeypatch.setattr(runs, "load_graph", work)
-    monkeypatch.setattr(runs, "load_artifact", work)
+    monkeypatch.setattr(trained, "load_graph", work)
+    monkeypatch.setattr(trained, "load_artifact", work)
     monkeypatch.setattr(bench, "measure", work)
     monkeypatch.setattr(demo, "clear", work)
-    runs.open_run(compose(), tmp_path / "run", overwrite=False)
+    run_folders.open_run(compose(), tmp_path / "run", overwrite=False)
     (tmp_path / "file").write_text("precious")
     subject = {"bench": ["quadrotor"], "demo": []}.get(verb, [str(tmp_path / "run")])
     assert main.main([verb, *subject, "--out", str(tmp_path / "file" / "new" / "out")]) == 2
@@ -112,8 +114,8 @@ def test_an_unwritable_place_is_refused_before_the_work(
 def test_export_refuses_a_foreign_folder_before_the_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(runs, "load_graph")
-    runs.open_run(compose(), tmp_path / "run", overwrite=False)
+    monkeypatch.delattr(trained, "load_graph")
+    run_folders.open_run(compose(), tmp_path / "run", overwrite=False)
     (tmp_path / "thesis.tex").write_text("years of work")
     assert main.main(["export", str(tmp_path / "run"), "--out", str(tmp_path)]) == 2
     assert "is not an artifact" in capsys.readouterr().err
@@ -125,11 +127,11 @@ def test_export_to_a_full_disk_is_one_line(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(runs, "load_graph", lambda *_: None)
-    monkeypatch.setattr(runs, "shown_to", lambda _, task: task)
-    monkeypatch.setattr(runs, "make_env", lambda *_, **__: None)
+    monkeypatch.setattr(trained, "load_graph", lambda *_: None)
+    monkeypatch.setattr(trained, "shown_to", lambda _, task: task)
+    monkeypatch.setattr(environments, "make_env", lambda *_, **__: None)
     monkeypatch.setattr("temporeal.policies.evaluate.run_outputs.export_policy", full)
-    runs.open_run(compose(), tmp_path / "run", overwrite=False)
+    run_folders.open_run(compose(), tmp_path / "run", overwrite=False)
     assert main.main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "a")]) == 2
     assert capsys.readouterr().err == (
         f"temporeal: {tmp_path}/a cannot be written: No space left on device; what was there before is untouched\n")
@@ -144,7 +146,7 @@ def test_a_full_disk_leaves_the_old_file(
 
     def write(argv: Any) -> int:
         if name == "config.yaml":
-            settings.write({"seed": 2}, tmp_path / name)
+            files.write({"seed": 2}, tmp_path / name)
         elif name == "speed.json":
             monkeypatch.setattr("temporeal.robots.registry.resolve", lambda *_: SimpleNamespace(run=lambda quick: []))
             bench.measure("speed", True, tmp_path, quiet=True)

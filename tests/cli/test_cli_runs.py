@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from temporeal.policies.cli import runs
 from temporeal.policies.cli.main import main
-from temporeal.policies.cli.settings import compose, override, read
 from temporeal.policies.cli.verbs.train import train
 from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED
+from temporeal.policies.runs import environments, learners, run_folders
 from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.settings.compose import compose, override
+from temporeal.policies.runs.settings.files import read
 
 
 def settings(tmp_path: Path, *words: str) -> dict[str, Any]:
@@ -21,53 +22,53 @@ def settings(tmp_path: Path, *words: str) -> dict[str, Any]:
 
 
 def test_folder_is_named_after_task_learner_and_seed() -> None:
-    assert runs.run_folder(compose(["task=hover", "seed=3"])) == Path("outputs/train/hover-ppo-3")
-    assert runs.run_folder(compose(["out=elsewhere"])) == Path("elsewhere")
+    assert run_folders.run_folder(compose(["task=hover", "seed=3"])) == Path("outputs/train/hover-ppo-3")
+    assert run_folders.run_folder(compose(["out=elsewhere"])) == Path("elsewhere")
 
 
 def test_new_run_holds_all_its_settings(tmp_path: Path) -> None:
     made = settings(tmp_path)
-    runs.open_run(made, tmp_path / "run", overwrite=False)
-    assert runs.load_run(tmp_path / "run") == made
+    run_folders.open_run(made, tmp_path / "run", overwrite=False)
+    assert run_folders.load_run(tmp_path / "run") == made
 
 
 def test_a_run_of_before_takes_settings_that_its_backend_has_had_since(tmp_path: Path) -> None:
     made = settings(tmp_path, "task=reach")
     assert made["backend"].pop("integrator") == "auto"
-    runs.open_run(made, tmp_path / "run", overwrite=False)
-    loaded = override(runs.load_run(tmp_path / "run"), ["backend.integrator=rk4"])
+    run_folders.open_run(made, tmp_path / "run", overwrite=False)
+    loaded = override(run_folders.load_run(tmp_path / "run"), ["backend.integrator=rk4"])
     assert loaded["backend"] == {**made["backend"], "integrator": "rk4"}
 
 
 def test_a_run_says_what_its_system_brought(tmp_path: Path) -> None:
     made = settings(tmp_path, "task=stl/franka_reach", "algo=tgpo", "task.settings.reward={hit: 30}")
-    whole = runs.resolved(made)
+    whole = environments.resolved(made)
     given = whole["task"]["settings"]
     assert given["slack"] == 0.01 and given["reward"]["hit"] == 30.0 and given["reward"]["scale"] < 5.0
-    assert runs.resolved(whole) == whole and "slack" not in made["task"]["settings"]
-    runs.open_run(whole, tmp_path / "run", overwrite=False)
-    runs.check_same(made, whole)  # a run of before, resumed: the same
+    assert environments.resolved(whole) == whole and "slack" not in made["task"]["settings"]
+    run_folders.open_run(whole, tmp_path / "run", overwrite=False)
+    run_folders.check_same(made, whole)  # a run of before, resumed: the same
     with pytest.raises(BadInput, match="slack of the run is 0.01, now 0.02"):
-        runs.check_same(read(tmp_path / "run" / "config.yaml"), override(made, ["task.settings.slack=0.02"]))
+        run_folders.check_same(read(tmp_path / "run" / "config.yaml"), override(made, ["task.settings.slack=0.02"]))
     baseline = settings(tmp_path, "task=stl/franka_reach", "algo=ppo", "task.settings.view=plain")
-    assert runs.resolved(baseline)["task"]["settings"]["reward"] == {"sharp": 50.0}  # of an arm's size
-    assert runs.resolved(settings(tmp_path, "task=hover"))["task"] == compose(["task=hover"])["task"]
+    assert environments.resolved(baseline)["task"]["settings"]["reward"] == {"sharp": 50.0}  # of an arm's size
+    assert environments.resolved(settings(tmp_path, "task=hover"))["task"] == compose(["task=hover"])["task"]
 
 
 def test_an_experiment_for_another_robot_is_named(tmp_path: Path) -> None:
     made = settings(tmp_path, "task=stl/linear_reach", "algo=tgpo", "experiment=stl_ant")
     with pytest.raises(BadInput, match="backend planar has no such setting; .*does experiment=stl_ant set it"):
-        runs.make_env(made, num_worlds=1)
+        environments.make_env(made, num_worlds=1)
 
 
 def test_existing_run_is_kept_unless_asked(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    runs.open_run(settings(tmp_path), folder, overwrite=False)
+    run_folders.open_run(settings(tmp_path), folder, overwrite=False)
     (folder / "checkpoint").write_text("precious")
     with pytest.raises(BadInput, match="resume=true"):
-        runs.open_run(settings(tmp_path, "seed=2"), folder, overwrite=False)
+        run_folders.open_run(settings(tmp_path, "seed=2"), folder, overwrite=False)
     assert (folder / "checkpoint").read_text() == "precious"
-    runs.open_run(settings(tmp_path, "seed=2"), folder, overwrite=True)
+    run_folders.open_run(settings(tmp_path, "seed=2"), folder, overwrite=True)
     assert not (folder / "checkpoint").exists()
     assert read(folder / "config.yaml")["seed"] == 2
 
@@ -76,22 +77,22 @@ def test_a_run_is_not_lost_to_one_whose_settings_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "run"
-    runs.open_run(settings(tmp_path), folder, overwrite=False)
+    run_folders.open_run(settings(tmp_path), folder, overwrite=False)
     (folder / "checkpoint").write_text("precious")
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("temporeal.policies.cli.settings.write", full)
+    monkeypatch.setattr("temporeal.policies.runs.settings.files.write", full)
     with pytest.raises(BadInput, match="No space left"):
-        runs.open_run(settings(tmp_path, "seed=2"), folder, overwrite=True)
+        run_folders.open_run(settings(tmp_path, "seed=2"), folder, overwrite=True)
     assert (folder / "checkpoint").read_text() == "precious" and [p.name for p in tmp_path.iterdir()] == ["run"]
 
 
 def test_what_a_killed_training_left_aside_is_not_taken_for_the_run_before(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    runs.set_aside(folder).mkdir()
-    with pytest.raises(ValueError), runs.opened_run(settings(tmp_path), folder, overwrite=False):
+    run_folders.set_aside(folder).mkdir()
+    with pytest.raises(ValueError), run_folders.opened_run(settings(tmp_path), folder, overwrite=False):
         raise ValueError
     assert not list(tmp_path.iterdir())
 
@@ -102,7 +103,7 @@ def test_foreign_folder_is_never_overwritten(tmp_path: Path) -> None:
     (folder / "thesis.tex").write_text("years of work")
     for overwrite in (False, True):
         with pytest.raises(BadInput, match="is no run"):
-            runs.open_run(settings(tmp_path), folder, overwrite)
+            run_folders.open_run(settings(tmp_path), folder, overwrite)
     assert (folder / "thesis.tex").exists()
 
 
@@ -111,12 +112,12 @@ def test_what_is_no_run_is_not_resumed(tmp_path: Path, text: str) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").write_text(text)
     with pytest.raises(BadInput, match="was not written by `temporeal train`"):
-        runs.open_run(settings(tmp_path, "resume=true"), tmp_path / "run", overwrite=False)
+        run_folders.open_run(settings(tmp_path, "resume=true"), tmp_path / "run", overwrite=False)
 
 
 def test_resume_needs_a_run(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="nothing to resume"):
-        runs.open_run(settings(tmp_path, "resume=true"), tmp_path / "run", overwrite=False)
+        run_folders.open_run(settings(tmp_path, "resume=true"), tmp_path / "run", overwrite=False)
 
 
 @pytest.mark.parametrize(("word", "told"), [
@@ -130,9 +131,9 @@ def test_resume_needs_a_run(tmp_path: Path) -> None:
     ("cameras.wrist={width: 64}", "cameras.wrist of the run is not set, now {width:64}"),
     ("renderer=gl", "renderer of the run is auto, now gl")])
 def test_resume_refuses_another_run(word: str, told: str, tmp_path: Path) -> None:
-    runs.open_run(settings(tmp_path), tmp_path / "run", overwrite=False)
+    run_folders.open_run(settings(tmp_path), tmp_path / "run", overwrite=False)
     with pytest.raises(BadInput, match=f"resume: {re.escape(told)}"):
-        runs.open_run(settings(tmp_path, word, "resume=true"), tmp_path / "run", overwrite=False)
+        run_folders.open_run(settings(tmp_path, word, "resume=true"), tmp_path / "run", overwrite=False)
 
 
 def test_resume_refuses_other_ranges_and_another_teacher() -> None:
@@ -142,24 +143,24 @@ def test_resume_refuses_other_ranges_and_another_teacher() -> None:
                        ("curriculum.samples=20", "curriculum.samples of the run is 240, now 20"),
                        ("curriculum=alp_gmm", "curriculum of the run is adr, now alp_gmm")):
         with pytest.raises(BadInput, match=re.escape(told)):
-            runs.check_same(old, override(old, [word]))
-    runs.check_same(old, compose(words))
+            run_folders.check_same(old, override(old, [word]))
+    run_folders.check_same(old, compose(words))
 
 
 def test_a_file_of_a_backend_may_have_grown_since() -> None:
     """What the run did not say was as the backend's ``make`` has it."""
     new = compose(["task=reach", "backend=mujoco_warp"])
-    runs.check_same({**new, "backend": {"name": "mujoco_warp"}}, new)
+    run_folders.check_same({**new, "backend": {"name": "mujoco_warp"}}, new)
     with pytest.raises(BadInput, match="backend.contacts of the run is 0, now 60"):
-        runs.check_same({**new, "backend": {"name": "mujoco_warp"}}, override(new, ["backend.contacts=60"]))
+        run_folders.check_same({**new, "backend": {"name": "mujoco_warp"}}, override(new, ["backend.contacts=60"]))
 
 
 def test_a_run_of_before_there_were_curricula_had_none() -> None:
     new = compose(["curriculum=adr", "curriculum.parameters.mass={as: scale, low: 0.5, high: 2.0}"])
     old = {key: value for key, value in new.items() if key != "curriculum"}
-    runs.check_same(old, {**new, "curriculum": compose()["curriculum"]})
+    run_folders.check_same(old, {**new, "curriculum": compose()["curriculum"]})
     with pytest.raises(BadInput, match="curriculum of the run is none, now adr"):
-        runs.check_same(old, new)
+        run_folders.check_same(old, new)
 
 
 @pytest.mark.parametrize(("keywords", "told"), [
@@ -168,11 +169,11 @@ def test_a_run_of_before_there_were_curricula_had_none() -> None:
     ({"seed": -1}, "seed is a whole number from 0 to .*; got -1"), ({"seed": 2**63}, "seed is a whole number from 0")])
 def test_numbers_that_are_not_whole_are_told(keywords: dict[str, Any], told: str) -> None:
     with pytest.raises(BadInput, match=told):
-        runs.make_env(compose(["task=hover"]), **keywords)
+        environments.make_env(compose(["task=hover"]), **keywords)
 
 
 def test_a_training_has_a_seed_to_which_that_of_its_evaluation_can_be_added(tmp_path: Path) -> None:
-    runs.check_training_seed(2**63 - 1 - EVALUATION_SEED)
+    learners.check_training_seed(2**63 - 1 - EVALUATION_SEED)
     with pytest.raises(BadInput, match="seed of a training is at most .* got 9223372036854775807"):
         train(compose(["task=hover", f"seed={2**63 - 1}", f"out={tmp_path}"]))
 
@@ -185,23 +186,23 @@ def test_a_training_has_a_seed_to_which_that_of_its_evaluation_can_be_added(tmp_
 def test_what_a_backend_does_not_take_is_told(task: str, backend: dict[str, Any], told: str) -> None:
     """A file of the user's own may say anything."""
     with pytest.raises(BadInput, match=told):
-        runs.make_env({**compose([f"task={task}"]), "backend": backend}, num_worlds=2)
+        environments.make_env({**compose([f"task={task}"]), "backend": backend}, num_worlds=2)
 
 
 def test_resume_may_change_how_it_is_computed(tmp_path: Path) -> None:
     again = settings(tmp_path, "threads=1", "resume=true")
-    runs.open_run(settings(tmp_path), tmp_path / "run", overwrite=False)
+    run_folders.open_run(settings(tmp_path), tmp_path / "run", overwrite=False)
     with pytest.raises(BadInput, match="before its first checkpoint; --overwrite"):
-        runs.open_run(again, tmp_path / "run", overwrite=False)
+        run_folders.open_run(again, tmp_path / "run", overwrite=False)
     (tmp_path / "run" / "checkpoints").mkdir()
     (tmp_path / "run" / "checkpoints" / "00000001.rank0of1.pt").write_text("a checkpoint")
-    runs.open_run(again, tmp_path / "run", overwrite=False)
+    run_folders.open_run(again, tmp_path / "run", overwrite=False)
 
 
 def test_unwritable_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match=r"cannot write to .*file/run"):
-        runs.open_run(settings(tmp_path), tmp_path / "file" / "run", overwrite=False)
+        run_folders.open_run(settings(tmp_path), tmp_path / "file" / "run", overwrite=False)
 
 
 @pytest.mark.parametrize("verb", ["eval", "export"])
@@ -246,5 +247,5 @@ def test_a_formula_s_robot_is_that_of_its_system() -> None:
     for word in ("task.settings.system=unicycle", "task.settings.system=quadrotor"):
         system = word.partition("=")[2]
         with pytest.raises(BadInput, match=rf"robot: linear, but its settings.system, {system}, is for robot .*"):
-            runs.make_task(compose(["task=stl/linear_reach", word]))
-    assert runs.make_task(compose(["task=stl/linear_reach"])).robot.name == "linear"
+            environments.make_task(compose(["task=stl/linear_reach", word]))
+    assert environments.make_task(compose(["task=stl/linear_reach"])).robot.name == "linear"

@@ -17,11 +17,11 @@ import pytest
 
 from temporeal.policies.cli import workers
 from temporeal.policies.cli.main import main
-from temporeal.policies.cli.settings import read
 from temporeal.policies.cli.verbs import train
 from temporeal.policies.cli.workers import Worker, wait_for
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.interrupts import Interrupted, stop_asked
+from temporeal.policies.runs.settings.files import read
 from temporeal.policies.training.errors import NonFiniteError
 
 SMOKE = ["train", "experiment=smoke", "algo.total_steps=100000000"]
@@ -84,7 +84,7 @@ def test_settings_that_do_not_fit_and_a_training_that_diverges_are_one_line(
         raise NonFiniteError("iteration 3: loss not finite")
 
     monkeypatch.setattr("temporeal.policies.algos.ppo.train", diverged)
-    monkeypatch.setattr("temporeal.policies.cli.runs.algorithm", lambda _: (sys.modules["temporeal.policies.algos.ppo"], None))
+    monkeypatch.setattr("temporeal.policies.runs.learners.algorithm", lambda _: (sys.modules["temporeal.policies.algos.ppo"], None))
     assert main([*SMOKE, "--out", str(tmp_path / "run")]) == 2
     assert capsys.readouterr().err == (
         "temporeal: the training diverged and was stopped: iteration 3: loss not finite; try a smaller learning rate\n")
@@ -107,7 +107,7 @@ def test_the_seconds_told_are_those_of_the_whole_training(
     """Not the last iteration's, behind which a companion may fly for a while."""
     result = SimpleNamespace(history=[{"seconds": 1e9, "success": 0.5}])
     monkeypatch.setattr("temporeal.policies.algos.ppo.train", lambda *_, **__: result)
-    monkeypatch.setattr("temporeal.policies.cli.runs.algorithm", lambda _: (sys.modules["temporeal.policies.algos.ppo"], None))
+    monkeypatch.setattr("temporeal.policies.runs.learners.algorithm", lambda _: (sys.modules["temporeal.policies.algos.ppo"], None))
     assert main([*SMOKE, "--out", str(tmp_path / "run"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert 0 < told["seconds"] < 1e6 and told["success"] == 0.5
@@ -120,7 +120,7 @@ def test_before_the_first_checkpoint_there_is_nothing_to_go_on_from(
         raise Interrupted(signal.SIGTERM)
 
     monkeypatch.setattr("temporeal.policies.algos.ppo.train", interrupted, raising=True)
-    monkeypatch.setattr("temporeal.policies.cli.runs.algorithm", lambda _: (sys.modules["temporeal.policies.algos.ppo"], None))
+    monkeypatch.setattr("temporeal.policies.runs.learners.algorithm", lambda _: (sys.modules["temporeal.policies.algos.ppo"], None))
     assert main([*SMOKE, "--out", str(tmp_path / "run")]) == 143
     assert capsys.readouterr().err == (
         "temporeal: stopped by SIGTERM before the first checkpoint; --overwrite starts anew\n")

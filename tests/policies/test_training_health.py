@@ -71,7 +71,7 @@ def test_nothing_is_told_where_nothing_went_wrong():
 
 def test_the_end_of_a_training_tells(tmp_path, monkeypatch, capsys):
     env, _ = environment(monkeypatch)
-    monkeypatch.setattr("temporeal.policies.cli.runs.make_env", lambda *a, **k: env)
+    monkeypatch.setattr("temporeal.policies.runs.environments.make_env", lambda *a, **k: env)
     assert cli.run(["task=hover", "algo=ppo", "num_worlds=16", f"out={tmp_path / 'run'}", "algo.total_steps=512",
                     "algo.rollout_steps=8", "algo.minibatches=1", "algo.threads=1"]) == 0
     said = capsys.readouterr().out

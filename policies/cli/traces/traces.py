@@ -760,8 +760,8 @@ def _robot_topics(options: Options, kinds: Mapping[str, str], path: Path) -> lis
     """The topics of a robot's state, decoded as the nodes decode them."""
     if not options.robot:
         return []
-    from temporeal.policies.cli import runs
     from temporeal.policies.cli.verbs.deploy import needs_bridge
+    from temporeal.policies.runs import errors
     from temporeal.robots.spec import load_robot
 
     needs_bridge()
@@ -769,7 +769,7 @@ def _robot_topics(options: Options, kinds: Mapping[str, str], path: Path) -> lis
     from temporeal_bridge.codecs.table import STATE_CODECS
     from temporeal_bridge.interface import load_interface
 
-    with runs.bad_input():
+    with errors.bad_input():
         robot = load_robot(options.robot)
         interface = load_interface(robot, options.interface)
     ends = [state.topic for state in interface.states]

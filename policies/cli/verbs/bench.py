@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.cli.console import Parser, add_json, plain, print_json, say
-from temporeal.policies.cli.runs import check_writable
 from temporeal.policies.runs.errors import FAILED, OK, BadInput
+from temporeal.policies.runs.run_folders import check_writable
 
 if TYPE_CHECKING:
     from temporeal_benchmarks.rows import Row

@@ -91,7 +91,7 @@ def complete(words: Sequence[str]) -> list[str]:
 
 def own_words(verb: str) -> list[str]:
     """Settings, benchmark names or shells: what ``verb`` takes besides options."""
-    from temporeal.policies.cli.settings import groups
+    from temporeal.policies.runs.settings.folders import groups
 
     if verb == "train":
         return [f"{group}={option}" for group, options in groups().items() for option in options] + [

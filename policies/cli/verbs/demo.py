@@ -60,24 +60,24 @@ def run(argv: Sequence[str]) -> int:
     for name in ("episodes", "flights", "parallel"):
         if getattr(options, name) < 1:
             raise BadInput(f"--{name} is at least 1, got {getattr(options, name)}")
-    from temporeal.policies.cli import runs
-    from temporeal.policies.cli.settings import compose
     from temporeal.policies.cli.verbs.deploy import needs_bridge, needs_training, shortfall
+    from temporeal.policies.runs import environments, run_folders, trained
+    from temporeal.policies.runs.settings.compose import compose
     from temporeal.robots.atomic_files import write_whole
 
     needs_bridge()
     needs_training("demo")
-    runs.check_writable(options.out)
+    run_folders.check_writable(options.out)
     clear(options.out)
     settings = {**compose(["experiment=demo", *options.overrides]), "out": str(options.out / "run")}
     tell = (lambda text: None) if options.json else say
     began = time.perf_counter()
-    task = runs.make_task(settings)
+    task = environments.make_task(settings)
     tell(f"mission ({task.robot.name}):\n{task.formula_text}\n\n1. train")
     words = shlex.join(["experiment=demo", *options.overrides, f"out={settings['out']}", "resume=true"])
-    trained = train(settings, options.json, f"temporeal train {words}")
-    graph = runs.load_graph(settings, options.out / "run", task)
-    tell(f"   {trained['env_steps'] / 1e6:.1f} M steps in {trained['seconds']:.0f} s\n2. judge")
+    learned = train(settings, options.json, f"temporeal train {words}")
+    graph = trained.load_graph(settings, options.out / "run", task)
+    tell(f"   {learned['env_steps'] / 1e6:.1f} M steps in {learned['seconds']:.0f} s\n2. judge")
     judged = {"native": judge(settings, graph, "quadrotor", options.episodes, options.json),
               "mujoco": judge(settings, graph, "mujoco", max(1, options.episodes // 2), options.json)}
     for key, found in judged.items():
@@ -87,7 +87,7 @@ def run(argv: Sequence[str]) -> int:
     tell(f"   {options.out / 'artifact'}: self-test passed\n4. fly, {options.parallel} at a time, in real time")
     flown = fly(settings, options, tell)
     judged |= judge_flights(task, manifest, flown)
-    summary = summarize(trained, judged, flown, time.perf_counter() - began)
+    summary = summarize(learned, judged, flown, time.perf_counter() - began)
     page = report(task, judged, summary, options.out)
     write_whole(options.out / "summary.json", (json.dumps(summary, indent=2, allow_nan=False) + "\n").encode())
     if options.json:
@@ -117,10 +117,10 @@ def clear(out: Path) -> None:
     """Make room for a new demo: what an earlier one wrote goes, anything else in the folder stays as it is."""
     import shutil
 
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import run_folders
 
     found = {path.name for path in out.iterdir()} if out.is_dir() else set()
-    if found - set(OURS) and not runs.is_run(out / "run"):
+    if found - set(OURS) and not run_folders.is_run(out / "run"):
         raise BadInput(f"{out} is there and holds no demo: choose another folder with --out")
     try:
         for name in found & set(OURS):
@@ -141,17 +141,17 @@ def train(settings: dict[str, Any], quiet: bool, again: str) -> dict[str, Any]:
 
 def judge(settings: Mapping[str, Any], graph: PolicyGraph, backend: str, episodes: int, quiet: bool) -> Judged:
     """Fresh randomized episodes; MuJoCo at 2 ms, as the simulated robot of the flights."""
-    from temporeal.policies.cli import runs
     from temporeal.policies.evaluate.evaluation import evaluate
     from temporeal.policies.evaluate.rollout import graph_policy, rollout
     from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED, Judged
+    from temporeal.policies.runs import environments
 
     if backend == "mujoco":
         finer = {**(settings["task"].get("settings") or {}), "substeps": 10}
         settings = {**settings, "task": {**settings["task"], "settings": finer}}
-    task = runs.make_task(settings)
+    task = environments.make_task(settings)
     seed = settings["seed"] + EVALUATION_SEED
-    env = runs.make_env(settings, task=task, num_worlds=episodes, backend=backend, seed=seed)
+    env = environments.make_env(settings, task=task, num_worlds=episodes, backend=backend, seed=seed)
     began = time.perf_counter()
     found = rollout(env, graph_policy(graph), progress=None if quiet else counter(f"   {backend}, step"))
     return Judged(evaluate(found, task.formula), found, time.perf_counter() - began)
@@ -166,11 +166,11 @@ def in_words(found: Judged) -> str:
 
 def export(settings: dict[str, Any], task: Task, graph: PolicyGraph, path: Path) -> Manifest:
     """The artifact, proven by its own trace."""
-    from temporeal.policies.cli import runs
     from temporeal.policies.evaluate.run_outputs import export_policy
+    from temporeal.policies.runs import environments, errors
 
-    env = runs.make_env(settings, task=runs.make_task(settings), num_worlds=1, compiled=False)
-    with runs.bad_input():
+    env = environments.make_env(settings, task=environments.make_task(settings), num_worlds=1, compiled=False)
+    with errors.bad_input():
         artifact = export_policy(graph, task, path, env, training=settings, seed=settings["seed"])
     artifact.self_test()
     return artifact.manifest

@@ -20,7 +20,7 @@ from temporeal.robots.optional_packages import install
 
 if TYPE_CHECKING:
     from temporeal_bridge.launching.flights import FlightReport
-    from temporeal_bridge.launching.processes import Process
+    from temporeal_bridge.process.children import Process
 
 SUMMARY = "fly an artifact through the ROS 2 nodes; --sim with a simulated robot"
 HELP = """\
@@ -68,14 +68,14 @@ def parser() -> Parser:
 def run(argv: Sequence[str]) -> int:
     """Check the artifact, then fly."""
     options = parser().parse_intermixed_args(argv)
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import run_folders, trained
 
     needs_bridge()
     deploy = settings(options.overrides)
     if options.sim:
         check_sim(options)
-    runs.check_writable(options.out or DEFAULT)
-    robot = runs.load_artifact(options.artifact, options.trust).manifest.robot
+    run_folders.check_writable(options.out or DEFAULT)
+    robot = trained.load_artifact(options.artifact, options.trust).manifest.robot
     if not options.sim:
         check_real(options, deploy, robot)
     with own_folder(options.out) as out:
@@ -120,7 +120,8 @@ user's own."""
 
 def settings(overrides: Sequence[str]) -> dict[str, Any]:
     """The settings of the group deploy, each there and of its kind; their values are checked by who reads them."""
-    from temporeal.policies.cli.settings import kind, section, shown
+    from temporeal.policies.runs.settings.compose import section
+    from temporeal.policies.runs.settings.values import kind, shown
 
     deploy = section("deploy", overrides)
     for name in (*KINDS, *deploy):
@@ -145,13 +146,13 @@ def check_sim(options: Any) -> None:
             raise BadInput(f"{word}: with --sim the nodes run on a bus of their own; only {', '.join(SIMULATED)} can "
                            "be set")
     needs_training("deploy --sim", "; without --sim a robot that is there needs none of it")
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import errors
     from temporeal_bridge.mission import check_numbers
 
     for name in ("flights", "parallel"):
         if getattr(options, name) < 1:
             raise BadInput(f"--{name} is at least 1, got {getattr(options, name)}")
-    with runs.bad_input():
+    with errors.bad_input():
         check_numbers("--seed", options.seed, options.flights)
     if not 0 <= options.spread <= 1:
         raise BadInput(f"--spread is a share from 0 to 1, got {options.spread}")
@@ -186,12 +187,12 @@ def simulate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> 
     """Real-time flights of simulated robots."""
     from dataclasses import asdict
 
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import errors
     from temporeal_bridge.launching.flights import fly
     from temporeal_bridge.transports.transport import TransportError
 
     try:
-        with runs.bad_input():
+        with errors.bad_input():
             report = fly(options.artifact, robot, options.flights, options.parallel, options.seed, out,
                          interface=deploy["interface"], transport=deploy["transport"], spread=options.spread,
                          signals=None if deploy["signals"] is None else Path(deploy["signals"]),
@@ -239,7 +240,8 @@ def flight_table(flights: Sequence[Mapping[str, Any]]) -> str:
 
 def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> int:
     """The nodes for a robot that is there, until they are told to stop."""
-    from temporeal_bridge.launching.processes import fresh, how_ended
+    from temporeal_bridge.process.children import how_ended
+    from temporeal_bridge.process.files import fresh
     from temporeal_bridge.recorder import rescue
 
     bag = fresh(out / "bag")
@@ -328,7 +330,7 @@ def worker_folder(artifact: Path, given: str | None) -> Path | None:
 
 def check_bus(deploy: Mapping[str, Any], robot: str, artifact: Path | None = None) -> None:
     """What every node would refuse is refused once, before any is started; with an ``artifact`` also what it needs."""
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import errors
     from temporeal.robots.artifact.manifest import load_manifest
     from temporeal.robots.spec import load_robot
     from temporeal_bridge.interface import load_interface
@@ -336,7 +338,7 @@ def check_bus(deploy: Mapping[str, Any], robot: str, artifact: Path | None = Non
     from temporeal_bridge.transports.transport import TransportError, domain_id
 
     try:
-        with runs.bad_input():
+        with errors.bad_input():
             spec = load_robot(robot)
             interface = load_interface(spec, deploy["interface"], deploy["signals"])
             if artifact is not None:
@@ -367,7 +369,7 @@ def run_nodes(nodes: Mapping[str, Sequence[str]], lost: list[Process]) -> Proces
     not ours: the guard and the others go on. So they do without what no flight needs, which is told at once and added
     to ``lost``. The recorder is told whose end to wait for.
     """
-    from temporeal_bridge.launching.processes import WITHOUT, end, how_ended, start
+    from temporeal_bridge.process.children import WITHOUT, end, how_ended, start
 
     running: list[Process] = []
     try:

@@ -108,9 +108,9 @@ def what_next() -> str:
 
 def live(options: Any) -> Iterator[Check]:
     """The checks of ``--artifact``: on the robot's bus, before anything moves."""
-    from temporeal.policies.cli import runs
     from temporeal.policies.cli.preflight import preflight
     from temporeal.policies.cli.verbs.deploy import check_bus, needs_bridge, settings
+    from temporeal.policies.runs import errors
     from temporeal.robots.artifact.manifest import load_manifest
     from temporeal.robots.spec import load_robot
 
@@ -119,7 +119,7 @@ def live(options: Any) -> Iterator[Check]:
         raise BadInput(f"--seconds is from {MIN_SECONDS:g} to {MAX_SECONDS:g}, got {seconds:g}")
     needs_bridge()
     deploy = settings(options.overrides)
-    with runs.bad_input():
+    with errors.bad_input():
         manifest = load_manifest(options.artifact, options.trust)
         standing = load_robot(options.robot).name if options.robot else None
     check_bus(deploy, manifest.robot)

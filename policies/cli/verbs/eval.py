@@ -58,21 +58,21 @@ def run(argv: Sequence[str]) -> int:
         raise BadInput(f"--confidence lies between 0 and 1, both excluded, got {options.confidence}")
     if options.episodes < 1:
         raise BadInput(f"--episodes is at least 1, got {options.episodes}")
-    from temporeal.policies.cli import runs
-    from temporeal.policies.cli.settings import override
     from temporeal.policies.evaluate.evaluation import gate, to_json
     from temporeal.policies.evaluate.run_outputs import make_report
+    from temporeal.policies.runs import environments, run_folders, trained
+    from temporeal.policies.runs.settings.compose import override
     from temporeal.robots.artifact.manifest import MANIFEST, POLICY
 
     is_artifact = any((options.policy / name).is_file() for name in (MANIFEST, POLICY))
-    artifact = runs.load_artifact(options.policy) if is_artifact else None
-    settings = runs.artifact_settings(options.policy, artifact) if artifact else runs.load_run(options.policy)
+    artifact = trained.load_artifact(options.policy) if is_artifact else None
+    settings = trained.artifact_settings(options.policy, artifact) if artifact else run_folders.load_run(options.policy)
     settings = override(settings, options.overrides)
     if not options.json and (note := left_out(settings)):
         say(note)
     folder = report_folder(options, is_artifact)
-    runs.check_writable(folder)
-    task = runs.make_task(settings)
+    run_folders.check_writable(folder)
+    task = environments.make_task(settings)
     judged: list[tuple[str, Judged]] = []
     for backend in dict.fromkeys(options.backend or [settings["backend"]["name"]]):
         found = judge(settings, artifact or options.policy, backend, options)
@@ -95,22 +95,22 @@ def judge(settings: dict[str, Any], policy: Path | Artifact, backend: str, optio
     import time
     from functools import partial
 
-    from temporeal.policies.cli import runs
     from temporeal.policies.evaluate.evaluation import evaluate
     from temporeal.policies.evaluate.full_horizon import lasting
     from temporeal.policies.evaluate.measurement_recorder import witnessed
     from temporeal.policies.evaluate.rollout import graph_policy, rollout
     from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED, Judged, reference_of
+    from temporeal.policies.runs import environments, trained
 
     seed = settings["seed"] + EVALUATION_SEED if options.seed is None else options.seed
-    task = runs.make_task(settings)
-    make_env = partial(runs.make_env, settings, num_worlds=options.episodes, backend=backend, seed=seed)
+    task = environments.make_task(settings)
+    make_env = partial(environments.make_env, settings, num_worlds=options.episodes, backend=backend, seed=seed)
     if isinstance(policy, Path):
-        graph = runs.load_graph(settings, policy, task)
-        env, act = make_env(task=runs.shown_to(graph, task)), graph_policy(graph)
+        graph = trained.load_graph(settings, policy, task)
+        env, act = make_env(task=trained.shown_to(graph, task)), graph_policy(graph)
     else:
         env = make_env(task=lasting(witnessed(task, policy.schema)))
-        act = runs.artifact_policy(policy, env)
+        act = trained.artifact_policy(policy, env)
     started = time.perf_counter()
     found = rollout(env, act, progress=counter(f"{backend}, step"))
     seconds = time.perf_counter() - started

@@ -67,7 +67,7 @@ def parser() -> Parser:
 def run(argv: Sequence[str]) -> int:
     """Export one run, or one model."""
     options = parser().parse_intermixed_args(argv)
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import errors, run_folders
 
     if options.make_key is not None:
         return new_key(options)
@@ -77,15 +77,15 @@ def run(argv: Sequence[str]) -> int:
     from temporeal.robots.artifact.signature import secret_key, sign
 
     if options.sign is not None:
-        with runs.bad_input():
+        with errors.bad_input():
             secret_key(options.sign)  # a key that cannot sign is told now, not when the artifact is made
     is_model = options.run.is_file() and options.run.suffix == ".zip"
     out: Path = options.out or (options.run.with_suffix("") if is_model else options.run / "artifact")
     check_words(is_model, options.run, options.overrides, options.normalize)
     if not is_model:
-        runs.load_run(options.run)
-    runs.check_writable(out.parent)
-    with runs.bad_input():
+        run_folders.load_run(options.run)
+    run_folders.check_writable(out.parent)
+    with errors.bad_input():
         refuse_foreign(out)
     try:
         if is_model:
@@ -93,7 +93,7 @@ def run(argv: Sequence[str]) -> int:
         else:
             artifact = of_run(options.run, out, options.name)
         if options.sign is not None:
-            with runs.bad_input():
+            with errors.bad_input():
                 sign(out, options.sign)
     except OSError as error:
         raise BadInput(f"{out} cannot be written: {error.strerror}; what was there before is untouched") from error
@@ -114,13 +114,13 @@ def run(argv: Sequence[str]) -> int:
 
 def new_key(options: Any) -> int:
     """Write a pair of keys and say what each is for."""
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import errors
     from temporeal.robots.artifact.signature import make_key
 
     if options.run is not None or options.overrides:
         raise BadInput("--make-key makes a key and exports nothing: give it alone, then export with --sign")
     try:
-        with runs.bad_input():
+        with errors.bad_input():
             public = make_key(options.make_key)
     except OSError as error:
         raise BadInput(f"{options.make_key} cannot be written: {error.strerror or error}") from error
@@ -144,15 +144,15 @@ def check_words(is_model: bool, run: Path, words: Sequence[str], normalize: Path
 
 def of_run(run: Path, out: Path, name: str | None) -> Artifact:
     """The artifact of a run of ours."""
-    from temporeal.policies.cli import runs
     from temporeal.policies.evaluate.run_outputs import export_policy
+    from temporeal.policies.runs import environments, errors, run_folders, trained
 
-    settings = runs.load_run(run)
-    task = runs.make_task(settings)
+    settings = run_folders.load_run(run)
+    task = environments.make_task(settings)
     here = {**settings, "device": "cpu"}  # an artifact runs on a CPU, wherever the run was trained
-    graph = runs.load_graph(here, run, task)
-    env = runs.make_env(here, task=runs.shown_to(graph, task), num_worlds=1, compiled=False)
-    with runs.bad_input():
+    graph = trained.load_graph(here, run, task)
+    env = environments.make_env(here, task=trained.shown_to(graph, task), num_worlds=1, compiled=False)
+    with errors.bad_input():
         return export_policy(graph, task, out, env, training=settings, seed=settings["seed"], name=name)
 
 
@@ -160,12 +160,12 @@ def of_model(
     model: Path, out: Path, words: Sequence[str], normalize: Path | Literal[False] | None, name: str | None
 ) -> Artifact:
     """The artifact of a model that stable-baselines3 saved, trained on what ``words`` say."""
-    from temporeal.policies.cli import runs
-    from temporeal.policies.cli.settings import compose
+    from temporeal.policies.runs import errors
+    from temporeal.policies.runs.settings.compose import compose
 
     bare = [] if any(word.startswith("randomize=") for word in words) else ["randomize=none"]
     settings = compose([*bare, *words])
-    with runs.bad_input():
+    with errors.bad_input():
         from temporeal.policies.evaluate.adapters.external_policies import export_sb3
         from temporeal.sim.adapters.worlds import recipe
 

@@ -16,7 +16,9 @@ from temporeal.policies.runs.interrupts import Interrupted, on_signals
 if TYPE_CHECKING:
     from temporeal.policies.evaluate.falsification import PolicyRollout
     from temporeal.sim.env import Env
-    from temporeal.sim.stl.analysis.falsify import Counterexample, Falsification, Replay, Space
+    from temporeal.sim.stl.analysis.counterexample import Counterexample, Replay
+    from temporeal.sim.stl.analysis.falsify import Falsification
+    from temporeal.sim.stl.analysis.space import Space
 
 SUMMARY = "search for a flight that violates the formula; save and replay it"
 HELP = """\
@@ -75,10 +77,10 @@ def run(argv: Sequence[str]) -> int:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise BadInput(f"--{name} is at least 1, got {value}")
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import environments
 
     if options.seed is not None:
-        runs.check_seed("--seed", options.seed)
+        environments.check_seed("--seed", options.seed)
     if options.replay is not None:
         return run_replay(options)
     if options.policy is None:
@@ -91,10 +93,10 @@ def run(argv: Sequence[str]) -> int:
 
 def run_search(options: Any) -> int:
     """Search the space, write what was found."""
-    from temporeal.policies.cli import runs
-    from temporeal.policies.cli.settings import override
     from temporeal.policies.evaluate.falsification import PolicyRollout, default_space, falsify_policy
     from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED
+    from temporeal.policies.runs import environments, errors, run_folders
+    from temporeal.policies.runs.settings.compose import override
     from temporeal.sim.stl.analysis.falsify import check_method
 
     try:
@@ -103,19 +105,19 @@ def run_search(options: Any) -> int:
         raise BadInput(str(error)) from error
     settings = override(read_settings(options.policy), options.overrides)
     backend = options.backend or settings["backend"]["name"]
-    runs.check_seed("seed", settings["seed"])
+    environments.check_seed("seed", settings["seed"])
     seed = settings["seed"] + EVALUATION_SEED if options.seed is None else options.seed
-    runs.check_seed("the seed of the search (the run's and a constant)", seed)
+    environments.check_seed("the seed of the search (the run's and a constant)", seed)
     folder = result_folder(options)
     env = make_env(settings, options.policy, backend, 1 if options.print_space else options.worlds, seed)
-    with runs.bad_input():
+    with errors.bad_input():
         space = default_space(env) if options.space is None else read_space(options.space)
     if options.print_space:
         say(space_text(space))
         return OK
-    runs.check_writable(folder)
+    run_folders.check_writable(folder)
     make_policy, digest = policy_of(settings, options.policy, env)
-    with runs.bad_input(), ending_gently() as asked:
+    with errors.bad_input(), ending_gently() as asked:
         rollout = PolicyRollout(env, make_policy, space)
         found = falsify_policy(
             rollout, budget=options.budget, seed=seed, method=options.method, attack=options.attack,
@@ -181,33 +183,33 @@ def is_artifact(folder: Path) -> bool:
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """Settings of the run or the artifact."""
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import run_folders, trained
 
-    return runs.artifact_settings(folder) if is_artifact(folder) else runs.load_run(folder)
+    return trained.artifact_settings(folder) if is_artifact(folder) else run_folders.load_run(folder)
 
 
 def make_env(settings: dict[str, Any], folder: Path, backend: str, worlds: int, seed: int) -> Env:
     """The environment of an evaluation; an artifact's policy reads what is measured in it."""
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import environments, trained
 
-    shown = runs.seen_by(folder, is_artifact(folder), settings, runs.make_task(settings))
-    return runs.make_env(settings, task=shown, num_worlds=worlds, backend=backend, seed=seed)
+    shown = trained.seen_by(folder, is_artifact(folder), settings, environments.make_task(settings))
+    return environments.make_env(settings, task=shown, num_worlds=worlds, backend=backend, seed=seed)
 
 
 def policy_of(settings: dict[str, Any], folder: Path, env: Env) -> tuple[Any, str]:
     """What makes the policy of a batch from an environment, and the SHA-256 of its weights."""
     import hashlib
 
-    from temporeal.policies.cli import runs
     from temporeal.policies.evaluate.falsification import weights_digest
     from temporeal.policies.evaluate.rollout import graph_policy
+    from temporeal.policies.runs import environments, trained
     from temporeal.robots.artifact.manifest import POLICY
 
     if is_artifact(folder):
-        artifact = runs.load_artifact(folder)
+        artifact = trained.load_artifact(folder)
         digest = hashlib.sha256((folder / POLICY).read_bytes()).hexdigest()
-        return (lambda env: runs.artifact_policy(artifact, env)), digest
-    graph = runs.load_graph(settings, folder, runs.make_task(settings))
+        return (lambda env: trained.artifact_policy(artifact, env)), digest
+    graph = trained.load_graph(settings, folder, environments.make_task(settings))
     return (lambda env: graph_policy(graph)), weights_digest(graph)
 
 
@@ -215,7 +217,7 @@ def read_space(path: Path) -> Space:
     """The space that a YAML file describes."""
     import yaml
 
-    from temporeal.sim.stl.analysis.falsify import space_from_json
+    from temporeal.sim.stl.analysis.space import space_from_json
 
     try:
         data = yaml.safe_load(path.read_text())
@@ -246,7 +248,7 @@ def result_folder(options: Any) -> Path:
 def save(found: Falsification, path: Path, about: Mapping[str, Any]) -> Path | None:
     """Write the counterexample, if there is one."""
     from temporeal.policies.export.writer import revision
-    from temporeal.sim.stl.analysis.falsify import save_counterexample
+    from temporeal.sim.stl.analysis.counterexample import save_counterexample
 
     if found.verdict == "none found":
         return None
@@ -258,7 +260,7 @@ def figures(found: Falsification) -> dict[str, Any]:
     from dataclasses import asdict
 
     from temporeal.policies.evaluate.evaluation import clean
-    from temporeal.sim.stl.language.syntax import to_text
+    from temporeal.sim.stl.language.propositional import to_text
 
     values: dict[str, Any] = clean(plain({
         "verdict": found.verdict, "statement": found.statement(), "formula": to_text(found.formula),
@@ -301,13 +303,13 @@ def describe(found: Falsification, path: Path | None) -> str:
 
 def run_replay(options: Any) -> int:
     """Fly a counterexample again."""
-    from temporeal.policies.cli import runs
-    from temporeal.policies.cli.settings import override
     from temporeal.policies.evaluate.falsification import policy_judge
+    from temporeal.policies.runs import environments, errors, run_folders
+    from temporeal.policies.runs.settings.compose import override
     from temporeal.sim.stl.analysis.counterexample import load_counterexample, replay, versions
-    from temporeal.sim.stl.language.syntax import to_text
+    from temporeal.sim.stl.language.propositional import to_text
 
-    with runs.bad_input():
+    with errors.bad_input():
         found = load_counterexample(options.replay)
     lacking = {"policy", "digest", "backend", "worlds", "env_seed", "settings"} - set(found.about)
     if lacking or found.space is None:
@@ -315,12 +317,12 @@ def run_replay(options: Any) -> int:
     policy = options.policy or options.replay.parent / found.about["policy"]
     if options.policy is None and not is_artifact(policy):
         try:
-            runs.load_run(policy)
+            run_folders.load_run(policy)
         except BadInput as error:
             raise BadInput(f"{error}. The policy that flew is not where it was: name it: temporeal falsify RUN "
                            f"--replay {options.replay}") from error
     settings = override(found.about["settings"], options.overrides)
-    runs.check_seed("seed", settings["seed"])
+    environments.check_seed("seed", settings["seed"])
     rollout, digest = replay_rollout(settings, policy, options.backend or found.about["backend"], found)
     if options.overrides and rollout.env.task.formula != found.formula:
         raise BadInput("the overrides change the formula, and a replay judges the saved one. Leave them out, or search "
@@ -346,15 +348,15 @@ def replay_rollout(
     settings: dict[str, Any], policy: Path, backend: str, found: Counterexample
 ) -> tuple[PolicyRollout, str]:
     """The rollout that ``found`` came from, of the policy in the folder ``policy``, and that policy's digest."""
-    from temporeal.policies.cli import runs
     from temporeal.policies.evaluate.falsification import PolicyRollout
+    from temporeal.policies.runs import errors, run_folders
 
     if not is_artifact(policy):
-        runs.load_run(policy)  # a missing one is told so
+        run_folders.load_run(policy)  # a missing one is told so
     assert found.space is not None
     env = make_env(settings, policy, backend, found.about["worlds"], found.about["env_seed"])
     make_policy, digest = policy_of(settings, policy, env)
-    with runs.bad_input():
+    with errors.bad_input():
         return PolicyRollout(env, make_policy, found.space), digest
 
 

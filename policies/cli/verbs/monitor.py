@@ -77,23 +77,23 @@ def run(argv: Sequence[str]) -> int:
 
 def of_artifact(folder: Path) -> Manifest:
     """The manifest of a proven artifact."""
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import trained
 
-    return runs.load_artifact(folder).manifest
+    return trained.load_artifact(folder).manifest
 
 
 def of_formula(options: Any) -> Manifest:
     """A formula of the user's as the monitor takes it: a manifest of no policy."""
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import errors
     from temporeal.robots.artifact.manifest import Manifest
     from temporeal.robots.spec import load_robot
     from temporeal.sim.stl.language.parse import parse
-    from temporeal.sim.stl.language.syntax import horizon
+    from temporeal.sim.stl.language.queries import horizon
     from temporeal_bridge.mission import MISSION_TIME
 
     if not options.rate > 0:
         raise BadInput(f"--rate is above 0 samples per second, got {options.rate}")
-    with runs.bad_input():
+    with errors.bad_input():
         try:
             constants = json.loads(options.constants)
         except ValueError as error:
@@ -116,18 +116,18 @@ def watch(
 
     Where the robot's state has not come within ``wait_s`` (0: it may come at any time) is :class:`BadInput`.
     """
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import errors
     from temporeal.robots.spec import load_robot
     from temporeal_bridge.interface import load_interface
     from temporeal_bridge.monitor_node import OWN, TOPICS, MonitorNode
-    from temporeal_bridge.node import spin
+    from temporeal_bridge.process.node import spin
     from temporeal_bridge.transports.selection import open_transport
     from temporeal_bridge.transports.transport import TransportError
 
     stopped: list[int] = []
     robot = load_robot(manifest.robot)
     try:
-        with runs.bad_input():
+        with errors.bad_input():
             transport = open_transport(deploy["transport"], "monitor", deploy["namespace"], domain=deploy["domain"],
                                        loopback=deploy["loopback"])
             interface = load_interface(robot, deploy["interface"], deploy["signals"])

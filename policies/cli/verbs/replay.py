@@ -87,11 +87,11 @@ def run(argv: Sequence[str]) -> int:
 @contextmanager
 def refused() -> Iterator[None]:
     """What the bridge refuses is the user's input."""
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import errors
     from temporeal_bridge.transports.transport import TransportError
 
     try:
-        with runs.bad_input():
+        with errors.bad_input():
             yield
     except TransportError as error:
         raise BadInput(str(error)) from error
@@ -124,7 +124,7 @@ def lacking(told: Mapping[str, Any], robot: RobotSpec, interface: Interface) -> 
     """What the artifact that was flown, or its formula, reads and no topic brings; nothing of a manifest that cannot be
     read: who needs it says so."""
     from temporeal.robots.artifact.manifest import build
-    from temporeal.sim.stl.language.syntax import FormulaError
+    from temporeal.sim.stl.language.errors import FormulaError
     from temporeal_bridge.interface import InterfaceError, check_reads
     from temporeal_bridge.monitor_node import formula_of
 
@@ -149,16 +149,16 @@ def beside(bag: Path) -> Path | None:
 
 def the_artifact(options: Any, told: Mapping[str, Any]) -> Artifact:
     """The artifact that is asked for, else the one that was flown, if it still lies where it was."""
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import trained
     from temporeal.robots.artifact.manifest import MANIFEST, identity
 
     if options.artifact is not None:
-        return runs.load_artifact(options.artifact)
+        return trained.load_artifact(options.artifact)
     folder = Path(told["folder"] or "")
     if not told["folder"] or not (folder / MANIFEST).is_file():
         raise BadInput(f"the bag is of artifact {told['name']!r} ({told['identity'][:12]}), which is not in "
                        f"{told['folder'] or 'any folder that it names'} any more: say where it is with --artifact")
-    artifact = runs.load_artifact(folder)
+    artifact = trained.load_artifact(folder)
     if identity(artifact.manifest) != told["identity"]:
         raise BadInput(f"{folder} holds another artifact now ({identity(artifact.manifest)[:12]}) than the one that "
                        f"was flown ({told['identity'][:12]}); give one with --artifact, or this one if you mean it")

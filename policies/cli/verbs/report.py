@@ -56,9 +56,9 @@ def parser() -> Parser:
 def run(argv: Sequence[str]) -> int:
     """Judge the recording and write the page."""
     options = parser().parse_args(argv)
-    from temporeal.policies.cli import runs
     from temporeal.policies.cli.verbs.deploy import needs_bridge, needs_training
     from temporeal.policies.cli.verbs.replay import chosen, refused
+    from temporeal.policies.runs import run_folders
 
     needs_bridge()
     needs_training("report", "; or make it on another machine, of a copy of the bag; `temporeal replay` runs without")
@@ -71,7 +71,7 @@ def run(argv: Sequence[str]) -> int:
         namespace, told, robot, interface = chosen(options)
         manifest = manifest_of(options, told)
         formula = formula_of(manifest, robot, interface)
-        runs.check_writable(out)
+        run_folders.check_writable(out)
         recording = bags.read(options.bag, needed(interface, namespace), told.get("renamed"))
         flights, partial, unread = flight_log.flights(recording, namespace)
         found = flown(recording, [f for f in flights if not f.barred], manifest, robot, interface, namespace)
@@ -97,11 +97,11 @@ def run(argv: Sequence[str]) -> int:
 
 def manifest_of(options: Any, told: Mapping[str, Any]) -> Manifest:
     """Of the artifact that is asked for, else the one in the bag."""
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import trained
     from temporeal.robots.artifact.manifest import build
 
     if options.artifact is not None:
-        return runs.load_artifact(options.artifact).manifest
+        return trained.load_artifact(options.artifact).manifest
     try:
         return build(dict(told["manifest"]))
     except (TypeError, KeyError, ValueError, AttributeError) as error:  # of a version that has other fields
@@ -238,12 +238,12 @@ def context_of(
 
 def drawing(manifest: Manifest, robot: RobotSpec, signals: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
     """Shapes and stage of the task; without a task, or without the signals that its figure needs, a quadrotor only."""
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import environments
 
     task = manifest.training.get("task")
     if not isinstance(task, dict) or "name" not in task:
         return (), None
-    made = runs.make_task(manifest.training)
+    made = environments.make_task(manifest.training)
     if robot.kind == "quadrotor":
         return made.shapes, None
     from temporeal.policies.evaluate.report.page import motion
@@ -261,7 +261,7 @@ def drawing(manifest: Manifest, robot: RobotSpec, signals: Mapping[str, Any]) ->
 def clean(value: Any) -> Any:
     """As JSON has it."""
     from temporeal.policies.evaluate import evaluation
-    from temporeal_bridge.node import plain
+    from temporeal_bridge.process.files import plain
 
     return evaluation.clean(plain(value))
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from temporeal.policies.cli.traces.traces import Options, Table, Trace
     from temporeal.robots.signals import SignalSpec
     from temporeal.sim.stl.analysis.explain import Explanation
-    from temporeal.sim.stl.language.syntax import Formula
+    from temporeal.sim.stl.language.conventions import Semantics
+    from temporeal.sim.stl.language.propositional import Formula
     from temporeal.sim.stl.monitoring.monitor import Monitor, Reading
-    from temporeal.sim.stl.rewriting.lower import Semantics
 
 SUMMARY = "check, explain, plot or monitor a formula on a trace from a file"
 HELP = """\
@@ -103,9 +103,9 @@ def run(argv: Sequence[str]) -> int:
         wanted = "FILE [TRACE]" if action == "check" else "FILE TRACE"
         raise BadInput(f"temporeal spec {action} takes {wanted}, got {' '.join(files) or 'nothing'}")
     check_options(action, options)
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import errors
 
-    with runs.bad_input():
+    with errors.bad_input():
         spec = with_options(load(Path(files[0])), options)
         if len(files) == 1:
             return outline(spec, options)
@@ -290,7 +290,7 @@ def with_options(spec: Spec, options: Namespace) -> Spec:
 
 def semantics_of(spec: Spec) -> Semantics:
     """The semantics, rtamt's where nothing is said."""
-    from temporeal.sim.stl.rewriting.lower import Semantics
+    from temporeal.sim.stl.language.conventions import Semantics
 
     try:
         return Semantics(**spec.semantics)  # type: ignore[arg-type]
@@ -300,8 +300,10 @@ def semantics_of(spec: Spec) -> Semantics:
 
 def formula_of(spec: Spec, schema: Mapping[str, SignalSpec]) -> Formula:
     """The formula, checked against ``schema`` and what the file declares; the latter goes first."""
+    from temporeal.sim.stl.language.errors import FormulaError
     from temporeal.sim.stl.language.parse import check, parse
-    from temporeal.sim.stl.language.syntax import Formula, FormulaError, from_json
+    from temporeal.sim.stl.language.propositional import Formula
+    from temporeal.sim.stl.language.serialization import from_json
 
     known = {**schema, **spec.signals}
     try:
@@ -323,7 +325,7 @@ def formula_of(spec: Spec, schema: Mapping[str, SignalSpec]) -> Formula:
 
 def formula_on(spec: Spec, schema: Mapping[str, SignalSpec], columns: Sequence[str], source: str) -> Formula:
     """The formula over the signals of a trace; what the trace has is told where the formula asks for something else."""
-    from temporeal.sim.stl.language.syntax import WORDS
+    from temporeal.sim.stl.language.text import WORDS
 
     try:
         return formula_of(spec, schema)
@@ -351,7 +353,11 @@ def assigned_names(text: str) -> set[str]:
 def assumed(spec: Spec) -> dict[str, SignalSpec]:
     """Signals guessed from the formula alone: scalars, and vectors where a component or a length is taken of them."""
     from temporeal.robots.signals import SignalSpec
-    from temporeal.sim.stl.language.syntax import FUNCTIONS, WORDS, Signal, from_json, leaves_in
+    from temporeal.sim.stl.language.operations import FUNCTIONS
+    from temporeal.sim.stl.language.propositional import Signal
+    from temporeal.sim.stl.language.queries import leaves_in
+    from temporeal.sim.stl.language.serialization import from_json
+    from temporeal.sim.stl.language.text import WORDS
 
     if not isinstance(spec.formula, str):
         read = [leaf for leaf in leaves_in(from_json(spec.formula)) if isinstance(leaf, Signal)]
@@ -403,7 +409,9 @@ def guessed_formula(spec: Spec) -> Formula:
 
 def outline(spec: Spec, options: Namespace) -> int:
     """The formula as it was understood: text, horizon, history, signals."""
-    from temporeal.sim.stl.language.syntax import FormulaError, history, horizon, signals_in, to_text
+    from temporeal.sim.stl.language.errors import FormulaError
+    from temporeal.sim.stl.language.propositional import to_text
+    from temporeal.sim.stl.language.queries import history, horizon, signals_in
 
     semantics_of(spec)
     formula = guessed_formula(spec)
@@ -471,10 +479,10 @@ def judge(action: str, spec: Spec, path: Path, options: Namespace) -> int:
     formula, trace = both(spec, path, options)
     explanation = explained(formula, trace, spec, options.partial)
     if action == "plot":
-        from temporeal.policies.cli import runs
+        from temporeal.policies.runs import run_folders
         from temporeal.sim.stl.analysis.picture import draw
 
-        runs.check_writable(options.out.parent, "-o")
+        run_folders.check_writable(options.out.parent, "-o")
         try:
             draw(explanation, options.out)
         except OSError as error:
@@ -496,7 +504,7 @@ def judge(action: str, spec: Spec, path: Path, options: Namespace) -> int:
 def both(spec: Spec, path: Path, options: Namespace) -> tuple[Formula, Trace]:
     """The formula over the signals of the trace, and the trace."""
     from temporeal.policies.cli.traces.traces import open_tables, read_trace, schema_of
-    from temporeal.sim.stl.language.syntax import signals_in
+    from temporeal.sim.stl.language.queries import signals_in
 
     if str(path) == "-":
         raise BadInput("- (stdin) is for monitor; check, explain and plot read a file")
@@ -512,7 +520,7 @@ def explained(formula: Formula, trace: Trace, spec: Spec, partial: bool) -> Expl
     import numpy as np
 
     from temporeal.sim.stl.analysis.explain import explain
-    from temporeal.sim.stl.language.syntax import FormulaError
+    from temporeal.sim.stl.language.errors import FormulaError
 
     # a formula without signals is as long as its trace
     signals = trace.signals or {"": np.zeros(trace.count)}
@@ -580,7 +588,8 @@ class Watch:
 
     def begin(self, formula: Formula, dt: float, start_s: float) -> None:
         """The formula and the period are known."""
-        from temporeal.sim.stl.language.syntax import FormulaError, history, horizon
+        from temporeal.sim.stl.language.errors import FormulaError
+        from temporeal.sim.stl.language.queries import history, horizon
         from temporeal.sim.stl.monitoring.monitor import Monitor
 
         self.formula, self.dt, self.start_s = formula, dt, start_s
@@ -669,7 +678,7 @@ def from_stdin(watch: Watch, spec: Spec, options: Namespace) -> Iterator[tuple[i
     With ``--missing unknown`` numbers are left out where rows are.
     """
     from temporeal.policies.cli.traces.traces import TOLERANCE, clock, live, simplest_period
-    from temporeal.sim.stl.language.syntax import signals_in
+    from temporeal.sim.stl.language.queries import signals_in
 
     if options.resample or options.begin is not None or options.end_s is not None or options.maps or options.robot:
         raise BadInput("stdin is read as it comes: --resample, --from, --to, --map and --robot are for files")

@@ -48,17 +48,17 @@ def parser() -> Parser:
 
 def run(argv: Sequence[str]) -> int:
     """Compose the settings, train, write the run."""
-    from temporeal.policies.cli import settings as config
+    from temporeal.policies.runs.settings import compose, files
 
     options = parser().parse_intermixed_args(argv)
-    settings = config.compose(options.overrides)
+    settings = compose.compose(options.overrides)
     if options.out:
         settings["out"] = options.out
     if options.config:
         if options.json:
             print_json(settings)
         else:
-            say(config.as_yaml(settings).rstrip())
+            say(files.as_yaml(settings).rstrip())
         return OK
     words = [word for word in argv if word != "--overwrite" and not word.startswith("resume=")]
     again = f"temporeal train {shlex.join(words)} resume=true"
@@ -80,43 +80,44 @@ def train(
     Ctrl-C and SIGTERM end it after an iteration with a checkpoint and :class:`Interrupted`, which says ``again``: how
     to go on. ``opened``: one of several processes, the run's folder is ready.
     """
-    from temporeal.policies.cli import runs, workers
-    from temporeal.policies.cli import settings as config
+    from temporeal.policies.cli import workers
+    from temporeal.policies.runs import environments, errors, learners, run_folders, trained
+    from temporeal.policies.runs.settings import files
     from temporeal.policies.training.checkpoint import CheckpointError
     from temporeal.policies.training.errors import NonFiniteError, SettingsError
     from temporeal.policies.training.progress import show
     from temporeal.policies.training.ranks import join
 
-    folder, resume = runs.run_folder(settings), runs.resumes(settings)
+    folder, resume = run_folders.run_folder(settings), run_folders.resumes(settings)
     if settings["processes"] < 1:
         raise BadInput(f"processes is at least 1, got {settings['processes']}")
-    runs.check_device(settings["device"])
-    runs.check_training_seed(settings["seed"])
-    module, configuration = runs.algorithm(settings)
+    environments.check_device(settings["device"])
+    learners.check_training_seed(settings["seed"])
+    module, configuration = learners.algorithm(settings)
     if settings.get("cameras"):
         raise BadInput(f"cameras: algo={settings['algo']['name']} learns from the observation alone and does not see "
                        "pictures; Gymnasium, stable-baselines3 and rsl_rl do (docs/how-to/other-learners.md)")
     if settings["processes"] > 1 and "RANK" not in os.environ:
-        runs.make_task(settings)  # its errors are clearer here than from several processes at once
-        settings = runs.resolved(settings)
-        with runs.opened_run(settings, folder, overwrite), said_where(folder, settings["processes"], again):
+        environments.make_task(settings)  # its errors are clearer here than from several processes at once
+        settings = environments.resolved(settings)
+        with run_folders.opened_run(settings, folder, overwrite), said_where(folder, settings["processes"], again):
             return workers.train(settings, folder, quiet)
-    with runs.bad_input():
+    with errors.bad_input():
         ranks, device = join(settings["device"])
-    seed = settings["seed"] + ranks.index * runs.RANK_SEED
-    task = runs.make_task(settings)
-    settings = runs.resolved(settings)
-    base = runs.base_of(settings, task)
+    seed = settings["seed"] + ranks.index * learners.RANK_SEED
+    task = environments.make_task(settings)
+    settings = environments.resolved(settings)
+    base = learners.base_of(settings, task)
     if base is not None:
-        task = runs.shown_to(base, task)
-    env = runs.make_env(settings, task=task, seed=seed, device=str(device), training=True)
+        task = trained.shown_to(base, task)
+    env = environments.make_env(settings, task=task, seed=seed, device=str(device), training=True)
     if "full_state" in env.backend.capabilities:
-        env.keep_faults(folder / runs.FAULTS)
-    title = f"{runs.title_of(settings)}, {settings['algo']['name']}, seed {settings['seed']}"
+        env.keep_faults(folder / run_folders.FAULTS)
+    title = f"{run_folders.title_of(settings)}, {settings['algo']['name']}, seed {settings['seed']}"
     started = time.perf_counter()
-    with runs.opened_run(settings, folder, overwrite) if ranks.is_first and not opened else nullcontext():
+    with run_folders.opened_run(settings, folder, overwrite) if ranks.is_first and not opened else nullcontext():
         ranks.wait()
-        with (events(folder / runs.EVENTS) if ranks.is_first else nullcontext() as logger,
+        with (events(folder / run_folders.EVENTS) if ranks.is_first else nullcontext() as logger,
               said_where(folder, ranks.size, again if base is None else ""), stop_asked(quiet=opened) as asked):
             try:
                 result = module.train(
@@ -131,8 +132,8 @@ def train(
             if asked:
                 raise Interrupted(asked[0])
     if resume and ranks.is_first:
-        saved = config.read(folder / runs.CONFIG)["task"]  # the same, but what the system brings may have changed
-        config.write({**settings, "task": saved, "resume": None}, folder / runs.CONFIG)  # the budget may have changed
+        saved = files.read(folder / run_folders.CONFIG)["task"]  # the same, but what the system brings may have changed
+        files.write({**settings, "task": saved, "resume": None}, folder / run_folders.CONFIG)  # the budget may have changed
     found = health(result.history, env)
     if ranks.is_first and not quiet:
         for line in troubles(found, env):
@@ -187,7 +188,7 @@ def events(folder: Path) -> Iterator[Logger]:
 @contextmanager
 def said_where(folder: Path, processes: int, again: str) -> Iterator[None]:
     """An interrupted training says what is kept of it, and how to go on."""
-    from temporeal.policies.cli.runs import CHECKPOINTS
+    from temporeal.policies.runs.run_folders import CHECKPOINTS
     from temporeal.policies.training.checkpoint import iterations
 
     try:

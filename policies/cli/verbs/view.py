@@ -61,13 +61,13 @@ def run(argv: Sequence[str]) -> int:
     """Pictures if they are asked for, else the browser."""
     options = parser().parse_intermixed_args(argv)
     size = check(options)
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import errors
 
-    with runs.bad_input():
+    with errors.bad_input():
         needed(options)
     show = make_show(options)
     try:
-        with runs.bad_input():
+        with errors.bad_input():
             pictures(show, size, options) if options.png or options.video else browser(show, options)
     finally:
         show.env.backend.close()
@@ -76,7 +76,7 @@ def run(argv: Sequence[str]) -> int:
 
 def check(options: Any) -> tuple[int, int]:
     """Refuse what cannot be done before anything slow; the size of a picture."""
-    from temporeal.policies.cli import runs
+    from temporeal.policies.runs import run_folders
 
     if not 1 <= options.worlds <= MOST:
         raise BadInput(f"--worlds is a whole number from 1 to {MOST}, got {options.worlds}")
@@ -98,7 +98,7 @@ def check(options: Any) -> tuple[int, int]:
             raise BadInput(f"--{option} is a file with the ending {' or '.join(legal)}, got {str(path)!r}")
         if path.is_dir():
             raise BadInput(f"--{option} {path} is a folder")
-        runs.check_writable(path.parent, f"--{option}")
+        run_folders.check_writable(path.parent, f"--{option}")
     return picture_size(options.size)
 
 
@@ -124,29 +124,29 @@ def needed(options: Any) -> None:
 
 def make_show(options: Any) -> Show:
     """The worlds and what drives them."""
-    from temporeal.policies.cli import runs
-    from temporeal.policies.cli.settings import compose, override
     from temporeal.policies.evaluate.full_horizon import lasting
     from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED
     from temporeal.policies.evaluate.scene_figure import stage_of
     from temporeal.policies.evaluate.viewer.viewer import Show
+    from temporeal.policies.runs import environments, errors, run_folders, trained
+    from temporeal.policies.runs.settings.compose import compose, override
     from temporeal.robots.artifact.manifest import MANIFEST
 
     is_artifact = options.policy is not None and (options.policy / MANIFEST).is_file()
     if options.policy is None:
         settings = compose(options.overrides)
     else:
-        saved = runs.artifact_settings(options.policy) if is_artifact else runs.load_run(options.policy)
+        saved = trained.artifact_settings(options.policy) if is_artifact else run_folders.load_run(options.policy)
         settings = override(saved, options.overrides)
-    task = runs.make_task(settings)
+    task = environments.make_task(settings)
     if options.at > task.episode_s:
         raise BadInput(f"--at {options.at:g}: an episode of {task.name} lasts {task.episode_s:g} s")
-    shown = lasting(task) if options.policy is None else runs.seen_by(options.policy, is_artifact, settings, task)
-    env = runs.make_env(settings, task=shown, num_worlds=options.worlds, seed=settings["seed"] + EVALUATION_SEED,
+    shown = lasting(task) if options.policy is None else trained.seen_by(options.policy, is_artifact, settings, task)
+    env = environments.make_env(settings, task=shown, num_worlds=options.worlds, seed=settings["seed"] + EVALUATION_SEED,
                         compiled=False)
     try:
         policy = None if options.policy is None else policy_of(options.policy, is_artifact, settings, task, env)
-        with runs.bad_input():
+        with errors.bad_input():
             return Show(env, stage_of(task, corners=CORNERS), policy, actions=options.actions or "zero")
     except BaseException:
         env.backend.close()
@@ -155,14 +155,14 @@ def make_show(options: Any) -> Show:
 
 def policy_of(folder: Path, is_artifact: bool, settings: Any, task: Task, env: Env) -> Callable[[], Act]:
     """Makes the policy of one episode: without a memory of the episode before."""
-    from temporeal.policies.cli import runs
     from temporeal.policies.evaluate.rollout import graph_policy
+    from temporeal.policies.runs import trained
 
     if not is_artifact:
-        graph = runs.load_graph(settings, folder, task)
+        graph = trained.load_graph(settings, folder, task)
         return lambda: graph_policy(graph)
-    artifact = runs.load_artifact(folder)
-    return lambda: runs.artifact_policy(artifact, env)
+    artifact = trained.load_artifact(folder)
+    return lambda: trained.artifact_policy(artifact, env)
 
 
 def pictures(show: Show, size: tuple[int, int], options: Any) -> None:

@@ -14,7 +14,7 @@ import torch
 
 from temporeal.policies.evaluate.suite import suite
 from temporeal.policies.evaluate.suite.suite import DONE, METHODS, NOT_SUPPORTED
-from temporeal.policies.runs import folder
+from temporeal.policies.runs import run_folders
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.rewards.schedules import draw_schedules, movable
 from temporeal.sim.stl.language.parse import parse
@@ -58,7 +58,7 @@ def test_a_real_training_is_made_judged_and_drawn(tmp_path: Path) -> None:
     assert found["evaluation_seed"] > 1_000_000 and len(found["settings"]) == 16
     anew = trial.learning(trial.history_of(tmp_path / "run"))
     assert anew == {name: found[name] for name in anew} and found["pooled"] == suite.POOL
-    assert trial.digest(folder.load_run(tmp_path / "run")) == found["settings"]
+    assert trial.digest(run_folders.load_run(tmp_path / "run")) == found["settings"]
     judged = trial.trial({**asked, "trained": {"cpu_s": 7.0, "settings": None}})
     assert (judged["cpu_s"], judged["settings"], judged["curve"]) == (7.0, None, found["curve"])
 

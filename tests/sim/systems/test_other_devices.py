@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from temporeal.policies.algos.npc import NPCConfig, Policy, Seen
-from temporeal.policies.cli import runs
+from temporeal.policies.runs import environments
 from temporeal.policies.runs.settings import compose
 from temporeal.robots.registry import resolve
 from temporeal.sim.compiler.devices import on_device
@@ -23,7 +23,7 @@ N = 6
 
 
 def task_of(system, view="timed"):
-    task = runs.make_task(compose.compose([f"task=stl/{system}_{ON_A_GPU[system]}", f"task.settings.view={view}"]))
+    task = environments.make_task(compose.compose([f"task=stl/{system}_{ON_A_GPU[system]}", f"task.settings.view={view}"]))
     if task.explore is not None:
         task.explore.compiled = False
     return task

@@ -1,0 +1,179 @@
+"""The task and the environment that settings describe, and checks of what these take."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from temporeal.policies.runs.errors import BadInput, bad_input
+from temporeal.policies.runs.settings.compose import of_group
+from temporeal.policies.runs.settings.files import Settings
+
+if TYPE_CHECKING:
+    from temporeal.sim.env import Env
+    from temporeal.sim.task import Task
+
+
+PHYSICS = ("integrator",)  # settings of a backend that another one is given, too, where it takes them
+EVERY_BACKEND = ("what", "num_worlds", "command", "dt", "device", "seed", "threads", "needs")  # of its ``make``
+GREATEST_SEED = 2**63 - 1  # the generators' integers; numbers of missions are smaller (temporeal_bridge.mission)
+
+
+def make_task(settings: Mapping[str, Any]) -> Task:
+    """The task that the settings name."""
+    from temporeal.sim.task import load_task
+
+    with bad_input():
+        return checked_robot(settings["task"], load_task(settings["task"]["name"], **(
+            settings["task"].get("settings") or {})))
+
+
+def checked_robot(said: Mapping[str, Any], task: Task) -> Task:
+    """``task``, if its robot is the one that its file names: a formula's robot is that of its system."""
+    system, robot = getattr(task.observe, "system", None), said.get("robot", task.robot.name)
+    if system is None or robot == task.robot.name:
+        return task
+    raise BadInput(f"the task says robot: {robot}, but its settings.system, {system.name}, is for robot "
+                   f"{task.robot.name}: say robot: {task.robot.name}, or a system of {robot}")
+
+
+def resolved(settings: Mapping[str, Any]) -> Settings:
+    """``settings`` with what the task takes from elsewhere where they do not say it (``resolved`` of its module)."""
+    from temporeal.robots.registry import resolve
+
+    group = settings["task"]
+    with bad_input():
+        find = getattr(resolve("temporeal.sim.tasks", group["name"]), "resolved", None)
+        if find is None:
+            return dict(settings)
+        return {**settings, "task": {**group, "settings": find(**(group.get("settings") or {}))}}
+
+
+def make_env(
+    settings: Mapping[str, Any], *, num_worlds: int | None = None, backend: str | None = None, seed: int | None = None,
+    task: Task | None = None, device: str | None = None, training: bool = False, compiled: bool = True,
+) -> Env:
+    """The environment that the settings describe; keywords replace what an evaluation needs otherwise.
+
+    ``training`` takes the task's share of mid-mission starts (``task.explore``), the curriculum and the augmentation;
+    an evaluation never does. Whoever looks at what the observation map is given needs it not ``compiled``.
+    """
+    from temporeal.sim.env import make_env as build
+    from temporeal.sim.rendering.viewpoints import parse_cameras
+
+    task, drawn = task or make_task(settings), settings["randomize"]
+    check_device(settings["device"])
+    for key, value, least in (("num_worlds", settings["num_worlds"] if num_worlds is None else num_worlds, 1),
+                              ("threads", settings["threads"], 0)):
+        check_whole(key, value, least)
+    check_seed("seed", settings["seed"] if seed is None else seed)
+    name = backend or settings["backend"]["name"]
+    options = of_group(settings, "backend")
+    with bad_input():
+        if name != settings["backend"]["name"]:
+            options = {key: options[key] for key in PHYSICS if key in options and key in taken(name)}
+        check_options(name, options, settings.get("experiment"))
+        return build(
+            task, backend=name, device=device or settings["device"], options=options,
+            num_worlds=settings["num_worlds"] if num_worlds is None else num_worlds,
+            seed=settings["seed"] if seed is None else seed, threads=settings["threads"],
+            explore=float(settings["task"].get("explore", 0.0)) if training else 0.0,
+            compiled=None if compiled and settings.get("compiled", True) else False,
+            randomize=drawn.get("parameters"), sensors=drawn.get("sensors"), disturbances=drawn.get("disturbances"),
+            appearance=drawn.get("appearance"), cameras=parse_cameras(settings.get("cameras")),
+            renderer=settings.get("renderer", "auto"),
+            augment=settings.get("augment") if training else None,
+            curriculum=of_group(settings, "curriculum") if training else None)
+
+
+def check_whole(key: str, value: object, least: int) -> None:
+    """``value`` is a whole number, at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadInput(f"{key}={value}: a whole number")
+    if value < least:
+        raise BadInput(f"{key} is at least {least}, got {value}")
+
+
+def check_seed(name: str, seed: object) -> None:
+    """``seed`` is a whole number that 63 bits hold."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= GREATEST_SEED:
+        raise BadInput(f"{name} is a whole number from 0 to 2^63 - 1; got {seed!r}")
+
+
+def check_options(backend: str, options: Mapping[str, Any], experiment: str | None = None) -> None:
+    """``options`` are what the backend's ``make`` takes besides what every backend does, and of the right kind.
+
+    ``experiment``: the one that was chosen, which may have set them.
+    """
+    from temporeal.sim.env import backend_names
+
+    if backend not in backend_names():
+        return  # who makes it names the known ones
+    make = _make_of(backend)
+    given, hints = inspect.signature(make).parameters, typing.get_type_hints(make)
+    legal = [name for name in given if name not in EVERY_BACKEND]
+    for key, value in options.items():
+        if key not in legal:
+            told = f"legal: {', '.join(legal)}" if legal else "it has none"
+            told += f"; does experiment={experiment} set it for another robot?" if experiment else ""
+            raise BadInput(f"backend.{key}: backend {backend} has no such setting; {told}")
+        if not fits(value, hints[key]):
+            wanted = hints[key].__name__ if isinstance(hints[key], type) else str(hints[key])
+            raise BadInput(f"backend.{key}={value}: expected {wanted}")
+
+
+def taken(backend: str) -> Mapping[str, inspect.Parameter]:
+    """What the backend's ``make`` takes."""
+    return inspect.signature(_make_of(backend)).parameters
+
+
+def _make_of(backend: str) -> Any:
+    from temporeal.robots.registry import resolve
+
+    return resolve("temporeal.sim.backends", backend).make
+
+
+def backend_defaults(chosen: Any) -> Any:
+    """A backend's settings, with those that are not said as its ``make`` has them: its file may have grown."""
+    with suppress(LookupError, ValueError, AttributeError, TypeError, ImportError):
+        given = taken(chosen["name"])
+        return {**{name: p.default for name, p in given.items() if name not in EVERY_BACKEND}, **chosen}
+    return chosen
+
+
+def check_device(device: str) -> None:
+    """``cpu``, ``cuda`` or ``cuda:<index>``, and usable here."""
+    import re
+
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise BadInput(f"device={device}: cpu, cuda or cuda:<index>")
+    if device != "cpu":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise BadInput(f"device={device}: torch sees no GPU here; use device=cpu, or ask `temporeal doctor`")
+
+
+def fits(value: object, hint: Any) -> bool:
+    """Whether ``value`` is of the annotated type ``hint``: an int passes for a float, a list for a sequence of ints."""
+    choices = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    for choice in choices:
+        kind = typing.get_origin(choice) or choice
+        if kind is type(None):
+            good = value is None
+        elif kind in (int, float):
+            good = isinstance(value, (int, kind)) and not isinstance(value, bool) and math.isfinite(value)
+        elif kind in (bool, str):
+            good = isinstance(value, kind)
+        elif kind in (tuple, list, Sequence):
+            good = isinstance(value, (tuple, list)) and all(fits(item, int) for item in value)
+        else:
+            good = True  # the class itself must check what is no plain value
+        if good:
+            return True
+    return False

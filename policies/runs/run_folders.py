@@ -1,0 +1,178 @@
+"""A training run is a folder: its settings, checkpoints and events. Opening, overwriting and resuming one."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from temporeal.policies.runs.environments import backend_defaults, resolved
+from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.settings import files, values
+from temporeal.policies.runs.settings.files import Settings
+
+CONFIG, CHECKPOINTS, FAULTS, EVENTS = "config.yaml", "checkpoints", "faults", "events"  # in a run's folder
+# what a run keeps over a resume; the learner knows the rest
+SAME = ("robot", "task", "backend", "randomize", "curriculum", "cameras", "augment", "renderer", "seed", "num_worlds",
+        "processes")
+# what was so where the settings of a run do not say it: they are of before there was such a key
+UNSAID: Mapping[str, Any] = {"curriculum": {"name": "none", "kind": "none", "parameters": {}}, "cameras": {},
+                             "augment": {}, "renderer": "auto"}
+UNSET = "not set"
+
+
+def check_writable(folder: Path, option: str = "--out") -> None:
+    """Whether a file can be made in ``folder``, or in the nearest folder above it that is there. Makes nothing."""
+    try:
+        place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise BadInput(f"cannot write to {folder}: {error.strerror}; choose another with {option}") from error
+
+
+def run_folder(settings: Mapping[str, Any]) -> Path:
+    """Where the run goes."""
+    if isinstance(settings["out"], (list, dict)):
+        raise BadInput(f"out={settings['out']}: one folder")
+    if settings["out"] is not None:
+        return Path(str(settings["out"]))
+    task = settings["task"]
+    return Path("outputs/train") / f"{task.get('title', task['name'])}-{settings['algo']['name']}-{settings['seed']}"
+
+
+def title_of(settings: Mapping[str, Any]) -> str:
+    """The task of a run as one says it."""
+    return str(settings["task"].get("title", settings["task"]["name"]))
+
+
+@contextmanager
+def opened_run(settings: Settings, folder: Path, overwrite: bool) -> Iterator[None]:
+    """:func:`open_run`, and a training in it. Where it fails before anything is learned, as with settings that do not
+    fit each other, all is as it was before: a run that was to be overwritten is back, else there is no folder."""
+    open_run(settings, folder, overwrite)
+    before = set_aside(folder)
+    try:
+        yield
+    except Exception:
+        if not resumes(settings) and {path.name for path in folder.iterdir()} <= {CONFIG, EVENTS}:
+            put_back(folder)
+        raise
+    finally:
+        if before.exists():
+            shutil.rmtree(before)
+
+
+def put_back(folder: Path) -> None:
+    """The run that :func:`open_run` has set aside, if any, in the place of the new one."""
+    shutil.rmtree(folder)
+    if set_aside(folder).exists():
+        set_aside(folder).rename(folder)
+
+
+def set_aside(folder: Path) -> Path:
+    """Where a run that is overwritten is until the new one is trained."""
+    folder = folder.absolute()
+    return folder.with_name(f".{folder.name}.overwritten")
+
+
+def open_run(settings: Settings, folder: Path, overwrite: bool) -> None:
+    """Make the run's folder and write its settings; what is already there is never lost silently.
+
+    A run that is overwritten is :func:`set_aside`.
+    """
+    saved = folder / CONFIG
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"{folder} is no folder: choose another with out=<folder>")
+    if resumes(settings):
+        if not saved.exists():
+            raise BadInput(f"nothing to resume: {saved} is not there; start without resume=true")
+        if not is_run(folder):
+            raise BadInput(f"nothing to resume: {saved} was not written by `temporeal train`")
+        check_same(files.read(saved), settings)
+        if settings["resume"] is True and not any((folder / CHECKPOINTS).glob("*.pt")):
+            raise BadInput(f"nothing to resume: the run {folder} was stopped before its first checkpoint; "
+                           "--overwrite instead of resume=true starts it anew")
+        return
+    if folder.exists() and any(folder.iterdir()):
+        if not is_run(folder):
+            raise BadInput(f"{folder} is there and is no run: choose another folder with out=<folder>")
+        if not overwrite:
+            raise BadInput(
+                f"the run {folder} is there: resume=true goes on, --overwrite starts anew, out=<folder> elsewhere")
+    overwritten = False
+    try:
+        if set_aside(folder).exists():
+            shutil.rmtree(set_aside(folder))  # of a training that was killed
+        if saved.exists():
+            folder.rename(set_aside(folder))
+            overwritten = True
+        folder.mkdir(parents=True, exist_ok=True)
+        files.write({**settings, "resume": None}, saved)
+    except OSError as error:
+        if overwritten:
+            put_back(folder)
+        raise BadInput(f"cannot write to {folder}: {error.strerror}; choose another with out=<folder>") from error
+
+
+def resumes(settings: Mapping[str, Any]) -> bool | Path:
+    """Whether to go on: False, True (from the last checkpoint) or the checkpoint file to go on from."""
+    value = settings["resume"]
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    if not Path(str(value)).is_file():
+        raise BadInput(f"resume={value}: true, false or a checkpoint file that is there")
+    return Path(str(value))
+
+
+def check_same(old: Settings, new: Settings) -> None:
+    """A resumed run is the same run: task, learner, worlds and seed may not change."""
+    with suppress(BadInput, TypeError):  # of a run whose settings are no more: what differs is told below
+        old, new = resolved(old), resolved(new)
+    for key in SAME:
+        before, now = (backend_defaults(x.get(key)) if key == "backend" else x.get(key, UNSAID.get(key))
+                       for x in (old, new))
+        if (key in old or key in UNSAID) and (found := difference(key, before, now)):
+            was, is_now = (UNSET if x is UNSET else values.shown(x) for x in found[1:])
+            raise BadInput(f"resume: {found[0]} of the run is {was}, now {is_now}; resume with the settings it was "
+                           "started with")
+
+
+def difference(key: str, old: Any, new: Any) -> tuple[str, Any, Any] | None:
+    """The first setting below ``key`` that is not the same, and both values; None where all are."""
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        return None if old == new else (key, old, new)
+    if old.get("name") != new.get("name"):
+        return key, old.get("name"), new.get("name")
+    for name in dict.fromkeys((*old, *new)):
+        absent = [UNSET if name not in x else x[name] for x in (old, new)]
+        if found := difference(f"{key}.{name}", *absent):
+            return found
+    return None
+
+
+def is_run(folder: Path) -> bool:
+    """Whether ``folder`` holds a run of ours: many a project has a ``config.yaml``; ``--overwrite`` removes runs."""
+    try:
+        return {"robot", "task", "algo", "seed", "num_worlds"} <= set(files.read(folder / CONFIG))
+    except BadInput:
+        return False
+
+
+def load_run(folder: Path) -> Settings:
+    """Settings of the run in ``folder``."""
+    if not (folder / CONFIG).is_file():
+        hint = f"; runs here: {', '.join(known)}" if (known := known_runs()) else "; `temporeal train` makes one"
+        raise BadInput(f"{folder} is not a run (it has no {CONFIG}){hint}")
+    settings = files.read(folder / CONFIG)
+    if not is_run(folder):
+        raise BadInput(f"{folder} is not a run: its {CONFIG} was not written by `temporeal train`")
+    return {**settings, "backend": backend_defaults(settings.get("backend"))}
+
+
+def known_runs(root: Path = Path("outputs/train")) -> list[str]:
+    """The runs below ``outputs/train``."""
+    return sorted(str(path.parent) for path in root.glob(f"[!.]*/{CONFIG}"))

@@ -1,0 +1,150 @@
+"""The grammar of overrides: ``group=option``, ``key.of.group=value``, and names below open groups."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.settings.values import kind
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
+    from omegaconf import DictConfig
+
+OPEN = ("task.settings", "randomize.parameters", "randomize.sensors", "randomize.disturbances", "randomize.appearance",
+        "curriculum.parameters", "cameras", "augment")
+"""Where keys may be added: what reads them (a task's ``make``, the randomization) knows the legal ones."""
+
+DISTRIBUTION = ("kind", "shared", "components", "when", "optional", "scale", "low", "high", "std", "mean", "by",
+                "values", "weights", "value")
+DOTTED = {"randomize.parameters": DISTRIBUTION, "randomize.appearance": DISTRIBUTION,
+          "curriculum.parameters": ("of", "as", "low", "high", "log", "first", "components")}
+"""Places where names have dots (``cube.mass``), and the keys that what has such a name takes: they end the name."""
+
+PART = r'''"[^"]*"|'[^']*'|[^.'"]+'''
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A word ``text`` that sets what is below one of :data:`OPEN`: the keys ``path`` from the top, and the value."""
+
+    text: str
+    path: tuple[str, ...]
+    value: Any
+
+
+def divided(words: Sequence[str]) -> tuple[list[Opened], list[str]]:
+    """The words that set what is below :data:`OPEN`, and the others, each in their order."""
+    found = [(text, open_word(text)) for text in words]
+    return [word for _, word in found if word is not None], [text for text, word in found if word is None]
+
+
+def open_word(text: str) -> Opened | None:
+    """``text``, if it sets what is below one of :data:`OPEN`.
+
+    Where names have dots (:data:`DOTTED`), all is the name up to a key of what has the name:
+    ``randomize.parameters.cube.mass.low=0.5`` sets ``low`` of ``cube.mass``. A name in quotes is as it stands.
+    """
+    key, sign, value = text.partition("=")
+    place = next((place for place in OPEN if key.startswith(f"{place}.")), None)
+    if place is None or not sign:
+        return None
+    rest = key.removeprefix(f"{place}.").strip()
+    if not re.fullmatch(rf"(?:{PART})(?:\.(?:{PART}))*", rest):
+        raise BadInput(f"{text!r}: {rest} is not a name; write {place}.<name>=<value>, a name with a special character "
+                       f"in quotes")
+    parts = [part.strip() for part in re.findall(PART, rest)]
+    if place in DOTTED and parts[0][0] not in "\"'":
+        end = next((i for i, part in enumerate(parts) if i and part in DOTTED[place]), len(parts))
+        parts = [".".join(parts[:end]), *parts[end:]]
+    parsed = parse_override(f"value={value}", text)
+    if parsed.is_sweep_override():
+        raise sweep(text)
+    return Opened(text, (*place.split("."), *(part.strip("\"'") for part in parts)), parsed.value())
+
+
+def put(config: DictConfig, word: Opened) -> None:
+    """Set what ``word`` says; of a mapping, the keys that it has."""
+    from omegaconf import DictConfig, OmegaConf
+
+    node = config
+    *path, last = word.path
+    for part in path:
+        if part not in node or node[part] is None:
+            node[part] = {}
+        node = node[part]
+        if not isinstance(node, DictConfig):
+            raise BadInput(f"{word.text!r}: {part} is {kind(node)}, not a group of settings")
+    old = node[last] if last in node else None
+    both = isinstance(old, DictConfig) and isinstance(word.value, Mapping)
+    node[last] = OmegaConf.merge(old, word.value) if both else word.value
+
+
+def parse_override(line: str, text: str = "") -> Override:
+    """One override in Hydra's grammar; ``text``: what the user wrote, if not that."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        return OverridesParser.create().parse_override(line)
+    except HydraException as error:
+        raise BadInput(f"{text or line!r} is not a setting: {how_to_write(text or line)}") from error
+
+
+def how_to_write(text: str) -> str:
+    """What the user may have meant by ``text``, which is not in Hydra's grammar."""
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        return "write key=value, as in task=hover or seed=2"
+    first = value.strip()[:1]
+    if first in ("[", "{"):
+        return f"a list is written {key}=[1,2], a group of settings {key}={{low: 1, high: 2}}: close its bracket"
+    if first in ('"', "'"):
+        return f"what begins with a quote ends with it, {key}={first}...{first}, and a quote in between is \\{first}"
+    word = quoted(text)
+    if not word:
+        return "write key=value, as in task=hover or seed=2"
+    return f"a text with brackets, commas or signs stands in quotes, and the word in others for the shell: write {word}"
+
+
+def quoted(text: str) -> str:
+    """``key=value`` for the shell, its value in the quotes that the grammar wants; "" if that is no setting either.
+
+    What every task takes is put below ``task.settings``, where it is set.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    key, _, value = text.partition("=")
+    key = re.sub(r"^task\.(?=(formula|constants|reward)\b)", "task.settings.", key)
+    escaped = re.sub(r'(\\*)("|$)', lambda m: 2 * m[1] + (r'\"' if m[2] else ""), value)
+    # names below OPEN are not of the grammar: `open_word` has checked them
+    plain = "key" if key.startswith(tuple(f"{place}." for place in OPEN)) else key
+    try:
+        same = OverridesParser.create().parse_override(f'{plain}="{escaped}"').value() == value
+    except HydraException:
+        return ""
+    return shlex.quote(f'{key}="{escaped}"') if same else ""
+
+
+def check_form(override: Override) -> None:
+    """One value for one existing key: nothing added, deleted or swept."""
+    text = override.input_line
+    if override.is_add() or override.is_force_add() or override.is_delete():
+        raise BadInput(f"{text!r}: settings are changed, not added or deleted; write key=value")
+    if override.key_or_group in OPEN:
+        raise BadInput(f"{text!r}: set what is below {override.key_or_group}, one word each: "
+                       f"{override.key_or_group}.<name>=<value>")
+    if override.is_sweep_override():
+        raise sweep(str(text))
+
+
+def sweep(text: str) -> BadInput:
+    """What to say of several values, be it that a text has a comma in it or begins like a function of Hydra's."""
+    word = quoted(text)
+    return BadInput(f"{text!r} is a sweep: give one value; for a list write key=[1,2]"
+                    + (f", for a text {word}" if word else ""))

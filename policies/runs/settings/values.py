@@ -1,0 +1,89 @@
+"""Whether a value may replace another: existing keys, kinds, options, and hints for misspelled names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from temporeal.policies.runs.errors import BadInput
+
+OWN_ROBOT = ("a task is written for one robot, so a robot comes with its task: leave robot out. For a robot of your "
+             "own write a task, docs/how-to/adding-a-robot.md has a whole one")
+
+
+def check_option(group: str, option: object, known: Mapping[str, list[str]]) -> None:
+    """``option`` is a file of ``group``; the experiment may be none."""
+    if group == "experiment" and option is None:
+        return
+    if str(option) not in known[group]:
+        own = f"; {OWN_ROBOT}" if group == "robot" else ""
+        raise BadInput(f"{group}={option}: {one_of(group, str(option), known)}{own}")
+
+
+def one_of(group: str, option: str, known: Mapping[str, list[str]]) -> str:
+    """The options of ``group``, and what ``option`` may have been meant to be."""
+    return f"{group} is one of {', '.join(known[group]) or 'none yet'}{hint(option, known[group])}"
+
+
+def check_value(key: str, value: object, base: Mapping[str, Any]) -> None:
+    """``key`` (dotted) exists in ``base`` and holds the same kind of value."""
+    group, _, rest = key.partition(".")
+    if (group, rest) == ("robot", "name"):
+        raise BadInput(f"{key}={value}: {OWN_ROBOT}")
+    if rest == "name" and isinstance(base.get(group), Mapping):
+        raise BadInput(f"{key}={value}: choose with {group}={value}, so that its settings come along")
+    node: Any = base
+    path: list[str] = []
+    for part in key.split("."):
+        if not isinstance(node, Mapping) or part not in node:
+            place = f"{'.'.join(path)} has" if path else "there is"
+            legal = list(node) if isinstance(node, Mapping) else []
+            told = f"legal: {', '.join(map(str, legal))}{hint(part, legal)}" if legal else "it is a single value"
+            if path == ["task"]:
+                told += f"; what the task itself takes is set below task.settings: task.settings.{rest}=<value>"
+            raise BadInput(f"{key}={value}: {place} no setting {part!r}; {told}")
+        node = node[part]
+        path.append(part)
+    # null is for what is null by default; the learner's own settings are checked against its configuration class
+    if not same_kind(node, value) or (value is None and node is not None and group != "algo"):
+        raise BadInput(f"{key}={value}: expected {kind(node)} as in {key}={shown(node)}, got {kind(value)}")
+
+
+def same_kind(old: object, new: object) -> bool:
+    """Whether ``new`` may replace ``old``: null takes and is taken by all, an int passes for a float."""
+    if old is None or new is None:
+        return True
+    if isinstance(old, bool) or isinstance(new, bool):
+        return isinstance(old, bool) and isinstance(new, bool)
+    if isinstance(old, (int, float)) and isinstance(new, (int, float)):
+        return isinstance(old, float) or isinstance(new, int)
+    return kind(old) == kind(new)
+
+
+def kind(value: object) -> str:
+    """A value's kind in the user's words."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int):
+        return "a whole number"
+    if isinstance(value, float):
+        return "a number"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    return "a group of settings" if isinstance(value, Mapping) else "a word"
+
+
+def shown(value: object) -> str:
+    """A value as one would write it on the command line."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{k}:{shown(v)}" for k, v in value.items()) + "}"
+    return str(value).lower() if isinstance(value, bool) else str(value).replace(" ", "")
+
+
+def hint(word: str, legal: Sequence[Any]) -> str:
+    """``; did you mean ...?`` where something is close."""
+    close = difflib.get_close_matches(word, [str(x) for x in legal], 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
