@@ -22,7 +22,9 @@ from temporeal_benchmarks.measurements.deploy import ARRAY, PERIOD, STATE
 from temporeal_bridge.camera_sim import PUBLISHED
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface import Interface, load_interface
-from temporeal_bridge.node import Node, Rehearsal, add_awake, parser, run
+from temporeal_bridge.process.command_line import add_awake, parser
+from temporeal_bridge.process.node import Node, run
+from temporeal_bridge.process.rehearsal import Rehearsal
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Received, Transport
 
@@ -47,11 +49,11 @@ class Echo:
         self.rehearsal.plan(received.at, self.transport.monotonic() - received.at)
 
     def wait(self, seconds: float) -> None:
-        """See :func:`temporeal_bridge.node.spin`."""
+        """See :func:`temporeal_bridge.process.node.spin`."""
         self.rehearsal.wait(self.transport, seconds)
 
     def deadline(self) -> float:
-        """See :class:`temporeal_bridge.node.Node`."""
+        """See :class:`temporeal_bridge.process.node.Node`."""
         return self.rehearsal.at
 
     def step(self) -> None:
@@ -59,7 +61,7 @@ class Echo:
         self.rehearsal.due(self.transport.monotonic())
 
     def summary(self) -> dict[str, Any]:
-        """See :class:`temporeal_bridge.node.Node`."""
+        """See :class:`temporeal_bridge.process.node.Node`."""
         return {"node": "echo", "answered": self.answered}
 
 
@@ -79,7 +81,7 @@ class Camera:
             signal.signal(number, lambda *_, at=at: setattr(self, "due", at))
 
     def deadline(self) -> float:
-        """See :class:`temporeal_bridge.node.Node`."""
+        """See :class:`temporeal_bridge.process.node.Node`."""
         return self.due
 
     def step(self) -> None:
@@ -93,7 +95,7 @@ class Camera:
             self.due = max(due + self.period, now)
 
     def summary(self) -> dict[str, Any]:
-        """See :class:`temporeal_bridge.node.Node`."""
+        """See :class:`temporeal_bridge.process.node.Node`."""
         return {"node": "camera", "sent": self.sent}
 
 
@@ -117,11 +119,11 @@ class Reader:
             (self.folder / FIRST).touch()
 
     def deadline(self) -> float:
-        """See :class:`temporeal_bridge.node.Node`."""
+        """See :class:`temporeal_bridge.process.node.Node`."""
         return inf
 
     def step(self) -> None:
-        """See :class:`temporeal_bridge.node.Node`."""
+        """See :class:`temporeal_bridge.process.node.Node`."""
 
     def summary(self) -> dict[str, Any]:
         """Monotonic times [s] at which whole pictures came."""

@@ -21,7 +21,7 @@ from temporeal_benchmarks.deployment.command_oracle import ORDER_S, Joined, Orac
 from temporeal_benchmarks.priority import ordinary
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface import StateTopic, load_interface
-from temporeal_bridge.launching.processes import Process, end, how_ended, start
+from temporeal_bridge.process.children import Process, end, how_ended, start
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.dds import DdsTransport, free_domain
 from temporeal_bridge.transports.transport import QOS, Callback, QoS, Received

@@ -32,7 +32,7 @@ from temporeal_benchmarks.rows import Row
 from temporeal_bridge.controller.mailbox import LOOK_S
 from temporeal_bridge.guard_node import LOOK_S as GUARD_LOOK_S
 from temporeal_bridge.guard_node import TICK_S
-from temporeal_bridge.launching.processes import Process, how_ended, last_words, start
+from temporeal_bridge.process.children import Process, how_ended, last_words, start
 from temporeal_bridge.recorder import FLUSH_S, RecorderError, recover
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.dds import DdsTransport

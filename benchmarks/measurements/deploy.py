@@ -26,7 +26,7 @@ from temporeal_benchmarks.priority import PRIORITY, asked, load, ordinary
 from temporeal_benchmarks.rows import Row
 
 if TYPE_CHECKING:
-    from temporeal_bridge.launching.processes import Process
+    from temporeal_bridge.process.children import Process
 
 HELP = (
     "real processes on one machine, over DDS on loopback: state in -> guarded command out of an arm at 500 Hz, against "
@@ -62,7 +62,7 @@ def run(
     """All of it; takes as long as the flight whose memory is watched, and a few minutes."""
     from temporeal.robots.artifact.manifest import ChunkSpec
     from temporeal_benchmarks.deployment.robot_processes import echo, hover, rest
-    from temporeal_bridge.node import take_priority
+    from temporeal_bridge.process.scheduling import take_priority
 
     kind = asked(priority)
     own = [*kept_awake(awake, core, kind), *own_core(core)]
@@ -157,7 +157,7 @@ class Bench:
 
     def helper(self, role: str, *options: str) -> Process:
         """A process of :mod:`temporeal_benchmarks.deployment.bus_peers`, with the priority that is in ``options``."""
-        from temporeal_bridge.launching.processes import STARTED_BY, Process
+        from temporeal_bridge.process.children import STARTED_BY, Process
 
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), STARTED_BY: str(os.getpid())}
         command = [sys.executable, "-m", "temporeal_benchmarks.deployment.bus_peers", role, *self.crew.shared(), *options]
@@ -282,7 +282,7 @@ class Bench:
 
     def round(self, seconds: float) -> Round:
         """Some seconds of flight with pings. Without one of its helpers it would measure something else."""
-        from temporeal_bridge.launching.processes import how_ended
+        from temporeal_bridge.process.children import how_ended
 
         if ended := [how_ended(helper) for helper in self.helpers if helper.poll() is not None]:
             raise RuntimeError("; ".join(ended))
@@ -346,7 +346,7 @@ class Camera:
     def end(self) -> tuple[int, float]:
         """Pictures that the reader decoded during the rounds, and how many were due."""
         from temporeal_benchmarks.deployment.bus_peers import READ
-        from temporeal_bridge.launching.processes import ask
+        from temporeal_bridge.process.children import ask
 
         both = (self.reader, self.camera)
         ask(both)

@@ -134,7 +134,7 @@ def test_an_artifact_that_was_changed_is_a_finding(
 @pytest.fixture(scope="module")
 def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A transport on a domain of its own, beside a simulated robot in its own process."""
-    from temporeal_bridge.launching.processes import end, last_words, start
+    from temporeal_bridge.process.children import end, last_words, start
     from temporeal_bridge.transports.dds import DdsTransport, free_domain
 
     domain = free_domain()

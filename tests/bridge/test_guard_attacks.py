@@ -21,7 +21,7 @@ from temporeal.robots.artifact.manifest import identity
 from temporeal.robots.frames import from_rotation_vector
 from temporeal.robots.motion.rate_limiter import Bounds
 from temporeal.robots.spec import load_robot
-from temporeal_bridge import link, mission, node
+from temporeal_bridge import link, mission
 from temporeal_bridge.guard import safety
 from temporeal_bridge.guard.ground import FLIES_S
 from temporeal_bridge.guard.state_monitor import Watch
@@ -29,6 +29,8 @@ from temporeal_bridge.guard.stop_actions import damping
 from temporeal_bridge.guard_node import EARLY, PACE
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import Proposal
+from temporeal_bridge.process import node
+from temporeal_bridge.process.files import plain
 
 
 def beside(name: str) -> Any:
@@ -528,4 +530,4 @@ def test_memory_stays_flat_over_many_missions(flying):
     assert len(guard.flights) == mission.FLIGHTS and guard.flight.number == mission.FLIGHTS + 19
     assert all(len(f.latency_s) == 0 and f.latency_ms for f in list(guard.flights)[:-1])
     assert guard.latency_s.maxlen == guard.flight.latency_s.maxlen == mission.AGES
-    assert json.dumps(node.plain(guard.summary()["flights"][0]))
+    assert json.dumps(plain(guard.summary()["flights"][0]))

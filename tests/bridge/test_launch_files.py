@@ -15,11 +15,12 @@ import yaml
 
 from temporeal.robots.artifact.manifest import CHUNK_VERSION, GOLDEN, POLICY, ChunkSpec, Manifest, encode
 from temporeal.robots.spec import load_robot
-from temporeal_bridge import guard_node, interface, monitor_node, node, policy_node, recorder, robot_sim, worker_node
+from temporeal_bridge import guard_node, interface, monitor_node, policy_node, recorder, robot_sim, worker_node
 from temporeal_bridge.guard.safety import LONGEST
 from temporeal_bridge.guard_node import RESCUE_S
 from temporeal_bridge.launching import launch_files
-from temporeal_bridge.launching.processes import END_S, LAUNCHED_END_S, LINGER_S, WITHOUT
+from temporeal_bridge.process.children import END_S, LAUNCHED_END_S, LINGER_S, WITHOUT
+from temporeal_bridge.process.command_line import parser
 from temporeal_bridge.transports.transport import TransportError
 
 ROOT = Path(__file__).parents[2]
@@ -95,7 +96,7 @@ def test_every_kind_has_its_file_and_parameters():
         from_package = launch_files.params_of(kind, installed / "launch" / f"{kind}.launch.py")
         assert from_repository.exists() and from_repository.samefile(from_package)
         content = yaml.safe_load(from_repository.read_text())["/**"]["ros__parameters"]
-        legal = [word for action in node.parser("node", "")._actions for word in action.option_strings]
+        legal = [word for action in parser("node", "")._actions for word in action.option_strings]
         assert {f"--{name}" for name in content} <= set(legal)
         assert not {"robot", "interface"} & set(content)  # the artifact names the one, the robot the other
 
@@ -231,7 +232,7 @@ def test_another_robot_of_the_kind(made, monkeypatch, robot):
     ("arm", {"remap": "odom"}, "expected old:=new"),
     ("arm", {"remap": "odm:=/x"}, "no node of this launch file has a topic odm; they have /diagnostics, estop, "),
     ("swarm", {"remap": "/cf3/odom:=/x"}, "no node of this launch file has a topic /cf3/odom; they have .* odom, "),
-    ("arm", {"awake": "true"}, "say which one"),
+    ("arm", {"awake": "true"}, "name it"),
     ("arm", {"awake": "true", "core": "1", "priority": "normal"}, "awake needs real-time"),
     ("swarm", {"awake": "true", "core": "1"}, "awake:=true is for one robot on a core"),
     ("swarm", {"remap": "gyro:=imu odom:=/mocap/odom"},

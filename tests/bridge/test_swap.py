@@ -635,7 +635,7 @@ def test_twice_in_a_flight(chain, artifact, other_artifact):
 
 
 def test_a_process_that_was_relieved_ends_by_itself(chain, other_artifact):
-    from temporeal_bridge.node import spin
+    from temporeal_bridge.process.node import spin
 
     chain.fly(0.5)
     chain.successor(other_artifact)

@@ -12,8 +12,8 @@ import pytest
 
 from temporeal.robots.artifact.manifest import identity, load_manifest
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.launching.processes import Process, end, last_words, start
 from temporeal_bridge.mission import Told
+from temporeal_bridge.process.children import Process, end, last_words, start
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS
 

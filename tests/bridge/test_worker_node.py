@@ -23,7 +23,7 @@ from temporeal_bridge import worker_node
 from temporeal_bridge.controller import mailbox
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy, NoAction
 from temporeal_bridge.controller.mailbox import SocketLine, WorkerEnd
-from temporeal_bridge.launching.processes import end, last_words, start
+from temporeal_bridge.process.children import end, last_words, start
 
 ROBOT = load_robot("franka")
 STEPS, DT = 15, 0.02  # chunks of 0.3 s

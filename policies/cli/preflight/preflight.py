@@ -29,7 +29,7 @@ from temporeal_bridge.guard.safety import Ages, Profile, SafetyError, is_rate
 from temporeal_bridge.guard.stop_button import BOOL, buttons
 from temporeal_bridge.interface import Interface, InterfaceError, PictureTopic, StateTopic, check_reads, load_interface
 from temporeal_bridge.mission import MISSION_TIME
-from temporeal_bridge.node import AHEAD, FIFO_PRIORITY
+from temporeal_bridge.process.scheduling import AHEAD, FIFO_PRIORITY
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.selection import open_transport
 from temporeal_bridge.transports.transport import Peer, QoS, TransportError, mismatch, qos_named

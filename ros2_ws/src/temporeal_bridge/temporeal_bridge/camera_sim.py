@@ -24,7 +24,8 @@ import numpy as np
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface import Interface, load_interface
-from temporeal_bridge.node import parser, run
+from temporeal_bridge.process.command_line import parser
+from temporeal_bridge.process.node import run
 from temporeal_bridge.simulated_robot.cameras import Exposure, ExposureLine, SimCamera, SocketEnd, cameras_of
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import Endpoint, QoS, Transport
@@ -65,7 +66,7 @@ class CameraSim:
         return bool(getattr(self.line, "ended", False))
 
     def deadline(self) -> float:
-        """See :class:`temporeal_bridge.node.Node`."""
+        """See :class:`temporeal_bridge.process.node.Node`."""
         if self.waiting:
             return self.transport.monotonic()
         return min((at for at, _, _ in self.ready), default=inf)
@@ -105,7 +106,7 @@ class CameraSim:
             self.transport.publish(item[1], item[2])
 
     def summary(self) -> dict[str, Any]:
-        """See :class:`temporeal_bridge.node.Node`."""
+        """See :class:`temporeal_bridge.process.node.Node`."""
         return {"node": "camera_sim", "pictures": {c.name: n for c, n in zip(self.cameras, self.frames)},
                 "lost": self.lost, "late": self.late,
                 "render_ms": 1e3 * float(np.median(self.took)) if self.took else None}

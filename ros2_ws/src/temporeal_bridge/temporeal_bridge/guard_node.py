@@ -88,17 +88,10 @@ from temporeal_bridge.mission import (
     percentiles,
     refusal,
 )
-from temporeal_bridge.node import (
-    AHEAD,
-    REHEARSED_S,
-    Rehearsal,
-    add_artifact,
-    add_awake,
-    link_path,
-    parser,
-    robot_of,
-    run,
-)
+from temporeal_bridge.process.command_line import add_artifact, add_awake, link_path, parser, robot_of
+from temporeal_bridge.process.node import run
+from temporeal_bridge.process.rehearsal import REHEARSED_S, Rehearsal
+from temporeal_bridge.process.scheduling import AHEAD
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Received, Transport, qos_named, resolve_name
@@ -166,7 +159,7 @@ class GuardNode:
         self, transport: Transport, manifest: Manifest, robot: RobotSpec, interface: Interface, line: GuardEnd,
         folder: Path | None = None, trust: Path | None = None, awake: bool = False,
     ) -> None:
-        """``awake``: see :class:`temporeal_bridge.node.Rehearsal`."""
+        """``awake``: see :class:`temporeal_bridge.process.rehearsal.Rehearsal`."""
         if len(manifest.commands) != 1:
             raise ValueError(f"one command is expected, the artifact gives {[c.name for c in manifest.commands]}")
         self.transport, self.robot, self.interface, self.link = transport, robot, interface, line
@@ -602,14 +595,14 @@ class GuardNode:
         self.link.wait(timeout_s)
 
     def deadline(self) -> float:
-        """See :class:`temporeal_bridge.node.Node`."""
+        """See :class:`temporeal_bridge.process.node.Node`."""
         now = self.transport.monotonic()
         tick = min(TICK_S, self.period) if self.mode in COMMANDED else IDLE_S
         return min(now + tick, self.due, self.next_report, self.next_look, self.rehearsal.at)
 
     def step(self) -> None:
-        """See :class:`temporeal_bridge.node.Node`. In flight what is proposed goes before the bus is looked at, for it
-        is on the way from state to command; but not where the state has a say in what may be sent, nor after this
+        """See :class:`temporeal_bridge.process.node.Node`. In flight what is proposed goes before the bus is looked at,
+        for it is on the way from state to command; but not where the state has a say in what may be sent, nor after this
         process did not run for a while: what it knows has grown old then, and newer states wait."""
         now = self.transport.monotonic()
         paused, self.stepped = now - self.stepped, now
@@ -967,7 +960,7 @@ class GuardNode:
         self.link.close()
 
     def summary(self) -> dict[str, Any]:
-        """See :class:`temporeal_bridge.node.Node`."""
+        """See :class:`temporeal_bridge.process.node.Node`."""
         return {
             "node": "guard_node", "artifact": self.manifest.name, "robot": self.robot.name, "mode": self.mode,
             "command": self.topic.topic, "state_rejected": self.state.rejected,

@@ -38,11 +38,14 @@ import numpy as np
 from temporeal.robots.artifact.manifest import Manifest, check_robot, identity, load_manifest, mission_digest, to_json
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.stl.language.syntax import Formula, signals_in
+from temporeal.sim.stl.language.propositional import Formula
+from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.stl.monitoring.monitor import Reading, keeping_pace
 from temporeal_bridge.interface import Interface, InterfaceError, load_interface
 from temporeal_bridge.mission import MISSION_TIME, announced, task_signals
-from temporeal_bridge.node import add_artifact, parser, plain, robot_of, run
+from temporeal_bridge.process.command_line import add_artifact, parser, robot_of
+from temporeal_bridge.process.files import plain
+from temporeal_bridge.process.node import run
 from temporeal_bridge.state import Reader
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Received, Transport, qos_named
@@ -219,7 +222,7 @@ class MonitorNode:
         self._say("undecided")
 
     def deadline(self) -> float:
-        """See :class:`temporeal_bridge.node.Node`."""
+        """See :class:`temporeal_bridge.process.node.Node`."""
         return self.transport.monotonic() if self.behind else self.next_publish
 
     def step(self) -> None:
@@ -304,7 +307,7 @@ class MonitorNode:
         self.transport.publish(self.robustness, messages.encode("std_msgs/msg/Float64MultiArray", message))
 
     def summary(self) -> dict[str, Any]:
-        """See :class:`temporeal_bridge.node.Node`."""
+        """See :class:`temporeal_bridge.process.node.Node`."""
         now = [self.result(self.monitor.reading.verdict, self.monitor.reading)] if self.running else []
         return {"node": "monitor_node", "formula": self.manifest.formula, "dt": self.dt,
                 "compiled": self.monitor.compiled, "state_rejected": self.rejected,

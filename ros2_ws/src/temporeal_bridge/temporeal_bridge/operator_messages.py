@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from temporeal_bridge.mission import IDLE, NOT_RESET, Announced, check_numbers, refused
-from temporeal_bridge.node import parser
+from temporeal_bridge.process.command_line import parser
 from temporeal_bridge.recording import records
 from temporeal_bridge.recording.records import Event
 from temporeal_bridge.transports import messages

@@ -61,7 +61,9 @@ from temporeal_bridge.mission import (
     percentiles,
     task_signals,
 )
-from temporeal_bridge.node import Rehearsal, add_artifact, add_awake, link_path, parser, robot_of, run
+from temporeal_bridge.process.command_line import add_artifact, add_awake, link_path, parser, robot_of
+from temporeal_bridge.process.node import run
+from temporeal_bridge.process.rehearsal import Rehearsal
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Received, Transport, require_peer
@@ -105,7 +107,7 @@ class PolicyNode:
     ) -> None:
         """``tape``: file for a successor (None: this controller has none); ``offer``: what a successor shows the guard
         (:func:`temporeal_bridge.controller.artifact_swap.offer`); ``awake``: see
-        :class:`temporeal_bridge.node.Rehearsal`."""
+        :class:`temporeal_bridge.process.rehearsal.Rehearsal`."""
         if after not in ("stop", "silence"):
             raise ValueError(f"after is {after!r}; legal: stop, silence")
         if len(artifact.manifest.commands) != 1:
@@ -248,11 +250,11 @@ class PolicyNode:
     # the loop
 
     def wait(self, timeout_s: float) -> None:
-        """See :class:`temporeal_bridge.node.Rehearsal`."""
+        """See :class:`temporeal_bridge.process.rehearsal.Rehearsal`."""
         self.rehearsal.wait(self.transport, timeout_s)
 
     def deadline(self) -> float:
-        """See :class:`temporeal_bridge.node.Node`."""
+        """See :class:`temporeal_bridge.process.node.Node`."""
         if self.mode == "starting":  # asleep until a state wakes it: a busy wait at real-time priority starves others
             return min(self.next + START_S, self.next_report)
         if self.mode == "active":
@@ -262,7 +264,7 @@ class PolicyNode:
         return min(self.next_hello, self.next_report)
 
     def step(self) -> None:
-        """See :class:`temporeal_bridge.node.Node`."""
+        """See :class:`temporeal_bridge.process.node.Node`."""
         for answer in self.link.receive():
             self._hear(answer)
         now = self.transport.monotonic()
@@ -492,7 +494,7 @@ class PolicyNode:
             self.artifact.close()
 
     def summary(self) -> dict[str, Any]:
-        """See :class:`temporeal_bridge.node.Node`."""
+        """See :class:`temporeal_bridge.process.node.Node`."""
         return {
             "node": "policy_node", "artifact": self.artifact.manifest.name, "robot": self.robot.name,
             "interface": self.interface.name, "rate_hz": self.artifact.manifest.rate_hz, "mode": self.mode,

@@ -29,9 +29,10 @@ from rosbags.rosbag2.errors import ReaderError
 from rosbags.rosbag2.storage_mcap import McapReader
 
 from temporeal_bridge.interface import Interface, load_interface
-from temporeal_bridge.launching.processes import LINGER_S, lives
 from temporeal_bridge.mission import MOVING, announced
-from temporeal_bridge.node import parser, robot_of, run
+from temporeal_bridge.process.children import LINGER_S, lives
+from temporeal_bridge.process.command_line import parser, robot_of
+from temporeal_bridge.process.node import run
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, QoS, Received, Transport
 
@@ -268,7 +269,7 @@ class Recorder:
         return not moving or now - self.asked > longest
 
     def deadline(self) -> float:
-        """See :class:`temporeal_bridge.node.Node`."""
+        """See :class:`temporeal_bridge.process.node.Node`."""
         return self.next_flush
 
     def step(self) -> None:
@@ -285,7 +286,7 @@ class Recorder:
             self.bag.close()
 
     def summary(self) -> dict[str, Any]:
-        """See :class:`temporeal_bridge.node.Node`."""
+        """See :class:`temporeal_bridge.process.node.Node`."""
         return {"node": "recorder", "bag": self.bag.path, "messages": self.counts}
 
 

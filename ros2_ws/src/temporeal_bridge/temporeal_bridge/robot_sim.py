@@ -45,7 +45,9 @@ from temporeal_bridge.codecs.codec import CodecError
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface import Interface, InterfaceError, StateTopic, load_interface
 from temporeal_bridge.mission import check_numbers
-from temporeal_bridge.node import parser, robot_of, run, whole
+from temporeal_bridge.process.command_line import parser, robot_of
+from temporeal_bridge.process.files import whole
+from temporeal_bridge.process.node import run
 from temporeal_bridge.simulated_robot import fault_injection, task_topics
 from temporeal_bridge.simulated_robot.cameras import Shutter, open_shutter
 from temporeal_bridge.simulated_robot.drivers import Refused
@@ -191,7 +193,7 @@ class RobotSim:
     # ---- time
 
     def deadline(self) -> float:
-        """See :class:`temporeal_bridge.node.Node`: the next time at which a state is published."""
+        """See :class:`temporeal_bridge.process.node.Node`: the next time at which a state is published."""
         return self.origin + (self.count + self.publish_every) * self.dt
 
     def step(self) -> None:
@@ -324,7 +326,7 @@ class RobotSim:
         self.save()
 
     def summary(self) -> dict[str, Any]:
-        """See :class:`temporeal_bridge.node.Node`."""
+        """See :class:`temporeal_bridge.process.node.Node`."""
         return {"node": "robot_sim", "robot": self.robot.name, "interface": self.interface.name,
                 "command": self.command, "resets": self.resets, "rejected": self.rejected,
                 "last_rejection": self.last_rejection, "faults": self.faults, "crashed": self.crashed,

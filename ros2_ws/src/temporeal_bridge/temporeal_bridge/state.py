@@ -183,7 +183,7 @@ class StateInput:
 
     def rehearse(self) -> None:
         """Read the last message of the source that paces once more, for nothing: see
-        :class:`temporeal_bridge.node.Rehearsal`."""
+        :class:`temporeal_bridge.process.rehearsal.Rehearsal`."""
         if self.last is not None:
             reader, received = self.last
             reader.signals(reader.message(received.type, received.data)[0])

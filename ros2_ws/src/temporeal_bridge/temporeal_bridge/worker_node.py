@@ -24,9 +24,11 @@ import numpy as np
 from temporeal.robots.artifact.manifest import ArtifactError, Manifest
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal_bridge.controller.mailbox import LOOK_S, Observation, Reply, WorkerEnd
-from temporeal_bridge.launching.processes import orphaned
 from temporeal_bridge.mission import percentiles
-from temporeal_bridge.node import add_artifact, told_to_stop, write_json
+from temporeal_bridge.process.children import orphaned
+from temporeal_bridge.process.command_line import add_artifact
+from temporeal_bridge.process.files import write_json
+from temporeal_bridge.process.node import stop_signals
 from temporeal_bridge.transports import ros_arguments
 
 NICE = 5  # the controller goes first where processors are few: a chunk may be late, a command may not
@@ -123,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     alone = orphaned()
     own, _ = ros_arguments.split(sys.argv[1:] if arguments is None else arguments)  # launch files add ROS's own
     try:
-        with told_to_stop() as stopped:
+        with stop_signals() as stopped:
             run(parser.parse_args(own), lambda: bool(stopped) or alone())
     except (ValueError, KeyError, OSError, RuntimeError) as error:
         print(f"worker_node: error: {error}", file=sys.stderr)

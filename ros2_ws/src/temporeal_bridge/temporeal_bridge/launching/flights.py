@@ -28,9 +28,10 @@ from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal_bridge.controller import mailbox
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.launching.preflight import check_mission
-from temporeal_bridge.launching.processes import END_S, Process, ask, end, fresh, how_ended, last_words, start
 from temporeal_bridge.mission import NOT_RESET, announced, check_numbers
 from temporeal_bridge.monitor_node import judge_truth
+from temporeal_bridge.process.children import END_S, Process, ask, end, how_ended, last_words, start
+from temporeal_bridge.process.files import fresh
 from temporeal_bridge.recorder import rescue
 from temporeal_bridge.simulated_robot import task_topics
 from temporeal_bridge.simulated_robot.cameras import cameras_of

@@ -21,9 +21,10 @@ from temporeal.robots.artifact.manifest import load_manifest
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.launching.preflight import check_mission, check_processes, check_worker
-from temporeal_bridge.launching.processes import LAUNCHED_END_S, WITHOUT, fresh
 from temporeal_bridge.link import default_path
 from temporeal_bridge.mission import GREATEST
+from temporeal_bridge.process.children import LAUNCHED_END_S, WITHOUT
+from temporeal_bridge.process.files import fresh
 from temporeal_bridge.recorder import robot_topics
 from temporeal_bridge.simulated_robot import task_topics
 from temporeal_bridge.simulated_robot.cameras import cameras_of

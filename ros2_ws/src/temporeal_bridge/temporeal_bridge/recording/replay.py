@@ -488,7 +488,7 @@ class Stage:
             self._drain()
 
     def _turn(self) -> None:
-        """The guard's loop once (:func:`temporeal_bridge.node.spin`)."""
+        """The guard's loop once (:func:`temporeal_bridge.process.node.spin`)."""
         if not self.gone:
             self.guard.step()
             self._hold()

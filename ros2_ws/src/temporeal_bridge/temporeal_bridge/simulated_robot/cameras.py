@@ -35,7 +35,7 @@ import yaml
 from temporeal.robots.signals import SignalSpec
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface import Interface, InterfaceError, PictureTopic
-from temporeal_bridge.launching.processes import Process, end, how_ended, start
+from temporeal_bridge.process.children import Process, end, how_ended, start
 
 KINDS = ("rgb", "depth")
 OWN = ("latency_s", "augment")  # keys of a camera that its renderer knows nothing of

@@ -1,4 +1,4 @@
-"""Node processes: started in sessions of their own, watched, ended together. None outlives the one that started it."""
+"""Node processes as children: started in sessions of their own, watched, ended together. None outlives its starter."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-END_S = 30.0  # to bring a quadrotor down (RESCUE_S of guard_node), to write summaries and to finish the bag
-LAUNCHED_END_S = END_S + 2.0  # the same under ros2 launch, which would kill a guard that stops its robot after 10 s
-LINGER_S = END_S - 2.0  # of that a recorder may wait for the guards, at most: then it finishes its bag
+END_S = 30.0  # to bring a quadrotor down (RESCUE_S of the guard), to write summaries and to finish the bag
+LAUNCHED_END_S = END_S + 2.0  # the same under ros2 launch, whose default kills a guard that stops its robot after 10 s
+LINGER_S = END_S - 2.0  # longest that a recorder waits for the guards before it finishes its bag
 LOG_LINES = 15
 WITHOUT = {
-    "monitor_node": "the robot flies on, and nobody judges its flights: nothing stops it for its formula",
-    "recorder": "the robot flies on, and nothing is recorded any more"}
-"""What is so once a process has ended that no flight needs. Any other process's end is that of the flight."""
+    "monitor_node": "the robot continues unmonitored: nothing stops it when the formula is violated",
+    "recorder": "the robot continues and is no longer recorded"}
+"""What follows from the end of a process that a flight can do without. The end of any other ends the flight."""
 STARTED_BY = "TEMPOREAL_STARTED_BY"  # in a node's environment: process id of the starter
 
 
 class Process(subprocess.Popen[bytes]):
-    """A node process: its module, and where it logs (None: what it prints goes where ours does)."""
+    """A node process: its module, and its log file (None: it prints to our output)."""
 
     name: str = ""
     log: Path | None = None
@@ -31,8 +31,8 @@ class Process(subprocess.Popen[bytes]):
 def start(
     module: str, options: Sequence[str], log: Path | None = None, pass_fds: Sequence[int] = ()
 ) -> Process:
-    """A node process in a session of its own: a Ctrl-C at the terminal comes to us, and we stop it in order. It gets
-    the descriptors ``pass_fds``, too."""
+    """A node process in a session of its own: Ctrl-C at the terminal reaches only us, and we stop it in order. It
+    inherits the descriptors ``pass_fds``."""
     paths = [str(Path(__file__).parents[2]), str(Path(sys.modules["temporeal"].__path__[0]).parent)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
            "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", STARTED_BY: str(os.getpid())}
@@ -48,15 +48,6 @@ def start(
     return process
 
 
-def fresh(path: Path) -> Path:
-    """``path``, or the first of ``path-2``, ``path-3``, ... that is not there: nothing of an earlier flight is lost."""
-    number, out = 1, path
-    while out.exists():
-        number += 1
-        out = path.with_name(f"{path.name}-{number}")
-    return out
-
-
 def lives(pid: int) -> bool:
     """Whether there is such a process."""
     try:
@@ -69,20 +60,20 @@ def lives(pid: int) -> bool:
 
 
 def orphaned() -> Callable[[], bool]:
-    """A check for a node: whether the one that started it is no more. Always False where nobody watches over it."""
+    """For a node: a check whether its starter has ended. Always False where nobody supervises it."""
     starter = os.environ.get(STARTED_BY)
     return (lambda: False) if starter is None else (lambda: os.getppid() != int(starter))
 
 
 def ask(processes: Sequence[Process]) -> None:
-    """Ask those that run to stop: they write their summaries first."""
+    """Ask the running ones to stop; they write their summaries first."""
     for process in processes:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
 
 
 def end(processes: Sequence[Process]) -> None:
-    """Ask all to stop, in order, wait for their summaries, then insist."""
+    """Ask all to stop, wait for their summaries for up to END_S, then kill."""
     ask(processes)
     until = time.monotonic() + END_S
     for process in processes:
@@ -102,7 +93,7 @@ def how_ended(process: Process) -> str:
 
 
 def last_words(process: Process) -> str:
-    """The end of what a process printed into its log."""
+    """The last lines of a process's log."""
     if process.log is None or not process.log.exists():
         return ""
     return "\n".join(process.log.read_text(errors="replace").strip().splitlines()[-LOG_LINES:])
