@@ -3,6 +3,7 @@
 #   make demo      train a mission, judge it, export it, fly it through the ROS 2 nodes
 #   make test      the tests (make slow: the proofs that take minutes)
 #   make lint      ruff, mypy, import-linter, codespell
+#   make docs      the site, checked: every link, every page reachable; open site/index.html
 #   make shape     the shape of the code against its limits: folders, modules, classes, functions, circles
 #   make bench     measure against the targets; outputs/bench/*.json
 #   make install   only the set-up: everything into .venv
@@ -17,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install peers demo test slow lint shape bench clean
+.PHONY: help install peers demo test slow lint docs shape bench clean
 
 BIN := .venv/bin
 BRIDGE := ros2_ws/src/temporeal_bridge
@@ -68,7 +69,7 @@ help:
 # What the tests and linters need besides.
 .venv/.dev: .venv/.run
 	@$(PIP) install --quiet -c constraints.txt --no-build-isolation --config-settings editable_mode=compat \
-	  -e '.[train,robot,spec,parquet,sign,cameras,view,adapters,dev]'
+	  -e '.[train,robot,spec,parquet,sign,cameras,view,adapters,docs,dev]'
 	@touch $@
 
 # The libraries that are compared with, each in a folder of its own, because their dependencies clash with ours.
@@ -95,6 +96,9 @@ lint: .venv/.dev
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
+docs: .venv/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
+
 shape:
 	@python3 .ci/shape.py $(ARGS)
 
@@ -102,5 +106,5 @@ bench: .venv/.run .venv/.peers
 	@$(BIN)/temporeal bench --all $(ARGS)
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist *.egg-info
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist site *.egg-info
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
