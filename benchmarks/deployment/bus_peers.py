@@ -21,7 +21,8 @@ from temporeal.robots.spec import load_robot
 from temporeal_benchmarks.measurements.deploy import ARRAY, PERIOD, STATE
 from temporeal_bridge.camera_sim import PUBLISHED
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.interface.interface import Interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.process.command_line import add_awake, parser
 from temporeal_bridge.process.node import Node, run
 from temporeal_bridge.process.rehearsal import Rehearsal

@@ -17,9 +17,9 @@ import numpy as np
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.codecs.codec import CodecError
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
-from temporeal_bridge.interface import Interface, StateTopic
+from temporeal_bridge.interface.interface import Interface, StateTopic
+from temporeal_bridge.interface.state_input import mark
 from temporeal_bridge.mission import Told
-from temporeal_bridge.state import mark
 from temporeal_bridge.transports import messages
 
 ROUNDING = 1e-6  # of a limit: commands pass through float64 and through sums with offsets near pi

@@ -20,7 +20,8 @@ from temporeal.robots.spec import load_robot
 from temporeal_benchmarks.deployment.command_oracle import ORDER_S, Joined, Oracle
 from temporeal_benchmarks.priority import ordinary
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.interface import StateTopic, load_interface
+from temporeal_bridge.interface.interface import StateTopic
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.process.children import Process, end, how_ended, start
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.dds import DdsTransport, free_domain

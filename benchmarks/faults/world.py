@@ -28,7 +28,8 @@ from temporeal_bridge.controller.chunked_policy import ChunkedPolicy
 from temporeal_bridge.controller.mailbox import Reply
 from temporeal_bridge.guard.safety import APART_RAD, APART_S, FINGERS_RAD
 from temporeal_bridge.guard_node import LOOK_S, TICK_S, GuardNode
-from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.interface.interface import Interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import Proposal, SocketController, SocketGuard
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.policy_node import PolicyNode

@@ -311,7 +311,7 @@ class Camera:
 
     def __init__(self, bench: Bench, out: Path) -> None:
         from temporeal.robots.spec import load_robot
-        from temporeal_bridge.interface import load_interface
+        from temporeal_bridge.interface.loading import load_interface
 
         declared = Path(load_robot("franka").ros).parent / "realsense.yaml"
         self.rate_hz = load_interface(load_robot("franka"), "forward_position", declared).pictures[0].rate_hz

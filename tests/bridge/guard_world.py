@@ -18,7 +18,7 @@ from temporeal_bridge.codecs.crazyflie import decode_legacy_rates
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard.level import OFF_S
 from temporeal_bridge.guard_node import GuardNode
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import MemoryController, Proposal, line
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport

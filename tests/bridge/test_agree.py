@@ -15,7 +15,7 @@ from temporeal.robots.spec import load_robot
 from temporeal_bridge.guard.config_checks import profile_on
 from temporeal_bridge.guard.safety import SafetyError
 from temporeal_bridge.guard.state_monitor import GAP_S, NOTHING, Watch, turn
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 
 ROBOT = load_robot("crazyflie")
 NOISE = load_interface(ROBOT).simulation["noise"]

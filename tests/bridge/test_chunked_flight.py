@@ -16,7 +16,7 @@ from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy
 from temporeal_bridge.controller.mailbox import Reply
 from temporeal_bridge.guard_node import GuardNode
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import line
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.policy_node import PolicyNode

@@ -15,7 +15,10 @@ from temporeal_bridge.codecs.codec import CodecError
 from temporeal_bridge.codecs.crazyflie import decode_legacy_rates, encode_legacy_rates, encode_log_values
 from temporeal_bridge.codecs.odometry import decode_odometry, encode_odometry
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
-from temporeal_bridge.interface import OURS, InterfaceError, build, check_reads, load_interface, read
+from temporeal_bridge.interface.checks import NODE_TOPICS, check_reads
+from temporeal_bridge.interface.interface import InterfaceError
+from temporeal_bridge.interface.loading import build, load_interface
+from temporeal_bridge.interface.rows import read_yaml
 from temporeal_bridge.transports import messages
 
 ROBOT = load_robot("crazyflie")
@@ -26,7 +29,7 @@ def interfaces():
     for name in robot_names():
         robot = load_robot(name)
         if robot.kind == "quadrotor" and robot.ros is not None and robot.ros.exists():
-            for key in read(robot.ros)["interfaces"]:
+            for key in read_yaml(robot.ros)["interfaces"]:
                 found.append(pytest.param(robot, load_interface(robot, key), id=f"{name}-{key}"))
     return found
 
@@ -196,7 +199,7 @@ def option_rows():
     for name in robot_names():
         robot = load_robot(name)
         if robot.ros is not None and robot.ros.exists():
-            content = read(robot.ros)
+            content = read_yaml(robot.ros)
             for key in content["interfaces"]:
                 rows = range(len(rows_of(content, key)))
                 found += [pytest.param(robot, key, i, id=f"{name}-{key}-{i}") for i in rows]
@@ -213,7 +216,7 @@ def rows_of(content: dict, interface: str) -> list[dict]:
 @pytest.mark.parametrize(("robot", "interface", "place"), option_rows())
 def test_an_option_that_no_codec_reads_is_refused(robot, interface, place):
     """A misspelt one would leave the default in force, unseen."""
-    content = read(robot.ros)
+    content = read_yaml(robot.ros)
     row = rows_of(content, interface)[place]
     row["options"] = {**row["options"], "offs": 0.1}
     with pytest.raises(InterfaceError, match=f"{row['topic']}: codec '{row['codec']}' has no option 'offs'; legal: "):
@@ -228,18 +231,18 @@ def test_the_legal_options_are_named():
 
 
 TOPICS = [
-    (("commands", "ctbr_cmd"), "fmu/out/vehicle_odometry", "'fmu/out/vehicle_odometry' is one that the robot's state"),
-    (("commands", "ctbr_cmd"), "/fmu/out/vehicle_odometry", "'/fmu/out/vehicle_odometry' is one that the robot's stat"),
-    (("commands", "ctbr_cmd"), "fmu/out/vehicle_status_v1", "is one that the robot's state comes on; commands need a"),
+    (("commands", "ctbr_cmd"), "fmu/out/vehicle_odometry", "'fmu/out/vehicle_odometry' carries the robot's state"),
+    (("commands", "ctbr_cmd"), "/fmu/out/vehicle_odometry", "'/fmu/out/vehicle_odometry' carries the robot's state"),
+    (("commands", "ctbr_cmd"), "fmu/out/vehicle_status_v1", "carries the robot's state; commands need a"),
     (("commands", "ctbr_cmd"), "guard/command", "commands.ctbr_cmd: topic 'guard/command' is one of the nodes' own;"),
     (("commands", "ctbr_cmd"), "/mission", "topic '/mission' is one of the nodes' own; .* than mission, mission/start"),
     (("commands", "motor_cmd"), "/diagnostics", "commands.motor_cmd: topic '/diagnostics' is one of the nodes' own"),
     (("commands", "ctbr_cmd", "also", 0), "policy/step", "commands.ctbr_cmd: topic 'policy/step' is one of the nodes'"),
-    (("commands", "ctbr_cmd", "also", 0), "fmu/out/vehicle_odometry", "is one that the robot's state comes on"),
-    (("commands", "ctbr_cmd", "also", 0), "fmu/in/vehicle_rates_setpoint", "rates_setpoint' stands twice; the command"),
-    (("commands", "ctbr_cmd"), "fmu/in/vehicle_command", "commands.ctbr_cmd: topic 'fmu/in/vehicle_command' stands tw"),
+    (("commands", "ctbr_cmd", "also", 0), "fmu/out/vehicle_odometry", "carries the robot's state"),
+    (("commands", "ctbr_cmd", "also", 0), "fmu/in/vehicle_rates_setpoint", "rates_setpoint' is listed twice"),
+    (("commands", "ctbr_cmd"), "fmu/in/vehicle_command", "commands.ctbr_cmd: topic 'fmu/in/vehicle_command' is listed tw"),
     (("autopilot", "orders"), "mission/stop", "topic 'mission/stop' is one of the nodes' own"),
-    (("autopilot", "orders"), "fmu/out/vehicle_odometry", "is one that the robot's state comes on")]
+    (("autopilot", "orders"), "fmu/out/vehicle_odometry", "carries the robot's state")]
 
 
 @pytest.mark.parametrize(("place", "topic", "words"), TOPICS, ids=[f"{row[0][-1]}-{row[1]}" for row in TOPICS])
@@ -256,10 +259,10 @@ def test_commands_have_topics_of_their_own(place, topic, words):
 
 @pytest.mark.parametrize(("rivals", "words"), [
     ("fmu/in/goto_setpoint", "px4.rivals: a list of topics is needed, got 'fmu/in/goto_setpoint'"),
-    ([3], "px4.rivals: 3 stands there; names of topics are needed"),
+    ([3], "px4.rivals: got 3; names of topics are needed"),
     (["goto setpoint"], "px4.rivals: '/goto setpoint' is not a topic name"),
-    (["a", "/a"], "px4.rivals: topic '/a' stands there twice"),
-    (["fmu/in/vehicle_rates_setpoint"], "is one of the interface's, or of the nodes' own; others are needed"),
+    (["a", "/a"], "px4.rivals: topic '/a' is listed twice"),
+    (["fmu/in/vehicle_rates_setpoint"], "is one of the interface's, or of the nodes' own; needed are others"),
     (["fmu/in/offboard_control_mode"], "is one of the interface's"),
     (["fmu/in/actuator_motors"], "is one of the interface"), (["fmu/in/vehicle_command"], "is one of the interface's"),
     (["fmu/out/vehicle_odometry"], "is one of the interface's"),
@@ -284,14 +287,14 @@ def test_the_topics_of_commands_that_are_not_flown_are_rivals_too():
 def test_a_topic_stands_once_among_the_states(topic):
     content = yaml.safe_load(ROBOT.ros.read_text())
     content["interfaces"]["crazyswarm2"]["states"][1]["topic"] = topic
-    with pytest.raises(InterfaceError, match=f"states: topic '{topic}' stands twice; one row is needed for each topic"):
+    with pytest.raises(InterfaceError, match=f"states: topic '{topic}' is listed twice; one row is needed for each topic"):
         build(ROBOT, content, "crazyswarm2")
 
 
 def test_the_nodes_own_topics_are_those_that_they_have():
     """What is recorded of the nodes, and what the simulated robot says and hears besides."""
     sim = {"sim/episode", "sim/reset", "sim/fault", "sim/fault_active"}
-    assert set(OURS) == {name for name, *_ in recorder.OURS} | sim | {"/diagnostics"}
+    assert set(NODE_TOPICS) == {name for name, *_ in recorder.OURS} | sim | {"/diagnostics"}
 
 
 @pytest.mark.parametrize("rate", [nan, inf, True, 1e-300, 1e300, -1, "100", None, [100]])

@@ -13,7 +13,7 @@ from temporeal.robots.motion.smooth_trajectory import Course
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.codec import CodecError
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.transports import messages
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "ros2_messages.json").read_text())["messages"]

@@ -16,8 +16,10 @@ from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs import px4
 from temporeal_bridge.codecs.codec import CodecError
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
-from temporeal_bridge.interface import CommandTopic, InterfaceError, build, encode_all, load_interface
-from temporeal_bridge.state import StateInput
+from temporeal_bridge.interface.encoding import encode_all
+from temporeal_bridge.interface.interface import CommandTopic, InterfaceError
+from temporeal_bridge.interface.loading import build, load_interface
+from temporeal_bridge.interface.state_input import StateInput
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
 from temporeal_bridge.transports.transport import QOS, QoS

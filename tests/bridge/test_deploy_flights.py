@@ -23,7 +23,9 @@ from temporeal.policies.runs.settings.compose import section
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.table import COMMAND_CODECS
-from temporeal_bridge.interface import check_reads, load_interface
+from temporeal_bridge.interface.checks import check_reads
+from temporeal_bridge.interface.loading import load_interface
+from temporeal_bridge.interface.state_input import StateInput
 from temporeal_bridge.launching.flights import fly
 from temporeal_bridge.link import SocketGuard, default_path
 from temporeal_bridge.monitor_node import Held
@@ -32,7 +34,6 @@ from temporeal_bridge.recording import bags
 from temporeal_bridge.recording.replay import needed, replay
 from temporeal_bridge.robot_sim import RobotSim
 from temporeal_bridge.simulated_robot import task_topics
-from temporeal_bridge.state import StateInput
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
 from temporeal_bridge.transports.transport import QOS

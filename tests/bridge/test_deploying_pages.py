@@ -13,7 +13,7 @@ from temporeal.robots.franka import spec as franka
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.guard.safety import BELOW_M, LONGEST
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 
 DOCS = Path(__file__).parents[2] / "docs" / "how-to"
 PAGES = {kind: (DOCS / f"deploying-{kind}.md").read_text(encoding="utf-8") for kind in ("arm", "hand", "quadrotor")}

@@ -13,7 +13,7 @@ import pytest
 from temporeal.policies.cli.main import main
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.odometry import encode_odometry
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.robot_sim import RobotSim
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport

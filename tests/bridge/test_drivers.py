@@ -10,7 +10,7 @@ from temporeal.robots.motion.cartesian_servo import HARD, servo_of
 from temporeal.robots.motion.kinematics import chain
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.table import COMMAND_CODECS
-from temporeal_bridge.interface import CommandTopic, InterfaceError
+from temporeal_bridge.interface.interface import CommandTopic, InterfaceError
 from temporeal_bridge.simulated_robot.drivers import (
     ForwardCommandController,
     JointTrajectoryController,

@@ -14,9 +14,11 @@ from temporeal.sim.task import load_task
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard.config_checks import profile_on
 from temporeal_bridge.guard.safety import Ages, SafetyError
-from temporeal_bridge.interface import InterfaceError, check_reads, load_interface
+from temporeal_bridge.interface.checks import check_reads
+from temporeal_bridge.interface.interface import InterfaceError
+from temporeal_bridge.interface.loading import load_interface
+from temporeal_bridge.interface.state_input import StateInput
 from temporeal_bridge.launching.preflight import check_mission
-from temporeal_bridge.state import StateInput
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
@@ -93,8 +95,8 @@ def test_a_signal_of_another_unit_or_shape_is_refused(tmp_path):
     (lambda c: c["states"][0]["options"].pop("frame"), "option 'frame' is missing"),
     (lambda c: c["states"][0].update(rate_hz=-1), "0 or from 0.01 to"),
     (lambda c: c["states"].append(c["states"][0]), "another topic carries"),
-    (lambda c: c["states"][0].update(topic="franka/joint_states"), "topic 'franka/joint_states' stands twice"),
-    (lambda c: c["states"][0].update(topic="fr3_arm_controller/joint_trajectory"), "is one that the robot's state com"),
+    (lambda c: c["states"][0].update(topic="franka/joint_states"), "topic 'franka/joint_states' is listed twice"),
+    (lambda c: c["states"][0].update(topic="fr3_arm_controller/joint_trajectory"), "carries the robot's state"),
     (lambda c: c.pop("definitions"), "expected exactly"),
     (lambda c: c["states"][0].update(rate_hz="10"), "extra.states.rate_hz: a number of Hz.* got '10'"),
     (lambda c: c["states"][0].update(rate_hz=float("nan")), "extra.states.rate_hz: .* got nan"),
@@ -221,5 +223,5 @@ def test_short_ages_are_asked_of_topics_that_the_profile_reads():
 
 
 def test_a_robot_that_is_only_simulated_is_told_to_be():
-    with pytest.raises(InterfaceError, match="robot 'linear' is a simulated one"):
+    with pytest.raises(InterfaceError, match="robot 'linear' exists in simulation only"):
         load_interface(load_robot("linear"))

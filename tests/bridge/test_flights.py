@@ -293,7 +293,7 @@ def test_the_report_does_with_what_is_there(artifact: Path, tmp_path: Path) -> N
     """A killed controller leaves no summary, a killed robot no truth."""
     from temporeal.robots.artifact.manifest import load_manifest
     from temporeal.robots.spec import load_robot
-    from temporeal_bridge.interface import load_interface
+    from temporeal_bridge.interface.loading import load_interface
 
     rows = [{"seed": 0, "robot": "/cf1", "logs": str(tmp_path), "verdict": "satisfied", "lower": 0.1, "start_ns": 5},
             flights.failed(1, None, "the recorder ended")]

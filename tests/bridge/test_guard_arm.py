@@ -17,7 +17,7 @@ from temporeal_bridge import link
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.guard.safety import SafetyError
 from temporeal_bridge.guard_node import GuardNode
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import Proposal, line
 from temporeal_bridge.mission import Told
 from temporeal_bridge.transports import messages

@@ -27,7 +27,7 @@ from temporeal_bridge.guard.ground import FLIES_S
 from temporeal_bridge.guard.state_monitor import Watch
 from temporeal_bridge.guard.stop_actions import damping
 from temporeal_bridge.guard_node import EARLY, PACE
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import Proposal
 from temporeal_bridge.process import node
 from temporeal_bridge.process.files import plain

@@ -15,7 +15,7 @@ from temporeal_bridge import link
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard import hold
 from temporeal_bridge.guard_node import GuardNode
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import Proposal, line
 from temporeal_bridge.mission import Told
 from temporeal_bridge.transports import messages

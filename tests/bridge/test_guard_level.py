@@ -18,7 +18,7 @@ from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard import level
 from temporeal_bridge.guard.config_checks import profile_on
 from temporeal_bridge.guard.state_monitor import Watch
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.simulated_robot.drivers import Firmware
 
 pytest.importorskip("mujoco")

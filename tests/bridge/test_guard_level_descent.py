@@ -20,7 +20,7 @@ from temporeal.robots.frames import from_rotation_vector
 from temporeal_bridge.guard.config_checks import profile_on
 from temporeal_bridge.guard.hover_thrust import Flown, flown, hover_thrust
 from temporeal_bridge.guard.level import OFF_S, SHOWN_S, Levelling, looked, sinking, trimmed
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 
 
 @pytest.fixture

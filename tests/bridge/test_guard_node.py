@@ -25,10 +25,10 @@ from temporeal.robots.frames import from_rotation_vector
 from temporeal_bridge import link
 from temporeal_bridge.guard.ground import FLIES_S
 from temporeal_bridge.guard.level import OFF_S
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
+from temporeal_bridge.interface.state_input import Source
 from temporeal_bridge.link import Proposal
 from temporeal_bridge.mission import Told
-from temporeal_bridge.state import Source
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
 from temporeal_bridge.transports.transport import QOS

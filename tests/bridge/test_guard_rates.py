@@ -19,7 +19,7 @@ from temporeal_bridge.guard.admission import rests
 from temporeal_bridge.guard.safety import SafetyError, profile
 from temporeal_bridge.guard.stop_actions import damping
 from temporeal_bridge.guard_node import GuardNode
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import Proposal, line
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport

@@ -15,9 +15,10 @@ import yaml
 
 from temporeal.robots.artifact.manifest import CHUNK_VERSION, GOLDEN, POLICY, ChunkSpec, Manifest, encode
 from temporeal.robots.spec import load_robot
-from temporeal_bridge import guard_node, interface, monitor_node, policy_node, recorder, robot_sim, worker_node
+from temporeal_bridge import guard_node, monitor_node, policy_node, recorder, robot_sim, worker_node
 from temporeal_bridge.guard.safety import LONGEST
 from temporeal_bridge.guard_node import RESCUE_S
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.launching import launch_files
 from temporeal_bridge.process.children import END_S, LAUNCHED_END_S, LINGER_S, WITHOUT
 from temporeal_bridge.process.command_line import parser
@@ -187,7 +188,7 @@ def test_the_goal_of_a_simulated_task_is_on_a_topic_that_all_know(made, tmp_path
     nodes = launched("arm", artifact, simulate="true", out=tmp_path / "out")
     for row in (row for rows in nodes.values() for row in rows):
         assert understood(row, monkeypatch).signals == tmp_path / "out" / "signals.yaml"
-    carried = interface.load_interface(load_robot("franka"), None, tmp_path / "out" / "signals.yaml").carried
+    carried = load_interface(load_robot("franka"), None, tmp_path / "out" / "signals.yaml").carried
     assert carried["goal_pos_w"].shape == (3,) and carried["goal_quat_w"].unit == "wxyz"
     with pytest.raises(ValueError, match="the policy reads signal 'goal_pos_w'"):
         launched("arm", artifact, out=tmp_path / "real")

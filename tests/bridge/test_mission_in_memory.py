@@ -14,7 +14,7 @@ from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.monitoring.monitor import Monitor
 from temporeal_bridge import policy_node
 from temporeal_bridge.guard_node import GuardNode
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import line
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.monitor_node import MonitorNode, judge_truth

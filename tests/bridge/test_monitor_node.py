@@ -15,7 +15,7 @@ from temporeal.robots.artifact.manifest import identity, load_manifest, mission_
 from temporeal.robots.spec import load_robot
 from temporeal.sim.stl.monitoring import stream_kernels
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.monitor_node import BEHIND_S, LATE_S, OWN, Held, MonitorNode
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport

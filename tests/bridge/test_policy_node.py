@@ -18,7 +18,7 @@ from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard import hover_thrust
 from temporeal_bridge.guard.ground import FLIES_S
 from temporeal_bridge.guard_node import GuardNode
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import line
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.policy_node import PolicyNode

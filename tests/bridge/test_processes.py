@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where stand-ins for the nodes are found."""
     (tmp_path / "temporeal_bridge").mkdir()
     (tmp_path / "temporeal_bridge" / "__init__.py").write_text("")
-    monkeypatch.setattr(children, "__file__", str(tmp_path / "temporeal_bridge" / "children.py"))
+    monkeypatch.setattr(children, "__file__", str(tmp_path / "temporeal_bridge" / "process" / "children.py"))
     yield tmp_path
 
 

@@ -20,7 +20,8 @@ from temporeal_bridge.guard.px4 import (
     mavros_status,
     px4_status,
 )
-from temporeal_bridge.interface import InterfaceError, load_interface
+from temporeal_bridge.interface.interface import InterfaceError
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.simulated_robot.px4_commander import AUTO_LAND, DESCEND, POSCTL, TERMINATION, Px4Commander, blank
 from temporeal_bridge.transports import messages
 

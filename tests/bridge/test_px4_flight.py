@@ -14,7 +14,8 @@ from temporeal_bridge import policy_node
 from temporeal_bridge.codecs.px4 import MODE, RATES
 from temporeal_bridge.guard.px4 import MAVROS, ORDER, STATUS
 from temporeal_bridge.guard_node import GuardNode
-from temporeal_bridge.interface import InterfaceError, armed_by, load_interface
+from temporeal_bridge.interface.interface import InterfaceError, armed_by
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import line
 from temporeal_bridge.monitor_node import MonitorNode
 from temporeal_bridge.simulated_robot.px4_commander import AUTO_LAND, POSCTL

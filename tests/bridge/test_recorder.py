@@ -16,7 +16,7 @@ from rosbags.rosbag2 import Reader
 
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.odometry import encode_odometry
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.process.children import LINGER_S
 from temporeal_bridge.recorder import QUIET_S, Bag, Recorder, RecorderError, WholeFile, rescue, robot_topics
 from temporeal_bridge.transports import messages

@@ -23,7 +23,7 @@ from temporeal.robots.spec import load_robot
 from temporeal_bridge import policy_node
 from temporeal_bridge.controller import artifact_swap
 from temporeal_bridge.guard_node import GuardNode
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import MemoryController, MemoryLink
 from temporeal_bridge.mission import NOT_RESET, refusal
 from temporeal_bridge.monitor_node import MonitorNode

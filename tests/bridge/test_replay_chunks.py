@@ -17,7 +17,8 @@ from temporeal.robots.spec import load_robot
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy
 from temporeal_bridge.controller.mailbox import Reply
 from temporeal_bridge.guard_node import GuardNode
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
+from temporeal_bridge.interface.state_input import mark
 from temporeal_bridge.link import MemoryController, MemoryLink
 from temporeal_bridge.mission import MISSION_TIME, ToldChunk
 from temporeal_bridge.policy_node import PolicyNode
@@ -25,7 +26,6 @@ from temporeal_bridge.recorder import Bag, Recorder, robot_topics
 from temporeal_bridge.recording import bags, flight_log
 from temporeal_bridge.recording.bags import BagError
 from temporeal_bridge.recording.replay import needed, replay, to_json
-from temporeal_bridge.state import mark
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS

@@ -11,7 +11,7 @@ from tests.bridge.test_px4_flight import OFFBOARD, Field
 
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import policy_node
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.recorder import Bag, Recorder, robot_topics
 from temporeal_bridge.recording import bags, flight_log
 from temporeal_bridge.recording.replay import needed, replay

@@ -11,8 +11,9 @@ from temporeal.robots.artifact.manifest import GOLDEN, POLICY, Manifest
 from temporeal.robots.spec import load_robot
 from temporeal.sim.scene import Scene
 from temporeal_bridge.codecs.table import COMMAND_CODECS
-from temporeal_bridge.interface import Interface, InterfaceError, load_interface
-from temporeal_bridge.state import StateInput
+from temporeal_bridge.interface.interface import Interface, InterfaceError
+from temporeal_bridge.interface.loading import load_interface
+from temporeal_bridge.interface.state_input import StateInput
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS

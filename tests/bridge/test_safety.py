@@ -15,7 +15,8 @@ from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal_bridge.guard.config_checks import profile_on
 from temporeal_bridge.guard.safety import ACTIONS, CODES, Ages, Profile, SafetyError, profile
 from temporeal_bridge.guard.state_monitor import NOTHING, Watch
-from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.interface.interface import Interface
+from temporeal_bridge.interface.loading import load_interface
 
 QUAD, ARM = load_robot("crazyflie"), load_robot("franka")
 LEVEL = {"descend": 0.85, "gain": 5.0, "limit": 3.0, "landed_m": 0.06, "max_s": 6.0, "blind_s": 0.3}

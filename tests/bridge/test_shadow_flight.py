@@ -14,7 +14,7 @@ from temporeal.robots.shadow_hand.spec import COUPLED, JOINTS, MOTORS, SPEED
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import link
 from temporeal_bridge.guard_node import GuardNode
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import Proposal, line
 from temporeal_bridge.robot_sim import RobotSim
 from temporeal_bridge.transports import messages

@@ -24,7 +24,7 @@ from temporeal_bridge.controller.artifact_swap import Swap, SwapError, smooth, s
 from temporeal_bridge.controller.step_log import Step, Tape, TapeReader
 from temporeal_bridge.guard.safety import SafetyError
 from temporeal_bridge.guard_node import GuardNode
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import MemoryController, Proposal, SocketController, SocketGuard, line
 from temporeal_bridge.mission import MISSION_TIME, Told
 from temporeal_bridge.policy_node import PolicyNode

@@ -12,7 +12,7 @@ from temporeal.robots.spec import load_robot
 from temporeal_bridge import operator_messages as tell_module
 from temporeal_bridge import policy_node
 from temporeal_bridge.guard_node import GuardNode
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import MemoryController, MemoryLink
 from temporeal_bridge.mission import Announced
 from temporeal_bridge.operator_messages import WORDS, Answers, Outcome, started, stopped, tell

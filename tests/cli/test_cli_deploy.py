@@ -93,7 +93,7 @@ def sleeper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "signal.signal(signal.SIGTERM, stop); open(sys.argv[2], 'w').close(); time.sleep(60)\n")
     (package / "fails.py").write_text(
         "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)\nsys.exit(3)\n")
-    monkeypatch.setattr(children, "__file__", str(package / "children.py"))  # where modules are looked for
+    monkeypatch.setattr(children, "__file__", str(package / "process" / "children.py"))  # where modules are looked for
 
 
 def test_when_one_node_ends_the_others_are_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.odometry import encode_odometry
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard.safety import Estop, Fence, Start, profile
-from temporeal_bridge.interface import StateTopic, load_interface
+from temporeal_bridge.interface.interface import StateTopic
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import Peer, QoS, Received
 

@@ -381,7 +381,7 @@ def bag(tmp_path: Path) -> Path:
     pytest.importorskip("temporeal_bridge")
     from temporeal.robots.spec import load_robot
     from temporeal_bridge.codecs.table import STATE_CODECS
-    from temporeal_bridge.interface import load_interface
+    from temporeal_bridge.interface.loading import load_interface
     from temporeal_bridge.recorder import Bag
     from temporeal_bridge.transports import messages
 
@@ -658,7 +658,7 @@ def said(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content:
     ("f.yaml", "formula: x > 0\nsignals: {x: {unit: 3}}\n", "a unit is a text"),
     ("f.yaml", "formula: x > 0\nformula: x < 0\n", "line 2: the key 'formula' is there twice"),
     ("f.json", '{"formula": "x > 0", "formula": "x < 0"}', "the key 'formula' is there twice"),
-    ("f.yaml", "formula: x > 0\nconstants: {x: 3}\n", "names of constants and of signals at the same time"),
+    ("f.yaml", "formula: x > 0\nconstants: {x: 3}\n", "a constant and a signal have the same name"),
     ("f.yaml", "formula: x > 0\nsemantics: {end: maybe}\n", "f.yaml: "),
 ])
 def test_an_odd_formula_file_is_bad_input(
@@ -675,7 +675,7 @@ def test_an_odd_formula_file_is_bad_input(
 def test_a_constant_does_not_take_the_place_of_a_signal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = said(tmp_path, capsys, "f.csv", "t,x\n0,-1\n1,-1\n", "--constants", '{"x": 100}')
     assert found[0] == 2
-    assert "x: names of constants and of signals" in found[1]
+    assert "x: a constant and a signal have the same name" in found[1]
     found = said(tmp_path, capsys, "f.csv", "t,x\n0,-1\n1,-1\n", "--constants", '{"a": 1, "a": 2}')
     assert "the key 'a' is there twice" in found[1]
 

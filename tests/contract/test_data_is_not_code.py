@@ -184,12 +184,13 @@ def test_what_is_saved_otherwise_runs_no_code(tmp_path: Path, mark: Path) -> Non
 def test_yaml_runs_no_code(tmp_path: Path, mark: Path) -> None:
     from temporeal.policies.cli.verbs.spec import read_yaml
     from temporeal.policies.runs.errors import BadInput
-    from temporeal_bridge.interface import InterfaceError, read
+    from temporeal_bridge.interface import rows
+    from temporeal_bridge.interface.interface import InterfaceError
 
     text = f"!!python/object/apply:pathlib.Path.touch [!!python/object/apply:pathlib.Path [{mark}]]\n"
     file = tmp_path / "ros.yaml"
     file.write_text(text)
-    refused(lambda: read(file), InterfaceError, mark)
+    refused(lambda: rows.read_yaml(file), InterfaceError, mark)
     refused(lambda: read_yaml(text, "not a mission"), BadInput, mark)
 
 

@@ -35,7 +35,9 @@ from temporeal.sim.task import load_task
 from temporeal.sim.tasks.reach import DRIVES
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard_node import GuardNode
-from temporeal_bridge.interface import Interface, at_home, load_interface
+from temporeal_bridge.interface.checks import at_home
+from temporeal_bridge.interface.interface import Interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import Proposal, line
 from temporeal_bridge.mission import Told
 from temporeal_bridge.policy_node import PolicyNode

@@ -12,7 +12,9 @@ import pytest
 
 from temporeal.robots.spec import load_robot, robot_names
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
-from temporeal_bridge.interface import at_home, load_interface, read
+from temporeal_bridge.interface.checks import at_home
+from temporeal_bridge.interface.loading import load_interface
+from temporeal_bridge.interface.rows import read_yaml
 from temporeal_bridge.transports import messages
 
 FRAMES = ("world", "robot")
@@ -22,7 +24,7 @@ def interfaces():
     for name in robot_names():
         robot = load_robot(name)
         if robot.ros is not None and robot.ros.exists():
-            for key in read(robot.ros)["interfaces"]:
+            for key in read_yaml(robot.ros)["interfaces"]:
                 yield pytest.param(robot, load_interface(robot, key), id=f"{name}-{key}")
 
 

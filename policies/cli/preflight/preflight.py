@@ -27,7 +27,9 @@ from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard.config_checks import profile_on
 from temporeal_bridge.guard.safety import Ages, Profile, SafetyError, is_rate
 from temporeal_bridge.guard.stop_button import BOOL, buttons
-from temporeal_bridge.interface import Interface, InterfaceError, PictureTopic, StateTopic, check_reads, load_interface
+from temporeal_bridge.interface.checks import check_reads
+from temporeal_bridge.interface.interface import Interface, InterfaceError, PictureTopic, StateTopic
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.process.scheduling import AHEAD, FIFO_PRIORITY
 from temporeal_bridge.transports import messages

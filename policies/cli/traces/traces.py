@@ -767,7 +767,7 @@ def _robot_topics(options: Options, kinds: Mapping[str, str], path: Path) -> lis
     needs_bridge()
     from temporeal_bridge.codecs.codec import CodecError
     from temporeal_bridge.codecs.table import STATE_CODECS
-    from temporeal_bridge.interface import load_interface
+    from temporeal_bridge.interface.loading import load_interface
 
     with errors.bad_input():
         robot = load_robot(options.robot)

@@ -333,7 +333,7 @@ def check_bus(deploy: Mapping[str, Any], robot: str, artifact: Path | None = Non
     from temporeal.policies.runs import errors
     from temporeal.robots.artifact.manifest import load_manifest
     from temporeal.robots.spec import load_robot
-    from temporeal_bridge.interface import load_interface
+    from temporeal_bridge.interface.loading import load_interface
     from temporeal_bridge.launching.preflight import check_mission, check_processes, check_worker
     from temporeal_bridge.transports.transport import TransportError, domain_id
 

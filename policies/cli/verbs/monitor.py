@@ -118,7 +118,7 @@ def watch(
     """
     from temporeal.policies.runs import errors
     from temporeal.robots.spec import load_robot
-    from temporeal_bridge.interface import load_interface
+    from temporeal_bridge.interface.loading import load_interface
     from temporeal_bridge.monitor_node import OWN, TOPICS, MonitorNode
     from temporeal_bridge.process.node import spin
     from temporeal_bridge.transports.selection import open_transport

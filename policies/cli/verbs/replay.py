@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from temporeal.robots.artifact.runtime import Artifact
     from temporeal.robots.spec import RobotSpec
-    from temporeal_bridge.interface import Interface
+    from temporeal_bridge.interface.interface import Interface
     from temporeal_bridge.recording.replay import Compared, Replay
 
 SUMMARY = "fly a recording again: every difference from what was sent"
@@ -100,7 +100,7 @@ def refused() -> Iterator[None]:
 def chosen(options: Any) -> tuple[str, dict[str, Any], RobotSpec, Interface]:
     """Namespace of the robot, what its guard said of the artifact, the robot and its interface then."""
     from temporeal.robots.spec import load_robot
-    from temporeal_bridge.interface import load_interface
+    from temporeal_bridge.interface.loading import load_interface
     from temporeal_bridge.recording import bags
 
     namespace, told = bags.robot_of(options.bag, options.namespace)
@@ -125,7 +125,8 @@ def lacking(told: Mapping[str, Any], robot: RobotSpec, interface: Interface) -> 
     read: who needs it says so."""
     from temporeal.robots.artifact.manifest import build
     from temporeal.sim.stl.language.errors import FormulaError
-    from temporeal_bridge.interface import InterfaceError, check_reads
+    from temporeal_bridge.interface.checks import check_reads
+    from temporeal_bridge.interface.interface import InterfaceError
     from temporeal_bridge.monitor_node import formula_of
 
     try:

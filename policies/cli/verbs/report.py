@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from temporeal.policies.evaluate.rollout import Rollout
     from temporeal.robots.artifact.manifest import Manifest
     from temporeal.robots.spec import RobotSpec
-    from temporeal_bridge.interface import Interface
+    from temporeal_bridge.interface.interface import Interface
     from temporeal_bridge.recording.bags import Recording
     from temporeal_bridge.recording.flight_analysis import Judged
     from temporeal_bridge.recording.flight_log import Flight

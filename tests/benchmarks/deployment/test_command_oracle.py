@@ -13,7 +13,7 @@ from temporeal_benchmarks.deployment.command_oracle import Joined, Oracle
 from temporeal_benchmarks.faults import world
 from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.guard_node import GuardNode
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.mission import Told
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS

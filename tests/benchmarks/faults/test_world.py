@@ -17,9 +17,10 @@ from temporeal_benchmarks.deployment.command_oracle import Joined, Oracle
 from temporeal_benchmarks.faults import world
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.guard_node import GuardNode
-from temporeal_bridge.interface import Interface, StateTopic, load_interface
+from temporeal_bridge.interface.interface import Interface, StateTopic
+from temporeal_bridge.interface.loading import load_interface
+from temporeal_bridge.interface.state_input import mark
 from temporeal_bridge.mission import Told
-from temporeal_bridge.state import mark
 from temporeal_bridge.transports import messages
 
 ROUND = 5  # another seed than the bench begins with

@@ -23,7 +23,8 @@ import numpy as np
 
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.interface.interface import Interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.process.command_line import parser
 from temporeal_bridge.process.node import run
 from temporeal_bridge.simulated_robot.cameras import Exposure, ExposureLine, SimCamera, SocketEnd, cameras_of

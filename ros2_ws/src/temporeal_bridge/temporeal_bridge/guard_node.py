@@ -64,16 +64,10 @@ from temporeal_bridge.guard.state_monitor import NOTHING, Reason, Watch
 from temporeal_bridge.guard.stop_actions import Values
 from temporeal_bridge.guard.stop_button import STOPS, StopButton
 from temporeal_bridge.guard.swap_requests import Exchange, Standing
-from temporeal_bridge.interface import (
-    ARM,
-    CommandTopic,
-    Interface,
-    Topic,
-    armed_by,
-    encode_all,
-    load_interface,
-    rows_of,
-)
+from temporeal_bridge.interface.encoding import encode_all
+from temporeal_bridge.interface.interface import ARM, CommandTopic, Interface, Topic, armed_by, rows_of
+from temporeal_bridge.interface.loading import load_interface
+from temporeal_bridge.interface.state_input import StateInput
 from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
 from temporeal_bridge.mission import (
     AGES,
@@ -92,7 +86,6 @@ from temporeal_bridge.process.command_line import add_artifact, add_awake, link_
 from temporeal_bridge.process.node import run
 from temporeal_bridge.process.rehearsal import REHEARSED_S, Rehearsal
 from temporeal_bridge.process.scheduling import AHEAD
-from temporeal_bridge.state import StateInput
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Received, Transport, qos_named, resolve_name
 
@@ -602,8 +595,8 @@ class GuardNode:
 
     def step(self) -> None:
         """See :class:`temporeal_bridge.process.node.Node`. In flight what is proposed goes before the bus is looked at,
-        for it is on the way from state to command; but not where the state has a say in what may be sent, nor after this
-        process did not run for a while: what it knows has grown old then, and newer states wait."""
+        for it is on the way from state to command; but not where the state has a say in what may be sent, nor after
+        this process did not run for a while: what it knows has grown old then, and newer states wait."""
         now = self.transport.monotonic()
         paused, self.stepped = now - self.stepped, now
         stood = self.mode == "active" and paused > self.profile.silent_after_s

@@ -14,7 +14,8 @@ import numpy as np
 from temporeal.robots.artifact.manifest import Manifest, check_robot
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.interface import Interface, check_reads
+from temporeal_bridge.interface.checks import check_reads
+from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import Received
 
@@ -71,7 +72,7 @@ class Told:
         since: when the guard began to make it [s since the mission began].
         left: when it had gone [s since the mission began]; the next one goes on from there.
         sent: the command [A] in its own units. proposed: what the controller asked for [A], NaN for the guard's own.
-        marks: for each state topic, of the message that was in force (:func:`temporeal_bridge.state.mark`).
+        marks: for each state topic, of the message that was in force (:func:`temporeal_bridge.interface.state_input.mark`).
     """
 
     flight: int
@@ -110,7 +111,7 @@ class ToldChunk:
         flight: number of the mission. number: of the chunk in it, from 0.
         at: when it was taken in. observed: when the observation that it was made of was.
         step: control step of that observation, from 0; those before the mission are of step 0, too.
-        marks: for each state topic, of the message that was observed (:func:`temporeal_bridge.state.mark`).
+        marks: for each state topic, of the message that was observed (:func:`temporeal_bridge.interface.state_input.mark`).
         rows: the chunk [K, A].
     """
 

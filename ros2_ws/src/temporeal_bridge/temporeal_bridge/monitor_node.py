@@ -41,12 +41,13 @@ from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.stl.monitoring.monitor import Reading, keeping_pace
-from temporeal_bridge.interface import Interface, InterfaceError, load_interface
+from temporeal_bridge.interface.interface import Interface, InterfaceError
+from temporeal_bridge.interface.loading import load_interface
+from temporeal_bridge.interface.state_input import StateReader
 from temporeal_bridge.mission import MISSION_TIME, announced, task_signals
 from temporeal_bridge.process.command_line import add_artifact, parser, robot_of
 from temporeal_bridge.process.files import plain
 from temporeal_bridge.process.node import run
-from temporeal_bridge.state import Reader
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Received, Transport, qos_named
 
@@ -152,7 +153,7 @@ class MonitorNode:
             warn(slow)
         self.blank = self.monitor.state()
         self.held = [Held(steady=topic.rate_hz == 0) for topic in interface.states]
-        self.readers = [Reader(topic, interface.carried, wanted) for topic in interface.states]
+        self.readers = [StateReader(topic, interface.carried, wanted) for topic in interface.states]
         self.rejected = 0  # messages that cannot be right, of those that were read
         self.endpoints = [  # deep: a monitor may be late, but it must see every sample, in the order of the stamps
             transport.subscribe(topic.topic, topic.type, qos_named("deep" if topic.rate_hz > 0 else topic.qos),

@@ -16,7 +16,7 @@ asks the guard, and goes on from there. Who is relieved ends with exit status 0,
 
 Topics, in the robot's namespace: ``mission/start`` (std_msgs/UInt64: number of the flight) in; ``policy/step``
 (std_msgs/Float64MultiArray: flight, step, missed steps before it, time since the first one [s], then for each state
-topic the :func:`~temporeal_bridge.state.mark` of the message that was acted on), after every step, for
+topic the :func:`~temporeal_bridge.interface.state_input.mark` of the message that was acted on), after every step, for
 :mod:`temporeal_bridge.recording.replay`, ``policy/chunk`` (std_msgs/Float64MultiArray,
 :class:`~temporeal_bridge.mission.ToldChunk`: chunks as they are used), where a worker runs the policy, ``policy/event``
 (std_msgs/String, JSON: mode, flight, code, reason: why a mission does not begin or go on, where the guard cannot know),
@@ -47,7 +47,9 @@ from temporeal_bridge.controller.artifact_swap import SwapError
 from temporeal_bridge.controller.chunked_policy import ChunkBook, ChunkedPolicy, NoAction
 from temporeal_bridge.controller.mailbox import SocketLine
 from temporeal_bridge.controller.step_log import Step, Tape, TapeReader, tape_path
-from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.interface.interface import Interface
+from temporeal_bridge.interface.loading import load_interface
+from temporeal_bridge.interface.state_input import StateInput
 from temporeal_bridge.link import Answer, ControllerEnd, Proposal, SocketController
 from temporeal_bridge.mission import (
     AGES,
@@ -64,7 +66,6 @@ from temporeal_bridge.mission import (
 from temporeal_bridge.process.command_line import add_artifact, add_awake, link_path, parser, robot_of
 from temporeal_bridge.process.node import run
 from temporeal_bridge.process.rehearsal import Rehearsal
-from temporeal_bridge.state import StateInput
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Received, Transport, require_peer
 
@@ -283,7 +284,7 @@ class PolicyNode:
     def _idle_step(self, now: float) -> None:
         if now >= self.next_hello:
             self.next_hello = now + HELLO_S
-            self.state.look()
+            self.state.read_pictures()
             if not self.state.overdue(now):  # else no mission could begin: the guard must not be ready
                 self._send(link.HELLO, text=self.identity)
         self._look_ready()
@@ -348,7 +349,7 @@ class PolicyNode:
 
     def _start_step(self, now: float) -> None:
         arrival = self.state.paced.at
-        self.state.look()
+        self.state.read_pictures()
         late = self.state.overdue(now)
         if arrival > self.used and not late and self._prepared():
             self.flight.start_ns = self.transport.now()
@@ -376,7 +377,7 @@ class PolicyNode:
         if (fresh and self.state.paced.at >= self.next - self.window) or now >= self.next + self.window:
             self._act(now)
         else:
-            self.state.look()  # now there is time for it
+            self.state.read_pictures()  # now there is time for it
             if self.rehearsal.due(now):
                 self._rehearse()
 

@@ -28,7 +28,8 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.rosbag2.errors import ReaderError
 from rosbags.rosbag2.storage_mcap import McapReader
 
-from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.interface.interface import Interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.mission import MOVING, announced
 from temporeal_bridge.process.children import LINGER_S, lives
 from temporeal_bridge.process.command_line import parser, robot_of
@@ -189,7 +190,7 @@ def recover(path: Path) -> int:
     """Make a bag whose recorder was killed readable again; how many messages it holds.
 
     What was flushed is there, but no index: it is cut after the last whole record and written anew. The types of its
-    messages must be known (:func:`temporeal_bridge.interface.load_interface`).
+    messages must be known (:func:`temporeal_bridge.interface.loading.load_interface`).
     """
     file = path / f"{path.name}.mcap"
     cut_and_close(file)

@@ -43,7 +43,8 @@ from temporeal.robots.registry import resolve
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.codecs.codec import CodecError
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.interface import Interface, InterfaceError, StateTopic, load_interface
+from temporeal_bridge.interface.interface import Interface, InterfaceError, StateTopic
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.mission import check_numbers
 from temporeal_bridge.process.command_line import parser, robot_of
 from temporeal_bridge.process.files import whole

@@ -29,7 +29,7 @@ from temporeal_bridge.guard.safety import (
     profile,
 )
 from temporeal_bridge.guard.state_monitor import GAP_S
-from temporeal_bridge.interface import Interface, StateTopic
+from temporeal_bridge.interface.interface import Interface, StateTopic
 
 
 def profile_on(robot: RobotSpec, interface: Interface, spec: CommandSpec, period: float) -> Profile:

@@ -6,9 +6,9 @@ What is dangerous about it, and what is done here:
 
 - PX4 cannot tell our setpoints from its own: they are published in offboard only. What goes out before is heartbeats.
 - It watches the heartbeat, not the setpoints, and flies the last one for ever (#20519): each heartbeat belongs to the
-  step that made a setpoint (``also`` of :class:`temporeal_bridge.interface.CommandTopic`). Only on the way to offboard
-  do they come from :meth:`Offboard.outputs`, with a zero setpoint while the vehicle stands in offboard on the ground,
-  so that arming does not spin up with what an earlier flight left behind.
+  step that made a setpoint (``also`` of :class:`~temporeal_bridge.interface.interface.CommandTopic`). Only on the way
+  to offboard do they come from :meth:`Offboard.outputs`, with a zero setpoint while the vehicle stands in offboard on
+  the ground, so that arming does not spin up with what an earlier flight left behind.
 - When heartbeats stop, PX4 acts after COM_OF_LOSS_T as COM_OBL_RC_ACT says. It keeps offboard as the mode that its user
   wants, and goes back to it by itself when heartbeats return (failsafe.cpp ``checkModeFallback``; framework.cpp
   ``modeFromAction``): after a failsafe nothing is sent any more, no stop behaviour either, until :meth:`Offboard.reset`
@@ -27,7 +27,7 @@ import numpy as np
 
 from temporeal_bridge.codecs.px4 import CONTROL_OF, microseconds
 from temporeal_bridge.codecs.table import COMMAND_CODECS
-from temporeal_bridge.interface import Autopilot, CommandTopic, InterfaceError
+from temporeal_bridge.interface.interface import Autopilot, CommandTopic, InterfaceError
 from temporeal_bridge.transports import messages
 
 STATUS, ORDER = "px4_msgs/msg/VehicleStatus", "px4_msgs/msg/VehicleCommand"

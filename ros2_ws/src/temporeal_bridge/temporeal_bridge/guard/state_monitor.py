@@ -151,7 +151,8 @@ class Watch:
         self.changed.update((name, now) for name in self.alive if name in self.changed)
 
     def take(self, topic: int, stamp_ns: int, signals: Mapping[str, np.ndarray], now: float, wall_ns: int) -> None:
-        """A message of state topic number ``topic`` (:class:`temporeal_bridge.state.StateInput` drops repetitions)."""
+        """A message of state topic number ``topic`` (repetitions are dropped by
+        :class:`~temporeal_bridge.interface.state_input.StateInput`)."""
         for name, value in signals.items():
             before = self.values.get(name)
             if name in self.restless and (before is None or not same(before, value)):

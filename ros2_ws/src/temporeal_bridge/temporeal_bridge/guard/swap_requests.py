@@ -19,7 +19,7 @@ from temporeal_bridge.controller import artifact_swap
 from temporeal_bridge.controller.artifact_swap import Swap
 from temporeal_bridge.guard import admission
 from temporeal_bridge.guard.safety import Profile
-from temporeal_bridge.interface import Interface
+from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.link import Answer, GuardEnd, Proposal
 from temporeal_bridge.mission import IDLE, check_fits
 

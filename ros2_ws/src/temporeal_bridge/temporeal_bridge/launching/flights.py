@@ -26,7 +26,8 @@ from typing import Any
 from temporeal.robots.artifact.manifest import ArtifactError, Manifest, load_manifest
 from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal_bridge.controller import mailbox
-from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.interface.interface import Interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.launching.preflight import check_mission
 from temporeal_bridge.mission import NOT_RESET, announced, check_numbers
 from temporeal_bridge.monitor_node import judge_truth

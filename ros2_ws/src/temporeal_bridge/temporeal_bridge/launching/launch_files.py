@@ -19,7 +19,8 @@ from typing import Any
 
 from temporeal.robots.artifact.manifest import load_manifest
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.interface.interface import Interface
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.launching.preflight import check_mission, check_processes, check_worker
 from temporeal_bridge.link import default_path
 from temporeal_bridge.mission import GREATEST

@@ -7,7 +7,7 @@ from typing import Any
 from temporeal.robots.artifact.manifest import Manifest
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.guard.config_checks import profile_on
-from temporeal_bridge.interface import Interface
+from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.mission import check_fits
 from temporeal_bridge.monitor_node import formula_of
 from temporeal_bridge.process.scheduling import check_awake, check_core, check_priority

@@ -17,7 +17,7 @@ import numpy as np
 
 from temporeal.robots.artifact.manifest import Manifest
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.interface import Interface
+from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.mission import percentiles
 from temporeal_bridge.monitor_node import LATE_S, MonitorNode
 from temporeal_bridge.recording.bags import Recording, Said

@@ -37,7 +37,7 @@ class Row:
     Args:
         step: of the controller; -1: a command of the guard's own.
         at: time [s].
-        marks: of the message of each state topic that it was made of (:func:`temporeal_bridge.state.mark`).
+        marks: of the message of each state topic that it was made of (:func:`temporeal_bridge.interface.state_input.mark`).
         missed: steps before it that were not made in their time (controller only).
     """
 

@@ -52,7 +52,8 @@ from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy, Used
 from temporeal_bridge.guard import hold, stop_actions
 from temporeal_bridge.guard_node import TICK_S, GuardNode
-from temporeal_bridge.interface import Interface, armed_by
+from temporeal_bridge.interface.interface import Interface, armed_by
+from temporeal_bridge.interface.state_input import StateReader, mark
 from temporeal_bridge.mission import ESTOP_SILENT, IDLE, MISSION_TIME, NOT_RESET, TOLD_TO_END, ToldChunk, refused
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.recording import flight_log
@@ -60,7 +61,6 @@ from temporeal_bridge.recording.bags import BagError, Recording, Said
 from temporeal_bridge.recording.flight_analysis import full
 from temporeal_bridge.recording.flight_log import Flight, Row
 from temporeal_bridge.recording.records import Unread, remarks
-from temporeal_bridge.state import Reader, mark
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.messages import MessageError
 from temporeal_bridge.transports.transport import QOS, Received
@@ -311,7 +311,7 @@ def made_again(
     wanted = [signal.name for signal in manifest.signals]
     readers, by_mark = [], list[dict[int, list[Said]]]()
     for row in interface.topics:
-        readers.append(Reader(row, interface.carried, wanted))
+        readers.append(StateReader(row, interface.carried, wanted))
         by_mark.append({})
         for message in recording.of(full(row.topic, namespace)):
             by_mark[-1].setdefault(mark(message.data), []).append(message)
@@ -658,7 +658,7 @@ class Stage:
             return {}
         k = next(k for k, row in enumerate(guard.interface.states)
                  if rule.signal in STATE_CODECS[row.codec].signals(row.options))
-        reader = Reader(guard.interface.states[k], guard.interface.carried, [rule.signal])
+        reader = StateReader(guard.interface.states[k], guard.interface.carried, [rule.signal])
         about = [m for m in self.recording.of(self.states[k]) if abs(m.at - at) <= 1e9 * guard.period]
         apart_by = stop_actions.AT_REST * (guard.limits.high - guard.limits.low)
         for message in sorted(about, key=lambda message: abs(message.at - at)):

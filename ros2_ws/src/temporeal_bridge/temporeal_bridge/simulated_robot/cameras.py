@@ -4,7 +4,7 @@ Pictures are rendered in a process of their own (:mod:`temporeal_bridge.camera_s
 the physics and the state must go on. At each exposure the robot's process writes where everything is into a socket, and
 thinks no more of it: where the renderer is late, exposures are lost, as frames of a real camera are.
 
-The part ``cameras`` of a file of extra topics (:mod:`temporeal_bridge.interface`); a camera's pictures are the signals
+The part ``cameras`` of a file of extra topics (:mod:`temporeal_bridge.interface.loading`); a camera's pictures are the signals
 ``<camera>_rgb`` and ``<camera>_depth``, whose shapes say how many pixels it has:
 
     cameras:
@@ -34,7 +34,7 @@ import yaml
 
 from temporeal.robots.signals import SignalSpec
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.interface import Interface, InterfaceError, PictureTopic
+from temporeal_bridge.interface.interface import Interface, InterfaceError, PictureTopic
 from temporeal_bridge.process.children import Process, end, how_ended, start
 
 KINDS = ("rgb", "depth")

@@ -27,7 +27,7 @@ from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.codecs.codec import CodecError
 from temporeal_bridge.codecs.joint_options import shares
 from temporeal_bridge.codecs.table import COMMAND_CODECS
-from temporeal_bridge.interface import CommandTopic, InterfaceError
+from temporeal_bridge.interface.interface import CommandTopic, InterfaceError
 from temporeal_bridge.transports import messages
 
 Array = np.ndarray

@@ -15,7 +15,7 @@ from temporeal.robots.frames import from_rotation_vector
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.guard.px4 import OFFBOARD, Output
-from temporeal_bridge.interface import CommandTopic, Interface, InterfaceError, Topic
+from temporeal_bridge.interface.interface import CommandTopic, Interface, InterfaceError, Topic
 from temporeal_bridge.simulated_robot.drivers import Driver, Firmware, Refused, driver_of
 from temporeal_bridge.simulated_robot.px4_commander import Px4Commander
 

@@ -34,7 +34,7 @@ from temporeal_bridge.guard.px4 import (
     STATUS,
     Output,
 )
-from temporeal_bridge.interface import Autopilot, CommandTopic, InterfaceError
+from temporeal_bridge.interface.interface import Autopilot, CommandTopic, InterfaceError
 from temporeal_bridge.transports import messages
 
 DISARMED = 1

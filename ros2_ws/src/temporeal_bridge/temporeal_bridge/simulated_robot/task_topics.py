@@ -24,8 +24,8 @@ from temporeal.robots.registry import resolve
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.stl.language.syntax import signals_in
-from temporeal_bridge.interface import EXTRA, PICTURES, keys, read
+from temporeal.sim.stl.language.queries import signals_in
+from temporeal_bridge.interface.rows import EXTRA, PICTURES, checked_row, read_yaml
 
 if TYPE_CHECKING:
     from temporeal.sim.scene import Scene
@@ -102,8 +102,8 @@ def write(manifest: Manifest, robot: RobotSpec, path: Path, given: Path | None =
     all already (what it has is written, too); None where nothing but the robot's own signals is read."""
     if robot.kind == "quadrotor":  # those fly alone
         return given
-    world, known = world_of(manifest, robot), {} if given is None else keys(
-        str(given), read(given, EXTRA), EXTRA, PICTURES)
+    world, known = world_of(manifest, robot), {} if given is None else checked_row(
+        str(given), read_yaml(given, EXTRA), EXTRA, PICTURES)
     told = known.get("signals") or {}
     made = None if world is None else content(world, needed(manifest, world) - set(told))
     if made is None or not made["signals"]:

@@ -1,7 +1,7 @@
-"""The newest state of the robot by signal name, from as many topics as its interface has.
+"""The newest state of the robot by signal name, from all state topics of its interface.
 
-Pictures of cameras are given beside it, to who asks for them. Nobody waits for one: a picture is read (a JPEG of
-640x480: some 2 ms) between two steps, and only the newest; and the age of the state is not theirs.
+Pictures of cameras are kept beside it for nodes that ask for them. Nobody waits for a picture: only the newest one is
+decoded (a JPEG of 640x480 takes about 2 ms), between two steps, and pictures do not count for the age of the state.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ import numpy as np
 from temporeal.robots.signals import SignalSpec, check_signal
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.interface import Interface, StateTopic
+from temporeal_bridge.interface.interface import Interface, StateTopic, carried_by
 from temporeal_bridge.transports import messages
-from temporeal_bridge.transports.transport import Endpoint, Received, Transport, qos_named
+from temporeal_bridge.transports.transport import Callback, Endpoint, Received, Transport, qos_named
 
 Listener = Callable[[int, int, dict[str, np.ndarray]], None]
-"""``listener(topic number, stamp [ns], signals)``: called for every message that was taken."""
+"""``listener(topic number, stamp [ns], signals)``: called for every accepted message."""
 
 
 REORDERED_NS = 1_000_000_000
-AGAIN = 3  # so many stamps that went back, each later than the one before, are those of a clock that was set. Chosen:
-# at 50 Hz they are 60 ms, in which no state is stale
-MARKED_BYTES = 4096  # of a message, header included: a picture has its stamp there
+CLOCK_SET = 3  # stamps in a row that went back, each later than the one before, mean that a clock was set. Chosen: at
+# 50 Hz they are 60 ms, in which no state gets stale
+MARKED_BYTES = 4096  # of a message, header included: a picture's stamp is among them
 
 
 def mark(data: bytes) -> int:
-    """CRC-32 of a message's beginning: finds the message in a recording that another process made, by what it says."""
+    """CRC-32 of a message's first bytes: identifies the message in a recording made by another process."""
     return zlib.crc32(memoryview(data)[:MARKED_BYTES])
 
 
 @dataclass(frozen=True, eq=False)
-class Unread:
-    """A picture as it came: its message, when it was taken [s, monotonic], its stamp [ns] and its :func:`mark`."""
+class UnreadPicture:
+    """A picture that was not decoded yet: its message, arrival [s, monotonic], stamp [ns] and :func:`mark`."""
 
     message: Any
     at: float
@@ -48,21 +48,21 @@ class Unread:
 
 @dataclass(eq=False)
 class Source:
-    """What came last on one topic: signals, when it was taken [s, monotonic], its stamp [ns] and its :func:`mark`; and
-    a picture that nobody has looked at yet."""
+    """The last message of one topic: signals, arrival [s, monotonic], stamp [ns] and :func:`mark`; of a camera also the
+    picture that was not decoded yet."""
 
     topic: StateTopic
     signals: dict[str, np.ndarray]
     at: float = -inf
     stamp: int = 0
     mark: int = 0
-    unread: Unread | None = None
+    unread: UnreadPicture | None = None
     behind: int = 0  # the last stamp that went back
-    again: int = 0  # how many of these have come in a row, each later than the one before
+    again: int = 0  # number of these in a row, each later than the one before
 
     def repeats(self, stamp: int) -> bool:
-        """Whether a message of this stamp, which has just come, says again what has come already: it repeats the last
-        stamp, or came late. Stamps that went back and go on from there are those of a clock that was set."""
+        """Whether a message with this stamp repeats the last one or is older. Stamps that went back and advance from
+        there belong to a clock that was set, and are accepted."""
         last = self.unread.stamp if self.unread is not None else self.stamp
         if stamp and stamp == last:
             return True
@@ -71,25 +71,27 @@ class Source:
             return False
         self.again = self.again + 1 if self.again and stamp > self.behind else 1
         self.behind = stamp
-        if self.again < AGAIN:
+        if self.again < CLOCK_SET:
             return True
         self.again = 0
         return False
 
 
 def trimmed(options: Mapping[str, Any], wanted: Collection[str] | None) -> Mapping[str, Any]:
-    """Options of a state's codec without the parts of ``tool`` that nobody wants: an arm's kinematics for each message
-    cost more than all else that is done with it. Everything that the message says is still read and checked."""
+    """A state codec's options without unwanted parts of ``tool``: an arm's kinematics cost more per message than all
+    other decoding. The message's content is still read and checked."""
     if wanted is None or "tool" not in options:
         return options
     tool = {key: name for key, name in options["tool"].items() if key == "chain" or name in wanted}
-    return {**{key: value for key, value in options.items() if key != "tool"}, **({"tool": tool} if tool.keys() > {
-        "chain"} else {})}
+    rest = {key: value for key, value in options.items() if key != "tool"}
+    return {**rest, "tool": tool} if tool.keys() > {"chain"} else rest
 
 
-class Reader:
-    """Reads the messages of a state topic; it raises whatever bytes from anywhere make a codec raise. ``wanted``: see
-    :class:`StateInput`."""
+class StateReader:
+    """Decodes the messages of a state topic. Bytes from anywhere may come, so any exception can be raised.
+
+    ``wanted``: see :class:`StateInput`.
+    """
 
     def __init__(
         self, topic: StateTopic, specs: Mapping[str, SignalSpec], wanted: Collection[str] | None = None
@@ -102,21 +104,22 @@ class Reader:
         return message, self.codec.stamp(message)
 
     def signals(self, message: Any) -> dict[str, np.ndarray]:
-        """What it says, by name: most of the work."""
+        """Its signals by name: most of the work."""
         return {n: check_signal(self.specs[n], v) for n, v in self.codec.decode(message, self.options).items()}
 
 
 class StateInput:
-    """Subscribes to the state topics. A message that cannot be right is dropped and counted, never used.
+    """Subscribes to the state topics. Messages that cannot be right are dropped and counted.
 
-    So is one that repeats a stamp or comes after a newer one: its arrival does not make the state any fresher. A stamp
-    that goes back by more than a second, or the third in a row that goes back and each time on, is that of a clock that
-    was set, and a stamp of 0 is none.
+    So are messages that repeat a stamp or are older than the last: they do not make the state fresher. A stamp that
+    goes back by more than a second, or the third in a row that goes back and advances from there, belongs to a clock
+    that was set; a stamp of 0 counts as none.
 
-    ``qos`` replaces the quality of service that the interface names, but for topics that are sent when they change:
-    those are latched. ``listener`` hears every message, not only the newest; of ``wanted`` signals alone are those
-    given that cost much (None: all are). ``pictures``: signals of cameras that are wanted; others' topics are not
-    subscribed to.
+    Args:
+        qos: replaces the interface's quality of service, except on topics published on change, which are latched.
+        listener: gets every message, not only the newest.
+        wanted: signals that are needed, of those that are costly to compute (None: all).
+        pictures: wanted signals of cameras; other cameras' topics are not subscribed to.
     """
 
     def __init__(
@@ -128,29 +131,29 @@ class StateInput:
         self.sources = [Source(topic, {}) for topic in interface.states]
         self.endpoints: list[Endpoint] = [
             transport.subscribe(s.topic.topic, s.topic.type, qos_named(
-                qos if qos and s.topic.rate_hz > 0 else s.topic.qos), self._taker(s, wanted))
+                qos if qos and s.topic.rate_hz > 0 else s.topic.qos), self._state_callback(s, wanted))
             for s in self.sources]
         self.pictures = [Source(topic, {}) for topic in interface.pictures]
         self.limits = {topic.topic: topic.max_age_s for topic in interface.pictures}  # s
-        self.cameras: list[tuple[Source, Reader]] = []
+        self.cameras: list[tuple[Source, StateReader]] = []
         for source in self.pictures:
-            reader = Reader(source.topic, self.specs)
-            if set(reader.codec.signals(reader.options)) & set(pictures):
+            if set(carried_by(source.topic)) & set(pictures):
+                reader = StateReader(source.topic, self.specs)
                 self.cameras.append((source, reader))
                 self.endpoints.append(transport.subscribe(
                     source.topic.topic, source.topic.type, qos_named(qos or source.topic.qos),
-                    self._photographer(source, reader)))
+                    self._picture_callback(source, reader)))
         self.rejected, self.last_rejection, self.repeated = 0, "", 0
-        self.last: tuple[Reader, Received] | None = None  # message of the source that paces
+        self.last: tuple[StateReader, Received] | None = None  # last message of the source that paces
 
-    def _taker(self, source: Source, wanted: Collection[str] | None) -> Any:
-        reader = Reader(source.topic, self.specs, wanted)
+    def _state_callback(self, source: Source, wanted: Collection[str] | None) -> Callback:
+        reader = StateReader(source.topic, self.specs, wanted)
 
         def take(received: Received) -> None:
             try:
                 message, stamp = reader.message(received.type, received.data)
                 signals = reader.signals(message)
-            except Exception as error:  # what a message from anywhere makes a codec raise must not end its reader
+            except Exception as error:  # whatever bytes from anywhere make a codec raise
                 return self._reject(received.topic, error)
             if source.repeats(stamp):
                 self.repeated += 1
@@ -164,7 +167,7 @@ class StateInput:
 
         return take
 
-    def _photographer(self, source: Source, reader: Reader) -> Any:
+    def _picture_callback(self, source: Source, reader: StateReader) -> Callback:
         def take(received: Received) -> None:
             try:
                 message, stamp = reader.message(received.type, received.data)
@@ -173,7 +176,7 @@ class StateInput:
             if source.repeats(stamp):
                 self.repeated += 1
             else:
-                source.unread = Unread(message, received.at, stamp, mark(received.data))
+                source.unread = UnreadPicture(message, received.at, stamp, mark(received.data))
 
         return take
 
@@ -182,14 +185,14 @@ class StateInput:
         self.last_rejection = f"{topic}: {error}"
 
     def rehearse(self) -> None:
-        """Read the last message of the source that paces once more, for nothing: see
+        """Decode the last message of the source that paces again, without effect: see
         :class:`temporeal_bridge.process.rehearsal.Rehearsal`."""
         if self.last is not None:
             reader, received = self.last
             reader.signals(reader.message(received.type, received.data)[0])
 
-    def look(self) -> None:
-        """Read the pictures that have come. One that cannot be right is dropped, and the one before it stays."""
+    def read_pictures(self) -> None:
+        """Decode the pictures that have arrived. A wrong one is dropped, and the one before it stays."""
         for source, reader in self.cameras:
             new, source.unread = source.unread, None
             if new is not None:
@@ -201,14 +204,14 @@ class StateInput:
                     source.at, source.stamp, source.mark = new.at, new.stamp, new.mark
 
     def picture_age(self, source: Source, now: float) -> float:
-        """Seconds since a camera's picture was taken, by its stamp, but not less than since it came; infinite: none.
+        """Age [s] of a camera's picture by its stamp, at least the time since its arrival; infinite: there is none.
         ``now``: [s, monotonic]."""
         since = self.transport.monotonic() - now
         by_stamp = 1e-9 * (self.transport.now() - source.stamp) - since if source.stamp else -inf
         return max(now - source.at, by_stamp)
 
     def overdue(self, now: float) -> str:
-        """Which picture, of those looked at, is older ``now`` than it may be, in words; empty: none is."""
+        """Which of the decoded pictures is too old at ``now``, in words; empty: none."""
         for source, _ in self.cameras:
             limit, age = self.limits[source.topic.topic], self.picture_age(source, now)
             if age > limit:
@@ -218,20 +221,20 @@ class StateInput:
 
     @property
     def marks(self) -> list[int]:
-        """Which message of each topic state and pictures are made of; 0: none yet, or one that was not asked for."""
+        """Marks of the messages behind state and pictures, by topic; 0: none yet, or not subscribed to."""
         return [source.mark for source in (*self.sources, *self.pictures)]
 
     @property
     def complete(self) -> bool:
-        """Whether every topic has brought something."""
+        """Whether every topic has delivered a message."""
         if not all(source.at > -inf for source in self.sources):
             return False
-        self.look()
+        self.read_pictures()
         return all(source.at > -inf for source, _ in self.cameras)
 
     @property
     def missing(self) -> list[str]:
-        """Topics that have brought nothing yet."""
+        """Topics that have delivered nothing yet."""
         return [source.topic.topic for source in (*self.sources, *(camera for camera, _ in self.cameras))
                 if source.at == -inf]
 
@@ -243,18 +246,18 @@ class StateInput:
     def age(self, now: float) -> float:
         """Age [s] of the oldest part of the state; infinite while a part is missing.
 
-        What is sent only when it changes (``rate_hz`` 0) has no age, once it came.
+        Signals published on change (``rate_hz`` 0) have no age, once they arrived.
         """
         return now - self.since
 
     @property
     def since(self) -> float:
-        """When the oldest part of the state arrived [s, monotonic]; see :meth:`age`."""
+        """Arrival of the oldest part of the state [s, monotonic]; see :meth:`age`."""
         return min((s.at for s in self.sources if s.topic.rate_hz > 0 or s.at == -inf), default=inf)
 
     def newest(self) -> dict[str, np.ndarray]:
-        """The state by signal name, and the pictures that were asked for."""
-        self.look()
+        """The state by signal name, and the wanted pictures."""
+        self.read_pictures()
         out: dict[str, np.ndarray] = {}
         for source in (*self.sources, *(source for source, _ in self.cameras)):
             out.update(source.signals)
