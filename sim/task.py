@@ -15,11 +15,13 @@ from temporeal.robots.signals import Schema, SignalSpec, schema
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.maps import ActionMap
 from temporeal.sim.scene import Scene, as_scene
-from temporeal.sim.stl.language.syntax import Constant as Number
-from temporeal.sim.stl.language.syntax import Formula, FormulaError, children, horizon, predicates_in, signals_in
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import Constant as Number
+from temporeal.sim.stl.language.propositional import Formula
+from temporeal.sim.stl.language.queries import children, horizon, predicates_in, signals_in
+from temporeal.sim.stl.language.sampling import window_steps
 from temporeal.sim.stl.planning.alternative import NotDecomposable
 from temporeal.sim.stl.planning.plan import NotSequential
-from temporeal.sim.stl.semantics.windows import window_steps
 
 MISSION_TIME = SignalSpec("mission_time", (), "s")
 """Time since mission start: every evaluator of a formula supplies it (environment, report, on-robot monitor)."""

@@ -17,20 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from temporeal.sim.stl.language.syntax import (
-    And,
-    Formula,
-    Implies,
-    Signal,
-    always,
-    eventually,
-    horizon,
-    once,
-    since,
-    to_text,
-    until,
-)
-from temporeal.sim.stl.rewriting.lower import Semantics
+from temporeal.sim.stl.language.constructors import always, eventually, once, since, until
+from temporeal.sim.stl.language.conventions import Semantics
+from temporeal.sim.stl.language.propositional import And, Formula, Implies, Signal, to_text
+from temporeal.sim.stl.language.queries import horizon
 from temporeal.sim.stl.semantics.robustness import robustness
 from temporeal_benchmarks.peers.process import PINS, Peer, PeerError, peak_beyond
 from temporeal_benchmarks.peers.translate import to_rtamt, to_stlcgpp

@@ -5,32 +5,34 @@ from __future__ import annotations
 from math import inf, isinf
 from typing import Any
 
-from temporeal.sim.stl.language.syntax import (
-    Always,
+from temporeal.sim.stl.language.propositional import (
     And,
     Apply,
     Constant,
-    Eventually,
     Expr,
     Formula,
-    Historically,
     Iff,
     Implies,
-    Next,
     Not,
-    Once,
     Or,
     Predicate,
-    Previous,
     Signal,
+    to_text,
+)
+from temporeal.sim.stl.language.sampling import window_steps
+from temporeal.sim.stl.language.temporal import (
+    Always,
+    Eventually,
+    Historically,
+    Next,
+    Once,
+    Previous,
     Since,
     Until,
     WeakUntil,
     Window,
-    number_text,
-    to_text,
 )
-from temporeal.sim.stl.semantics.windows import window_steps
+from temporeal.sim.stl.language.text import number_text
 
 _RTAMT_UNARY = {Always: "always", Eventually: "eventually", Historically: "historically", Once: "once"}
 _RTAMT_BINARY = {Until: "until", Since: "since", WeakUntil: "unless"}

@@ -59,7 +59,7 @@ from temporeal.policies.training.progress import CLOCKS, Logger, Progress
 from temporeal.policies.training.ranks import Ranks
 from temporeal.sim.env import Env
 from temporeal.sim.maps import PolicyGraph
-from temporeal.sim.stl.language.syntax import Formula, to_text
+from temporeal.sim.stl.language.propositional import Formula, to_text
 from temporeal.sim.stl.semantics.smooth import METHODS, Method
 
 if TYPE_CHECKING:

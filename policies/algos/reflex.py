@@ -46,7 +46,9 @@ from temporeal.policies.training.ranks import Ranks
 from temporeal.robots.artifact.manifest import ENGAGED, HELD, PHASE, RISK, ReflexSpec
 from temporeal.sim.env import Env
 from temporeal.sim.maps import Memory, PolicyGraph
-from temporeal.sim.stl.language.syntax import Always, Formula, clauses, is_temporal
+from temporeal.sim.stl.language.propositional import Formula
+from temporeal.sim.stl.language.queries import clauses, is_temporal
+from temporeal.sim.stl.language.temporal import Always
 from temporeal.sim.stl.rewriting.normal import positive
 from temporeal.sim.stl.semantics.torch_ops import compiled
 from temporeal.sim.task import MISSION_TIME, Task

@@ -26,7 +26,9 @@ import numpy as np
 from temporeal.policies.evaluate.partial import Verdict, bounds, verdict
 from temporeal.policies.evaluate.rollout import Rollout
 from temporeal.policies.evaluate.statistics import Proportion, Summary, proportion, summarize
-from temporeal.sim.stl.language.syntax import Formula, FormulaError, clauses, horizon, signals_in, to_text
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import Formula, to_text
+from temporeal.sim.stl.language.queries import clauses, horizon, signals_in
 from temporeal.sim.stl.planning.decompose import decompose
 from temporeal.sim.stl.planning.plan import Subgoal as TimedSubgoal
 from temporeal.sim.stl.planning.plan import plan

@@ -41,21 +41,21 @@ from temporeal.sim.env import Env
 from temporeal.sim.episodes import Draws, Named, draw_episodes
 from temporeal.sim.randomization.distributions import Distribution
 from temporeal.sim.randomization.distributions import bounds as distribution_bounds
-from temporeal.sim.stl.analysis.falsify import (
+from temporeal.sim.stl.analysis.falsify import Falsification, falsify
+from temporeal.sim.stl.analysis.space import (
+    REACH,
     Choice,
-    Falsification,
     Integer,
-    Judge,
-    Judged,
     Parameter,
     Real,
+    Scale,
     Space,
     SpaceError,
-    falsify,
+    is_number,
+    number_hint,
 )
-from temporeal.sim.stl.analysis.space import REACH, Scale, is_number, number_hint
-from temporeal.sim.stl.analysis.trials import check_signals
-from temporeal.sim.stl.language.syntax import Formula
+from temporeal.sim.stl.analysis.trials import Judge, Judged, check_signals
+from temporeal.sim.stl.language.propositional import Formula
 
 ALIVE = "episode_alive"
 """1 at the samples that the episode has, 0 afterwards: [T, B], beside the task's signals."""

@@ -2,7 +2,7 @@
 
 An episode that ended early, or a flight that is still going on, has samples that nobody knows. The least and the
 greatest robustness that any completion could give are the strong and the weak view of the known samples
-(`temporeal.sim.stl.rewriting.lower.Semantics`). The same minima and maxima over other numbers give the *time of
+(`temporeal.sim.stl.language.conventions.Semantics`). The same minima and maxima over other numbers give the *time of
 decision*: with ``-t``
 for a predicate that holds at time t and ``-inf`` where it is not known to, they select the time at which the truth was
 known.
@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from temporeal.sim.stl.language.syntax import Formula
-from temporeal.sim.stl.rewriting.lower import Leaf, Semantics, lower
+from temporeal.sim.stl.language.conventions import Semantics
+from temporeal.sim.stl.language.propositional import Formula
+from temporeal.sim.stl.rewriting.lower import Leaf, lower
 from temporeal.sim.stl.semantics.robustness import evaluate_leaves, robustness, satisfied
 
 Pair = tuple[np.ndarray, np.ndarray]

@@ -20,7 +20,7 @@ from temporeal.policies.export.writer import export
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.sim.env import Env
 from temporeal.sim.maps import PolicyGraph
-from temporeal.sim.stl.language.syntax import horizon
+from temporeal.sim.stl.language.queries import horizon
 from temporeal.sim.task import Task
 
 EVALUATION_SEED = 0x5EED_0000

@@ -23,7 +23,7 @@ from temporeal.robots.registry import UnknownName
 from temporeal.sim.physics.mujoco import mjcf
 from temporeal.sim.rendering.camera_rig import drawn
 from temporeal.sim.rendering.viewpoints import GROUPS
-from temporeal.sim.stl.language.syntax import signals_in
+from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.task import Task
 
 Array = np.ndarray

@@ -36,7 +36,7 @@ from temporeal.policies.planners.problem import (
     judge,
     problem,
 )
-from temporeal.sim.stl.language.syntax import Formula
+from temporeal.sim.stl.language.propositional import Formula
 
 if TYPE_CHECKING:
     from temporeal.sim.system import Model

@@ -45,7 +45,7 @@ from scipy.sparse import coo_array
 from torch import Tensor
 
 from temporeal.policies.planners.problem import TIME, Plan, Problem, Signals, better, check_start, judge, problem
-from temporeal.sim.stl.language.syntax import (
+from temporeal.sim.stl.language.propositional import (
     Apply,
     Component,
     Constant,
@@ -54,10 +54,9 @@ from temporeal.sim.stl.language.syntax import (
     Predicate,
     Signal,
     expr_text,
-    predicates_in,
-    signals_in,
     to_text,
 )
+from temporeal.sim.stl.language.queries import predicates_in, signals_in
 from temporeal.sim.stl.language.values import NUMPY_OPERATIONS, numpy_arrays, predicate_margin
 from temporeal.sim.stl.rewriting.lower import Fixed, Leaf, Lowered, Merge, Scan, Shift, Slide, inputs, lower
 

@@ -23,7 +23,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint as recomputed
 
 from temporeal.robots.signals import SignalError
-from temporeal.sim.stl.language.syntax import Formula, horizon, signals_in, to_text
+from temporeal.sim.stl.language.propositional import Formula, to_text
+from temporeal.sim.stl.language.queries import horizon, signals_in
 from temporeal.sim.stl.semantics.robustness import robustness
 from temporeal.sim.stl.semantics.smooth import Method, smooth_robustness
 from temporeal.sim.system import states_after

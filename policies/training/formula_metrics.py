@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from temporeal.sim.env import Env
-from temporeal.sim.stl.language.syntax import clauses, signals_in
+from temporeal.sim.stl.language.queries import clauses, signals_in
 from temporeal.sim.stl.semantics.robustness import robustness
 from temporeal.sim.types import Step
 

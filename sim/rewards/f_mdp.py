@@ -44,27 +44,13 @@ from temporeal.sim.rewards.terminal_robustness import (
     margins_of,
     margins_so_far,
 )
-from temporeal.sim.stl.language.syntax import (
-    Always,
-    And,
-    Eventually,
-    Formula,
-    FormulaError,
-    Not,
-    Or,
-    Predicate,
-    Release,
-    Truth,
-    Until,
-    WeakUntil,
-    Window,
-    is_temporal,
-    signals_in,
-    to_text,
-)
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import And, Formula, Not, Or, Predicate, Truth, to_text
+from temporeal.sim.stl.language.queries import is_temporal, signals_in
+from temporeal.sim.stl.language.sampling import window_steps
+from temporeal.sim.stl.language.temporal import Always, Eventually, Release, Until, WeakUntil, Window
 from temporeal.sim.stl.rewriting.normal import positive
 from temporeal.sim.stl.semantics.torch_ops import compiled
-from temporeal.sim.stl.semantics.windows import window_steps
 from temporeal.sim.task import MISSION_TIME, weights
 
 FORMS = """\

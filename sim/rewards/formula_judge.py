@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from temporeal.sim.rewards.subgoal_automaton import NEVER, Mission, Progress
-from temporeal.sim.stl.language.syntax import Formula
+from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.planning.decompose import decompose
 from temporeal.sim.stl.planning.plan import plan
 

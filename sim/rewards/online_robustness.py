@@ -19,30 +19,25 @@ from math import inf
 import torch
 from torch import Tensor
 
-from temporeal.sim.stl.language.syntax import (
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import And, Formula, Not, Or, Truth, to_text
+from temporeal.sim.stl.language.queries import is_temporal
+from temporeal.sim.stl.language.sampling import window_steps
+from temporeal.sim.stl.language.temporal import (
     Always,
-    And,
     Eventually,
-    Formula,
-    FormulaError,
     Historically,
     Next,
-    Not,
     Once,
-    Or,
     Previous,
     Release,
     Since,
-    Truth,
     Until,
     WeakUntil,
     Window,
-    is_temporal,
-    to_text,
 )
 from temporeal.sim.stl.rewriting.normal import positive
 from temporeal.sim.stl.semantics.torch_ops import compiled
-from temporeal.sim.stl.semantics.windows import window_steps
 
 Memory = dict[str, Tensor]
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from temporeal.robots.signals import SignalSpec
 from temporeal.sim.maps import rotation
 from temporeal.sim.rewards.timed_subgoals import NEVER, Timed, TimedMission
-from temporeal.sim.stl.language.syntax import signals_in
+from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.stl.planning.decompose import Decomposition
 from temporeal.sim.stl.rewriting.ranges import greatest
 from temporeal.sim.task import MISSION_TIME, weights

@@ -35,9 +35,12 @@ from torch import Tensor
 from temporeal.robots.signals import SignalSpec
 from temporeal.sim.rewards.online_robustness import Online, Part
 from temporeal.sim.rewards.terminal_robustness import Clock, Memory, NotSupported, Scored, Soft, check_reward
-from temporeal.sim.stl.language.syntax import Always, Eventually, Formula, FormulaError, signals_in, to_text
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import Formula, to_text
+from temporeal.sim.stl.language.queries import signals_in
+from temporeal.sim.stl.language.sampling import window_steps
+from temporeal.sim.stl.language.temporal import Always, Eventually
 from temporeal.sim.stl.rewriting.normal import positive
-from temporeal.sim.stl.semantics.windows import window_steps
 from temporeal.sim.task import MISSION_TIME, weights
 
 

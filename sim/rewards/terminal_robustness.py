@@ -15,7 +15,8 @@ from torch import Tensor
 
 from temporeal.robots.signals import SignalSpec
 from temporeal.sim.rewards.online_robustness import Online, Part, Sample
-from temporeal.sim.stl.language.syntax import And, Formula, FormulaError, to_text
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import And, Formula, to_text
 from temporeal.sim.stl.rewriting.normal import positive
 from temporeal.sim.task import weights
 

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from temporeal.sim.stl.language.syntax import Formula
+from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.planning.alternative import Alternative, Keep, NotDecomposable, Point
 from temporeal.sim.stl.planning.decompose import Decomposition
 from temporeal.sim.stl.planning.marks import is_sure, marked

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from temporeal.sim.stl.language.syntax import (
+from temporeal.sim.stl.language.propositional import (
     Apply,
     Component,
     Constant,
@@ -25,8 +25,8 @@ from temporeal.sim.stl.language.syntax import (
     Not,
     Predicate,
     Signal,
-    children,
 )
+from temporeal.sim.stl.language.queries import children
 from temporeal.sim.system import System
 
 FLAT, WALL = 0.02, 0.3  # m: how tall disks and walls of robots in the plane are drawn

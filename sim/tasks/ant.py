@@ -21,7 +21,7 @@ from temporeal.sim.maps import AffineAction, rotation
 from temporeal.sim.rewards.formula_judge import Judge
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.stl.language.syntax import signals_in
+from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.task import Draw, Task, task_schema, weights
 from temporeal.sim.task_parts.goals import Goals
 

@@ -20,7 +20,7 @@ from temporeal.robots.spec import RobotSpec
 from temporeal.sim.maps import StepAction
 from temporeal.sim.rewards.formula_judge import Judge
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.stl.language.syntax import signals_in
+from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.task import Draw, Task, check_range, task_schema, weights
 from temporeal.sim.task_parts import hands
 from temporeal.sim.task_parts.arms import turn_between

@@ -27,7 +27,8 @@ from temporeal.sim.rewards.schedules import draw_schedules
 from temporeal.sim.rewards.timed_subgoals import TimedMission
 from temporeal.sim.rewards.views import PER_LENGTH, REWARDS, VIEWS, View
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.stl.language.syntax import Formula, horizon, signals_in
+from temporeal.sim.stl.language.propositional import Formula
+from temporeal.sim.stl.language.queries import horizon, signals_in
 from temporeal.sim.stl.planning.alternative import NotDecomposable
 from temporeal.sim.stl.planning.decompose import Decomposition, decompose
 from temporeal.sim.stl.rewriting.normal import positive

@@ -22,7 +22,7 @@ from temporeal.sim.maps import AffineAction, Disturbance, rotation
 from temporeal.sim.rewards.subgoal_automaton import NEVER, Mission, Progress
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.stl.language.syntax import constants_in, signals_in
+from temporeal.sim.stl.language.queries import constants_in, signals_in
 from temporeal.sim.stl.planning.decompose import decompose
 from temporeal.sim.stl.planning.plan import plan
 from temporeal.sim.task import MISSION_TIME, Draw, Task, check_range, task_schema, weights

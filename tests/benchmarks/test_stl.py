@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from temporeal.sim.stl.language.syntax import Signal, always, eventually, until
-from temporeal.sim.stl.rewriting.lower import Semantics
+from temporeal.sim.stl.language.constructors import always, eventually, until
+from temporeal.sim.stl.language.conventions import Semantics
+from temporeal.sim.stl.language.propositional import Signal
 from temporeal.sim.stl.semantics.robustness import robustness
 from temporeal_benchmarks.measurements import stl
 from temporeal_benchmarks.peers.process import PeerError

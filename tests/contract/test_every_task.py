@@ -5,8 +5,8 @@ import torch
 
 from temporeal.robots.registry import UnknownName, names
 from temporeal.sim.env import make_env
+from temporeal.sim.stl.language.queries import horizon
 from temporeal.sim.stl.planning.decompose import decompose
-from temporeal.sim.stl.semantics.robustness import horizon
 from temporeal.sim.task import load_task
 
 TASKS = names("temporeal.sim.tasks")

@@ -16,8 +16,8 @@ from temporeal.policies.planners import milp
 from temporeal.policies.planners.milp import MILPConfig, NotLinear, linearized, plan, solve
 from temporeal.policies.planners.problem import Receding, judge, problem
 from temporeal.robots.signals import SignalSpec
+from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.stl.language.syntax import FormulaError
 from temporeal.sim.stl.semantics.robustness import satisfied
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ import pytest
 
 from temporeal.robots.registry import resolve
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.stl.language.syntax import predicates_in
+from temporeal.sim.stl.language.queries import predicates_in
 from temporeal.sim.stl.semantics.robustness import margin
 from temporeal.sim.task import task_schema
 from temporeal.sim.task_parts.regions import shapes_of

@@ -9,8 +9,11 @@ from tests.sim.stl.definition import DT, SCHEMA, X, defined, formulas
 
 from temporeal.sim.compiler.vectorize import LANES, Kernel, Plain, table, views
 from temporeal.sim.rewards.online_robustness import Online
+from temporeal.sim.stl.language.constructors import always, eventually
+from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.stl.language.syntax import Formula, FormulaError, Truth, always, eventually, horizon
+from temporeal.sim.stl.language.propositional import Formula, Truth
+from temporeal.sim.stl.language.queries import horizon
 from temporeal.sim.stl.semantics.robustness import robustness
 
 

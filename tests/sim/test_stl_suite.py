@@ -18,7 +18,9 @@ from temporeal.sim.env import make_env
 from temporeal.sim.maps import rotation
 from temporeal.sim.rewards.scheduled import SCHEDULE, Reward
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.stl.language.syntax import Always, Eventually, Formula, Until, children, horizon
+from temporeal.sim.stl.language.propositional import Formula
+from temporeal.sim.stl.language.queries import children, horizon
+from temporeal.sim.stl.language.temporal import Always, Eventually, Until
 from temporeal.sim.stl.planning.decompose import decompose
 from temporeal.sim.stl.rewriting.normal import positive
 from temporeal.sim.stl.rewriting.possible import hopeless, possible

@@ -16,7 +16,9 @@ from temporeal.sim.env import make_env
 from temporeal.sim.rewards.tau_mdp import Reward as HistoryReward
 from temporeal.sim.rewards.views import VIEWS, NotSupported
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.stl.language.syntax import Always, And, Eventually, Not, Or, Until, horizon
+from temporeal.sim.stl.language.propositional import And, Not, Or
+from temporeal.sim.stl.language.queries import horizon
+from temporeal.sim.stl.language.temporal import Always, Eventually, Until
 from temporeal.sim.stl.semantics.robustness import robustness, satisfied
 from temporeal.sim.task import MISSION_TIME, load_task
 

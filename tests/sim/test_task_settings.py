@@ -6,7 +6,7 @@ import pytest
 
 from temporeal.robots.registry import names, resolve
 from temporeal.robots.signals import SignalSpec
-from temporeal.sim.stl.language.syntax import FormulaError
+from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.task import load_task
 from temporeal.sim.task_parts.goals import Goals
 

@@ -334,7 +334,7 @@ def formula_on(spec: Spec, schema: Mapping[str, SignalSpec], columns: Sequence[s
         if "unknown signal" in text and set(columns) - set(schema):
             text += f"\n{source} has the columns {', '.join(columns)}"
         words = {c.split(".")[0] for c in columns} & set(WORDS)
-        word = next((w for w in sorted(words) if f"{w!r} is a word of the language" in text), "")
+        word = next((w for w in sorted(words) if f"{w!r} is a keyword" in text), "")
         if word:
             text += f"\n{source} has a column {word}: --rename {word}=NAME calls it otherwise, for the formula too"
         raise BadInput(text) from error

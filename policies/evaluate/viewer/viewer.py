@@ -23,7 +23,7 @@ from temporeal.policies.evaluate.scene_figure import Figure, Goal, Stage, carrie
 from temporeal.sim.env import Env
 from temporeal.sim.rendering.camera_rig import positions
 from temporeal.sim.rendering.viewpoints import GROUPS
-from temporeal.sim.stl.language.syntax import signals_in
+from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.stl.monitoring.monitor import SATISFIED, UNDECIDED, VIOLATED, Monitor, Reading
 
 Array = np.ndarray

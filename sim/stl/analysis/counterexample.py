@@ -27,8 +27,9 @@ from temporeal.sim.stl.analysis.trials import (
     judge_traces,
     told,
 )
-from temporeal.sim.stl.language.syntax import Formula, from_json, to_json, to_text
-from temporeal.sim.stl.rewriting.lower import Semantics
+from temporeal.sim.stl.language.conventions import Semantics
+from temporeal.sim.stl.language.propositional import Formula, to_text
+from temporeal.sim.stl.language.serialization import from_json, to_json
 
 
 @dataclass(frozen=True)

@@ -15,32 +15,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from temporeal.sim.stl.language.syntax import (
+from temporeal.sim.stl.language.conventions import Semantics
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import And, Formula, Iff, Implies, Not, Or, Predicate, Truth
+from temporeal.sim.stl.language.queries import children, predicates_in
+from temporeal.sim.stl.language.sampling import window_steps
+from temporeal.sim.stl.language.temporal import (
     Always,
-    And,
     Eventually,
-    Formula,
-    FormulaError,
     Historically,
-    Iff,
-    Implies,
     Next,
-    Not,
     Once,
-    Or,
-    Predicate,
     Previous,
     Release,
     Since,
-    Truth,
     Until,
     WeakUntil,
-    children,
-    predicates_in,
 )
 from temporeal.sim.stl.language.values import Arrays, numpy_arrays, predicate_margin, predicate_truth
-from temporeal.sim.stl.rewriting.lower import Semantics
-from temporeal.sim.stl.semantics.windows import window_steps
 
 SATISFIED, VIOLATED, UNDECIDED = "satisfied", "violated", "undecided"
 MOST_BEYOND = 10_000_000

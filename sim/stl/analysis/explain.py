@@ -40,41 +40,39 @@ from temporeal.sim.stl.analysis.deciding import (
     verdict_of,
 )
 from temporeal.sim.stl.analysis.wording import data, words
-from temporeal.sim.stl.language.syntax import (
-    Always,
+from temporeal.sim.stl.language.conventions import RTAMT, Semantics
+from temporeal.sim.stl.language.propositional import (
     And,
     Apply,
     Component,
     Constant,
-    Eventually,
     Expr,
     Formula,
-    Historically,
     Iff,
     Implies,
-    Next,
     Not,
-    Once,
     Or,
     Predicate,
+    Signal,
+    Truth,
+    to_text,
+)
+from temporeal.sim.stl.language.queries import children, horizon, leaves, predicates_in, signals_in
+from temporeal.sim.stl.language.sampling import window_steps
+from temporeal.sim.stl.language.temporal import (
+    Always,
+    Eventually,
+    Historically,
+    Next,
+    Once,
     Previous,
     Release,
-    Signal,
     Since,
-    Truth,
     Until,
     WeakUntil,
-    children,
-    horizon,
-    leaves,
-    predicates_in,
-    signals_in,
-    to_text,
 )
 from temporeal.sim.stl.language.units import NUMBER, ONE, Unit, common, operation_unit, parse_unit, unit_text
 from temporeal.sim.stl.language.values import check_shape, required, value
-from temporeal.sim.stl.rewriting.lower import RTAMT, Semantics
-from temporeal.sim.stl.semantics.windows import window_steps
 
 
 @dataclass(frozen=True)
@@ -473,7 +471,7 @@ def _clauses(
 
 
 def _conjuncts(path: Path, f: Formula) -> list[Path]:
-    """Paths of the top-level conjuncts, as :func:`temporeal.sim.stl.language.syntax.clauses` has them."""
+    """Paths of the top-level conjuncts, as :func:`temporeal.sim.stl.language.queries.clauses` has them."""
     if isinstance(f, And):
         return [p for i, arg in enumerate(f.args) for p in _conjuncts((*path, i), arg)]
     return [path]

@@ -77,8 +77,8 @@ from temporeal.sim.stl.analysis.trials import (
     one_at_a_time,
     told,
 )
-from temporeal.sim.stl.language.syntax import Formula, to_text
-from temporeal.sim.stl.rewriting.lower import RTAMT, Semantics
+from temporeal.sim.stl.language.conventions import RTAMT, Semantics
+from temporeal.sim.stl.language.propositional import Formula, to_text
 
 __all__ = [
     "Choice", "Clause", "Counterexample", "Failure", "Falsification", "Integer", "Judge", "Judged", "Parameter", "Real",

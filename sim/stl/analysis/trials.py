@@ -10,10 +10,12 @@ import numpy as np
 
 from temporeal.robots.signals import SignalError
 from temporeal.sim.stl.analysis.space import Values
-from temporeal.sim.stl.language.syntax import Always, And, Formula, Historically, horizon, signals_in, to_text
-from temporeal.sim.stl.rewriting.lower import RTAMT, Semantics
+from temporeal.sim.stl.language.conventions import RTAMT, Semantics
+from temporeal.sim.stl.language.propositional import And, Formula, to_text
+from temporeal.sim.stl.language.queries import horizon, signals_in
+from temporeal.sim.stl.language.sampling import steps
+from temporeal.sim.stl.language.temporal import Always, Historically
 from temporeal.sim.stl.semantics.robustness import robustness, satisfied
-from temporeal.sim.stl.semantics.windows import steps
 
 Rollout = Callable[[Values, np.ndarray], Mapping[str, Any]]
 """Parameters name -> [B, *shape] and seeds int64 [B] to signals name -> [T, B, *shape]."""

@@ -10,24 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from temporeal.sim.stl.analysis.deciding import SATISFIED, UNDECIDED, VIOLATED
-from temporeal.sim.stl.language.syntax import (
+from temporeal.sim.stl.language.propositional import And, Formula, Iff, Implies, Not, Or, to_text
+from temporeal.sim.stl.language.temporal import (
     Always,
-    And,
     Eventually,
-    Formula,
     Historically,
-    Iff,
-    Implies,
     Next,
-    Not,
     Once,
-    Or,
     Previous,
     Release,
     Since,
     Until,
     WeakUntil,
-    to_text,
     window_text,
 )
 

@@ -1,4 +1,4 @@
-"""Units, as far as a comparison of signals needs them: products of powers, read from texts such as ``m/s^2``."""
+"""Units as products of powers, read from texts such as ``m/s^2``: enough to check that signals are compared rightly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 
 Powers = tuple[tuple[str, Fraction], ...]
 Unit = Powers | str | None
-"""Powers of base units, sorted; ``None``: unknown, matches all; :data:`NUMBER`: a literal, takes the unit it meets."""
+"""Powers of base units, sorted; ``None``: unknown, matches every unit; :data:`NUMBER`: a literal, takes any unit."""
 
 NUMBER = "number"
 ONE: Powers = ()
@@ -31,7 +31,7 @@ def parse_unit(text: str) -> Unit:
                 continue
             found = _FACTOR.match(factor)
             if not found:
-                return ((text, Fraction(1)),)  # not in this notation: a unit of its own, equal to itself only
+                return ((text, Fraction(1)),)  # another notation: equal to itself only
             power = Fraction(found[2] or 1) * (-1 if position else 1)
             powers[found[1]] = powers.get(found[1], Fraction(0)) + power
     return _sorted(powers)
@@ -57,7 +57,7 @@ def _power_text(name: str, power: Fraction) -> str:
 
 
 def common(units: Sequence[Unit]) -> Unit:
-    """The one unit of things that are added or compared; a ``ValueError`` where two differ."""
+    """The common unit of what is added or compared; a ``ValueError`` if two differ."""
     known = [u for u in units if isinstance(u, tuple)]
     if len(set(known)) > 1:
         raise ValueError(" and ".join(dict.fromkeys(unit_text(u) for u in known)))
@@ -85,7 +85,7 @@ def root(unit: Unit) -> Unit:
 
 
 def power(unit: Unit, exponent: float | None) -> Unit:
-    """The unit of a power; ``exponent`` is None where it is no constant. A ``ValueError`` where the power has no unit.
+    """The unit of a power; ``exponent`` None: not a constant. A ``ValueError`` where the power has no unit.
 
     Exponents are fractions with a denominator up to 100: the power 1/3 of ``m^3`` is ``m``.
     """
@@ -100,9 +100,9 @@ def power(unit: Unit, exponent: float | None) -> Unit:
 
 
 def operation_unit(op: str, units: Sequence[Unit], exponent: float | None = None) -> Unit:
-    """The unit of ``op`` over arguments with ``units``; a ``ValueError`` with the rule where they do not fit.
+    """The unit of ``op`` over arguments with ``units``; a ``ValueError`` with the rule if they do not fit.
 
-    ``exponent`` is the value of the second argument of ``pow`` where that is a constant.
+    ``exponent`` is the second argument of ``pow`` if it is a constant.
     """
     if op in ("*", "/"):
         return product(units[0], units[1], 1 if op == "*" else -1)
@@ -117,7 +117,7 @@ def operation_unit(op: str, units: Sequence[Unit], exponent: float | None = None
             raise ValueError(f"{op} takes an angle in rad, got {unit_text(units[0])}")
         return RADIAN if op == "wrap" else ONE
     if op == "angle":
-        return RADIAN  # whatever the lengths of the two are measured in
+        return RADIAN  # whatever the unit of the two vectors
     if op == "rotation_angle" and not set(units) <= {None, NUMBER, ONE}:
         found = " and ".join(map(unit_text, units))
         raise ValueError(f"rotation_angle takes quaternions, which have no unit, got {found}")

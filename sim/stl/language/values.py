@@ -1,6 +1,6 @@
-"""What an expression is worth on numbers: one recursion for every array library. numpy only.
+"""Values of expressions and margins of predicates on arrays: one recursion for every array library. numpy only.
 
-The array library comes in as an :class:`Arrays` value, so that the monitor on a robot never sees torch.
+The array library is an :class:`Arrays` value, so that the monitor on a robot never imports torch.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.signals import SignalError
-from temporeal.sim.stl.language.syntax import (
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import (
     And,
     Apply,
     Component,
     Constant,
     Expr,
     Formula,
-    FormulaError,
     Iff,
     Implies,
     Not,
@@ -41,8 +41,8 @@ class Arrays:
     """The functions of one array library.
 
     Args:
-        operations: functions by the names of ``syntax.OPERATIONS``; ``norm`` and ``dist`` take the last axis.
-        vector: a vector constant as an array like the signals.
+        operations: functions by their names in `operations.OPERATIONS`; those of vectors reduce the last axis.
+        vector: makes an array like the signals of a vector constant.
     """
 
     operations: Mapping[str, Callable[..., Array]]
@@ -54,7 +54,7 @@ def _norm(v: Array) -> Array:
 
 
 def _angle(v: Array, w: Array) -> Array:
-    """Angle of two vectors on the last axis, rad (Kahan's formula, see ``syntax.Apply``)."""
+    """Angle of two vectors on the last axis, rad (Kahan's formula, see `propositional.Apply`)."""
     v, w = v * _norm(w)[..., None], w * _norm(v)[..., None]
     return 2 * np.arctan2(_norm(v - w), _norm(v + w))
 
@@ -74,12 +74,12 @@ NUMPY_OPERATIONS: Mapping[str, Callable[..., Array]] = {
 
 
 def numpy_arrays(dtype: Any = np.float64) -> Arrays:
-    """numpy, with constants of ``dtype``."""
+    """The functions of numpy, with constants of ``dtype``."""
     return Arrays(NUMPY_OPERATIONS, lambda value: np.asarray(value, dtype=dtype))
 
 
 def value(expression: Expr, signals: Mapping[str, Array], arrays: Arrays) -> Array:
-    """Value of ``expression``: leading dimensions of the signals, then its own shape. Constant scalars stay floats."""
+    """Value of ``expression``: the signals' leading dimensions, then its own shape. A constant scalar stays a float."""
     match expression:
         case Signal(name):
             return signals[name]
@@ -89,7 +89,7 @@ def value(expression: Expr, signals: Mapping[str, Array], arrays: Arrays) -> Arr
             return value(of, signals, arrays)[(..., index, *[slice(None)] * (len(of.shape) - 1))]
         case Apply(op, args):
             rank = len(expression.shape) if op == "*" or op == "/" else 0
-            numbers = [_raised(value(a, signals, arrays), rank - len(a.shape)) for a in args]
+            numbers = [raised(value(a, signals, arrays), rank - len(a.shape)) for a in args]
             if all(isinstance(x, float) for x in numbers):
                 return float(_applied(NUMPY_OPERATIONS[op], numbers))
             return _applied(arrays.operations[op], numbers)
@@ -100,15 +100,15 @@ def _applied(function: Callable[..., Array], numbers: list[Array]) -> Array:
     return reduce(function, numbers) if len(numbers) > 1 else function(numbers[0])
 
 
-def _raised(x: Array, axes: int) -> Array:
-    """``x`` with ``axes`` new last axes: a scalar beside a vector."""
+def raised(x: Array, axes: int) -> Array:
+    """``x`` with ``axes`` new last axes, so that a scalar meets a vector."""
     if isinstance(x, float) or axes <= 0:
         return x
     return x[(..., *[None] * axes)]
 
 
 def predicate_margin(predicate: Predicate, signals: Mapping[str, Array], arrays: Arrays) -> Array:
-    """How far ``predicate`` is from changing: positive where it holds, negative where not."""
+    """The robustness of ``predicate``: positive where it holds, negative where it fails."""
     return signed_margin(predicate.op, value(predicate.left, signals, arrays), value(predicate.right, signals, arrays))
 
 
@@ -126,12 +126,12 @@ COMPARE: Mapping[str, Callable[[Array, Array], Array]] = {
 
 
 def predicate_truth(predicate: Predicate, signals: Mapping[str, Array], arrays: Arrays) -> Array:
-    """Whether ``predicate`` holds, at equality too."""
+    """Whether ``predicate`` holds; at a margin of zero the comparison decides."""
     return COMPARE[predicate.op](value(predicate.left, signals, arrays), value(predicate.right, signals, arrays))
 
 
 def state_margin(formula: Formula, signals: Mapping[str, Array], arrays: Arrays) -> Array:
-    """Robustness of a formula without temporal operators, at each sample by itself."""
+    """Robustness of a formula without temporal operators, at each sample."""
     least, most = arrays.operations["min"], arrays.operations["max"]
 
     def of(f: Formula) -> Array:
@@ -151,13 +151,13 @@ def state_margin(formula: Formula, signals: Mapping[str, Array], arrays: Arrays)
             case Iff(left, right):
                 a, b = of(left), of(right)
                 return _folded(least, min, [_folded(most, max, [-a, b]), _folded(most, max, [a, -b])])
-        raise FormulaError(f"a margin is that of one sample; this looks further: {to_text(f)}")
+        raise FormulaError(f"a margin is that of one sample; this formula looks further: {to_text(f)}")
 
     return of(formula)
 
 
 def _folded(function: Callable[..., Array], of_floats: Callable[..., float], margins: list[Array]) -> Array:
-    """``function`` over all margins; floats (constant sub-formulas) among themselves first."""
+    """``function`` over all margins; ``of_floats`` where both are floats, the values of constant sub-formulas."""
 
     def both(a: Array, b: Array) -> Array:
         return of_floats(a, b) if isinstance(a, float) and isinstance(b, float) else function(a, b)
@@ -166,7 +166,7 @@ def _folded(function: Callable[..., Array], of_floats: Callable[..., float], mar
 
 
 def check_shape(signal: Signal, array: Array) -> None:
-    """A :class:`SignalError` unless the last dimensions of ``array`` are those of ``signal``."""
+    """Raise a :class:`SignalError` unless the last dimensions of ``array`` are those of ``signal``."""
     rank = len(signal.shape)
     if array.ndim < rank or tuple(array.shape[array.ndim - rank :]) != signal.shape:
         raise SignalError(
@@ -174,7 +174,7 @@ def check_shape(signal: Signal, array: Array) -> None:
 
 
 def required(names: Mapping[str, Signal], signals: Mapping[str, Any]) -> dict[str, Any]:
-    """The signals called ``names``; a :class:`SignalError` that lists what is missing and what is there."""
+    """The signals called ``names``; a :class:`SignalError` lists those missing and those given."""
     missing = [name for name in names if name not in signals]
     if missing:
         raise SignalError(f"the formula reads {missing}, which are missing; signals given: {sorted(signals)}")

@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from temporeal.robots.signals import SignalError
-from temporeal.sim.stl.language.syntax import Formula, clauses, signals_in
+from temporeal.sim.stl.language.conventions import RTAMT, End, Semantics
+from temporeal.sim.stl.language.propositional import Formula
+from temporeal.sim.stl.language.queries import clauses, signals_in
 from temporeal.sim.stl.language.values import required
 from temporeal.sim.stl.monitoring.stream import check, fitting, is_number
 from temporeal.sim.stl.monitoring.stream_bounds import Missions
 from temporeal.sim.stl.monitoring.stream_program import bounds_program
-from temporeal.sim.stl.rewriting.lower import RTAMT, End, Semantics
 
 SATISFIED, VIOLATED, UNDECIDED = "satisfied", "violated", "undecided"
 
@@ -148,7 +149,7 @@ class Monitor:
     def finish(self, end: End | None = None) -> Reading:
         """The reading if the trace ended with the newest sample; the monitor itself may go on.
 
-        ``end`` is the convention (see :class:`temporeal.sim.stl.rewriting.lower.Semantics`), by default that of the
+        ``end`` is the convention (see :class:`temporeal.sim.stl.language.conventions.Semantics`), by default that of the
         semantics: ``clip``. The bounds meet unless samples were lost.
         """
         if self._samples == 0:

@@ -32,11 +32,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from temporeal.robots.signals import SignalError
-from temporeal.sim.stl.language.syntax import Formula, FormulaError, Signal, leaves, signals_in, to_json
+from temporeal.sim.stl.language.conventions import RTAMT, Semantics
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import Formula, Signal
+from temporeal.sim.stl.language.queries import leaves, signals_in
+from temporeal.sim.stl.language.serialization import to_json
 from temporeal.sim.stl.language.values import numpy_arrays, required, value
 from temporeal.sim.stl.monitoring.stream_kernels import kernels
 from temporeal.sim.stl.monitoring.stream_program import Front, stream_program, table_of
-from temporeal.sim.stl.rewriting.lower import RTAMT, Semantics
 
 __all__ = ["Lanes", "Stream"]
 

@@ -31,11 +31,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from temporeal.robots.signals import SignalError
-from temporeal.sim.stl.language.syntax import Formula, FormulaError, clauses
+from temporeal.sim.stl.language.conventions import ENDS, RTAMT, End, Semantics
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import Formula
+from temporeal.sim.stl.language.queries import clauses
 from temporeal.sim.stl.monitoring.stream import Lanes, check
 from temporeal.sim.stl.monitoring.stream_kernels import CLIP, RUNNING, STRONG, WEAK
 from temporeal.sim.stl.monitoring.stream_program import bounds_program
-from temporeal.sim.stl.rewriting.lower import ENDS, RTAMT, End, Semantics
 
 _END = {"clip": CLIP, "strong": STRONG, "weak": WEAK}
 
@@ -109,7 +111,7 @@ class Missions(Lanes):
     def finish(self, end: End | None = None) -> MissionBounds:
         """The bounds if every world's trace ended with its newest sample.
 
-        ``end`` is the convention (:class:`temporeal.sim.stl.rewriting.lower.Semantics`), by default that of the
+        ``end`` is the convention (:class:`temporeal.sim.stl.language.conventions.Semantics`), by default that of the
         semantics. The bounds meet unless samples were missing. Nothing changes: the worlds may go on.
         """
         return self._answer(self._ended(end))

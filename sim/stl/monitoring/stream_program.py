@@ -15,27 +15,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from temporeal.sim.stl.language.syntax import (
-    FUTURE,
+from temporeal.sim.stl.language.conventions import Semantics
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import (
     Apply,
     Component,
     Constant,
     Expr,
     Formula,
-    FormulaError,
-    Next,
     Predicate,
     Signal,
-    Window,
-    WindowedUnary,
-    children,
-    leaves,
     to_text,
 )
+from temporeal.sim.stl.language.queries import children, leaves
+from temporeal.sim.stl.language.sampling import window_steps
+from temporeal.sim.stl.language.temporal import FUTURE, Next, Window, WindowedUnary
 from temporeal.sim.stl.language.values import numpy_arrays, value
 from temporeal.sim.stl.monitoring import stream_kernels as code
-from temporeal.sim.stl.rewriting.lower import Builder, Fixed, Leaf, Merge, Semantics, Shift, Slide
-from temporeal.sim.stl.semantics.windows import window_steps
+from temporeal.sim.stl.rewriting.lower import Builder, Fixed, Leaf, Merge, Shift, Slide
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from temporeal.sim.stl.language.syntax import Formula, FormulaError, is_temporal, number_text, to_text
-from temporeal.sim.stl.language.syntax import from_json as formula_of
-from temporeal.sim.stl.language.syntax import to_json as formula_json
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import Formula, to_text
+from temporeal.sim.stl.language.queries import is_temporal
+from temporeal.sim.stl.language.serialization import from_json as formula_of
+from temporeal.sim.stl.language.serialization import to_json as formula_json
+from temporeal.sim.stl.language.text import number_text
 from temporeal.sim.stl.planning.times import UNBOUNDED, Ints, closure
 
 
@@ -139,7 +142,7 @@ class Alternative:
 
 
 def to_json(alternative: Alternative) -> dict[str, Any]:
-    """The alternative as JSON data: its fields, points as [variable, offset], predicates by `syntax.to_json`."""
+    """The alternative as JSON data: its fields, points as [variable, offset], predicates by `serialization.to_json`."""
     def point(p: Point) -> list[int]:
         return [p.variable, p.offset]
 

@@ -18,22 +18,17 @@ from math import isinf, log10
 
 import numpy as np
 
-from temporeal.sim.stl.language.syntax import (
-    Formula,
-    FormulaError,
-    WindowedBinary,
-    WindowedUnary,
-    children,
-    horizon,
-    to_text,
-)
+from temporeal.sim.stl.language.conventions import RTAMT, Semantics
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import Formula, to_text
+from temporeal.sim.stl.language.queries import children, horizon
+from temporeal.sim.stl.language.sampling import steps, window_steps
+from temporeal.sim.stl.language.temporal import WindowedBinary, WindowedUnary
 from temporeal.sim.stl.planning.alternative import All, Alternative, Choice, Gap, Keep, NotDecomposable, Point, Reach
 from temporeal.sim.stl.planning.rules import Rules
 from temporeal.sim.stl.planning.simplify import System, finished, simplified, undominated
-from temporeal.sim.stl.rewriting.lower import RTAMT, Semantics
 from temporeal.sim.stl.rewriting.normal import positive
 from temporeal.sim.stl.rewriting.possible import excluding, possible
-from temporeal.sim.stl.semantics.windows import steps, window_steps
 
 __all__ = ["Alternative", "Decomposition", "Gap", "Keep", "NotDecomposable", "Point", "Reach", "decompose"]
 
@@ -160,7 +155,7 @@ def decompose(
 
 def _check_windows(formula: Formula, dt: float) -> None:
     """A :class:`FormulaError` if a window is no whole number of samples."""
-    if isinstance(formula, (*WindowedUnary, *WindowedBinary)):
+    if isinstance(formula, (WindowedUnary, WindowedBinary)):
         window_steps(formula.window, dt)
     for child in children(formula):
         _check_windows(child, dt)

@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from temporeal.robots.signals import SignalError
-from temporeal.sim.stl.language.syntax import Formula, FormulaError, signals_in
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import Formula
+from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.stl.planning.alternative import Alternative, Keep, Point
 from temporeal.sim.stl.planning.decompose import Decomposition
 from temporeal.sim.stl.planning.times import Ints, enumerated, forest, order, sampled

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from temporeal.sim.stl.language.syntax import Formula, FormulaError
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.planning.alternative import Alternative, Gap, Keep, seconds
 from temporeal.sim.stl.planning.decompose import Decomposition
 from temporeal.sim.stl.rewriting.normal import all_of

@@ -10,29 +10,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import isinf
 
-from temporeal.sim.stl.language.syntax import (
+from temporeal.sim.stl.language.propositional import And, Formula, Not, Or
+from temporeal.sim.stl.language.queries import is_temporal
+from temporeal.sim.stl.language.sampling import steps
+from temporeal.sim.stl.language.temporal import (
     Always,
-    And,
     Eventually,
-    Formula,
     Historically,
     Next,
-    Not,
     Once,
-    Or,
     Previous,
     Release,
     Since,
     Until,
     WeakUntil,
     Window,
-    is_temporal,
-    number_text,
 )
+from temporeal.sim.stl.language.text import number_text
 from temporeal.sim.stl.planning.alternative import All, Choice, Gap, Keep, NotDecomposable, Point, later, seconds
 from temporeal.sim.stl.planning.times import UNBOUNDED
 from temporeal.sim.stl.rewriting.normal import FALSE, TRUE, all_of, any_of, positive
-from temporeal.sim.stl.semantics.windows import steps
 
 
 def links(samples: int, width: int) -> int:

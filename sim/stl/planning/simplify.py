@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from temporeal.sim.stl.language.syntax import And, Formula, Or
+from temporeal.sim.stl.language.propositional import And, Formula, Or
 from temporeal.sim.stl.planning.alternative import Alternative, Gap, Keep, Point, Reach, later
 from temporeal.sim.stl.planning.times import UNBOUNDED, Ints, closure, needed, order
 

@@ -22,61 +22,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
-from typing import Literal
 
-from temporeal.sim.stl.language.syntax import (
+from temporeal.sim.stl.language.conventions import RTAMT, End, Semantics
+from temporeal.sim.stl.language.propositional import And, Formula, Iff, Implies, Not, Or, Predicate, Truth
+from temporeal.sim.stl.language.queries import check_depth
+from temporeal.sim.stl.language.sampling import window_steps
+from temporeal.sim.stl.language.temporal import (
     Always,
-    And,
     Eventually,
-    Formula,
-    FormulaError,
     Historically,
-    Iff,
-    Implies,
     Next,
-    Not,
     Once,
-    Or,
-    Predicate,
     Previous,
     Release,
     Since,
-    Truth,
     Until,
     WeakUntil,
     Window,
-    check_depth,
 )
-from temporeal.sim.stl.semantics.windows import window_steps
-
-End = Literal["clip", "strong", "weak"]
-Left = Literal["half-open", "closed"]
-ENDS, LEFTS = ("clip", "strong", "weak"), ("half-open", "closed")
-
-
-@dataclass(frozen=True)
-class Semantics:
-    """What a formula means where the definition leaves a choice. The defaults are rtamt's conventions.
-
-    Args:
-        end: what lies past the end of a trace. ``clip``: nothing; a window is cut to the samples that exist, and one
-            that is wholly past the end is empty (G true, F and U false). ``strong``: samples at which every predicate
-            and every negated predicate is false, so that only what the trace itself shows is satisfied. ``weak``:
-            samples at which each is true, so that only what the trace itself shows is violated. (Strong and weak views:
-            Eisner et al., "Reasoning with temporal logic on truncated paths", CAV 2003.)
-        until: ``half-open``: ``p U q`` asks for p up to the sample before q; ``closed``: also at that of q.
-    """
-
-    end: End = "clip"
-    until: Left = "half-open"
-
-    def __post_init__(self) -> None:
-        for name, legal in (("end", ENDS), ("until", LEFTS)):
-            if getattr(self, name) not in legal:
-                raise FormulaError(f"semantics {name}={getattr(self, name)!r}; legal: {', '.join(legal)}")
-
-
-RTAMT = Semantics()
 
 
 @dataclass(frozen=True)

@@ -10,30 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from temporeal.sim.stl.language.syntax import (
+from temporeal.sim.stl.language.conventions import Left
+from temporeal.sim.stl.language.propositional import And, Formula, Iff, Implies, Not, Or, Predicate, Truth
+from temporeal.sim.stl.language.queries import children
+from temporeal.sim.stl.language.temporal import (
     Always,
-    And,
     Eventually,
-    Formula,
     Historically,
-    Iff,
-    Implies,
     Next,
-    Not,
     Once,
-    Or,
-    Predicate,
     Previous,
     Release,
     Since,
-    Truth,
     Until,
     WeakUntil,
     Window,
-    children,
 )
 from temporeal.sim.stl.planning.alternative import NotDecomposable
-from temporeal.sim.stl.rewriting.lower import Left
 
 TRUE, FALSE = Truth(True), Truth(False)
 OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}

@@ -11,22 +11,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import combinations
 
-from temporeal.sim.stl.language.syntax import (
+from temporeal.sim.stl.language.propositional import And, Formula, Not, Or
+from temporeal.sim.stl.language.queries import is_temporal
+from temporeal.sim.stl.language.temporal import (
     Always,
-    And,
     Eventually,
-    Formula,
     Historically,
     Next,
-    Not,
     Once,
-    Or,
     Previous,
     Release,
     Since,
     Until,
     WeakUntil,
-    is_temporal,
 )
 from temporeal.sim.stl.planning.simplify import entails
 from temporeal.sim.stl.rewriting.normal import FALSE, all_of, any_of, positive

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 from math import inf, pi
 
-from temporeal.sim.stl.language.syntax import (
+from temporeal.sim.stl.language.propositional import (
     And,
     Apply,
     Component,

@@ -9,7 +9,7 @@ gradients; other
 devices through torch operations (`temporeal.sim.stl.semantics.torch_ops`). Without numba, numpy arrays go through
 `temporeal.sim.stl.semantics.windows`: the same values, slower.
 
-Conventions at the end of a trace are those of :class:`temporeal.sim.stl.rewriting.lower.Semantics`, by default rtamt's:
+Conventions at the end of a trace are those of :class:`temporeal.sim.stl.language.conventions.Semantics`, by default rtamt's:
 a window is clipped
 to the samples that exist; a window that lies wholly past the end is empty, so ``G`` is +inf there and ``F`` and ``U``
 are -inf. ``a U b`` asks for ``a`` up to the sample before ``b``. A NaN in a signal makes every robustness NaN that
@@ -26,22 +26,11 @@ from typing import Any
 
 import numpy as np
 
-from temporeal.sim.stl.language.syntax import Formula, Predicate, clauses, horizon
+from temporeal.sim.stl.language.conventions import RTAMT, Semantics
+from temporeal.sim.stl.language.propositional import Formula, Predicate
+from temporeal.sim.stl.language.queries import clauses, horizon
 from temporeal.sim.stl.language.values import Array, Arrays, predicate_margin, predicate_truth, state_margin
-from temporeal.sim.stl.rewriting.lower import (
-    RTAMT,
-    Fixed,
-    Leaf,
-    Lowered,
-    Merge,
-    Node,
-    Scan,
-    Semantics,
-    Shift,
-    Slide,
-    dependence,
-    lower,
-)
+from temporeal.sim.stl.rewriting.lower import Fixed, Leaf, Lowered, Merge, Node, Scan, Shift, Slide, dependence, lower
 from temporeal.sim.stl.semantics.traces import (
     exists,
     filled,

@@ -1,7 +1,7 @@
 """Margins and truths of predicates as arithmetic on single numbers, for machines that know no vectors.
 
 A scalar is a nested tuple: ``("load", (signal, component), sign, offset)`` is ``sign * signal[component] + offset``,
-``("const", x)`` a number, and ``(operation, a[, b])`` one of ``syntax.OPERATIONS`` on scalars or a comparison (1 where
+``("const", x)`` a number, and ``(operation, a[, b])`` one of ``operations.OPERATIONS`` on scalars or a comparison (1 where
 it holds, else -1). Equal tuples are equal numbers. Standard library and numpy only.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from temporeal.sim.stl.language.syntax import Apply, Component, Constant, Expr, Predicate, Signal
+from temporeal.sim.stl.language.propositional import Apply, Component, Constant, Expr, Predicate, Signal
 from temporeal.sim.stl.language.values import NUMPY_OPERATIONS
 
 Scalar = tuple[Any, ...]
@@ -59,7 +59,7 @@ def _norm(v: Any) -> Scalar:
 
 
 def _angle(v: Any, w: Any) -> Scalar:
-    """See ``syntax.Apply``."""
+    """See `propositional.Apply`."""
     a, b = _norm(v), _norm(w)
     pairs = [(apply("*", x, b), apply("*", y, a)) for x, y in zip(v, w)]
     apart, together = (_norm([apply(op, x, y) for x, y in pairs]) for op in "-+")

@@ -28,9 +28,11 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from temporeal.robots.signals import SignalError
-from temporeal.sim.stl.language.syntax import Formula, FormulaError
+from temporeal.sim.stl.language.conventions import RTAMT, Semantics
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.language.values import Array, predicate_margin
-from temporeal.sim.stl.rewriting.lower import RTAMT, Leaf, Merge, Node, Scan, Semantics, Slide, inputs, lower
+from temporeal.sim.stl.rewriting.lower import Leaf, Merge, Node, Scan, Slide, inputs, lower
 from temporeal.sim.stl.semantics.scans import Algebra, Fold, Parts, prefixes, recursion, suffixes, walk
 from temporeal.sim.stl.semantics.torch_ops import torch_arrays
 from temporeal.sim.stl.semantics.traces import exists, filled, padded, traces

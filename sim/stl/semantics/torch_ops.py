@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from temporeal.sim.stl.language.syntax import (
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import (
     And,
     Apply,
     Component,
     Constant,
     Expr,
     Formula,
-    FormulaError,
     Iff,
     Implies,
     Not,
@@ -26,10 +26,9 @@ from temporeal.sim.stl.language.syntax import (
     Predicate,
     Signal,
     constant_tuple,
-    leaves,
-    signals_in,
 )
-from temporeal.sim.stl.language.values import Arrays, _raised, numpy_arrays, predicate_margin, signed_margin, value
+from temporeal.sim.stl.language.queries import leaves, signals_in
+from temporeal.sim.stl.language.values import Arrays, numpy_arrays, predicate_margin, raised, signed_margin, value
 from temporeal.sim.stl.rewriting.lower import Leaf, Lowered
 from temporeal.sim.stl.semantics.scans import Algebra, Fold, Parts, recursion, walk
 
@@ -190,7 +189,7 @@ def _compiled_value(expression: Expr) -> Callable[[Mapping[str, Tensor]], Any]:
             axes = [max(0, rank - len(a.shape)) for a in args]
 
             def apply(s: Mapping[str, Tensor]) -> Any:
-                numbers = [_raised(part(s), n) for part, n in zip(parts, axes)]
+                numbers = [raised(part(s), n) for part, n in zip(parts, axes)]
                 return reduce(function, numbers) if len(numbers) > 1 else function(numbers[0])
 
             return apply

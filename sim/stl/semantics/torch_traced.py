@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from temporeal.sim.stl.language.syntax import Predicate
+from temporeal.sim.stl.language.propositional import Predicate
 from temporeal.sim.stl.rewriting.lower import Leaf, Lowered
 from temporeal.sim.stl.semantics import machine
 

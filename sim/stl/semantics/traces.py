@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.signals import SignalError
-from temporeal.sim.stl.language.syntax import Formula, check_depth, signals_in, to_text
+from temporeal.sim.stl.language.propositional import Formula, to_text
+from temporeal.sim.stl.language.queries import check_depth, signals_in
 from temporeal.sim.stl.language.values import Array, Arrays, check_shape, numpy_arrays, required
 
 

@@ -8,32 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from math import inf, isinf
+from math import inf
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from temporeal.sim.stl.language.syntax import FormulaError, Window, number_text
-
 Values = NDArray[Any]
-
-
-def steps(seconds: float, dt: float) -> int:
-    """``seconds`` in samples. Exact up to 1e-9 (the rounding of decimal fractions), or a :class:`FormulaError`."""
-    if not 0 < dt < inf:
-        raise FormulaError(f"the sample period must be positive and finite, got dt = {dt} s")
-    count = round(seconds / dt)
-    if abs(seconds / dt - count) > 1e-9 * max(1.0, count):
-        raise FormulaError(
-            f"window bound {number_text(seconds)} s is no multiple of the sample period dt = {number_text(dt)} s "
-            f"({seconds / dt:.6g} samples)")
-    return count
-
-
-def window_steps(window: Window, dt: float) -> tuple[int, int | None]:
-    """A window in samples; ``None``: to the end of the trace."""
-    return steps(window.lo, dt), None if isinf(window.hi) else steps(window.hi, dt)
 
 
 def shifted(x: Values, by: int, fill: float) -> Values:

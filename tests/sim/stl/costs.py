@@ -7,7 +7,7 @@ import torch
 from tests.sim.stl.definition import X, Y, split
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from temporeal.sim.stl.language.syntax import always, eventually, once, since, until
+from temporeal.sim.stl.language.constructors import always, eventually, once, since, until
 
 
 def tensors(signals, dtype=torch.float64, **more):

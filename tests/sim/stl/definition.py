@@ -9,30 +9,22 @@ import numpy as np
 from hypothesis import strategies as st
 
 from temporeal.robots.signals import SignalSpec
-from temporeal.sim.stl.language.syntax import (
+from temporeal.sim.stl.language.constructors import norm
+from temporeal.sim.stl.language.conventions import RTAMT
+from temporeal.sim.stl.language.propositional import And, Constant, Iff, Implies, Not, Or, Predicate, Signal, Truth
+from temporeal.sim.stl.language.temporal import (
     Always,
-    And,
-    Constant,
     Eventually,
     Historically,
-    Iff,
-    Implies,
     Next,
-    Not,
     Once,
-    Or,
-    Predicate,
     Previous,
     Release,
-    Signal,
     Since,
-    Truth,
     Until,
     WeakUntil,
     Window,
-    norm,
 )
-from temporeal.sim.stl.rewriting.lower import RTAMT
 
 DT = 0.1
 X, Y, P = Signal("x", (), "m"), Signal("y", (), "m"), Signal("p", (3,), "m")

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from temporeal.robots.signals import SignalSpec, schema
+from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.stl.language.syntax import FormulaError
 from temporeal.sim.stl.semantics.robustness import margin
 from temporeal.sim.stl.semantics.torch_ops import compiled
 

@@ -10,19 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from temporeal.sim.stl.analysis.falsify import (
-    Choice,
-    Counterexample,
-    Falsification,
-    Real,
-    Space,
-    falsify,
-    load_counterexample,
-    replay,
-    save_counterexample,
-)
-from temporeal.sim.stl.language.syntax import Constant, Signal, always
-from temporeal.sim.stl.rewriting.lower import Semantics
+from temporeal.sim.stl.analysis.counterexample import Counterexample, load_counterexample, replay, save_counterexample
+from temporeal.sim.stl.analysis.falsify import Falsification, falsify
+from temporeal.sim.stl.analysis.space import Choice, Real, Space
+from temporeal.sim.stl.language.constructors import always
+from temporeal.sim.stl.language.conventions import Semantics
+from temporeal.sim.stl.language.propositional import Constant, Signal
 
 X, P = Signal("x", (), "m"), Signal("pos", (2,), "m")
 SPACE = Space((Real("start", (-1.0, -1.0), (1.0, 1.0)), Choice("wind", ("calm", "storm"))))

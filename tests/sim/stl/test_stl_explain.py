@@ -14,25 +14,8 @@ from tests.sim.stl.definition import DT, Definition, formulas, samples, traces, 
 from temporeal.robots.signals import SignalError
 from temporeal.sim.stl.analysis.explain import explain
 from temporeal.sim.stl.analysis.wording import describe, note, operator_text
-from temporeal.sim.stl.language.syntax import (
-    ALL_TIME,
-    Always,
-    And,
-    Apply,
-    Eventually,
-    FormulaError,
-    Iff,
-    Next,
-    Not,
-    Or,
-    Predicate,
-    Release,
-    Signal,
-    Truth,
-    Until,
-    WeakUntil,
+from temporeal.sim.stl.language.constructors import (
     always,
-    children,
     equal,
     eventually,
     historically,
@@ -44,8 +27,12 @@ from temporeal.sim.stl.language.syntax import (
     until,
     weak_until,
 )
+from temporeal.sim.stl.language.conventions import Semantics
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import And, Apply, Iff, Not, Or, Predicate, Signal, Truth
+from temporeal.sim.stl.language.queries import children
+from temporeal.sim.stl.language.temporal import ALL_TIME, Always, Eventually, Next, Release, Until, WeakUntil
 from temporeal.sim.stl.monitoring.monitor import Monitor
-from temporeal.sim.stl.rewriting.lower import Semantics
 from temporeal.sim.stl.semantics.robustness import robustness, satisfied
 
 SEMANTICS = [Semantics(end, left) for end in ("clip", "strong", "weak") for left in ("half-open", "closed")]

@@ -11,7 +11,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from temporeal.robots.signals import SignalError
-from temporeal.sim.stl.language.syntax import FormulaError, Signal, Truth, always, eventually, until
+from temporeal.sim.stl.language.constructors import always, eventually, until
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import Signal, Truth
 from temporeal.sim.stl.planning import grounding
 from temporeal.sim.stl.planning.alternative import Alternative, Gap, Keep, Point, Reach, from_json, to_json
 from temporeal.sim.stl.planning.decompose import decompose

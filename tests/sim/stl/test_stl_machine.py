@@ -8,33 +8,13 @@ from hypothesis import strategies as st
 from tests.sim.stl.definition import DT, P, X, Y, defined, formulas, split, traces
 
 from temporeal.robots.signals import SignalError
-from temporeal.sim.stl.language.syntax import (
-    Always,
-    And,
-    Apply,
-    Constant,
-    Eventually,
-    FormulaError,
-    Historically,
-    Once,
-    Or,
-    Predicate,
-    Previous,
-    Signal,
-    Since,
-    Truth,
-    Until,
-    Window,
-    always,
-    dist,
-    eventually,
-    history,
-    horizon,
-    norm,
-    once,
-    until,
-)
-from temporeal.sim.stl.rewriting.lower import Semantics, lower
+from temporeal.sim.stl.language.constructors import always, dist, eventually, norm, once, until
+from temporeal.sim.stl.language.conventions import Semantics
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import And, Apply, Constant, Or, Predicate, Signal, Truth
+from temporeal.sim.stl.language.queries import history, horizon
+from temporeal.sim.stl.language.temporal import Always, Eventually, Historically, Once, Previous, Since, Until, Window
+from temporeal.sim.stl.rewriting.lower import lower
 from temporeal.sim.stl.semantics import robustness as engine
 from temporeal.sim.stl.semantics.robustness import evaluate_leaves, robustness, satisfied
 

@@ -8,19 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sim.stl.definition import formulas
 
-from temporeal.sim.stl.language.syntax import (
-    MAX_DEPTH,
-    FormulaError,
-    Signal,
-    always,
-    equal,
-    eventually,
-    from_json,
-    norm,
-    rise,
-    to_json,
-    until,
-)
+from temporeal.sim.stl.language.constructors import always, equal, eventually, norm, rise, until
+from temporeal.sim.stl.language.errors import MAX_DEPTH, FormulaError
+from temporeal.sim.stl.language.propositional import Signal
+from temporeal.sim.stl.language.serialization import from_json, to_json
 
 P, X = Signal("p", (3,), "m"), Signal("x", (), "m")
 MISSION = always(0, 2, norm(P - (1, 0, 0)) < 0.5) & until(X > 0, 1, inf, eventually(0, 3, equal(X, 1))) & rise(X)

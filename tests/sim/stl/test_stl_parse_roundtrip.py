@@ -10,25 +10,11 @@ from hypothesis import strategies as st
 from tests.sim.stl.definition import SCHEMA, formulas, predicates
 
 from temporeal.robots.signals import SignalSpec
-from temporeal.sim.stl.language.parse import check, parse
-from temporeal.sim.stl.language.syntax import (
-    MAX_DEPTH,
-    MAX_LEVELS,
-    And,
-    Apply,
-    Constant,
-    FormulaError,
-    Not,
-    Predicate,
-    Signal,
-    Truth,
+from temporeal.sim.stl.language.constructors import (
     always,
     angle,
     atan2,
-    check_depth,
-    depth,
     exp,
-    from_json,
     hypot,
     maximum,
     minimum,
@@ -36,11 +22,14 @@ from temporeal.sim.stl.language.syntax import (
     rotation_angle,
     sin,
     sqrt,
-    to_json,
-    to_text,
     wrap,
     xor,
 )
+from temporeal.sim.stl.language.errors import MAX_DEPTH, MAX_LEVELS, FormulaError
+from temporeal.sim.stl.language.parse import check, parse
+from temporeal.sim.stl.language.propositional import And, Apply, Constant, Not, Predicate, Signal, Truth, to_text
+from temporeal.sim.stl.language.queries import check_depth, depth
+from temporeal.sim.stl.language.serialization import from_json, to_json
 from temporeal.sim.stl.semantics.robustness import robustness
 
 SETTINGS = settings(max_examples=100, deadline=None)

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from temporeal.robots.signals import SignalSpec
-from temporeal.sim.stl.language.parse import FormulaError, parse
-from temporeal.sim.stl.language.syntax import from_json, to_json, to_text
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.language.propositional import to_text
+from temporeal.sim.stl.language.serialization import from_json, to_json
 
 TEXTS = json.loads((Path(__file__).parent / "rtamt_texts.json").read_text())
 SCHEMA = {name: SignalSpec(name, (), "") for name in TEXTS["signals"]}

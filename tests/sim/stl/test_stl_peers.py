@@ -13,38 +13,41 @@ from hypothesis import strategies as st
 from tests.sim.stl.definition import DT, traces, values, windows
 
 from temporeal.robots.signals import SignalSpec
+from temporeal.sim.stl.language.conventions import Semantics
+from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.stl.language.syntax import (
-    ALL_TIME,
+from temporeal.sim.stl.language.propositional import (
     COMPARISONS,
-    Always,
     And,
     Apply,
     Constant,
-    Eventually,
-    FormulaError,
-    Historically,
     Iff,
     Implies,
-    Next,
     Not,
-    Once,
     Or,
     Predicate,
+    Signal,
+    Truth,
+)
+from temporeal.sim.stl.language.queries import horizon
+from temporeal.sim.stl.language.temporal import (
+    ALL_TIME,
+    Always,
+    Eventually,
+    Historically,
+    Next,
+    Once,
     Previous,
     Release,
-    Signal,
     Since,
-    Truth,
     Until,
     WeakUntil,
     Window,
-    horizon,
-    number_text,
 )
-from temporeal.sim.stl.rewriting.lower import Semantics
+from temporeal.sim.stl.language.text import number_text
 from temporeal.sim.stl.semantics.robustness import robustness
-from temporeal_benchmarks.peers.process import Peer, PeerError
+from temporeal_benchmarks.peers.install import PeerError
+from temporeal_benchmarks.peers.process import Peer
 from temporeal_benchmarks.peers.translate import NotThere, to_rtamt, to_stlcgpp
 
 PERIOD_MS = round(1000 * DT)

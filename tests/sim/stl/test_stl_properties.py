@@ -17,25 +17,21 @@ from tests.sim.stl.definition import (
     windows,
 )
 
-from temporeal.sim.stl.language.syntax import (
+from temporeal.sim.stl.language.conventions import Semantics
+from temporeal.sim.stl.language.propositional import And, Formula, Or, Predicate, Truth
+from temporeal.sim.stl.language.temporal import (
     Always,
-    And,
     Eventually,
-    Formula,
     Historically,
     Next,
     Once,
-    Or,
-    Predicate,
     Previous,
     Release,
     Since,
-    Truth,
     Until,
     WeakUntil,
     Window,
 )
-from temporeal.sim.stl.rewriting.lower import Semantics
 from temporeal.sim.stl.semantics.robustness import margin, robustness, satisfied
 
 SETTINGS = settings(max_examples=100, deadline=None)

@@ -10,7 +10,7 @@ import pytest
 
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.stl.language.syntax import Formula
+from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.rewriting.ranges import greatest, margin_range
 from temporeal.sim.stl.semantics.robustness import robustness
 

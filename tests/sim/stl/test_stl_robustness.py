@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from temporeal.robots.signals import SignalError, SignalSpec
+from temporeal.sim.stl.language.constructors import always, eventually, norm, until
+from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.stl.language.syntax import FormulaError, Signal, always, eventually, norm, until
+from temporeal.sim.stl.language.propositional import Signal
+from temporeal.sim.stl.language.sampling import steps
 from temporeal.sim.stl.semantics.robustness import margin, robustness, satisfied
-from temporeal.sim.stl.semantics.windows import steps
 
 SCHEMA = {"x": SignalSpec("x"), "y": SignalSpec("y"), "p": SignalSpec("p", (3,), "m"), "t": SignalSpec("t", (), "s")}
 X, Y = Signal("x"), Signal("y")

@@ -23,25 +23,13 @@ from tests.sim.stl.definition import (
 )
 
 from temporeal.robots.signals import SignalError
-from temporeal.sim.stl.language.syntax import (
-    Apply,
-    Constant,
-    FormulaError,
-    Predicate,
-    Signal,
-    Truth,
-    always,
-    eventually,
-    historically,
-    horizon,
-    norm,
-    once,
-    since,
-    until,
-)
+from temporeal.sim.stl.language.constructors import always, eventually, historically, norm, once, since, until
+from temporeal.sim.stl.language.conventions import Semantics
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import Apply, Constant, Predicate, Signal, Truth
+from temporeal.sim.stl.language.queries import horizon
 from temporeal.sim.stl.monitoring import stream_kernels
 from temporeal.sim.stl.monitoring.stream import Stream
-from temporeal.sim.stl.rewriting.lower import Semantics
 from temporeal.sim.stl.semantics.robustness import robustness
 
 SETTINGS = settings(max_examples=100, deadline=None)
@@ -285,7 +273,8 @@ def test_a_broken_numba_is_named_or_done_without():
         "    if name == 'numba': raise SystemError('initialization failed')\n"
         "    return original(name, *rest)\n"
         "builtins.__import__ = broken\n"
-        "from temporeal.sim.stl.monitoring.stream import Stream; from temporeal.sim.stl.language.syntax import Signal\n"
+        "from temporeal.sim.stl.monitoring.stream import Stream\n"
+        "from temporeal.sim.stl.language.propositional import Signal\n"
         "print(Stream(Signal('x') > 0, 1.0).compiled)\n"
         "try: Stream(Signal('x') > 0, 1.0, compiled=True)\n"
         "except ImportError as error: print(error)")
@@ -316,8 +305,10 @@ def test_where_nothing_can_be_cached_it_is_compiled_without():
 def test_without_numba_and_torch_it_works_the_same():
     code = (
         "import sys; sys.modules['numba'] = sys.modules['torch'] = None\n"
-        "from temporeal.sim.stl.monitoring.stream import Stream; from temporeal.sim.stl.monitoring.monitor import Monitor\n"
-        "from temporeal.sim.stl.language.syntax import Signal, always, eventually\n"
+        "from temporeal.sim.stl.monitoring.stream import Stream\n"
+        "from temporeal.sim.stl.monitoring.monitor import Monitor\n"
+        "from temporeal.sim.stl.language.constructors import always, eventually\n"
+        "from temporeal.sim.stl.language.propositional import Signal\n"
         "f = always(0, 2, eventually(0, 1, Signal('x') > 0)); s, m = Stream(f, 1.0), Monitor(f, 1.0)\n"
         "print(s.compiled, m.compiled, [s.update({'x': v}) for v in (3, 1, 2, -5)],"
         " [m.update({'x': v}).lower for v in (3, 1, 2, -5)])")

@@ -10,28 +10,13 @@ from hypothesis import strategies as st
 from tests.sim.stl.definition import DT, Definition, X, Y, formulas, predicates, states, traces
 
 from temporeal.robots.signals import SignalError
-from temporeal.sim.stl.language.syntax import (
-    Always,
-    And,
-    Eventually,
-    FormulaError,
-    Next,
-    Not,
-    Release,
-    Truth,
-    Until,
-    WeakUntil,
-    Window,
-    always,
-    eventually,
-    historically,
-    horizon,
-    once,
-    since,
-    until,
-)
+from temporeal.sim.stl.language.constructors import always, eventually, historically, once, since, until
+from temporeal.sim.stl.language.conventions import Semantics
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import And, Not, Truth
+from temporeal.sim.stl.language.queries import horizon
+from temporeal.sim.stl.language.temporal import Always, Eventually, Next, Release, Until, WeakUntil, Window
 from temporeal.sim.stl.monitoring.stream_bounds import Missions
-from temporeal.sim.stl.rewriting.lower import Semantics
 
 with_truths = st.one_of(predicates, predicates, predicates, st.booleans().map(Truth))
 random_formulas = formulas(unbounded_past=True, leaf=with_truths, max_leaves=6)

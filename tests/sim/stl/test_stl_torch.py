@@ -10,26 +10,12 @@ from hypothesis import strategies as st
 from tests.sim.stl.costs import FAMILIES, assert_linear, normal, tensors
 from tests.sim.stl.definition import DT, P, X, Y, defined, formulas, split, traces
 
-from temporeal.sim.stl.language.syntax import (
-    Always,
-    Constant,
-    Eventually,
-    Historically,
-    Once,
-    Predicate,
-    Release,
-    Since,
-    Until,
-    Window,
-    always,
-    eventually,
-    historically,
-    once,
-    since,
-    until,
-)
+from temporeal.sim.stl.language.constructors import always, eventually, historically, once, since, until
+from temporeal.sim.stl.language.conventions import RTAMT, Semantics
+from temporeal.sim.stl.language.propositional import Constant, Predicate
+from temporeal.sim.stl.language.temporal import Always, Eventually, Historically, Once, Release, Since, Until, Window
 from temporeal.sim.stl.language.values import predicate_margin, predicate_truth
-from temporeal.sim.stl.rewriting.lower import RTAMT, Semantics, lower
+from temporeal.sim.stl.rewriting.lower import lower
 from temporeal.sim.stl.semantics.scans import recursion
 from temporeal.sim.stl.semantics.torch_ops import evaluate, torch_arrays
 
