@@ -146,6 +146,7 @@ def learned_to_plan(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
 def searched(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
     """Plans of a planner that learns nothing."""
     from temporeal.policies.planners import cem, milp
+    from temporeal.policies.planning import affine
     from temporeal.policies.runs.settings.compose import of_group
     from temporeal.sim.stl.language.errors import FormulaError
 
@@ -155,7 +156,7 @@ def searched(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
     module, made = {"cem": (cem, cem.CEMConfig), "milp": (milp, milp.MILPConfig)}[name]
     try:
         return planned(order, settings, task, module.plan, made(**of_group(settings, "algo")))
-    except (milp.NotLinear, FormulaError) as error:
+    except (affine.NotLinear, FormulaError) as error:
         raise NotRun(str(error)) from error
 
 
@@ -242,7 +243,7 @@ def planned(
     import torch
 
     from temporeal.policies.evaluate.rollout import rollout
-    from temporeal.policies.planners.problem import Receding
+    from temporeal.policies.planning.receding import Receding
     from temporeal.policies.runs import environments
 
     size = min(BATCH[settings["algo"]["name"]][config.replan > 0], order["episodes"])

@@ -6,12 +6,11 @@ Meng and Fan, "Signal Temporal Logic Neural Predictive Control", RA-L 2023 (arXi
     loss: how far the smooth robustness of each trace stays below a margin, max(0, margin - robustness)
     one Adam step on the network, by the gradient through robustness, dynamics and network
 
-While it runs (:func:`plan`, with :class:`temporeal.policies.planners.problem.Receding` also again and again on the way)
-the network
-gives the plan, the model predicts the trace, and the exact robustness judges it. Where that is too low, the *backup
-policy* takes over: gradient ascent on the smooth robustness of the actions themselves, from the network's plan, from
-the plan that was followed, and from random ones. Without a network that is the gradient-based planner of the same
-paper's comparison.
+While it runs (:func:`plan`, with :class:`temporeal.policies.planning.receding.Receding` also again and again on the
+way) the network gives the plan, the model predicts the trace, and the exact robustness judges it. Where that is too
+low, the *backup policy* takes over: gradient ascent on the smooth robustness of the actions themselves, from the
+network's plan, from the plan that was followed, and from random ones. Without a network that is the gradient-based
+planner of the same paper's comparison.
 
     learned = train(Missions(model, formula, dt, steps, draw), NPCConfig(), out=folder)  # or of an environment
     found = plan(model, formula, dt, signals0, steps, config, policy=learned.policy)
@@ -37,13 +36,11 @@ from torch.utils.checkpoint import checkpoint as recomputed
 
 from temporeal.policies.nets.actor import ACTIVATIONS, mlp
 from temporeal.policies.nets.normalizer import Normalizer, moments
-from temporeal.policies.planners.problem import (
+from temporeal.policies.planning.problem import (
     Plan,
     Problem,
     Signals,
-    basis,
     better,
-    check_spline,
     check_start,
     judge,
     judged,
@@ -52,6 +49,7 @@ from temporeal.policies.planners.problem import (
     rollout,
     smoothed,
 )
+from temporeal.policies.planning.splines import basis, check_spline
 from temporeal.policies.training import checkpoint
 from temporeal.policies.training.budget import fraction_spent, spend
 from temporeal.policies.training.errors import NonFiniteError, SettingsError
@@ -177,7 +175,7 @@ def act(
     """Actions [B, T, A] and states [T + 1, B, D] of ``policy`` over ``steps`` steps from control step ``step`` on.
 
     ``first`` [B, D]: where the mission began; ``state`` [B, D]: now. Differentiable; ``segment`` and ``truncate`` as
-    in :func:`temporeal.policies.planners.problem.rollout`, rounded up to whole chunks.
+    in :func:`temporeal.policies.planning.problem.rollout`, rounded up to whole chunks.
     """
     if policy.chunk == policy.steps:
         actions = policy(first, first, 0)[:, step : step + steps]

@@ -25,17 +25,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from temporeal.policies.planners.problem import (
-    Plan,
-    Problem,
-    Signals,
-    basis,
-    better,
-    check_spline,
-    check_start,
-    judge,
-    problem,
-)
+from temporeal.policies.planning.problem import Plan, Problem, Signals, better, check_start, judge, problem
+from temporeal.policies.planning.splines import basis, check_spline
 from temporeal.sim.stl.language.propositional import Formula
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from temporeal.policies.runs.environments import backend_defaults, check_device
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.learners import algorithm
+from temporeal.policies.runs.run_folders import load_run, title_of
 from temporeal.policies.runs.settings.files import Settings
 
 if TYPE_CHECKING:
@@ -32,6 +33,25 @@ def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyG
         return policy_graphs.load_graph(folder, task, settings["device"])
     except CheckpointError as error:
         raise BadInput(str(error)) from error
+
+
+def base_of(settings: Mapping[str, Any], task: Task) -> PolicyGraph | None:
+    """The trained policy that the learner starts from, on ``task``; None where it starts from nothing.
+
+    Such a learner has the setting ``policy``, the folder of the run.
+    """
+    if "policy" not in settings["algo"]:
+        return None
+    given, name = settings["algo"]["policy"], settings["algo"]["name"]
+    if not given:
+        raise BadInput(f"algo={name} starts from a trained policy: algo.policy=RUN, the folder of a run on the same "
+                       "task")
+    run = Path(str(given))
+    trained = load_run(run)
+    if trained["task"]["name"] != settings["task"]["name"] or trained["robot"] != settings["robot"]:
+        raise BadInput(f"algo.policy={run} was trained on task {title_of(trained)}, this is {title_of(settings)}: say "
+                       f"task=... as it was said there")
+    return load_graph({**trained, "device": settings["device"]}, run, task)
 
 
 def shown_to(graph: PolicyGraph, task: Task) -> Task:

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.learners import module_of
 from temporeal.policies.runs.settings import compose as compose_module
 from temporeal.policies.runs.settings.compose import compose, of_group, override, section
 from temporeal.policies.runs.settings.files import read, write
@@ -60,7 +61,7 @@ def test_choices_exist_as_modules() -> None:
     assert set(groups()["robot"]) - {AUTO} == set(robot_names())
     assert {task.partition("/")[0] for task in groups()["task"]} == set(names("temporeal.sim.tasks"))
     for algo in groups()["algo"]:
-        module = resolve("temporeal.policies.algos", algo)
+        module = module_of(algo)
         assert hasattr(module, "train") or hasattr(module, "plan")  # a planner learns nothing
     for backend in set(groups()["backend"]) - {AUTO}:
         assert hasattr(resolve("temporeal.sim.backends", backend), "make")

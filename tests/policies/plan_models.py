@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from temporeal.policies.planners.problem import Plan, judge, problem
+from temporeal.policies.planning.problem import Plan, judge, problem
 
 
 class Point:
@@ -70,7 +70,7 @@ def spread(count, generator, low=(-2.0, -2.0), high=(-1.0, -1.0)):
 
 @torch.no_grad()
 def pursue(policy, plant, formula, dt, signals0, steps):
-    """Drive ``plant`` with a feedback policy (`temporeal.policies.planners.problem.Receding`): a plan of the actions
+    """Drive ``plant`` with a feedback policy (`temporeal.policies.planning.receding.Receding`): a plan of the actions
     taken, and what its trace is worth."""
     state, actions = plant.state(signals0), []
     for _ in range(steps):

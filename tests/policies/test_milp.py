@@ -12,9 +12,11 @@ import pytest
 import torch
 from scipy.optimize import OptimizeResult
 
-from temporeal.policies.planners import milp
-from temporeal.policies.planners.milp import MILPConfig, NotLinear, linearized, plan, solve
-from temporeal.policies.planners.problem import Receding, judge, problem
+from temporeal.policies.planners.milp import MILPConfig, plan, solve
+from temporeal.policies.planning import affine, milp_program
+from temporeal.policies.planning.affine import NotLinear, linearized
+from temporeal.policies.planning.problem import judge, problem
+from temporeal.policies.planning.receding import Receding
 from temporeal.robots.signals import SignalSpec
 from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.parse import parse
@@ -126,9 +128,9 @@ def test_a_disc_becomes_a_polygon_inside_it_and_outside_of_it() -> None:
 
 
 def test_lengths_with_what_does_not_move() -> None:
-    shapes = milp.Shapes({"p": np.array([[1.0, 0, 0], [0, 0, 3]])}, 16, 8)  # x, and 3
+    shapes = affine.Shapes({"p": np.array([[1.0, 0, 0], [0, 0, 3]])}, 16, 8)  # x, and 3
     length = formula("norm(p - [0, 0]) < 1").left
-    above, below = (milp.under(length, positive, shapes) for positive in (True, False))
+    above, below = (affine.under(length, positive, shapes) for positive in (True, False))
     for x in np.linspace(-5, 5, 41):
         at = np.array([x, 0.0, 1.0])
         assert max(row @ at for row in above.args) <= np.hypot(x, 3) + 1e-9
@@ -174,21 +176,21 @@ def test_a_program_on_which_the_solver_fails_is_tried_once_more_without_presolve
     asked = one(FAILS[0], 4, FAILS[1])
     solution = solve(asked, BEST)
     assert solution.robustness == pytest.approx(0.6, abs=1e-5) == pytest.approx(of(asked, solution), abs=1e-5)
-    told, real = [], milp.milp
+    told, real = [], milp_program.milp
 
     def failing_once(*args, options, **given):
         told.append(options["presolve"])
         found = real(*args, options=options, **given)
         return OptimizeResult(x=None, status=4, message="Solve error") if len(told) == 1 else found
 
-    monkeypatch.setattr(milp, "milp", failing_once)  # whatever the version fails on
+    monkeypatch.setattr(milp_program, "milp", failing_once)  # whatever the version fails on
     assert solve(one("F[0,3] (p.x > 1)", 3), BEST).robustness == pytest.approx(2.0, abs=1e-6) and told == [True, False]
 
 
 def test_a_program_on_which_the_solver_fails_twice_is_not_called_infeasible(monkeypatch) -> None:
-    monkeypatch.setattr(milp, "milp", lambda *_, **__: OptimizeResult(x=None, status=4, message="Solve error"))
+    monkeypatch.setattr(milp_program, "milp", lambda *_, **__: OptimizeResult(x=None, status=4, message="Solve error"))
     asked = one("F[0,3] (p.x > 1)", 3)
-    with pytest.raises(milp.SolverFailed, match="with its presolve and without it: Solve error"):
+    with pytest.raises(milp_program.SolverFailed, match="with its presolve and without it: Solve error"):
         solve(asked, BEST)
     with pytest.warns(UserWarning, match="robot 0 has no plan of its own: HiGHS failed"):
         found = plan(asked.model, asked.formula, 1.0, {"p": torch.zeros(1, 2)}, 3, MILPConfig())

@@ -12,7 +12,8 @@ import torch
 
 from temporeal.policies.algos import npc
 from temporeal.policies.algos.npc import Missions, NPCConfig, Policy, act, load_policy, plan, train
-from temporeal.policies.planners.problem import Receding, judge, problem, rollout, smoothed
+from temporeal.policies.planning.problem import judge, problem, rollout, smoothed
+from temporeal.policies.planning.receding import Receding
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.errors import NonFiniteError, SettingsError
 from temporeal.policies.training.ranks import Ranks

@@ -11,18 +11,9 @@ import torch
 
 from temporeal.policies.planners import cem
 from temporeal.policies.planners.cem import CEMConfig
-from temporeal.policies.planners.problem import (
-    Plan,
-    Receding,
-    basis,
-    better,
-    judge,
-    judged,
-    problem,
-    rollout,
-    smoothed,
-    trace,
-)
+from temporeal.policies.planning.problem import Plan, better, judge, judged, problem, rollout, smoothed, trace
+from temporeal.policies.planning.receding import Receding
+from temporeal.policies.planning.splines import basis
 from temporeal.robots.registry import resolve
 from temporeal.robots.signals import SignalError, SignalSpec
 from temporeal.sim.stl.language.parse import parse

@@ -67,7 +67,7 @@ def check_name(name: str, file: str) -> None:
     if name in known:
         return
     if (unnamed := file_of("task", name)) is not None:
-        raise BadInput(f"{unnamed}: the file of a task needs name: ..., a module of temporeal.sim.tasks (name: stl for a "
+        raise BadInput(f"{unnamed}: a task's file needs name: ..., a module of temporeal.sim.tasks (name: stl for a "
                        f"formula); known: {', '.join(known)}")
     raise BadInput(f"{file}: there is no task {name!r}{hint(name, known)}; known: {', '.join(known)}")
 

@@ -1,23 +1,21 @@
-"""What planners share: problems, plans, splines of actions, and control with a receding horizon.
+"""Planning problems and plans: predicted traces, and their exact robustness.
 
-A planner is a function ``plan(model, formula, dt, signals0, steps, config, generator, *, past, start) -> Plan``. It
-searches for ``steps`` actions from where each of B robots is, so that the trace that the model predicts satisfies
-``formula`` at its first sample. Every plan is judged alike: by the exact robustness
-(:mod:`temporeal.sim.stl.semantics.robustness`) of the
-trace of ``steps + 1`` samples, behind what was seen before (``past``) where there is something.
+A planner is a function ``plan(model, formula, dt, signals0, steps, config, generator, *, past, start) -> Plan``. From
+the state of each of B robots it searches for ``steps`` actions whose predicted trace satisfies ``formula`` at its first
+sample. Every plan is judged by the exact robustness (:mod:`temporeal.sim.stl.semantics.robustness`) of the trace of
+``steps + 1`` samples, preceded by the samples seen so far (``past``).
 
-B robots, T control steps to go, A action, D state, K knots. All tensors on the device of ``signals0``.
+B robots, T remaining control steps, A action, D state. All tensors on the device of ``signals0``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint as recomputed
@@ -32,9 +30,9 @@ from temporeal.sim.system import states_after
 if TYPE_CHECKING:
     from temporeal.sim.system import Model
 
+
 Signals = Mapping[str, Tensor]
 TIME = "mission_time"  # s since the first sample of the trace; every evaluator of a formula supplies it
-SPLINES = ("hold", "linear", "cubic")
 
 
 class Plan(NamedTuple):
@@ -176,104 +174,3 @@ def check_start(start: Tensor | None, problem: Problem) -> Tensor | None:
     if tuple(start.shape) != wanted:
         raise ValueError(f"start has shape {list(start.shape)}; the actions of this plan are {list(wanted)}")
     return start.clamp(-1.0, 1.0)
-
-
-# ---------------------------------------------------------------- splines
-
-
-@lru_cache(maxsize=64)
-def _basis(steps: int, knots: int, kind: str) -> np.ndarray:
-    if knots == 0 or knots >= steps:
-        return np.eye(steps)
-    if kind == "hold":
-        return np.eye(knots)[np.arange(steps) * knots // steps]
-    at, where = np.linspace(0.0, 1.0, steps), np.linspace(0.0, 1.0, knots)
-    if kind == "linear" or knots < 3:
-        return np.stack([np.interp(at, where, row) for row in np.eye(knots)], 1)
-    from scipy.interpolate import CubicSpline
-
-    curves: np.ndarray = CubicSpline(where, np.eye(knots), bc_type="natural")(at)
-    return curves
-
-
-def basis(steps: int, knots: int, kind: str, like: Tensor) -> Tensor:
-    """[T, K]: the actions of all steps are this times those at the knots. ``knots`` 0: one for each step.
-
-    ``hold`` repeats each knot for an equal share of the steps; ``linear`` and ``cubic`` (natural) have the first knot
-    at the first step and the last at the last one. A cubic overshoots its knots: limit what comes out.
-    """
-    return torch.as_tensor(_basis(steps, knots, kind), dtype=like.dtype, device=like.device)
-
-
-def check_spline(knots: int, kind: str) -> None:
-    """A ``ValueError`` for what is no spline."""
-    if kind not in SPLINES:
-        raise ValueError(f"spline is {kind!r}; legal: {', '.join(SPLINES)}")
-    if knots < 0 or knots == 1 and kind != "hold":
-        raise ValueError(f"knots is {knots}; legal: 0 (one for each step), 1 (hold only), 2 and more")
-
-
-# ---------------------------------------------------------------- receding horizon
-
-
-class Planner(Protocol):
-    """``plan`` of a planning algorithm."""
-
-    def __call__(
-        self, model: Model, formula: Formula, dt: float, signals0: Signals, steps: int, config: Any,
-        generator: torch.Generator | None = None, *, past: Signals | None = None, start: Tensor | None = None,
-    ) -> Plan:
-        """Actions from here, with ``start`` as what to begin with."""
-
-
-class Receding:
-    """A planner as a feedback policy for one mission: ``action = policy(signals)`` at each control step.
-
-    Model-predictive control: plan to the end of the mission from what is measured, act, measure, plan again. What is
-    left of the last plan is where the next one begins, and is followed on where nothing better is found. The samples
-    seen so far count as they were: a subgoal that was reached is not asked for again.
-
-    Args:
-        plan: ``plan`` of :mod:`temporeal.policies.planners.cem`, ``npc`` or ``milp``, or one with the same arguments.
-        steps: control steps of the mission.
-        config: settings of the planner.
-        every: control steps between plans; 0: plan once, then follow it.
-    """
-
-    def __init__(
-        self, plan: Planner, model: Model, formula: Formula, dt: float, steps: int, config: Any,
-        generator: torch.Generator | None = None, every: int = 1,
-    ) -> None:
-        if every < 0:
-            raise ValueError(f"every is {every}; legal: 0 (plan once), 1 and more control steps")
-        self.plan, self.model, self.formula, self.dt = plan, model, formula, dt
-        self.steps, self.config, self.generator, self.every = steps, config, generator, every
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget the mission: the next call is the first of another."""
-        self.seen: list[dict[str, Tensor]] = []
-        self.ahead: Tensor | None = None  # [B, T - k, A]
-        self.predicted: Tensor | None = None  # [B] robustness of what is being followed, as of the last plan
-
-    def __call__(self, signals: Signals) -> Tensor:
-        """The actions [B, A] for what is measured now (signals [B, *shape])."""
-        done = len(self.seen)
-        if done >= self.steps:
-            raise ValueError(f"the mission had {self.steps} control steps and is over: reset()")
-        if self.ahead is None or self.every and done % self.every == 0:
-            self._replan(signals)
-        assert self.ahead is not None
-        self.seen.append(dict(signals))
-        action, self.ahead = self.ahead[:, 0], self.ahead[:, 1:]
-        return action
-
-    def _replan(self, signals: Signals) -> None:
-        past = {n: torch.stack([s[n] for s in self.seen]) for n in self.seen[0]} if self.seen else None
-        left = self.steps - len(self.seen)
-        found = self.plan(self.model, self.formula, self.dt, signals, left, self.config, self.generator, past=past,
-                          start=self.ahead)
-        if self.ahead is not None:
-            here = problem(self.model, self.formula, self.dt, signals, left, past)
-            found = better(Plan(self.ahead, judge(here, self.ahead)), found)
-        self.ahead, self.predicted = found
