@@ -19,7 +19,7 @@ from temporeal_bridge.codecs.codec import CodecError
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.interface.interface import Interface, StateTopic
 from temporeal_bridge.interface.state_input import mark
-from temporeal_bridge.mission import Told
+from temporeal_bridge.mission import CommandRecord
 from temporeal_bridge.transports import messages
 
 ROUNDING = 1e-6  # of a limit: commands pass through float64 and through sums with offsets near pi
@@ -436,16 +436,16 @@ class Joined:
         self.oracle, self.lost, self.flight = oracle, 0, -1
         oracle.says("active")  # until somebody tells the oracle the guard's modes, which come on a third topic
         self.commands: deque[tuple[float, bytes, np.ndarray | None]] = deque()
-        self.tolds: deque[Told] = deque()
+        self.tolds: deque[CommandRecord] = deque()
 
     def command(self, at: float, data: bytes) -> None:
         """A message on the command's topic, taken at ``at`` [s]."""
         self.commands.append((at, data, self._numbers(data)))
         self._match()
 
-    def told(self, data: bytes) -> Told:
+    def told(self, data: bytes) -> CommandRecord:
         """A message on ``guard/command``, read."""
-        found = Told.of(messages.decode("std_msgs/msg/Float64MultiArray", data).data)
+        found = CommandRecord.of(messages.decode("std_msgs/msg/Float64MultiArray", data).data)
         self.tolds.append(found)
         self._match()
         return found
@@ -471,7 +471,7 @@ class Joined:
             else:
                 return
 
-    def _read(self, at: float, data: bytes, told: Told) -> None:
+    def _read(self, at: float, data: bytes, told: CommandRecord) -> None:
         if told.flight != self.flight:
             self.flight = told.flight
             self.oracle.forget()
@@ -500,7 +500,7 @@ class Joined:
         except (messages.MessageError, CodecError, ValueError):
             return None  # the oracle will say so
 
-    def _same(self, command: np.ndarray | None, told: Told) -> bool:
+    def _same(self, command: np.ndarray | None, told: CommandRecord) -> bool:
         if command is None or command.size != len(told.sent):
             return False
         return bool((np.abs(command - told.sent) <= self.oracle.rounding).all())

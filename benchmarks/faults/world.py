@@ -22,7 +22,6 @@ from temporeal.robots.motion.cartesian_servo import servo_of
 from temporeal.robots.motion.kinematics import chain
 from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal_benchmarks.deployment.command_oracle import Oracle
-from temporeal_bridge import link
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy
 from temporeal_bridge.controller.mailbox import Reply
@@ -30,7 +29,9 @@ from temporeal_bridge.guard.safety import APART_RAD, APART_S, FINGERS_RAD
 from temporeal_bridge.guard_node import LOOK_S, TICK_S, GuardNode
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.link import Proposal, SocketController, SocketGuard
+from temporeal_bridge.link import datagrams
+from temporeal_bridge.link.datagrams import Proposal
+from temporeal_bridge.link.sockets import SocketController, SocketGuard
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.simulated_robot import fault_injection
@@ -163,7 +164,7 @@ class Later:
         self.end, self.held, self.holding = end, list[Proposal](), False
 
     def send(self, proposal: Proposal) -> bool:
-        """See :class:`temporeal_bridge.link.ControllerEnd`."""
+        """See :class:`temporeal_bridge.link.ends.ControllerEnd`."""
         if self.holding:
             self.held.append(proposal)
             return True
@@ -176,12 +177,12 @@ class Later:
             self.end.send(proposal)
         self.held.clear()
 
-    def receive(self) -> list[link.Answer]:
-        """See :class:`temporeal_bridge.link.ControllerEnd`."""
+    def receive(self) -> list[datagrams.Answer]:
+        """See :class:`temporeal_bridge.link.ends.ControllerEnd`."""
         return self.end.receive()
 
     def close(self) -> None:
-        """See :class:`temporeal_bridge.link.ControllerEnd`."""
+        """See :class:`temporeal_bridge.link.ends.ControllerEnd`."""
         self.end.close()
 
 
@@ -556,8 +557,8 @@ def garbage(world: World) -> None:
     def send() -> None:
         now, command = world.bus.seconds, np.full(world.spec.size, 9.9)
         world.stranger(junk.bytes(int(junk.integers(0, 200))))
-        world.stranger(link.pack(Proposal(link.COMMAND, world.flight, 1 << 40, 0, now, now, command)))
-        world.stranger(link.pack(Proposal(link.HELLO, text="somebody else")))
+        world.stranger(datagrams.pack(Proposal(datagrams.COMMAND, world.flight, 1 << 40, 0, now, now, command)))
+        world.stranger(datagrams.pack(Proposal(datagrams.HELLO, text="somebody else")))
 
     world.every = send
 

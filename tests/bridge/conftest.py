@@ -194,9 +194,10 @@ def lockstep_of() -> type[Lockstep]:
 def two_turns() -> Any:
     """For a bus, the guard's end of a line on which what the controller says at once comes one by one, each in a turn
     of its own of the guard's loop, as it may between two processes."""
-    from temporeal_bridge.link import MemoryLink, Proposal
+    from temporeal_bridge.link.datagrams import Proposal
+    from temporeal_bridge.link.in_process import InProcessGuard
 
-    class OneByOne(MemoryLink):
+    class OneByOne(InProcessGuard):
         def __init__(self, bus: Any) -> None:
             super().__init__()
             self.bus, self.kept, self.next = bus, list[Proposal](), 0.0

@@ -13,13 +13,14 @@ import numpy as np
 from temporeal.robots.artifact.manifest import identity, load_manifest
 from temporeal.robots.frames import from_rotation_vector
 from temporeal.robots.spec import load_robot
-from temporeal_bridge import link
 from temporeal_bridge.codecs.crazyflie import decode_legacy_rates
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard.level import OFF_S
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.link import MemoryController, Proposal, line
+from temporeal_bridge.link import datagrams
+from temporeal_bridge.link.datagrams import Proposal
+from temporeal_bridge.link.in_process import InProcessController, linked
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
 from temporeal_bridge.transports.transport import QOS
@@ -40,8 +41,8 @@ class World:
         found = load_interface(ROBOT, "odometry")
         self.interface = replace(found, safety={**found.safety, **safety})
         self.own = MemoryTransport(lockstep.bus, "peer", "/cf1")
-        ends = line()
-        self.controller: MemoryController = ends[0]
+        ends = linked()
+        self.controller: InProcessController = ends[0]
         transport = MemoryTransport(lockstep.bus, "guard_node", "/cf1")
         self.guard: GuardNode = lockstep.add(
             transport, GuardNode(transport, self.manifest, ROBOT, self.interface, ends[1]))
@@ -80,16 +81,16 @@ class World:
     # the controller
 
     def hello(self, digest: str | None = None) -> None:
-        self.controller.send(Proposal(link.HELLO, text=identity(self.manifest) if digest is None else digest))
+        self.controller.send(Proposal(datagrams.HELLO, text=identity(self.manifest) if digest is None else digest))
 
     def begin(self, flight: int = 1) -> None:
         self.flight, self.step, self.began = flight, -1, self.own.now()
-        self.controller.send(Proposal(link.BEGIN, flight, -1, self.began))
+        self.controller.send(Proposal(datagrams.BEGIN, flight, -1, self.began))
 
     def propose(self, command: Any = HOVER, **changes: Any) -> None:
         self.step += 1
         now = self.own.monotonic()
-        made = Proposal(link.COMMAND, self.flight, self.step, self.began, now, now, np.asarray(command, float))
+        made = Proposal(datagrams.COMMAND, self.flight, self.step, self.began, now, now, np.asarray(command, float))
         self.controller.send(made._replace(**changes))
 
     # time

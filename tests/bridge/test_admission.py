@@ -11,7 +11,7 @@ from temporeal.robots.signals import CommandSpec
 from temporeal_bridge.guard import admission
 from temporeal_bridge.guard.safety import Ages
 from temporeal_bridge.guard.state_monitor import NOTHING
-from temporeal_bridge.link import COMMAND, Proposal
+from temporeal_bridge.link.datagrams import COMMAND, Proposal
 
 PROFILE = SimpleNamespace(age=lambda topic: Ages(0.1, None), oldest_s=0.1)
 

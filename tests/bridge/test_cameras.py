@@ -28,7 +28,7 @@ from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.interface import InterfaceError
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.interface.state_input import StateInput
-from temporeal_bridge.link import line
+from temporeal_bridge.link.in_process import linked
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.process.children import end, start
 from temporeal_bridge.recorder import Bag, Recorder, robot_topics
@@ -78,9 +78,9 @@ def test_the_realsense_at_the_arms_hand_is_one_that_can_be_simulated():
 
 def test_the_file_in_the_documentation_is_one_that_can_be_simulated():
     pytest.importorskip("cv2")
-    text = (Path(__file__).parents[2] / "docs" / "how-to/deploying.md").read_text()
-    begin, end = text.index("    definitions: {}\n    signals:  # rows"), text.index("\n`encoding` is what the driver")
-    wrist, table = cameras_of(interface(yaml.safe_load(text[begin:end])))
+    text = (Path(__file__).parents[2] / "docs" / "how-to/robot-cameras.md").read_text()
+    (content,) = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    wrist, table = cameras_of(interface(yaml.safe_load(content)))
     assert (wrist.size, table.size, table.rate_hz) == ((480, 640), (120, 160), 15)
 
 
@@ -392,7 +392,7 @@ class Bench:
 
     def __init__(self, lockstep: Any, artifact: Path) -> None:
         self.lockstep, how = lockstep, interface()
-        self.own, ends = MemoryTransport(lockstep.bus, "peer", "/r"), line()
+        self.own, ends = MemoryTransport(lockstep.bus, "peer", "/r"), linked()
         loaded = Artifact.load(artifact, ROBOT, task_signals={"wrist_rgb": SEEN})
         transport = MemoryTransport(lockstep.bus, "policy_node", "/r")
         self.node = lockstep.add(transport, PolicyNode(transport, loaded, ROBOT, how, ends[0]))

@@ -17,7 +17,7 @@ from temporeal_bridge.controller.chunked_policy import ChunkedPolicy
 from temporeal_bridge.controller.mailbox import Reply
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.link import line
+from temporeal_bridge.link.in_process import linked
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.transports import messages
@@ -69,7 +69,7 @@ class Bench:
         self.lockstep, interface = lockstep, load_interface(ROBOT, "odometry")
         self.own = MemoryTransport(lockstep.bus, "peer", "/cf1")
         transport = MemoryTransport(lockstep.bus, "policy_node", "/cf1")
-        self.worker, ends = Worker(transport.monotonic), line()
+        self.worker, ends = Worker(transport.monotonic), linked()
         policy = ChunkedPolicy(MANIFEST, self.worker, transport.monotonic)
         self.node = lockstep.add(transport, PolicyNode(transport, policy, ROBOT, interface, ends[0]))
         transport = MemoryTransport(lockstep.bus, "guard_node", "/cf1")

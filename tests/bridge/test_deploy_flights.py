@@ -27,7 +27,7 @@ from temporeal_bridge.interface.checks import check_reads
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.interface.state_input import StateInput
 from temporeal_bridge.launching.flights import fly
-from temporeal_bridge.link import SocketGuard, default_path
+from temporeal_bridge.link.sockets import SocketGuard, default_path
 from temporeal_bridge.monitor_node import Held
 from temporeal_bridge.process.scheduling import WAKING
 from temporeal_bridge.recording import bags

@@ -13,13 +13,14 @@ import pytest
 from temporeal.robots.artifact.manifest import Manifest, identity
 from temporeal.robots.motion.rate_limiter import at_rest
 from temporeal.robots.spec import load_robot
-from temporeal_bridge import link
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.guard.safety import SafetyError
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.link import Proposal, line
-from temporeal_bridge.mission import Told
+from temporeal_bridge.link import datagrams
+from temporeal_bridge.link.datagrams import Proposal
+from temporeal_bridge.link.in_process import linked
+from temporeal_bridge.mission import CommandRecord
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
@@ -47,7 +48,7 @@ class Arm:
         self.interface = replace(
             found, safety={**found.safety, **fenced, "jump": jump, "commands": {"joint_pos_cmd": own}})
         self.own = MemoryTransport(lockstep.bus, "peer", "/arm")
-        ends = line()
+        ends = linked()
         self.controller = ends[0]
         transport = MemoryTransport(lockstep.bus, "guard_node", "/arm")
         self.guard = lockstep.add(transport, GuardNode(
@@ -59,7 +60,7 @@ class Arm:
         self.modes: list[str] = []
         self.own.subscribe(self.topic.topic, self.topic.type, QOS["deep"], self._take)
         self.own.subscribe("guard/command", "std_msgs/msg/Float64MultiArray", QOS["deep"], lambda r: self.sent.append(
-            Told.of(messages.decode(r.type, r.data).data).sent))
+            CommandRecord.of(messages.decode(r.type, r.data).data).sent))
         self.own.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], lambda r: self.modes.append(
             messages.decode(r.type, r.data).frame_id))
         self.states = [(s, self.own.advertise(s.topic, s.type, QOS["default"])) for s in self.interface.states]
@@ -90,7 +91,7 @@ class Arm:
     def propose(self, command: Any) -> None:
         self.step += 1
         now = self.own.monotonic()
-        self.controller.send(Proposal(link.COMMAND, 1, self.step, 5, now, now, np.asarray(command, dtype=float)))
+        self.controller.send(Proposal(datagrams.COMMAND, 1, self.step, 5, now, now, np.asarray(command, dtype=float)))
 
     def run(self, seconds: float, command: Any = None, states: bool = True) -> None:
         """Let time pass; ``command``: None, or what is proposed every 40 ms (a function of the step)."""
@@ -103,10 +104,10 @@ class Arm:
             self.own.wait(0.0)
 
     def begin(self) -> None:
-        self.controller.send(Proposal(link.HELLO, text=identity(MANIFEST)))
+        self.controller.send(Proposal(datagrams.HELLO, text=identity(MANIFEST)))
         self.run(0.1)
         assert self.mode == "ready"
-        self.controller.send(Proposal(link.BEGIN, 1, -1, 5))
+        self.controller.send(Proposal(datagrams.BEGIN, 1, -1, 5))
 
     @property
     def mode(self) -> str:
@@ -310,7 +311,7 @@ def test_whom_an_arm_is_blocked_by_is_not_pressed_on_after_its_stop(arm, why):
     if why == "operator":
         arm.own.publish(arm.own.advertise("mission/stop", "std_msgs/msg/Empty", QOS["default"]), messages.empty())
     elif why == "end":
-        arm.controller.send(Proposal(link.END, 1, arm.step + 1, 5, text="stop"))
+        arm.controller.send(Proposal(datagrams.END, 1, arm.step + 1, 5, text="stop"))
     arm.run(2.0)
     assert arm.guard.flight.action == "ramp" and arm.mode == ("finished" if why == "end" else "holding")
     assert behind(arm) < NEAR and kept(arm)
@@ -370,7 +371,7 @@ def test_an_arm_whose_reading_stands_is_not_led_back_there(lockstep):
 def test_held_until_reset_then_it_is_let_go(moving):
     moving.run(1.5)
     moving.own.publish(moving.reset, messages.empty())
-    moving.controller.send(Proposal(link.HELLO, text=identity(MANIFEST)))
+    moving.controller.send(Proposal(datagrams.HELLO, text=identity(MANIFEST)))
     moving.run(0.1)
     count = len(moving.sent)
     moving.run(0.5)
@@ -500,10 +501,10 @@ def test_the_next_mission_believes_the_velocity_again(servoed):
     servoed.unit, servoed.blocked = 1.0, False
     servoed.run(1.0)
     servoed.own.publish(servoed.reset, messages.empty())
-    servoed.controller.send(Proposal(link.HELLO, text=identity(MANIFEST)))
+    servoed.controller.send(Proposal(datagrams.HELLO, text=identity(MANIFEST)))
     servoed.run(0.2)
-    servoed.controller.send(Proposal(link.HELLO, text=identity(MANIFEST)))
-    servoed.controller.send(Proposal(link.BEGIN, 2, -1, 6))
+    servoed.controller.send(Proposal(datagrams.HELLO, text=identity(MANIFEST)))
+    servoed.controller.send(Proposal(datagrams.BEGIN, 2, -1, 6))
     servoed.run(0.1)
     assert servoed.modes[-1] == "active 2" and not servoed.guard.watch.lied
     servoed.guard.motion = at_rest(servoed.position.copy())

@@ -21,14 +21,16 @@ from temporeal.robots.artifact.manifest import identity
 from temporeal.robots.frames import from_rotation_vector
 from temporeal.robots.motion.rate_limiter import Bounds
 from temporeal.robots.spec import load_robot
-from temporeal_bridge import link, mission
+from temporeal_bridge import mission
 from temporeal_bridge.guard import safety
 from temporeal_bridge.guard.ground import FLIES_S
 from temporeal_bridge.guard.state_monitor import Watch
 from temporeal_bridge.guard.stop_actions import damping
 from temporeal_bridge.guard_node import EARLY, PACE
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.link import Proposal
+from temporeal_bridge.link import datagrams
+from temporeal_bridge.link.datagrams import Proposal
+from temporeal_bridge.link.sockets import MOST, SocketController, SocketGuard
 from temporeal_bridge.process import node
 from temporeal_bridge.process.files import plain
 
@@ -113,25 +115,25 @@ def test_a_command_of_another_start_of_the_same_mission_is_dropped(flying):
 
 
 def test_one_who_sends_without_end_does_not_keep_the_guard_from_its_checks(tmp_path):
-    guard = link.SocketGuard(tmp_path / "own" / "guard.sock")
-    controller = link.SocketController(tmp_path / "own" / "guard.sock")
+    guard = SocketGuard(tmp_path / "own" / "guard.sock")
+    controller = SocketController(tmp_path / "own" / "guard.sock")
     received = guard.socket.recvfrom_into
 
     class Flood:
         def recvfrom_into(self, buffer):
-            controller.send(Proposal(link.HELLO))
+            controller.send(Proposal(datagrams.HELLO))
             return received(buffer)
 
     real, guard.socket = guard.socket, Flood()
-    assert len(guard.receive()) == link.MOST
+    assert len(guard.receive()) == MOST
     guard.socket = real
     controller.close()
     guard.close()
 
 
 def test_a_text_of_any_length_gets_through():
-    assert len(link.unpack(link.pack(Proposal(link.FAIL, text="é" * 10**6))).text) <= link.LONGEST_TEXT
-    assert len(link.unpack_answer(link.pack_answer(link.Answer("stopped", reason="x" * 10**6))).reason) == 4096
+    assert len(datagrams.unpack(datagrams.pack(Proposal(datagrams.FAIL, text="é" * 10**6))).text) <= datagrams.LONGEST_TEXT
+    assert len(datagrams.unpack_answer(datagrams.pack_answer(datagrams.Answer("stopped", reason="x" * 10**6))).reason) == 4096
 
 
 # a guard that stood still
@@ -254,7 +256,7 @@ def test_a_stop_before_a_start_that_is_on_its_way_is_heard(world):
 
 
 def test_a_stop_while_a_mission_ends_is_latched(flying):
-    flying.controller.send(Proposal(link.END, 1, text="stop"))
+    flying.controller.send(Proposal(datagrams.END, 1, text="stop"))
     flying.fly(0.04, None)
     assert flying.mode == "stopping" and flying.guard.flight.reason == ""
     flying.tell("mission/stop")
@@ -296,7 +298,7 @@ def test_who_has_not_said_what_he_flies_begins_nothing(flying):
 def test_after_a_mission_another_controller_can_take_the_line(flying, monkeypatch):
     released: list[bool] = []
     monkeypatch.setattr(flying.guard.link, "release", lambda: released.append(True))
-    flying.controller.send(Proposal(link.END, 1, text="silence"))
+    flying.controller.send(Proposal(datagrams.END, 1, text="silence"))
     flying.fly(1.0, None)
     assert flying.mode == "finished" and not released
     flying.fly(2.0, None)
@@ -324,12 +326,12 @@ def test_a_robot_that_moves_is_not_started(lockstep):
 def test_a_guard_is_ready_when_it_can_say_that_the_robot_rests(lockstep):
     """A mission that was started a few milliseconds after the first state was refused: nobody knew yet."""
     arm = arms.Arm(lockstep)
-    arm.controller.send(Proposal(link.HELLO, text=identity(arms.MANIFEST)))
+    arm.controller.send(Proposal(datagrams.HELLO, text=identity(arms.MANIFEST)))
     arm.run(0.04)
     assert arm.mode == "waiting"
     arm.run(0.03)
     assert arm.mode == "ready"
-    arm.controller.send(Proposal(link.BEGIN, 1, -1, 5))
+    arm.controller.send(Proposal(datagrams.BEGIN, 1, -1, 5))
     arm.run(0.2, HOME)
     assert arm.mode == "active" and arm.sent
 
@@ -521,7 +523,7 @@ def test_outside_a_mission_nothing_is_sent_when_it_fails(world):
 
 def test_memory_stays_flat_over_many_missions(flying):
     for number in range(2, mission.FLIGHTS + 20):
-        flying.controller.send(Proposal(link.END, flying.flight, text="silence"))
+        flying.controller.send(Proposal(datagrams.END, flying.flight, text="silence"))
         flying.publish()
         flying.begin(number)
         flying.propose()

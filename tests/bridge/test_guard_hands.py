@@ -11,13 +11,14 @@ import pytest
 
 from temporeal.robots.artifact.manifest import Manifest, identity
 from temporeal.robots.spec import load_robot
-from temporeal_bridge import link
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard import hold
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.link import Proposal, line
-from temporeal_bridge.mission import Told
+from temporeal_bridge.link import datagrams
+from temporeal_bridge.link.datagrams import Proposal
+from temporeal_bridge.link.in_process import linked
+from temporeal_bridge.mission import CommandRecord
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
 from temporeal_bridge.transports.transport import QOS
@@ -42,21 +43,21 @@ class Hand:
             stop="hold", training={}, versions={}, seed=0, git_revision="test", created="2026-01-01T00:00:00Z",
             files={})
         self.own = MemoryTransport(lockstep.bus, "peer", "/hand")
-        self.controller, guarded = line()
+        self.controller, guarded = linked()
         transport = MemoryTransport(lockstep.bus, "guard_node", "/hand")
         self.guard = lockstep.add(transport, GuardNode(transport, manifest, self.robot, self.interface, guarded))
         self.sent: list[np.ndarray] = []
         self.own.subscribe("guard/command", "std_msgs/msg/Float64MultiArray", QOS["deep"], lambda r: self.sent.append(
-            Told.of(messages.decode(r.type, r.data).data).sent))
+            CommandRecord.of(messages.decode(r.type, r.data).data).sent))
         self.row = self.interface.states[0]
         self.state = self.own.advertise(self.row.topic, self.row.type, QOS["default"])
         self.stop = self.own.advertise("mission/stop", EMPTY, QOS["default"])
         self.rng, self.step, self.noise = np.random.default_rng(0), -1, NOISE
         self.place = np.array(self.robot.home["joint_pos"], dtype=float)
-        self.controller.send(Proposal(link.HELLO, text=identity(manifest)))
+        self.controller.send(Proposal(datagrams.HELLO, text=identity(manifest)))
         self.run(0.2)
         assert self.guard.mode == "ready"
-        self.controller.send(Proposal(link.BEGIN, 1, -1, 5))
+        self.controller.send(Proposal(datagrams.BEGIN, 1, -1, 5))
 
     @property
     def at(self) -> np.ndarray:
@@ -79,7 +80,7 @@ class Hand:
             if closes and k % round(PERIOD / TICK) == 0:
                 self.step += 1
                 now, asked = self.own.monotonic(), self.at + min(0.05 * self.step, 0.8)
-                self.controller.send(Proposal(link.COMMAND, 1, self.step, 5, now, now, asked))
+                self.controller.send(Proposal(datagrams.COMMAND, 1, self.step, 5, now, now, asked))
             self.lockstep.run(TICK)
             self.own.wait(0.0)
 
@@ -187,7 +188,7 @@ class Following(Hand):
                 before = self.place if self.want is None else self.want
                 self.want = before + np.clip(target - before, -OPENS * PERIOD, OPENS * PERIOD)
                 self.step, now = self.step + 1, self.own.monotonic()
-                self.controller.send(Proposal(link.COMMAND, 1, self.step, 5, now, now, self.want))
+                self.controller.send(Proposal(datagrams.COMMAND, 1, self.step, 5, now, now, self.want))
             self.lockstep.run(TICK)
             self.own.wait(0.0)
 
@@ -252,7 +253,7 @@ def test_a_stop_lets_go_once_the_place_is_known(gripping):
 @pytest.mark.parametrize("says", ["stop", "end"])
 def test_after_a_mission_the_operator_can_end_the_grip_that_it_left(gripping, after, says):
     """The driver holds the last command for ever, and a stop was silence."""
-    gripping.controller.send(Proposal(link.END, 1, gripping.step + 1, 5, text=after))
+    gripping.controller.send(Proposal(datagrams.END, 1, gripping.step + 1, 5, text=after))
     gripping.run(3.0)
     assert gripping.guard.mode == "finished" and gripping.beyond() > 0.1
     if says == "stop":
@@ -265,7 +266,7 @@ def test_after_a_mission_the_operator_can_end_the_grip_that_it_left(gripping, af
 
 def test_fingers_whose_encoders_rest_on_what_they_grip_are_let_go_as_well(gripping):
     """In every bit, for longer than `frozen` lets them: but their command has not moved either."""
-    gripping.controller.send(Proposal(link.END, 1, gripping.step + 1, 5, text="silence"))
+    gripping.controller.send(Proposal(datagrams.END, 1, gripping.step + 1, 5, text="silence"))
     gripping.noise = 0.0
     gripping.run(3.0)
     gripping.own.publish(gripping.stop, messages.empty())
@@ -276,7 +277,7 @@ def test_fingers_whose_encoders_rest_on_what_they_grip_are_let_go_as_well(grippi
 @pytest.mark.parametrize("silent_s", [0.0, 1.3])
 def test_a_hand_that_somebody_else_commanded_since_its_mission_is_told_nothing(gripping, silent_s):
     """From the last command on, a hold would begin with a leap; and what it is told now is not ours."""
-    gripping.controller.send(Proposal(link.END, 1, gripping.step + 1, 5, text="silence"))
+    gripping.controller.send(Proposal(datagrams.END, 1, gripping.step + 1, 5, text="silence"))
     gripping.run(0.3)
     gripping.lockstep.run(silent_s)
     gripping.run(0.2)
@@ -312,7 +313,7 @@ class OneStands(Following):
             self.publish()
             if k % 5 == 0:
                 self.step, now = self.step + 1, self.own.monotonic()
-                self.controller.send(Proposal(link.COMMAND, 1, self.step, 5, now, now, self.place))
+                self.controller.send(Proposal(datagrams.COMMAND, 1, self.step, 5, now, now, self.place))
             self.lockstep.run(TICK)
             self.own.wait(0.0)
         assert self.guard.mode == "active" and self.kept > self.sent[-1][self.joint] + 0.5
@@ -382,7 +383,7 @@ def test_a_joint_that_rests_beside_one_that_moves_keeps_nobody_from_the_next_mis
     for asked in np.linspace(start[hand.motor], start[hand.motor] + 0.9, 25):
         hand.step, now = hand.step + 1, hand.own.monotonic()
         start[hand.motor] = asked
-        hand.controller.send(Proposal(link.COMMAND, 1, hand.step, 5, now, now, start))
+        hand.controller.send(Proposal(datagrams.COMMAND, 1, hand.step, 5, now, now, start))
         hand.run(PERIOD)
     hand.own.publish(hand.stop, messages.empty())
     hand.run(1.5)
@@ -426,7 +427,7 @@ class Tendon(Hand):
         asked = np.array(self.robot.home["actuator_pos"])
         for asked[self.motor] in np.linspace(low, high, 25):
             self.step, now = self.step + 1, self.own.monotonic()
-            self.controller.send(Proposal(link.COMMAND, 1, self.step, 5, now, now, asked))
+            self.controller.send(Proposal(datagrams.COMMAND, 1, self.step, 5, now, now, asked))
             self.run(PERIOD)
         assert self.guard.mode == "active", self.guard.flight.reason
 
@@ -467,16 +468,16 @@ def test_a_grip_can_be_ended_after_a_reset_and_before_the_next_missions_first_co
         gripping.run(0.3)
         assert gripping.guard.mode == "waiting"
     else:
-        gripping.controller.send(Proposal(link.END, 1, gripping.step + 1, 5, text="silence"))
+        gripping.controller.send(Proposal(datagrams.END, 1, gripping.step + 1, 5, text="silence"))
         gripping.run(0.5)
-        gripping.controller.send(Proposal(link.HELLO, text=gripping.guard.identity))
+        gripping.controller.send(Proposal(datagrams.HELLO, text=gripping.guard.identity))
         gripping.run(0.1)
-        gripping.controller.send(Proposal(link.BEGIN, 2, -1, 6))
+        gripping.controller.send(Proposal(datagrams.BEGIN, 2, -1, 6))
         gripping.run(0.03)
         assert gripping.guard.mode == "active"
     if way == "refused":
         now = gripping.own.monotonic()
-        gripping.controller.send(Proposal(link.COMMAND, 2, 0, 6, now, now, gripping.at + 0.7))
+        gripping.controller.send(Proposal(datagrams.COMMAND, 2, 0, 6, now, now, gripping.at + 0.7))
         gripping.run(0.05)
         assert (gripping.guard.mode, gripping.guard.flight.code) == ("stopped", "start")
     assert gripping.beyond() > 0.1
@@ -488,7 +489,7 @@ def test_a_grip_can_be_ended_after_a_reset_and_before_the_next_missions_first_co
 @pytest.mark.parametrize("when", ["in it", "after it"])
 def test_one_garbled_place_does_not_make_a_grip_for_ever(gripping, when):
     if when == "after it":
-        gripping.controller.send(Proposal(link.END, 1, gripping.step + 1, 5, text="silence"))
+        gripping.controller.send(Proposal(datagrams.END, 1, gripping.step + 1, 5, text="silence"))
         gripping.run(0.5)
     garbled = gripping.place.copy()
     garbled[2] += 1.0
@@ -509,7 +510,7 @@ def test_a_hand_that_was_silent_is_let_go_by_the_operators_stop_alone_once_it_is
     hand = Hand(lockstep, name)
     hand.run(1.5, closes=True)
     if before == "after a mission":
-        hand.controller.send(Proposal(link.END, 1, hand.step + 1, 5, text="silence"))
+        hand.controller.send(Proposal(datagrams.END, 1, hand.step + 1, 5, text="silence"))
     hand.run(0.0 if before == "in a mission" else 0.5)
     hand.lockstep.run(1.3)
     hand.own.wait(0.0)
@@ -534,13 +535,13 @@ def test_a_place_that_comes_late_since_the_last_mission_closes_no_hand(lockstep)
     """Each mission forgives what delay there was before it: a hold does not."""
     hand = Following(lockstep, "leap_hand", ahead=0.3)
     hand.go(0.3, hand.place)
-    hand.controller.send(Proposal(link.END, 1, hand.step + 1, 5, text="silence"))
+    hand.controller.send(Proposal(datagrams.END, 1, hand.step + 1, 5, text="silence"))
     hand.run(0.3)
     hand.late = 20
     hand.run(0.5)
-    hand.controller.send(Proposal(link.HELLO, text=hand.guard.identity))
+    hand.controller.send(Proposal(datagrams.HELLO, text=hand.guard.identity))
     hand.run(0.1)
-    hand.controller.send(Proposal(link.BEGIN, 2, -1, 6))
+    hand.controller.send(Proposal(datagrams.BEGIN, 2, -1, 6))
     hand.run(0.05)
     closed = hand.guard.watch.whereabouts(hand.own.monotonic())
     assert closed[0] == [True] * 16 and "0.2" in closed[1]
@@ -586,12 +587,12 @@ def test_a_start_does_not_forget_which_finger_is_in_doubt(begins, lockstep):
     """After one the operator's stop closed it by 1.2 rad."""
     hand = OneStands(lockstep)
     joint, before = hand.joint, float(hand.sent[-1][hand.joint])
-    hand.controller.send(Proposal(link.END, 1, hand.step + 1, 5, text="silence"))
+    hand.controller.send(Proposal(datagrams.END, 1, hand.step + 1, 5, text="silence"))
     hand.run(0.3)
     if begins:
-        hand.controller.send(Proposal(link.HELLO, text=hand.guard.identity))
+        hand.controller.send(Proposal(datagrams.HELLO, text=hand.guard.identity))
         hand.run(0.1)
-        hand.controller.send(Proposal(link.BEGIN, 2, -1, 6))
+        hand.controller.send(Proposal(datagrams.BEGIN, 2, -1, 6))
         hand.run(0.03)
         assert hand.guard.mode == "active"
     hand.own.publish(hand.stop, messages.empty())
@@ -603,14 +604,14 @@ def test_no_mission_begins_where_a_reading_stands_that_its_command_has_left(lock
     """Its first command went to where the joint is "measured": 1.2 rad in 0.2 s."""
     hand = OneStands(lockstep)
     joint, before = hand.joint, float(hand.sent[-1][hand.joint])
-    hand.controller.send(Proposal(link.END, 1, hand.step + 1, 5, text="silence"))
+    hand.controller.send(Proposal(datagrams.END, 1, hand.step + 1, 5, text="silence"))
     hand.run(0.3)
-    hand.controller.send(Proposal(link.HELLO, text=hand.guard.identity))
+    hand.controller.send(Proposal(datagrams.HELLO, text=hand.guard.identity))
     hand.run(0.1)
-    hand.controller.send(Proposal(link.BEGIN, 2, -1, 6))
+    hand.controller.send(Proposal(datagrams.BEGIN, 2, -1, 6))
     hand.run(0.03)
     now = hand.own.monotonic()
-    hand.controller.send(Proposal(link.COMMAND, 2, 0, 6, now, now, hand.at))
+    hand.controller.send(Proposal(datagrams.COMMAND, 2, 0, 6, now, now, hand.at))
     hand.run(0.3)
     assert hand.guard.flight.code == "start" and f"[{joint}] stood while" in hand.guard.flight.reason
     assert hand.sent[-1][joint] == before

@@ -13,12 +13,12 @@ from tests.bridge.test_replay import EMPTY, INTERFACE, NUMBER, Flown
 
 from temporeal.robots.frames import rotate
 from temporeal.robots.spec import load_robot
-from temporeal_bridge import link
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard import level
 from temporeal_bridge.guard.config_checks import profile_on
 from temporeal_bridge.guard.state_monitor import Watch
 from temporeal_bridge.interface.loading import load_interface
+from temporeal_bridge.link import datagrams
 from temporeal_bridge.simulated_robot.drivers import Firmware
 
 pytest.importorskip("mujoco")
@@ -328,7 +328,7 @@ def test_what_was_held_as_it_flew_does_not_climb_away_when_it_comes_free(artifac
     step, plant.step = plant.step, lambda time: None
     pushed = np.array([0.6, 0.0, 0.0, 0.0])
     flown.guard.link.receive = lambda: [
-        p._replace(values=pushed) if p.kind == link.COMMAND else p for p in receive()]
+        p._replace(values=pushed) if p.kind == datagrams.COMMAND else p for p in receive()]
     flown.lockstep.run(1.5)
     flown.send("mission/stop", EMPTY)
     flown.lockstep.run(0.3)

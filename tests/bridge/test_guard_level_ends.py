@@ -10,10 +10,10 @@ import pytest
 from tests.bridge.guard_world import HOVER, Sinking, World, ready
 
 from temporeal.robots.frames import from_rotation_vector
-from temporeal_bridge import link
 from temporeal_bridge.guard.ground import FLIES_S, LIFTED_M_S
 from temporeal_bridge.guard.level import OFF_S
-from temporeal_bridge.link import Proposal
+from temporeal_bridge.link import datagrams
+from temporeal_bridge.link.datagrams import Proposal
 
 BLIND_S, STALE_S, FROZEN_S = 0.3, 0.1, 0.2  # of ros.yaml
 PAD_M = 0.1  # a height that says of nobody that he has landed
@@ -46,7 +46,7 @@ def end(world: World, how: str) -> None:
     if how == "nan":
         world.propose(np.full(4, np.nan))
     elif how == "raised":
-        world.controller.send(Proposal(link.FAIL, world.flight, 0, text="raised"))
+        world.controller.send(Proposal(datagrams.FAIL, world.flight, 0, text="raised"))
     elif how == "operator":
         world.tell("mission/stop")
 
@@ -117,7 +117,7 @@ def test_whom_an_earlier_mission_left_in_the_air_is_levelled_before_the_next_one
     world = ready(lockstep, artifact, jump=None, agree=None)
     world.begin()
     world.fly(0.3)
-    world.controller.send(Proposal(link.END, 1, world.step + 1, text="silence"))
+    world.controller.send(Proposal(datagrams.END, 1, world.step + 1, text="silence"))
     world.height = height
     world.hello()
     world.fly(wait_s, None)

@@ -16,11 +16,11 @@ from tests.bridge.test_replay import EMPTY, Flown
 from temporeal.robots.frames import from_rotation_vector, multiply, rotate, rotate_inverse
 from temporeal.robots.motion import shield
 from temporeal.robots.spec import load_robot
-from temporeal_bridge import link
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard import hover_thrust as hovering
 from temporeal_bridge.guard.hover_thrust import hover_thrust
 from temporeal_bridge.guard.level import Levelling, climbing, leaning, looked, sinking
+from temporeal_bridge.link import datagrams
 
 ROBOT = load_robot("crazyflie")
 FLOOR_M, PERIOD = 0.06, 0.02
@@ -170,7 +170,7 @@ def steered(flown: Flown, velocity: Callable[[float], Any]) -> None:
         return np.array([0.0319 * push[2], -5.0 * y, 5.0 * x, 0.0])
 
     flown.guard.link.receive = lambda: [
-        p._replace(values=wanted()) if p.kind == link.COMMAND else p for p in receive()]
+        p._replace(values=wanted()) if p.kind == datagrams.COMMAND else p for p in receive()]
 
 
 def down(flown: Flown) -> tuple[float, float]:

@@ -22,13 +22,13 @@ from tests.bridge.guard_world import (
 
 from temporeal.robots.artifact.manifest import identity, mission_digest, to_json
 from temporeal.robots.frames import from_rotation_vector
-from temporeal_bridge import link
 from temporeal_bridge.guard.ground import FLIES_S
 from temporeal_bridge.guard.level import OFF_S
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.interface.state_input import Source
-from temporeal_bridge.link import Proposal
-from temporeal_bridge.mission import Told
+from temporeal_bridge.link import datagrams
+from temporeal_bridge.link.datagrams import Proposal
+from temporeal_bridge.mission import CommandRecord
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
 from temporeal_bridge.transports.transport import QOS
@@ -118,7 +118,7 @@ def test_a_command_outside_the_limits_is_brought_inside(flying):
 
 
 def test_a_policy_that_says_it_failed_is_believed(flying):
-    flying.controller.send(Proposal(link.FAIL, 1, text="the policy failed: by zero"))
+    flying.controller.send(Proposal(datagrams.FAIL, 1, text="the policy failed: by zero"))
     flying.fly(0.02, None)
     assert flying.code == "policy" and flying.guard.flight.reason == "the policy failed: by zero"
 
@@ -595,7 +595,7 @@ def test_after_a_change_of_the_battery_the_thrust_is_unlocked_again(lockstep, ar
         world.begin()
         world.fly(0.3)
         world.tell("mission/stop") if ended == "reset" else world.controller.send(
-            Proposal(link.END, 1, world.step + 1, text="stop"))
+            Proposal(datagrams.END, 1, world.step + 1, text="stop"))
         on_the_ground(world, 1.0 + OFF_S)
         assert world.mode == ("stopped" if ended == "reset" else "finished")
     before = len(world.commands)
@@ -763,7 +763,7 @@ def test_with_a_second_publisher_nothing_starts(world):
 
 
 def test_a_mission_that_is_over_is_no_reason(flying):
-    flying.controller.send(Proposal(link.END, 1, text="silence"))
+    flying.controller.send(Proposal(datagrams.END, 1, text="silence"))
     flying.fly(0.02, None)
     count = len(flying.commands)
     flying.fly(0.3, None)
@@ -774,9 +774,9 @@ def test_a_mission_that_is_over_is_no_reason(flying):
 
 
 def test_what_was_proposed_and_sent_is_told(flying):
-    told: list[Told] = []
+    told: list[CommandRecord] = []
     flying.own.subscribe("guard/command", "std_msgs/msg/Float64MultiArray", QOS["deep"], lambda r: told.append(
-        Told.of(messages.decode(r.type, r.data).data)))
+        CommandRecord.of(messages.decode(r.type, r.data).data)))
     flying.publish()
     known = flying.guard.state.marks  # a state that comes with the proposal is read after it
     flying.propose([9.0, 0.5, 0.0, 0.0])

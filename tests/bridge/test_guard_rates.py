@@ -13,14 +13,15 @@ from temporeal.robots.artifact.manifest import Manifest, identity
 from temporeal.robots.motion.rate_limiter import at_rest
 from temporeal.robots.motion.shield import speed_window
 from temporeal.robots.spec import load_robot
-from temporeal_bridge import link
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.guard.admission import rests
 from temporeal_bridge.guard.safety import SafetyError, profile
 from temporeal_bridge.guard.stop_actions import damping
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.link import Proposal, line
+from temporeal_bridge.link import datagrams
+from temporeal_bridge.link.datagrams import Proposal
+from temporeal_bridge.link.in_process import linked
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
 from temporeal_bridge.transports.transport import QOS
@@ -51,7 +52,7 @@ class Arm:
             memory=(), formula="G[0,10] (joint_pos[0] < 3)", constants={}, horizon_s=10.0, stop="damp", training={},
             versions={}, seed=0, git_revision="test", created="2026-01-01T00:00:00Z", files={})
         self.own = MemoryTransport(lockstep.bus, "peer", "/arm")
-        self.controller, guarded = line()
+        self.controller, guarded = linked()
         transport = MemoryTransport(lockstep.bus, "guard_node", "/arm")
         self.guard = lockstep.add(transport, GuardNode(transport, manifest, ROBOT, self.interface, guarded))
         topic = self.interface.command(command)
@@ -66,10 +67,10 @@ class Arm:
         self.frozen: dict[str, np.ndarray] | None = None
         self.sent: list[np.ndarray] = []
         self.track: list[tuple[np.ndarray, np.ndarray]] = []
-        self.controller.send(Proposal(link.HELLO, text=identity(manifest)))
+        self.controller.send(Proposal(datagrams.HELLO, text=identity(manifest)))
         self.run(0.3)
         assert self.guard.mode == "ready"
-        self.controller.send(Proposal(link.BEGIN, 1, -1, 5))
+        self.controller.send(Proposal(datagrams.BEGIN, 1, -1, 5))
 
     def _take(self, received: Any) -> None:
         self.told = self.codec.decode(messages.decode(received.type, received.data), self.topic.options)
@@ -103,7 +104,7 @@ class Arm:
                 self.step += 1
                 now = self.own.monotonic()
                 self.controller.send(Proposal(
-                    link.COMMAND, 1, self.step, 5, now, now, np.asarray(command, dtype=float)))
+                    datagrams.COMMAND, 1, self.step, 5, now, now, np.asarray(command, dtype=float)))
             self.lockstep.run(TICK)
             self.own.wait(0.0)
 
@@ -178,7 +179,7 @@ def test_a_stop_brings_the_arm_to_rest_and_keeps_it_there(arm):
 def test_the_end_of_a_mission_leaves_no_speed_and_no_effort(arm, after):
     """A driver holds the last one for ever: one that brakes would push the arm the other way, faster and faster."""
     arm.run(1.5, PULLS[arm.spec.name] * np.array([1, 0, 0, 0, 1, 0, 1]))
-    arm.controller.send(Proposal(link.END, 1, arm.step + 1, 5, text=after))
+    arm.controller.send(Proposal(datagrams.END, 1, arm.step + 1, 5, text=after))
     arm.run(1.5)
     assert arm.guard.mode == "finished" and not arm.sent[-1].any()
     assert np.abs(arm.speed).max() < 0.07
@@ -416,7 +417,7 @@ def test_an_effort_is_not_made_of_a_state_that_a_speed_may_be_made_of(arm):
     """What damps is the velocity: 40 ms old it pushes."""
     arm.run(0.5, np.zeros(7))
     now = arm.own.monotonic()
-    arm.controller.send(Proposal(link.COMMAND, 1, arm.step + 1, 5, now - 0.04, now - 0.04, np.zeros(7)))
+    arm.controller.send(Proposal(datagrams.COMMAND, 1, arm.step + 1, 5, now - 0.04, now - 0.04, np.zeros(7)))
     arm.run(0.01)
     assert (arm.guard.flight.code == "stale") == arm.pushes
 

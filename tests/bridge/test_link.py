@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from temporeal_bridge import link
-from temporeal_bridge.link import Answer, LinkError, Proposal, SocketController, SocketGuard
+from temporeal_bridge.link import datagrams
+from temporeal_bridge.link.datagrams import Answer, LinkError, Proposal
+from temporeal_bridge.link.sockets import SocketController, SocketGuard, default_path
 
 
 @given(st.integers(0, 4), st.integers(-1, 2**40), st.integers(-1, 2**40), st.floats(allow_nan=False),
        st.lists(st.floats(width=64), max_size=20), st.text(max_size=50))
 def test_a_proposal_survives_the_way(kind, flight, step, seen, values, text):
     text = text.encode(errors="replace").decode()
-    got = link.unpack(link.pack(Proposal(kind, flight, step, 5, seen, 1.0, values, text)))
+    got = datagrams.unpack(datagrams.pack(Proposal(kind, flight, step, 5, seen, 1.0, values, text)))
     assert (got.kind, got.flight, got.step, got.stamp_ns, got.seen, got.at, got.text) == (
         kind, flight, step, 5, seen, 1.0, text)
     assert got.values.tobytes() == np.asarray(values, dtype="<f8").tobytes()
@@ -27,22 +28,22 @@ def test_a_proposal_survives_the_way(kind, flight, step, seen, values, text):
 
 @given(st.binary(max_size=200))
 def test_any_other_bytes_are_refused(data):
-    for read in (link.unpack, link.unpack_answer):
+    for read in (datagrams.unpack, datagrams.unpack_answer):
         with pytest.raises(LinkError):
             read(data)
 
 
 def test_a_datagram_that_was_cut_is_refused():
-    data = link.pack(Proposal(link.COMMAND, values=[1.0, 2.0], text="abc"))
+    data = datagrams.pack(Proposal(datagrams.COMMAND, values=[1.0, 2.0], text="abc"))
     for length in range(len(data)):
         with pytest.raises(LinkError):
-            link.unpack(data[:length])
+            datagrams.unpack(data[:length])
 
 
 def test_there_and_back(tmp_path):
     path = tmp_path / "own" / "cf1.sock"
     guard, controller = SocketGuard(path), SocketController(path)
-    assert controller.send(Proposal(link.COMMAND, 3, 7, values=[1.5, -2.0]))
+    assert controller.send(Proposal(datagrams.COMMAND, 3, 7, values=[1.5, -2.0]))
     guard.wait(1.0)
     (got,) = guard.receive()
     assert (got.flight, got.step, got.values.tolist()) == (3, 7, [1.5, -2.0])
@@ -59,12 +60,12 @@ def test_only_the_controller_that_spoke_first_is_heard(tmp_path):
     guard, first = SocketGuard(path), SocketController(path)
     other = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     other.bind(os.fspath(tmp_path / "own" / "other"))
-    first.send(Proposal(link.HELLO))
-    other.sendto(link.pack(Proposal(link.COMMAND, values=[9.0])), os.fspath(path))
-    first.send(Proposal(link.COMMAND, values=[1.0]))
+    first.send(Proposal(datagrams.HELLO))
+    other.sendto(datagrams.pack(Proposal(datagrams.COMMAND, values=[9.0])), os.fspath(path))
+    first.send(Proposal(datagrams.COMMAND, values=[1.0]))
     assert [p.values.tolist() for p in guard.receive()] == [[], [1.0]] and guard.strangers == 1
     guard.release()
-    other.sendto(link.pack(Proposal(link.COMMAND, values=[2.0])), os.fspath(path))
+    other.sendto(datagrams.pack(Proposal(datagrams.COMMAND, values=[2.0])), os.fspath(path))
     assert [p.values.tolist() for p in guard.receive()] == [[2.0]]
 
 
@@ -72,7 +73,7 @@ def test_nonsense_is_counted(tmp_path):
     path = tmp_path / "own" / "cf1.sock"
     guard, controller = SocketGuard(path), SocketController(path)
     controller.socket.sendto(b"hello", os.fspath(path))
-    controller.send(Proposal(link.HELLO))
+    controller.send(Proposal(datagrams.HELLO))
     assert len(guard.receive()) == 1 and guard.malformed == 1
 
 
@@ -90,17 +91,17 @@ def test_a_second_guard_is_refused_and_one_that_was_killed_leaves_nothing_in_the
 def test_without_a_guard_nothing_is_taken(tmp_path):
     path = tmp_path / "own" / "cf1.sock"
     controller = SocketController(path)
-    assert not controller.send(Proposal(link.HELLO))
+    assert not controller.send(Proposal(datagrams.HELLO))
     guard = SocketGuard(path)
-    assert controller.send(Proposal(link.HELLO))
+    assert controller.send(Proposal(datagrams.HELLO))
     guard.socket.close()  # killed: the file is there, nobody listens
-    assert not controller.send(Proposal(link.HELLO))
+    assert not controller.send(Proposal(datagrams.HELLO))
 
 
 def test_a_guard_that_does_not_read_never_blocks_the_controller(tmp_path):
     path = tmp_path / "own" / "cf1.sock"
     guard, controller = SocketGuard(path), SocketController(path)
-    taken = [controller.send(Proposal(link.COMMAND, values=np.zeros(100))) for _ in range(5000)]
+    taken = [controller.send(Proposal(datagrams.COMMAND, values=np.zeros(100))) for _ in range(5000)]
     assert taken[0] and not taken[-1]
     guard.close()
 
@@ -128,8 +129,8 @@ def test_the_socket_is_this_users_alone(tmp_path):
 def test_each_robot_has_a_line_of_its_own(monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
     monkeypatch.setenv("ROS_DOMAIN_ID", "5")
-    assert link.default_path(None, "/cf1") == Path("/run/user/7/temporeal/5-cf1.sock")
-    assert link.default_path(42, "/swarm/cf1") == Path("/run/user/7/temporeal/42-swarm.cf1.sock")
-    assert link.default_path(0, "/") == Path("/run/user/7/temporeal/0-no-namespace.sock")
+    assert default_path(None, "/cf1") == Path("/run/user/7/temporeal/5-cf1.sock")
+    assert default_path(42, "/swarm/cf1") == Path("/run/user/7/temporeal/42-swarm.cf1.sock")
+    assert default_path(0, "/") == Path("/run/user/7/temporeal/0-no-namespace.sock")
     spaces = ("/", "/robot", "/no_namespace", "/a/b", "/a_b", "/a")
-    assert len({link.default_path(0, space) for space in spaces}) == len(spaces)
+    assert len({default_path(0, space) for space in spaces}) == len(spaces)

@@ -15,7 +15,7 @@ from temporeal.sim.stl.monitoring.monitor import Monitor
 from temporeal_bridge import policy_node
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.link import line
+from temporeal_bridge.link.in_process import linked
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.monitor_node import MonitorNode, judge_truth
 from temporeal_bridge.policy_node import PolicyNode
@@ -42,7 +42,7 @@ class Chain:
         robot_interface = load_interface(ROBOT, interface)
         self.robot = lockstep.add(buses[0], RobotSim(buses[0], ROBOT, robot_interface, seed=seed, out=out))
         loaded = policy_node.load(artifact, ROBOT, robot_interface)
-        ends = line()
+        ends = linked()
         self.policy = lockstep.add(
             buses[1], PolicyNode(buses[1], loaded, ROBOT, robot_interface, ends[0], after="silence"))
         self.guard = lockstep.add(buses[3], GuardNode(buses[3], self.manifest, ROBOT, robot_interface, ends[1]))

@@ -19,7 +19,7 @@ from temporeal_bridge.guard import hover_thrust
 from temporeal_bridge.guard.ground import FLIES_S
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.link import line
+from temporeal_bridge.link.in_process import linked
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.transports import messages
@@ -38,7 +38,7 @@ class Bench:
         self.own = MemoryTransport(lockstep.bus, "peer", "/cf1")
         transport = MemoryTransport(lockstep.bus, "policy_node", "/cf1")
         self.loaded = policy_node.load(artifact, ROBOT, self.interface)
-        ends, robot = line(), (ROBOT, self.interface)
+        ends, robot = linked(), (ROBOT, self.interface)
         self.node = lockstep.add(transport, PolicyNode(transport, self.loaded, *robot, ends[0], **options))
         transport = MemoryTransport(lockstep.bus, "guard_node", "/cf1")
         self.guard = lockstep.add(transport, GuardNode(transport, self.loaded.manifest, *robot, ends[1]))

@@ -16,7 +16,7 @@ from temporeal_bridge.guard.px4 import MAVROS, ORDER, STATUS
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.interface import InterfaceError, armed_by
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.link import line
+from temporeal_bridge.link.in_process import linked
 from temporeal_bridge.monitor_node import MonitorNode
 from temporeal_bridge.simulated_robot.px4_commander import AUTO_LAND, POSCTL
 from temporeal_bridge.transports import messages
@@ -49,7 +49,7 @@ class Field:
         bus = self.node["robot_sim"]
         self.robot = lockstep.add(bus, RobotSim(bus, ROBOT, self.interface, seed=3, settings={"start": start}))
         loaded = policy_node.load(artifact, ROBOT, self.interface)
-        ends = line()
+        ends = linked()
         bus = self.node["policy_node"]
         self.policy = lockstep.add(
             bus, policy_node.PolicyNode(bus, loaded, ROBOT, self.interface, ends[0], after=after))

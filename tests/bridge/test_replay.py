@@ -21,10 +21,10 @@ from tests.bridge.foreign_messages import FOREIGN, numbers, text
 from temporeal.robots.artifact.manifest import load_manifest, mission_digest, to_json
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import policy_node
-from temporeal_bridge.controller import artifact_swap
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.link import MemoryController, MemoryLink
+from temporeal_bridge.link import artifact_offer
+from temporeal_bridge.link.in_process import InProcessController, InProcessGuard
 from temporeal_bridge.mission import NOT_RESET, refusal
 from temporeal_bridge.monitor_node import MonitorNode
 from temporeal_bridge.policy_node import PolicyNode
@@ -48,17 +48,17 @@ class Flown:
     """Robot, controller, guard, monitor and recorder on one memory bus."""
 
     def __init__(self, lockstep: Any, artifact: Path, bag: Path, after: str = "silence",
-                 line: MemoryLink | None = None, remaps: tuple[tuple[str, str], ...] = ()) -> None:
+                 line: InProcessGuard | None = None, remaps: tuple[tuple[str, str], ...] = ()) -> None:
         self.lockstep, manifest = lockstep, load_manifest(artifact)
         self.tape = bag.parent / f"{bag.name}-line" / "tape"
-        self.line = line or MemoryLink()
+        self.line = line or InProcessGuard()
         self.bus = {name: MemoryTransport(lockstep.bus, name, "/cf1", remaps) for name in (
             "robot_sim", "policy_node", "guard_node", "monitor_node", "recorder", "peer", "successor")}
         self.robot = self.add("robot_sim", lambda bus: RobotSim(bus, ROBOT, INTERFACE, seed=0))
         self.recorder = self.add("recorder", lambda bus: Recorder(bus, Bag(bag), robot_topics(INTERFACE, ["/cf1"])))
         loaded = policy_node.load(artifact, ROBOT, INTERFACE)
         self.policy = self.add("policy_node", lambda bus: PolicyNode(
-            bus, loaded, ROBOT, INTERFACE, MemoryController(self.line), after=after, tape=self.tape))
+            bus, loaded, ROBOT, INTERFACE, InProcessController(self.line), after=after, tape=self.tape))
         self.guard = self.add("guard_node", lambda bus: GuardNode(
             bus, manifest, ROBOT, INTERFACE, self.line, artifact))
         self.monitor = self.add("monitor_node", lambda bus: MonitorNode(bus, manifest, ROBOT, INTERFACE))
@@ -85,8 +85,8 @@ class Flown:
     def take_over(self, artifact: Path) -> PolicyNode:
         """Another artifact, flown on by a controller of its own."""
         return self.add("successor", lambda bus: PolicyNode(
-            bus, policy_node.load(artifact, ROBOT, INTERFACE), ROBOT, INTERFACE, MemoryController(self.line),
-            after="silence", tape=self.tape, offer=artifact_swap.offer(artifact)))
+            bus, policy_node.load(artifact, ROBOT, INTERFACE), ROBOT, INTERFACE, InProcessController(self.line),
+            after="silence", tape=self.tape, offer=artifact_offer.offer(artifact)))
 
     def close(self) -> Path:
         self.recorder.close()

@@ -23,7 +23,7 @@ from temporeal_bridge import policy_node
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.link import MemoryController, MemoryLink
+from temporeal_bridge.link.in_process import InProcessController, InProcessGuard
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.recorder import Bag, Recorder, robot_topics
 from temporeal_bridge.recording import bags, flight_log
@@ -59,13 +59,13 @@ class Held:
     def __init__(
         self, lockstep: Any, artifact: Path, interface: Any, bag: Path, blocked: Sequence[str] = ()
     ) -> None:
-        self.lockstep, self.interface, line = lockstep, interface, MemoryLink()
+        self.lockstep, self.interface, line = lockstep, interface, InProcessGuard()
         names = ("robot_sim", "policy_node", "guard_node", "recorder", "peer")
         bus = {name: MemoryTransport(lockstep.bus, name, "/arm") for name in names}
         made = {"robot_sim": RobotSim(bus["robot_sim"], ROBOT, interface, seed=0),
                 "recorder": Recorder(bus["recorder"], Bag(bag), robot_topics(interface, ["/arm"])),
                 "policy_node": PolicyNode(bus["policy_node"], policy_node.load(artifact, ROBOT, interface), ROBOT,
-                                          interface, MemoryController(line)),
+                                          interface, InProcessController(line)),
                 "guard_node": GuardNode(bus["guard_node"], load_manifest(artifact), ROBOT, interface, line, artifact)}
         for name, node in made.items():
             lockstep.add(bus[name], node)

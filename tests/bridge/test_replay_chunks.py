@@ -19,8 +19,8 @@ from temporeal_bridge.controller.mailbox import Reply
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.interface.state_input import mark
-from temporeal_bridge.link import MemoryController, MemoryLink
-from temporeal_bridge.mission import MISSION_TIME, ToldChunk
+from temporeal_bridge.link.in_process import InProcessController, InProcessGuard
+from temporeal_bridge.mission import MISSION_TIME, ChunkRecord
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.recorder import Bag, Recorder, robot_topics
 from temporeal_bridge.recording import bags, flight_log
@@ -100,9 +100,9 @@ class Worker:
 class Field:
     """An arm, its controller, guard and recorder on one memory bus."""
 
-    def __init__(self, lockstep: Any, artifact: Path, bag: Path, line: MemoryLink | None = None) -> None:
+    def __init__(self, lockstep: Any, artifact: Path, bag: Path, line: InProcessGuard | None = None) -> None:
         self.lockstep, loaded = lockstep, Artifact.load(artifact, ROBOT, task_signals=KNOWN)
-        line = line or MemoryLink()
+        line = line or InProcessGuard()
         self.bus = {name: MemoryTransport(lockstep.bus, name, "/arm") for name in (
             "robot_sim", "policy_node", "guard_node", "recorder", "peer")}
         lockstep.add(self.bus["robot_sim"], RobotSim(self.bus["robot_sim"], ROBOT, INTERFACE, seed=0))
@@ -112,7 +112,7 @@ class Field:
         self.worker = Worker(loaded, clock)
         self.node = lockstep.add(self.bus["policy_node"], PolicyNode(
             self.bus["policy_node"], ChunkedPolicy(loaded.manifest, self.worker, clock), ROBOT, INTERFACE,
-            MemoryController(line)))
+            InProcessController(line)))
         self.guard = lockstep.add(self.bus["guard_node"], GuardNode(
             self.bus["guard_node"], loaded.manifest, ROBOT, INTERFACE, line, artifact))
         lockstep.run(0.5)
@@ -238,7 +238,7 @@ def test_the_time_of_the_observation_matters(flown, swaying):
     recording = recorded(flown[0])
     for i, message in enumerate(recording.said):
         if message.topic.endswith("policy/chunk"):
-            told = ToldChunk.of(message.decode().data)
+            told = ChunkRecord.of(message.decode().data)
             data = messages.encode(message.type, messages.array64(dataclasses.replace(told, step=told.step + 7).row()))
             recording.said[i] = dataclasses.replace(message, data=data)
     assert again(recording, swaying).flights[0].chunks.differing > 0
@@ -246,7 +246,7 @@ def test_the_time_of_the_observation_matters(flown, swaying):
 
 def test_an_observation_that_the_bag_lacks_is_counted_and_its_chunk_played_as_recorded(flown, swaying):
     recording = recorded(flown[0])
-    told = [ToldChunk.of(m.decode().data) for m in recording.of("/arm/policy/chunk")]
+    told = [ChunkRecord.of(m.decode().data) for m in recording.of("/arm/policy/chunk")]
     recording.said[:] = [m for m in recording.said if mark(m.data) != told[1].marks[0]]
     first = again(recording, swaying).flights[0]
     assert first.unmade == 1 and first.chunks.equal and first.proposed.equal
@@ -255,7 +255,7 @@ def test_an_observation_that_the_bag_lacks_is_counted_and_its_chunk_played_as_re
 def test_a_chunk_that_the_bag_lacks_is_told_and_without_its_first_one_a_flight_is_partial(flown, swaying):
     recording, lost = recorded(flown[0]), []
     for message in recording.of("/arm/policy/chunk"):
-        told = ToldChunk.of(message.decode().data)
+        told = ChunkRecord.of(message.decode().data)
         if (told.flight, told.number) in ((3, 1), (2, 0)):
             lost.append(message)
     recording.said[:] = [message for message in recording.said if message not in lost]
@@ -273,11 +273,11 @@ def test_a_bag_without_chunks_is_refused(flown, swaying):
 
 
 def test_a_record_of_a_chunk_says_what_it_was_told():
-    told = ToldChunk(3, 4, 1.25, 1.0, 25, [7, 9], np.arange(6.0).reshape(3, 2))
-    back = ToldChunk.of(told.row())
+    told = ChunkRecord(3, 4, 1.25, 1.0, 25, [7, 9], np.arange(6.0).reshape(3, 2))
+    back = ChunkRecord.of(told.row())
     assert (back.flight, back.number, back.at, back.observed, back.step, back.marks) == (3, 4, 1.25, 1.0, 25, [7, 9])
     assert np.array_equal(back.rows, told.rows)
     infinite = np.where(np.arange(len(told.row())) == 7, np.inf, told.row())
     for wrong in ([], [1.0] * 7, told.row()[:-1], [1, 0, 0, 0, 0, 0, 3, 1, 2, 3], np.full(12, np.nan), infinite):
         with pytest.raises(ValueError, match="no record of a chunk"):
-            ToldChunk.of(wrong)
+            ChunkRecord.of(wrong)

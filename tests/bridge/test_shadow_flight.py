@@ -12,10 +12,11 @@ pytest.importorskip("mujoco")
 from temporeal.robots.artifact.manifest import Manifest, identity
 from temporeal.robots.shadow_hand.spec import COUPLED, JOINTS, MOTORS, SPEED
 from temporeal.robots.spec import load_robot
-from temporeal_bridge import link
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.link import Proposal, line
+from temporeal_bridge.link import datagrams
+from temporeal_bridge.link.datagrams import Proposal
+from temporeal_bridge.link.in_process import linked
 from temporeal_bridge.robot_sim import RobotSim
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
@@ -37,7 +38,7 @@ class Hand:
         self.lockstep, interface = lockstep, load_interface(ROBOT)
         bus = MemoryTransport(lockstep.bus, "robot_sim", "/hand")
         self.sim = lockstep.add(bus, RobotSim(bus, ROBOT, interface, settings=settings))
-        ends = line()
+        ends = linked()
         self.controller = ends[0]
         transport = MemoryTransport(lockstep.bus, "guard_node", "/hand")
         self.guard = lockstep.add(transport, GuardNode(transport, MANIFEST, ROBOT, interface, ends[1]))
@@ -55,15 +56,15 @@ class Hand:
         for _ in range(round(seconds / 0.05)):
             if command is not None:
                 self.step, now = self.step + 1, self.peer.monotonic()
-                self.controller.send(Proposal(link.COMMAND, 1, self.step, 5, now, now, command))
+                self.controller.send(Proposal(datagrams.COMMAND, 1, self.step, 5, now, now, command))
             self.lockstep.run(0.05)
             self.peer.wait(0.0)
 
     def begin(self) -> None:
-        self.controller.send(Proposal(link.HELLO, text=identity(MANIFEST)))
+        self.controller.send(Proposal(datagrams.HELLO, text=identity(MANIFEST)))
         self.run(0.5)
         assert self.modes[-1].startswith("ready")
-        self.controller.send(Proposal(link.BEGIN, 1, -1, 5))
+        self.controller.send(Proposal(datagrams.BEGIN, 1, -1, 5))
 
     def actuators(self) -> np.ndarray:
         return self.sim.plant.signals()["actuator_pos"]

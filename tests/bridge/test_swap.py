@@ -17,16 +17,19 @@ from temporeal.robots.artifact.manifest import MANIFEST, encode, identity, load_
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.frames import from_rotation_vector
 from temporeal.robots.spec import load_robot
-from temporeal_bridge import link, policy_node
+from temporeal_bridge import policy_node
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.controller import artifact_swap
-from temporeal_bridge.controller.artifact_swap import Swap, SwapError, smooth, steps_of
 from temporeal_bridge.controller.step_log import Step, Tape, TapeReader
+from temporeal_bridge.controller.takeover import TakeoverError
+from temporeal_bridge.guard.artifact_swap import ArtifactSwap, smooth, steps_of
 from temporeal_bridge.guard.safety import SafetyError
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.link import MemoryController, Proposal, SocketController, SocketGuard, line
-from temporeal_bridge.mission import MISSION_TIME, Told
+from temporeal_bridge.link import artifact_offer, datagrams
+from temporeal_bridge.link.datagrams import Proposal
+from temporeal_bridge.link.in_process import InProcessController, linked
+from temporeal_bridge.link.sockets import SocketController, SocketGuard, datagram_socket
+from temporeal_bridge.mission import MISSION_TIME, CommandRecord
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
@@ -48,16 +51,16 @@ class World:
         found = load_interface(ROBOT, "odometry")
         self.interface = replace(found, safety={**found.safety, "swap": {"blend_s": BLEND_S}, **safety})
         self.own = MemoryTransport(lockstep.bus, "peer", "/cf1")
-        self.old, self.line = line()
+        self.old, self.line = linked()
         transport = MemoryTransport(lockstep.bus, "guard_node", "/cf1")
         self.guard: GuardNode = lockstep.add(transport, GuardNode(
             transport, self.manifest, ROBOT, self.interface, self.line, artifact, trust))
-        self.sent: list[Told] = []
+        self.sent: list[CommandRecord] = []
         self.mixed: list[np.ndarray] = []
         self.modes: list[str] = []
         self.events: list[dict[str, Any]] = []
         self.flown: list[str] = []
-        self.hear("guard/command", ARRAY, lambda m: self.sent.append(Told.of(m.data)))
+        self.hear("guard/command", ARRAY, lambda m: self.sent.append(CommandRecord.of(m.data)))
         self.hear("guard/swap", ARRAY, lambda m: self.mixed.append(np.array(m.data)))
         self.hear("mission", HEADER, lambda m: self.modes.append(m.frame_id.split()[0]), "latched")
         self.hear("guard/event", TEXT, lambda m: self.events.append(json.loads(m.data)))
@@ -120,22 +123,23 @@ def test_the_weight_rises_smoothly_from_0_to_1():
 
 def test_a_mix_by_hand():
     """Four commands: weights smooth(1/4) = 0.103515625, 1/2, 0.896484375, 1 of a successor that asks for 10 more."""
-    made = Swap(None, "", "", 4, 0.0)
+    made = ArtifactSwap(None, "", "", 4, 0.0)
     for k, weight in enumerate((0.103515625, 0.5, 0.896484375, 1.0)):
-        made.newest = Proposal(link.COMMAND, step=k, values=np.array([11.0]))
+        made.newest = Proposal(datagrams.COMMAND, step=k, values=np.array([11.0]))
         out, w, other = made.mix(np.array([1.0]))
         assert (float(out[0]), w, float(other[0])) == (1.0 + 10.0 * weight, weight, 11.0)
     assert made.done
 
 
 def test_what_a_successor_said_for_an_earlier_step_gets_no_more_weight():
-    made = Swap(None, "", "", 4, 0.0, newest=Proposal(link.COMMAND, step=7, values=np.array([11.0])))
+    made = ArtifactSwap(None, "", "", 4, 0.0, newest=Proposal(datagrams.COMMAND, step=7, values=np.array([11.0])))
     assert [made.mix(np.zeros(1))[1] for _ in range(3)] == [0.103515625] * 3 and not made.done
 
 
 def test_a_failed_successor_leaves_an_offset_that_fades():
     """The old controller's own word counts in full at once; what was mixed in goes as smoothly as it came."""
-    made = Swap(None, "", "", 4, 0.0, newest=Proposal(link.COMMAND, step=0, values=np.array([9.0])), count=1)
+    made = ArtifactSwap(
+        None, "", "", 4, 0.0, newest=Proposal(datagrams.COMMAND, step=0, values=np.array([9.0])), count=1)
     assert made.mix(np.array([1.0]))[0] == pytest.approx([5.0])
     made.fail()
     asked = [1.0, 2.0, 3.0, 4.0]
@@ -164,30 +168,31 @@ class Two(World):
 
     def __init__(self, lockstep: Any, artifact: Path, **options: Any) -> None:
         super().__init__(lockstep, artifact, **options)
-        self.new, self.step, self.began = MemoryController(self.line), -1, 0
-        self.heard: dict[str, list[link.Answer]] = {"old": [], "new": []}
+        self.new, self.step, self.began = InProcessController(self.line), -1, 0
+        self.heard: dict[str, list[datagrams.Answer]] = {"old": [], "new": []}
 
     def ready(self) -> None:
-        self.old.send(Proposal(link.HELLO, text=identity(self.manifest)))
+        self.old.send(Proposal(datagrams.HELLO, text=identity(self.manifest)))
         self.fly(0.1)
         assert self.mode == "ready"
 
     def begin(self) -> None:
         self.ready()
         self.began = self.own.now()
-        self.old.send(Proposal(link.BEGIN, 1, -1, self.began))
+        self.old.send(Proposal(datagrams.BEGIN, 1, -1, self.began))
         self.run(10)
         assert self.mode == "active" and len(self.sent) == 10
 
     def ask(self, folder: Path, **changes: Any) -> None:
-        asks = Proposal(link.TAKEOVER, 1, self.step, self.began, text=artifact_swap.offer(folder))
+        asks = Proposal(datagrams.TAKEOVER, 1, self.step, self.began, text=artifact_offer.offer(folder))
         self.new.send(asks._replace(**changes))
         self.lockstep.run(0.001)
         self.own.wait(0.0)
 
     def command(self, values: Any, **changes: Any) -> Proposal:
         now = self.own.monotonic()
-        return Proposal(link.COMMAND, 1, self.step, self.began, now, now, np.asarray(values, float))._replace(**changes)
+        made = Proposal(datagrams.COMMAND, 1, self.step, self.began, now, now, np.asarray(values, float))
+        return made._replace(**changes)
 
     def run(self, steps: int, old: Any = OLD, new: Any = None, **changes: Any) -> None:
         """Control steps: states, then what both propose (None: nothing), the successor first."""
@@ -272,8 +277,8 @@ def test_all_that_was_proposed_is_said(blending):
     (np.full(4, np.nan), {}, "is not finite"), (np.zeros(3), {}, "has shape"),
     (NEW, {"seen": -1.0}, "made of an old state"), (NEW, {"flight": 2}, "proposes for mission 2"),
     (NEW, {"stamp_ns": 5}, "proposes for mission 1"), (NEW, {"step": 90}, "must count the same"),
-    (NEW, {"kind": link.FAIL, "text": "the policy failed: by zero"}, "by zero"),
-    (NEW, {"kind": link.END, "text": "stop"}, "it ended its mission")])
+    (NEW, {"kind": datagrams.FAIL, "text": "the policy failed: by zero"}, "by zero"),
+    (NEW, {"kind": datagrams.END, "text": "stop"}, "it ended its mission")])
 def test_a_successor_that_fails_half_way_is_refused_and_the_old_one_flies_on(blending, command, changes, why):
     blending.run(1, OLD, command, **changes)
     blending.run(2 * STEPS, OLD)
@@ -306,7 +311,7 @@ def test_an_old_controller_that_fails_half_way_stops_the_robot(blending, how):
     if how == "silent":
         blending.run(8, None, NEW)
     elif how == "fails":
-        blending.old.send(Proposal(link.FAIL, 1, blending.step, blending.began, text="the policy failed"))
+        blending.old.send(Proposal(datagrams.FAIL, 1, blending.step, blending.began, text="the policy failed"))
         blending.run(1, None, NEW)
     else:
         blending.run(1, np.full(4, np.nan), NEW)
@@ -323,7 +328,7 @@ def test_an_operator_stops_the_robot_in_the_exchange_as_ever(blending):
 
 
 def test_the_end_of_the_mission_ends_the_exchange(blending):
-    blending.old.send(Proposal(link.END, 1, blending.step, blending.began, text="silence"))
+    blending.old.send(Proposal(datagrams.END, 1, blending.step, blending.began, text="silence"))
     blending.run(1, None, NEW)
     assert blending.mode == "finished" and blending.codes == ["swap", "swap_refused"]
     assert blending.guard.identity == identity(blending.manifest)
@@ -332,7 +337,7 @@ def test_the_end_of_the_mission_ends_the_exchange(blending):
 def test_twice(two, artifact, other_artifact):
     two.ask(other_artifact)
     two.run(STEPS, OLD, NEW)
-    two.old, two.new = two.new, MemoryController(two.line)
+    two.old, two.new = two.new, InProcessController(two.line)
     two.run(5, NEW)
     two.ask(artifact)
     two.run(STEPS, NEW, OLD)
@@ -342,8 +347,8 @@ def test_twice(two, artifact, other_artifact):
 
 
 def test_a_second_successor_is_refused_while_one_is_there(blending, artifact):
-    third = MemoryController(blending.line)
-    third.send(Proposal(link.TAKEOVER, 1, blending.step, blending.began, text=artifact_swap.offer(artifact)))
+    third = InProcessController(blending.line)
+    third.send(Proposal(datagrams.TAKEOVER, 1, blending.step, blending.began, text=artifact_offer.offer(artifact)))
     blending.run(1, OLD, NEW)
     assert [(a.mode, a.reason) for a in third.receive()] == [("refused", "another takeover is under way")]
     blending.run(STEPS, OLD, NEW)
@@ -352,7 +357,7 @@ def test_a_second_successor_is_refused_while_one_is_there(blending, artifact):
 
 def test_while_one_is_being_taken_back_the_next_must_wait(blending, other_artifact):
     blending.run(1, OLD, np.full(4, np.nan))
-    blending.new = MemoryController(blending.line)
+    blending.new = InProcessController(blending.line)
     blending.ask(other_artifact)
     assert "being taken back" in blending.events[-1]["reason"]
     blending.run(STEPS, OLD)
@@ -366,14 +371,14 @@ def test_a_controller_that_was_relieved_has_no_say_any_more(two, other_artifact)
     two.run(STEPS, OLD, NEW)
     two.run(3, np.array([0.1, 3.0, 3.0, 3.0]), NEW)
     assert two.commands[-1] == pytest.approx(NEW) and two.mode == "active"
-    two.old.send(Proposal(link.END, 1, two.step, two.began, text="silence"))
+    two.old.send(Proposal(datagrams.END, 1, two.step, two.began, text="silence"))
     two.run(1, None, NEW)
     assert two.mode == "active"
 
 
 def test_a_second_controller_that_does_not_ask_is_no_successor(two):
     """As ever: only the one that spoke first is heard."""
-    two.new.send(Proposal(link.HELLO, text=identity(two.manifest)))
+    two.new.send(Proposal(datagrams.HELLO, text=identity(two.manifest)))
     two.run(5, OLD, NEW)
     assert two.commands[-1] == pytest.approx(OLD) and two.line.strangers == 6 and two.answers("new") == []
 
@@ -423,7 +428,7 @@ def test_one_that_shows_nothing_is_refused(two, text, other_artifact):
     two.ask(other_artifact, text=text)
     two.run(1)
     assert "shows no manifest" in two.events[-1]["reason"] and two.answers("new") == ["refused"]
-    two.new = MemoryController(two.line)
+    two.new = InProcessController(two.line)
     two.ask(other_artifact)  # the line is free again
     two.run(STEPS, OLD, NEW)
     assert two.codes[-1] == "swapped"
@@ -462,7 +467,7 @@ def test_where_nothing_is_flown_it_takes_over_at_once(lockstep, artifact, other_
         two.ready()
     elif mode == "finished":
         two.begin()
-        two.old.send(Proposal(link.END, 1, two.step, two.began, text="silence"))
+        two.old.send(Proposal(datagrams.END, 1, two.step, two.began, text="silence"))
         two.run(1, None)
     two.pause()
     assert two.mode == mode
@@ -470,9 +475,9 @@ def test_where_nothing_is_flown_it_takes_over_at_once(lockstep, artifact, other_
     assert two.codes == ["swapped"] and two.guard.identity == identity(load_manifest(other_artifact))
     two.run(1, None)
     assert two.answers("new")[0] == mode and (mode == "waiting" or two.answers("old")[-1] == "relieved")
-    two.new.send(Proposal(link.HELLO, text=two.guard.identity))
+    two.new.send(Proposal(datagrams.HELLO, text=two.guard.identity))
     two.fly(0.1)
-    two.new.send(Proposal(link.BEGIN, 1, -1, two.began))
+    two.new.send(Proposal(datagrams.BEGIN, 1, -1, two.began))
     two.old, two.step = two.new, -1
     sent = len(two.sent)
     two.run(3, NEW)
@@ -495,20 +500,20 @@ def test_over_sockets_the_guard_hears_both_and_knows_who_is_who(tmp_path, artifa
     guard, old = SocketGuard(path), SocketController(path)
     new = SocketController.__new__(SocketController)
     new.path, new.own = path, path.with_name("new")
-    new.socket = link.datagram_socket(new.own)
-    old.send(Proposal(link.HELLO))
-    assert new.send(Proposal(link.TAKEOVER, text=artifact_swap.offer(artifact)))
-    new.send(Proposal(link.COMMAND, values=[2.0]))
-    old.send(Proposal(link.COMMAND, values=[1.0]))
-    assert [(p.kind, p.heir) for p in guard.receive()] == [
-        (link.HELLO, False), (link.TAKEOVER, True), (link.COMMAND, True), (link.COMMAND, False)]
-    guard.answer(link.Answer("blending"), heir=True)
-    guard.answer(link.Answer("relieved"))
+    new.socket = datagram_socket(new.own)
+    old.send(Proposal(datagrams.HELLO))
+    assert new.send(Proposal(datagrams.TAKEOVER, text=artifact_offer.offer(artifact)))
+    new.send(Proposal(datagrams.COMMAND, values=[2.0]))
+    old.send(Proposal(datagrams.COMMAND, values=[1.0]))
+    assert [(p.kind, p.successor) for p in guard.receive()] == [
+        (datagrams.HELLO, False), (datagrams.TAKEOVER, True), (datagrams.COMMAND, True), (datagrams.COMMAND, False)]
+    guard.answer(datagrams.Answer("blending"), successor=True)
+    guard.answer(datagrams.Answer("relieved"))
     assert [a.mode for a in new.receive()] == ["blending"] and [a.mode for a in old.receive()] == ["relieved"]
     guard.promote()
-    new.send(Proposal(link.COMMAND, values=[2.0]))
-    old.send(Proposal(link.COMMAND, values=[1.0]))
-    assert [(p.values.tolist(), p.heir) for p in guard.receive()] == [([2.0], False)] and guard.strangers == 1
+    new.send(Proposal(datagrams.COMMAND, values=[2.0]))
+    old.send(Proposal(datagrams.COMMAND, values=[1.0]))
+    assert [(p.values.tolist(), p.successor) for p in guard.receive()] == [([2.0], False)] and guard.strangers == 1
     for end in (guard, old, new):
         end.close()
 
@@ -531,7 +536,7 @@ class Chain(World):
         return self.lockstep.add(transport, node)
 
     def successor(self, folder: Path) -> PolicyNode:
-        return self.controller(folder, MemoryController(self.line), "successor", artifact_swap.offer(folder))
+        return self.controller(folder, InProcessController(self.line), "successor", artifact_offer.offer(folder))
 
     def leave(self, node: PolicyNode) -> None:
         """As a process that has ended."""
@@ -655,7 +660,7 @@ def test_a_successor_whose_policy_fails_says_so_and_ends(chain, other_artifact):
         raise ZeroDivisionError("by zero")
 
     new.artifact.act = fails
-    with pytest.raises(SwapError, match="the policy failed: ZeroDivisionError: by zero"):
+    with pytest.raises(TakeoverError, match="the policy failed: ZeroDivisionError: by zero"):
         chain.fly(0.1)
     chain.leave(new)
     chain.fly(1.0)
@@ -670,8 +675,8 @@ def test_a_successor_that_the_guard_refuses_says_why(chain, artifact, tmp_path):
     other = Path(shutil.copytree(artifact, tmp_path / "other"))
     manifest = load_manifest(other)
     new = chain.successor(other)
-    new.offer = artifact_swap.offer(changed(other, tmp_path / "changed", horizon_s=manifest.horizon_s + 1))
-    with pytest.raises(SwapError, match=r"refuses the takeover: its horizon_s is 7\.0, .* in charge has 6\.0"):
+    new.offer = artifact_offer.offer(changed(other, tmp_path / "changed", horizon_s=manifest.horizon_s + 1))
+    with pytest.raises(TakeoverError, match=r"refuses the takeover: its horizon_s is 7\.0, .* in charge has 6\.0"):
         chain.fly(1.0)
     assert chain.mode == "active"
     chain.leave(new)
@@ -684,8 +689,8 @@ def test_a_target_that_actions_move_does_not_run_away_in_the_shadow(lockstep, ar
     interface, home = load_interface(robot), np.array(robot.home["joint_pos"], dtype=np.float32)
     loaded = policy_node.load(arm_artifact, robot, interface)
     (tmp_path / "tape").mkdir(mode=0o700)
-    node = PolicyNode(transport, loaded, robot, interface, line()[0], tape=tmp_path / "tape" / "t",
-                      offer=artifact_swap.offer(arm_artifact))
+    node = PolicyNode(transport, loaded, robot, interface, linked()[0], tape=tmp_path / "tape" / "t",
+                      offer=artifact_offer.offer(arm_artifact))
     assert loaded.echoes == {"target": "joint_pos_cmd"}
     assert Artifact.load(artifact).echoes == {}  # thrust and rates: memory of nothing that was sent
     signals = {"joint_pos": home, "grip_pos_w": np.zeros(3, np.float32)}
@@ -705,7 +710,7 @@ def test_a_successor_that_reads_what_nobody_kept_is_refused(chain, other_artifac
     new = chain.successor(other_artifact)
     reader = new.artifact.schema
     new.artifact.schema = {**reader, "goal_pos_w": replace(reader["base_pos_w"], name="goal_pos_w")}
-    with pytest.raises(SwapError, match=r"cannot live through mission 1: at step 0 missing signals \['goal_pos_w'\]"):
+    with pytest.raises(TakeoverError, match=r"mission 1: at step 0 missing signals \['goal_pos_w'\]"):
         chain.fly(0.5)
     chain.leave(new)
 
@@ -719,7 +724,7 @@ def test_without_a_tape_nobody_takes_over(chain, other_artifact):
     assert chain.mode == "active" and "No space left" in chain.policy.tape.fault
     new = chain.successor(other_artifact)
     new.until = new.transport.monotonic() + 1.0
-    with pytest.raises(SwapError, match=r"no exchange within .* prepared: 0 steps of mission 1"):
+    with pytest.raises(TakeoverError, match=r"no exchange within .* prepared: 0 steps of mission 1"):
         chain.fly(2.0)
     assert chain.mode == "active"
     chain.leave(new)
@@ -731,9 +736,9 @@ def test_who_flies_without_a_state_topic_of_the_guard_waits(lockstep, other_arti
     interface = load_interface(ROBOT, "odometry")
     (tmp_path / "tape").mkdir(mode=0o700)
     node = lockstep.add(transport, PolicyNode(
-        transport, policy_node.load(other_artifact, ROBOT, interface), ROBOT, interface, line()[0],
-        tape=tmp_path / "tape" / "t", offer=artifact_swap.offer(other_artifact)))
-    with pytest.raises(SwapError, match=r"guard: silent, state: missing"):
+        transport, policy_node.load(other_artifact, ROBOT, interface), ROBOT, interface, linked()[0],
+        tape=tmp_path / "tape" / "t", offer=artifact_offer.offer(other_artifact)))
+    with pytest.raises(TakeoverError, match=r"guard: silent, state: missing"):
         lockstep.run(policy_node.SUCCEED_S + 1.0)
     node.close()
 

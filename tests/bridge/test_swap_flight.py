@@ -12,7 +12,7 @@ import pytest
 
 from temporeal.robots.artifact.manifest import identity, load_manifest
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.mission import Told
+from temporeal_bridge.mission import CommandRecord
 from temporeal_bridge.process.children import Process, end, last_words, start
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS
@@ -35,7 +35,7 @@ def test_the_artifact_is_exchanged_in_flight(long_artifacts: tuple[Path, Path], 
     modes: list[str] = []
     events: list[dict[str, Any]] = []
     verdicts: list[dict[str, Any]] = []
-    sent: list[Told] = []
+    sent: list[CommandRecord] = []
     mixed: list[np.ndarray] = []
 
     def hear(topic: str, kind: str, keep: Any, qos: str = "deep") -> None:
@@ -44,7 +44,7 @@ def test_the_artifact_is_exchanged_in_flight(long_artifacts: tuple[Path, Path], 
     hear("mission", "std_msgs/msg/Header", lambda m: modes.append(m.frame_id), "latched")
     hear("guard/event", TEXT, lambda m: events.append(json.loads(m.data)))
     hear("monitor/verdict", TEXT, lambda m: verdicts.append(json.loads(m.data)), "latched")
-    hear("guard/command", ARRAY, lambda m: sent.append(Told.of(m.data)))
+    hear("guard/command", ARRAY, lambda m: sent.append(CommandRecord.of(m.data)))
     hear("guard/swap", ARRAY, lambda m: mixed.append(np.array(m.data)))
     go = bus.advertise("mission/start", NUMBER, QOS["default"])
 

@@ -13,8 +13,8 @@ from temporeal_bridge import operator_messages as tell_module
 from temporeal_bridge import policy_node
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.link import MemoryController, MemoryLink
-from temporeal_bridge.mission import Announced
+from temporeal_bridge.link.in_process import InProcessController, InProcessGuard
+from temporeal_bridge.mission import MissionStatus
 from temporeal_bridge.operator_messages import WORDS, Answers, Outcome, started, stopped, tell
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.recording.records import Event
@@ -71,7 +71,7 @@ class Field:
         from temporeal_bridge.robot_sim import RobotSim
 
         robot = load_robot("crazyflie")
-        interface, line = load_interface(robot), MemoryLink()
+        interface, line = load_interface(robot), InProcessGuard()
         line.guarded = guarded
         self.lockstep, self.operator = lockstep, Operator(lockstep)
         buses = {name: MemoryTransport(lockstep.bus, name, "/cf1")
@@ -79,7 +79,7 @@ class Field:
         self.robot = buses["robot_sim"], RobotSim(buses["robot_sim"], robot, interface, seed=0)
         loaded = policy_node.load(artifact, robot, interface)
         self.policy = lockstep.add(buses["policy_node"], PolicyNode(
-            buses["policy_node"], loaded, robot, interface, MemoryController(line)))
+            buses["policy_node"], loaded, robot, interface, InProcessController(line)))
         if guarded:
             self.guard = lockstep.add(buses["guard_node"], GuardNode(
                 buses["guard_node"], loaded.manifest, robot, interface, line))
@@ -121,7 +121,7 @@ def test_a_stop_is_said_until_the_guard_hears_it(field):
     assert begins <= field.operator.monotonic() < begins + 1.0
 
 
-def heard(before: Announced | None, mode: Announced | None, *events: tuple[str, Event]) -> Answers:
+def heard(before: MissionStatus | None, mode: MissionStatus | None, *events: tuple[str, Event]) -> Answers:
     """Who has heard that, since something was said."""
     answers = Answers(MemoryTransport(Bus(), "tell", "/cf1"))
     answers.before, answers.mode, answers.events = before, mode, list(events)
@@ -129,21 +129,21 @@ def heard(before: Announced | None, mode: Announced | None, *events: tuple[str, 
 
 
 def test_a_guard_that_stops_because_its_mission_is_over_was_not_stopped():
-    active, stopping = Announced("active", 1, 5), Announced("stopping", 1, 5)
+    active, stopping = MissionStatus("active", 1, 5), MissionStatus("stopping", 1, 5)
     told = ("guard/event", Event(1, 2.0, "operator", "stopped by the operator"))
     assert stopped(heard(active, stopping), 0) is None
     assert stopped(heard(active, stopping, ("guard/event", Event(1, 2.0, "stale", "old"))), 0) is None
     assert stopped(heard(active, stopping, told), 0) == (True, "the guard is stopping: stopped by the operator")
     assert stopped(heard(active, active, told), 0) is None  # its mode follows
     for mode in ("holding", "stopped"):
-        assert stopped(heard(active, Announced(mode, 1, 5)), 0) == (True, f"the guard is {mode}")
+        assert stopped(heard(active, MissionStatus(mode, 1, 5)), 0) == (True, f"the guard is {mode}")
 
 
 def test_a_mode_that_is_latched_and_comes_late_is_no_answer_to_a_start():
     for mode in ("finished", "stopped", "ready"):
-        assert started(heard(None, Announced(mode, 0, 5)), 0) is None
-    assert started(heard(None, Announced("active", 0, 5)), 0) == (True, "mission 0: the guard is active")
-    assert started(heard(Announced("ready", 0, 1), Announced("finished", 0, 5)), 0).done  # a short one
+        assert started(heard(None, MissionStatus(mode, 0, 5)), 0) is None
+    assert started(heard(None, MissionStatus("active", 0, 5)), 0) == (True, "mission 0: the guard is active")
+    assert started(heard(MissionStatus("ready", 0, 1), MissionStatus("finished", 0, 5)), 0).done  # a short one
 
 
 def test_a_start_that_the_guard_refuses_is_said_in_its_words(field):

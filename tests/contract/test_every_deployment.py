@@ -19,12 +19,12 @@ import pytest
 import torch
 import yaml
 
-from temporeal.policies.algos.reflex import Reflex, ReflexGraph
-from temporeal.policies.algos.tgpo import Choosing
 from temporeal.policies.evaluate.rollout import graph_policy, record_golden
 from temporeal.policies.export.writer import export
 from temporeal.policies.nets.actor import Critic, make_actor
 from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training.reflex_policy import Reflex, ReflexGraph
+from temporeal.policies.training.schedule_choice import Choosing
 from temporeal.robots.artifact.manifest import ENGAGED, PHASE, ReflexSpec
 from temporeal.robots.registry import names
 from temporeal.robots.spec import load_robot, robot_names
@@ -38,8 +38,9 @@ from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.checks import at_home
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.link import Proposal, line
-from temporeal_bridge.mission import Told
+from temporeal_bridge.link.datagrams import Proposal
+from temporeal_bridge.link.in_process import linked
+from temporeal_bridge.mission import CommandRecord
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.dds import free_domain
@@ -118,7 +119,7 @@ def graph_of(task: Any, reflex: bool = False) -> PolicyGraph:
         actor.net[-1].weight *= 40.0 if task.command in task.robot.drives else 5.0 if planned else 20.0
     observe = task.observe
     if planned:  # as TGPO exports it: a critic chooses among schedules, in the artifact
-        critic, schedules = Critic(observe.obs_dim, (32, 32), "silu"), task.initial.bank[:8].clone()
+        critic, schedules = Critic(observe.obs_dim, (32, 32), "silu"), task.schedules.buffer[:8].clone()
         observe = Choosing(observe, critic, Normalizer(observe.obs_dim), schedules, 0.1, observe.view.behind)
     graph = PolicyGraph(observe, Normalizer(observe.obs_dim), actor, task.act).eval()
     if not reflex:
@@ -147,7 +148,7 @@ class Deployed:
             horizon_s=task.episode_s, training={}, seed=0, golden=golden, stop=task.stop,
             task_signals=dict(task.schema), **layer)
         self.bus = Bus()
-        controller, guarded = line()
+        controller, guarded = linked()
         self.proposals: dict[int, np.ndarray] = {}
         send = controller.send
 
@@ -164,9 +165,9 @@ class Deployed:
         self.guard = GuardNode(transports[0], artifact.manifest, task.robot, self.interface, guarded)
         self.node = PolicyNode(transports[1], artifact, task.robot, self.interface, controller)
         self.transports, self.own = transports, transports[2]
-        self.told: list[Told] = []
+        self.told: list[CommandRecord] = []
         self.own.subscribe("guard/command", ARRAY, QOS["deep"], lambda r: self.told.append(
-            Told.of(messages.decode(ARRAY, r.data).data)))
+            CommandRecord.of(messages.decode(ARRAY, r.data).data)))
         self.states = [(s, self.own.advertise(s.topic, s.type, QOS[s.qos] if s.qos == "latched" else QOS["default"]))
                        for s in self.interface.states]
         self.rng = np.random.default_rng(0)

@@ -287,10 +287,11 @@ def check_real(options: Any, deploy: Mapping[str, Any], robot: str) -> None:
 
 def check_free(deploy: Mapping[str, Any]) -> None:
     """No guard has this robot already: what is started here would be in the way of who flies it."""
-    from temporeal_bridge.link import LinkError, default_path, take
+    from temporeal_bridge.link.datagrams import LinkError
+    from temporeal_bridge.link.sockets import default_path, lock_guard
 
     try:
-        os.close(take(default_path(deploy["domain"], deploy["namespace"])))
+        os.close(lock_guard(default_path(deploy["domain"], deploy["namespace"])))
     except (LinkError, OSError) as error:
         raise BadInput(str(error)) from error
 

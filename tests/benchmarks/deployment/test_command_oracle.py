@@ -14,7 +14,7 @@ from temporeal_benchmarks.faults import world
 from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.mission import Told
+from temporeal_bridge.mission import CommandRecord
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS
 
@@ -42,7 +42,7 @@ def wire(command: np.ndarray) -> bytes:
 
 
 def told(command: np.ndarray, made: float, left: float, flight: int = 1) -> bytes:
-    row = Told(flight, 0, 0.0, made, left, command, command, [3_000_000_000]).row()
+    row = CommandRecord(flight, 0, 0.0, made, left, command, command, [3_000_000_000]).row()
     return messages.encode("std_msgs/msg/Float64MultiArray", messages.array64(row))
 
 

@@ -20,7 +20,7 @@ from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.interface import Interface, StateTopic
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.interface.state_input import mark
-from temporeal_bridge.mission import Told
+from temporeal_bridge.mission import CommandRecord
 from temporeal_bridge.transports import messages
 
 ROUND = 5  # another seed than the bench begins with
@@ -238,7 +238,7 @@ def test_the_first_command_of_each_stop_may_follow_at_once_and_no_other(
     for k, made in enumerate(commands):
         joined.command(0.05 + 1e-6 * k, data)
         joined.told(messages.encode(ARRAY, messages.array64(
-            Told(1, k, 0.0, made, made, HOVER, HOVER, [3_000_000_000]).row())))
+            CommandRecord(1, k, 0.0, made, made, HOVER, HOVER, [3_000_000_000]).row())))
     for mode in () if before else said[1:]:
         oracle.says(mode, 0.06)
     joined.end()
@@ -308,7 +308,7 @@ def test_efforts_of_real_processes_are_judged_by_the_state_that_the_guard_knew(
         message = COMMAND_CODECS["forward_array"].encode(command, oracle.topic.options)
         joined.command(0.02 * k, messages.encode(oracle.topic.type, message))
         marks = [mark(states[knew]), *[0] * (len(interface.states) - 1)]
-        told = Told(1, k, 0.0, 0.02 * k, 0.02 * k, command, command, marks)
+        told = CommandRecord(1, k, 0.0, 0.02 * k, 0.02 * k, command, command, marks)
         joined.told(messages.encode(ARRAY, messages.array64(told.row())))
     assert oracle.efforts == judged
     assert sum("way beyond the servo's limit of component 0" in text for text in oracle.wrong) == wrong

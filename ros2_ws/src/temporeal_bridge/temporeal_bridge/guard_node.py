@@ -19,11 +19,11 @@ Topics, in the robot's namespace:
 - ``mission/stop``, ``mission/reset`` (std_msgs/Empty), ``estop`` (std_msgs/Bool), ``monitor/verdict``: in; a second
   stop, 2 s later, lets the motors of a quadrotor down that levels;
 - ``mission`` (std_msgs/Header, latched: stamp = mission time zero, frame_id = "<mode> <flight>"): out;
-- ``guard/command`` (std_msgs/Float64MultiArray: :class:`~temporeal_bridge.mission.Told`: what was sent, what was
-  proposed, of which mission and step, and made of which state), after every command: out;
+- ``guard/command`` (std_msgs/Float64MultiArray: :class:`~temporeal_bridge.mission.CommandRecord`), after every command:
+  out;
 - ``guard/event`` (std_msgs/String, JSON: mode, flight, t [s] since the mission began, code, reason): out;
 - ``guard/swap`` (std_msgs/Float64MultiArray: flight, step, weight w, then two commands a and b: (1 - w) a + w b was
-  asked for): while an artifact is exchanged (:mod:`temporeal_bridge.controller.artifact_swap`): out;
+  asked for): while an artifact is exchanged (:mod:`temporeal_bridge.guard.artifact_swap`): out;
 - ``guard/artifact`` (std_msgs/String, latched, JSON: name, identity, robot, command, interface, rate_hz, manifest, the
   folder it was read from, and topics that are remapped): what a recording is of, out;
 - ``/diagnostics`` (diagnostic_msgs/DiagnosticArray, 1 Hz): out.
@@ -49,13 +49,12 @@ from temporeal.robots.motion.collision import Nearness
 from temporeal.robots.motion.rate_limiter import Array, Motion, at_rest, resting
 from temporeal.robots.motion.smooth_trajectory import course
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge import link
 from temporeal_bridge.codecs.table import COMMAND_CODECS
-from temporeal_bridge.controller.artifact_swap import Swap
 from temporeal_bridge.guard import admission, hover_thrust, safety, stop_actions
 from temporeal_bridge.guard import level as levelling
 from temporeal_bridge.guard.active_stop import Stopper
 from temporeal_bridge.guard.announcements import Voice
+from temporeal_bridge.guard.artifact_swap import ArtifactSwap
 from temporeal_bridge.guard.config_checks import profile_on
 from temporeal_bridge.guard.ground import Ground
 from temporeal_bridge.guard.hover_thrust import Flown
@@ -68,15 +67,18 @@ from temporeal_bridge.interface.encoding import encode_all
 from temporeal_bridge.interface.interface import ARM, CommandTopic, Interface, Topic, armed_by, rows_of
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.interface.state_input import StateInput
-from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
+from temporeal_bridge.link import datagrams
+from temporeal_bridge.link.datagrams import Answer, Proposal
+from temporeal_bridge.link.ends import GuardEnd
+from temporeal_bridge.link.sockets import SocketGuard
 from temporeal_bridge.mission import (
     AGES,
+    END_REQUESTED,
     FLIGHTS,
     IDLE,
     MOVING,
     NOT_RESET,
-    TOLD_TO_END,
-    Told,
+    CommandRecord,
     check_fits,
     newest,
     percentiles,
@@ -233,7 +235,7 @@ class GuardNode:
         return self.exchange.identity
 
     @property
-    def swap(self) -> Swap | None:
+    def swap(self) -> ArtifactSwap | None:
         """The exchange of it that is under way."""
         return self.exchange.swap
 
@@ -334,25 +336,25 @@ class GuardNode:
 
     def _hear(self, p: Proposal, now: float) -> None:
         """One datagram of the controller."""
-        if p.heir:
+        if p.successor:
             self._hear_successor(p, now)
-        elif p.kind == link.HELLO:
+        elif p.kind == datagrams.HELLO:
             self.greeted = now
             ours = self.identity
             self.stranger = "" if p.text == ours else (
                 f"the controller flies another artifact ({p.text[:12]}...) than the guard was given ({ours[:12]}...)")
             self._answer()
-        elif p.kind == link.BEGIN:
+        elif p.kind == datagrams.BEGIN:
             self.begin(p, now)
         elif self.mode != "active" or p.flight != self.flight.number:
             self._foreign(p)
-        elif p.kind == link.COMMAND and p.stamp_ns != self.flight.start_ns:
+        elif p.kind == datagrams.COMMAND and p.stamp_ns != self.flight.start_ns:
             self._foreign(p)
-        elif p.kind == link.COMMAND:
+        elif p.kind == datagrams.COMMAND:
             self._forward(p, now)
-        elif p.kind == link.END:
+        elif p.kind == datagrams.END:
             self.end(p.text)
-        elif p.kind == link.FAIL:
+        elif p.kind == datagrams.FAIL:
             self.stop("policy", p.text)
 
     def _foreign(self, p: Proposal) -> None:
@@ -646,7 +648,7 @@ class GuardNode:
 
     def _newest(self, waiting: list[Proposal]) -> list[Proposal]:
         """Of commands that came while this process did not run, only the last: sent together, they would be a leap."""
-        commands = [i for i, p in enumerate(waiting) if p.kind == link.COMMAND and not p.heir]
+        commands = [i for i, p in enumerate(waiting) if p.kind == datagrams.COMMAND and not p.successor]
         self.flight.dropped += len(commands[:-1])
         return [p for i, p in enumerate(waiting) if i not in commands[:-1]]
 
@@ -848,13 +850,13 @@ class GuardNode:
         if made is not None:
             self._succeed(made)
 
-    def _mixed(self, under_way: Swap, step: int, asked: Array) -> Array:
+    def _mixed(self, under_way: ArtifactSwap, step: int, asked: Array) -> Array:
         """What is asked for while an artifact is exchanged: the mix of both."""
         out, weight, other = self.exchange.mix(under_way, asked)
         self.voice.mix(self.flight.number, step, weight, asked, other)
         return out
 
-    def _succeed(self, new: Swap) -> None:
+    def _succeed(self, new: ArtifactSwap) -> None:
         """The successor is in charge; who was may end."""
         told = self.exchange.succeed(new)
         self.stranger, self.greeted = "", self.transport.monotonic()
@@ -889,7 +891,7 @@ class GuardNode:
                 self.flown, self.below, share, self.watch.values, self.acting, self.period)
         step, age, asked = (-1, np.nan, self.nothing) if p is None else (p.step, p.at - p.seen, p.values)
         began = self.flight.began
-        self.voice.command(Told(
+        self.voice.command(CommandRecord(
             self.flight.number, step, age, self.acting - began, self.sent_at - began, np.reshape(command, -1), asked,
             self.state.marks))
 
@@ -918,7 +920,7 @@ class GuardNode:
         """Asked to end: first the robot is stopped."""
         if not self.told_to_end and (self.mode not in IDLE or self._grips()):
             self.told_to_end = True
-            self.stop("operator", TOLD_TO_END)
+            self.stop("operator", END_REQUESTED)
         if self.mode in MOVING:
             return False
         self._release()

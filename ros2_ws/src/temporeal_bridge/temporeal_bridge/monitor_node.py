@@ -44,7 +44,7 @@ from temporeal.sim.stl.monitoring.monitor import Reading, keeping_pace
 from temporeal_bridge.interface.interface import Interface, InterfaceError
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.interface.state_input import StateReader
-from temporeal_bridge.mission import MISSION_TIME, announced, task_signals
+from temporeal_bridge.mission import MISSION_TIME, mission_status, task_signals
 from temporeal_bridge.process.command_line import add_artifact, parser, robot_of
 from temporeal_bridge.process.files import plain
 from temporeal_bridge.process.node import run
@@ -201,7 +201,7 @@ class MonitorNode:
             return None
 
     def _on_mission(self, received: Received) -> None:
-        said = announced(received)
+        said = mission_status(received)
         if said is None:
             self.rejected += 1
         elif said.mode == "active" and (said.number, said.start_ns) != (self.flight, self.start):

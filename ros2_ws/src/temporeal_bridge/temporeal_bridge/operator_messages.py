@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from temporeal_bridge.mission import IDLE, NOT_RESET, Announced, check_numbers, refused
+from temporeal_bridge.mission import IDLE, NOT_RESET, MissionStatus, check_numbers, refused
 from temporeal_bridge.process.command_line import parser
 from temporeal_bridge.recording import records
 from temporeal_bridge.recording.records import Event
@@ -47,8 +47,8 @@ class Answers:
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
-        self.mode: Announced | None = None
-        self.before: Announced | None = None
+        self.mode: MissionStatus | None = None
+        self.before: MissionStatus | None = None
         self.events: list[tuple[str, Event]] = []  # with their topic
         self.endpoints = [
             transport.subscribe(topic, kind, QOS[qos], partial(self._take, topic)) for topic, kind, qos in ANSWERS]

@@ -9,7 +9,7 @@ local socket (:mod:`temporeal_bridge.link`) to the guard (:mod:`temporeal_bridge
 what becomes of it, and stops the robot where this node fails.
 
 With ``--takeover`` another artifact is exchanged for the one that flies
-(:mod:`temporeal_bridge.controller.artifact_swap`): this node
+(:mod:`temporeal_bridge.guard.artifact_swap`): this node
 lives through the running mission beside the controller in charge (mode ``succeeding``;
 :mod:`temporeal_bridge.controller.step_log`),
 asks the guard, and goes on from there. Who is relieved ends with exit status 0, a successor that is refused with 2.
@@ -18,7 +18,7 @@ Topics, in the robot's namespace: ``mission/start`` (std_msgs/UInt64: number of 
 (std_msgs/Float64MultiArray: flight, step, missed steps before it, time since the first one [s], then for each state
 topic the :func:`~temporeal_bridge.interface.state_input.mark` of the message that was acted on), after every step, for
 :mod:`temporeal_bridge.recording.replay`, ``policy/chunk`` (std_msgs/Float64MultiArray,
-:class:`~temporeal_bridge.mission.ToldChunk`: chunks as they are used), where a worker runs the policy, ``policy/event``
+:class:`~temporeal_bridge.mission.ChunkRecord`: chunks as they are used), where a worker runs the policy, ``policy/event``
 (std_msgs/String, JSON: mode, flight, code, reason: why a mission does not begin or go on, where the guard cannot know),
 and ``/diagnostics`` (diagnostic_msgs/DiagnosticArray, 1 Hz) out.
 """
@@ -41,24 +41,25 @@ from temporeal.robots.artifact.manifest import ArtifactError, identity, load_man
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.signals import SignalError
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge import link
-from temporeal_bridge.controller import artifact_swap
-from temporeal_bridge.controller.artifact_swap import SwapError
 from temporeal_bridge.controller.chunked_policy import ChunkBook, ChunkedPolicy, NoAction
 from temporeal_bridge.controller.mailbox import SocketLine
 from temporeal_bridge.controller.step_log import Step, Tape, TapeReader, tape_path
+from temporeal_bridge.controller.takeover import TakeoverError
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.interface.state_input import StateInput
-from temporeal_bridge.link import Answer, ControllerEnd, Proposal, SocketController
+from temporeal_bridge.link import artifact_offer, datagrams
+from temporeal_bridge.link.datagrams import Answer, Proposal
+from temporeal_bridge.link.ends import ControllerEnd
+from temporeal_bridge.link.sockets import SocketController
 from temporeal_bridge.mission import (
     AGES,
     FLIGHTS,
     GREATEST,
     MISSION_TIME,
-    Announced,
-    announced,
+    MissionStatus,
     check_fits,
+    mission_status,
     newest,
     percentiles,
     task_signals,
@@ -107,7 +108,7 @@ class PolicyNode:
         offer: str = "", awake: bool = False,
     ) -> None:
         """``tape``: file for a successor (None: this controller has none); ``offer``: what a successor shows the guard
-        (:func:`temporeal_bridge.controller.artifact_swap.offer`); ``awake``: see
+        (:func:`temporeal_bridge.link.artifact_offer.offer`); ``awake``: see
         :class:`temporeal_bridge.process.rehearsal.Rehearsal`."""
         if after not in ("stop", "silence"):
             raise ValueError(f"after is {after!r}; legal: stop, silence")
@@ -139,7 +140,7 @@ class PolicyNode:
         if offer:
             if tape is None or isinstance(artifact, ChunkedPolicy):
                 raise ValueError("a successor needs a tape, and a policy that gives one command at a time")
-            self.mode, self.tape_file, self.mission, self.asked = "succeeding", tape, Announced("", -1, 0), False
+            self.mode, self.tape_file, self.mission, self.asked = "succeeding", tape, MissionStatus("", -1, 0), False
             self.until = transport.monotonic() + SUCCEED_S
             transport.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], self._on_mission)
         self.latency_s, self.age_s = deque[float](maxlen=AGES), deque[float](maxlen=AGES)
@@ -173,7 +174,7 @@ class PolicyNode:
                                          f"{self.flight.number}")
 
     def _on_mission(self, received: Received) -> None:
-        self.mission = announced(received) or self.mission
+        self.mission = mission_status(received) or self.mission
 
     def begin(self, number: int) -> None:
         """Start a mission: its time zero is the next control step."""
@@ -187,7 +188,7 @@ class PolicyNode:
 
     def _over(self, reason: str) -> None:
         if not self.in_charge:
-            raise SwapError(reason or "the mission was over before this controller was in charge")
+            raise TakeoverError(reason or "the mission was over before this controller was in charge")
         self.flight.reason = self.flight.reason or reason
         self.mode = "ready"
         self.next_hello = self.transport.monotonic()
@@ -224,7 +225,7 @@ class PolicyNode:
     def _heard_as_heir(self, answer: Answer) -> bool:
         """What the guard says to a successor; whether that is all that there is to it."""
         if answer.mode == "refused":
-            raise SwapError(f"the guard refuses the takeover: {answer.reason}")
+            raise TakeoverError(f"the guard refuses the takeover: {answer.reason}")
         if answer.mode == "blending":
             self._catch_up(np.inf)
             self.mode, self.asked = "active", False
@@ -286,7 +287,7 @@ class PolicyNode:
             self.next_hello = now + HELLO_S
             self.state.read_pictures()
             if not self.state.overdue(now):  # else no mission could begin: the guard must not be ready
-                self._send(link.HELLO, text=self.identity)
+                self._send(datagrams.HELLO, text=self.identity)
         self._look_ready()
         self.ready_since = min(self.ready_since, now) if self.guard.mode == "ready" else np.inf
         if self.autostart and self.mode == "ready" and now >= self.ready_since + AUTOSTART_S:
@@ -300,13 +301,13 @@ class PolicyNode:
         """A successor: prepare for the mission that is flown, if one is, then ask."""
         mode, number, start_ns = self.mission
         if now > self.until:
-            raise SwapError(f"no exchange within {SUCCEED_S:g} s (guard: {mode or 'silent'}, state: "
+            raise TakeoverError(f"no exchange within {SUCCEED_S:g} s (guard: {mode or 'silent'}, state: "
                             f"{'there' if self.state.complete else 'missing'}, prepared: {self._prepared_for()})")
         if self.asked or not (mode and self.state.complete) or (mode == "active" and not self._lived(number, start_ns)):
             return
         self.asked = True
-        if not self._send(link.TAKEOVER, text=self.offer):
-            raise SwapError("no guard takes what is said: is guard_node running, in this namespace and domain?")
+        if not self._send(datagrams.TAKEOVER, text=self.offer):
+            raise TakeoverError("no guard takes what is said: is guard_node running, in this namespace and domain?")
 
     def _lived(self, number: int, start_ns: int) -> bool:
         """Whether the artifact has lived through the mission up to now."""
@@ -338,7 +339,7 @@ class PolicyNode:
                 self.artifact.act(signals)
                 self.flight.steps += 1
         except SignalError as error:  # it reads what the other one does not, or gives nothing that could be sent
-            raise SwapError(f"cannot live through mission {self.flight.number}: at step {self.flight.steps} {error}"
+            raise TakeoverError(f"cannot live through mission {self.flight.number}: at step {self.flight.steps} {error}"
                             ) from error
         if not isinstance(self.artifact, ChunkedPolicy) and np.isfinite(step.command).all():
             self.artifact.adopt({self.name: step.command})
@@ -356,7 +357,7 @@ class PolicyNode:
             self.next, self.first, self.mode = arrival, now, "active"
             if self.tape is not None:
                 self.tape.begin(self.flight.number, self.flight.start_ns, now, self.size, self.state.newest())
-            if self._send(link.BEGIN):
+            if self._send(datagrams.BEGIN):
                 self._act(now)
         elif now > self.next + START_S:
             missing = "state" if arrival <= self.used else "fresh picture" if late else "chunk of the policy"
@@ -409,14 +410,14 @@ class PolicyNode:
         except Exception as error:  # whatever a policy raises: the guard must hear of it
             kind = "" if isinstance(error, SignalError) else f"{type(error).__name__}: "
             reason = f"the policy failed: {kind}{error}"
-            self._send(link.FAIL, text=reason)
+            self._send(datagrams.FAIL, text=reason)
             if self.in_charge:
                 self._tell(steps - 1, missed, now)
             return self._over(reason)
         if self.book is not None:
             self.book.note(steps - 1, self.state.marks)
         took = self.transport.monotonic() - now
-        if command is None or self._send(link.COMMAND, command):
+        if command is None or self._send(datagrams.COMMAND, command):
             self._count(missed, command is not None)
             if self.in_charge:
                 self._tell(steps - 1, missed, now)
@@ -425,7 +426,7 @@ class PolicyNode:
             if self.in_charge and self.tape is not None:
                 self.tape.add(steps - 1, self.next, command, signals)
             if self.flight.steps >= self.steps:
-                self._send(link.END, text=self.after)
+                self._send(datagrams.END, text=self.after)
                 self._over("")
 
     def _count(self, missed: int, sent: bool) -> None:
@@ -538,14 +539,14 @@ def make(args: argparse.Namespace, transport: Transport) -> PolicyNode:
     if args.awake and args.worker is not None:
         raise ValueError("--awake with --worker: there is nothing to rehearse, the worker runs the policy")
     if args.takeover and args.worker is not None:
-        raise SwapError("--takeover with --worker: a policy that gives chunks cannot take over, a mission must begin "
+        raise TakeoverError("--takeover with --worker: a policy that gives chunks cannot take over, a mission must begin "
                         "with it. End the controller in charge while the robot rests, then start this one")
     artifact = (load(args.artifact, robot, interface, args.trust) if args.worker is None else
                 meet(args.artifact, robot, interface, args.worker, transport.monotonic, args.trust))
     path = link_path(args, transport)
     line = SocketController(path)
     node = PolicyNode(transport, artifact, robot, interface, line, after=args.after, autostart=args.start,
-                      tape=tape_path(path), offer=artifact_swap.offer(args.artifact) if args.takeover else "", awake=args.awake)
+                      tape=tape_path(path), offer=artifact_offer.offer(args.artifact) if args.takeover else "", awake=args.awake)
     if args.peer_timeout > 0:
         require_peer(transport, node.state.endpoints[0], args.peer_timeout)
     return node

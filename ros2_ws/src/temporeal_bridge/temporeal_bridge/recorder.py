@@ -30,7 +30,7 @@ from rosbags.rosbag2.storage_mcap import McapReader
 
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.mission import MOVING, announced
+from temporeal_bridge.mission import MOVING, mission_status
 from temporeal_bridge.process.children import LINGER_S, lives
 from temporeal_bridge.process.command_line import parser, robot_of
 from temporeal_bridge.process.node import run
@@ -254,7 +254,7 @@ class Recorder:
         if received.topic.endswith(COMMANDED):
             self.commanded[received.topic.removesuffix(COMMANDED)] = self.transport.monotonic()
         elif received.type == MISSION and received.topic.endswith("/mission"):
-            said = announced(received)
+            said = mission_status(received)
             if said is not None:  # what cannot be read is recorded all the same
                 self.modes[received.topic.removesuffix("/mission")] = said.mode
 

@@ -33,7 +33,7 @@ from temporeal.robots.motion.action_chunks import (
 )
 from temporeal.robots.signals import check_signals
 from temporeal_bridge.controller.mailbox import Reply, WorkerLine
-from temporeal_bridge.mission import ToldChunk
+from temporeal_bridge.mission import ChunkRecord
 
 REMEMBERED = 64  # observations that may still be answered
 
@@ -183,12 +183,12 @@ class ChunkBook:
             self.basis = {at: said for at, said in self.basis.items() if at >= asked[0]}
             self.basis[asked[-1]] = step, marks
 
-    def told(self, flight: int, first: float) -> Iterator[ToldChunk]:
+    def told(self, flight: int, first: float) -> Iterator[ChunkRecord]:
         """Of the chunks taken in since the last call; ``first``: when the first control step was [s, its clock]."""
         if first != self.mission:
             self.mission, self.count = first, 0
         while self.policy.used:
             new = self.policy.used.popleft()
             step, marks = self.basis[new.observed]
-            yield ToldChunk(flight, self.count, new.at - first, new.observed - first, step, marks, new.rows)
+            yield ChunkRecord(flight, self.count, new.at - first, new.observed - first, step, marks, new.rows)
             self.count += 1

@@ -31,7 +31,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from temporeal.robots.artifact.manifest import Manifest, identity
-from temporeal_bridge.link import LONGEST_PATH, datagram_socket
+from temporeal_bridge.link.sockets import LONGEST_PATH, datagram_socket
 
 OBSERVATION, CONTROLLER, WORKER = "observation", "controller", "worker"
 BOX = struct.Struct("<4s32sQd")  # magic, identity, sequence number, time of the observation

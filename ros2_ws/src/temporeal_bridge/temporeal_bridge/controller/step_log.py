@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from temporeal_bridge.link import own_folder
+from temporeal_bridge.link.sockets import own_folder
 
 ROW = struct.Struct("<qd")
 MOST_BYTES = 1 << 28  # of a tape: an hour at 500 Hz with 36 numbers. What is longer has no successor

@@ -17,7 +17,7 @@ from temporeal.robots.motion.rate_limiter import Array, Bounds, Motion, resting
 from temporeal.robots.signals import CommandSpec, all_finite
 from temporeal_bridge.guard.safety import Profile
 from temporeal_bridge.guard.state_monitor import NOTHING, Reason, Watch
-from temporeal_bridge.link import Proposal
+from temporeal_bridge.link.datagrams import Proposal
 
 
 def unusable(p: Proposal, now: float, spec: CommandSpec, profile: Profile) -> Reason:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.artifact.manifest import Manifest, to_json
-from temporeal_bridge.mission import Told
+from temporeal_bridge.mission import CommandRecord
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Endpoint, Transport
 
@@ -53,7 +53,7 @@ class Voice:
         """Something that happened ``since`` [s] the mission began; None: none was flown yet."""
         self._say_json(self.of_event, {"mode": mode, "flight": flight, "t": since, "code": code, "reason": reason})
 
-    def command(self, told: Told) -> None:
+    def command(self, told: CommandRecord) -> None:
         """A command that was sent."""
         self._say(self.of_command, messages.array64(told.row()))
 

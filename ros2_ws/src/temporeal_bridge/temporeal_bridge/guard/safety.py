@@ -15,7 +15,7 @@
       violated: stop              # the monitor says that the formula is violated: stop, or warn
       estop: {required: false, heartbeat_s: 0.5}
       swap: {blend_s: 0.5}        # so long the command goes over from one artifact to the next
-      (temporeal_bridge.controller.artifact_swap)
+      (temporeal_bridge.guard.artifact_swap)
       unlock_below_m: 0.1         # quadrotors: one zero setpoint below this height, whenever the state comes (back)
       level: {descend: 0.85, gain: 5.0, limit: 3.0, landed_m: 0.06, max_s: 6.0, blind_s: 0.3, sink_m_s: 0.3, ...}
       commands:

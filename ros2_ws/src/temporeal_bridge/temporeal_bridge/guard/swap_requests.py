@@ -1,4 +1,4 @@
-"""The guard's side of an exchange of artifacts (:mod:`temporeal_bridge.controller.artifact_swap`): who asks, and what
+"""The guard's side of an exchange of artifacts (:mod:`temporeal_bridge.guard.artifact_swap`): who asks, and what
 they are told."""
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from temporeal.robots.artifact.signature import public_key
 from temporeal.robots.motion import shield
 from temporeal.robots.motion.rate_limiter import Array, Motion
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge import link
-from temporeal_bridge.controller import artifact_swap
-from temporeal_bridge.controller.artifact_swap import Swap
-from temporeal_bridge.guard import admission
+from temporeal_bridge.guard import admission, artifact_swap
+from temporeal_bridge.guard.artifact_swap import ArtifactSwap
 from temporeal_bridge.guard.safety import Profile
 from temporeal_bridge.interface.interface import Interface
-from temporeal_bridge.link import Answer, GuardEnd, Proposal
+from temporeal_bridge.link import artifact_offer, datagrams
+from temporeal_bridge.link.datagrams import Answer, Proposal
+from temporeal_bridge.link.ends import GuardEnd
 from temporeal_bridge.mission import IDLE, check_fits
 
 
@@ -58,25 +58,25 @@ class Exchange:
         self.profile, self.robot, self.interface, self.link, self.tell = profile, robot, interface, line, tell
         self.spec, self.period = robot.command(manifest.commands[0].name), profile.limits.dt
         self.trust, self.trusted = trust, None if trust is None else public_key(trust)
-        self.swap: Swap | None = None
+        self.swap: ArtifactSwap | None = None
 
-    def hear(self, p: Proposal, now: float, standing: Standing) -> Swap | None:
+    def hear(self, p: Proposal, now: float, standing: Standing) -> ArtifactSwap | None:
         """One datagram of a successor: that it asks, or what it proposes once it may. The one returned is in charge at
         once: :meth:`succeed`."""
-        if p.kind == link.TAKEOVER:
+        if p.kind == datagrams.TAKEOVER:
             return self._asks(p, now, standing)
         if self.swap is None or self.swap.back >= 0:
             self._send_away(Answer("refused", reason="the guard has not accepted this successor"))
-        elif p.kind == link.COMMAND:
+        elif p.kind == datagrams.COMMAND:
             self._proposes(self.swap, p, now, standing)
-        elif p.kind in (link.FAIL, link.END):
-            self.refuse(p.text if p.kind == link.FAIL else "it ended its mission")
+        elif p.kind in (datagrams.FAIL, datagrams.END):
+            self.refuse(p.text if p.kind == datagrams.FAIL else "it ended its mission")
         return None
 
-    def _asks(self, p: Proposal, now: float, standing: Standing) -> Swap | None:
+    def _asks(self, p: Proposal, now: float, standing: Standing) -> ArtifactSwap | None:
         new, folder = self.manifest, ""
         try:
-            new, folder = artifact_swap.offered(p.text, self.trusted, str(self.trust))
+            new, folder = artifact_offer.offered(p.text, self.trusted, str(self.trust))
             check_fits(new, self.robot, self.interface)
             reason = artifact_swap.unfit(new, self.manifest) or self._untimely(p, standing)
         except Exception as error:  # whatever is shown must not end the guard of a robot in motion
@@ -86,13 +86,13 @@ class Exchange:
             if self.swap is None or self.swap.back >= 0:
                 self._send_away(Answer("refused", p.flight, p.stamp_ns, reason))
             return None
-        made = Swap(new, identity(new), folder, artifact_swap.steps_of(self.profile.blend_s, self.period), now,
+        made = ArtifactSwap(new, identity(new), folder, artifact_swap.steps_of(self.profile.blend_s, self.period), now,
                     flight=standing.flight, start_ns=standing.start_ns)
         if standing.mode in IDLE:
             return made
         self.swap = made
         self.tell("swap", f"{new.name} succeeds {self.manifest.name} within {self.profile.blend_s:g} s")
-        self.link.answer(Answer("blending", made.flight, made.start_ns), heir=True)
+        self.link.answer(Answer("blending", made.flight, made.start_ns), successor=True)
         return None
 
     def _untimely(self, p: Proposal, standing: Standing) -> str:
@@ -110,14 +110,14 @@ class Exchange:
             return "the mission has no command yet"
         return ""
 
-    def _proposes(self, under_way: Swap, p: Proposal, now: float, standing: Standing) -> None:
+    def _proposes(self, under_way: ArtifactSwap, p: Proposal, now: float, standing: Standing) -> None:
         reason = self._unwanted(under_way, p, now, standing)
         if reason:
             self.refuse(reason)
         elif under_way.newest is None or p.step > under_way.newest.step:
             under_way.newest, under_way.heard = p, now
 
-    def _unwanted(self, under_way: Swap, p: Proposal, now: float, standing: Standing) -> str:
+    def _unwanted(self, under_way: ArtifactSwap, p: Proposal, now: float, standing: Standing) -> str:
         """What is wrong with a successor's proposal."""
         _, unusable = admission.unusable(p, now, self.spec, self.profile)
         if unusable:
@@ -133,15 +133,15 @@ class Exchange:
             return far and f"its first command is too far from the one in force: {far}"
         return ""
 
-    def check(self, under_way: Swap, now: float) -> None:
+    def check(self, under_way: ArtifactSwap, now: float) -> None:
         """While nobody speaks: is the successor still there?"""
         quiet = now - under_way.heard
         if quiet > self.profile.silent_after_s:
             self.refuse(f"the successor has proposed nothing for {quiet:.3f} s, {self.profile.silent_after_s:g} s is "
                         "allowed")
 
-    def mix(self, under_way: Swap, asked: Array) -> tuple[Array, float, Array]:
-        """See :meth:`temporeal_bridge.controller.artifact_swap.Swap.mix`."""
+    def mix(self, under_way: ArtifactSwap, asked: Array) -> tuple[Array, float, Array]:
+        """See :meth:`temporeal_bridge.guard.artifact_swap.ArtifactSwap.mix`."""
         mixed = under_way.mix(asked)
         self._forget_if_over()
         return mixed
@@ -161,7 +161,7 @@ class Exchange:
         self.refuse(reason)
         self.swap = None
 
-    def succeed(self, new: Swap) -> str:
+    def succeed(self, new: ArtifactSwap) -> str:
         """``new`` is in charge; who was may end. What is to be told of it."""
         who = f"{new.manifest.name} ({new.identity[:12]})"
         told = f"{self.manifest.name} ({self.identity[:12]}) was relieved by {who}"
@@ -171,7 +171,7 @@ class Exchange:
         return told
 
     def _send_away(self, answer: Answer) -> None:
-        self.link.answer(answer, heir=True)
+        self.link.answer(answer, successor=True)
         self.link.dismiss()
 
     def _forget_if_over(self) -> None:

@@ -29,7 +29,7 @@ from temporeal_bridge.controller import mailbox
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.launching.preflight import check_mission
-from temporeal_bridge.mission import NOT_RESET, announced, check_numbers
+from temporeal_bridge.mission import NOT_RESET, check_numbers, mission_status
 from temporeal_bridge.monitor_node import judge_truth
 from temporeal_bridge.process.children import END_S, Process, ask, end, how_ended, last_words, start
 from temporeal_bridge.process.files import fresh
@@ -228,7 +228,7 @@ def join(bus: Transport, namespace: str) -> Pilot:
         pilot.episode = int(messages.decode(received.type, received.data).data)
 
     def on_mission(received: Received) -> None:
-        said = announced(received)
+        said = mission_status(received)
         if said is not None:
             pilot.mode, pilot.number, pilot.start_ns = said
             pilot.begun = pilot.begun or (said.mode == "active" and said.number == pilot.seed)

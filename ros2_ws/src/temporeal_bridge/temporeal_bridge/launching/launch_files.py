@@ -22,7 +22,7 @@ from temporeal.robots.spec import load_robot
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.launching.preflight import check_mission, check_processes, check_worker
-from temporeal_bridge.link import default_path
+from temporeal_bridge.link.sockets import default_path
 from temporeal_bridge.mission import GREATEST
 from temporeal_bridge.process.children import LAUNCHED_END_S, WITHOUT
 from temporeal_bridge.process.files import fresh
@@ -290,7 +290,7 @@ def description(kind: str, launch_file: Path) -> Any:
     """The LaunchDescription of launch file ``kind``.
 
     Where a process of a single robot ends, the others are stopped, the robot with them; not where a controller ends
-    well, for a successor has relieved it (:mod:`temporeal_bridge.controller.artifact_swap`), nor where it is the
+    well, for a successor has relieved it (:mod:`temporeal_bridge.guard.artifact_swap`), nor where it is the
     monitor or the recorder.
     Those of a swarm are left alone: one robot's process must not bring the others down. What ended early is told as an
     error, and where one failed launch's own exit status is 1, at once or in the end.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from temporeal.robots.artifact.manifest import load_manifest
 from temporeal.robots.spec import RobotSpec, load_robot, robot_names
-from temporeal_bridge.link import default_path
+from temporeal_bridge.link.sockets import default_path
 from temporeal_bridge.process.scheduling import PRIORITIES
 from temporeal_bridge.transports.transport import Transport
 

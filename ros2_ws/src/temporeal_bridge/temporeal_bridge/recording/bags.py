@@ -132,7 +132,7 @@ def opened(path: Path) -> Iterator[Opened]:
 
 def flown(recording: Recording) -> dict[str, dict[str, Any]]:
     """By namespace, what the guard of each robot said of its artifact: the first that it had, others may have succeeded
-    it (:mod:`temporeal_bridge.controller.artifact_swap`)."""
+    it (:mod:`temporeal_bridge.guard.artifact_swap`)."""
     out: dict[str, dict[str, Any]] = {}
     wrong: dict[str, records.RecordError] = {}
     for message in recording.said:

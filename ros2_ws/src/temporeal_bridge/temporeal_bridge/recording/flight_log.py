@@ -14,7 +14,7 @@ import numpy as np
 from temporeal.robots.artifact.manifest import mission_digest
 from temporeal_bridge import mission
 from temporeal_bridge.guard.safety import CODES
-from temporeal_bridge.mission import IDLE, NOT_RESET, Announced, Told, ToldChunk
+from temporeal_bridge.mission import IDLE, NOT_RESET, ChunkRecord, CommandRecord, MissionStatus
 from temporeal_bridge.recording import records
 from temporeal_bridge.recording.bags import BagError, Recording
 from temporeal_bridge.recording.records import RecordError, Row, Unread
@@ -54,7 +54,7 @@ class Flight:
     swapped: int | None = None  # the last step of the artifact that the flight began with; None: it flew to the end
     flown_by: str = ""  # name of that artifact, and the beginning of its identity
     judges: str = ""  # digest of its robot, formula, constants, horizon and rate
-    chunks: list[ToldChunk] = field(default_factory=list)  # those that were used, of a policy that gives chunks
+    chunks: list[ChunkRecord] = field(default_factory=list)  # those that were used, of a policy that gives chunks
     shifts: list[int] = field(default_factory=lambda: [0])
     misfits: set[int] = field(default_factory=set)
     unread: int = 0
@@ -188,7 +188,7 @@ def among(found: Sequence[Flight], number: int, at: int, before_ns: int = BEFORE
     return last if last is not None and last.number == number else None
 
 
-def _command(found: list[Flight], at: int, told: Told) -> None:
+def _command(found: list[Flight], at: int, told: CommandRecord) -> None:
     flight = among(found, told.flight, at)
     if flight is None:
         return
@@ -201,7 +201,7 @@ def _command(found: list[Flight], at: int, told: Told) -> None:
         flight.work[told.step] = told.left - told.since
 
 
-def _chunk(found: list[Flight], at: int, told: ToldChunk) -> None:
+def _chunk(found: list[Flight], at: int, told: ChunkRecord) -> None:
     flight = among(found, told.flight, at, SWAPPED_NS)  # said after the step: not of a start that was void before it
     if flight is None:
         return
@@ -211,7 +211,7 @@ def _chunk(found: list[Flight], at: int, told: ToldChunk) -> None:
     flight.chunks.append(told)
 
 
-def _mission(found: list[Flight], at: int, told: Announced) -> None:
+def _mission(found: list[Flight], at: int, told: MissionStatus) -> None:
     """Which start it is about its stamp says; one that is of none is latched, of an earlier flight of this number."""
     same = [f for f in found if f.number == told.number and f.start_ns - BEFORE_NS <= at
             and abs(told.start_ns - f.start_ns) < SAME_NS]

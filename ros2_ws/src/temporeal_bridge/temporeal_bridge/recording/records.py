@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from temporeal.robots.artifact.manifest import canonical, digest, mission_digest
-from temporeal_bridge.mission import MODES, Announced, Told, ToldChunk
+from temporeal_bridge.mission import MODES, ChunkRecord, CommandRecord, MissionStatus
 from temporeal_bridge.transports import messages
 
 if TYPE_CHECKING:
@@ -106,12 +106,12 @@ def step(message: Any) -> Step:
     return Step(whole(flight), row)
 
 
-def mission(message: Any) -> Announced:
+def mission(message: Any) -> MissionStatus:
     """A mode of the guard, and the number of its mission."""
     mode, _, number = message.frame_id.partition(" ")
     if mode not in MODES:
         raise RecordError(f"{message.frame_id[:40]!r} begins with no mode of the guard: {', '.join(MODES)}")
-    return Announced(mode, int(number), messages.nanoseconds(message.stamp))
+    return MissionStatus(mode, int(number), messages.nanoseconds(message.stamp))
 
 
 def event(message: Any) -> Event:
@@ -197,6 +197,6 @@ def json_object(message: Any) -> dict[str, Any]:
 
 
 READERS: Mapping[str, Callable[[Any], Any]] = {
-    "policy/step": step, "policy/chunk": lambda message: ToldChunk.of(message.data), "policy/event": event,
-    "guard/command": lambda message: Told.of(message.data), "guard/event": event, "guard/swap": mix,
+    "policy/step": step, "policy/chunk": lambda message: ChunkRecord.of(message.data), "policy/event": event,
+    "guard/command": lambda message: CommandRecord.of(message.data), "guard/event": event, "guard/swap": mix,
     "guard/artifact": artifact, "mission": mission, "monitor/verdict": verdict}

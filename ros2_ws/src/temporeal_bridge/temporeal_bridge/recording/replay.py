@@ -27,7 +27,7 @@ taken for granted: the guard of then let it start.
 Where an autopilot stands between commands and motors, its status comes from the bag, so the guard arms and waits as it
 did; the start that was void until then is made again, too. What is asked of the autopilot on the way is not compared.
 
-One artifact is flown again. Where another one took over in flight (:mod:`temporeal_bridge.controller.artifact_swap`), a
+One artifact is flown again. Where another one took over in flight (:mod:`temporeal_bridge.guard.artifact_swap`), a
 flight is compared up to that step; and what was sent not where it was a mix of two.
 """
 
@@ -47,14 +47,15 @@ import numpy as np
 from temporeal.robots.artifact.manifest import Manifest
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge import link
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy, Used
 from temporeal_bridge.guard import hold, stop_actions
 from temporeal_bridge.guard_node import TICK_S, GuardNode
 from temporeal_bridge.interface.interface import Interface, armed_by
 from temporeal_bridge.interface.state_input import StateReader, mark
-from temporeal_bridge.mission import ESTOP_SILENT, IDLE, MISSION_TIME, NOT_RESET, TOLD_TO_END, ToldChunk, refused
+from temporeal_bridge.link import datagrams
+from temporeal_bridge.link.in_process import InProcessController, InProcessGuard
+from temporeal_bridge.mission import END_REQUESTED, ESTOP_SILENT, IDLE, MISSION_TIME, NOT_RESET, ChunkRecord, refused
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.recording import flight_log
 from temporeal_bridge.recording.bags import BagError, Recording, Said
@@ -316,7 +317,7 @@ def made_again(
         for message in recording.of(full(row.topic, namespace)):
             by_mark[-1].setdefault(mark(message.data), []).append(message)
 
-    def observation(flight: Flight, told: ToldChunk) -> dict[str, np.ndarray] | None:
+    def observation(flight: Flight, told: ChunkRecord) -> dict[str, np.ndarray] | None:
         at, signals = flight.start_ns + 1e9 * told.observed, dict[str, np.ndarray]()
         for target, found, reader in zip(told.marks, by_mark, readers):
             if target:  # 0: that topic had brought nothing yet
@@ -333,7 +334,7 @@ def made_again(
     return [[rows(observation(flight, told)) for told in flight.chunks] for flight in flights]
 
 
-def compared_chunks(told: Sequence[ToldChunk], made: Sequence[np.ndarray | None], tolerance: float) -> Compared:
+def compared_chunks(told: Sequence[ChunkRecord], made: Sequence[np.ndarray | None], tolerance: float) -> Compared:
     """The rows of all chunks, recorded against made again."""
     longest = max(len(rows) for rows in (*(chunk.rows for chunk in told), *(m for m in made if m is not None)))
     recorded, replayed = dict[int, np.ndarray](), dict[int, np.ndarray]()
@@ -372,7 +373,7 @@ class Rerun(ChunkedPolicy):
         self.coming = deque[Used]()
         super().__init__(manifest, NoWorker(), lambda: self.zero + self.passed)
 
-    def load(self, told: Sequence[ToldChunk], made: Sequence[np.ndarray | None]) -> None:
+    def load(self, told: Sequence[ChunkRecord], made: Sequence[np.ndarray | None]) -> None:
         """The chunks of the next mission, as ``made``, else as recorded."""
         self.coming = deque(Used(chunk.at, chunk.observed, chunk.rows if rows is None else rows)
                             for chunk, rows in zip(told, made))
@@ -387,7 +388,7 @@ class Rerun(ChunkedPolicy):
 # ---------------------------------------------------------------- the stage
 
 
-class Line(link.MemoryLink):
+class Line(InProcessGuard):
     """The guard's end of the line. The controller says with its first command that a mission begins, and with its last
     one that it is over; a guard in a process of its own may hear either pair in two turns of its loop.
 
@@ -397,10 +398,10 @@ class Line(link.MemoryLink):
 
     def __init__(self) -> None:
         super().__init__()
-        self.waits, self.kept = set[int](), list[link.Proposal]()
+        self.waits, self.kept = set[int](), list[datagrams.Proposal]()
 
-    def receive(self) -> list[link.Proposal]:
-        """See :class:`temporeal_bridge.link.GuardEnd`."""
+    def receive(self) -> list[datagrams.Proposal]:
+        """See :class:`temporeal_bridge.link.ends.GuardEnd`."""
         heard = self.kept + super().receive()
         end = next((n for n, said in enumerate(heard) if said.kind in self.waits), len(heard))
         self.kept = heard[end:]
@@ -426,7 +427,7 @@ class Stage:
         self.own = own = [MemoryTransport(bus, name, namespace)
                           for bus, name in zip(self.buses, ("policy_node", "guard_node"))]
         self.policy = PolicyNode(
-            own[0], self.rerun or artifact, robot, interface, link.MemoryController(self.line))
+            own[0], self.rerun or artifact, robot, interface, InProcessController(self.line))
         self.new_guard = lambda: GuardNode(self.own[1], artifact.manifest, robot, interface, self.line)
         self.guard = self.new_guard()
         # one that keeps its robot says so at once, and its first command comes a period later
@@ -619,7 +620,7 @@ class Stage:
                 if code != "operator" or reason.startswith(NOT_RESET) or refused(reason) is not None:
                     continue  # no stop of the operator's
                 event = flight.start_ns + round(1e9 * since)
-                told = reason != TOLD_TO_END and any(led_to(message, event, flight.shifts) for message in asked)
+                told = reason != END_REQUESTED and any(led_to(message, event, flight.shifts) for message in asked)
                 if not told:
                     yield event, i, reason
 
@@ -636,7 +637,7 @@ class Stage:
 
     def _stop(self, i: int, reason: str) -> None:
         """Somebody stops the guard who is not in the bag. That its stop button fell silent it finds by itself."""
-        if reason == TOLD_TO_END:
+        if reason == END_REQUESTED:
             self.ending, self.gone = True, self.guard.may_end()
         elif not (self.guard.button.watched and reason.startswith(ESTOP_SILENT)):
             self.unasked[i] += 1
@@ -690,9 +691,9 @@ class Stage:
         self.line.waits = set()
         self._turn()
         policy.after = "silence" if ended_silent(flight) else "stop"
-        self.line.waits = {link.COMMAND}
+        self.line.waits = {datagrams.COMMAND}
         if policy.after == "stop" and not self.guard.keeps and any(row.step < 0 for row in flight.basis):
-            self.line.waits.add(link.END)
+            self.line.waits.add(datagrams.END)
         if self.rerun is not None and self.made is not None:
             self.rerun.load(flight.chunks, self.made[i])
         policy.begin(flight.number)
@@ -714,7 +715,7 @@ class Stage:
             policy.next = inf  # until the next recorded one
         self.pending = (i, row.step) in self.to_come
         if not self.pending:
-            self.line.waits.discard(link.COMMAND)
+            self.line.waits.discard(datagrams.COMMAND)
         if not self.pending or row.step == row.missed:  # of the beginning it hears now, of the command in its own time
             self._turn()
 
@@ -726,7 +727,7 @@ class Stage:
         if now < LEAD_S + FIRST_S:
             self.guard.watch.rests_since = -inf  # how long the robot had rested is not on record: the guard knew
         # where it does not keep the robot, the first of its own is sent as it hears of the end
-        self.line.waits -= {link.COMMAND} if row.step >= 0 else {link.COMMAND, link.END}
+        self.line.waits -= {datagrams.COMMAND} if row.step >= 0 else {datagrams.COMMAND, datagrams.END}
         self._turn()
         self.pending = self.pending and row.step < 0
 

@@ -20,26 +20,14 @@ command stays continuous.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
-import zlib
 from dataclasses import dataclass, field
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from temporeal.robots.artifact.manifest import MANIFEST, ArtifactError, Manifest, decode, plain, read
-from temporeal.robots.artifact.signature import SIGNATURE
-from temporeal_bridge.link import HEAD, LARGEST, Proposal
-
-LARGEST_MANIFEST = 1 << 21  # bytes, unpacked
-
-
-class SwapError(RuntimeError):
-    """This controller cannot take over; the message says why."""
+from temporeal.robots.artifact.manifest import Manifest, plain
+from temporeal_bridge.link.datagrams import Proposal
 
 
 def smooth(x: float) -> float:
@@ -49,41 +37,6 @@ def smooth(x: float) -> float:
 
 
 # ---------------------------------------------------------------- who may succeed
-
-
-def offer(folder: Path) -> str:
-    """What a successor shows of the artifact in ``folder``: the very bytes of manifest and signature, as text.
-
-    They come with the question, so that the guard opens no file while it commands a robot.
-    """
-    signature = folder / SIGNATURE
-    parts = {"folder": str(folder.absolute()), "manifest": read(folder, MANIFEST).decode(),
-             "signature": signature.read_bytes().hex() if signature.exists() else ""}
-    text = base64.b85encode(zlib.compress(json.dumps(parts).encode(), 9)).decode()
-    if len(text) > LARGEST - HEAD.size:
-        raise SwapError(f"{folder / MANIFEST} has {len(text)} bytes, packed; a takeover carries {LARGEST - HEAD.size}")
-    return text
-
-
-def offered(text: str, trusted: Any = None, where: str = "") -> tuple[Manifest, str]:
-    """The manifest in an :func:`offer`, and the folder that it is from; :class:`ArtifactError` says what is wrong.
-
-    Args:
-        trusted: public key that must have signed it, None: nobody need.
-        where: file of that key, for the message.
-    """
-    try:
-        unpacking = zlib.decompressobj()
-        parts = json.loads(unpacking.decompress(base64.b85decode(text), LARGEST_MANIFEST))
-        manifest, signature = parts["manifest"].encode(), bytes.fromhex(parts["signature"])
-        folder = str(parts["folder"])
-    except (ValueError, KeyError, TypeError, AttributeError, zlib.error, binascii.Error) as error:
-        raise ArtifactError(f"the successor shows no manifest: {error}") from error
-    if trusted is not None:
-        from temporeal.robots.artifact.signature import check_signed
-
-        check_signed(manifest, signature, trusted, "what the successor shows", where)
-    return decode(manifest), folder
 
 
 def unfit(new: Manifest, now: Manifest) -> str:
@@ -117,7 +70,7 @@ RULES = {
 
 
 @dataclass
-class Swap:
+class ArtifactSwap:
     """A successor that was accepted, and how far the exchange is.
 
     Args:
