@@ -1,4 +1,4 @@
-"""What an episode is made of, drawn in one place, recorded with it, and given back from the record.
+"""What an episode is made of: drawn, recorded, and played again from the record.
 
     recipe = Recipe(seed, task.initial, backend.parameters, randomization, sensors)
     draws = draw_episodes(recipe, worlds, episode)          # what K worlds begin their episodes with
@@ -7,9 +7,9 @@
     replay([record])                                        # the same draws again, without the recipe
     env.begin([record])                                     # the same episode again, in an environment of one world
 
-Everything is a function of (seed, world, episode): a record is not kept while an episode runs but made when it is asked
-for. What changes within an episode (white noise, losses, disturbances) is not in the record: it is drawn by the same
-keys, step by step, from ``seed``, ``world`` and ``episode``, as the settings in ``about`` say.
+Every draw is keyed by (seed, world, episode), so that a record is made when it is asked for, not kept while the episode
+runs. What changes within an episode (white noise, losses, disturbances) is not in the record: it is keyed by the step,
+too, and follows from the settings in ``about``.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Draws(NamedTuple):
     appearance: Named  # of what cameras see
     sensors: Named  # columns of `Sensors.drawn`
     state: Named  # signals at the start, and what the task's own signals remember
-    memory: Named  # of a start in the middle of the mission
+    memory: Named  # of a start in mid-episode
     curriculum: Tensor | None  # [K, D]
-    midway: Tensor  # [K] bool: starts in the middle of the mission
+    mid_episode: Tensor  # [K] bool: starts in mid-episode
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,13 @@ class Recipe:
     """Where the draws of an environment's episodes come from.
 
     Args:
-        initial, explore: of the task (:class:`temporeal.sim.task.Task`); ``midway``: share of episodes that ``explore``
-        starts,
-            ``by_world``: of worlds, all of whose episodes it starts.
+        initial, mid_episode: of the task (:class:`temporeal.sim.task.Task`).
+        mid_episode_starts: share of episodes that start in mid-episode.
+        truncate_after: control steps, on average, after which those are cut off, with the same probability at each;
+            then the share is one of *worlds*, all of whose episodes start so: by steps, long episodes would crowd out
+            the short ones. None: they are not cut off.
         parameters, randomization: of the backend. ``visual``, ``appearance``: the same of the camera rig.
+        chances: how many uniform numbers the task's own signals are given at each sample.
     """
 
     seed: int
@@ -63,12 +66,13 @@ class Recipe:
     parameters: Mapping[str, Parameter]
     randomization: Mapping[str, Distribution]
     sensors: Sensors
-    explore: Callable[[Draw], tuple[Named, Named]] | None = None
-    midway: float = 0.0
+    mid_episode: Callable[[Draw], tuple[Named, Named]] | None = None
+    mid_episode_starts: float = 0.0
+    truncate_after: int | None = None
     visual: Mapping[str, Parameter] = field(default_factory=dict)
     appearance: Mapping[str, Distribution] = field(default_factory=dict)
     curriculum: Curriculum | None = None
-    by_world: bool = False
+    chances: int = 0
 
 
 def draw_episodes(recipe: Recipe, worlds: Tensor, episode: Tensor) -> Draws:
@@ -87,15 +91,23 @@ def draw_episodes(recipe: Recipe, worlds: Tensor, episode: Tensor) -> Draws:
         appearance = curriculum.apply(values, appearance, recipe.visual)
         chosen = curriculum.steer(draw, values)
     state, memory = recipe.initial(chosen), Named()
-    midway = torch.zeros(len(worlds), dtype=torch.bool, device=worlds.device)
-    if recipe.midway and recipe.explore is not None:
-        there, memory = recipe.explore(draw)
-        of = torch.zeros_like(episode) if recipe.by_world else episode
-        midway = uniform(seed, worlds, of, stream("explore"), 1)[:, 0] < recipe.midway
-        memory = {k: torch.where(_like(midway, v), v, torch.zeros_like(v)) for k, v in memory.items()}
-        state = {k: torch.where(_like(midway, v), there[k], v) for k, v in state.items()}
+    mid_episode = torch.zeros(len(worlds), dtype=torch.bool, device=worlds.device)
+    if recipe.mid_episode_starts and recipe.mid_episode is not None:
+        there, memory = recipe.mid_episode(draw)
+        of = episode if recipe.truncate_after is None else torch.zeros_like(episode)
+        # names of streams key the draws: they stay as they are, whatever is renamed
+        mid_episode = uniform(seed, worlds, of, stream("explore"), 1)[:, 0] < recipe.mid_episode_starts
+        memory = {k: torch.where(_like(mid_episode, v), v, torch.zeros_like(v)) for k, v in memory.items()}
+        state = {k: torch.where(_like(mid_episode, v), there[k], v) for k, v in state.items()}
     sensors = recipe.sensors.draw_episode(seed, worlds, episode)
-    return Draws(worlds, episode, parameters, appearance, sensors, state, memory, values, midway)
+    return Draws(worlds, episode, parameters, appearance, sensors, state, memory, values, mid_episode)
+
+
+def draw_samples(recipe: Recipe, worlds: Tensor, episode: Tensor, step: Tensor, column: Mapping[str, Tensor]) -> None:
+    """Fill the columns [K, ...] that are drawn anew at each sample ``step`` [K] of the worlds [K]."""
+    recipe.sensors.draw_noise(recipe.seed, worlds, episode, step, column)
+    if recipe.chances:
+        column["chance"].copy_(uniform(recipe.seed, worlds, episode, stream("chance"), recipe.chances, step=step))
 
 
 def _like(flags: Tensor, value: Tensor) -> Tensor:
@@ -106,7 +118,8 @@ def _like(flags: Tensor, value: Tensor) -> Tensor:
 # ---------------------------------------------------------------- records
 
 GROUPS = ("parameters", "appearance", "sensors", "state", "memory")
-RENAMED = {"pushes": "disturbances", "cameras": "appearance", "look": "appearance"}
+RENAMED = {"pushes": "disturbances", "cameras": "appearance", "look": "appearance", "explore": "mid_episode_starts",
+           "midway": "mid_episode", "faults": "diverged"}
 """Names in older records and states, and what they are called now."""
 
 
@@ -116,7 +129,7 @@ class EpisodeRecord:
 
     Args:
         curriculum: values by dimension.
-        midway: whether it starts in the middle of the mission.
+        mid_episode: whether it starts in mid-episode.
         about: what else tells one episode from another: of an environment its task, backend and settings.
     """
 
@@ -129,7 +142,7 @@ class EpisodeRecord:
     state: Mapping[str, Any] = field(default_factory=dict)
     memory: Mapping[str, Any] = field(default_factory=dict)
     curriculum: Mapping[str, float] = field(default_factory=dict)
-    midway: bool = False
+    mid_episode: bool = False
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -139,11 +152,11 @@ class EpisodeRecord:
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> EpisodeRecord:
         """The opposite of :meth:`as_dict`; another version or another set of keys is an error."""
-        names, data = {f.name for f in fields(EpisodeRecord)}, with_todays_names(data)
+        names, data = {f.name for f in fields(EpisodeRecord)}, with_current_names(data)
         if data.get("version") != VERSION or set(data) != {"version", *names}:
             raise ValueError(f"not the record of an episode of version {VERSION}: keys {sorted(data)}, version "
                              f"{data.get('version')!r}; expected {sorted(names)}")
-        data["about"] = with_todays_names(data["about"])
+        data["about"] = with_current_names(data["about"])
         return EpisodeRecord(**{key: value for key, value in data.items() if key != "version"})
 
     def to_json(self) -> str:
@@ -162,7 +175,7 @@ class EpisodeRecord:
         return EpisodeRecord.from_dict(data)
 
 
-def with_todays_names(data: Mapping[str, Any]) -> dict[str, Any]:
+def with_current_names(data: Mapping[str, Any]) -> dict[str, Any]:
     """``data`` of an older record or state under the names of :data:`RENAMED`."""
     return {RENAMED.get(key, key): value for key, value in data.items()}
 
@@ -185,7 +198,7 @@ def episode_record(
         values = dict(zip(recipe.curriculum.names, draws.curriculum[0].tolist()))
     groups = {group: {k: v[0].tolist() for k, v in getattr(draws, group).items()} for group in GROUPS}
     return EpisodeRecord(recipe.seed, world, episode, **groups, curriculum=values,
-                         midway=bool(draws.midway[0]), about=dict(about or {}))
+                         mid_episode=bool(draws.mid_episode[0]), about=dict(about or {}))
 
 
 def plain(value: Any) -> Any:
@@ -226,5 +239,6 @@ def replay(records: Sequence[EpisodeRecord], device: torch.device | str = "cpu")
                                             device=device) for name in names}
     values = groups.pop("curriculum")
     keys = (torch.tensor([getattr(r, key) for r in records], device=device) for key in ("world", "episode"))
-    midway = torch.tensor([r.midway for r in records], device=device)
-    return Draws(*keys, **groups, curriculum=torch.stack(list(values.values()), -1) if values else None, midway=midway)
+    mid_episode = torch.tensor([r.mid_episode for r in records], device=device)
+    return Draws(*keys, **groups, curriculum=torch.stack(list(values.values()), -1) if values else None,
+                 mid_episode=mid_episode)

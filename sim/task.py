@@ -20,8 +20,9 @@ from temporeal.sim.stl.language.propositional import Constant as Number
 from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.language.queries import children, horizon, predicates_in, signals_in
 from temporeal.sim.stl.language.sampling import window_steps
-from temporeal.sim.stl.planning.alternative import NotDecomposable
+from temporeal.sim.stl.planning.alternative import Alternative
 from temporeal.sim.stl.planning.plan import NotSequential
+from temporeal.sim.stl.rewriting.normal import NotDecomposable
 
 MISSION_TIME = SignalSpec("mission_time", (), "s")
 """Time since mission start: every evaluator of a formula supplies it (environment, report, on-robot monitor)."""
@@ -104,6 +105,32 @@ class Constant:
         return dict(memory), memory
 
 
+class Schedules(Protocol):
+    """The schedules that episodes of a task follow, and its starts in mid-episode: what a learner chooses.
+
+    Attributes:
+        alternatives: of the formula's decomposition (:mod:`temporeal.sim.stl.planning.decompose`).
+        buffer: [M, 1 + V] schedules (:mod:`temporeal.sim.rewards.schedules`) that episodes are drawn from.
+        frontier: state and memory of M starts in mid-episode, of which ``frontier_share`` are taken; None: none.
+        slack: by how much a subgoal must hold to count, in its unit.
+        compiled: whether functions of starts are compiled.
+    """
+
+    alternatives: Sequence[Alternative]
+    buffer: Tensor
+    frontier: tuple[dict[str, Tensor], dict[str, Tensor]] | None
+    frontier_share: float
+    slack: float
+    compiled: bool
+
+    def places(self, draw: Draw, missions: int) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor]:
+        """State and memory of K starts in mid-episode, ``missions`` schedules and times at K / ``missions`` places each
+        in a row, and whether [K] the mission can go on from there."""
+
+    def signals(self, state: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The signals of starts, as far as they are known."""
+
+
 @dataclass(frozen=True)
 class Task:
     """One task for one robot.
@@ -115,9 +142,10 @@ class Task:
         episode_s: episode length, s: at least the formula's horizon.
         formula: over the schema (robot signals and ``mission_time``) and ``constants``.
         initial: ``initial(draw) -> state`` of K worlds by signal name, and what ``extra`` remembers at the start.
-        explore: starts in the middle of the mission, for training only: ``explore(draw) -> (state, memory)``, where
+        mid_episode: starts in mid-episode, for training only: ``mid_episode(draw) -> (state, memory)``, where
             ``memory`` holds a ``tick`` [K] (control steps since mission start) and replaces what both the observation
             map and the objective would remember by then.
+        schedules: where the policy follows a schedule, which somebody has to choose (algo=tgpo): which there are.
         observe: the observation map; ``act``: the action map; ``objective``: reward and termination.
         extra: signals that the task itself gives: a goal.
         shapes: to draw, each ``{"type": "sphere" | "cylinder" | "box", ...}``.
@@ -138,7 +166,8 @@ class Task:
     act: ActionMap
     objective: Objective
     initial: Callable[[Draw], dict[str, Tensor]]
-    explore: Callable[[Draw], tuple[dict[str, Tensor], dict[str, Tensor]]] | None = None
+    mid_episode: Callable[[Draw], tuple[dict[str, Tensor], dict[str, Tensor]]] | None = None
+    schedules: Schedules | None = None
     extra: Extra | None = None
     shapes: Sequence[Mapping[str, Any]] = ()
     stop: str = "level"
@@ -164,11 +193,6 @@ def task_schema(what: Scene | RobotSpec, extra: Extra | None = None) -> dict[str
     """The signals of a robot or scene, those that a task adds, and the mission time."""
     added = extra.signals.values() if extra is not None else ()
     return schema(*as_scene(what).signals.values(), *added, MISSION_TIME)
-
-
-def follows_schedules(task: Task) -> bool:
-    """Whether the policy of ``task`` is shown a schedule, which somebody has to choose (the timed view, algo=tgpo)."""
-    return hasattr(task.initial, "bank")
 
 
 T = TypeVar("T")
@@ -227,8 +251,8 @@ def check_formula(task: Task) -> None:
         node = waiting.pop()
         waiting += children(node)
         try:
-            if hasattr(node, "window"):
-                window_steps(node.window, task.control_dt)
+            if (window := getattr(node, "window", None)) is not None:
+                window_steps(window, task.control_dt)
         except FormulaError as error:
             raise ValueError(f"task {task.name!r}, control_dt = {task.control_dt:g} s: {error}") from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from temporeal.robots.spec import Parameter, RobotSpec
     from temporeal.sim.scene import Scene
+    from temporeal.sim.task import Task
 
 Signals = Mapping[str, "Tensor"]
 """Signal name -> [N, *shape]. Float32 on the backend's device."""
@@ -118,7 +119,14 @@ class Status(NamedTuple):
 
 
 class VecEnv(Protocol):
-    """What a learning algorithm sees: tensors and sizes."""
+    """What a learning algorithm sees: tensors and sizes.
+
+    Implement it to train on worlds of your own: :mod:`temporeal.policies.algos.ppo` needs no more.
+
+    Attributes:
+        obs_dim, critic_dim, action_dim: O, C and A. C = O where nothing is privileged.
+        capabilities: what else there is; ``EnvCapabilities()`` where that is nothing.
+    """
 
     num_worlds: int
     obs_dim: int
@@ -126,14 +134,80 @@ class VecEnv(Protocol):
     action_dim: int
     device: torch.device
 
+    @property
+    def capabilities(self) -> EnvCapabilities:
+        """What the environment offers besides steps."""
+
     def reset(self) -> Obs:
         """Start a new episode in every world."""
 
     def step(self, action: Tensor) -> Step:
-        """One control step with ``action`` [N, A] (nominal range [-1, 1], clipped by the action map)."""
+        """One control step with ``action`` [N, A] (nominal range [-1, 1], clipped by the action map).
+
+        Where an episode ended, the world begins its next one in the same step. Each tensor [N] in ``info`` is averaged
+        over the episodes that ended and logged by its name; those where ``info["mid_episode"]`` [N] is true, if it is
+        there, are no whole episodes and count nowhere.
+        """
 
     def state_dict(self) -> dict[str, object]:
         """All state, for a bit-exact resume."""
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Restore what :meth:`state_dict` returned."""
+
+
+class Curriculum(Protocol):
+    """What decides how hard episodes are (:class:`temporeal.sim.curriculum.curriculum.Curriculum`)."""
+
+    def update(self, gathered: Callable[[Tensor], Tensor]) -> object:
+        """Learn from the episodes that ended; ``gathered`` joins rows [K, ...] of all processes."""
+
+    def metrics(self) -> dict[str, float]:
+        """Figures for the log, by name."""
+
+
+@dataclass(frozen=True)
+class EnvCapabilities:
+    """What an environment offers to learners besides :class:`VecEnv`; None: it does not.
+
+    Args:
+        stagger: cuts the running episodes off, each at a random step, so that worlds do not end in step.
+        health: counts by name of what has gone wrong: ``diverged``, ``warnings``, ``overflow``.
+        curriculum: is told when an iteration is over.
+        task_env: the environment itself, where its worlds are those of a task.
+    """
+
+    stagger: Callable[[], None] | None = None
+    health: Callable[[], Mapping[str, int]] | None = None
+    curriculum: Curriculum | None = None
+    task_env: TaskEnv | None = None
+
+
+class TaskEnv(VecEnv, Protocol):
+    """Worlds of a task (:class:`temporeal.sim.env.Env`), for learners that follow its formula or choose its starts.
+
+    Attributes:
+        compiled: whether the task's functions run compiled.
+        mid_episode: whether [N] the running episodes are not whole.
+    """
+
+    task: Task
+    compiled: bool
+    mid_episode: Tensor
+
+    @property
+    def count(self) -> Tensor:
+        """Control steps since the start of each world's mission, int64 [N]."""
+
+    def true_signals(self) -> dict[str, Tensor]:
+        """The true signals now, [N, ...]; those of a step, before any reset, are its ``info["signals"]``."""
+
+    def subgoal_hits(self) -> Tensor | None:
+        """1 + the sample [N, V] at which each subgoal was hit, 0 before; None where the objective has no subgoals."""
+
+    def set_mid_episode_starts(self, share: float, truncate_after: int | None = None) -> None:
+        """Which ``share`` of the next episodes start in mid-episode; after how many steps, on average, they are cut off
+        (None: they are not)."""
+
+    def forget_starts(self) -> None:
+        """Draw the starts of next episodes anew that were drawn ahead: where they come from has changed."""

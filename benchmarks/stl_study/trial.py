@@ -13,7 +13,6 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from temporeal.policies.evaluate.suite import suite
+from temporeal_benchmarks.stl_study.landscape import heat
 
 if TYPE_CHECKING:
     from temporeal.policies.evaluate.evaluation import Evaluation
@@ -34,7 +34,7 @@ Order = Mapping[str, Any]
 (folder), ``file``, ``began`` (Unix time at which the process was started); ``trained``, where the folder has the
 policy already: what its training said of itself."""
 
-CURVE, PATHS, SAMPLES, GRID = 60, 6, 60, 24  # points of a curve, drawn episodes, their points, side of the heat map
+CURVE, PATHS, SAMPLES = 60, 6, 60  # points of a curve, drawn episodes, their points
 BATCH = {"cem": (50, 20), "npc": (250, 250), "milp": (1, 1)}
 """Starts planned at once, between looks at the clock: of plans that are followed to the end, and of plans made anew on
 the way, which cost many times as much."""
@@ -118,11 +118,12 @@ def learned(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
     from temporeal.policies.algos import tgpo
     from temporeal.policies.evaluate.rollout import graph_policy, rollout
     from temporeal.policies.runs import environments, trained
+    from temporeal.policies.training import schedule_choice
 
     task = supported(settings)
-    figures = trained(order, settings)
+    figures = train_or_reuse(order, settings)
     graph: PolicyGraph = trained.load_graph(settings, Path(order["run"]), task)
-    if isinstance(graph.observe, tgpo.Choosing):  # a policy of before is deployed as one of now would be
+    if isinstance(graph.observe, schedule_choice.Choosing):  # an early policy is deployed as one of today would be
         graph = tgpo.load_graph(Path(order["run"]), task, patience=settings["algo"]["patience"])
     shown = trained.shown_to(graph, task)
     env = environments.make_env(settings, task=shown, num_worlds=order["episodes"], seed=evaluation_seed(order))
@@ -137,7 +138,7 @@ def learned_to_plan(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
 
     task = supported(settings)
     require_model(task)
-    figures = trained(order, settings)
+    figures = train_or_reuse(order, settings)
     policy, config = npc.load_policy(Path(order["run"]))
     planning = planned(order, settings, task, partial(npc.plan, policy=policy), config)
     return {**figures, **planning}
@@ -196,7 +197,7 @@ def kept_signals(task: Task) -> list[str]:
     return [name for name in signals_in(task.formula) if name in task.schema]
 
 
-def trained(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
+def train_or_reuse(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
     """Train, unless the folder has the policy already; what it took, and its curve."""
     took = order.get("trained") or training(order, settings)
     return {**took, **learning(history_of(Path(order["run"])))}
@@ -224,13 +225,13 @@ def learning(history: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     """Time, steps and curve [[s, steps, success], ...] of what training did, exploring; ``pooled`` over at least so
     many of its whole episodes (:func:`temporeal.policies.evaluate.suite.suite.pooled`).
 
-    A trial of before, whose run is still there, has them anew by ``{**trial, **learning(history_of(run))}``.
+    An early trial whose run is still there gets them by ``{**trial, **learning(history_of(run))}``.
     """
-    told = suite.pooled(history)
-    places = np.unique(np.linspace(0, len(told) - 1, min(CURVE, len(told))).round().astype(int)) if told else []
+    points = suite.pooled(history)
+    places = np.unique(np.linspace(0, len(points) - 1, min(CURVE, len(points))).round().astype(int)) if points else []
     last = history[-1] if history else {"seconds": 0.0, "steps": 0.0}
     return {"seconds": last["seconds"], "steps": last["steps"], "pooled": suite.POOL,
-            "curve": [[round(float(x), 4) for x in told[i]] for i in places]}
+            "curve": [[round(float(x), 4) for x in points[i]] for i in places]}
 
 
 # ---------------------------------------------------------------- plans
@@ -318,97 +319,6 @@ def paths(found: Rollout, e: Evaluation) -> list[dict[str, Any]]:
         steps = np.unique(np.linspace(0, last, min(SAMPLES, last + 1)).round().astype(int))
         out.append({"satisfied": bool(good[i]), "points": np.round(found.signals[name][steps, i].astype(float), 2)})
     return out
-
-
-# ---------------------------------------------------------------- the critic's view of schedules
-
-
-def heat(folder: Path, task: Task) -> dict[str, Any] | None:
-    """What the critic expects over two time variables, the others as in the best schedule of the bank.
-
-    Mean over the starts that the run has kept; None at times that the formula does not allow. None where no
-    alternative has two variables with room.
-    """
-    from temporeal.policies.algos import tgpo
-    from temporeal.policies.nets.actor import Critic
-    from temporeal.policies.nets.normalizer import Normalizer
-    from temporeal.policies.training import ppo_checkpoint
-
-    state = ppo_checkpoint.read_last(folder)
-    config = ppo_checkpoint.config_of(state, tgpo.TGPOConfig)
-    critic = Critic(state["sizes"]["critic_dim"], config.critic_hidden, config.activation)
-    normalizer = Normalizer(state["sizes"]["critic_dim"])
-    critic.load_state_dict(state["critic"])
-    normalizer.load_state_dict(state["critic_normalizer"])
-    kept: Any = state["companion"]
-
-    def value(schedules: Any) -> np.ndarray:
-        import torch
-
-        with torch.no_grad():
-            obs = tgpo.observed(task.observe, kept["signals"], schedules)
-            out = critic(normalizer(obs.flatten(0, 1))).reshape(obs.shape[:2]).mean(-1)
-        return np.asarray(out.numpy(), float)
-
-    return landscape(task.objective.mission.alternatives, kept["bank"], value)  # type: ignore[attr-defined]
-
-
-@dataclass(frozen=True)
-class Axis:
-    """Time variable ``index`` (from 0) of an alternative, the samples at which it is looked at, and those variables
-    that move with it: index and distance, samples."""
-
-    index: int
-    samples: np.ndarray
-    label: str
-    behind: tuple[tuple[int, int], ...] = ()
-
-
-def landscape(alternatives: Sequence[Any], bank: Any, value: Callable[[Any], np.ndarray]) -> dict[str, Any] | None:
-    """The heat map of :func:`heat`: ``bank`` [M, 1 + V], ``value`` of schedules [K, 1 + V] is [K]."""
-    import torch
-
-    from temporeal.sim.stl.planning.grounding import feasible
-
-    worth = value(bank)
-    for row in np.argsort(-worth, kind="stable"):
-        alternative = alternatives[round(float(bank[row, 0]))]
-        axes = axes_of(alternative)
-        if len(axes) == 2:
-            break
-    else:
-        return None
-    x, y = axes
-    grid = np.repeat(bank[row : row + 1].numpy(), len(x.samples) * len(y.samples), 0)
-    for axis, samples in ((x, np.tile(x.samples, len(y.samples))), (y, np.repeat(y.samples, len(x.samples)))):
-        for index, distance in ((axis.index, 0), *axis.behind):
-            grid[:, 1 + index] = samples + distance
-    seen = value(torch.from_numpy(grid))
-    seen[~feasible(alternative, grid[:, 1 : 1 + alternative.variables].astype(np.int64))] = np.nan
-    dt = alternative.dt
-    best = [float(bank[row, 1 + axis.index]) * dt for axis in axes]
-    return {"x": x.samples * dt, "y": y.samples * dt, "x_label": x.label, "y_label": y.label, "best": best,
-            "value": np.round(seen, 3).reshape(len(y.samples), len(x.samples))}
-
-
-def axes_of(alternative: Any) -> list[Axis]:
-    """The two time variables with the most room, in their order, each with those at a fixed distance from it; fewer
-    where fewer have any."""
-    from temporeal.sim.rewards.schedules import movable
-
-    d, groups = alternative.bounds, movable(alternative)
-    room = [(-int(d[group[0], 0]), int(d[0, group[0]])) for group in groups]
-    chosen = sorted(sorted(range(len(groups)), key=lambda g: room[g][0] - room[g][1])[:2])
-    return [Axis(groups[g][0] - 1, np.unique(np.linspace(*room[g], GRID).round()), label(alternative, groups[g][0] - 1),
-                 tuple((v - 1, -int(d[v, groups[g][0]])) for v in groups[g][1:])) for g in chosen]
-
-
-def label(alternative: Any, index: int) -> str:
-    """The variable with what it reaches or what is kept from it on."""
-    variable = index + 1
-    asked = [str(r.predicate) for r in alternative.reaches if r.variable == variable]
-    asked += [str(k.predicate) for k in alternative.keeps if k.start.variable == variable and not asked]
-    return f"t{variable}: {' and '.join(asked)}" if asked else f"t{variable}"
 
 
 if __name__ == "__main__":

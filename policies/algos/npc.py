@@ -6,36 +6,32 @@ Meng and Fan, "Signal Temporal Logic Neural Predictive Control", RA-L 2023 (arXi
     loss: how far the smooth robustness of each trace stays below a margin, max(0, margin - robustness)
     one Adam step on the network, by the gradient through robustness, dynamics and network
 
-While it runs (:func:`plan`, with :class:`temporeal.policies.planning.receding.Receding` also again and again on the
-way) the network gives the plan, the model predicts the trace, and the exact robustness judges it. Where that is too
-low, the *backup policy* takes over: gradient ascent on the smooth robustness of the actions themselves, from the
-network's plan, from the plan that was followed, and from random ones. Without a network that is the gradient-based
-planner of the same paper's comparison.
+At run time (:func:`plan`; repeatedly with :class:`temporeal.policies.planning.receding.Receding`) the network gives the
+plan, the model predicts the trace, and the exact robustness judges it. Where that is too low, the *backup policy* takes
+over: gradient ascent on the smooth robustness of the actions themselves, from the network's plan, from the plan
+followed so far, and from random ones. Without a network that is the gradient-based planner of the paper's comparison.
 
     learned = train(Missions(model, formula, dt, steps, draw), NPCConfig(), out=folder)  # or of an environment
     found = plan(model, formula, dt, signals0, steps, config, policy=learned.policy)
     policy = Receding(partial(plan, policy=learned.policy), model, formula, dt, steps, config, every=10)
 
-``chunk`` says how much of the mission the network plans at a call: all of it (0, as the paper does), or the next so
-many steps, again and again, 1 being a feedback policy. B robots, T steps, A action, D state. Temperature and margin
-have the unit of the formula's margins.
-"""
+``chunk`` is how many control steps the network plans at a call: the whole mission (0, as in the paper), or that many,
+again and again; 1 is a feedback policy. B robots, T steps, A action, D state. Temperature and margin have the unit of
+the formula's margins. """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint as recomputed
 
-from temporeal.policies.nets.actor import ACTIVATIONS, mlp
-from temporeal.policies.nets.normalizer import Normalizer, moments
+from temporeal.policies.nets.actor import ACTIVATIONS
+from temporeal.policies.nets.normalizer import moments
 from temporeal.policies.planning.problem import (
     Plan,
     Problem,
@@ -44,7 +40,6 @@ from temporeal.policies.planning.problem import (
     check_start,
     judge,
     judged,
-    part_ends,
     problem,
     rollout,
     smoothed,
@@ -53,12 +48,13 @@ from temporeal.policies.planning.splines import basis, check_spline
 from temporeal.policies.training import checkpoint
 from temporeal.policies.training.budget import fraction_spent, spend
 from temporeal.policies.training.errors import NonFiniteError, SettingsError
+from temporeal.policies.training.predictive_policy import Next, Policy, Seen, act
 from temporeal.policies.training.progress import CLOCKS, Logger, Progress
 from temporeal.policies.training.ranks import Ranks
-from temporeal.sim.env import Env
 from temporeal.sim.maps import PolicyGraph
 from temporeal.sim.stl.language.propositional import Formula, to_text
 from temporeal.sim.stl.semantics.smooth import METHODS, Method
+from temporeal.sim.types import TaskEnv
 
 if TYPE_CHECKING:
     from temporeal.sim.system import Model
@@ -135,75 +131,6 @@ class Missions:
     dt: float  # s, control period
     steps: int  # control steps of a mission
     draw: Callable[[int, torch.Generator], Signals]  # signals [count, *shape] of that many starts, with its randomness
-
-
-# ---------------------------------------------------------------- policy
-
-
-class Policy(nn.Module):
-    """States to actions. What a call sees is the start of the mission and, with ``chunk``, the state and time of now.
-
-    The start is its memory: with it, what was done so far follows from the time, so that a state which a mission
-    passes twice needs no other.
-    """
-
-    def __init__(self, state_dim: int, action_dim: int, steps: int, config: NPCConfig) -> None:
-        super().__init__()
-        self.steps, self.action_dim = steps, action_dim
-        self.chunk = min(config.chunk or steps, steps)
-        self.first, self.now = Normalizer(state_dim), Normalizer(state_dim)
-        self.register_buffer("spline", basis(self.chunk, config.knots, config.spline, torch.zeros(())))
-        self.spline: Tensor
-        inputs = state_dim if self.chunk == steps else 2 * state_dim + 1
-        self.net = mlp(inputs, config.hidden, self.spline.shape[1] * action_dim, config.activation, 0.1)
-
-    def forward(self, first: Tensor, now: Tensor, step: int | Tensor) -> Tensor:
-        """Actions [B, chunk, A] from ``now`` [B, D] on, control step ``step`` (or [B]) of a mission that began in
-        ``first``."""
-        seen = self.first(first)
-        if self.chunk < self.steps:
-            phase = torch.zeros_like(seen[:, 0]) + 2.0 * step / self.steps - 1.0
-            seen = torch.cat([seen, self.now(now), phase[:, None]], -1)
-        knots = torch.tanh(self.net(seen)).unflatten(-1, (self.spline.shape[1], self.action_dim))
-        return (self.spline @ knots).clamp(-1.0, 1.0)
-
-
-def act(
-    policy: Policy, model: Model, first: Tensor, state: Tensor, step: int, steps: int, *, segment: int = 0,
-    truncate: int = 0,
-) -> tuple[Tensor, Tensor]:
-    """Actions [B, T, A] and states [T + 1, B, D] of ``policy`` over ``steps`` steps from control step ``step`` on.
-
-    ``first`` [B, D]: where the mission began; ``state`` [B, D]: now. Differentiable; ``segment`` and ``truncate`` as
-    in :func:`temporeal.policies.planning.problem.rollout`, rounded up to whole chunks.
-    """
-    if policy.chunk == policy.steps:
-        actions = policy(first, first, 0)[:, step : step + steps]
-        return actions, rollout(model, state, actions, segment=segment, truncate=truncate)
-
-    def leg(state: Tensor, begin: int, end: int) -> tuple[Tensor, Tensor]:
-        actions, states = [], []
-        while begin < end:
-            ahead = min(policy.chunk - begin % policy.chunk, end - begin)
-            actions.append(policy(first, state, begin)[:, :ahead])
-            states.append(rollout(model, state, actions[-1])[1:])
-            state, begin = states[-1][-1], begin + ahead
-        return torch.cat(actions, 1), torch.cat(states)
-
-    whole = [-(-size // policy.chunk) * policy.chunk for size in (segment, truncate)]
-    taken, passed, ends = [], [state[None]], part_ends(steps, *whole)
-    for begin, end in zip([0, *ends[:-1]], ends):
-        if whole[1] and begin and begin % whole[1] == 0:
-            state = state.detach()
-        call = partial(recomputed, leg, use_reentrant=False) if segment and torch.is_grad_enabled() else leg
-        actions, states = call(state, step + begin, step + end)
-        taken.append(actions)
-        passed.append(states)
-        state = states[-1]
-    return torch.cat(taken, 1), torch.cat(passed)
-
-
-# ---------------------------------------------------------------- on line
 
 
 def plan(
@@ -291,9 +218,6 @@ def backup(asked: Problem, actions: Tensor, config: NPCConfig, generator: torch.
     return Plan(best.actions.unflatten(0, (count, tries))[torch.arange(count, device=actions.device), which], value)
 
 
-# ---------------------------------------------------------------- training
-
-
 @dataclass
 class Learner:
     """All state of a run: what a checkpoint holds."""
@@ -320,7 +244,7 @@ OnIteration = Callable[[Learner], "bool | None"]
 
 
 def train(
-    env: Env | Missions, config: NPCConfig, *, out: Path, seed: int = 0, resume: bool | Path = False,
+    env: TaskEnv | Missions, config: NPCConfig, *, out: Path, seed: int = 0, resume: bool | Path = False,
     progress: Progress | None = None, logger: Logger | None = None, on_iteration: OnIteration | None = None,
     ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
 ) -> Result:
@@ -420,8 +344,6 @@ def _method(config: NPCConfig) -> Method:
     return "logsumexp" if config.method == "logsumexp" else "softmax"
 
 
-# ---------------------------------------------------------------- files
-
 KIND = "temporeal npc 1"
 
 
@@ -463,58 +385,6 @@ def load_policy(path: Path, device: str = "cpu") -> tuple[Policy, NPCConfig]:
     policy = Policy(sizes["state_dim"], sizes["action_dim"], sizes["steps"], config)
     policy.load_state_dict(state["policy"])
     return policy.to(device).eval(), config
-
-
-class Seen(nn.Module):
-    """Observation map of a learned policy on its robot: what its next call is given, [N, 2 D + 1].
-
-    The state that the mission began in, that at the start of the chunk, and the control step.
-    """
-
-    def __init__(self, task: Task, policy: Policy) -> None:
-        super().__init__()
-        self.system, self.chunk = task.observe.system, policy.chunk
-        size = len(policy.first.mean)
-        given = self.system.model.signals(torch.zeros(1, size))
-        self.signals = tuple(dict.fromkeys((*self.system.reads, *given)))
-        self.memory = {"tick": (), "first": (size,), "begin": (size,), **self.system.memory}
-        self.obs_dim = 2 * size + 1
-
-    def forward(self, signals: Signals, memory: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Observation [N, 2 D + 1] and the next memory."""
-        kept = self.system.follow(signals, {name: memory[name] for name in self.system.memory})
-        state, tick = self.system.model.state(signals), memory["tick"]
-        first = torch.where((tick == 0)[:, None], state, memory["first"])
-        begin = torch.where((_inside(tick, self.chunk) == 0)[:, None], state, memory["begin"])
-        after = {**kept, "tick": tick + 1.0, "first": first, "begin": begin}
-        return torch.cat([first, begin, tick[:, None]], -1), after
-
-    def record(self, memory: Mapping[str, Tensor], action: Tensor) -> dict[str, Tensor]:
-        """The memory with ``action`` entered, where the system remembers any."""
-        return {**memory, **self.system.record({name: memory[name] for name in self.system.memory}, action)}
-
-
-def _inside(tick: Tensor, chunk: int) -> Tensor:
-    """Control steps since the chunk began. Not ``remainder``: compiled maps (:mod:`temporeal.sim.compiler.vectorize`)
-    do not have it."""
-    return tick - chunk * torch.floor(tick / chunk)
-
-
-class Next(nn.Module):
-    """Observations of :class:`Seen` to the action [N, A] of this control step."""
-
-    def __init__(self, policy: Policy) -> None:
-        super().__init__()
-        self.policy = policy
-
-    def forward(self, obs: Tensor) -> Tensor:
-        """The action; after the mission its last one."""
-        size, steps, chunk = (obs.shape[-1] - 1) // 2, self.policy.steps, self.policy.chunk
-        tick = obs[:, -1].clamp(max=float(steps - 1))
-        inside = _inside(tick, chunk)
-        ahead = self.policy(obs[:, :size], obs[:, size : 2 * size], tick - inside)
-        picked = (torch.arange(chunk, device=obs.device, dtype=obs.dtype) == inside[:, None]).to(obs.dtype)
-        return (ahead * picked[..., None]).sum(1)
 
 
 JUDGED_WITHOUT = ("the network alone is judged and exported, without STL-NPC's backup policy, which plans with the "

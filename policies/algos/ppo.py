@@ -11,21 +11,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from temporeal.policies.nets.actor import Actor, Critic, Gaussian, RecurrentActor
 from temporeal.policies.nets.normalizer import Normalizer, moments
-from temporeal.policies.training import checkpoint
+from temporeal.policies.training.advantages import gae, standardized
 from temporeal.policies.training.errors import NonFiniteError, SettingsError
 from temporeal.policies.training.formula_metrics import Watch
-from temporeal.policies.training.ppo_checkpoint import keep, latest, modules_of, policy_of, read_last, restore
+from temporeal.policies.training.ppo_checkpoint import keep, latest, policy_of, read_last, restore
+from temporeal.policies.training.ppo_reports import count_episodes, dump_non_finite, health_of, report, troubles
 from temporeal.policies.training.ppo_state import (
     FIGURES,
     Batch,
@@ -37,13 +38,12 @@ from temporeal.policies.training.ppo_state import (
     allocate,
     autocast,
     columns_of,
+    fraction_spent,
     in_parallel,
     start,
 )
 from temporeal.policies.training.progress import CLOCKS, Logger, Progress
 from temporeal.policies.training.ranks import Ranks
-from temporeal.sim.env import Env
-from temporeal.sim.task import follows_schedules
 from temporeal.sim.types import VecEnv
 
 CHUNK = 8192  # rows differentiated at once: larger tensors cost page faults, smaller ones the interpreter
@@ -85,8 +85,9 @@ def train(
     if resume:
         restore(learner, resume if isinstance(resume, Path) else latest(out, ranks))
     rollout = allocate(learner)
-    if isinstance(env, Env) and env.task.finite:
-        learner.watch = Watch(env)
+    worlds = env.capabilities.task_env
+    if worlds is not None and worlds.task.finite:
+        learner.watch = Watch(worlds)
     loss = torch.compile(losses) if config.compile else losses
     passed = CLOCKS[config.clock]
     foretell(learner)
@@ -120,15 +121,16 @@ def train(
 def check_view(env: VecEnv, companion: Companion | None) -> None:
     """A policy that follows schedules has somebody who chooses them: without, it would be worth nothing where it is
     deployed, and an evaluation would draw them at random."""
-    if companion is None and isinstance(env, Env) and follows_schedules(env.task):
-        raise SettingsError(f"task {env.task.name!r} is shown by the view of algo=tgpo, whose policy follows schedules "
+    worlds = env.capabilities.task_env
+    if companion is None and worlds is not None and worlds.task.schedules is not None:
+        raise SettingsError(f"task {worlds.task.name!r} is shown by the view of algo=tgpo, whose policy follows schedules "
                             "that ppo does not choose: say algo=tgpo, or for ppo task.settings.view=plain (history and "
                             "flags are other views)")
 
 
 def iterate(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[str, float]:
     """One iteration: collect, estimate, improve. Returns figures about it."""
-    began, health = time.monotonic(), _health(learner)
+    began, health = time.monotonic(), health_of(learner)
     take_weights(learner)
     collect(learner, rollout)
     collected = time.monotonic()
@@ -139,7 +141,7 @@ def iterate(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[s
     update_normalizers(learner, rollout)
     learner.iteration += 1
     learner.steps += rollout.reward.numel() * learner.ranks.size
-    curriculum = getattr(learner.env, "curriculum", None)
+    curriculum = learner.env.capabilities.curriculum
     if curriculum is not None:
         curriculum.update(learner.ranks.gathered)
         figures |= curriculum.metrics()
@@ -147,24 +149,6 @@ def iterate(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[s
         figures |= learner.watch.figures()
     figures |= troubles(learner, health)
     return figures | {"collect_seconds": collected - began, "improve_seconds": time.monotonic() - collected}
-
-
-def _health(learner: Learner) -> dict[str, int]:
-    """What has gone wrong in the worlds of this process so far; nothing where the environment does not say."""
-    ask = getattr(learner.env, "health", None)
-    return dict(ask()) if ask is not None else {}
-
-
-def troubles(learner: Learner, before: Mapping[str, int]) -> dict[str, float]:
-    """What went wrong in the worlds of all processes since ``before``: faults, the simulator's warnings, and how many
-    worlds lack room for contacts or constraints now.
-    """
-    now = _health(learner)
-    if not now:
-        return {}
-    row = [now["faults"] - before["faults"], now["warnings"] - before["warnings"], now["overflow"]]
-    rows = learner.ranks.gathered(torch.tensor([row], dtype=torch.float64, device=learner.device))
-    return dict(zip(("faults", "warnings", "overflow"), rows.sum(0).tolist()))
 
 
 @contextmanager
@@ -176,9 +160,6 @@ def _threads_of_an_operation(config: PPOConfig) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-# ---------------------------------------------------------------- data
 
 
 @torch.no_grad()
@@ -209,7 +190,7 @@ def collect(learner: Learner, rollout: Rollout) -> None:
             cut = step.truncated.nonzero()[:, 0]
             if len(cut):
                 rollout.cut.append((t, cut, step.final_obs.critic[cut]))
-            _count_episodes(episodes, step.info, ended)
+            count_episodes(episodes, step.info, ended)
             learner.hidden[ended] = 0.0
     rollout.episodes = episodes or rollout.episodes
 
@@ -232,41 +213,6 @@ def act(learner: Learner, obs: Tensor) -> Tensor:
         else:
             mean = learner.actor(obs)
     return mean.float()
-
-
-def _count_episodes(sums: dict[str, Tensor], info: Mapping[str, Any], ended: Tensor) -> None:
-    """Add the figures [N] in ``info`` of the worlds ``ended`` [K], of whole episodes only."""
-    if "midway" in info:
-        ended = ended[~info["midway"][ended]]
-    if not len(ended):
-        return
-    for name, value in info.items():
-        name = name.removeprefix("episode_")
-        if isinstance(value, Tensor) and value.ndim == 1 and name != "midway":
-            total = value[ended].double().sum()
-            sums[name] = sums[name] + total if name in sums else total
-    count = torch.tensor(float(len(ended)), dtype=torch.float64, device=ended.device)
-    sums["count"] = sums["count"] + count if "count" in sums else count
-
-
-# ---------------------------------------------------------------- advantages
-
-
-def gae(
-    reward: Tensor, value: Tensor, next_value: Tensor, done: Tensor, gamma: float, gae_lambda: float
-) -> Tensor:
-    """Generalized advantage estimates [T, N].
-
-    ``next_value`` [T, N] is the value of the true successor of each step: 0 where the episode terminated, that of the
-    last state where it was truncated. ``done`` [T, N]: the next row belongs to another episode.
-    """
-    delta = reward + gamma * next_value - value
-    carry = gamma * gae_lambda * (~done).to(value.dtype)
-    advantage = torch.empty_like(delta)
-    last = torch.zeros_like(delta[0])
-    for t in reversed(range(len(delta))):
-        last = torch.addcmul(delta[t], carry[t], last, out=advantage[t])
-    return advantage
 
 
 @torch.no_grad()
@@ -334,15 +280,6 @@ def evaluate(learner: Learner, critic_obs: Tensor, replica: Replica) -> Tensor:
         return replica.critic(critic_obs).float()
 
 
-def standardized(values: Tensor, ranks: Ranks) -> Tensor:
-    """``values`` shifted and scaled to mean 0 and standard deviation 1 over all processes."""
-    total = ranks.merged(moments(values.reshape(-1, 1)))
-    return (values - total.mean.to(values.dtype)) / (total.var.sqrt() + 1e-8).to(values.dtype)
-
-
-# ---------------------------------------------------------------- update
-
-
 def losses(
     actor: Actor, critic: Critic, batch: Batch, hidden: Tensor, old_log_std: Tensor, config: PPOConfig
 ) -> Tensor:
@@ -396,8 +333,8 @@ def differentiate(
     size = max(1, CHUNK // (len(table) if axis else 1))
 
     def work(replica: Replica, share: Tensor) -> None:
-        if replica.fused is not None:
-            figures = replica.fused(table, share, len(chosen), old_log_std, learner.config)
+        if replica.derivative is not None:
+            figures = replica.derivative(table, share, len(chosen), old_log_std, learner.config)
             replica.gradient[-len(FIGURES) :] = figures
             return
         replica.gradient.zero_()
@@ -424,7 +361,7 @@ def descend(learner: Learner, gradient: Tensor, minibatch: Callable[[], Tensor],
     norm = torch.linalg.vector_norm(slopes)
     values: list[float] = torch.cat([gradient[-len(FIGURES) :], norm[None]]).tolist()
     if not all(map(math.isfinite, values)):
-        raise NonFiniteError(_dump(learner, minibatch(), values, out))
+        raise NonFiniteError(dump_non_finite(learner, minibatch(), values, out))
     if values[-1] > config.max_grad_norm:
         slopes.mul_(config.max_grad_norm / values[-1])
     learner.learning_rate = next_learning_rate(learner, kl=values[1])
@@ -465,18 +402,6 @@ def widest(learner: Learner) -> float | None:
     return config.max_std * float((config.final_std / config.max_std) ** max(2.0 * fraction_spent(learner) - 1.0, 0.0))
 
 
-def fraction_spent(learner: Learner) -> float:
-    """Share of the budget of learning used so far, whichever of steps and seconds is further: 0 to 1, at which it ends.
-
-    The same in all processes: learning rate and deviation follow it.
-    """
-    config = learner.config
-    fraction = learner.steps / config.total_steps
-    if config.max_seconds is not None:
-        fraction = max(fraction, learner.seconds / max(config.max_seconds - learner.finish_seconds, 1e-9))
-    return min(1.0, fraction)
-
-
 FORETOLD = 5  # iterations from which on: the first ones may wait for a compiler
 
 
@@ -484,50 +409,6 @@ def foretell(learner: Learner) -> None:
     """How long the companion's end takes, as the first process has it: that is no time to learn in."""
     if learner.companion is not None and learner.iteration >= FORETOLD:
         learner.finish_seconds = learner.ranks.of_first(learner.companion.needs(learner), learner.device)
-
-
-def _dump(learner: Learner, minibatch: Tensor, values: list[float], out: Path) -> str:
-    """Save what is needed to find the cause, and say where and what."""
-    batch = columns_of(learner, minibatch)
-    path = out / f"nonfinite.rank{learner.ranks.index}.pt"
-    names = (*FIGURES, "gradient_norm")
-    checkpoint.save(path, {
-        "batch": {k: v.detach().clone() for k, v in batch._asdict().items()},
-        "figures": dict(zip(names, values)), "iteration": learner.iteration, "steps": learner.steps,
-        "learning_rate": learner.learning_rate, **modules_of(learner)})
-    wrong = [n for n, v in zip(names, values) if not math.isfinite(v)]
-    inputs = [k for k, v in batch._asdict().items() if not torch.isfinite(v).all()]
-    cause = f"non-finite inputs: {', '.join(inputs)}" if inputs else "all inputs are finite: a step was too large"
-    return (f"iteration {learner.iteration}: {', '.join(wrong)} not finite ({cause}); the minibatch, networks and "
-            f"optimizer are in {path}, the last good state in {out / 'checkpoints'}")
-
-
-# ---------------------------------------------------------------- reporting, and what came of it
-
-
-def report(
-    learner: Learner, rollout: Rollout, figures: dict[str, float], display: Progress | None, logger: Logger | None
-) -> None:
-    """Enter an iteration into the history, the display and the log."""
-    before = learner.history[-1] if learner.history else {"steps": 0.0, "seconds": 0.0}
-    fraction = fraction_spent(learner)
-    row = {
-        "iteration": float(learner.iteration), "steps": float(learner.steps), "seconds": learner.seconds,
-        "rate": (learner.steps - before["steps"]) / max(learner.seconds - before["seconds"], 1e-9),
-        "fraction": fraction, "eta": max(0.0, learner.seconds * (1.0 / fraction - 1.0)),
-        "reward": float(rollout.reward.mean()), "std": float(learner.actor.log_std.detach().exp().mean()),
-        **_episode_means(learner, rollout), **figures}
-    learner.history.append(row)
-    for listener in (display, partial(logger, learner.steps) if logger else None):
-        if listener is not None and learner.ranks.is_first:
-            listener(row)
-
-
-def _episode_means(learner: Learner, rollout: Rollout) -> dict[str, float]:
-    """Means over the whole episodes that ended, and their number: of this process' last rollout in which any did."""
-    sums = {k: float(v) for k, v in rollout.episodes.items()}
-    count = sums.pop("count", 0.0)
-    return {"episodes": count, **{k: v / max(count, 1.0) for k, v in sums.items()}}
 
 
 def load_policy(path: Path, device: str = "cpu") -> tuple[Actor, Normalizer, PPOConfig]:

@@ -1,25 +1,25 @@
-"""A reflex for a trained policy: a safety critic that is asked at each control step, and what acts where it is alarmed.
+"""A reflex for a trained policy: a safety critic evaluated at each control step, and an action that replaces a risky
+one.
 
 Bresa (H. Zhang, G. Solak, A. Ajoudani, "Bio-inspired Reflexive Safe Reinforcement Learning for Contact-Rich Robotic
 Tasks", arXiv 2503.21989): the task policy decides slowly; a critic of the risk is evaluated at the faster rate of the
-low-level control, and where the risk of the task's action exceeds a threshold, a reflex replaces it until the risk is
-low again. No code of it is public. The critic is that of Recovery RL (Thananjeyan et al., RA-L 2021, arXiv 2010.15920):
-the discounted probability that a constraint will be violated, a violation being absorbing,
+low-level control. Where the risk of the task's action exceeds a threshold, a reflex replaces the action until the risk
+is low again. No code of it is public. The critic is that of Recovery RL (Thananjeyan et al., RA-L 2021, arXiv
+2010.15920): the discounted probability that a constraint will be violated, a violation being absorbing,
 
-    Q(s, a) = c + (1 - c) gamma E[Q(s', a')],     c: violated at s',  a': what is done at s'
+    Q(s, a) = c + (1 - c) gamma E[Q(s', a')],     c: violated at s',  a': the task policy's action at s'
 
-and the reflex is the deterministic policy that makes it least (Silver et al., ICML 2014), with the larger of two
-critics in either place (Fujimoto et al., TD3, ICML 2018), here so that a risk is rather over- than underestimated.
+The reflex is the deterministic policy that minimizes it (Silver et al., ICML 2014). Both use the larger of two critics
+(Fujimoto et al., TD3, ICML 2018), so that errors overestimate the risk.
 
-What may not be violated is the task's formula itself: its parts G[0,b] p, so that one formula is reward, test, monitor
-and reflex. What is done at s' is what the task's policy does there: the risk is that of going on without a reflex, and
-does not depend on the threshold, which may be chosen afterwards. Violations are drawn as often as they are met, not
-more often as in Recovery RL: that overestimates the risk wherever the critic is not sure, and a reflex that acts
-without need is a risk itself.
+The constraint is the task's formula itself: its parts G[0,b] p, so that one formula is reward, test, monitor and
+reflex. The risk is that of going on without a reflex. It does not depend on the threshold, which may be chosen
+afterwards. Violations are replayed as often as they occur, not more often as in Recovery RL: that overestimates the
+risk wherever the critic is uncertain, and a reflex without need is a risk itself.
 
-The task network is asked every ``every`` control steps and its action is held meanwhile; the risk, of what is held
-with the newest observation, is asked for at each. N worlds, O observation, A action, S = O + A + 1 state of the reflex.
-"""
+The task network is evaluated every ``every`` control steps and its action is held meanwhile; the risk of the held
+action under the newest observation is evaluated at each step. N worlds, O observation, A action, S = O + A + 1 state of
+the reflex. """
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
-from temporeal.policies.nets.actor import ACTIVATIONS, mlp
-from temporeal.policies.nets.normalizer import Normalizer, moments
+from temporeal.policies.nets.actor import ACTIVATIONS
+from temporeal.policies.nets.normalizer import moments
 from temporeal.policies.training import checkpoint, policy_graphs
 from temporeal.policies.training.budget import fraction_spent, spend
 from temporeal.policies.training.errors import NonFiniteError, SettingsError
 from temporeal.policies.training.progress import CLOCKS, Logger, Progress
 from temporeal.policies.training.ranks import Ranks
-from temporeal.robots.artifact.manifest import ENGAGED, HELD, PHASE, RISK, ReflexSpec
-from temporeal.sim.env import Env
+from temporeal.policies.training.reflex_policy import Reflex, ReflexGraph
+from temporeal.robots.artifact.manifest import ENGAGED, HELD, ReflexSpec
 from temporeal.sim.maps import Memory, PolicyGraph
 from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.language.queries import clauses, is_temporal
@@ -52,6 +52,7 @@ from temporeal.sim.stl.language.temporal import Always
 from temporeal.sim.stl.rewriting.normal import positive
 from temporeal.sim.stl.semantics.torch_ops import compiled
 from temporeal.sim.task import MISSION_TIME, Task
+from temporeal.sim.types import TaskEnv
 
 EPS = 1e-6  # s: windows are closed, sample times are rounded multiples of the control period
 
@@ -115,115 +116,6 @@ class ReflexConfig:
         return ReflexSpec(self.every, self.threshold, self.release)
 
 
-# ---------------------------------------------------------------- networks
-
-
-class Reflex(nn.Module):
-    """Two critics of the risk, and the action that makes it small."""
-
-    def __init__(self, obs_dim: int, action_dim: int, hidden: Sequence[int], activation: str, every: int) -> None:
-        super().__init__()
-        self.every = every
-        self.normalizer = Normalizer(obs_dim)
-        size = obs_dim + action_dim + 1
-        self.critics = nn.ModuleList(mlp(size + action_dim, hidden, 1, activation, 0.1) for _ in range(2))
-        self.actor = mlp(size, hidden, action_dim, activation, 0.01)
-
-    def state(self, obs: Tensor, held: Tensor, phase: Tensor) -> Tensor:
-        """What all that follows depends on [N, S]: the observation [N, O], what the task wants [N, A], and the share
-        of the time that it is held for that has passed, of ``phase`` [N] steps."""
-        return torch.cat([self.normalizer(obs), held, phase[:, None] / self.every], -1)
-
-    def logits(self, state: Tensor, action: Tensor) -> Tensor:
-        """Of the risk of ``action`` [N, A] as each critic sees it: [2, N]."""
-        seen = torch.cat([state, action], -1)
-        return torch.stack([critic(seen)[:, 0] for critic in self.critics])
-
-    def risk(self, state: Tensor, action: Tensor) -> Tensor:
-        """Risk [N], 0 to 1: the larger of the two."""
-        return torch.sigmoid(self.logits(state, action).amax(0))
-
-    def forward(self, state: Tensor, held: Tensor) -> Tensor:
-        """The reflex' action [N, A] in [-1, 1]: the task's, changed. Before it has learned anything it is the task's
-        (98 % of it), which knows how to fly; anything else would have to learn that first. Squashed and not clipped:
-        behind a clip there is no slope that leads back."""
-        inner = 0.5 * torch.log((1.0 + 0.98 * held) / (1.0 - 0.98 * held))  # atanh, which the exporter does not know
-        return torch.tanh(inner + self.actor(state))
-
-
-class Choice(NamedTuple):
-    """What N robots do at a step."""
-
-    action: Tensor  # [N, A]
-    engaged: Tensor  # [N] 1 where it is the reflex'
-    risk: Tensor  # [N] of the task's action
-
-
-def choose(spec: ReflexSpec, risk: Tensor, engaged: Tensor, held: Tensor, reflex: Tensor) -> Choice:
-    """The task's action ``held`` [N, A], or the ``reflex`` [N, A]: from a ``risk`` [N] above the threshold on, until
-    it is not above ``release``. ``engaged`` [N]: whether it was in charge at the step before."""
-    now = (risk > spec.threshold) | ((engaged > 0.5) & (risk > spec.release))
-    return Choice(torch.where(now[:, None], reflex, held), now.to(risk.dtype), risk)
-
-
-class ReflexGraph(PolicyGraph):
-    """A policy with its reflex, between raw signals and raw commands.
-
-    ``task``: the policy that gets it. ``fresh``: whether the task network is asked at a step: None, as the phase of
-    each robot says; True and False are the two networks of an artifact, of which the runtime takes the one whose turn
-    it is.
-    """
-
-    def __init__(
-        self, task: PolicyGraph, reflex: Reflex, spec: ReflexSpec, fresh: bool | None = None
-    ) -> None:
-        super().__init__(task.observe, task.normalizer, task.actor, task.act)
-        self.task, self.reflex, self.spec, self.fresh = task, reflex, spec, fresh
-        own = {HELD: (task.act.action_dim,), PHASE: (), ENGAGED: (), RISK: ()}
-        if both := set(own) & set(task.memory):
-            raise SettingsError(f"the policy has memory of the reflex' names: {', '.join(sorted(both))}")
-        self.shapes: dict[str, tuple[int, ...]] = {**task.carried, **own}
-
-    @property
-    def carried(self) -> dict[str, tuple[int, ...]]:
-        """Of the task network, and the reflex' own."""
-        return self.shapes
-
-    def at(self, fresh: bool) -> ReflexGraph:
-        """The network of the steps at which the task network is asked, or of those between."""
-        return ReflexGraph(self.task, self.reflex, self.spec, fresh)
-
-    def decide(self, obs: Tensor, carried: Memory) -> tuple[Tensor, Memory]:
-        """Action [N, A] for the raw observation [N, O], and what is carried to the next step."""
-        wanted, phase = self.want(obs, carried)
-        state = self.reflex.state(obs, wanted[HELD], phase)
-        found = choose(self.spec, self.reflex.risk(state, wanted[HELD]), carried[ENGAGED], wanted[HELD],
-                       self.reflex(state, wanted[HELD]))
-        return found.action, {**wanted, PHASE: following(phase, self.spec.every), ENGAGED: found.engaged,
-                              RISK: found.risk}
-
-    def want(self, obs: Tensor, carried: Memory) -> tuple[Memory, Tensor]:
-        """What the task wants (``held`` [N, A]) with what its network carries, and the phase [N] of this step."""
-        before = {name: carried[name] for name in (*self.task.carried, HELD)}
-        if self.fresh is False:
-            return before, carried[PHASE]
-        action, after = self.task.decide(obs, before)
-        after = {**after, HELD: action.clamp(-1.0, 1.0)}
-        if self.fresh or self.spec.every == 1:
-            return after, 0.0 * carried[PHASE]
-        due = carried[PHASE] < 0.5
-        return {k: torch.where(due.reshape(-1, *[1] * (v.ndim - 1)), v, before[k]) for k, v in after.items()}, carried[
-            PHASE]
-
-
-def following(phase: Tensor, every: int) -> Tensor:
-    """The phase [N] of the next step."""
-    return torch.where(phase + 1.0 > every - 0.5, 0.0 * phase, phase + 1.0)
-
-
-# ---------------------------------------------------------------- what may not be violated
-
-
 class Constraint:
     """The parts G[0,b] p of a formula, p without windows: what must hold from the start on.
 
@@ -243,9 +135,6 @@ class Constraint:
         time = signals[MISSION_TIME.name]
         return reduce(torch.minimum, [torch.where(time <= end + EPS, value(signals), torch.inf)
                                       for end, value in self.kept])
-
-
-# ---------------------------------------------------------------- learning
 
 
 class Batch(NamedTuple):
@@ -302,7 +191,7 @@ class Learner:
     """All state of a run: what a checkpoint holds."""
 
     config: ReflexConfig
-    env: Env
+    env: TaskEnv
     graph: ReflexGraph
     seed: int
     target: Reflex
@@ -338,7 +227,7 @@ TASK_RUN = "task"  # in a run's folder: the run whose policy got the reflex
 
 
 def train(
-    env: Env, config: ReflexConfig, *, base: PolicyGraph, out: Path, seed: int = 0, resume: bool | Path = False,
+    env: TaskEnv, config: ReflexConfig, *, base: PolicyGraph, out: Path, seed: int = 0, resume: bool | Path = False,
     progress: Progress | None = None, logger: Logger | None = None, on_iteration: OnIteration | None = None,
     ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
 ) -> Result:
@@ -363,7 +252,7 @@ def train(
     return Result(learner.graph, learner.history)
 
 
-def begin(env: Env, config: ReflexConfig, base: PolicyGraph, seed: int) -> Learner:
+def begin(env: TaskEnv, config: ReflexConfig, base: PolicyGraph, seed: int) -> Learner:
     """A learner before its first update."""
     if env.device.type != "cpu":
         raise SettingsError(f"reflex trains on the CPU, not on {env.device}: device=cpu")
@@ -482,8 +371,6 @@ def step(optimizer: torch.optim.Adam, loss: Tensor) -> None:
     nn.utils.clip_grad_norm_(parameters, 1.0)
     optimizer.step()
 
-
-# ---------------------------------------------------------------- files
 
 KIND = "temporeal reflex 1"
 

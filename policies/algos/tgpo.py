@@ -2,19 +2,18 @@
 
 The formula is decomposed into subgoals with time variables and invariants (`temporeal.sim.stl.planning.decompose`). A
 policy is conditioned on a *schedule*, a time for each variable, and learns by PPO from dense stage-wise rewards
-(`temporeal.sim.rewards.scheduled`). Which schedules it learns from is guided by its critic: a bank of them is moved by
-Metropolis-Hastings, where a schedule's energy is minus the value that the critic gives it, so that the policy sees more
-of those that it can keep, and still some of all. At the end the best are flown; those that were kept go into the
-artifact. On the robot these are scored at once, and the best is followed; a robot that falls behind it scores them
-again and may take another.
+(`temporeal.sim.rewards.scheduled`). Its critic guides which schedules it learns from: a buffer of schedules is moved by
+Metropolis-Hastings, where the energy of a schedule is minus its value, so that the policy sees more of the schedules
+that it can keep, and still some of all. At the end of training the best schedules are flown; those that were kept go
+into the artifact. On the robot they are scored at the start, and the best is followed; a robot that falls behind scores
+them again and may switch.
 
-Published are the idea, figures and reviews; no code, coefficients or hyperparameters. Beyond it: episodes that start in
-the middle of missions, many of them at the frontier of what the policy can do (a reverse curriculum as in Florensa et
-al., arXiv 1707.05300, by the critic's values instead of success rates), disjunctions (a schedule also says which
-alternative), always-eventually and until (as chains of variables), proposals that keep
-precedence, a bound that ties returns to robustness (`temporeal.sim.rewards.scheduled.return_bound`), hits before and
-behind their time where others can still be on time, hits that are taken back (`temporeal.sim.rewards.timed_subgoals`).
-"""
+The paper gives the idea, figures and reviews; no code, coefficients or hyperparameters. Beyond it: mid-episode starts,
+many of them at the frontier of what the policy can do (a reverse curriculum as in Florensa et al., arXiv 1707.05300, by
+the critic's values instead of success rates), disjunctions (a schedule also names the alternative), always-eventually
+and until (as chains of variables), proposals that keep precedence, a bound that ties returns to robustness
+(`temporeal.sim.rewards.scheduled.return_bound`), hits before and after their time where others can still be on time,
+and hits that are taken back (`temporeal.sim.rewards.timed_subgoals`). """
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from temporeal.policies.algos import ppo
 from temporeal.policies.algos.ppo import OnIteration, Result
@@ -41,12 +40,12 @@ from temporeal.policies.training.ppo_checkpoint import policy_of, read_last
 from temporeal.policies.training.ppo_state import Learner, PPOConfig
 from temporeal.policies.training.progress import Logger, Progress
 from temporeal.policies.training.ranks import Ranks
-from temporeal.sim.compiler.vectorize import VectorizedFunction
-from temporeal.sim.env import Env
-from temporeal.sim.maps import Memory, PolicyGraph, initial_memory
+from temporeal.policies.training.schedule_choice import Choosing, observed, seeing, spread_out
+from temporeal.sim.maps import PolicyGraph, initial_memory
 from temporeal.sim.rewards.scheduled import SCHEDULE
 from temporeal.sim.rewards.schedules import draw_schedules, moved
-from temporeal.sim.task import Task, follows_schedules
+from temporeal.sim.task import Task
+from temporeal.sim.types import TaskEnv
 
 SEED = 7_919  # apart from what else a run's seed is for
 
@@ -67,46 +66,47 @@ class TGPOConfig(PPOConfig):
     final_std: float | None = 0.1
     # a flag that is seldom set would be scaled up by its rarity, and the critic would be wild where it first is
     normalize_observations: bool = False
-    explore: float = 0.5  # share of worlds whose episodes start in the middle of a mission
+    mid_episode_starts: float = 0.5  # share of worlds whose episodes start in mid-episode
     # steps after which those are cut off, on average, each as likely at any step. A long mission is mostly waiting: of
     # the phase in which the policy fails at once there would be few samples, if those worlds first had to wait through
     # the others'
-    excerpt: int = 50
+    truncate_after: int = 50
     frontier: float = 0.75  # share of those whose place the critic chooses, at the frontier of what the policy can do
-    missions: int = 1024  # such starts, chosen anew at every update of the bank
+    missions: int = 1024  # such starts, chosen anew at every update of the buffer
     places: int = 64  # from which the place of each is chosen
     guided: bool = True  # false: schedules are drawn uniformly, anew at every update (TGPO without star)
-    bank: int = 1024  # schedules that episodes are drawn from
-    uniform: float = 0.25  # share of the bank that is drawn anew, uniformly, at every update
-    every: int = 4  # iterations between updates of bank and starts
+    schedule_buffer: int = 1024  # schedules that episodes are drawn from
+    uniform: float = 0.25  # share of the buffer that is drawn anew, uniformly, at every update
+    every: int = 4  # iterations between updates of buffer and starts
     sweeps: int = 8  # proposals to each schedule in an update
-    temperature: float = 0.25  # of the energies, in standard deviations of the bank's values: 0 would be greedy
+    temperature: float = 0.25  # of the energies, in standard deviations of the buffer's values: 0 would be greedy
     starts: int = 16  # first observations over which a schedule's value is averaged
     candidates: int = 64  # schedules that a deployed policy chooses from
     patience: float = 1.0  # standard deviations of value by which another schedule must be better for a robot behind
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("every", "sweeps", "starts", "candidates", "temperature", "missions", "places", "excerpt"):
+        for name in ("every", "sweeps", "starts", "candidates", "temperature", "missions", "places", "truncate_after"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        if not self.bank >= 2:
-            raise ValueError(f"bank must be at least 2, got {self.bank}")
+        if not self.schedule_buffer >= 2:
+            raise ValueError(f"schedule_buffer must be at least 2, got {self.schedule_buffer}")
         if not self.patience >= 0:
             raise ValueError(f"patience must not be negative, got {self.patience}")
-        for name in ("uniform", "explore", "frontier"):
+        for name in ("uniform", "mid_episode_starts", "frontier"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is a share, 0 to 1, got {getattr(self, name)}")
-        if self.candidates > self.bank:
-            raise ValueError(f"candidates ({self.candidates}) are taken from the bank: at most bank ({self.bank})")
+        if self.candidates > self.schedule_buffer:
+            raise ValueError(f"candidates ({self.candidates}) are taken from the buffer: at most schedule_buffer "
+                             f"({self.schedule_buffer})")
 
 
 def train(
-    env: Env, config: TGPOConfig, *, out: Path, seed: int = 0, resume: bool | Path = False,
+    env: TaskEnv, config: TGPOConfig, *, out: Path, seed: int = 0, resume: bool | Path = False,
     progress: Progress | None = None, logger: Logger | None = None, on_iteration: OnIteration | None = None,
     ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
 ) -> Result:
-    """PPO on the time-conditioned policy; the bank of schedules moves with its critic. See
+    """PPO on the time-conditioned policy; the buffer of schedules moves with its critic. See
     `temporeal.policies.algos.ppo.train`.
 
     Raises:
@@ -117,32 +117,28 @@ def train(
                      companion=Allocator(env, config, seed + ranks.index))
 
 
-# ---------------------------------------------------------------- which schedules are learned from
-
-
 class Allocator:
-    """The bank of schedules [M, 1 + V] that the environment's episodes take theirs from."""
+    """The buffer of schedules [M, 1 + V] that the environment's episodes take theirs from."""
 
-    def __init__(self, env: Env, config: TGPOConfig, seed: int) -> None:
-        if not follows_schedules(env.task):
+    def __init__(self, env: TaskEnv, config: TGPOConfig, seed: int) -> None:
+        if env.task.schedules is None:
             told = ("it is shown and paid by another view; say task.settings.view=timed" if env.task.name == "stl" else
                     "choose one, task=stl/...")
             raise SettingsError(f"algo tgpo learns tasks that are formulas and follows their schedules, task "
                                 f"{env.task.name!r} has none: {told}")
         self.env, self.config = env, config
-        self.source: Any = env.task.initial
-        self.midway: Any = env.task.explore
-        self.midway.share = config.frontier
-        self.alternatives = env.task.objective.mission.alternatives  # type: ignore[attr-defined]
+        self.schedules = env.task.schedules
+        self.schedules.frontier_share = config.frontier
+        self.alternatives = self.schedules.alternatives
         self.rng = np.random.default_rng((SEED, seed))
-        self.source.bank = draw_schedules(self.alternatives, config.bank, self.rng)
-        env.explore = 0.0
+        self.schedules.buffer = draw_schedules(self.alternatives, config.schedule_buffer, self.rng)
+        env.set_mid_episode_starts(0.0)
         env.reset()
         truth = env.true_signals()
-        self.signals = {name: truth[name][: config.starts].clone() for name in env.observe.signals}
+        self.signals = {name: truth[name][: config.starts].clone() for name in env.task.observe.signals}
         self.flown: Tensor | None = None
-        self.see = seeing(env.observe, env.compiled)
-        env.explore, env.excerpt = config.explore, config.excerpt
+        self.see = seeing(env.task.observe, env.compiled)
+        env.set_mid_episode_starts(config.mid_episode_starts, config.truncate_after)
 
     def __call__(self, learner: Learner) -> None:
         """After an iteration of PPO."""
@@ -150,16 +146,16 @@ class Allocator:
         if learner.iteration % self.config.every:
             return
         if self.config.guided:
-            self.move_bank(learner)
+            self.move_buffer(learner)
         else:
-            self.source.bank = draw_schedules(self.alternatives, self.config.bank, self.rng)
-        if self.config.explore and self.config.frontier:
+            self.schedules.buffer = draw_schedules(self.alternatives, self.config.schedule_buffer, self.rng)
+        if self.config.mid_episode_starts and self.config.frontier:
             self.choose_starts(learner)
-        self.env.forget_starts()  # those drawn ahead are of the banks before
+        self.env.forget_starts()  # those drawn ahead are of the buffers before
 
     @property
     def finished(self) -> bool:
-        """Whether the end's flights are those of the bank of now."""
+        """Whether the end's flights are those of the buffer of now."""
         return self.flown is not None
 
     @property
@@ -199,36 +195,38 @@ class Allocator:
 
     @torch.no_grad()
     def finish(self, learner: Learner) -> None:
-        """Fly the bank's best schedules, deterministically, and keep those that were kept most often: in rounds, each
+        """Fly the buffer's best schedules, deterministically, and keep those that were kept most often: in rounds, each
         with fewer schedules, so that the last ones have been flown more often.
 
         A value is an estimate, and the highest of many is easily too high: the policy would choose just those schedules
         that its critic is wrong about.
         """
-        env, source, config = self.env, self.source, self.config
-        state, bank, hidden = env.state_dict(), source.bank, learner.hidden
+        env, schedules, config = self.env, self.schedules, self.config
+        state, buffer, hidden = env.state_dict(), schedules.buffer, learner.hidden
         obs = learner.obs._replace(actor=learner.obs.actor.clone(), critic=learner.obs.critic.clone())
         rounds, flights = self.affordable(learner)
         self.tell_cut(learner, rounds, flights)
-        env.explore, self.flown, success = 0.0, None, torch.ones(1, dtype=torch.bool)
+        env.set_mid_episode_starts(0.0)
+        self.flown, success = None, torch.ones(1, dtype=torch.bool)
         ppo.take_weights(learner)
         for times in ROUNDS[:rounds]:
-            kept = {"bank": bank.to(env.device), "signals": self.signals,
+            kept = {"buffer": buffer.to(env.device), "signals": self.signals,
                     "flown": None if self.flown is None else self.flown.to(env.device)}
-            source.bank, _ = spread_out(
-                kept, learner.critic, learner.critic_normalizer, env.observe, times * config.candidates)
+            schedules.buffer, _ = spread_out(
+                kept, learner.critic, learner.critic_normalizer, env.task.observe, times * config.candidates)
             env.forget_starts()
-            wanted = partial(preferred, learner.critic, learner.critic_normalizer, env.observe, source.bank)
+            wanted = partial(preferred, learner.critic, learner.critic_normalizer, env.task.observe, schedules.buffer)
             missions = []
             for _ in range(flights):
                 learner.hidden = torch.zeros_like(hidden)
                 missions.append(flown(env, partial(ppo.act, learner), wanted))
             followed, success, chosen = (torch.cat(part) for part in zip(*missions))
-            self.flown = proved(source.bank, followed, success, chosen).cpu()
+            self.flown = proved(schedules.buffer, followed, success, chosen).cpu()
         if not bool(success.any()):
             warnings.warn("no schedule that was flown at the end of the training was kept: all are offered to the "
                           "policy, which probably keeps none", stacklevel=1)  # the caller is torch's no_grad
-        source.bank, env.explore, learner.hidden, learner.obs = bank, config.explore, hidden, obs
+        schedules.buffer, learner.hidden, learner.obs = buffer, hidden, obs
+        env.set_mid_episode_starts(config.mid_episode_starts, config.truncate_after)
         env.load_state_dict(state)
 
     def tell_cut(self, learner: Learner, rounds: int, flights: int) -> None:
@@ -243,16 +241,16 @@ class Allocator:
                           f"schedules are kept: more would take over a quarter of {of}; all have room in {whole} "
                           f"{unit}", stacklevel=1)
 
-    def move_bank(self, learner: Learner) -> None:
+    def move_buffer(self, learner: Learner) -> None:
         """Metropolis-Hastings over the schedules."""
         value = lambda schedules: self.values(learner, schedules)  # noqa: E731
-        bank = metropolis(self.source.bank, self.alternatives, value, self.config.temperature, self.config.sweeps,
-                          self.rng)
-        fresh = round(self.config.uniform * len(bank))
+        moved_on = metropolis(self.schedules.buffer, self.alternatives, value, self.config.temperature,
+                              self.config.sweeps, self.rng)
+        fresh = round(self.config.uniform * len(moved_on))
         if fresh:  # the critic must also know those that it does not like
-            places = self.rng.choice(len(bank), fresh, replace=False)
-            bank[places] = draw_schedules(self.alternatives, fresh, self.rng)
-        self.source.bank = bank
+            places = self.rng.choice(len(moved_on), fresh, replace=False)
+            moved_on[places] = draw_schedules(self.alternatives, fresh, self.rng)
+        self.schedules.buffer = moved_on
 
     @torch.no_grad()
     def choose_starts(self, learner: Learner) -> None:
@@ -266,37 +264,38 @@ class Allocator:
         missions, places, device = self.config.missions, self.config.places, self.env.device
         generator = torch.Generator().manual_seed(int(self.rng.integers(2**62)))
         draw = lambda _, count: torch.rand(missions * places, count, generator=generator).to(device)  # noqa: E731
-        state, memory, legal = self.midway.places(draw, missions)
-        signals, observe = self.midway.signals(state, memory), self.env.observe
+        state, memory, legal = self.schedules.places(draw, missions)
+        signals, observe = self.schedules.signals(state, memory), self.env.task.observe
         if not set(observe.signals) <= set(signals):
             return
         kept = initial_memory(observe, missions * places, device)
         obs = self.see(signals, {**kept, **{name: value for name, value in memory.items() if name in kept}})
         value = learner.critic(learner.critic_normalizer(obs)).reshape(missions, places)
         pick = frontier(value, legal.reshape(missions, places), generator)
-        self.midway.bank = tuple({name: x[pick] for name, x in part.items()} for part in (state, memory)) if len(
+        self.schedules.frontier = tuple({name: x[pick] for name, x in part.items()} for part in (state, memory)) if len(
             pick) else None
 
     @torch.no_grad()
     def values(self, learner: Learner, schedules: Tensor) -> Tensor:
         """What the critic expects of ``schedules`` [M, 1 + V], mean over some starts: [M]."""
-        obs = observed(self.env.observe, self.signals, schedules.to(self.env.device), self.see)
+        obs = observed(self.env.task.observe, self.signals, schedules.to(self.env.device), self.see)
         m, b = obs.shape[:2]
         return learner.critic(learner.critic_normalizer(obs.flatten(0, 1))).reshape(m, b).mean(-1).cpu()
 
     def state_dict(self) -> dict[str, Any]:
-        """Bank, starts and generator."""
+        """Buffer, starts and generator."""
         state = self.rng.bit_generator.state
-        midway = self.midway.bank and [{name: x.cpu() for name, x in part.items()} for part in self.midway.bank]
-        return {"bank": self.source.bank, "midway": midway, "flown": self.flown,
+        frontier = self.schedules.frontier
+        return {"buffer": self.schedules.buffer, "flown": self.flown,
+                "frontier": frontier and [{name: x.cpu() for name, x in part.items()} for part in frontier],
                 "signals": {name: value.cpu() for name, value in self.signals.items()},
                 "rng": [str(state["state"]["state"]), str(state["state"]["inc"]), int(state["has_uint32"]),
                         int(state["uinteger"])]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self.source.bank, self.flown = state["bank"], state["flown"]
-        self.midway.bank = state["midway"] and tuple(state["midway"])
+        self.schedules.buffer, self.flown = state["buffer"], state["flown"]
+        self.schedules.frontier = state["frontier"] and tuple(state["frontier"])
         self.signals = {name: value.to(self.env.device) for name, value in state["signals"].items()}
         inner, inc, has, left = state["rng"]
         self.rng.bit_generator.state = {"bit_generator": "PCG64", "state": {"state": int(inner), "inc": int(inc)},
@@ -313,14 +312,14 @@ CHUNK = 16  # schedules that are valued at once at the starts of all worlds
 
 
 def flown(
-    env: Env, act: Callable[[Tensor], Tensor], wanted: Callable[[Mapping[str, Tensor]], Tensor]
+    env: TaskEnv, act: Callable[[Tensor], Tensor], wanted: Callable[[Mapping[str, Tensor]], Tensor]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One mission in each world: the schedules [N, 1 + V] that were drawn, whether [N] they were kept, and the
     alternative [N] that is ``wanted`` by the signals of its start."""
     obs = env.reset()
     truth = env.true_signals()
-    choice = wanted({name: truth[name] for name in env.observe.signals})
-    schedules, running = env.own[SCHEDULE].clone(), torch.ones(env.num_worlds, dtype=torch.bool, device=env.device)
+    choice = wanted({name: truth[name] for name in env.task.observe.signals})
+    schedules, running = truth[SCHEDULE].clone(), torch.ones(env.num_worlds, dtype=torch.bool, device=env.device)
     kept = torch.zeros_like(running)
     for _ in range(env.task.steps):
         step = env.step(act(obs.actor))
@@ -385,32 +384,6 @@ def frontier(value: Tensor, legal: Tensor, generator: torch.Generator) -> Tensor
     return pick * value.shape[1] + off.argmin(1)[pick]
 
 
-See = Callable[[Mapping[str, Tensor], Memory], Tensor]
-
-
-def seeing(observe: Any, compiled: bool) -> See:
-    """Observations [N, O] of signals and memory by ``observe``, ``compiled`` or as it is."""
-    def of(x: dict[str, Tensor]) -> dict[str, Tensor]:
-        signals, memory = ({name: x[f"{kind}.{name}"] for name in names} for kind, names in (
-            ("signal", observe.signals), ("memory", observe.memory)))
-        return {"obs": observe(signals, memory)[0]}
-
-    run = VectorizedFunction(of, {"obs": (observe.obs_dim,)})
-    return lambda signals, memory: run({**{f"signal.{name}": signals[name] for name in observe.signals},
-                                        **{f"memory.{name}": value for name, value in memory.items()}},
-                                       compiled)["obs"]
-
-
-def observed(observe: Any, signals: Mapping[str, Tensor], schedules: Tensor, see: See | None = None) -> Tensor:
-    """First observations [M, B, O] of B starts under each of M schedules. ``see``: :func:`seeing`, for many times."""
-    m, b = len(schedules), len(next(iter(signals.values())))
-    given = {name: value[None].expand(m, *value.shape).flatten(0, 1) for name, value in signals.items()}
-    given[SCHEDULE] = schedules.repeat_interleave(b, 0)
-    memory = initial_memory(observe, m * b, schedules.device)
-    obs = observe(given, memory)[0] if see is None else see(given, memory)
-    return obs.reshape(m, b, -1)
-
-
 def metropolis(
     schedules: Tensor, alternatives: Any, value: Any, temperature: float, sweeps: int, rng: np.random.Generator
 ) -> Tensor:
@@ -434,90 +407,13 @@ def metropolis(
     return schedules
 
 
-# ---------------------------------------------------------------- the policy that chooses its schedule itself
-
-
-class Choosing(nn.Module):
-    """The observation map that chooses its schedule, scoring many with the critic.
-
-    The schedule is memory. The best one is taken at the first sample. Another one of the same alternative is taken
-    where the robot is behind the one it follows and would not be behind the other, and the value of the other, the
-    critic's of what is left with the hits so far, is more than ``patience`` higher. A robot that is on time stays with
-    what it follows: among many values the highest is easily too high, and always some other one looks a little better.
-    Nor does it go from one that it is behind to another such: it would choose again at every sample, and put off what
-    is to be held from a time on (`temporeal.sim.rewards.timed_subgoals`) as often. What was hit and kept for one
-    alternative says nothing of another: that is chosen once.
-
-    Args:
-        observe: the map that follows a schedule. ``schedules``: [C, 1 + V] to choose from.
-        behind: ``behind(signals, memory)``, whether [N] worlds are behind the schedule among their signals.
-    """
-
-    compiles = False  # as many networks as schedules are not for vector registers
-
-    def __init__(
-        self, observe: nn.Module, critic: nn.Module, normalizer: nn.Module, schedules: Tensor, patience: float,
-        behind: Callable[[Mapping[str, Tensor], Memory], Tensor],
-    ) -> None:
-        super().__init__()
-        inner: Any = observe
-        self.observe, self.critic, self.normalizer = inner, critic, normalizer
-        self.patience, self.behind = patience, behind
-        self.register_buffer("schedules", schedules)
-        self.schedules: Tensor
-        self.signals = tuple(name for name in inner.signals if name != SCHEDULE)
-        self.memory = {**inner.memory, SCHEDULE: (schedules.shape[1],)}
-        self.obs_dim = inner.obs_dim
-
-    def forward(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[Tensor, Memory]:
-        """Observation [N, O] and the next memory."""
-        inner = {name: value for name, value in memory.items() if name != SCHEDULE}
-        chosen = self.choose(signals, inner, memory[SCHEDULE])
-        obs, after = self.observe({**signals, SCHEDULE: chosen}, inner)
-        return obs, {**after, SCHEDULE: chosen}
-
-    def record(self, memory: Memory, action: Tensor) -> Memory:
-        """The memory with ``action`` entered."""
-        inner = {name: value for name, value in memory.items() if name != SCHEDULE}
-        return {**memory, **self.observe.record(inner, action)}
-
-    def choose(self, signals: Mapping[str, Tensor], memory: Memory, now: Tensor) -> Tensor:
-        """The schedule [N, 1 + V] to follow from here on, ``now`` being followed (zeros at a mission's start)."""
-        late = self.behind({**signals, SCHEDULE: now}, memory)
-        if torch.jit.is_tracing():  # a traced graph has one size
-            return self.best(signals, memory, now, late)
-        some = (late | (memory["tick"] <= 0)).nonzero()[:, 0]  # the others stay with theirs: nothing is to be scored
-        if not len(some):
-            return now
-        part = [{name: value[some] for name, value in given.items()} for given in (signals, memory)]
-        return now.index_put((some,), self.best(*part, now[some], late[some]))
-
-    def best(self, signals: Mapping[str, Tensor], memory: Memory, now: Tensor, late: Tensor) -> Tensor:
-        """The same, every schedule scored for each world; ``late`` [N]: it is behind the one followed."""
-        count = 1 + len(self.schedules)
-        given = {name: value.repeat_interleave(count, 0) for name, value in signals.items()}
-        own = {name: value.repeat_interleave(count, 0) for name, value in memory.items()}
-        offered = torch.cat([now[:, None], self.schedules[None] + 0.0 * now[:, None]], 1)
-        given[SCHEDULE] = offered.flatten(0, 1)
-        obs, _ = self.observe(given, own)
-        value = self.critic(self.normalizer(obs)).reshape(-1, count)
-        passed = self.behind(given, own).reshape(-1, count)[:, 1:]
-        # the one followed has its patience in hand, all of it while it is on time; at a mission's start there is none
-        begun = (memory["tick"] > 0)[:, None]
-        in_hand = torch.where(late[:, None], self.patience, 1e8)
-        mine = torch.where(begun, value[:, :1] + in_hand, value[:, :1] - 1e9)
-        other = begun & (passed | ((offered[:, 1:, 0] - now[:, :1]).abs() > 0.5))
-        best = torch.cat([mine, torch.where(other, value[:, 1:] - 1e9, value[:, 1:])], 1).argmax(1, keepdim=True)
-        return offered.gather(1, best[:, :, None].expand(-1, -1, offered.shape[-1]))[:, 0]
-
-
 def load_policy(path: Path, device: str = "cpu") -> tuple[Actor, Normalizer, TGPOConfig]:
     """Actor and normalizer of a checkpoint; see :func:`load_graph` for the policy that chooses its schedule."""
     return policy_of(read_last(path), TGPOConfig, device)
 
 
 def load_graph(path: Path, task: Task, device: str = "cpu", patience: float | None = None) -> PolicyGraph:
-    """The policy of a run between raw signals and raw commands, choosing among the best schedules of its bank.
+    """The policy of a run between raw signals and raw commands, choosing among the best schedules of its buffer.
 
     ``patience``: instead of the run's own (:class:`TGPOConfig`).
     """
@@ -533,36 +429,3 @@ def load_graph(path: Path, task: Task, device: str = "cpu", patience: float | No
     observe = Choosing(task.observe, critic, critic_normalizer, schedules, patience * spread,
                        task.observe.view.behind)  # type: ignore[union-attr]
     return PolicyGraph(observe, normalizer, actor, task.act).to(device).eval()
-
-
-@torch.no_grad()
-def spread_out(
-    kept: Mapping[str, Any], critic: Critic, normalizer: Normalizer, observe: Any, count: int
-) -> tuple[Tensor, float]:
-    """``count`` schedules to choose from, all different, and the standard deviation of the bank's values.
-
-    They are of those that were flown and kept, else of the bank: for each stored start its best, then those with the
-    best mean value for half of the places, and for the others those that are farthest from all that are there: for a
-    robot that is not where it was to be.
-    """
-    def worth(schedules: Tensor) -> Tensor:
-        obs = observed(observe, kept["signals"], schedules)
-        return critic(normalizer(obs.flatten(0, 1))).reshape(obs.shape[:2])
-
-    whole = torch.unique(kept["bank"], dim=0)
-    bank = whole if kept["flown"] is None else torch.unique(kept["flown"], dim=0)
-    values, spread = worth(bank), worth(whole).mean(-1)
-    order = torch.cat([values.argmax(0), values.mean(-1).argsort(descending=True)]).tolist()
-    places = list(dict.fromkeys(order))
-    chosen = places[: max(count // 2, 1)]
-    away = apart(bank, bank[chosen]).amin(1)
-    while len(chosen) < min(count, len(bank)):
-        chosen.append(int(away.argmax()))
-        away = torch.minimum(away, apart(bank, bank[chosen[-1:]])[:, 0])
-    return bank[chosen].clone(), float(spread.std()) if len(whole) > 1 else 0.0
-
-
-def apart(a: Tensor, b: Tensor) -> Tensor:
-    """How far schedules [M, 1 + V] are from others [C, 1 + V]: samples at most, more for another alternative. [M, C]"""
-    gaps = (a[:, None] - b[None]).abs()
-    return gaps[..., 1:].amax(-1) + 1e6 * (gaps[..., 0] > 0.5)

@@ -66,4 +66,4 @@ def witnessed(task: Task, also: Iterable[str] = ()) -> Task:
 
 def measured(env: Env) -> dict[str, np.ndarray]:
     """The signals [N, ...] of which the newest observations were made. ``env`` is of a :func:`witnessed` task."""
-    return {name: env.column[f"memory.{KEPT}{name}"].cpu().numpy() for name in env.observe.signals}
+    return {name: env.column[f"memory.{KEPT}{name}"].cpu().numpy() for name in env.task.observe.signals}

@@ -175,11 +175,11 @@ def record_golden(env: Any, policy: Act, steps: int | None = None) -> dict[str, 
     seen: list[dict[str, np.ndarray]] = []
     sent: list[np.ndarray] = []
     kept: list[dict[str, np.ndarray]] = []
-    observe, carried = env.observe, getattr(policy, CARRIED, None)
+    observe, carried = env.functions.observe, getattr(policy, CARRIED, None)
     spy = _Spy(observe, lambda args: seen.append({
         **{f"signals.{k}": host(args[0][k])[0].copy() for k in observe.signals},
         **{f"memory.{k}": host(args[1][k])[0].copy() for k in observe.memory}}))
-    env.observe = spy
+    env.functions.observe = spy
     try:
         with torch.no_grad():
             obs = env.reset()
@@ -193,7 +193,7 @@ def record_golden(env: Any, policy: Act, steps: int | None = None) -> dict[str, 
                 if bool((step.terminated | step.truncated)[0]):
                     break
     finally:
-        env.observe = observe
+        env.functions.observe = observe
     count = len(sent)
     if len(seen) < count:
         raise ValueError("the environment's maps are compiled, so what they are given is not to be seen: make it with "

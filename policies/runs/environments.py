@@ -60,7 +60,7 @@ def make_env(
 ) -> Env:
     """The environment that the settings describe; keywords replace what an evaluation needs otherwise.
 
-    ``training`` takes the task's share of mid-mission starts (``task.explore``), the curriculum and the augmentation;
+    ``training`` takes the task's share of ``mid_episode_starts``, the curriculum and the augmentation;
     an evaluation never does. Whoever looks at what the observation map is given needs it not ``compiled``.
     """
     from temporeal.sim.env import make_env as build
@@ -82,7 +82,7 @@ def make_env(
             task, backend=name, device=device or settings["device"], options=options,
             num_worlds=settings["num_worlds"] if num_worlds is None else num_worlds,
             seed=settings["seed"] if seed is None else seed, threads=settings["threads"],
-            explore=float(settings["task"].get("explore", 0.0)) if training else 0.0,
+            mid_episode_starts=float(settings["task"].get("mid_episode_starts", 0.0)) if training else 0.0,
             compiled=None if compiled and settings.get("compiled", True) else False,
             randomize=drawn.get("parameters"), sensors=drawn.get("sensors"), disturbances=drawn.get("disturbances"),
             appearance=drawn.get("appearance"), cameras=parse_cameras(settings.get("cameras")),
@@ -110,7 +110,7 @@ def check_options(backend: str, options: Mapping[str, Any], experiment: str | No
 
     ``experiment``: the one that was chosen, which may have set them.
     """
-    from temporeal.sim.env import backend_names
+    from temporeal.sim.backend_factory import backend_names
 
     if backend not in backend_names():
         return  # who makes it names the known ones

@@ -14,7 +14,7 @@ from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.settings import files, values
 from temporeal.policies.runs.settings.files import Settings
 
-CONFIG, CHECKPOINTS, FAULTS, EVENTS = "config.yaml", "checkpoints", "faults", "events"  # in a run's folder
+CONFIG, CHECKPOINTS, DIVERGED, EVENTS = "config.yaml", "checkpoints", "diverged", "events"  # in a run's folder
 # what a run keeps over a resume; the learner knows the rest
 SAME = ("robot", "task", "backend", "randomize", "curriculum", "cameras", "augment", "renderer", "seed", "num_worlds",
         "processes")

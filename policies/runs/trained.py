@@ -116,8 +116,8 @@ def artifact_policy(artifact: Artifact, env: Env) -> Act:
     if not math.isclose(manifest.rate_hz * task.control_dt, 1.0, rel_tol=1e-6):
         rate = 1 / task.control_dt
         raise BadInput(f"the artifact runs at {manifest.rate_hz:g} Hz, task {task.name!r} as set at {rate:g} Hz")
-    observe: Any = env.observe
-    offered = [*observe.signals, env.act.command]
+    observe: Any = task.observe
+    offered = [*observe.signals, task.act.command]
     needed = [*artifact.schema, *[spec.name for spec in manifest.commands]]
     lacking = [name for name in needed if name not in offered]
     if lacking:
@@ -127,13 +127,13 @@ def artifact_policy(artifact: Artifact, env: Env) -> Act:
         check_robot(manifest, load_robot(manifest.robot), task.schema)
     except ArtifactError as error:
         raise BadInput(f"{error}: judge it on the task it was trained for") from error
-    act, memory = env.act, artifact.initial_memory(env.num_worlds)
+    act, memory = task.act, artifact.initial_memory(env.num_worlds)
 
     def policy(obs: Any) -> Any:
         nonlocal memory
         commands, memory = artifact.act_batch(measured(env), memory)
         command = torch.as_tensor(commands[act.command]).to(obs.device)
-        env.instead = command  # its action may be known only nearly, where the action map loses something
+        env.command_override = command  # its action may be known only nearly, where the action map loses something
         if (acted := memory.get("last_action")) is not None and acted.shape[-1] == act.action_dim:
             return torch.as_tensor(acted).to(obs.device)
         return act.inverse(command, {k.removeprefix("memory."): v for k, v in env.column.items() if k.startswith(

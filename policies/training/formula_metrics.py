@@ -7,10 +7,9 @@ import warnings
 import torch
 from torch import Tensor
 
-from temporeal.sim.env import Env
 from temporeal.sim.stl.language.queries import clauses, signals_in
 from temporeal.sim.stl.semantics.robustness import robustness
-from temporeal.sim.types import Step
+from temporeal.sim.types import Step, TaskEnv
 
 WORLDS = 16
 HOPELESS, ENOUGH = 1 / 3, 32
@@ -25,7 +24,7 @@ class Watch:
     where its schedule cannot be kept any more.
     """
 
-    def __init__(self, env: Env, worlds: int = WORLDS) -> None:
+    def __init__(self, env: TaskEnv, worlds: int = WORLDS) -> None:
         self.env, self.formula, self.dt = env, env.task.formula, env.task.control_dt
         self.count = min(worlds, env.num_worlds)
         self.ids = torch.arange(self.count, device=env.device)
@@ -38,8 +37,8 @@ class Watch:
             trace[0] = signals[name][: self.count]
         self.margins: list[Tensor] = []
         self.episodes, self.ever, self.warned = 0, False, False
-        self.slack: float = getattr(getattr(env.objective, "mission", None), "slack", 0.0)
-        self.hit = not self.slack or "progress.hit" not in env.column  # whether a subgoal has counted as reached
+        self.slack = env.task.schedules.slack if env.task.schedules is not None else 0.0
+        self.hit = not self.slack or env.subgoal_hits() is None  # whether a subgoal has counted as reached
         self.clauses = clauses(self.formula)
         self.times_held = torch.zeros(len(self.clauses), dtype=torch.int64)  # episodes in which each held, until all do
         self.nearest = torch.full((len(self.clauses),), -torch.inf, dtype=torch.float64)  # robustness, the same
@@ -53,7 +52,7 @@ class Watch:
         over = (step.terminated | step.truncated)[: self.count]
         if not bool(over.any()):
             return
-        whole = (over & self.known & ~step.info["midway"][: self.count]).nonzero()[:, 0]
+        whole = (over & self.known & ~step.info["mid_episode"][: self.count]).nonzero()[:, 0]
         if len(whole):
             self._judge(self._held(whole))
         ended = over.nonzero()[:, 0]
@@ -100,7 +99,7 @@ class Watch:
     def _counts(self, step: Step) -> bool:
         """Whether a subgoal has counted in an episode from its start: later than at the first sample, as which those
         count that a schedule does not have."""
-        hits = self.env.column["progress.hit"][: self.count][self.known & ~self.env.midway[: self.count]]
+        hits = self.env.subgoal_hits()[: self.count][self.known & ~self.env.mid_episode[: self.count]]
         kept = step.info["success"] & (step.terminated | step.truncated)
         return bool((hits > 1.0).any() | kept[: self.count].any())
 

@@ -21,6 +21,10 @@ MAY_CHANGE = ("total_steps", "max_seconds", "clock", "checkpoint_seconds")  # be
 KIND = "temporeal ppo 2"
 UNSAID = {"stagger": False}
 """Settings that checkpoints of before do not have, as they were then."""
+RENAMED = {"explore": "mid_episode_starts", "excerpt": "truncate_after", "bank": "schedule_buffer"}
+RENAMED_OF_COMPANION = {"bank": "buffer", "midway": "frontier"}
+RENAMED_FIGURES = {"faults": "diverged"}
+"""Names in older checkpoints, and what they are called now: of settings, of what a companion keeps, of figures."""
 MODULES = ("actor", "critic", "normalizer", "critic_normalizer", "return_moments", "optimizer")
 """What learns, by its name in a learner."""
 C = TypeVar("C", bound=PPOConfig)
@@ -105,7 +109,13 @@ def _read(path: Path) -> dict[str, Any]:
     state = checkpoint.load(path)  # to the CPU: random states stay there, load_state_dict moves the rest
     if state.get("kind") != KIND:
         raise checkpoint.CheckpointError(f"{path} is not of this PPO: its kind is {state.get('kind')!r}, not {KIND!r}")
-    return {**state, "config": {**UNSAID, **state["config"]}}
+    companion = state.get("companion") and _renamed(state["companion"], RENAMED_OF_COMPANION)
+    return {**state, "config": {**UNSAID, **_renamed(state["config"], RENAMED)}, "companion": companion,
+            "history": [_renamed(row, RENAMED_FIGURES) for row in state["history"]]}
+
+
+def _renamed(state: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in state.items()}
 
 
 def latest(out: Path, ranks: Ranks) -> Path:

@@ -19,9 +19,23 @@ from torch import Tensor
 
 from temporeal.policies.nets.actor import ACTIVATIONS, Actor, Critic, make_actor
 from temporeal.policies.nets.normalizer import Moments, Normalizer
-from temporeal.policies.training import compiled_gradient as fused
+from temporeal.policies.training.compiled_gradient.networks import Forward, Gradient, serves
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.formula_metrics import Watch
+from temporeal.policies.training.ppo_state import (
+    FIGURES,
+    Batch,
+    Companion,
+    Learner,
+    PPOConfig,
+    Replica,
+    Rollout,
+    allocate,
+    autocast,
+    columns_of,
+    in_parallel,
+    start,
+)
 from temporeal.policies.training.progress import CLOCKS
 from temporeal.policies.training.ranks import Ranks
 from temporeal.sim.types import Obs, VecEnv
@@ -157,8 +171,8 @@ class Replica(NamedTuple):
     critic: Critic
     gradient: Tensor  # [P + 4]: all gradients (the parameters' ``grad`` are views), then FIGURES
     # compiled, where they can be: the derivative, the actor and the critic
-    fused: fused.Gradient | None = None
-    forward: tuple[fused.Forward, fused.Forward] | None = None
+    derivative: Gradient | None = None
+    forward: tuple[Forward, Forward] | None = None
 
 
 @dataclass
@@ -234,12 +248,12 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
         critic = Critic(env.critic_dim, config.critic_hidden, config.activation).to(device)
     weights = flatten(actor, critic)
     ranks.copy_from_first([weights])
-    stagger = getattr(env, "stagger", None)
+    stagger = env.capabilities.stagger
     if config.stagger and stagger is None:
         raise SettingsError(f"stagger: {type(env).__name__} cannot cut its first episodes; leave it false")
     threads = config.threads if device.type == "cpu" and not config.compile else 1
     replicas = [replicate(actor, critic, own=i == 0) for i in range(threads)]
-    if fused.serves(actor, config, device):
+    if serves(actor, config, device):
         replicas = [compiled(r, config.activation, row_width(env), weights) for r in replicas]
     parameter = torch.nn.Parameter(weights[:-1])  # of the optimizer: one operation for all
     parameter.grad = replicas[0].gradient[: -len(FIGURES)]
@@ -284,8 +298,8 @@ def compiled(replica: Replica, activation: str, width: int, weights: Tensor) -> 
     """``replica`` with its compiled functions, for rows of ``width`` numbers."""
     actor, critic = replica.actor, replica.critic
     return replica._replace(
-        fused=fused.Gradient(actor, critic, activation, width, weights, replica.gradient),
-        forward=(fused.Forward(actor.net, activation), fused.Forward(critic.net, activation)))
+        derivative=Gradient(actor, critic, activation, width, weights, replica.gradient),
+        forward=(Forward(actor.net, activation), Forward(critic.net, activation)))
 
 
 def _one_thread() -> None:
@@ -325,3 +339,15 @@ def columns_of(learner: Learner, table: Tensor) -> Batch:
 def autocast(learner: Learner) -> torch.autocast:
     """In which the learner's networks compute."""
     return torch.autocast(learner.device.type, torch.bfloat16, enabled=learner.config.precision == "bfloat16")
+
+
+def fraction_spent(learner: Learner) -> float:
+    """Share of the budget of learning used so far, whichever of steps and seconds is further: 0 to 1, at which it ends.
+
+    The same in all processes: learning rate and deviation follow it.
+    """
+    config = learner.config
+    fraction = learner.steps / config.total_steps
+    if config.max_seconds is not None:
+        fraction = max(fraction, learner.seconds / max(config.max_seconds - learner.finish_seconds, 1e-9))
+    return min(1.0, fraction)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from typing import Any
 
@@ -13,17 +12,17 @@ import torch
 import yaml
 from torch import Tensor
 
-from temporeal.sim.env import OF_KIND, Env, make_env
-from temporeal.sim.task import Task, follows_schedules, load_task
+from temporeal.sim.backend_factory import backend_for
+from temporeal.sim.env import Env, make_env
+from temporeal.sim.env_config import EnvConfig
+from temporeal.sim.task import Task, load_task
 from temporeal.sim.types import Obs
 
 OBSERVATIONS = ("actor", "dict")
 """``actor``: what the deployed policy sees; ``dict``: besides, under ``critic``, what only the simulator knows."""
-OPTIONS = tuple(dict.fromkeys(
-    name for function in (make_env, Env.__init__) for name, p in inspect.signature(function).parameters.items()
-    if p.kind is not p.VAR_KEYWORD and name not in ("self", "task", "num_worlds", "seed")))
-"""Keywords of `temporeal.sim.env.make_env` and `temporeal.sim.env.Env`; every other keyword of :func:`recipe` is a
-setting of the task."""
+OPTIONS = tuple(name for name in (*(make_env.__kwdefaults__ or {}), *(f.name for f in fields(EnvConfig)))
+                if name not in ("num_worlds", "seed"))
+"""Keywords of `temporeal.sim.env.make_env`; every other keyword of :func:`recipe` is a setting of the task."""
 AUTO = "auto"
 MAX_SEED = 2**63 - 1
 
@@ -57,10 +56,12 @@ class Recipe:
         """As the command line writes settings: what ``temporeal eval`` needs to judge an artifact."""
         o = self.options
         return {
-            "task": {"name": self.task, "settings": dict(self.settings), "explore": o.get("explore", 0.0)},
+            "task": {"name": self.task, "settings": dict(self.settings),
+                     "mid_episode_starts": o.get("mid_episode_starts", 0.0)},
             "backend": {"name": o.get("backend") or default_backend(self.load()), **dict(o.get("options") or {})},
             "randomize": {"name": "given", "parameters": dict(o.get("randomize") or {}),
-                          "sensors": dict(o.get("sensors") or {}), **{k: v for k, v in o.items() if k == "disturbances"}},
+                          "sensors": dict(o.get("sensors") or {}),
+                          **{k: v for k, v in o.items() if k == "disturbances"}},
             "device": "cpu", "threads": 0, "compiled": o.get("compiled") is not False}
 
 
@@ -119,7 +120,7 @@ def configured(task: str) -> dict[str, Any]:
 def default_backend(task: Task) -> str:
     """What the task's file names; else ours where it simulates the robot, and MuJoCo for all others."""
     named = configured(task.name).get("backend")
-    return str(named or OF_KIND.get(task.robot.kind, "mujoco"))
+    return str(named or backend_for(task.robot))
 
 
 def check_seed(seed: Any) -> int:
@@ -144,9 +145,7 @@ def some_seed() -> int:
 
 def reseed(env: Env, seed: int) -> None:
     """The next ``env.reset()`` begins episode 0 of ``seed``, as in a new environment."""
-    env.seed = check_seed(seed)
-    env.episode.fill_(-1)
-    env.ready.fill_(False)
+    env.reseed(check_seed(seed))
 
 
 def check_observation(observation: str) -> str:
@@ -158,7 +157,7 @@ def check_observation(observation: str) -> str:
 
 def check_view(task: Task) -> None:
     """Refuse a task whose policy follows schedules: nobody chooses them here, and they would be drawn at random."""
-    if follows_schedules(task):
+    if task.schedules is not None:
         raise ValueError(f"task {task.name!r} is shown by the view of algo=tgpo, whose policy follows schedules that "
                          "only it chooses: give view='plain' to the task, or 'history' or 'flags'")
 

@@ -193,7 +193,7 @@ def make(
         observe=ArmObserve(act, Seen.reads, Seen(), Seen.size, READY), act=act,
         objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), float(constants["opening"]),
                             act.action_dim),
-        initial=initial, explore=Explore(control_dt), stop="hold")
+        initial=initial, mid_episode=MidEpisode(control_dt), stop="hold")
 
 
 def cabinet() -> Object:
@@ -238,7 +238,7 @@ def initial(draw: Draw) -> dict[str, Tensor]:
 
 
 @cache
-def midway() -> dict[str, Tensor]:
+def mid_episode_states() -> dict[str, Tensor]:
     """Stored states with the handle between the fingers or below them, the drawer closed or partly open."""
     generator = torch.Generator().manual_seed(0)
     place = between(PLACE_LOW, PLACE_HIGH, torch.rand(STARTS, 3, generator=generator))
@@ -257,7 +257,7 @@ def midway() -> dict[str, Tensor]:
     return {name: value[good] for name, value in state.items()}
 
 
-class Explore:
+class MidEpisode:
     """Starts with the tool at the handle."""
 
     def __init__(self, control_dt: float) -> None:
@@ -266,4 +266,4 @@ class Explore:
     def __call__(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """State and memory of K worlds."""
         u = draw("explore.drawer", 2)
-        return (one_of(midway(), u[:, 0]), {"tick": torch.round(2.0 / self.control_dt * u[:, 1])})
+        return (one_of(mid_episode_states(), u[:, 0]), {"tick": torch.round(2.0 / self.control_dt * u[:, 1])})

@@ -136,7 +136,7 @@ def make(
         formula=parsed, formula_text=formula, constants=constants,
         observe=ArmObserve(act, SEEN, seen, 12), act=act,
         objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), act.action_dim), initial=initial,
-        explore=Explore(control_dt), extra=GOAL, stop="hold")
+        mid_episode=MidEpisode(control_dt), extra=GOAL, stop="hold")
 
 
 def initial(draw: Draw) -> dict[str, Tensor]:
@@ -155,7 +155,7 @@ def cube_at(place: Tensor, turn: Tensor) -> dict[str, Tensor]:
 
 
 @cache
-def midway() -> dict[str, Tensor]:
+def mid_episode_states() -> dict[str, Tensor]:
     """Stored states: the cube between the fingers, on the table or in the air; or on the table below open fingers."""
     generator = torch.Generator().manual_seed(0)
     place = torch.rand(GRASPS, 3, generator=generator)
@@ -173,7 +173,7 @@ def midway() -> dict[str, Tensor]:
     return {name: value[good] for name, value in state.items()}
 
 
-class Explore:
+class MidEpisode:
     """Starts with the cube between the fingers, or right below them."""
 
     def __init__(self, control_dt: float) -> None:
@@ -182,5 +182,5 @@ class Explore:
     def __call__(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """State and memory of K worlds."""
         u, w = draw("explore.grasp", 2), draw("initial.goal", 3)
-        return ({**one_of(midway(), u[:, 0]), "goal_pos_w": between(GOAL_LOW, GOAL_HIGH, w)},
+        return ({**one_of(mid_episode_states(), u[:, 0]), "goal_pos_w": between(GOAL_LOW, GOAL_HIGH, w)},
                 {"tick": torch.round(2.0 / self.control_dt * u[:, 1])})

@@ -198,7 +198,7 @@ def make(
         observe=ArmObserve(act, Seen.reads, Seen(square), Seen.size), act=act,
         objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), float(constants["depth"]),
                             float(constants["slip"]), square, act.action_dim),
-        initial=Start(), explore=Explore(control_dt), stop="hold")
+        initial=Start(), mid_episode=MidEpisode(control_dt), stop="hold")
 
 
 # ---------------------------------------------------------------- what stands there
@@ -266,7 +266,7 @@ class Start:
 
 
 @cache
-def midway() -> dict[str, Tensor]:
+def mid_episode_states() -> dict[str, Tensor]:
     """Stored states with the peg over the hole or in it."""
     generator = torch.Generator().manual_seed(0)
     place = between(PLACE_LOW, PLACE_HIGH, torch.rand(STARTS, 3, generator=generator))
@@ -283,7 +283,7 @@ def midway() -> dict[str, Tensor]:
     return {name: value[good] for name, value in state.items()}
 
 
-class Explore:
+class MidEpisode:
     """Starts with the peg over the hole or in it."""
 
     def __init__(self, control_dt: float) -> None:
@@ -292,4 +292,4 @@ class Explore:
     def __call__(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """State and memory of K worlds."""
         u = draw("explore.peg", 2)
-        return (one_of(midway(), u[:, 0]), {"tick": torch.round(3.0 / self.control_dt * u[:, 1])})
+        return (one_of(mid_episode_states(), u[:, 0]), {"tick": torch.round(3.0 / self.control_dt * u[:, 1])})

@@ -201,7 +201,7 @@ def initial(draw: Draw) -> dict[str, Tensor]:
             "base_ang_vel_b": 0.2 * torch.cat([u[:, 10:12], u[:, :1]], -1)}
 
 
-class Explore:
+class MidEpisode:
     """Starts in the middle of the mission: a stage, a time that fits it, a place on the way between its points.
 
     A place that violates what must be kept is replaced by the stage's first point, or the mission's start.
@@ -275,4 +275,4 @@ def make(
         name="waypoints", scene=Scene(robot), command="ctbr_cmd", control_dt=control_dt, substeps=substeps,
         episode_s=9.0, formula=parsed, formula_text=formula, constants=constants,
         observe=Observe(Mission(parts, control_dt, slack), points, disturbance, 4), act=act,
-        objective=objective, initial=initial, explore=Explore(objective), shapes=shapes(constants))
+        objective=objective, initial=initial, mid_episode=MidEpisode(objective), shapes=shapes(constants))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from temporeal.policies.algos.tgpo import Choosing
 from temporeal.policies.cli import main
 from temporeal.policies.runs import environments, run_folders, trained
+from temporeal.policies.training.schedule_choice import Choosing
 
 SMALL = ["algo=tgpo", "task=stl/linear_reach", "num_worlds=64", "threads=1", "algo.threads=1", "algo.total_steps=9600",
-         "algo.bank=64", "algo.candidates=8", "algo.starts=4", "algo.actor_hidden=[16]", "algo.critic_hidden=[16]"]
+         "algo.schedule_buffer=64", "algo.candidates=8", "algo.starts=4", "algo.actor_hidden=[16]", "algo.critic_hidden=[16]"]
 
 
 def verdict(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
@@ -91,7 +91,7 @@ def test_that_no_schedule_was_kept_is_a_line_without_its_place_in_the_source(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("temporeal.policies.algos.tgpo.ROUNDS", (1,))
-    monkeypatch.setattr("temporeal.policies.algos.tgpo.SHARE", 0.9)  # so that a training of no time has room for a flight
+    monkeypatch.setattr("temporeal.policies.algos.tgpo.SHARE", 0.9)  # room for a flight in a short training
     words = [word for word in SMALL if not word.startswith(("task=", "algo.total_steps="))]
     words += ["task=stl/linear_doors", "algo.total_steps=1600"]
     assert main.main(["train", *words, "--out", str(tmp_path / "run")]) == 0

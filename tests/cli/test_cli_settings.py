@@ -177,7 +177,7 @@ def test_a_task_s_file_says_a_whole_number_of_worlds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
     own_files(tmp_path, task__mine="name: hover\nrobot: crazyflie\nbackend: quadrotor\nrandomize: none\n"
-                                   f"settings: {{}}\nexplore: 0.0\nnum_worlds: {value}\n")
+                                   f"settings: {{}}\nmid_episode_starts: 0.0\nnum_worlds: {value}\n")
     monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path))
     with pytest.raises(BadInput, match="the file of task 'hover' says num_worlds: .*; a whole number from 1"):
         compose(["task=mine"])
@@ -411,7 +411,7 @@ def test_a_task_of_ones_own_says_what_is_taken_from_it(tmp_path: Path, monkeypat
         compose(["task=empty"])
 
 
-WHOLE = "name: stl\nrobot: linear\nbackend: planar\nrandomize: none\nsettings: {system: linear}\nexplore: 0.0\n"
+WHOLE = "name: stl\nrobot: linear\nbackend: planar\nrandomize: none\nsettings: {system: linear}\nmid_episode_starts: 0.0\n"
 
 
 def test_what_an_experiment_makes_of_a_task_is_told_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,7 +441,7 @@ def test_what_a_task_s_file_names_is_there(
 
 @pytest.mark.parametrize(("text", "told"), [
     (WHOLE + "num_wrolds: 64\n", r", line 7: .* no setting 'num_wrolds'; did you mean 'num_worlds'\?; legal: name, "),
-    (WHOLE.replace("explore", "explroe"), r", line 6: .* no setting 'explroe'; did you mean 'explore'\?; legal: "),
+    (WHOLE.replace("episode_starts", "episode_satrts"), r", line 6: .* no setting 'mid_episode_satrts'; did you mean 'mid_episode_starts'\?; legal: "),
     (WHOLE.replace("name: stl\n", ""), r": the file of a task says name: \.\.\., .* name: stl for one .*known: ant, "),
     (WHOLE.replace("{system: linear}", "3"), r": settings is 3; legal: a group, settings: \{system"),
     (WHOLE.replace("name: stl", "name: hovr"), r": there is no task 'hovr'; did you mean 'hover'\?; known: ant, ")])

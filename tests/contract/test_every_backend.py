@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from tests.contract.scenes import DT, Case, batch, cases
 
 from temporeal.robots.registry import UnknownName
-from temporeal.sim.backends.quadrotor import PARAM_FIELDS
 from temporeal.sim.capabilities import CAPABILITIES, MissingCapability
+from temporeal.sim.physics.quadrotor.layout import PARAMETERS
 
 CASES = cases()
 GRAVITY = 9.81
@@ -825,5 +825,5 @@ def test_memory_does_not_grow_with_steps(case):
 
 
 def test_the_tests_know_all_parameters_of_the_quadrotor():
-    assert set(PARAM_FIELDS) == set(simulated(CASES[0], 1).parameters)
+    assert set(PARAMETERS) == set(simulated(CASES[0], 1).parameters)
     assert math.isclose(CASES[0].hold[0], float(simulated(CASES[0], 1).signals()["rotor_speed"][0, 0]), abs_tol=1e-4)

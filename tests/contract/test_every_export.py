@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from temporeal.policies.algos.reflex import Reflex, ReflexGraph
 from temporeal.policies.evaluate.measurement_recorder import witnessed
 from temporeal.policies.evaluate.rollout import graph_policy, record_golden
 from temporeal.policies.evaluate.run_outputs import export_policy
@@ -14,6 +13,7 @@ from temporeal.policies.export.writer import export
 from temporeal.policies.nets.actor import make_actor
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.runs.trained import artifact_policy
+from temporeal.policies.training.reflex_policy import Reflex, ReflexGraph
 from temporeal.robots.artifact.manifest import ENGAGED, ArtifactError, ReflexSpec
 from temporeal.robots.registry import names
 from temporeal.sim.env import make_env

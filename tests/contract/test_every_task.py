@@ -47,7 +47,7 @@ def test_sizes_and_finiteness(task):
     action = torch.zeros(6, env.action_dim)
     action[2, -1] = torch.nan
     step = env.step(action)
-    assert step.info["finite"].tolist() == [True, True, False, True, True, True] and env.faults == 1
+    assert step.info["finite"].tolist() == [True, True, False, True, True, True] and env.diverged == 1
     assert all(torch.isfinite(value).all() for value in (*step.obs[:2], *step.final_obs[:2], step.reward))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from temporeal.policies.algos import ppo
-from temporeal.policies.training import checkpoint
+from temporeal.policies.training import checkpoint, ppo_state
 from temporeal.policies.training.ppo_state import Learner, Rollout, allocate, start
 from temporeal.policies.training.ranks import Ranks, join
 from temporeal.sim.types import Obs, Step
@@ -153,10 +153,10 @@ WORLDS = 32
 ITERATION = WORLDS * SMALL["rollout_steps"]  # environment steps
 
 
-def small(iterations: int, ranks: int = 1, **changes: object) -> ppo.PPOConfig:
+def small(iterations: int, ranks: int = 1, **changes: object) -> ppo_state.PPOConfig:
     """A run of some iterations that takes a moment, with a checkpoint after each."""
     steps = iterations * ITERATION * ranks
-    return ppo.PPOConfig(**{"total_steps": steps, "checkpoint_seconds": 0.0, **SMALL, **changes})
+    return ppo_state.PPOConfig(**{"total_steps": steps, "checkpoint_seconds": 0.0, **SMALL, **changes})
 
 
 def kill_at(out: Path, iteration: int, where: str) -> None:

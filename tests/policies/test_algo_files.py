@@ -8,11 +8,11 @@ import yaml
 
 from temporeal.policies.algos.apg import APGConfig
 from temporeal.policies.algos.npc import NPCConfig
-from temporeal.policies.algos.ppo import PPOConfig
 from temporeal.policies.algos.reflex import ReflexConfig
 from temporeal.policies.algos.tgpo import TGPOConfig
 from temporeal.policies.planners.cem import CEMConfig
 from temporeal.policies.planners.milp import MILPConfig
+from temporeal.policies.training.ppo_state import PPOConfig
 
 FOLDER = Path(__file__).parents[2] / "configs" / "algo"
 CONFIGS = {"apg": APGConfig, "cem": CEMConfig, "milp": MILPConfig, "npc": NPCConfig, "ppo": PPOConfig,

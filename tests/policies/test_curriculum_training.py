@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from temporeal.policies.algos import ppo
+from temporeal.policies.training import ppo_state
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.ranks import Ranks
 from temporeal.sim.env import make_env
@@ -23,7 +24,7 @@ def env_of(kind, **change):
 
 
 def train(kind, out, iterations, resume=False, **change):
-    config = ppo.PPOConfig(total_steps=14 * 16 * 32, **SMALL)
+    config = ppo_state.PPOConfig(total_steps=14 * 16 * 32, **SMALL)
     env = env_of(kind, **change)
     return ppo.train(env, config, out=out, seed=1, resume=resume,
                      on_iteration=lambda learner: learner.iteration >= iterations), env
@@ -36,7 +37,7 @@ def test_a_resumed_training_goes_on_with_the_same_curriculum(kind, tmp_path):
     parts, other = train(kind, tmp_path / "parts", 14, resume=True)
     for a, b in zip(whole.actor.parameters(), parts.actor.parameters()):
         assert torch.equal(a, b)
-    mine, theirs = env.curriculum.metrics(), other.curriculum.metrics()
+    mine, theirs = env.recipe.curriculum.metrics(), other.recipe.curriculum.metrics()
     assert mine == theirs and any(v != 0 for v in mine.values())
     logged = [figures for figures in whole.history if "curriculum/episodes" in figures]
     assert len(logged) == 14 and sum(f["curriculum/episodes"] for f in logged) > 30
@@ -55,11 +56,11 @@ def test_rows_of_one_process_are_gathered_as_they_are():
     assert Ranks().gathered(rows) is rows
 
 
-@pytest.mark.parametrize("explore", [0.0, 1.0])
-def test_starts_in_the_middle_of_a_mission_are_no_outcomes(explore):
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_starts_in_the_middle_of_a_mission_are_no_outcomes(share):
     settings = {"kind": "uniform", "parameters": {"mass": {"as": "scale", "low": 0.9, "high": 1.1}}}
-    env = make_env(load_task("waypoints"), num_worlds=16, seed=5, threads=1, curriculum=settings, explore=explore)
+    env = make_env(load_task("waypoints"), num_worlds=16, seed=5, threads=1, curriculum=settings, mid_episode_starts=share)
     env.reset()
     for _ in range(60):
         ended = env.step(torch.ones(16, env.action_dim)).terminated  # full thrust: they leave the fence
-    assert ended is not None and bool(env.curriculum.finished) == (explore == 0.0)
+    assert ended is not None and bool(env.recipe.curriculum.finished) == (share == 0.0)

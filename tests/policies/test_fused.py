@@ -7,7 +7,8 @@ import torch
 
 from temporeal.policies.algos import ppo
 from temporeal.policies.nets.actor import ACTIVATIONS, Critic, Gaussian, make_actor
-from temporeal.policies.training import compiled_gradient
+from temporeal.policies.training import ppo_state
+from temporeal.policies.training.compiled_gradient import networks
 from temporeal.policies.training.ppo_state import FIGURES, Replica, columns, compiled, flatten, replicate
 
 CASES = [  # observation, privileged observation, hidden widths, actions, rows chosen
@@ -40,10 +41,10 @@ def problem(
 def test_gradient_and_figures_are_those_of_torch(case: tuple[int, int, tuple[int, ...], int, int], name: str) -> None:
     obs, privileged, hidden, actions, rows = case
     replica, table = problem(obs, privileged, hidden, actions, name)
-    config = ppo.PPOConfig(entropy_coef=0.01, clip=0.1, value_coef=0.7, activation=name)
+    config = ppo_state.PPOConfig(entropy_coef=0.01, clip=0.1, value_coef=0.7, activation=name)
     old = torch.full((actions,), -0.6)
     chosen = torch.randperm(300)[:rows]
-    found = replica.fused(table, chosen, 120, old, config)
+    found = replica.derivative(table, chosen, 120, old, config)
     gradient = replica.gradient[: -len(FIGURES)].clone()
     replica.gradient.zero_()
     batch = columns(table[chosen], obs, privileged, actions)
@@ -58,27 +59,27 @@ def test_gradient_and_figures_are_those_of_torch(case: tuple[int, int, tuple[int
 def test_what_is_not_a_number_shows_in_the_figures(column: int) -> None:
     replica, table = problem(5, 6, (16,), 2, "silu")
     table[3, column] = float("nan")
-    assert not torch.isfinite(replica.fused(table, torch.arange(9), 9, torch.full((2,), -0.6), ppo.PPOConfig())).all()
+    assert not torch.isfinite(replica.derivative(table, torch.arange(9), 9, torch.full((2,), -0.6), ppo_state.PPOConfig())).all()
 
 
 def test_repeated_calls_forget_the_one_before() -> None:
     replica, table = problem(5, 6, (16,), 2, "silu")
-    config, old = ppo.PPOConfig(), torch.full((2,), -0.6)
-    first = replica.fused(table, torch.arange(100), 100, old, config)
+    config, old = ppo_state.PPOConfig(), torch.full((2,), -0.6)
+    first = replica.derivative(table, torch.arange(100), 100, old, config)
     gradient = replica.gradient.clone()
-    replica.fused(table, torch.arange(100, 300), 200, old, config)
-    assert torch.equal(replica.fused(table, torch.arange(100), 100, old, config), first)
+    replica.derivative(table, torch.arange(100, 300), 200, old, config)
+    assert torch.equal(replica.derivative(table, torch.arange(100), 100, old, config), first)
     assert torch.equal(replica.gradient, gradient)
 
 
 @pytest.mark.parametrize(("change", "served"), [
     ({}, True), ({"precision": "bfloat16"}, False), ({"value_clip": 0.2}, False), ({"compile": True}, False)])
 def test_what_it_serves(change: dict[str, object], served: bool) -> None:
-    actor, config = make_actor(4, 2, (8,)), ppo.PPOConfig(**change)
-    assert compiled_gradient.serves(actor, config, torch.device("cpu")) is served
-    assert not compiled_gradient.serves(make_actor(4, 2, (8,), hidden_dim=3), config, torch.device("cpu"))
-    assert not compiled_gradient.serves(actor, config, torch.device("cuda"))
-    assert not compiled_gradient.serves(make_actor(4, 17, (8,)), config, torch.device("cpu"))
+    actor, config = make_actor(4, 2, (8,)), ppo_state.PPOConfig(**change)
+    assert networks.serves(actor, config, torch.device("cpu")) is served
+    assert not networks.serves(make_actor(4, 2, (8,), hidden_dim=3), config, torch.device("cpu"))
+    assert not networks.serves(actor, config, torch.device("cuda"))
+    assert not networks.serves(make_actor(4, 17, (8,)), config, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)

@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from temporeal.policies.algos import npc
-from temporeal.policies.algos.npc import Missions, NPCConfig, Policy, act, load_policy, plan, train
+from temporeal.policies.algos.npc import Missions, NPCConfig, load_policy, plan, train
 from temporeal.policies.planning.problem import judge, problem, rollout, smoothed
 from temporeal.policies.planning.receding import Receding
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.errors import NonFiniteError, SettingsError
+from temporeal.policies.training.predictive_policy import Policy, act
 from temporeal.policies.training.ranks import Ranks
 from temporeal.robots.signals import SignalSpec
 from temporeal.sim.env import make_env

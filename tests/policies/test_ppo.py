@@ -17,11 +17,12 @@ import pytest
 import torch
 
 from temporeal.policies.algos import ppo
-from temporeal.policies.algos.ppo import PPOConfig, gae, train
+from temporeal.policies.algos.ppo import train
 from temporeal.policies.nets.actor import Gaussian
-from temporeal.policies.training import checkpoint
+from temporeal.policies.training import checkpoint, ppo_reports, ppo_state
+from temporeal.policies.training.advantages import gae
 from temporeal.policies.training.errors import NonFiniteError, SettingsError
-from temporeal.policies.training.ppo_state import Batch, Learner, allocate, columns_of, start
+from temporeal.policies.training.ppo_state import Batch, Learner, PPOConfig, allocate, columns_of, start
 from temporeal.policies.training.progress import Lines, Live, summary, tensorboard
 from temporeal.policies.training.ranks import Ranks
 from temporeal.sim.types import VecEnv
@@ -398,7 +399,7 @@ def test_a_staggered_run_ends_few_episodes_at_once_and_resumes_exactly(tmp_path:
 
     whole = run("whole", 4)
     first = run("parts", 1)  # 8 of 20 steps: some worlds are still in the episode that is cut off
-    assert 0 < int(first.env.midway.sum()) < 32 and first.env.count.unique().numel() > 5
+    assert 0 < int(first.env.mid_episode.sum()) < 32 and first.env.count.unique().numel() > 5
     assert whole.env.count.unique().numel() > 5
     again = run("parts", 4, resume=True)
     assert same(again.actor, whole.actor) and torch.equal(again.env.column["until"], whole.env.column["until"])
@@ -457,10 +458,10 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
 
 def test_figures_are_those_of_whole_episodes() -> None:
     sums: dict[str, torch.Tensor] = {}
-    info = {"success": torch.tensor([True, True, False, True]), "midway": torch.tensor([True, False, False, False])}
-    ppo._count_episodes(sums, info, torch.tensor([0]))
+    info = {"success": torch.tensor([True, True, False, True]), "mid_episode": torch.tensor([True, False, False, False])}
+    ppo_reports._count_episodes(sums, info, torch.tensor([0]))
     assert not sums
-    ppo._count_episodes(sums, info, torch.tensor([0, 1, 2]))
+    ppo_reports._count_episodes(sums, info, torch.tensor([0, 1, 2]))
     assert {k: float(v) for k, v in sums.items()} == {"success": 1.0, "count": 2.0}
 
 
@@ -491,7 +492,7 @@ def test_what_the_companions_end_takes_is_no_time_to_learn_in() -> None:
     ppo.foretell(learner)
     for seconds, fraction, std in ((40.0, 0.5, 1.0), (60.0, 0.75, 0.1**0.5), (80.0, 1.0, 0.1)):
         learner.seconds = seconds
-        assert ppo.fraction_spent(learner) == pytest.approx(fraction) and ppo.widest(learner) == pytest.approx(std)
+        assert ppo_state.fraction_spent(learner) == pytest.approx(fraction) and ppo.widest(learner) == pytest.approx(std)
 
 
 class Flies:

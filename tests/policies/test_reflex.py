@@ -15,8 +15,7 @@ import pytest
 import torch
 
 from temporeal.policies.algos import ppo, reflex
-from temporeal.policies.algos.ppo import PPOConfig
-from temporeal.policies.algos.reflex import Batch, Constraint, Reflex, ReflexConfig, ReflexGraph, Steps, choose
+from temporeal.policies.algos.reflex import Batch, Constraint, ReflexConfig, Steps
 from temporeal.policies.evaluate.rollout import graph_policy
 from temporeal.policies.evaluate.run_outputs import export_policy
 from temporeal.policies.nets.actor import make_actor
@@ -24,7 +23,9 @@ from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training import policy_graphs
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.ppo_state import PPOConfig
 from temporeal.policies.training.ranks import Ranks
+from temporeal.policies.training.reflex_policy import Reflex, ReflexGraph, choose
 from temporeal.robots.artifact.manifest import (
     ENGAGED,
     GOLDEN,

@@ -12,11 +12,13 @@ import pytest
 import torch
 
 from temporeal.policies.algos import ppo, tgpo
-from temporeal.policies.algos.tgpo import Choosing, TGPOConfig, load_graph, metropolis, train
+from temporeal.policies.algos.tgpo import TGPOConfig, load_graph, metropolis, train
 from temporeal.policies.evaluate.rollout import graph_policy, rollout
+from temporeal.policies.training import schedule_choice
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.ppo_checkpoint import read_last
 from temporeal.policies.training.ppo_state import Learner, PPOConfig
+from temporeal.policies.training.schedule_choice import Choosing
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.compiler import vectorize as rows
 from temporeal.sim.env import Env, make_env
@@ -33,7 +35,7 @@ CONFIGS = Path(__file__).parents[2] / "configs" / "algo"
 SEQUENCE = {"formula": "F[0,6] (norm(base_pos_w - a) < 1) & F[0,12] (norm(base_pos_w - b) < 1) & "
                        "G[0,12] (norm(base_pos_w) > 0.5)",
             "constants": {"a": [2, 2, 0], "b": [-2, 2, 0]}, "start": {"low": [1, 0.5], "high": [2, 1]}}
-SMALL = {"total_steps": 10**9, "actor_hidden": (32, 32), "critic_hidden": (32, 32), "threads": 1, "bank": 128,
+SMALL = {"total_steps": 10**9, "actor_hidden": (32, 32), "critic_hidden": (32, 32), "threads": 1, "schedule_buffer": 128,
          "candidates": 8, "starts": 4, "rollout_steps": 16, "learning_rate": 1e-3, "checkpoint_seconds": 1e9}
 
 
@@ -116,8 +118,8 @@ def test_what_must_be_kept_for_long_in_little_room_is_paid_more_than_to_break_it
     """A guard of 0.2 m around a place of 0.15 m costs wherever one stands: to fail at once was the better return."""
     task = task_of(formula=formula, constants={"a": [0, 0, 0], "r": r})
     objective, dt = task.objective, task.control_dt
-    schedule = task.initial.bank[:1].clone()  # type: ignore[attr-defined]
-    schedule[0, 1:] = task.initial.bank[:, 1:].min(0).values  # type: ignore[attr-defined]
+    schedule = task.schedules.buffer[:1].clone()  # type: ignore[attr-defined]
+    schedule[0, 1:] = task.schedules.buffer[:, 1:].min(0).values  # type: ignore[attr-defined]
 
     def flown(start: tuple[float, float], end: tuple[float, float]) -> tuple[float, bool]:
         """The return of going from one place to another at 1 m/s, and staying; and whether all is done."""
@@ -205,7 +207,7 @@ def test_a_policy_is_learned_judged_and_chooses_its_schedule(tmp_path: Path) -> 
     task = task_of()
     env = env_of(task, 256)
     train(env, TGPOConfig(**{**SMALL, "total_steps": 240 * 16 * 256}), out=tmp_path, seed=1, progress=None)
-    assert len(env.task.initial.bank) == 128
+    assert len(env.task.schedules.buffer) == 128
     graph = load_graph(tmp_path, task)
     assert isinstance(graph.observe, Choosing) and SCHEDULE not in graph.signals
     judged = env_of(Task(**{**task.__dict__, "observe": graph.observe}), 64)
@@ -306,12 +308,12 @@ def test_candidates_are_different_good_and_spread() -> None:
             return signals[SCHEDULE][:, 1:], memory
 
     bank = torch.tensor([[0.0, t] for t in (5.0, 5.0, 90.0, 90.0, 91.0, 92.0, 40.0)])
-    kept = {"bank": bank, "flown": None, "signals": {"p": torch.zeros(2, 3)}}
-    chosen, spread = tgpo.spread_out(kept, Late(), torch.nn.Identity(), Plain(), 4)  # type: ignore[arg-type]
+    kept = {"schedule_buffer": bank, "flown": None, "signals": {"p": torch.zeros(2, 3)}}
+    chosen, spread = schedule_choice.spread_out(kept, Late(), torch.nn.Identity(), Plain(), 4)  # type: ignore[arg-type]
     assert chosen[:, 1].tolist() == [92.0, 91.0, 5.0, 40.0] and spread > 0
-    few = tgpo.spread_out({**kept, "bank": bank[:2]}, Late(), torch.nn.Identity(), Plain(), 4)  # type: ignore
+    few = schedule_choice.spread_out({**kept, "schedule_buffer": bank[:2]}, Late(), torch.nn.Identity(), Plain(), 4)  # type: ignore
     assert few[0].tolist() == [[0.0, 5.0]] and few[1] == 0.0
-    proved = tgpo.spread_out({**kept, "flown": bank[[6, 3]]}, Late(), torch.nn.Identity(), Plain(), 4)  # type: ignore
+    proved = schedule_choice.spread_out({**kept, "flown": bank[[6, 3]]}, Late(), torch.nn.Identity(), Plain(), 4)  # type: ignore
     assert proved[0][:, 1].tolist() == [90.0, 40.0] and proved[1] == spread
 
 
@@ -368,27 +370,27 @@ def test_the_policy_follows_what_it_has_been_seen_to_keep(
 
     def early(env: Env, act: Any, wanted: Any) -> tuple[torch.Tensor, ...]:
         schedules, _, choice = fly(env, act, wanted)
-        rounds.append(len(env.task.initial.bank))
+        rounds.append(len(env.task.schedules.buffer))
         return schedules, schedules[:, 2] < 30, choice
 
     def same(learner: Learner) -> bool:
-        before, bank = env.state_dict(), env.task.initial.bank
+        before, bank = env.state_dict(), env.task.schedules.buffer
         rounds.clear()
         obs = learner.obs.actor.clone()
         learner.companion.finish(learner)
         after = env.state_dict()
         assert all(torch.equal(value, after["columns"][name]) for name, value in before["columns"].items())
-        assert all(torch.equal(before[name], after[name]) for name in ("episode", "ready", "midway", "keys"))
+        assert all(torch.equal(before[name], after[name]) for name in ("episode", "ready", "mid_episode", "keys"))
         assert rounds[:flights] == [4 * 8] * flights  # then at most as many as are offered, so the oftener
         assert len(rounds) == 2 * flights and len(set(rounds[flights:])) == 1 and 1 <= rounds[-1] <= 8
-        assert torch.equal(learner.obs.actor, obs) and env.task.initial.bank is bank and env.explore == 0.5
+        assert torch.equal(learner.obs.actor, obs) and env.task.schedules.buffer is bank and env.recipe.mid_episode_starts == 0.5
         return learner.iteration >= 2
 
     monkeypatch.setattr(tgpo, "flown", early)
     env = env_of(task_of(), worlds)
     train(env, TGPOConfig(**SMALL), out=tmp_path, on_iteration=same)
     offered, kept = load_graph(tmp_path, env.task).observe.schedules, read_last(tmp_path)["companion"]
-    assert len(offered) == rounds[-1] and (offered[:, 2] < 30).all() and (kept["bank"][:, 2] >= 30).any()
+    assert len(offered) == rounds[-1] and (offered[:, 2] < 30).all() and (kept["schedule_buffer"][:, 2] >= 30).any()
 
 
 @pytest.mark.parametrize(("seconds", "flown"), [
@@ -428,8 +430,8 @@ def test_a_resumed_run_has_its_bank(tmp_path: Path) -> None:
     train(env, config, out=tmp_path, seed=2, resume=True, on_iteration=lambda learner: learner.iteration >= 23)
     other = env_of(task_of(), 32)
     train(other, config, out=tmp_path / "b", seed=2, on_iteration=lambda learner: learner.iteration >= 23)
-    assert torch.equal(env.task.initial.bank, other.task.initial.bank)
-    for part, same in zip(env.task.explore.bank, other.task.explore.bank):
+    assert torch.equal(env.task.schedules.buffer, other.task.schedules.buffer)
+    for part, same in zip(env.task.schedules.frontier, other.task.schedules.frontier):
         assert set(part) == set(same) and all(torch.equal(part[name], same[name]) for name in part)
     ours, theirs = (tgpo.load_policy(folder)[0].state_dict() for folder in (tmp_path, tmp_path / "b"))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
@@ -467,51 +469,51 @@ def test_starts_in_the_middle_are_chosen_by_the_critic() -> None:
 
     env = env_of(task_of(), 512)
     allocator = tgpo.Allocator(env, TGPOConfig(**{**SMALL, "frontier": 1.0, "guided": False}), 1)
-    before = env.task.initial.bank  # type: ignore[attr-defined]
+    before = env.task.schedules.buffer  # type: ignore[attr-defined]
     allocator(Learner())  # type: ignore[arg-type]
-    assert not torch.equal(env.task.initial.bank, before)  # type: ignore[attr-defined] # unguided, it is drawn anew
-    assert env.task.explore.bank is not None
-    place, memory = env.task.explore.bank[0]["base_pos_w"], env.task.explore.bank[1]
+    assert not torch.equal(env.task.schedules.buffer, before)  # type: ignore[attr-defined] # unguided, it is drawn anew
+    assert env.task.schedules.frontier is not None
+    place, memory = env.task.schedules.frontier[0]["base_pos_w"], env.task.schedules.frontier[1]
     assert float((place[:, 0].abs() < 1.0).float().mean()) > 0.8  # of 10 m
-    env.explore = 1.0
+    env.set_mid_episode_starts(1.0)
     env.reset()
     known = {tuple(row) for row in place.tolist()}
     assert all(tuple(row) in known for row in env.true_signals()["base_pos_w"].tolist())
     assert (memory["tick"] > 0).any() and not (memory["hit"] - 1 > memory["tick"][:, None]).any()
     none = env_of(task_of(), 4)
     tgpo.Allocator(none, TGPOConfig(**{**SMALL, "frontier": 0.0}), 1)(Learner())  # type: ignore[arg-type]
-    assert none.task.explore.bank is None
+    assert none.task.schedules.frontier is None
 
 
 def test_a_mission_is_tried_at_many_places_at_the_same_time() -> None:
-    explore = task_of().explore
+    starts = task_of().schedules
     generator = torch.Generator().manual_seed(2)
-    state, memory, legal = explore.places(lambda _, count: torch.rand(60 * 5, count, generator=generator), 60)
+    state, memory, legal = starts.places(lambda _, count: torch.rand(60 * 5, count, generator=generator), 60)
     schedules, ticks = state[SCHEDULE].reshape(60, 5, -1), memory["tick"].reshape(60, 5)
     assert (schedules == schedules[:, :1]).all() and (ticks == ticks[:, :1]).all() and ticks[:, 0].unique().numel() > 20
     assert state["base_pos_w"].unique(dim=0).shape[0] == 300 and legal.any() and not legal.all()
     # up to the last step of the mission (61 samples): what is to be kept for long is learned backwards from there
-    _, memory, _ = explore.places(lambda _, count: torch.rand(2000, count, generator=generator), 2000)
+    _, memory, _ = starts.places(lambda _, count: torch.rand(2000, count, generator=generator), 2000)
     assert memory["tick"].max() == 59 and float((memory["tick"] > 54).float().mean()) > 0.06
 
 
 def test_worlds_that_explore_do_nothing_else_and_their_episodes_are_cut_off() -> None:
     env = env_of(task_of(), 256)
-    tgpo.Allocator(env, TGPOConfig(**{**SMALL, "excerpt": 7, "explore": 0.25}), 1)
+    tgpo.Allocator(env, TGPOConfig(**{**SMALL, "truncate_after": 7, "mid_episode_starts": 0.25}), 1)
     env.reset()
     cut, whole = torch.zeros(256), torch.zeros(256)
-    begun, midway, lengths = env.column["count"].clone(), env.midway.clone(), []
-    assert 0.15 < float(midway.float().mean()) < 0.35
+    begun, mid_episode, lengths = env.column["count"].clone(), env.mid_episode.clone(), []
+    assert 0.15 < float(mid_episode.float().mean()) < 0.35
     for _ in range(10 * env.task.steps):
         step = env.step(torch.zeros(256, 2))
-        assert torch.equal(step.info["midway"], midway) and not (step.truncated & ~midway).any()
+        assert torch.equal(step.info["mid_episode"], mid_episode) and not (step.truncated & ~mid_episode).any()
         lengths += (step.info["length"] - begun)[step.truncated].tolist()
         ended = step.truncated | step.terminated
         assert not (step.truncated & step.terminated).any()
         begun = torch.where(ended, env.column["count"], begun)
         cut += step.truncated
-        whole += ended & ~midway
-    assert cut[midway].max() >= 5 and cut[~midway].sum() == 0 and whole[~midway].min() >= 1
+        whole += ended & ~mid_episode
+    assert cut[mid_episode].max() >= 5 and cut[~mid_episode].sum() == 0 and whole[~mid_episode].min() >= 1
     # cut with the same probability at each step: what a policy comes to later is seen, too, and less often
     share = np.bincount(np.array(lengths, dtype=int), minlength=30)[1:] / len(lengths)
     assert len(lengths) > 1000 and share[0] == pytest.approx(1 / 7, abs=0.03) and 0.01 < share[14:].sum() < 0.2
@@ -531,7 +533,7 @@ def test_tasks_without_schedules_and_wrong_settings_are_refused(tmp_path: Path) 
     with pytest.raises(SettingsError, match="task 'stl' has none: .* say task.settings.view=timed"):
         train(make_env(load_task("stl", **SEQUENCE, view="plain"), num_worlds=2, seed=1), TGPOConfig(**SMALL),
               out=tmp_path)
-    for wrong, told in ({"uniform": 2.0}, "a share"), ({"candidates": 999}, "at most bank"), ({"bank": 1}, "least 2"),\
+    for wrong, told in ({"uniform": 2.0}, "a share"), ({"candidates": 999}, "at most bank"), ({"schedule_buffer": 1}, "least 2"),\
                         ({"patience": -1.0}, "negative"), ({"frontier": 1.5}, "a share"), ({"places": 0}, "positive"):
         with pytest.raises(ValueError, match=told):
             TGPOConfig(**{**SMALL, **wrong})
@@ -546,14 +548,15 @@ def test_a_policy_that_follows_schedules_is_not_trained_without_who_chooses_them
 @pytest.mark.parametrize(("said", "kind"), [(None, rows.Kernel), (False, rows.Plain)])
 def test_what_tgpo_asks_of_starts_and_schedules_is_compiled_as_the_environment_is(said, kind, monkeypatch):
     functions = []
-    monkeypatch.setattr(tgpo, "VectorizedFunction", lambda *given: functions.append(rows.VectorizedFunction(*given)) or functions[-1])
-    env = make_env(load_task("stl", **SEQUENCE), num_worlds=16, seed=1, threads=1, explore=1.0, compiled=said)
+    monkeypatch.setattr(schedule_choice, "VectorizedFunction",
+                        lambda *given: functions.append(rows.VectorizedFunction(*given)) or functions[-1])
+    env = make_env(load_task("stl", **SEQUENCE), num_worlds=16, seed=1, threads=1, mid_episode_starts=1.0, compiled=said)
     env.reset()
-    see = tgpo.seeing(env.observe, env.compiled)
+    see = schedule_choice.seeing(env.task.observe, env.compiled)
     truth = env.true_signals()
-    memory = {name: torch.zeros(16, *shape) for name, shape in env.observe.memory.items()}
+    memory = {name: torch.zeros(16, *shape) for name, shape in env.task.observe.memory.items()}
     obs = see(truth, memory)
-    torch.testing.assert_close(obs, env.observe({name: truth[name] for name in env.observe.signals}, memory)[0])
-    for function in (env.task.explore.feasible, *functions):
+    torch.testing.assert_close(obs, env.task.observe({name: truth[name] for name in env.task.observe.signals}, memory)[0])
+    for function in (env.task.schedules.feasible, *functions):
         assert [type(made) for made in function._made.values()] == [kind]
     assert len(functions) == 1

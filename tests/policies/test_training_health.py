@@ -5,6 +5,7 @@ import torch
 
 from temporeal.policies.algos import ppo
 from temporeal.policies.cli.verbs import train as cli
+from temporeal.policies.training import ppo_state
 from temporeal.policies.training.ranks import Ranks
 from temporeal.sim.env import make_env
 from temporeal.sim.task import load_task
@@ -46,15 +47,15 @@ def environment(monkeypatch):
 def test_faults_warnings_and_lost_contacts_are_counted_in_each_iteration(ranks, tmp_path, monkeypatch):
     env, asked = environment(monkeypatch)
     rows = []
-    result = ppo.train(env, ppo.PPOConfig(**CONFIG, total_steps=3 * 8 * 16), out=tmp_path, ranks=ranks,
+    result = ppo.train(env, ppo_state.PPOConfig(**CONFIG, total_steps=3 * 8 * 16), out=tmp_path, ranks=ranks,
                        logger=lambda steps, row: rows.append(row))
     size = 2 if isinstance(ranks, Two) else 1
     assert len(rows) == 3 == len(result.history)
-    assert sum(row["faults"] for row in rows) == size * env.faults > 0
+    assert sum(row["diverged"] for row in rows) == size * env.diverged > 0
     assert all(row["overflow"] == size * 3 and row["warnings"] == size * 2 for row in rows)
     assert len(asked) <= 2 * len(rows)  # not in each step: asking costs
     found = cli.health(result.history, env)
-    assert found == {"faults": size * env.faults, "overflow": size * 3, "warnings": size * 6}
+    assert found == {"diverged": size * env.diverged, "overflow": size * 3, "warnings": size * 6}
     told = list(cli.troubles(found, env))
     assert len(told) == 3 and told[0].startswith(f"{int(found['faults'])} episodes ended because")
     assert f"no room in up to {size * 3} worlds" in told[1]
@@ -64,8 +65,8 @@ def test_faults_warnings_and_lost_contacts_are_counted_in_each_iteration(ranks, 
 def test_nothing_is_told_where_nothing_went_wrong():
     env = make_env(load_task("hover"), num_worlds=4, threads=1)
     found = cli.health([], env)
-    assert found == {"faults": 0, "overflow": 0, "warnings": 0} and not list(cli.troubles(found, env))
-    older = [{"steps": 1.0}, {"faults": 1.0, "warnings": 0.0, "overflow": 0.0}]  # of a run that began before they were
+    assert found == {"diverged": 0, "overflow": 0, "warnings": 0} and not list(cli.troubles(found, env))
+    older = [{"steps": 1.0}, {"diverged": 1.0, "warnings": 0.0, "overflow": 0.0}]  # of a run that began before they were
     assert cli.health(older, env)["faults"] == 1
 
 

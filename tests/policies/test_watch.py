@@ -15,8 +15,8 @@ from temporeal.sim.env import make_env
 from temporeal.sim.task import load_task
 
 
-def env_of(explore=0.0):
-    env = make_env(load_task("stl"), num_worlds=8, seed=3, threads=1, explore=explore)
+def env_of(share=0.0):
+    env = make_env(load_task("stl"), num_worlds=8, seed=3, threads=1, mid_episode_starts=share)
     env.reset()
     return env
 
@@ -49,9 +49,9 @@ def test_only_whole_episodes_count():
     """Not those that start in the middle, nor those that ran when it began to watch."""
     env = env_of()
     env.step(to_the_right(env.worlds))
-    late, env2 = Watch(env), env_of(explore=1.0)
-    midway = Watch(env2)
-    for world, watch in ((env, late), (env2, midway)):
+    late, env2 = Watch(env), env_of(share=1.0)
+    mid_episode = Watch(env2)
+    for world, watch in ((env, late), (env2, mid_episode)):
         running = torch.ones(8, dtype=torch.bool)
         while bool(running.any()):
             step = world.step(to_the_right(world.worlds))
@@ -59,11 +59,11 @@ def test_only_whole_episodes_count():
                 watch.known[~running] = False
             watch(step)
             running &= ~(step.terminated | step.truncated)
-    assert late.figures() == midway.figures() == {}
+    assert late.figures() == mid_episode.figures() == {}
 
 
 def watched(formula, constants, steps):
-    env = make_env(load_task("stl", formula=formula, constants=constants), num_worlds=8, seed=3, threads=1, explore=0.0)
+    env = make_env(load_task("stl", formula=formula, constants=constants), num_worlds=8, seed=3, threads=1, mid_episode_starts=0.0)
     env.reset()
     watch = Watch(env)
     for _ in range(steps):

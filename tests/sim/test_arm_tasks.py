@@ -25,7 +25,7 @@ from temporeal.sim.task_parts.arms import about_z, pointing_down
 from temporeal.sim.tasks import drawer, lift, peg, reach
 
 TASKS = ("reach", "lift", "peg", "drawer")
-MIDWAY = ("lift", "peg", "drawer")
+MID_EPISODE = ("lift", "peg", "drawer")
 
 
 def generator(seed=0):
@@ -49,7 +49,7 @@ def episodes(env, act):
         success |= ended & step.info["success"]
         length[ended] = i + 1.0
         done |= ended
-    assert done.all() and env.faults == 0
+    assert done.all() and env.diverged == 0
     return success, length, {k: torch.stack([t[k] for t in trace]) for k in trace[0]}
 
 
@@ -92,7 +92,7 @@ def test_pegs_of_other_shapes_and_clearances_fit(kind, clearance):
     "reach", {"stiffness": 0.2}), pytest.param("peg", {"stiffness": 0.2}, marks=pytest.mark.slow)])
 def test_compiled_maps_are_the_plain_ones(name, settings):
     task = load_task(name, **settings)
-    a, b = (env_of(task, 5, compiled=c, explore=0.5 if name in MIDWAY else 0.0) for c in (True, False))
+    a, b = (env_of(task, 5, compiled=c, mid_episode_starts=0.5 if name in MID_EPISODE else 0.0) for c in (True, False))
     x, y = a.reset(), b.reset()
     torch.testing.assert_close(x.critic, y.critic, atol=2e-5, rtol=1e-5)
     plan = 0.3 * torch.randn(12, 5, a.action_dim, generator=generator())
@@ -103,9 +103,9 @@ def test_compiled_maps_are_the_plain_ones(name, settings):
         assert torch.equal(x.terminated, y.terminated)
 
 
-@pytest.mark.parametrize("name", MIDWAY)
-def test_midway_starts_are_keyed_by_the_world(name):
-    few, many = env_of(name, 3, explore=0.7), env_of(name, 20, explore=0.7)
+@pytest.mark.parametrize("name", MID_EPISODE)
+def test_mid_episode_starts_are_keyed_by_the_world(name):
+    few, many = env_of(name, 3, mid_episode_starts=0.7), env_of(name, 20, mid_episode_starts=0.7)
     assert torch.equal(few.reset().critic, many.reset().critic[:3])
     assert (many.count > 0).any() and (many.count == 0).any()
 
@@ -129,9 +129,9 @@ def test_a_fresh_policy_exports_and_its_artifact_tests_itself(name, tmp_path):
         np.testing.assert_allclose(got, golden[f"commands.{task.command}"][k], atol=2e-5, rtol=0)
 
 
-@pytest.mark.parametrize("name", MIDWAY)
-def test_midway_starts_are_sound(name):
-    env = env_of(name, 128, explore=1.0)
+@pytest.mark.parametrize("name", MID_EPISODE)
+def test_mid_episode_starts_are_sound(name):
+    env = env_of(name, 128, mid_episode_starts=1.0)
     env.reset()
     before = {k: v.clone() for k, v in env.true_signals().items()}
     assert (env.count < env.task.steps - 25).all()
@@ -140,7 +140,7 @@ def test_midway_starts_are_sound(name):
         step = env.step(torch.full((128, env.action_dim), 0.0) if name != "lift" else torch.tensor([[0.0] * 6 + [-1]])
                         .expand(128, 7))
         ended |= step.terminated
-    assert not ended.any() and env.faults == 0
+    assert not ended.any() and env.diverged == 0
     now = env.true_signals()
     moved = {"lift": "cube_pos_w", "peg": "peg_pos_w", "drawer": "handle_pos_w"}[name]
     assert (now[moved] - before[moved]).norm(dim=-1).max() < 0.02  # nothing is flung out of what it overlaps
@@ -403,11 +403,11 @@ def lab():
 @pytest.mark.parametrize("name", ["lift", *(pytest.param(name, marks=pytest.mark.slow) for name in ("peg", "drawer"))])
 def test_what_is_seen_of_things_has_errors_and_a_camera_is_late(name):
     env = env_of(name, 4, sensors=lab()["sensors"])
-    config, arm = env.sensors.config, load_task("reach").robot.signals
-    things = [s for s in env.task.observe.signals if s not in arm and s not in env.added]
+    config, arm = env.recipe.sensors.config, load_task("reach").robot.signals
+    things = [s for s in env.task.observe.signals if s not in arm and s not in env.functions.added]
     assert things and all(np.min(config.bias[s]) > 0 for s in things)
     seen = [s for s in things if not s.startswith("hole")]  # that stands: measured once
-    assert all(np.min(config.noise[s]) > 0 and env.sensors.group[s][1].delay_steps[1] >= 1 for s in seen)
+    assert all(np.min(config.noise[s]) > 0 and env.recipe.sensors.group[s][1].delay_steps[1] >= 1 for s in seen)
     assert not any("drawer" in s for s in things)
 
 
@@ -420,7 +420,7 @@ def test_errors_of_the_peg_leave_it_a_chance_and_need_a_search():
 
 
 def test_the_opening_is_seen_in_the_poses_of_handle_and_cabinet():
-    env = env_of("drawer", 64, explore=1.0)
+    env = env_of("drawer", 64, mid_episode_starts=1.0)
     env.reset()
     s = env.true_signals()
     assert s["drawer_pos"].max() > 0.1

@@ -18,15 +18,15 @@ CURRICULUM = {"kind": "adr", "samples": 5, "parameters": {
         "low": 0.0, "high": 1.0, "first": [0.0, 1.0], "components": [0]}}}
 
 
-def environment(n=4, explore=0.5):
-    return make_env(load_task("waypoints"), num_worlds=n, seed=9, threads=1, compiled=False, explore=explore,
+def environment(n=4, share=0.5):
+    return make_env(load_task("waypoints"), num_worlds=n, seed=9, threads=1, compiled=False, mid_episode_starts=share,
                     **SETTINGS)
 
 
 def recipe(env, curriculum=None):
     task = env.task
-    return Recipe(env.seed, task.initial, env.backend.parameters, env.randomization, env.sensors, task.explore,
-                  env.explore, curriculum=curriculum)
+    return Recipe(env.seed, task.initial, env.backend.parameters, env.recipe.randomization, env.recipe.sensors,
+                  task.mid_episode, env.recipe.mid_episode_starts, curriculum=curriculum)
 
 
 def curriculum(env):
@@ -49,7 +49,7 @@ def test_a_record_reads_back_as_it_was():
 
 
 def test_what_is_recorded_is_what_the_environment_plays():
-    env = environment(explore=0.0)
+    env = environment(share=0.0)
     for _ in range(3):
         env.reset()
     record = episode_record(recipe(env), 1, 2)
@@ -128,7 +128,7 @@ def test_staggered_worlds_are_at_all_parts_of_their_episodes_for_ever():
         assert torch.equal(ended, (count - first) % steps == 0)
         was_cut = ended & (count < steps) & (first == count)
         assert torch.equal(step.truncated, was_cut)  # its value goes on, a whole episode's does not
-        assert torch.equal(step.info["midway"][ended], was_cut[ended])
+        assert torch.equal(step.info["mid_episode"][ended], was_cut[ended])
     both = env.state_dict()
     again.load_state_dict(both)
     assert torch.equal(again.column["until"], env.column["until"])

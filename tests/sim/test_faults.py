@@ -25,7 +25,7 @@ def env_of(backend, folder, n=4, compiled=True, task=None, **other):
     env = make_env(task or load_task("hover"), backend=backend, num_worlds=n, seed=5, threads=1, compiled=compiled,
                    **other)
     if folder is not None:
-        env.keep_faults(folder)
+        diverged_worlds.keep(env, folder)
     return env
 
 
@@ -53,11 +53,11 @@ def test_a_bad_world_ends_is_counted_once_and_kept(backend, tmp_path, compiled):
     assert step.info["finite"].tolist() == [True, True, False, True]
     assert step.reward[2] == 0 and torch.isfinite(step.reward).all()
     assert all(torch.isfinite(x).all() for x in (*step.obs[:2], *step.final_obs[:2]))
-    assert env.faults == 1
+    assert env.diverged == 1
     for _ in range(3):  # the new episode is sound, and nothing is counted again
         step = env.step(torch.full((4, env.action_dim), 0.1))
         assert step.info["finite"].all()
-    assert env.faults == 1 and not env.backend.status().bad.any()
+    assert env.diverged == 1 and not env.backend.status().bad.any()
     assert [f.name for f in (tmp_path / "faults").iterdir()] == ["hover-seed5-world2-episode0-step4.npz"]
 
 
@@ -113,9 +113,9 @@ def test_an_action_that_is_not_a_number_ends_its_world_in_an_arm_too(n, compiled
     action[1, 0], action[2, :], action[3, 1] = float("nan"), float("nan"), float("inf")
     step = env.step(action)
     assert step.info["finite"].tolist() == [i not in (1, 2, 3) for i in range(n)]
-    assert torch.equal(step.terminated, ~step.info["finite"]) and env.faults == 3
+    assert torch.equal(step.terminated, ~step.info["finite"]) and env.diverged == 3
     assert env.command[1:3].isnan().any(1).all() and torch.isfinite(step.final_obs.critic).all()
-    assert env.step(torch.zeros(n, env.action_dim)).info["finite"].all() and env.faults == 3
+    assert env.step(torch.zeros(n, env.action_dim)).info["finite"].all() and env.diverged == 3
 
 
 def altered(task, *, reward=None, initial=None, observe=None):
@@ -143,7 +143,7 @@ def test_a_reward_that_is_not_a_number_stays_so_through_a_clamp(compiled):
     action = torch.zeros(4, 4)
     action[3, 0] = 0.9
     step = env.step(action)
-    assert step.info["finite"].tolist() == [True, True, True, False] and env.faults == 1 and step.reward[3] == 0
+    assert step.info["finite"].tolist() == [True, True, True, False] and env.diverged == 1 and step.reward[3] == 0
 
 
 def blind(forward):
@@ -161,7 +161,7 @@ def test_a_first_observation_that_is_not_finite_ends_the_world_in_its_first_step
     assert torch.isfinite(env.reset().critic).all()
     for count in (1, 2):  # the new episodes begin no better
         step = env.step(torch.full((n, 4), 0.1))
-        assert step.terminated.all() and not step.info["finite"].any() and env.faults == count * n
+        assert step.terminated.all() and not step.info["finite"].any() and env.diverged == count * n
         assert all(torch.isfinite(x).all() for x in (*step.obs[:2], *step.final_obs[:2], step.reward))
 
 
@@ -266,12 +266,12 @@ def test_nothing_is_written_without_a_folder_or_beyond_the_limit(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     env = env_of("quadrotor", None)
     poison(env)
-    assert env.faults == 1 and not list(tmp_path.iterdir())
+    assert env.diverged == 1 and not list(tmp_path.iterdir())
     monkeypatch.setattr(diverged_worlds, "KEPT", 2)
     env = env_of("quadrotor", tmp_path / "kept")
     for _ in range(3):
         poison(env)
-    assert env.faults == 3 and len(list((tmp_path / "kept").iterdir())) == 2
+    assert env.diverged == 3 and len(list((tmp_path / "kept").iterdir())) == 2
 
 
 def test_a_backend_that_does_not_fit_is_refused(tmp_path):

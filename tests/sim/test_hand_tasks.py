@@ -410,7 +410,7 @@ def test_targets_move_by_at_most_a_step_and_begin_where_the_joints_are():
     env.reset()
     start = env.true_signals()["joint_pos"].clone()
     env.step(torch.full((4, 16), 7.0))
-    torch.testing.assert_close(env.command, (start + 0.05).clamp(max=env.act.high), rtol=0, atol=1e-6)
+    torch.testing.assert_close(env.command, (start + 0.05).clamp(max=env.task.act.high), rtol=0, atol=1e-6)
 
 
 def test_history_begins_as_the_present_and_then_shifts():

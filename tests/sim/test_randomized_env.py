@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from temporeal.sim.env import make_env, on_device
+from temporeal.sim.compiler.devices import on_device
+from temporeal.sim.env import make_env
 from temporeal.sim.episodes import EpisodeRecord, replay
 from temporeal.sim.task import load_task
 
@@ -30,8 +31,8 @@ def play(env, first, last):
     out = []
     for t in range(first, last):
         out.append(env.step(ACTIONS[t, : env.num_worlds]).obs.actor.clone())
-        if t % 15 == 14 and env.curriculum is not None:
-            env.curriculum.update()
+        if t % 15 == 14 and env.recipe.curriculum is not None:
+            env.recipe.curriculum.update()
     return torch.stack(out)
 
 
@@ -48,10 +49,11 @@ def test_resumed_in_mid_episode_it_goes_on_bit_for_bit():
 
 
 @pytest.mark.parametrize("backend", ["quadrotor", pytest.param("mujoco", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("settings", [{}, {"curriculum": None, "explore": 0.5}], ids=["curriculum", "mid-mission"])
+@pytest.mark.parametrize("settings", [{}, {"curriculum": None, "mid_episode_starts": 0.5}],
+                         ids=["curriculum", "mid-episode"])
 def test_recorded_episodes_play_again_in_a_new_environment(settings, backend):
     """Same task, seed and settings; other worlds, in another order, one of them in another episode."""
-    task = "waypoints" if "explore" in settings else "hover"
+    task = "waypoints" if "mid_episode_starts" in settings else "hover"
     env = make_env(load_task(task), backend=backend, num_worlds=16, seed=3, threads=1, **{**SETTINGS, **settings})
     firsts = [env.reset(), env.reset()]
     records = {w: EpisodeRecord.from_json(env.record(w).to_json()) for w in (11, 2, 7)}
@@ -130,7 +132,7 @@ def test_faults_are_part_of_the_state():
     env.reset()
     env.step(torch.full((4, 4), torch.nan))
     other.load_state_dict(env.state_dict())
-    assert env.faults == other.faults == 4
+    assert env.diverged == other.diverged == 4
 
 
 def test_worlds_do_not_depend_on_how_many_there_are():
@@ -162,7 +164,7 @@ def test_a_curriculum_reaches_the_simulator():
     env = environment()
     env.reset()
     play(env, 0, 90)
-    assert env.curriculum.metrics()["curriculum/volume"] > 0.21  # both ranges were a fifth of the whole
+    assert env.recipe.curriculum.metrics()["curriculum/volume"] > 0.21  # both ranges were a fifth of the whole
     found = env.backend.params()["mass"]
     for world in range(16):
         record = env.record(world)

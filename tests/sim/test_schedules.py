@@ -9,9 +9,9 @@ import torch
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.rewards.schedules import draw_schedules, moved
 from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.planning.arrivals import with_arrivals
 from temporeal.sim.stl.planning.decompose import decompose
 from temporeal.sim.stl.planning.grounding import feasible, groundings
-from temporeal.sim.stl.planning.marks import marked
 
 PLACE = schema(SignalSpec("p", (2,), "m"))
 TEXTS = ["F[0,1] p.x > 1 & F[0,1] p.y > 1", "F[0,1] (p.x > 1 & F[0.2,0.6] p.y > 1)",
@@ -21,7 +21,7 @@ TEXTS = ["F[0,1] p.x > 1 & F[0,1] p.y > 1", "F[0,1] (p.x > 1 & F[0.2,0.6] p.y > 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_drawn_and_moved_schedules_are_legal_and_reach_all(text):
-    alternatives = tuple(map(marked, decompose(parse(text, PLACE), 0.2).alternatives))
+    alternatives = tuple(map(with_arrivals, decompose(parse(text, PLACE), 0.2).alternatives))
     rng = np.random.default_rng(0)
     schedules = draw_schedules(alternatives, 500, rng)
     seen = set()
@@ -40,7 +40,7 @@ def test_drawn_and_moved_schedules_are_legal_and_reach_all(text):
 
 @pytest.mark.parametrize("text", [TEXTS[1], "F[0,1] (p.x > 1 & F[0,0.6] (p.y > 1 & G[0.4,0.6] p.y > 1))"])
 def test_a_walk_of_moves_stays_uniform(text):
-    alternatives = tuple(map(marked, decompose(parse(text, PLACE), 0.2).alternatives))
+    alternatives = tuple(map(with_arrivals, decompose(parse(text, PLACE), 0.2).alternatives))
     every = groundings(alternatives[0])
     rng = np.random.default_rng(1)
     count = 200 * len(every)

@@ -23,8 +23,8 @@ from temporeal.sim.stl.language.queries import children, horizon
 from temporeal.sim.stl.language.temporal import Always, Eventually, Until
 from temporeal.sim.stl.planning.decompose import decompose
 from temporeal.sim.stl.rewriting.normal import positive
-from temporeal.sim.stl.rewriting.possible import hopeless, possible
-from temporeal.sim.stl.rewriting.ranges import greatest
+from temporeal.sim.stl.rewriting.ranges import margin_upper_bound
+from temporeal.sim.stl.rewriting.satisfiability import never_positive, without_unsatisfiable
 from temporeal.sim.stl.semantics.robustness import robustness
 from temporeal.sim.task import load_task, task_schema
 from temporeal.sim.task_parts.regions import shapes_of
@@ -115,7 +115,7 @@ def test_every_subgoal_of_the_suite_has_room_for_the_slack_of_its_system(task):
     mission = load_task("stl", **settings).objective.mission
     own = system_of(settings["system"]).slack
     assert {s for p, s in zip(mission.predicates, mission.slacks) if p in mission.reached} == {own}
-    assert all(greatest(predicate) >= 2 * own for predicate in mission.reached)
+    assert all(margin_upper_bound(predicate) >= 2 * own for predicate in mission.reached)
 
 
 REST = "F[0,10] (norm(base_pos_w - a) < r & norm(base_vel_w) < 0.05 & F[0,8] (norm(base_pos_w - b) < r))"
@@ -194,8 +194,8 @@ def test_other_views_refuse_what_nothing_can_satisfy_or_no_episode_can_tell(form
     ("(base_pos_w.x == 2) R[1,5] (base_pos_w.x == 1)", True), ("(base_pos_w.x == 1) W[0,5] (base_pos_w.x > 1)", False),
     ("(base_pos_w.x == 1) W[0,5] (base_pos_w.x == 2)", True), ("X (base_pos_w.x == 1)", True)])
 def test_what_never_holds_is_told_by_its_form(formula, never):
-    made, _ = possible(positive(parse(formula, task_schema(load_task("stl").scene))), {})
-    assert hopeless(made) == never
+    made, _ = without_unsatisfiable(positive(parse(formula, task_schema(load_task("stl").scene))), {})
+    assert never_positive(made) == never
 
 
 def test_other_views_warn_of_parts_that_can_never_hold():
@@ -215,7 +215,7 @@ def test_no_schedule_asks_for_a_predicate_and_its_negation_at_one_sample():
     task = load_task("stl", formula=formula)
     at_start = [{str(k.predicate) for k in a.keeps} for a in task.objective.mission.alternatives]
     assert len(at_start) == 3 and {"base_pos_w.x > 0", "base_pos_w.x <= 0"} not in at_start
-    assert set(task.initial.bank[:, 0].tolist()) == {0.0, 1.0, 2.0}
+    assert set(task.schedules.buffer[:, 0].tolist()) == {0.0, 1.0, 2.0}
 
 
 @pytest.mark.parametrize("said", [{"constants": {"a": [2.0, 2.0, 0.0]}}, {"start": {"low": [0.0, 0.0]}}])
@@ -238,9 +238,9 @@ def test_learning_begins_all_over_the_arena(system):
     of = system_of(system)
     name = "grip_pos_w" if system == "franka" else "base_pos_w"
     formula = f"F[0,5] ({name}.x > 0.5)" if system == "franka" else "F[0,5] (base_pos_w.x > 1)"
-    explore = load_task("stl", system=system, formula=formula).explore
-    state = explore.anywhere(lambda _, count: torch.rand(500, count, generator=torch.Generator().manual_seed(count)))
-    place = explore.signals(state, {"tick": torch.zeros(500)})[name]
+    starts = load_task("stl", system=system, formula=formula).schedules
+    state = starts.anywhere(lambda _, count: torch.rand(500, count, generator=torch.Generator().manual_seed(count)))
+    place = starts.signals(state, {"tick": torch.zeros(500)})[name]
     for axis, (low, high) in enumerate(zip(of.fence["low"], of.fence["high"])):
         assert place[:, axis].min() >= low - 1e-3 and place[:, axis].max() <= high + 1e-3
         assert place[:, axis].quantile(0.9) - place[:, axis].quantile(0.1) > 0.5 * (high - low)
@@ -269,7 +269,7 @@ def test_an_ant_is_shown_which_way_to_go_in_its_own_frame(compiled):
     task = load_task("stl", system="ant", formula=formula, constants={"a": [-4.0, -4.0, 1.0]})
     env = make_env(task, num_worlds=32, seed=1, threads=1, compiled=None if compiled else False)
     shown = env.reset().actor[:, -6:].reshape(-1, 2, 3)
-    signals, schedule = env.true_signals(), env.own[SCHEDULE]
+    signals, schedule = env.true_signals(), env.task_signals[SCHEDULE]
     place = signals["base_pos_w"]
     to_a = torch.nn.functional.normalize(torch.tensor([-4.0, -4.0, 1.0]) - place, dim=-1)
     away = torch.cat([torch.nn.functional.normalize(place[:, :2] - torch.tensor([0.0, 3.0]), dim=-1),

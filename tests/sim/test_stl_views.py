@@ -484,7 +484,7 @@ def test_an_environment_pays_the_robustness_of_what_it_did(text, compiled):
     formula = parse(text, base.schema)
     view = VIEWS["plain"](formula, base.control_dt, 25, base.schema)
     task = replace(base, formula=formula, formula_text=text, episode_s=0.5, objective=view.objective,
-                   observe=Seen(view), explore=None)
+                   observe=Seen(view), mid_episode=None, schedules=None)
     env = make_env(task, num_worlds=32, seed=3, compiled=compiled)
     env.reset()
     generator = torch.Generator().manual_seed(0)

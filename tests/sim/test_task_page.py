@@ -54,12 +54,12 @@ def test_it_flies_as_its_formula_judges(make: Callable[..., Task]) -> None:
 
 
 def test_training_starts_in_the_middle_where_it_says(make: Callable[..., Task]) -> None:
-    env = make_env(make(), num_worlds=64, seed=2, explore=0.5, threads=1)
+    env = make_env(make(), num_worlds=64, seed=2, mid_episode_starts=0.5, threads=1)
     env.reset()
-    signals, midway = env.true_signals(), env.midway
+    signals, mid_episode = env.true_signals(), env.mid_episode
     near = (signals["goal_pos_w"] - signals["base_pos_w"]).abs().max(-1).values
-    assert 16 < midway.sum() < 48 and (near[midway] <= 0.2 + 1e-6).all()
-    assert (signals["mission_time"][~midway] == 0).all() and signals["mission_time"][midway].max() > 1.0
+    assert 16 < mid_episode.sum() < 48 and (near[mid_episode] <= 0.2 + 1e-6).all()
+    assert (signals["mission_time"][~mid_episode] == 0).all() and signals["mission_time"][mid_episode].max() > 1.0
 
 
 def test_a_fall_ends_the_episode_and_costs(make: Callable[..., Task]) -> None:

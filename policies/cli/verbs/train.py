@@ -87,6 +87,7 @@ def train(
     from temporeal.policies.training.errors import NonFiniteError, SettingsError
     from temporeal.policies.training.progress import show
     from temporeal.policies.training.ranks import join
+    from temporeal.sim import diverged_worlds
 
     folder, resume = run_folders.run_folder(settings), run_folders.resumes(settings)
     if settings["processes"] < 1:
@@ -111,8 +112,9 @@ def train(
     if base is not None:
         task = trained.shown_to(base, task)
     env = environments.make_env(settings, task=task, seed=seed, device=str(device), training=True)
-    if "full_state" in env.backend.capabilities:
-        env.keep_faults(folder / run_folders.FAULTS)
+    diverged = folder / run_folders.DIVERGED if "full_state" in env.backend.capabilities else None
+    if diverged is not None:
+        diverged_worlds.keep(env, diverged)
     title = f"{run_folders.title_of(settings)}, {settings['algo']['name']}, seed {settings['seed']}"
     started = time.perf_counter()
     with run_folders.opened_run(settings, folder, overwrite) if ranks.is_first and not opened else nullcontext():
@@ -136,7 +138,7 @@ def train(
         files.write({**settings, "task": saved, "resume": None}, folder / run_folders.CONFIG)  # the budget may have changed
     found = health(result.history, env)
     if ranks.is_first and not quiet:
-        for line in troubles(found, env):
+        for line in troubles(found, env, diverged):
             say(line)
     last = result.history[-1] if result.history else {}
     # the last iteration's seconds are the budget's, without what is flown at the end
@@ -144,19 +146,25 @@ def train(
 
 
 def health(history: Sequence[Mapping[str, float]], env: Any) -> dict[str, float]:
-    """Faults and warnings of the whole run, of all processes, and the most worlds that lacked room at once."""
-    rows = [row for row in history if "faults" in row]
+    """Diverged worlds and warnings of the whole run, of all processes, and the most worlds that lacked room at once."""
+    rows = [row for row in history if "diverged" in row]
     if not rows:  # the algorithm does not count: of this process
-        return {key: float(value) for key, value in env.health().items()} if hasattr(env, "health") else {}
-    return {"faults": sum(row["faults"] for row in rows), "warnings": sum(row["warnings"] for row in rows),
+        ask = env.capabilities.health
+        return {key: float(value) for key, value in ask().items()} if ask is not None else {}
+    return {"diverged": sum(row["diverged"] for row in rows), "warnings": sum(row["warnings"] for row in rows),
             "overflow": max(row["overflow"] for row in rows)}
 
 
-def troubles(found: Mapping[str, float], env: Any) -> Iterator[str]:
-    """Lines about what went wrong in the worlds of a run; ``found``: from :func:`health`."""
-    if faults := int(found.get("faults", 0)):
-        kept = f"; what made it so is in {env.fault_dir}" if env.fault_dir is not None else ""
-        yield (f"{faults} episodes ended because a world's action, simulation, observation or reward was not finite"
+def troubles(found: Mapping[str, float], env: Any, folder: Path | None) -> Iterator[str]:
+    """Lines about what went wrong in the worlds of a run.
+
+    Args:
+        found: from :func:`health`.
+        folder: where worlds that diverged are kept; None: nowhere.
+    """
+    if count := int(found.get("diverged", 0)):
+        kept = f"; diagnostics were written to {folder}" if folder is not None else ""
+        yield (f"{count} episodes ended because a world's action, simulation, observation or reward was not finite"
                f"{kept}")
     if worlds := int(found.get("overflow", 0)):
         yield (f"contacts or constraints had no room in up to {worlds} worlds at once and were left out: the physics "

@@ -14,7 +14,7 @@ from temporeal.robots.model_files import is_file
 AUTO, AUTOMATIC = "auto", ("robot", "backend", "randomize")
 """The option of these groups that stands for the one which the task's own file names."""
 
-OF_TASK = ("name", "title", "robot", "backend", "randomize", "num_worlds", "settings", "explore")
+OF_TASK = ("name", "title", "robot", "backend", "randomize", "num_worlds", "settings", "mid_episode_starts")
 """What the file of a task may say: its module in ``temporeal.sim.tasks``; how runs are titled, where not by the file's
 name; the
 groups that come with it; how many worlds suit it; what its ``make`` takes; the share of starts in mid-mission."""

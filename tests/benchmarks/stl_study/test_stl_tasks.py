@@ -142,12 +142,13 @@ def test_the_ablation_of_starts_is_no_baseline_and_leaves_the_others_as_they_are
         "algo.threads=1"]
     settings = compose.compose([*Item("linear_reach", suite.HOME, 1).words, "task=stl/linear_reach", "num_worlds=8"])
     _, made = learners.algorithm(settings)
-    assert isinstance(made, TGPOConfig) and made.explore == 0.0
+    assert isinstance(made, TGPOConfig) and made.mid_episode_starts == 0.0
     for config_of, there in ((made, False), (TGPOConfig(), True)):
         env = environments.make_env(settings, training=True)
         Allocator(env, config_of, 1)
         env.reset()
-        assert (env.explore > 0.0) is there and bool((env.midway | env.midway_next).any()) is there
+        assert (env.recipe.mid_episode_starts > 0.0) is there and bool(
+            (env.mid_episode | env.queue.starts.mid_episode).any()) is there
 
 
 # ---------------------------------------------------------------- what is made, told and left
@@ -616,7 +617,7 @@ def test_files_of_ones_own_are_refused_where_they_are_asked_for_and_do_no_other_
                        "unicycle_view": text.replace("  system:", "  view: history\n  system:"),
                        "unicycle_paid": text.replace("  system:", "  reward: {hit: 20}\n  system:"),
                        "unicycle_slack": text.replace("  system:", "  slack: 3.0\n  system:"),
-                       "unicycle_typo": text.replace("explore:", "explroe:")}.items():
+                       "unicycle_typo": text.replace("mid_episode_starts:", "mid_episode_satrts:")}.items():
         (folder / f"{name}.yaml").write_text(said)
     monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path / "own"))
 
@@ -635,7 +636,7 @@ def test_files_of_ones_own_are_refused_where_they_are_asked_for_and_do_no_other_
         "unicycle_view": r"unicycle_view\.yaml: settings\.view: each method has its own: leave it out",
         "unicycle_paid": r"unicycle_paid\.yaml: settings\.reward: each method has its own: leave it out",
         "unicycle_slack": r"unicycle_slack\.yaml: .*slack is 3, but .* holds by less than",
-        "unicycle_typo": r"unicycle_typo\.yaml, line \d+: .*'explroe'; did you mean 'explore'"}.items():
+        "unicycle_typo": r"unicycle_typo\.yaml, line \d+: .*'mid_episode_satrts'; did you mean 'mid_episode_starts'"}.items():
         with pytest.raises(BadInput, match=told):
             make(task)
     assert not stub.exists()

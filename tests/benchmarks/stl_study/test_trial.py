@@ -18,8 +18,8 @@ from temporeal.policies.runs import run_folders
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.rewards.schedules import draw_schedules, movable
 from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.planning.arrivals import with_arrivals
 from temporeal.sim.stl.planning.decompose import decompose
-from temporeal.sim.stl.planning.marks import marked
 from temporeal_benchmarks.measurements import stl_tasks
 from temporeal_benchmarks.measurements.stl_tasks import Item
 from temporeal_benchmarks.stl_study import trial
@@ -43,7 +43,7 @@ TINY = ["num_worlds=16", "algo.total_steps=800", "algo.rollout_steps=25", "algo.
 @pytest.mark.slow
 def test_a_real_training_is_made_judged_and_drawn(tmp_path: Path) -> None:
     asked = order(tmp_path, "tgpo")
-    asked["words"] += [*TINY, "algo.bank=64", "algo.candidates=4", "algo.starts=4"]
+    asked["words"] += [*TINY, "algo.schedule_buffer=64", "algo.candidates=4", "algo.starts=4"]
     (tmp_path / "order").write_text(json.dumps(asked))
     assert trial.main([str(tmp_path / "order")]) == 0
     found = json.loads((tmp_path / "found.json").read_text())
@@ -109,7 +109,7 @@ def test_the_landscape_is_over_the_two_variables_with_room_and_blank_where_illeg
 
 def test_the_landscape_moves_variables_at_a_fixed_distance_together() -> None:
     formula = parse("F[0,2] (p.x > 1 & G[0.4,0.6] p.y > 1) & F[0,2] p.x < -1", schema(SignalSpec("p", (2,), "m")))
-    alternative = marked(decompose(formula, 0.2).alternatives[0])
+    alternative = with_arrivals(decompose(formula, 0.2).alternatives[0])
     groups = movable(alternative)
     assert sorted(map(len, groups)) == [1, 2]
     x, y = trial.axes_of(alternative)

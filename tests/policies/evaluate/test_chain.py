@@ -64,9 +64,9 @@ def test_a_golden_trace_is_not_taken_from_compiled_maps() -> None:
 def test_golden_trace_holds_measured_signals_and_leaves_the_environment_whole() -> None:
     task = load_task("waypoints")
     env, graph = make(task, 1, compiled=False), graph_of(task)
-    observe = env.observe
+    observe = env.functions.observe
     golden = record_golden(env, graph_policy(graph), steps=5)
-    assert env.observe is observe
+    assert env.functions.observe is observe
     assert len(golden["commands.ctbr_cmd"]) == 5
     truth = rollout(make(task, 1), graph_policy(graph), keep=("base_pos_w",)).signals["base_pos_w"][:5, 0]
     error = np.abs(golden["signals.base_pos_w"] - truth).max()

@@ -13,7 +13,7 @@ from temporeal.policies.evaluate.suite import tables as suite_tables
 from temporeal.policies.evaluate.suite.suite import FAILED, NOT_SUPPORTED
 from temporeal.policies.evaluate.suite.tables import cell, mean, tables
 
-RESULTS = Path(__file__).parents[2] / "benchmarks/results"
+RESULTS = Path(__file__).parents[3] / "benchmarks/results"
 
 
 def lines(text: str) -> list[list[str]]:

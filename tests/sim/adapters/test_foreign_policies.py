@@ -101,7 +101,7 @@ def test_the_artifact_proves_itself_and_says_how_it_was_made(tmp_path):
     assert artifact.self_test().max_error <= 1e-5
     manifest = artifact.manifest
     assert (manifest.name, manifest.robot, manifest.seed) == ("mine", "crazyflie", 4)
-    assert manifest.training["task"] == {"name": "hover", "settings": {"history": 2}, "explore": 0.0}
+    assert manifest.training["task"] == {"name": "hover", "settings": {"history": 2}, "mid_episode_starts": 0.0}
     assert manifest.training["algo"]["name"] == "stable_baselines3.PPO"
     assert manifest.training["randomize"]["sensors"]["delay_steps"] == 1
     assert manifest.formula.startswith("F[0,2.5]")

@@ -145,11 +145,11 @@ def test_attributes_and_methods_are_of_the_one_environment():
     assert env.get_attr("num_worlds") == [3, 3, 3] and env.get_attr("num_worlds", indices=[1]) == [3]
     assert env.get_attr("render_mode") == [None] * 3 and env.has_attr("task") and not env.has_attr("wings")
     assert env.env_method("true_signals")[2]["base_pos_w"].shape == (3, 3)
-    env.set_attr("explore", 0.0)
-    assert env.worlds.explore == 0.0
+    env.set_attr("command_override", None)
+    assert env.worlds.command_override is None
     assert env.env_is_wrapped(Monitor) == [True] * 3 and env.env_is_wrapped(VecMonitor, 0) == [False]
     with pytest.raises(ValueError, match="one environment"):
-        env.set_attr("explore", 0.5, indices=[0])
+        env.set_attr("command_override", None, indices=[0])
     with pytest.raises(ValueError, match="one environment"):
         env.env_method("true_signals", indices=1)
     with pytest.raises(AttributeError, match="wings"):

@@ -7,9 +7,10 @@ import torch
 from temporeal.robots.crazyflie.spec import L2F_PARAMETERS, MAX_THRUST
 from temporeal.robots.registry import UnknownName
 from temporeal.robots.spec import load_robot
-from temporeal.sim.backends.quadrotor import controller_params, hover_speed, make, nominal_params, pack_params
+from temporeal.sim.backends.quadrotor import make
 from temporeal.sim.physics.quadrotor import dynamics as q
 from temporeal.sim.physics.quadrotor.kernels import STEP_MOTOR, STEP_SHARED
+from temporeal.sim.physics.quadrotor.parameters import controller_params, hover_speed, nominal_params, pack_params
 
 ROBOT = load_robot("crazyflie")
 DT = 0.002
@@ -76,7 +77,7 @@ def reference(command, n, steps):
 
 
 @pytest.mark.parametrize("command", ["motor_cmd", "ctbr_cmd"])
-def test_compiled_lanes_follow_the_float64_function(command):
+def test_compiled_kernels_follow_the_float64_function(command):
     n = 19  # a full block and a started one
     signals = flown(n, command).signals()
     expected = reference(command, n, 20)

@@ -11,7 +11,8 @@ import torch
 
 from temporeal.sim.compiler.allocator import BY_USER
 from temporeal.sim.compiler.step_buffers import AHEAD, Compiled, General
-from temporeal.sim.env import FIGURES, make_env
+from temporeal.sim.env import make_env
+from temporeal.sim.step_functions import OUTCOMES
 from temporeal.sim.task import load_task
 
 # nothing is privileged
@@ -21,8 +22,8 @@ ALL_SEEN = {"formula": "F[0,2] (hypot(base_pos_w.x - 1, base_pos_w.y) < 0.5)", "
 def reach(worlds, general=False, **settings):
     env = make_env(load_task("stl" if settings else "reach", **settings), num_worlds=worlds, seed=3, threads=1)
     if general:
-        sizes = (env.command_dim, *env.observed.values())
-        env.work = General(env._command, env._step, env.table, env.table[-len(FIGURES) :, :worlds], sizes)
+        table = env.table
+        table.work = General(table.command, table.after, table.rows, table.rows[-len(OUTCOMES) :, :worlds], table.sizes)
     env.reset()
     return env
 
@@ -40,8 +41,8 @@ def flat(step):
 @pytest.mark.parametrize("settings", [{}, ALL_SEEN])
 def test_whole_blocks_of_worlds_run_compiled_and_the_results_are_those_of_the_general_way(settings):
     quick, general = reach(16, **settings), reach(16, general=True, **settings)
-    assert isinstance(quick.work, Compiled)
-    assert isinstance(reach(5).work, General)
+    assert isinstance(quick.table.work, Compiled)
+    assert isinstance(reach(5).table.work, General)
     for env in (quick, general):
         env.column["count"].copy_(env.task.steps // 16 * torch.arange(16.0))  # some episodes end on the way
     ended = 0
@@ -103,4 +104,4 @@ def test_a_bad_world_ends_and_the_others_do_not_see_it():
     assert not a.info["finite"][3]
     others = torch.arange(16) != 3
     assert torch.equal(a.final_obs.actor[others], b.final_obs.actor[others])
-    assert env.faults == 1
+    assert env.diverged == 1

@@ -54,9 +54,9 @@ def test_what_is_joined_is_computed_once():
     assert len(needed([v for x in found.outputs.values() for v in x])) == 5  # a, x, c and two operations
 
 
-def envs(sensors=None, explore=0.0, compiled=True, **settings):
+def envs(sensors=None, mid_episode_starts=0.0, compiled=True, **settings):
     task = load_task("stl", system="unicycle", formula=FORMULA, **settings)
-    return make_env(task, num_worlds=33, seed=3, threads=1, explore=explore, compiled=compiled,
+    return make_env(task, num_worlds=33, seed=3, threads=1, mid_episode_starts=mid_episode_starts, compiled=compiled,
                     **({"sensors": sensors} if sensors else {}))
 
 
@@ -65,13 +65,13 @@ CASES = [("timed", 0.0, None), ("timed", 0.7, None), ("timed", 0.5, NOISE), ("fl
          ("history", 0.0, None)]
 
 
-@pytest.mark.parametrize(("view", "explore", "sensors"), CASES)
-def test_a_mission_that_is_followed_once_gives_what_following_it_twice_gives(monkeypatch, view, explore, sensors):
+@pytest.mark.parametrize(("view", "share", "sensors"), CASES)
+def test_a_mission_that_is_followed_once_gives_what_following_it_twice_gives(monkeypatch, view, share, sensors):
     """To the bit: of starts in the middle of a mission, states that are loaded and episodes that are replayed, too."""
-    one, plain = (envs(sensors, explore, compiled, view=view) for compiled in (True, False))
-    monkeypatch.setattr("temporeal.sim.env.alike", lambda functions, pairs: ({}, []))
-    two = envs(sensors, explore, view=view)
-    assert one.twins and not two.twins and not plain.twins
+    one, plain = (envs(sensors, share, compiled, view=view) for compiled in (True, False))
+    monkeypatch.setattr("temporeal.sim.step_table.alike", lambda functions, pairs: ({}, []))
+    two = envs(sensors, share, view=view)
+    assert one.functions.twins and not two.functions.twins and not plain.functions.twins
     assert torch.equal(one.reset().actor, two.reset().actor)
     plain.reset()
     generator, ended = torch.Generator().manual_seed(0), 0
@@ -88,16 +88,16 @@ def test_a_mission_that_is_followed_once_gives_what_following_it_twice_gives(mon
         assert torch.equal(a.obs.actor, b.obs.actor) and torch.equal(a.final_obs.actor, b.final_obs.actor)
         assert torch.equal(a.reward, b.reward) and torch.equal(a.terminated, b.terminated)
         torch.testing.assert_close(a.obs.actor, c.obs.actor, rtol=1e-4, atol=1e-4)
-        assert all(torch.equal(two.column[name], two.column[twin]) for name, twin in one.twins.items())
+        assert all(torch.equal(two.column[name], two.column[twin]) for name, twin in one.functions.twins.items())
         ended += int(a.terminated.sum())
     assert ended > 10
 
 
 def test_a_mission_is_followed_once_where_the_policy_sees_it_as_it_is():
-    assert envs().twins == {"memory.tick": "progress.tick", "memory.hit": "progress.hit"}
-    assert envs(NOISE).twins == {"memory.tick": "progress.tick"}
-    assert {"memory.tick", "memory.flags"} <= set(envs(view="flags").twins)
-    assert set(envs(view="plain").twins) == {"memory.tick"}
+    assert envs().functions.twins == {"memory.tick": "progress.tick", "memory.hit": "progress.hit"}
+    assert envs(NOISE).functions.twins == {"memory.tick": "progress.tick"}
+    assert {"memory.tick", "memory.flags"} <= set(envs(view="flags").functions.twins)
+    assert set(envs(view="plain").functions.twins) == {"memory.tick"}
 
 
 def test_states_in_which_they_differ_are_refused_and_starts_name_what_is_remembered():
@@ -107,7 +107,7 @@ def test_states_in_which_they_differ_are_refused_and_starts_name_what_is_remembe
     state["columns"]["memory.hit"][3] += 1.0
     with pytest.raises(ValueError, match=r"memory\.hit and progress\.hit differ, which are always equal"):
         env.load_state_dict(state)
-    state, memory = env.task.explore(lambda name, count: torch.rand(33, count))
-    task = replace(env.task, explore=lambda draw: (state, {**memory, "memory.hit": memory["hit"]}))
+    state, memory = env.task.mid_episode(lambda name, count: torch.rand(33, count))
+    task = replace(env.task, mid_episode=lambda draw: (state, {**memory, "memory.hit": memory["hit"]}))
     with pytest.raises(ValueError, match=r"has memory 'memory\.hit', which neither .* known: .*hit.*tick"):
-        make_env(task, num_worlds=33, seed=3, threads=1, explore=1.0).reset()
+        make_env(task, num_worlds=33, seed=3, threads=1, mid_episode_starts=1.0).reset()

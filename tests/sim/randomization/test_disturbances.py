@@ -5,7 +5,7 @@ import torch
 
 from temporeal.robots.spec import Parameter
 from temporeal.sim.randomization.distributions import draw_parameters, parse_randomization
-from temporeal.sim.randomization.disturbances import Disturbances, WrenchDisturbances, Schedule
+from temporeal.sim.randomization.disturbances import Disturbances, Schedule, WrenchDisturbances
 
 DT = 0.02
 ZERO = Parameter((0.0,) * 3, (0.0,) * 3, (0.0,) * 3, "N", "a disturbance")
@@ -14,6 +14,7 @@ PARAMETERS = {"force_w": ZERO, "torque_b": ZERO, "wind_w": ZERO, "cube.force_w":
 N, T = 400, 1500
 WORLDS, FIRST = torch.arange(N), torch.zeros(N, dtype=torch.int64)
 
+parse = WrenchDisturbances.parse
 
 def history(wrenches, name="force_w", steps=T, seed=2, worlds=WORLDS):
     """What is added at each step: [T, N, 3], by keeping the last that was given."""
@@ -27,8 +28,8 @@ def history(wrenches, name="force_w", steps=T, seed=2, worlds=WORLDS):
 
 
 def test_intervals_durations_and_sizes_are_as_said():
-    wrenches = WrenchDisturbances.parse({"interval_s": [1.0, 2.0], "duration_s": 0.2, "force_n": [3, 5], "direction": "horizontal"},
-                          PARAMETERS, DT)
+    wrenches = parse({"interval_s": [1.0, 2.0], "duration_s": 0.2, "force_n": [3, 5], "direction": "horizontal"},
+                     PARAMETERS, DT)
     found = history(wrenches)
     size = found.norm(dim=-1)
     acts = size > 0
@@ -47,7 +48,7 @@ def test_intervals_durations_and_sizes_are_as_said():
 
 
 def test_a_push_keeps_its_direction_and_the_next_has_another():
-    wrenches = WrenchDisturbances.parse({"interval_s": 1.0, "duration_s": 1.0, "force_n": 2}, PARAMETERS, DT)
+    wrenches = parse({"interval_s": 1.0, "duration_s": 1.0, "force_n": 2}, PARAMETERS, DT)
     found = history(wrenches, steps=200)
     moved = (found[1:] != found[:-1]).any(-1)
     assert torch.all(moved.sum(0) <= 4) and torch.all(moved.sum(0) >= 3)
@@ -57,8 +58,8 @@ def test_a_push_keeps_its_direction_and_the_next_has_another():
 
 
 def test_impulses_and_torques():
-    wrenches = WrenchDisturbances.parse({"interval_s": [2, 3], "duration_s": 0.1, "impulse_ns": 0.4, "on": "cube",
-                           "torque_nm": [0.1, 0.2]}, PARAMETERS, DT)
+    wrenches = parse({"interval_s": [2, 3], "duration_s": 0.1, "impulse_ns": 0.4, "on": "cube",
+                      "torque_nm": [0.1, 0.2]}, PARAMETERS, DT)
     assert wrenches.names == ("cube.force_w", "cube.torque_w")
     force = history(wrenches, "cube.force_w", 400)
     size = force.norm(dim=-1)
@@ -69,8 +70,8 @@ def test_impulses_and_torques():
 
 @pytest.mark.parametrize(("duration", "dt"), [
     (0.05, 0.04), (0.1, 0.04), (0.03, 0.02), (0.2, 0.02), (0.02, 0.02), (0.06, 0.02)])
-def test_each_push_gives_the_impulse_that_was_asked_for(duration, dt):
-    wrenches = WrenchDisturbances.parse({"interval_s": [1, 2], "duration_s": duration, "impulse_ns": 1.0}, PARAMETERS, dt)
+def test_each_event_gives_the_configured_impulse(duration, dt):
+    wrenches = parse({"interval_s": [1, 2], "duration_s": duration, "impulse_ns": 1.0}, PARAMETERS, dt)
     acts = torch.zeros(N, dtype=torch.int64)
     given, event = [], torch.full((N,), -1)
     for t in range(round(4.0 / dt)):
@@ -86,8 +87,8 @@ def test_each_push_gives_the_impulse_that_was_asked_for(duration, dt):
     assert int(whole.sum()) > N and torch.allclose(total[whole], torch.ones(int(whole.sum()), dtype=torch.float64))
 
 
-def test_no_push_of_before_the_episode_acts_in_it():
-    wrenches = WrenchDisturbances.parse({"interval_s": [0.3, 3.0], "duration_s": 0.2, "force_n": 1.0}, PARAMETERS, DT)
+def test_no_event_from_before_the_episode_acts_in_it():
+    wrenches = parse({"interval_s": [0.3, 3.0], "duration_s": 0.2, "force_n": 1.0}, PARAMETERS, DT)
     lengths = (history(wrenches, steps=60).norm(dim=-1) > 0)
     early = lengths[0]
     assert torch.all(lengths[:10, early])  # who is pushed from the start is so for all of the ten steps
@@ -97,8 +98,8 @@ def test_no_push_of_before_the_episode_acts_in_it():
 
 
 def test_nothing_depends_on_the_other_worlds_or_on_what_was_asked_before():
-    wrenches = WrenchDisturbances.parse({"a": {"interval_s": [0.1, 0.3], "duration_s": 0.1, "force_n": 1},
-                           "b": {"interval_s": 0.5, "duration_s": 0.2, "force_n": [1, 2]}}, PARAMETERS, DT)
+    wrenches = parse({"a": {"interval_s": [0.1, 0.3], "duration_s": 0.1, "force_n": 1},
+                      "b": {"interval_s": 0.5, "duration_s": 0.2, "force_n": [1, 2]}}, PARAMETERS, DT)
     whole = history(wrenches, steps=60)
     some = torch.tensor([7, 399, 0])
     assert torch.equal(history(wrenches, steps=60, worlds=some), whole[:, some])
@@ -110,12 +111,12 @@ def test_nothing_depends_on_the_other_worlds_or_on_what_was_asked_before():
 
 
 def test_none_says_that_nothing_changed():
-    wrenches = WrenchDisturbances.parse({"interval_s": [4, 5], "duration_s": 0.5, "force_n": 1}, PARAMETERS, DT)
+    wrenches = parse({"interval_s": [4, 5], "duration_s": 0.5, "force_n": 1}, PARAMETERS, DT)
     one = torch.tensor([3])
     given = [wrenches.at(2, one, one * 0, one * 0 + t) for t in range(500)]
     changes = sum(g is not None for g in given)
     assert 2 <= changes <= 6  # each push begins and ends
-    assert WrenchDisturbances.parse(None, PARAMETERS, DT).at(2, one, one * 0, one * 0) is None
+    assert parse(None, PARAMETERS, DT).at(2, one, one * 0, one * 0) is None
 
 
 def test_the_present_event_is_found_without_its_past():
@@ -130,7 +131,7 @@ def test_the_present_event_is_found_without_its_past():
     assert torch.all(since[event >= 0] >= -1e-5) and since[event >= 0].max() <= 1.1 + 1e-9
 
 
-def test_gusts_replace_the_drawn_value_and_pushes_come_on_top():
+def test_redrawn_values_replace_the_drawn_ones_and_wrenches_are_added():
     distributions = parse_randomization({
         "force_w": {"kind": "normal", "std": 0.5}, "mass": {"kind": "constant", "value": 2},
         "wind_w": {"kind": "uniform", "low": 1, "high": 2, "when": {"every_s": [0.4, 0.8]}}}, PARAMETERS)
@@ -158,7 +159,7 @@ def test_gusts_replace_the_drawn_value_and_pushes_come_on_top():
     assert given < 100 * N / 5  # only worlds in which something changes
 
 
-def test_an_episode_may_begin_in_the_middle_of_a_push():
+def test_an_episode_may_begin_within_a_disturbance():
     d = Disturbances.parse({"interval_s": 0.5, "duration_s": 0.3, "force_n": 9.0}, {}, PARAMETERS, DT)
     kept = torch.zeros(N, 3)
     for t in range(41):
@@ -209,9 +210,9 @@ def test_step_zero_sets_what_the_episode_began_with():
 ])
 def test_wrong_settings_are_told(raw, told):
     with pytest.raises(ValueError, match=told):
-        WrenchDisturbances.parse(raw, PARAMETERS, DT)
+        parse(raw, PARAMETERS, DT)
 
 
-def test_an_arm_cannot_be_pushed():
+def test_an_arm_takes_no_force():
     with pytest.raises(ValueError, match="nothing in this scene moves freely"):
-        WrenchDisturbances.parse({"interval_s": 1, "duration_s": 0.1, "force_n": 1}, {"mass": PARAMETERS["mass"]}, DT)
+        parse({"interval_s": 1, "duration_s": 0.1, "force_n": 1}, {"mass": PARAMETERS["mass"]}, DT)

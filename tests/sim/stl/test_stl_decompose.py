@@ -31,13 +31,13 @@ from temporeal.sim.stl.language.temporal import (
     Window,
 )
 from temporeal.sim.stl.planning import simplify
-from temporeal.sim.stl.planning.alternative import All, Gap, Keep, NotDecomposable, Point, Reach
+from temporeal.sim.stl.planning.alternative import All, Gap, Keep, Point, Reach
 from temporeal.sim.stl.planning.decompose import Decomposition, decompose
+from temporeal.sim.stl.planning.difference_constraints import enumerated
 from temporeal.sim.stl.planning.grounding import value
 from temporeal.sim.stl.planning.plan import Invariant, Subgoal, plan
 from temporeal.sim.stl.planning.rules import links, most_runs
-from temporeal.sim.stl.planning.times import enumerated
-from temporeal.sim.stl.rewriting.normal import positive
+from temporeal.sim.stl.rewriting.normal import NotDecomposable, positive
 
 P, Q, R = (Signal(n) > 0 for n in "xyz")
 
@@ -409,8 +409,8 @@ def test_alternatives_are_counted_and_made_lazily():
     with pytest.raises(FormulaError, match=r"has about 10\^18 combinations of branches, more than the") as caught:
         _ = found.alternatives
     assert str(caught.value).endswith(
-        ": F[0,1] (a0 > 0) | G[0,1] (b0 > 0) alone leaves 2; 60 choices, each free of the others, multiply; "
-        "combination(k) makes single ones")
+        ": F[0,1] (a0 > 0) | G[0,1] (b0 > 0) alone leaves 2; 60 independent choices multiply; "
+        "combination(k) makes a single one")
     with pytest.raises(FormulaError, match="no combination -1"):
         found.combination(-1)
 
@@ -542,12 +542,12 @@ def test_plan(formula, subgoals, invariants):
 
 
 @pytest.mark.parametrize("formula, reason", [
-    (eventually(0, 1, P) | always(0, 1, Q), "it has 2 alternatives, and exactly one is wanted here"),
+    (eventually(0, 1, P) | always(0, 1, Q), "it has 2 alternatives; exactly one is needed"),
     (eventually(0, 1, Truth(False)), "it has 0 alternatives"),
-    (always(0, 1, eventually(0, 0.5, P)), "the time of t4 is no window that counts from one earlier time"),
+    (always(0, 1, eventually(0, 0.5, P)), "the time of t4 is not a window"),
     (eventually(0, 1, eventually(0, 1, P) & eventually(0, 1, Q)), "the time of t2 is no window"),
     (eventually(0, 1, eventually(1, 1, P) & eventually(0, 1, Q)), "the time of t2 is no window"),
-    (until(always(0, 1, P), 1, 2, Q), "does not end where it begins or right before a hit: x > 0"),
+    (until(always(0, 1, P), 1, 2, Q), "nor right before a hit: x > 0"),
     (eventually(0, 1, always(0, 1, P) | until(P, 0, 1, Q)), "it has 2 alternatives"),
     (release(P, 0, 1, Q) & Truth(True), "it has 2 alternatives"),
 ])

@@ -17,7 +17,7 @@ from temporeal.sim.stl.language.propositional import Signal, Truth
 from temporeal.sim.stl.planning import grounding
 from temporeal.sim.stl.planning.alternative import Alternative, Gap, Keep, Point, Reach, from_json, to_json
 from temporeal.sim.stl.planning.decompose import decompose
-from temporeal.sim.stl.planning.times import closure, forest, needed, order, sampled
+from temporeal.sim.stl.planning.difference_constraints import closure, forest, needed, order, sampled
 from temporeal.sim.stl.semantics.robustness import robustness
 
 P, Q, R = (Signal(n) > 0 for n in "xyz")
@@ -337,7 +337,7 @@ def test_bad_input_is_named():
         grounding.margins(a, noise(0, 6), np.zeros((2, 1)))
     with pytest.raises(FormulaError, match=r"times are integers \[K, 1\], got int64 \[2, 3\]"):
         grounding.feasible(a, np.zeros((2, 3), dtype=int))
-    with pytest.raises(SignalError, match="the trace has 5 samples; the decomposition is about 6"):
+    with pytest.raises(SignalError, match="the trace has 5 samples; the decomposition needs 6"):
         grounding.margins(a, noise(0, 5), np.zeros((1, 1), dtype=int))
     with pytest.raises(SignalError, match=r"3 rows of times need one trace or as many, got traces of shape \[2\]"):
         grounding.margins(a, noise(0, 6, 2), np.zeros((3, 1), dtype=int))

@@ -5,9 +5,9 @@ import pytest
 
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.planning.arrivals import with_arrivals
 from temporeal.sim.stl.planning.decompose import decompose
 from temporeal.sim.stl.planning.grounding import best
-from temporeal.sim.stl.planning.marks import marked
 
 PLACE = schema(SignalSpec("p", (2,), "m"))
 
@@ -28,18 +28,18 @@ def alternative(text):
 ])  # fmt: skip
 def test_the_same_traces_satisfy_it_by_as_much(text, variables):
     before = alternative(text)
-    after = marked(before)
+    after = with_arrivals(before)
     assert after.variables == variables
     signals = {"p": np.random.default_rng(0).normal(0.0, 1.0, (before.samples, 300, 2))}
     np.testing.assert_array_equal(best(before, signals)[0], best(after, signals)[0])
     d = after.bounds
     assert not any(d[v][w] <= 0 and d[w][v] > 0 for v in range(1, variables + 1) for w in range(v + 1, variables + 1))
-    assert marked(after).variables == variables
+    assert with_arrivals(after).variables == variables
 
 
 def test_what_begins_now_or_may_never_begin_has_none():
     for text in ("G[0,2] p.x > 0", "F[0,2] (p.x > 0 & G[0,1] p.y > 0)"):
         plain = alternative(text)
-        assert marked(plain) is plain
-    chain = marked(alternative("F[0,1] p.x > 0 & G[2,3] p.y > 0"))
+        assert with_arrivals(plain) is plain
+    chain = with_arrivals(alternative("F[0,1] p.x > 0 & G[2,3] p.y > 0"))
     assert str(chain).splitlines()[1].startswith("t2 in [2, 2]: reach")

@@ -11,7 +11,7 @@ import pytest
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.propositional import Formula
-from temporeal.sim.stl.rewriting.ranges import greatest, margin_range
+from temporeal.sim.stl.rewriting.ranges import margin_range, margin_upper_bound
 from temporeal.sim.stl.semantics.robustness import robustness
 
 SIGNALS = schema(SignalSpec("p", (3,), ""), SignalSpec("v", (3,), ""), SignalSpec("q", (4,), "wxyz"))
@@ -34,7 +34,7 @@ def parsed(text: str) -> Formula:
     ("norm(p) > r", inf), ("p.x < 3", inf), ("norm(p) < r | p.x > 0", inf), ("norm(p) < norm(v)", inf),
     ("norm(p) * p.x < 1", inf), ("norm(p) != r", inf), ("wrap(p.x) < 1", 1 + pi)])
 def test_the_greatest_margin_is_what_the_form_tells(text: str, most: float) -> None:
-    assert greatest(parsed(text)) == pytest.approx(most)
+    assert margin_upper_bound(parsed(text)) == pytest.approx(most)
 
 
 @pytest.mark.parametrize("text", [

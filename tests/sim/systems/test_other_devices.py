@@ -8,9 +8,10 @@ import copy
 import pytest
 import torch
 
-from temporeal.policies.algos.npc import NPCConfig, Policy, Seen
+from temporeal.policies.algos.npc import NPCConfig
 from temporeal.policies.runs import environments
 from temporeal.policies.runs.settings import compose
+from temporeal.policies.training.predictive_policy import Policy, Seen
 from temporeal.robots.registry import resolve
 from temporeal.sim.compiler.devices import on_device
 from temporeal.sim.rewards.scheduled import SCHEDULE
@@ -24,8 +25,8 @@ N = 6
 
 def task_of(system, view="timed"):
     task = environments.make_task(compose.compose([f"task=stl/{system}_{ON_A_GPU[system]}", f"task.settings.view={view}"]))
-    if task.explore is not None:
-        task.explore.compiled = False
+    if task.schedules is not None:
+        task.schedules.compiled = False
     return task
 
 
@@ -63,8 +64,8 @@ def test_missions_start_on_the_device_of_the_draws_after_the_maps_went_to_anothe
     task = task_of(system)
     task.observe.to(META), task.act.to(META)  # an environment takes them to its device
     for device in (torch.device("cpu"), META):
-        state, memory = task.explore(drawn(device))
-        places, there, possible = task.explore.places(drawn(device), 2)
+        state, memory = task.mid_episode(drawn(device))
+        places, there, possible = task.schedules.places(drawn(device), 2)
         assert {x.device for x in (*state.values(), *memory.values(), *places.values(), *there.values(), possible)
                 } == {device}
         assert state[SCHEDULE].shape[0] == places[SCHEDULE].shape[0] == N
@@ -103,8 +104,8 @@ def test_a_network_of_npc_sees_on_its_device(system):
 
 
 def test_waypoints_start_in_mid_mission_on_the_device_of_the_draws():
-    explore = load_task("waypoints").explore
-    assert {x.device for part in explore(drawn(META)) for x in part.values()} == {META}
+    mid_episode = load_task("waypoints").mid_episode
+    assert {x.device for part in mid_episode(drawn(META)) for x in part.values()} == {META}
 
 
 def test_a_copy_of_the_arm_s_maps_is_apart_from_those_that_went_to_a_gpu():

@@ -8,10 +8,10 @@ import torch
 
 from temporeal.robots.crazyflie.spec import L2F_PARAMETERS
 from temporeal.robots.spec import load_robot
-from temporeal.sim.backends import quadrotor
 from temporeal.sim.physics.quadrotor import adjoint as adjoint
 from temporeal.sim.physics.quadrotor import dynamics as physics
 from temporeal.sim.physics.quadrotor import flight, vjp
+from temporeal.sim.physics.quadrotor.parameters import nominal_params, pack_params
 
 DT = 0.01
 ROBOT = load_robot("crazyflie")
@@ -115,8 +115,8 @@ def test_scalar_adjoint_equals_central_differences_in_float64(dragged: bool) -> 
 
 
 def test_packed_parameters_equal_the_backends() -> None:
-    values = {name: torch.tensor([value]) for name, value in quadrotor.nominal_params(ROBOT).items()}
-    ours, theirs = adjoint.pack_params(adjoint.robot_params(ROBOT), 1)[0], quadrotor.pack_params(values)[0].numpy()
+    values = {name: torch.tensor([value]) for name, value in nominal_params(ROBOT).items()}
+    ours, theirs = adjoint.pack_params(adjoint.robot_params(ROBOT), 1)[0], pack_params(values)[0].numpy()
     np.testing.assert_allclose(ours[: physics.DELAY], theirs[: physics.DELAY], rtol=1e-6)
 
 

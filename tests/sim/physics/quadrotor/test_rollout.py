@@ -11,10 +11,11 @@ from temporeal.sim.backends import quadrotor
 from temporeal.sim.physics.quadrotor import adjoint as adjoint
 from temporeal.sim.physics.quadrotor import dynamics as physics
 from temporeal.sim.physics.quadrotor import vjp
+from temporeal.sim.physics.quadrotor.parameters import controller_params
 
 DT, SUBSTEPS = 0.005, 4
 ROBOT = load_robot("crazyflie")
-NOMINAL = quadrotor.controller_params(ROBOT)
+NOMINAL = controller_params(ROBOT)
 DISTURBED = {"wind_w": (1.0, -2.0, 0.5), "motor_gain": (1.0, 0.99, 1.01, 1.0)}
 PARAMS = adjoint.pack_params(adjoint.robot_params(ROBOT) | DISTURBED, 1)
 FULL = float(NOMINAL[3:6].sum())  # N, of one rotor

@@ -1,0 +1,65 @@
+"""Backends by name: which there are, which suits a robot, and how one is made for a task."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from temporeal.robots.registry import UnknownName, names, resolve
+from temporeal.robots.spec import RobotSpec
+from temporeal.sim.physics.tool_servo import commanded
+from temporeal.sim.task import Task
+from temporeal.sim.types import Backend
+
+AUTO = "auto"
+OF_KIND = {"quadrotor": "quadrotor", "planar": "planar"}
+"""Backend by kind of robot, where one of our own simulates it."""
+
+
+@dataclass(frozen=True)
+class BackendConfig:
+    """Which backend simulates a task, and where.
+
+    Args:
+        name: a module of ``sim/backends``; ``auto``: :func:`backend_for` the task's robot.
+        num_worlds: simulated at once. ``threads``: of the CPU; 0: as many as there are cores.
+        options: what the backend's own ``make`` takes besides.
+    """
+
+    name: str = AUTO
+    num_worlds: int = 1024
+    device: str = "cpu"
+    threads: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def backend_names() -> list[str]:
+    """The modules of ``sim/backends`` that make one: those with a ``make`` function (found without importing them)."""
+    folder = Path(__file__).parent / "backends"
+    return [name for name in names("temporeal.sim.backends") if "\ndef make(" in (folder / f"{name}.py").read_text()]
+
+
+def backend_for(robot: RobotSpec) -> str:
+    """The backend that simulates ``robot`` where none is named: our own, or MuJoCo."""
+    return OF_KIND.get(robot.kind, "mujoco")
+
+
+def backend_name(backend: Backend) -> str:
+    """The name by which ``backend`` is made."""
+    module = sys.modules[type(backend).__module__]
+    return str(getattr(module, "BACKEND", module.__name__.rpartition(".")[2]))
+
+
+def make_backend(task: Task, config: BackendConfig, seed: int = 0) -> Backend:
+    """The worlds of ``task``."""
+    if config.num_worlds < 1:
+        raise ValueError(f"num_worlds is at least 1, got {config.num_worlds}")
+    name = backend_for(task.robot) if config.name == AUTO else config.name
+    if name not in backend_names():
+        raise UnknownName(f"no backend {name!r}; known: {', '.join(backend_names())}")
+    return commanded(resolve("temporeal.sim.backends", name).make(
+        task.scene, config.num_worlds, task.command, dt=task.control_dt / task.substeps, device=config.device,
+        seed=seed, threads=config.threads, **config.options))

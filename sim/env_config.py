@@ -1,0 +1,103 @@
+"""What an environment adds to its task, and what follows from it: where episodes are drawn from, what is rendered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from temporeal.sim.backend_factory import backend_name
+from temporeal.sim.curriculum.curriculum import parse_curriculum, start_draws
+from temporeal.sim.episodes import Recipe, plain
+from temporeal.sim.randomization.distributions import parse_randomization
+from temporeal.sim.randomization.sensors import SensorConfig, Sensors
+from temporeal.sim.step_functions import Shapes
+from temporeal.sim.task import Task
+from temporeal.sim.types import Backend
+
+if TYPE_CHECKING:
+    from temporeal.sim.rendering.camera_rig import Pictures
+    from temporeal.sim.rendering.cameras import Camera
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    """What an environment adds to its task, as configuration files write it; nothing by default.
+
+    Args:
+        seed: keys every draw, with the world's number and the episode's.
+        randomize: distributions of the backend's parameters. ``sensors``: noise, bias, delay, loss. ``disturbances``:
+            forces within an episode. ``curriculum``: teacher and dimensions.
+        cameras: what is rendered, by which ``renderer``. ``appearance``: distributions of the visual parameters.
+            ``augment``: what is done to each picture.
+        mid_episode_starts: share of episodes that start in mid-episode, where the task has such starts.
+        compiled: whether the step's functions are compiled (:mod:`temporeal.sim.step_table`); None: where possible.
+    """
+
+    seed: int = 0
+    randomize: Mapping[str, Any] | None = None
+    sensors: Mapping[str, Any] | None = None
+    disturbances: Mapping[str, Any] | None = None
+    curriculum: Mapping[str, Any] | None = None
+    cameras: Sequence[Camera] = ()
+    appearance: Mapping[str, Any] | None = None
+    renderer: str = "auto"
+    augment: Mapping[str, Any] | None = None
+    mid_episode_starts: float = 0.0
+    compiled: bool | None = None
+
+
+def make_recipe(task: Task, backend: Backend, config: EnvConfig, pictures: Pictures | None) -> Recipe:
+    """Where the draws of episodes come from; every setting is checked."""
+    check_share(task, config.mid_episode_starts)
+    extra, visual = task.extra, pictures.rig.parameters if pictures is not None else {}
+    added = {name: spec.shape for name, spec in extra.signals.items()} if extra is not None else {}
+    signals = {**shapes_of(backend), **added}
+    sensors = Sensors(SensorConfig.parse(config.sensors, (*task.scene.signals, *added)),
+                      {name: signals[name] for name in task.observe.signals}, task.control_dt)
+    curriculum = parse_curriculum(config.curriculum, {**backend.parameters, **visual}, start_draws(task.initial),
+                                  backend.num_worlds, config.seed)
+    return Recipe(
+        seed=config.seed, initial=task.initial, parameters=backend.parameters,
+        randomization=parse_randomization(config.randomize, backend.parameters), sensors=sensors,
+        mid_episode=task.mid_episode, mid_episode_starts=config.mid_episode_starts, visual=visual,
+        appearance=parse_randomization(config.appearance, visual), curriculum=curriculum,
+        chances=extra.chances if extra is not None else 0)
+
+
+def make_pictures(backend: Backend, config: EnvConfig) -> Pictures | None:
+    """What renders the cameras of ``config``; None where it has none."""
+    if not config.cameras:
+        for key, given in (("randomize.appearance", config.appearance), ("augment", config.augment)):
+            if given:
+                raise ValueError(f"{key} has {', '.join(given)}, but there is no camera: name some")
+        return None
+    from temporeal.sim.rendering.camera_rig import Pictures
+
+    return Pictures(backend, config.cameras, renderer=config.renderer, augment=config.augment)
+
+
+def check_share(task: Task, share: float) -> None:
+    """``share`` of the episodes of ``task`` can start in mid-episode."""
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"mid_episode_starts is the share of episodes that start in mid-episode, 0 to 1; got {share}")
+    if share and task.mid_episode is None:
+        raise ValueError(f"task {task.name!r} has no mid-episode starts: mid_episode_starts must be 0, got {share}")
+
+
+def shapes_of(backend: Backend) -> Shapes:
+    """Shapes (without N) of the simulator's signals."""
+    return {name: tuple(value.shape[1:]) for name, value in backend.signals().items()}
+
+
+def about(task: Task, backend: Backend, config: EnvConfig) -> dict[str, Any]:
+    """What an environment is made of, as plain data."""
+    settings: dict[str, Any] = {name: getattr(config, name) or {} for name in (
+        "randomize", "sensors", "disturbances", "appearance", "curriculum")}
+    integrator = getattr(getattr(backend, "model", None), "integrator", "auto")
+    if integrator != "auto":
+        settings["integrator"] = integrator
+    return plain({
+        "task": task.name, "formula": task.formula_text, "constants": task.constants, "command": task.command,
+        "control_dt": task.control_dt, "substeps": task.substeps, "episode_s": task.episode_s,
+        "backend": backend_name(backend), **settings, "mid_episode_starts": config.mid_episode_starts})
