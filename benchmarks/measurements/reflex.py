@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from temporeal.policies.algos.reflex import Constraint, ReflexGraph
+from temporeal.policies.algos.reflex import Constraint
 from temporeal.policies.evaluate.statistics import proportion
-from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.training.reflex_policy import ReflexGraph
 from temporeal.robots.artifact.manifest import ENGAGED, HELD, PHASE
+from temporeal_benchmarks.options import seeds as asked_seeds
 from temporeal_benchmarks.processes import run_module
 from temporeal_benchmarks.rows import Row
 
@@ -31,6 +32,7 @@ HELP = (
     "them where the code has changed. Option: --seeds"
 )
 OPTIONS = {"seeds": "whole numbers (default: 1,2,3; quick: 1)"}
+NARROWING = ("seeds",)
 
 SEEDS, EVERY = (1, 2, 3), (1, 2)
 EPISODES = 1000  # of each seed and case
@@ -53,7 +55,7 @@ def run(
     """Train and judge, one seed after the other."""
     rows: list[Row] = []
     folder, found = out / "quick" if quick else out, dict[tuple[int, str, str], list[Judged]]()
-    for seed in chosen(seeds, SEEDS[:1] if quick else SEEDS):
+    for seed in asked_seeds(seeds, SEEDS[:1] if quick else SEEDS):
         task = trained(folder / f"task-{seed}", ["algo=ppo", f"seed={seed}"], quick, "algo.total_steps=2000000")
         for every in EVERY:
             words = ["algo=reflex", f"algo.policy={task}", f"algo.every={every}", f"num_worlds={WORLDS}",
@@ -66,21 +68,12 @@ def run(
     return [*rows, *(row for every in EVERY for wind in WINDS for row in verdict(every, wind, found))]
 
 
-def chosen(given: list[str] | None, default: tuple[int, ...]) -> tuple[int, ...]:
-    """The seeds."""
-    if given is None:
-        return default
-    if not given or not all(word.isascii() and word.isdigit() for word in given):
-        raise BadInput(f"--seeds: whole numbers from 0, such as 1,2,3; got {','.join(given) or 'none'}")
-    return tuple(dict.fromkeys(map(int, given)))
-
-
 def trained(folder: Path, words: list[str], quick: bool, shorter: str) -> Path:
     """The run in ``folder``, trained if it is not there."""
     if not folder.is_dir():
         unfinished = folder.with_name(f"{folder.name}.unfinished")
-        given = [*words, *([shorter] if quick else [])]
-        run_module("temporeal.policies.cli.main", ["train", "task=waypoints", *given, f"out={unfinished}", "--overwrite"], True)
+        given = [*words, *([shorter] if quick else []), f"out={unfinished}", "--overwrite"]
+        run_module("temporeal.policies.cli.main", ["train", "task=waypoints", *given], quiet=True)
         unfinished.rename(folder)
     return folder
 

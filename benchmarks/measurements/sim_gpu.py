@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from math import inf, nan
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.runs.errors import BadInput
-from temporeal_benchmarks.rows import Row, among
+from temporeal_benchmarks.machine import NO_GPU, has_gpu
+from temporeal_benchmarks.options import among, amount, counts
+from temporeal_benchmarks.rows import Row, at_least, not_measured
 
 if TYPE_CHECKING:
     import torch
@@ -35,11 +35,11 @@ OPTIONS = {
     "worlds": f"numbers of worlds (default: {','.join(map(str, WORLDS))}; quick: {WORLDS[0]})",
     "learn": "seconds that PPO learns with each robot, 0: it does not (default: 120; quick: 10)",
 }
+NARROWING = ("robots", "worlds")
 SHARE = 0.9  # of raw steps/s, target of the environment step
 BLOCK, BLOCKS = 50, 7  # control steps timed together, and how often each side has its turn
 ITERATIONS = 12  # of PPO, the last half of which are timed
 LEARN_SECONDS, LEARN_WORLDS = 120.0, 4096
-NO_GPU = "no GPU at hand"
 Sides = Mapping[str, tuple[Callable[[], None], Callable[[], None]]]
 """What is compared: preparation that is not timed, and the work."""
 
@@ -49,49 +49,25 @@ def run(
     learn: list[str] | None = None,
 ) -> list[Row]:
     """Robots and sizes that are asked for; without a GPU each figure with the reason why it is missing."""
-    import torch
-
-    kinds, sizes = among("robots", robots, KINDS), counts(worlds, WORLDS[:1] if quick else WORLDS)
-    seconds = duration(learn, 10.0 if quick else LEARN_SECONDS)
+    kinds, sizes = among("robots", robots, KINDS), counts("worlds", worlds, WORLDS[:1] if quick else WORLDS)
+    seconds = amount("learn", learn, 10.0 if quick else LEARN_SECONDS)
     rows = [device_row()]
     for kind in kinds:
-        task = task_of(kind)
-        why = NO_GPU if not torch.cuda.is_available() else f"no task with a robot of kind {kind!r}"
-        able = task if torch.cuda.is_available() else None
+        task = task_of(kind) if has_gpu() else None
+        why = f"no task with a robot of kind {kind!r}" if has_gpu() else NO_GPU
         for size in sizes:
-            rows += missing(kind, size, why) if able is None else measured(kind, able, size)
+            rows += missing(kind, size, why) if task is None else measured(kind, task, size)
         if seconds:
-            rows += [Row(f"sim_gpu.{kind}.learned_success", None, "1", peer=why)] if able is None else learned(
-                kind, able, seconds)
+            rows += [not_measured(f"sim_gpu.{kind}.learned_success", "1", None, why)] if task is None else learned(
+                kind, task, seconds)
     return rows
-
-
-def counts(worlds: Sequence[str] | None, default: Sequence[int]) -> Sequence[int]:
-    """Numbers of worlds that are asked for."""
-    for word in worlds or ():
-        if not (word.isascii() and word.isdigit()) or int(word) < 1:
-            raise BadInput(f"--worlds: whole numbers from 1 on, got {word!r}")
-    return [int(word) for word in worlds] if worlds else default
-
-
-def duration(learn: Sequence[str] | None, default: float) -> float:
-    """Seconds that PPO learns."""
-    if not learn:
-        return default
-    try:
-        (seconds,) = map(float, learn)
-    except ValueError:
-        seconds = nan
-    if not 0 <= seconds < inf:
-        raise BadInput(f"--learn: one number of seconds from 0 on, got {','.join(learn)}")
-    return seconds
 
 
 def device_row() -> Row:
     """What it ran on."""
     import torch
 
-    name = torch.cuda.get_device_name(0) if torch.cuda.is_available() else NO_GPU
+    name = torch.cuda.get_device_name(0) if has_gpu() else NO_GPU
     return Row("settings.device", None, peer=name)
 
 
@@ -108,8 +84,8 @@ def task_of(kind: str) -> Task | None:
 def missing(kind: str, worlds: int, why: str) -> list[Row]:
     """The rows of a size that cannot be measured."""
     at = f"sim_gpu.{kind}.{worlds}"
-    return [Row(f"{at}.{name}", None, "1/s", peer=why) for name in ("raw", "backend", "env", "ppo")] + [
-        Row(f"{at}.env_of_raw", None, "1", SHARE, why)]
+    return [*(not_measured(f"{at}.{name}", "1/s", None, why) for name in ("raw", "backend", "env", "ppo")),
+            not_measured(f"{at}.env_of_raw", "1", SHARE, why)]
 
 
 def measured(kind: str, task: Task, worlds: int) -> list[Row]:
@@ -122,10 +98,10 @@ def measured(kind: str, task: Task, worlds: int) -> list[Row]:
                     "raw": (raw.take_states, raw.step)}
     rates = dict(reversed(turns(sides, worlds * task.substeps * BLOCK).items()))
     rates["ppo"] = ppo_rate(task, worlds)
-    at, ratio = f"sim_gpu.{kind}.{worlds}", rates["env"] / rates["raw"]
-    told = f"task {task.name}, {task.substeps} steps of {1e3 * task.control_dt / task.substeps:g} ms"
-    return [*(Row(f"{at}.{name}", rate, "1/s", peer=told) for name, rate in rates.items()),
-            Row(f"{at}.env_of_raw", ratio, "1", SHARE, f"{rates['raw']:,.0f}", ratio >= SHARE)]
+    at = f"sim_gpu.{kind}.{worlds}"
+    step = f"task {task.name}, {task.substeps} steps of {1e3 * task.control_dt / task.substeps:g} ms"
+    return [*(Row(f"{at}.{name}", rate, "1/s", peer=step) for name, rate in rates.items()),
+            at_least(f"{at}.env_of_raw", rates["env"] / rates["raw"], "1", SHARE, f"raw: {rates['raw']:,.0f} /s")]
 
 
 def env_of(task: Task, worlds: int) -> Env:
@@ -252,15 +228,16 @@ def ppo_rate(task: Task, worlds: int) -> float:
 def learned(kind: str, task: Task, seconds: float) -> list[Row]:
     """Share of the episodes that end in success after PPO learned for some time, and what it is then paid."""
     history = train(task, LEARN_WORLDS, total_steps=10**12, max_seconds=seconds)
-    last, told = history[-1], f"task {task.name}, {LEARN_WORLDS} worlds, {seconds:g} s"
-    told = told if "success" in last else f"{told}: no episode ended"
-    return [Row(f"sim_gpu.{kind}.learned_{name}", last.get(name), "1", peer=told)
+    last, setting = history[-1], f"task {task.name}, {LEARN_WORLDS} worlds, {seconds:g} s"
+    setting += "" if "success" in last else ": no episode ended"
+    return [Row(f"sim_gpu.{kind}.learned_{name}", last.get(name), "1", peer=setting)
             for name in ("success", "return", "length")]
 
 
 def train(task: Task, worlds: int, **budget: Any) -> list[dict[str, float]]:
     """PPO's figures by iteration."""
-    from temporeal.policies.algos.ppo import PPOConfig, train
+    from temporeal.policies.algos.ppo import train
+    from temporeal.policies.training.ppo_state import PPOConfig
 
     with tempfile.TemporaryDirectory() as folder:
         env: Any = env_of(task, worlds)

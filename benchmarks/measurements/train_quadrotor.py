@@ -15,7 +15,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from temporeal_benchmarks.processes import Run, run_module
-from temporeal_benchmarks.rows import Row
+from temporeal_benchmarks.rows import Row, at_least, at_most
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,9 +33,10 @@ MEMORY = 1.5e9  # B, target
 SEEDS = (1, 2, 3)
 JUDGE_SEED = 1_000_003  # of the fresh episodes
 HISTORY = 32  # past actions in the observation, as in L2F
-EVERY = 10  # updates of the gradient learner between looks
+APG = "temporeal.policies.algos.apg"
+EVERY = 10  # updates of the gradient learner between snapshots
 PPO_SECONDS = 60.0
-PPO_EVERY = 2.0  # s between looks
+PPO_EVERY = 2.0  # s between snapshots
 # few rows per step, short windows, and an entropy bonus that keeps the policy wide enough to move fast
 PPO_SETTINGS: dict[str, Any] = {
     "rollout_steps": 16, "minibatches": 4, "epochs": 3, "gae_lambda": 0.9, "entropy_coef": 0.005, "desired_kl": 0.02,
@@ -45,7 +46,7 @@ PPO_SETTINGS: dict[str, Any] = {
 L2F_NOTE = "L2F's build is not at hand; 31-35 s CPU of one core were measured for it elsewhere"
 
 
-class Look(NamedTuple):
+class Snapshot(NamedTuple):
     """The policy at one moment of training."""
 
     seconds: float  # since the process was started
@@ -58,21 +59,20 @@ class Trial(NamedTuple):
     wall: float  # s, from its start to its exit
     cpu: float  # s, of all its threads
     memory: float  # B, peak
-    reached: float | None  # s to the first look at or above the threshold
+    reached: float | None  # s to the first snapshot at or above the threshold
     length: float  # mean episode length of the final policy
 
 
-def run(quick: bool) -> list[Row]:
+def run(quick: bool, *, out: Path | None = None) -> list[Row]:
     """Train with every seed, one process after the other."""
     seeds, episodes = (SEEDS[:1], 256) if quick else (SEEDS, 1024)
     with tempfile.TemporaryDirectory() as folder:
-        run_module("temporeal.policies.algos.apg", ["--updates", "1", "--out", f"{folder}/warm.npz"])  # fills numba's cache
+        run_module(APG, ["--updates", "1", "--out", f"{folder}/warm.npz"])  # fills numba's cache
         gradient = [apg_trial(seed, Path(folder), episodes) for seed in seeds]
         ppo = [ppo_trial(seed, Path(folder), episodes, 10.0 if quick else PPO_SECONDS) for seed in seeds]
     peer = _l2f()
     rows = [row for seed, trial in zip(seeds, gradient) for row in _apg_rows(seed, trial, peer)]
-    walls = [t.wall for t in gradient]
-    rows.append(Row("apg.seconds.median", median(walls), "s", SECONDS, peer, median(walls) <= SECONDS))
+    rows.append(at_most("apg.seconds.median", median(t.wall for t in gradient), "s", SECONDS, peer))
     for seed, trial in zip(seeds, ppo):
         rows += _ppo_rows(seed, trial)
     return rows
@@ -83,25 +83,26 @@ def _apg_rows(seed: int, trial: Trial, peer: str) -> list[Row]:
     return [
         Row(f"{name}.seconds", trial.wall, "s", SECONDS, peer, trial.wall <= SECONDS and trial.length >= THRESHOLD),
         Row(f"{name}.cpu_seconds", trial.cpu, "s"),
-        Row(f"{name}.episode_length", trial.length, "steps of 500", THRESHOLD, "L2F 468", trial.length >= THRESHOLD),
-        Row(f"{name}.seconds_to_threshold", _reached(trial), "s"),
-        Row(f"{name}.peak_memory", trial.memory, "B", MEMORY, None, trial.memory <= MEMORY),
+        at_least(f"{name}.episode_length", trial.length, "steps of 500", THRESHOLD, "L2F 468"),
+        _reached(name, trial),
+        at_most(f"{name}.peak_memory", trial.memory, "B", MEMORY),
     ]
 
 
 def _ppo_rows(seed: int, trial: Trial) -> list[Row]:
     name = f"ppo.seed{seed}"
     return [
-        Row(f"{name}.seconds_to_threshold", _reached(trial), "s"),
+        _reached(name, trial),
         Row(f"{name}.cpu_seconds", trial.cpu, "s"),
         Row(f"{name}.episode_length", trial.length, "steps of 500"),
-        Row(f"{name}.peak_memory", trial.memory, "B", MEMORY, None, trial.memory <= MEMORY),
+        at_most(f"{name}.peak_memory", trial.memory, "B", MEMORY),
     ]
 
 
-def _reached(trial: Trial) -> float:
-    """The time to the threshold as a figure: nan where it was not reached."""
-    return float("nan") if trial.reached is None else trial.reached
+def _reached(name: str, trial: Trial) -> Row:
+    """The time to the threshold."""
+    why = "not reached" if trial.reached is None else None
+    return Row(f"{name}.seconds_to_threshold", trial.reached, "s", None, why)
 
 
 # --- trials: a process each, so that the time includes the interpreter, imports and loading of compiled code ---
@@ -114,15 +115,15 @@ def apg_trial(seed: int, folder: Path, episodes: int) -> Trial:
     from temporeal.policies.algos.apg import Actor, Mlp
 
     out = folder / f"apg{seed}.npz"
-    run = run_module("temporeal.policies.algos.apg", ["--seed", str(seed), "--every", str(EVERY), "--out", str(out)])
+    run = run_module(APG, ["--seed", str(seed), "--every", str(EVERY), "--out", str(out)])
     with np.load(out, allow_pickle=False) as data:
         sizes = [int(s) for s in data["sizes"]]
-        looks = [
-            Look(float(when) - run.began, Actor(Mlp.of(sizes, flat)).to_actor())
+        snapshots = [
+            Snapshot(float(when) - run.began, Actor(Mlp.of(sizes, flat)).to_actor())
             for when, flat in zip(data["snapshot_time"], data["snapshot_flat"])
         ]
         final = Actor(Mlp.of(sizes, data["flat"])).to_actor()
-    return _trial(run, looks, final, episodes)
+    return _trial(run, snapshots, final, episodes)
 
 
 def ppo_trial(seed: int, folder: Path, episodes: int, seconds: float) -> Trial:
@@ -131,13 +132,13 @@ def ppo_trial(seed: int, folder: Path, episodes: int, seconds: float) -> Trial:
 
     out = folder / f"ppo{seed}"
     run = run_module(__name__, ["--seed", str(seed), "--seconds", str(seconds), "--out", str(out)])
-    saved = torch.load(out / "looks.pt", weights_only=False)  # written by the process just started
-    looks = [Look(when - run.began, torch.nn.Sequential(*modules)) for when, modules in saved]
-    return _trial(run, looks, looks[-1].policy, episodes)
+    saved = torch.load(out / "snapshots.pt", weights_only=False)  # written by the process just started
+    snapshots = [Snapshot(when - run.began, torch.nn.Sequential(*modules)) for when, modules in saved]
+    return _trial(run, snapshots, snapshots[-1].policy, episodes)
 
 
-def _trial(run: Run, looks: Sequence[Look], final: Callable[[Tensor], Tensor], episodes: int) -> Trial:
-    reached = next((look.seconds for look in looks if episode_length(look.policy, episodes) >= THRESHOLD), None)
+def _trial(run: Run, snapshots: Sequence[Snapshot], final: Callable[[Tensor], Tensor], episodes: int) -> Trial:
+    reached = next((s.seconds for s in snapshots if episode_length(s.policy, episodes) >= THRESHOLD), None)
     return Trial(run.wall, run.cpu, run.memory, reached, episode_length(final, episodes))
 
 
@@ -184,21 +185,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     import torch
 
     from temporeal.policies.algos import ppo
+    from temporeal.policies.training import ppo_state
     from temporeal.policies.training.ppo_state import Learner
     from temporeal.sim.physics.quadrotor.fused import TRAINING, FusedHover
 
-    looks: list[tuple[float, tuple[torch.nn.Module, ...]]] = []
+    snapshots: list[tuple[float, tuple[torch.nn.Module, ...]]] = []
 
     def keep(learner: Learner) -> None:
-        if not looks or time.time() - looks[-1][0] >= PPO_EVERY:
-            looks.append((time.time(), copy.deepcopy((learner.normalizer, learner.actor))))
+        if not snapshots or time.time() - snapshots[-1][0] >= PPO_EVERY:
+            snapshots.append((time.time(), copy.deepcopy((learner.normalizer, learner.actor))))
 
     # with the reward that L2F begins with: that of its evaluation is negative early on, and leaving the box pays
     env = FusedHover(512, seed=options.seed, task=TRAINING, history=HISTORY)
-    settings = ppo.PPOConfig(max_seconds=options.seconds, total_steps=10**9, **PPO_SETTINGS)
+    settings = ppo_state.PPOConfig(max_seconds=options.seconds, total_steps=10**9, **PPO_SETTINGS)
     result = ppo.train(env, settings, out=options.out, seed=options.seed, on_iteration=keep)
-    looks.append((time.time(), (result.normalizer, result.actor)))
-    torch.save(looks, options.out / "looks.pt")
+    snapshots.append((time.time(), (result.normalizer, result.actor)))
+    torch.save(snapshots, options.out / "snapshots.pt")
     return 0
 
 

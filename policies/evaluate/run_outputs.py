@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from temporeal.policies.algos.reflex import ReflexGraph
 from temporeal.policies.evaluate.evaluation import Evaluation, Reference
 from temporeal.policies.evaluate.report.page import Context, Section, write_json, write_page
 from temporeal.policies.evaluate.rollout import Rollout, graph_policy, record_golden
 from temporeal.policies.evaluate.scene_figure import stage_of
 from temporeal.policies.export.writer import export
+from temporeal.policies.training.reflex_policy import ReflexGraph
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.sim.env import Env
 from temporeal.sim.maps import PolicyGraph

@@ -22,20 +22,6 @@ from temporeal.policies.nets.normalizer import Moments, Normalizer
 from temporeal.policies.training.compiled_gradient.networks import Forward, Gradient, serves
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.formula_metrics import Watch
-from temporeal.policies.training.ppo_state import (
-    FIGURES,
-    Batch,
-    Companion,
-    Learner,
-    PPOConfig,
-    Replica,
-    Rollout,
-    allocate,
-    autocast,
-    columns_of,
-    in_parallel,
-    start,
-)
 from temporeal.policies.training.progress import CLOCKS
 from temporeal.policies.training.ranks import Ranks
 from temporeal.sim.types import Obs, VecEnv

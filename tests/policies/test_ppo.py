@@ -459,9 +459,9 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
 def test_figures_are_those_of_whole_episodes() -> None:
     sums: dict[str, torch.Tensor] = {}
     info = {"success": torch.tensor([True, True, False, True]), "mid_episode": torch.tensor([True, False, False, False])}
-    ppo_reports._count_episodes(sums, info, torch.tensor([0]))
+    ppo_reports.count_episodes(sums, info, torch.tensor([0]))
     assert not sums
-    ppo_reports._count_episodes(sums, info, torch.tensor([0, 1, 2]))
+    ppo_reports.count_episodes(sums, info, torch.tensor([0, 1, 2]))
     assert {k: float(v) for k, v in sums.items()} == {"success": 1.0, "count": 2.0}
 
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from temporeal.policies.algos import ppo
+from temporeal.policies.training import ppo_state
 from temporeal.robots.model_files import RobotFileError
 from temporeal.robots.registry import UnknownName
 from temporeal.robots.spec import RobotSpec, load_robot
@@ -565,7 +566,7 @@ def test_the_task_in_the_documentation_is_one(example):
     data.qpos[:] = 0.5, 1.6
     mujoco.mj_forward(model, data)
     assert data.site("tool").xpos == pytest.approx(goal.tolist(), abs=1e-6)
-    config = ppo.PPOConfig(total_steps=16_000, rollout_steps=25, gamma=0.95, learning_rate=1e-3)
+    config = ppo_state.PPOConfig(total_steps=16_000, rollout_steps=25, gamma=0.95, learning_rate=1e-3)
     history = ppo.train(env, config, out=Path("run"), seed=1).history
     assert history[-1]["reward"] > history[0]["reward"] + 0.02
 
