@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from temporeal.policies.evaluate.suite import suite
+from temporeal.policies.evaluate.suite import averages, catalog, timing
 from temporeal_benchmarks.stl_study.landscape import heat
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ def trial(order: Order) -> dict[str, Any]:
     settings = compose.compose(words)
     found = {**described(settings, order["system"]), "settings": digest(settings)}
     try:
-        return {**found, "status": suite.DONE, **KINDS[suite.METHODS[order["method"]].kind](order, settings)}
+        return {**found, "status": averages.DONE, **KINDS[catalog.METHODS[order["method"]].kind](order, settings)}
     except NotRun as error:
-        return {**found, "status": suite.NOT_SUPPORTED, "reason": str(error)}
+        return {**found, "status": averages.NOT_SUPPORTED, "reason": str(error)}
 
 
 def described(settings: Mapping[str, Any], system: str) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def learned(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
     shown = trained.shown_to(graph, task)
     env = environments.make_env(settings, task=shown, num_worlds=order["episodes"], seed=evaluation_seed(order))
     found = rollout(env, graph_policy(graph), keep=kept_signals(task))
-    guided = {"heat": heat(Path(order["run"]), task)} if suite.METHODS[order["method"]].algo == "tgpo" else {}
+    guided = {"heat": heat(Path(order["run"]), task)} if catalog.METHODS[order["method"]].algo == "tgpo" else {}
     return {**figures, **judged(order, task, found), **guided}
 
 
@@ -162,7 +162,7 @@ def searched(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 KINDS: Mapping[str, Callable[[Order, dict[str, Any]], dict[str, Any]]] = {
-    suite.LEARNER: learned, suite.MODEL: learned_to_plan, suite.PLANNER: searched}
+    catalog.LEARNER: learned, catalog.MODEL: learned_to_plan, catalog.PLANNER: searched}
 
 
 def supported(settings: Mapping[str, Any]) -> Task:
@@ -223,14 +223,14 @@ def history_of(run: Path) -> Sequence[Mapping[str, float]]:
 
 def learning(history: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     """Time, steps and curve [[s, steps, success], ...] of what training did, exploring; ``pooled`` over at least so
-    many of its whole episodes (:func:`temporeal.policies.evaluate.suite.suite.pooled`).
+    many of its whole episodes (:func:`temporeal.policies.evaluate.suite.timing.pooled`).
 
     An early trial whose run is still there gets them by ``{**trial, **learning(history_of(run))}``.
     """
-    points = suite.pooled(history)
+    points = timing.pooled(history)
     places = np.unique(np.linspace(0, len(points) - 1, min(CURVE, len(points))).round().astype(int)) if points else []
     last = history[-1] if history else {"seconds": 0.0, "steps": 0.0}
-    return {"seconds": last["seconds"], "steps": last["steps"], "pooled": suite.POOL,
+    return {"seconds": last["seconds"], "steps": last["steps"], "pooled": timing.POOL,
             "curve": [[round(float(x), 4) for x in points[i]] for i in places]}
 
 

@@ -65,7 +65,7 @@ def configured(name: str, kind: Any, values: Mapping[str, Any]) -> Any:
 
 def planned(settings: Mapping[str, Any]) -> str:
     """How to have a planner judged on the task; empty where the algorithm is none, or plans no such tasks."""
-    from temporeal.policies.evaluate.suite.suite import METHODS, PLANNER
+    from temporeal.policies.evaluate.suite.catalog import METHODS, PLANNER
 
     method = next((m for m in METHODS.values() if m.kind == PLANNER and m.algo == settings["algo"]["name"]), None)
     if method is None or settings["task"]["name"] != "stl":

@@ -10,7 +10,9 @@ from statistics import fmean
 from typing import Any
 
 from temporeal.policies.evaluate.report.charts import ticks
-from temporeal.policies.evaluate.suite.suite import DONE, METHODS, Share, Trial, is_pooled, of
+from temporeal.policies.evaluate.suite.averages import DONE, Share, Trial, of
+from temporeal.policies.evaluate.suite.catalog import METHODS
+from temporeal.policies.evaluate.suite.timing import is_pooled
 
 COLORS = ("#1f62c9", "#8aa9dd", "#2b3a67", "#c2362b", "#e08a2e", "#0f7a5a", "#7a4fbf", "#b0488f", "#6b7280", "#a28c1a")
 WIDTH, HEIGHT = 720, 300

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from temporeal.policies.evaluate.report.charts import interval
-from temporeal.policies.evaluate.suite import figures, suite
-from temporeal.policies.evaluate.suite.suite import METHODS, SYSTEMS, Share, Trial
+from temporeal.policies.evaluate.suite import averages, catalog, comparison, figures, timing
+from temporeal.policies.evaluate.suite.averages import Share, Trial
+from temporeal.policies.evaluate.suite.catalog import METHODS, SYSTEMS
 from temporeal.policies.training.progress import clock
 
 STYLE = """
@@ -74,7 +75,7 @@ def head(study: Study) -> str:
                   "others.")
     return (f"{quick}<p>Trials: {len(trials)}; formulas: {len(tasks)}; methods: {len({t['method'] for t in trials})}; "
             f"seeds: {len(seeds)}.{stale} Made by <code>{escape(str(study.get('command', '')))}</code>, revision "
-            f"{escape(', '.join(study.get('revisions', [])) or 'unknown')}, on {escape(suite.processors(trials))}. "
+            f"{escape(', '.join(study.get('revisions', [])) or 'unknown')}, on {escape(timing.processors(trials))}. "
             "The formulas are of this suite: those of the paper are not public, so its figures are of other tasks.</p>")
 
 
@@ -98,7 +99,7 @@ def share_cell(share: Share | None, require: float | None = None, *, of: int | N
         return '<td class="none">not supported</td>'
     if share.failed and not share.episodes:
         return '<td class="bad">failed</td>'
-    notes = suite.extent(share, of)
+    notes = averages.extent(share, of)
     notes += [f"{share.not_supported} of {share.formulas} not supported"] if share.not_supported else []
     notes += [f"{share.failed} failed"] if share.failed else []
     small = f'<div class="muted small">{"; ".join(notes)}</div>' if notes else ""
@@ -135,7 +136,7 @@ def targets(study: Study) -> str:
 
 def tried(study: Study, row: Mapping[str, Any]) -> str:
     """At a target that is missed: what was tried."""
-    text = suite.tried(study, row)
+    text = comparison.tried(study, row)
     return f'<div class="small">Tried: {escape(text)}</div>' if text else ""
 
 
@@ -149,12 +150,12 @@ def number(value: Any) -> str:
 def success(study: Study) -> str:
     """Methods by systems."""
     trials = study["trials"]
-    systems = suite.seen(trials, "system", SYSTEMS)
+    systems = averages.seen(trials, "system", SYSTEMS)
     rows = []
-    for method in suite.seen(trials, "method", METHODS):
-        cells = [share_cell(suite.system_share(trials, method, system),
-                            SYSTEMS[system].success if method == suite.OURS else None,
-                            of=suite.formulas_of(study, system)) for system in systems]
+    for method in averages.seen(trials, "method", METHODS):
+        cells = [share_cell(averages.system_share(trials, method, system),
+                            SYSTEMS[system].success if method == catalog.OURS else None,
+                            of=averages.formulas_of(study, system)) for system in systems]
         rows.append([method_cell(method), *cells])
     if not rows:
         return nothing("No trial is done yet.")
@@ -168,16 +169,16 @@ def success(study: Study) -> str:
             "compared.</p>")
     return (told + table(["method", *systems], rows) + "<h3>Over the formulas that each supports</h3>"
             + table(["method", *systems], by_system(trials, systems, lambda m, s: share_cell(
-                suite.system_share(trials, m, s, refused_as_zero=False), of=suite.formulas_of(study, s))))
+                averages.system_share(trials, m, s, refused_as_zero=False), of=averages.formulas_of(study, s))))
             + "<h3>Least and greatest seed</h3>"
             + table(["method", *systems], by_system(trials, systems, lambda m, s: by_seed(trials, m, s))))
 
 
 def by_seed(trials: Sequence[Trial], method: str, system: str) -> str:
     """Least and greatest mean of a seed, and the interval over trainings."""
-    over = suite.training_interval(trials, method, system)
+    over = averages.training_interval(trials, method, system)
     small = "" if over is None else f'<div class="muted small">[{over[0]:.3f}, {over[1]:.3f}] over trainings</div>'
-    return span(suite.seed_range(trials, method, system)) + small
+    return span(averages.seed_range(trials, method, system)) + small
 
 
 def by_system(
@@ -185,7 +186,7 @@ def by_system(
 ) -> list[list[str]]:
     """A row for each method, a cell for each system."""
     return [[METHODS[method].title, *(cell(method, system) for system in systems)]
-            for method in suite.seen(trials, "method", METHODS)]
+            for method in averages.seen(trials, "method", METHODS)]
 
 
 def span(found: tuple[float, float] | None) -> str:
@@ -196,11 +197,11 @@ def span(found: tuple[float, float] | None) -> str:
 def layers(study: Study) -> str:
     """Two-layer and multi-layer formulas apart."""
     trials = study["trials"]
-    systems = suite.seen(trials, "system", SYSTEMS)
+    systems = averages.seen(trials, "system", SYSTEMS)
     columns = [(system, kind) for system in systems for kind in ("two", "multi")]
-    rows = [[METHODS[method].title, *(share_cell(suite.system_share(trials, method, s, kind),
-                                                of=suite.formulas_of(study, s, kind)) for s, kind in columns)]
-            for method in suite.seen(trials, "method", METHODS)]
+    rows = [[METHODS[method].title, *(share_cell(averages.system_share(trials, method, s, kind),
+                                                of=averages.formulas_of(study, s, kind)) for s, kind in columns)]
+            for method in averages.seen(trials, "method", METHODS)]
     told = ("<p>Two-layer: no temporal operator inside another. Multi-layer: at least one inside another. Formulas "
             "that are not supported count as 0.</p>")
     return told + table(["method", *(f"{s}, {kind}" for s, kind in columns)], rows) if rows else nothing("None yet.")
@@ -209,11 +210,11 @@ def layers(study: Study) -> str:
 def formulas(study: Study) -> str:
     """Every formula with every method."""
     trials, out = study["trials"], []
-    for system in suite.seen(trials, "system", SYSTEMS):
-        own = suite.of(trials, system=system)
-        methods = suite.seen(own, "method", METHODS)
+    for system in averages.seen(trials, "system", SYSTEMS):
+        own = averages.of(trials, system=system)
+        methods = averages.seen(own, "method", METHODS)
         rows = [[f"<strong>{escape(task)}</strong>{formula_text(own, task)}",
-                 *(share_cell(suite.formula_share(suite.of(own, task=task, method=m))) for m in methods)]
+                 *(share_cell(averages.formula_share(averages.of(own, task=task, method=m))) for m in methods)]
                 for task in sorted({t["task"] for t in own})]
         out.append(f"<h3>{system}</h3>" + table(["formula", *(METHODS[m].title for m in methods)], rows))
     return "".join(out) or nothing("None yet.")
@@ -228,7 +229,7 @@ def formula_text(trials: Sequence[Trial], task: str) -> str:
 def horizons(study: Study) -> str:
     """Success of one formula against the length of its windows."""
     trials = study["trials"]
-    found = {METHODS[m].title: points for m in METHODS if (points := suite.by_horizon(trials, m))}
+    found = {METHODS[m].title: points for m in METHODS if (points := comparison.by_horizon(trials, m))}
     if not found:
         return nothing("No trial of the study of horizons is done yet (linear_horizon_50 to linear_horizon_1000).")
     steps = sorted({x for points in found.values() for x, _ in points})
@@ -241,10 +242,10 @@ def horizons(study: Study) -> str:
 
 def durations(study: Study) -> str:
     """What trainings and plans take."""
-    trials, out = [t for t in study["trials"] if not suite.is_scaling(t["task"])], []
+    trials, out = [t for t in study["trials"] if not averages.is_scaling(t["task"])], []
     told = ("<p>The study of horizons is left out. Training: CPU time from process start, median and longest; where "
             "trials ran at most two at once, also the longest wall time. To a threshold: seconds of learning from "
-            f"which on such a share of the whole episodes was a success, exploring, over {suite.POOL} of them or a few "
+            f"which on such a share of the whole episodes was a success, exploring, over {timing.POOL} of them or some "
             "more and on the average of all that followed (TGPO: kept the drawn schedule, harder than the formula; of "
             "STL-NPC: of an update's missions, as its model predicts them); the median over the trainings that tell "
             "it, those that did not get there as infinite, so that there is none where half did not; in brackets how "
@@ -252,27 +253,27 @@ def durations(study: Study) -> str:
             "often a single one, which is no measure: they are in no curve and no time to a threshold. Planners: "
             "seconds per start, simulation included; where their time (that of a training) was over before all "
             "starts, the number that was judged.</p>")
-    for system in suite.seen(trials, "system", SYSTEMS):
-        rows = [r for method in suite.seen(trials, "method", METHODS) if (r := time_row(trials, method, system))]
+    for system in averages.seen(trials, "system", SYSTEMS):
+        rows = [r for method in averages.seen(trials, "method", METHODS) if (r := time_row(trials, method, system))]
         if rows:
-            curves = figures.learning_chart(suite.of(trials, system=system))
-            header = ["method", "training", "longest", *(f"to {x:g}" for x in suite.THRESHOLDS), "per plan", "starts"]
-            out.append(f"<h3>{system}: {suite.budget(trials, system)} each</h3>" + table(header, rows)
+            curves = figures.learning_chart(averages.of(trials, system=system))
+            header = ["method", "training", "longest", *(f"to {x:g}" for x in catalog.THRESHOLDS), "per plan", "starts"]
+            out.append(f"<h3>{system}: {timing.budget(trials, system)} each</h3>" + table(header, rows)
                        + (f'<div class="panel chart">{curves}</div>' if curves else ""))
-    rows = [[escape(cell) for cell in row] for row in suite.given(trials)]
+    rows = [[escape(cell) for cell in row] for row in timing.given(trials)]
     out += ["<h3>What each was given</h3><p>CPU time of the longest trial, of its training and of all its plans, "
             "without judging. A planner's batch that has begun is not cut off; CPU time is worth more on a faster "
-            "processor.</p>" + table(suite.GIVEN, rows)] if out else []
+            "processor.</p>" + table(timing.GIVEN, rows)] if out else []
     return told + "".join(out) if out else nothing("No trial is done yet.")
 
 
 def time_row(trials: Sequence[Trial], method: str, system: str) -> list[str]:
     """One method on one system; empty where there is nothing."""
-    done = suite.of(trials, method=method, system=system, status=suite.DONE)
+    done = averages.of(trials, method=method, system=system, status=averages.DONE)
     if not done:
         return []
-    found = suite.times(trials, method, system)
-    to = [reached(found, threshold) for threshold in suite.THRESHOLDS]
+    found = timing.times(trials, method, system)
+    to = [reached(found, threshold) for threshold in catalog.THRESHOLDS]
     took = [clock(found.cpu_s), clock(found.longest_s) + wall(found)] if found else ["–", "–"]
     plans = sorted(t["plan_s"] for t in done if "plan_s" in t)
     least, most = min(t["episodes"] for t in done), max(t["episodes"] for t in done)
@@ -280,19 +281,19 @@ def time_row(trials: Sequence[Trial], method: str, system: str) -> list[str]:
     return [METHODS[method].title, *took, *to, f"{plans[len(plans) // 2]:.3g} s" if plans else "–", starts]
 
 
-def wall(found: suite.Times) -> str:
+def wall(found: timing.Times) -> str:
     """The longest wall time in small print, of the trainings that ran at most two at once."""
     count, longest = found.wall
     return "" if longest is None else f'<div class="muted small">wall time {clock(longest)} ({count})</div>'
 
 
-def reached(found: suite.Times | None, threshold: float) -> str:
+def reached(found: timing.Times | None, threshold: float) -> str:
     """Median seconds to a threshold, and how many got there of those that tell it; how many trainings do not."""
     if found is None:
         return "–"
     missing = found.trainings - found.pooled if found.pooled else 0
     small = f'<div class="muted small">of {missing} not measured</div>' if missing else ""
-    return suite.reached(found, threshold) + small
+    return timing.reached(found, threshold) + small
 
 
 def trajectories(study: Study) -> str:
@@ -300,14 +301,15 @@ def trajectories(study: Study) -> str:
     trials, tiles = study["trials"], []
     for task in sorted({t["task"] for t in trials}):
         for method in shown_methods(trials, task):
-            trial = next(t for t in suite.of(trials, task=task, method=method, status=suite.DONE) if t.get("paths"))
-            share = suite.formula_share(suite.of(trials, task=task, method=method))
+            done = averages.of(trials, task=task, method=method, status=averages.DONE)
+            trial = next(t for t in done if t.get("paths"))
+            share = averages.formula_share(averages.of(trials, task=task, method=method))
             caption = f"{escape(task)}, {METHODS[method].title}: {share.estimate:.3f}" if share else escape(task)
             tiles.append(f'<figure class="panel">{figures.scene(trial)}<figcaption>{caption}</figcaption>'
                          "</figure>")
     told = ("<p>Green: asked to be in; red: to keep out of. Episodes of one seed: blue satisfied, red and dashed not; "
             "the dot is the start. Of robots in space the view from above, below it from the side.</p>")
-    done = suite.of(trials, status=suite.DONE)
+    done = averages.of(trials, status=averages.DONE)
     missing = not_kept("episodes", [t for t in done if not t.get("paths")], done, "trials")
     return (told + f'<div class="tiles">{"".join(tiles)}</div>' if tiles else "") + missing
 
@@ -316,27 +318,29 @@ def not_kept(what: str, without: Sequence[Trial], all_of: Sequence[Trial], kind:
     """For how many trials there is nothing to draw; nothing where there is for all."""
     if not all_of:
         return nothing("No trial is done yet.")
+    ours = METHODS[catalog.OURS].title
     left = f"Of {len(without)} of {len(all_of)} {kind} that are done no {what} are kept"
-    none = [system for system in SYSTEMS if (own := suite.of(all_of, system=system))
-            and len(suite.of(without, system=system)) == len(own)]
+    none = [system for system in SYSTEMS if (own := averages.of(all_of, system=system))
+            and len(averages.of(without, system=system)) == len(own)]
     left += f" (of {' and '.join(none)} none at all)" if none else ""
     return nothing(f"{left} to draw: they stay in the folder in which a trial was made, and of those that were taken "
-                   f"over from a study.json there are at most the ones of one seed of {METHODS[suite.OURS].title} for "
+                   f"over from a study.json there are at most the ones of one seed of {ours} for "
                    "each formula.") if without else ""
 
 
 def shown_methods(trials: Sequence[Trial], task: str) -> list[str]:
     """TGPO* and the best baseline or reference on ``task``, of those that have episodes to draw."""
-    there = {t["method"] for t in suite.of(trials, task=task, status=suite.DONE) if t.get("paths")}
-    found = {m: s.estimate for m in (*suite.BASELINES, suite.EXACT) if m in there
-             and (s := suite.formula_share(suite.of(trials, task=task, method=m))) is not None}
+    there = {t["method"] for t in averages.of(trials, task=task, status=averages.DONE) if t.get("paths")}
+    found = {m: s.estimate for m in catalog.BASELINES if m in there
+             and (s := averages.formula_share(averages.of(trials, task=task, method=m))) is not None}
     best = [max(found, key=lambda m: found[m])] if found else []
-    return [*([suite.OURS] if suite.OURS in there else [suite.UNIFORM] if suite.UNIFORM in there else []), *best]
+    ours = next(([m] for m in (catalog.OURS, catalog.UNIFORM) if m in there), [])
+    return [*ours, *best]
 
 
 def critic(study: Study) -> str:
     """What the critic expects over two time variables."""
-    tiles, done = [], suite.of(study["trials"], method=suite.OURS, status=suite.DONE)
+    tiles, done = [], averages.of(study["trials"], method=catalog.OURS, status=averages.DONE)
     for trial in sorted(done, key=lambda t: (t["task"], t["seed"])):
         if trial.get("heat") and not any(trial["task"] == name for name, _ in tiles):
             figure = figures.heat_map(trial["heat"])
@@ -345,7 +349,7 @@ def critic(study: Study) -> str:
     told = ("<p>The value that the critic gives to schedules at the starts of a mission, over the two time variables "
             "with the most room, the others as in the schedule that it likes best (the ring); mean over some starts. "
             "Times that the formula does not allow are blank.</p>")
-    title = f"trials of {METHODS[suite.OURS].title}"
+    title = f"trials of {METHODS[catalog.OURS].title}"
     missing = not_kept("values", [t for t in done if "heat" not in t], done, title)
     if tiles:
         return told + f'<div class="tiles">{"".join(t for _, t in tiles)}</div>' + missing
@@ -357,8 +361,8 @@ def failures(study: Study) -> str:
     """Which clause fails first."""
     trials, rows = study["trials"], []
     for task in sorted({t["task"] for t in trials}):
-        for method in suite.seen(suite.of(trials, task=task), "method", METHODS):
-            found = suite.first_to_fail(trials, method, task)
+        for method in averages.seen(averages.of(trials, task=task), "method", METHODS):
+            found = comparison.first_to_fail(trials, method, task)
             if found:
                 text = "<br>".join(f"{share:.1%} <code>{escape(clause)}</code>" for clause, share in found.items())
                 rows.append([escape(task), METHODS[method].title, text])
@@ -369,9 +373,9 @@ def failures(study: Study) -> str:
 def notes(study: Study) -> str:
     """What is not in the averages, and how trials are made."""
     trials = study["trials"]
-    refused, failed = (suite.of(trials, status=s) for s in (suite.NOT_SUPPORTED, suite.FAILED))
-    systems = suite.seen(trials, "system", SYSTEMS)
-    budgets = ", ".join(f"{name} {suite.budget(trials, name)}" for name in systems) or "none yet"
+    refused, failed = (averages.of(trials, status=s) for s in (averages.NOT_SUPPORTED, averages.FAILED))
+    systems = averages.seen(trials, "system", SYSTEMS)
+    budgets = ", ".join(f"{name} {timing.budget(trials, name)}" for name in systems) or "none yet"
     out = ["<ul><li>Every trial is a process of its own. Trainings of a system have the same CPU time (on a core that "
            f"has nothing else to do, that is wall time): {budgets}. "
            "Planners plan for as long, looking at the clock between batches of starts; STL-NPC for as long again after "
@@ -392,8 +396,8 @@ def notes(study: Study) -> str:
            "that kept the schedule that was drawn, which is less than the share that satisfied the formula.</li>"
            "<li>Judged are deterministic policies on starts of a seed that no training has, by the exact Boolean "
            "verdict of the formula on the simulated traces.</li>"
-           f"<li>The margin is over the baselines {', '.join(METHODS[m].title for m in suite.BASELINES)}, on systems "
-           "where all of them run. MILP, exact on the linear system, is a reference and not among them.</li>"
+           f"<li>The margin is over the baselines {', '.join(METHODS[m].title for m in catalog.BASELINES)}, on systems "
+           "where all of them run that are for it: MILP, which is exact, is for the linear system only.</li>"
            "<li>The study of horizons is in none of the averages over formulas.</li></ul>"]
     for title, found in (("Not supported", refused), ("Failed", failed)):
         rows = {(t["task"], t["method"]): t["reason"] for t in found}

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from temporeal.policies.evaluate.suite import suite
-from temporeal.policies.evaluate.suite.suite import METHODS, SYSTEMS, Share, Trial
+from temporeal.policies.evaluate.suite import averages, catalog, comparison, timing
+from temporeal.policies.evaluate.suite.averages import Share, Trial
+from temporeal.policies.evaluate.suite.catalog import METHODS, SYSTEMS
 
 Study = Mapping[str, Any]
 MARK = {True: "reached", False: "missed", None: "not judged"}
@@ -28,13 +29,13 @@ def write_tables(path: Path, study: Study) -> None:
 def tables(study: Study) -> str:
     """All tables of ``study`` (see :func:`temporeal.policies.evaluate.suite.page.write_page`), each with its title."""
     trials = study["trials"]
-    systems = suite.seen(trials, "system", SYSTEMS)
+    systems = averages.seen(trials, "system", SYSTEMS)
     parts = [("Targets", targets(study)),
              ("Means over the formulas of each system", by_system(study, systems)),
              *((f"Every formula: {system}", every_formula(trials, system)) for system in systems),
              ("One formula of linear over more and more control steps", horizons(trials)),
              ("Time", times(trials, systems)),
-             ("What each was given", table(suite.GIVEN, suite.given(trials)))]
+             ("What each was given", table(timing.GIVEN, timing.given(trials)))]
     sections = (f"## {title}\n\n{text}" for title, text in parts if text)
     return "\n".join(["# Temporal-logic tasks\n", head(study), *sections])
 
@@ -46,7 +47,7 @@ def head(study: Study) -> str:
     return (f"{quick}Made by `{study.get('command', '')}`, {len(study['trials'])} trials of revisions {revisions}.\n\n"
             "P(satisfied): of all fresh starts, mean over seeds and formulas, each with the same weight. (a to b): the "
             "least and the greatest seed. [a, b]: 95 % interval over trainings; three seeds each make it too narrow "
-            f"rather than too wide. [n]: starts, where fewer than {suite.STARTS} were planned in the time that there "
+            f"rather than too wide. [n]: starts, where fewer than {catalog.STARTS} were planned in the time that there "
             "was. Blank: not tried. A formula that a method does not take counts as 0 in its mean.\n")
 
 
@@ -61,7 +62,7 @@ def targets(study: Study) -> str:
     shown = [r for r in study["rows"] if r["target"] is not None or r["name"].startswith("margin")]
 
     def of(row: Mapping[str, Any]) -> str:
-        return ". Tried: ".join(text for text in (row["peer"], suite.tried(study, row)) if text)
+        return ". Tried: ".join(text for text in (row["peer"], comparison.tried(study, row)) if text)
 
     return table(["figure", "value", "target", "", "of"], [
         [f"`{r['name']}`", number(r["value"], r["unit"]), number(r["target"], r["unit"]),
@@ -80,16 +81,16 @@ def by_system(study: Study, systems: Sequence[str]) -> str:
     """Means over the formulas of each system."""
     return table(["method", *systems], [
         [METHODS[method].title, *(mean(study, method, system) for system in systems)]
-        for method in suite.seen(study["trials"], "method", METHODS)])
+        for method in averages.seen(study["trials"], "method", METHODS)])
 
 
 def mean(study: Study, method: str, system: str) -> str:
     """Mean over the formulas of ``system``, its interval over trainings where there is one; what it leaves out."""
-    share = suite.system_share(study["trials"], method, system)
+    share = averages.system_share(study["trials"], method, system)
     if share is None or share.not_supported == share.formulas:
         return missing(share)
-    over = suite.training_interval(study["trials"], method, system)
-    notes = suite.extent(share, suite.formulas_of(study, system))
+    over = averages.training_interval(study["trials"], method, system)
+    notes = averages.extent(share, averages.formulas_of(study, system))
     notes += [f"{share.not_supported} not taken"] if share.not_supported else []
     notes += [f"{share.failed} failed"] if share.failed else []
     interval = "" if over is None else f" [{over[0]:.3f}, {over[1]:.3f}]"
@@ -103,10 +104,10 @@ def missing(share: Share | None) -> str:
 
 def every_formula(trials: Sequence[Trial], system: str) -> str:
     """Each formula of ``system`` with each method, and how many seeds a method has at least."""
-    own = [t for t in suite.of(trials, system=system) if not suite.is_scaling(t["task"])]
-    methods, tasks = suite.seen(own, "method", METHODS), sorted({t["task"] for t in own})
-    found = {method: suite.shares(own, method, tasks) for method in methods}
-    rows = [[f"`{task}`", *(cell(suite.of(own, task=task, method=method)) for method in methods)] for task in tasks]
+    own = [t for t in averages.of(trials, system=system) if not averages.is_scaling(t["task"])]
+    methods, tasks = averages.seen(own, "method", METHODS), sorted({t["task"] for t in own})
+    found = {method: averages.shares(own, method, tasks) for method in methods}
+    rows = [[f"`{task}`", *(cell(averages.of(own, task=task, method=method)) for method in methods)] for task in tasks]
     seeds = ["seeds", *(count([share.seeds for share in found[method].values()]) for method in methods)]
     return table(["", *(METHODS[method].title for method in methods)], [*rows, seeds]) if rows else ""
 
@@ -114,14 +115,14 @@ def every_formula(trials: Sequence[Trial], system: str) -> str:
 def cell(trials: Sequence[Trial]) -> str:
     """Of one method on one formula: its mean, the least and the greatest seed where these differ, in brackets the
     starts that it was judged on where these are few."""
-    share = suite.formula_share(trials)
+    share = averages.formula_share(trials)
     if share is None or share.not_supported:
         return missing(share)
     if share.failed and not share.episodes:
         return "failed"
-    each = [t["satisfied"] / t["episodes"] for t in suite.of(trials, status=suite.DONE)]
+    each = [t["satisfied"] / t["episodes"] for t in averages.of(trials, status=averages.DONE)]
     spread = f" ({min(each):.3f} to {max(each):.3f})" if f"{min(each):.3f}" != f"{max(each):.3f}" else ""
-    few = f" [{count(share.starts)}]" if share.starts[0] < suite.STARTS else ""
+    few = f" [{count(share.starts)}]" if share.starts[0] < catalog.STARTS else ""
     return f"{share.estimate:.3f}{spread}{few}" + (f", {share.failed} failed" if share.failed else "")
 
 
@@ -133,27 +134,27 @@ def count(numbers: Iterable[int]) -> str:
 
 def horizons(trials: Sequence[Trial]) -> str:
     """Success of one formula against its length."""
-    own = [t for t in trials if suite.is_scaling(t["task"])]
-    methods = suite.seen(own, "method", METHODS)
-    steps = sorted({s for t in own if (s := suite.steps_of(t["task"])) is not None})
-    rows = [[str(s), *(seeded([t for t in suite.of(own, method=m) if suite.steps_of(t["task"]) == s]) for m in methods)]
-            for s in steps]
+    own = [t for t in trials if averages.is_scaling(t["task"])]
+    methods = averages.seen(own, "method", METHODS)
+    steps = sorted({s for t in own if (s := averages.steps_of(t["task"])) is not None})
+    rows = [[str(s), *(seeded([t for t in averages.of(own, method=m) if averages.steps_of(t["task"]) == s])
+                       for m in methods)] for s in steps]
     return table(["steps", *(METHODS[method].title for method in methods)], rows)
 
 
 def seeded(trials: Sequence[Trial]) -> str:
     """:func:`cell`, and of how many seeds it is where these are not all."""
     text, seeds = cell(trials), len(trials)
-    return text if not 0 < seeds < suite.SEEDS else f"{text}, {seeds} seed{'s' * (seeds != 1)}"
+    return text if not 0 < seeds < catalog.SEEDS else f"{text}, {seeds} seed{'s' * (seeds != 1)}"
 
 
 def times(trials: Sequence[Trial], systems: Sequence[str]) -> str:
     """What trainings take, and from when on they did well."""
     rows = []
     for system in systems:
-        for method in suite.seen(trials, "method", METHODS):
-            if (found := suite.times(trials, method, system)) is not None:
-                to = [suite.reached(found, threshold) for threshold in suite.THRESHOLDS]
+        for method in averages.seen(trials, "method", METHODS):
+            if (found := timing.times(trials, method, system)) is not None:
+                to = [timing.reached(found, threshold) for threshold in catalog.THRESHOLDS]
                 rows.append([system, METHODS[method].title, str(found.trainings), f"{found.longest_s:.0f} s", *to])
     return table(["system", "method", "trainings", "longest, CPU time",
-                  *(f"to {threshold:g}" for threshold in suite.THRESHOLDS)], rows)
+                  *(f"to {threshold:g}" for threshold in catalog.THRESHOLDS)], rows)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from temporeal.policies.evaluate.suite import suite
-from temporeal.policies.evaluate.suite.suite import BASELINES, DONE, FAILED
+from temporeal.policies.evaluate.suite import timing
+from temporeal.policies.evaluate.suite.averages import DONE, FAILED
+from temporeal.policies.evaluate.suite.catalog import BASELINES
 from temporeal_benchmarks.measurements.stl_tasks import EPISODES
 from temporeal_benchmarks.stl_study.rows import TRIED, rows_of
 
@@ -22,7 +23,7 @@ def whole(tgpo: int = 970, best: int = 600, wall: float = 170.0, long: int = 995
     def one(task: str, method: str, seed: int, satisfied: int) -> dict[str, Any]:
         return {"task": task, "system": "linear", "method": method, "seed": seed, "status": DONE, "depth": 1,
                 "satisfied": satisfied, "episodes": EPISODES, "cpu_s": wall, "settings": "known",
-                "curve": [[float(s), 10.0, 0.8 if s >= 9 else 0.1] for s in range(20)], "pooled": suite.POOL}
+                "curve": [[float(s), 10.0, 0.8 if s >= 9 else 0.1] for s in range(20)], "pooled": timing.POOL}
 
     rows = [one(task, m, seed, tgpo if m == "tgpo" else best) for seed in seeds for task in SUITE[:2]
             for m in ("tgpo", *BASELINES)]

@@ -17,8 +17,9 @@ import pytest
 from temporeal.policies.cli.exclusive_folder import held
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.verbs import bench
-from temporeal.policies.evaluate.suite import suite
-from temporeal.policies.evaluate.suite.suite import BASELINES, DONE, FAILED, METHODS, SYSTEMS
+from temporeal.policies.evaluate.suite import averages, catalog
+from temporeal.policies.evaluate.suite.averages import DONE, FAILED
+from temporeal.policies.evaluate.suite.catalog import BASELINES, METHODS, SYSTEMS
 from temporeal.policies.runs import environments, learners
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.interrupts import Interrupted
@@ -62,9 +63,9 @@ def test_what_cannot_be_chosen_lists_what_can(given: dict[str, Any], told: str) 
 def test_quick_is_two_formulas_and_one_seed_and_ends_in_time() -> None:
     items = selection(stl_tasks.suite_tasks(), True, None, None, None, None)
     assert {item.task for item in items} == set(stl_tasks.QUICK_TASKS) and {item.seed for item in items} == {1}
-    assert {suite.METHODS[item.method].key for item in items} == set(METHODS) - {suite.HOME}
-    named = selection(stl_tasks.suite_tasks(), True, None, [suite.HOME], None, None)
-    assert [item.method for item in named] == [suite.HOME] * 2
+    assert {catalog.METHODS[item.method].key for item in items} == set(METHODS) - {catalog.HOME}
+    named = selection(stl_tasks.suite_tasks(), True, None, [catalog.HOME], None, None)
+    assert [item.method for item in named] == [catalog.HOME] * 2
     assert sum(item.budget_s for item in items) < stl_tasks.QUICK_LIMIT < 600.0
     of_system = selection(stl_tasks.suite_tasks(), True, ["unicycle"], ["tgpo"], None, None)
     assert [item.system for item in of_system] == ["unicycle", "unicycle"]
@@ -75,8 +76,8 @@ def test_quick_is_two_formulas_and_one_seed_and_ends_in_time() -> None:
 
 def test_every_formula_of_the_suite_has_a_system_with_a_budget() -> None:
     tasks = stl_tasks.suite_tasks()
-    assert {suite.system_of(task) for task in tasks} == set(SYSTEMS)
-    lengths = [steps for t in tasks if (steps := suite.steps_of(t)) is not None]
+    assert {averages.system_of(task) for task in tasks} == set(SYSTEMS)
+    lengths = [steps for t in tasks if (steps := averages.steps_of(t)) is not None]
     assert lengths == sorted(lengths) and {50, 1000} <= set(lengths)
 
 
@@ -88,7 +89,7 @@ def test_the_words_of_a_method_are_settings_with_the_same_time_for_all(method: s
     item = Item(f"{system}_reach", method, 1)
     settings = compose.compose([*item.words, f"task=stl/{system}_reach"])
     assert settings["algo"]["name"] == METHODS[method].algo
-    if METHODS[method].kind != suite.PLANNER:
+    if METHODS[method].kind != catalog.PLANNER:
         assert settings["algo"]["max_seconds"] == SYSTEMS[system].budget_s
     words = [*METHODS[method].words, *SYSTEMS[system].of.get(method, ())]
     given = dict(word.removeprefix("algo.").split("=") for word in words if word.startswith("algo."))
@@ -136,11 +137,11 @@ def test_the_ablation_of_starts_is_no_baseline_and_leaves_the_others_as_they_are
     from temporeal.policies.algos.tgpo import Allocator, TGPOConfig
     from temporeal.policies.runs.settings import compose
 
-    assert suite.HOME not in BASELINES and suite.HOME not in suite.MODEL_FREE
+    assert catalog.HOME not in BASELINES and catalog.HOME not in catalog.MODEL_FREE
     assert Item("linear_reach", "tgpo", 1).words == [
         "threads=1", "algo=tgpo", "algo.max_seconds=150.0", "algo.clock=cpu", f"algo.total_steps={stl_tasks.ENDLESS}",
         "algo.threads=1"]
-    settings = compose.compose([*Item("linear_reach", suite.HOME, 1).words, "task=stl/linear_reach", "num_worlds=8"])
+    settings = compose.compose([*Item("linear_reach", catalog.HOME, 1).words, "task=stl/linear_reach", "num_worlds=8"])
     _, made = learners.algorithm(settings)
     assert isinstance(made, TGPOConfig) and made.mid_episode_starts == 0.0
     for config_of, there in ((made, False), (TGPOConfig(), True)):
@@ -209,7 +210,7 @@ def test_a_study_goes_on_with_what_is_missing_or_was_made_with_other_code(
     assert [t["method"] for t in shown["trials"]] == ["tgpo"] and shown["stale"] == 1
     go(stub, methods=["cem"])
     assert calls(stub)[3:] == ["linear_reach cem"]
-    monkeypatch.setattr(stl_tasks, "SYSTEMS", {**SYSTEMS, "linear": suite.Target(0.95, 180.0, 99.0)})
+    monkeypatch.setattr(stl_tasks, "SYSTEMS", {**SYSTEMS, "linear": catalog.Target(0.95, 180.0, 99.0)})
     go(stub, methods=["tgpo"])
     assert len(calls(stub)) == 5  # another budget
 

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from temporeal.policies.evaluate.suite import suite
-from temporeal.policies.evaluate.suite.suite import DONE, METHODS, NOT_SUPPORTED
+from temporeal.policies.evaluate.suite import catalog, timing
+from temporeal.policies.evaluate.suite.averages import DONE, NOT_SUPPORTED
+from temporeal.policies.evaluate.suite.catalog import METHODS
 from temporeal.policies.runs import run_folders
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.rewards.schedules import draw_schedules, movable
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def order(tmp_path: Path, method: str, task: str = "linear_reach", **more: Any) -> dict[str, Any]:
     item = Item(task, method, 1)
     words = [*METHODS[method].words, "algo.checkpoint_seconds=1000", "compiled=false"]
-    words = words if METHODS[method].kind != suite.PLANNER else words[: len(METHODS[method].words)]
+    words = words if METHODS[method].kind != catalog.PLANNER else words[: len(METHODS[method].words)]
     return {"task": task, "system": item.system, "method": method, "seed": 1, "words": words, "episodes": 12,
             "budget_s": 0.01, "run": str(tmp_path / "run"), "file": str(tmp_path / "found.json"),
             "began": time.time(), **more}
@@ -57,7 +58,7 @@ def test_a_real_training_is_made_judged_and_drawn(tmp_path: Path) -> None:
     assert np.shape(heat["value"]) == (len(heat["y"]), len(heat["x"])) and "t1" in heat["x_label"]
     assert found["evaluation_seed"] > 1_000_000 and len(found["settings"]) == 16
     anew = trial.learning(trial.history_of(tmp_path / "run"))
-    assert anew == {name: found[name] for name in anew} and found["pooled"] == suite.POOL
+    assert anew == {name: found[name] for name in anew} and found["pooled"] == timing.POOL
     assert trial.digest(run_folders.load_run(tmp_path / "run")) == found["settings"]
     judged = trial.trial({**asked, "trained": {"cpu_s": 7.0, "settings": None}})
     assert (judged["cpu_s"], judged["settings"], judged["curve"]) == (7.0, None, found["curve"])
@@ -88,8 +89,8 @@ def test_learning_is_told_with_its_curve() -> None:
     found = trial.learning(history)
     assert len(found["curve"]) == 60 and found["curve"][0] == [11.0, 110.0, 0.11]
     assert found["curve"][-1] == [100.0, 1000.0, 1.0]
-    assert [suite.time_to(found["curve"], x) for x in (0.5, 0.9)] == [50.0, 91.0] and found["seconds"] == 100.0
-    assert trial.learning([])["curve"] == [] and found["pooled"] == suite.POOL
+    assert [timing.time_to(found["curve"], x) for x in (0.5, 0.9)] == [50.0, 91.0] and found["seconds"] == 100.0
+    assert trial.learning([])["curve"] == [] and found["pooled"] == timing.POOL
     assert set(found) == {"seconds", "steps", "curve", "pooled"}
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.policies.evaluate.test_suite import trial
 
-from temporeal.policies.evaluate.suite import suite
 from temporeal.policies.evaluate.suite import tables as suite_tables
-from temporeal.policies.evaluate.suite.suite import FAILED, NOT_SUPPORTED
+from temporeal.policies.evaluate.suite import timing
+from temporeal.policies.evaluate.suite.averages import FAILED, NOT_SUPPORTED
 from temporeal.policies.evaluate.suite.tables import cell, mean, tables
 
 RESULTS = Path(__file__).parents[3] / "benchmarks/results"
@@ -59,7 +59,7 @@ def test_a_system_has_a_row_for_each_formula_and_a_column_for_each_method() -> N
 
 def test_times_are_medians_with_how_many_got_there() -> None:
     curve = [[float(second), 10.0, 0.0 if second < 20 else 1.0] for second in range(10, 60, 2)]
-    trials = [trial(seed=seed, cpu_s=151.0 + seed, curve=curve, pooled=suite.POOL) for seed in (1, 2)]
+    trials = [trial(seed=seed, cpu_s=151.0 + seed, curve=curve, pooled=timing.POOL) for seed in (1, 2)]
     trials.append(trial(method="ppo", cpu_s=150.0, curve=curve))
     shown = lines(suite_tables.times(trials, ["linear"]))
     assert shown[1:] == [["linear", "TGPO*", "2", "153 s", "20 s (2 of 2)", "20 s (2 of 2)"],
