@@ -1,14 +1,14 @@
-"""Robots in the plane, many at once, exactly: points that move as they are told, and carts that roll and turn.
+"""Robots in the plane, many at once, exactly: points that move at the commanded velocity, and carts that roll and turn.
 
     backend = make(load_robot("unicycle"), 4096, "twist_cmd", dt=0.2)
     backend.step(ctrl, substeps=1)           # ctrl [4096, 2]: m/s along the heading, rad/s
     backend.signals()["base_pos_w"]          # [4096, 3], z = 0
 
-``signals()`` gives tensors that the backend owns: live, so copy what must last. A command is limited to the robot's
-limits, then the gains act. It is constant over a step, whose end is computed exactly: how many ``substeps`` it was cut
-into makes no difference. There are no walls: what must be kept out of is said in formulas.
+``signals()`` gives live tensors that the backend owns. A command is limited to the robot's limits, then the gains act.
+It is constant over a step, whose end is computed exactly, whatever the number of ``substeps``. There are no walls:
+formulas say what to keep out of.
 
-What is not finite, and what is more than 1000 km away, makes the position of its world NaN until a reset.
+A state or command that is not finite, or a position more than 1000 km away, makes the position NaN until a reset.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from torch import Tensor
 from temporeal.robots.registry import UnknownName
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.capabilities import require
-from temporeal.sim.compiler.thread_pool import Crew
-from temporeal.sim.physics.checks import check_ids, check_state, check_world
-from temporeal.sim.physics.planar import kernels as kernels
-from temporeal.sim.scene import Scene, as_scene
+from temporeal.sim.compiler.thread_pool import ThreadPool
+from temporeal.sim.physics.checks import check_ids, check_state, check_step, check_world
+from temporeal.sim.physics.planar import kernels
+from temporeal.sim.physics.setup import Setup, setup_of
+from temporeal.sim.scene import Scene
 from temporeal.sim.types import Status
 
 HAS = ("deterministic", "full_state")
@@ -55,9 +56,9 @@ def make(
         threads: CPU threads; 0 takes every core this process may use.
         needs: capabilities (:mod:`temporeal.sim.capabilities`) that the caller cannot do without.
     """
-    scene = as_scene(what)
-    robot = scene.robot
-    has = require("planar", HAS, {*needs, *(["objects"] if scene.objects else [])})
+    setup = setup_of(what, num_worlds, command, dt, device, seed, threads)
+    robot = setup.scene.robot
+    has = require("planar", HAS, {*needs, *(["objects"] if setup.scene.objects else [])})
     if robot.kind != "planar":
         raise ValueError(f"backend planar simulates robots in the plane; robot {robot.name!r} is of kind "
                          f"{robot.kind!r}")
@@ -68,26 +69,23 @@ def make(
     if command == "twist_cmd" and fastest * MOST * LONGEST > TURNED:
         raise ValueError(f"robot {robot.name!r}: a yaw rate is at most {TURNED / (MOST * LONGEST):g} rad/s here, its "
                          f"limit is {fastest:g} rad/s")
-    if num_worlds < 1:
-        raise ValueError(f"num_worlds is {num_worlds}; it must be at least 1")
     if not 0.0 < dt <= LONGEST:
         raise ValueError(f"dt is {dt} s; it must lie in (0, {LONGEST:g}]")
-    if torch.device(device).type != "cpu":
+    if setup.device.type != "cpu":
         raise ValueError(f"planar robots run on 'cpu', not on {device!r}")
-    return Planar(scene, num_worlds, command, dt, seed, threads, has)
+    return Planar(setup, has)
 
 
 class Planar:
     """N robots in the plane (:class:`temporeal.sim.types.Backend`); build it with :func:`make`."""
 
-    def __init__(
-        self, scene: Scene, num_worlds: int, command: str, dt: float, seed: int, threads: int,
-        capabilities: frozenset[str],
-    ) -> None:
-        robot, self.capabilities = scene.robot, capabilities
-        self.scene, self.robot, self.command, self.num_worlds = scene, robot, command, num_worlds
+    name = "planar"
+
+    def __init__(self, setup: Setup, capabilities: frozenset[str]) -> None:
+        num_worlds, robot, command = setup.num_worlds, setup.scene.robot, setup.command
+        self.capabilities, self.scene, self.robot, self.command = capabilities, setup.scene, robot, command
+        self.num_worlds, self.dt, self.device, self.seed = num_worlds, setup.dt, setup.device, setup.seed
         self.parameters, self.snapshot = robot.parameters, False
-        self.dt, self.device, self.seed = dt, torch.device("cpu"), seed
         self.bad = torch.zeros(num_worlds, dtype=torch.bool)  # what goes wrong shows in the signals
         self._state = {name: torch.zeros(num_worlds, SIZES[name]) for name in robot.signals}
         self._before = {name: value.clone() for name, value in self._state.items()}
@@ -97,7 +95,7 @@ class Planar:
         rows = [self._state.get(name, torch.zeros(1, size)) for name, size in SIZES.items()]  # a point has no attitude
         arrays = (*rows, self._values["speed_gain"], self._values.get("turn_gain", one),
                   torch.tensor([*spec.low, *spec.high]))
-        self._crew = Crew(threads, kernels.drive, tuple(array.numpy() for array in arrays))
+        self._pool = ThreadPool(setup.threads, kernels.work_loop, tuple(array.numpy() for array in arrays))
         self._put = partial(kernels.put, taken=np.zeros(num_worlds, dtype=np.bool_),
                             turns="base_quat_w" in self._state, **dict(zip(PLACES, (x.numpy() for x in rows))))
         self.reset(torch.arange(num_worlds), {})
@@ -128,18 +126,16 @@ class Planar:
 
     def step(self, ctrl: Tensor, substeps: int) -> None:
         """Advance all worlds by ``substeps * dt`` s under the command ``ctrl`` float32 [N, 2]."""
-        if ctrl.shape != (self.num_worlds, 2):
-            raise ValueError(f"{self.command} has shape {tuple(ctrl.shape)}, expected {(self.num_worlds, 2)}")
+        check_step(self.command, ctrl, (self.num_worlds, 2), substeps)
         time = self.dt * substeps
-        if substeps < 1 or not time <= LONGEST * (1 + 1e-9):
-            raise ValueError(f"substeps is {substeps}; it must be at least 1, and substeps * dt = {time:g} s at most "
-                             f"{LONGEST:g} s")
+        if not time <= LONGEST * (1 + 1e-9):
+            raise ValueError(f"substeps is {substeps}; substeps * dt = {time:g} s must be at most {LONGEST:g} s")
         ctrl = ctrl.detach().to("cpu", torch.float32).contiguous()
         self._kept = bool(self.snapshot)
         if self._kept:
             for name, value in self._state.items():
                 self._before[name].copy_(value)
-        self._crew(-(-self.num_worlds // kernels.BLOCK), MOTIONS[self.command], ctrl.data_ptr(), ctrl.numel(),
+        self._pool(-(-self.num_worlds // kernels.BLOCK), MOTIONS[self.command], ctrl.data_ptr(), ctrl.numel(),
                    round(time / kernels.NANOSECONDS))
 
     def signals(self) -> dict[str, Tensor]:
@@ -193,7 +189,7 @@ class Planar:
 
     def close(self) -> None:
         """End the threads."""
-        self._crew.close()
+        self._pool.close()
 
     def _all(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """State and parameters by the names of :meth:`state`."""

@@ -1,14 +1,13 @@
-"""Worlds side by side in one register: vectors of float32 that a numba kernel computes with as with numbers.
+"""SIMD vectors of float32 that a numba kernel computes with as with numbers: one world in each lane.
 
 A kernel that loads such vectors, calls a scalar function compiled for them (:data:`TARGET` for
 :func:`temporeal.sim.compiler.scalar_functions.instantiate`) and stores the result is vectorized by construction. The
-compiler need not prove that
-what is stored is not what is loaded, which it cannot between two arrays, and makes no second, scalar copy of the loop.
+compiler need not prove that arrays do not overlap, which it cannot, and makes no second, scalar copy of the loop.
 
     w = load(state, i, 17)                    # 17 rows of 16 worlds, from state[i], state[i + 16], ...
-    store(state, i, ROW, advance(w, dt))
+    store(state, i, BLOCK, advance(w, dt))
 
-A vector has :data:`WIDTH` lanes, as many as a register of this machine holds, at most :data:`ROW`. Indices are not
+A vector has :data:`WIDTH` lanes, as many as a register of this machine holds, at most :data:`BLOCK`. Indices are not
 checked.
 """
 
@@ -27,7 +26,7 @@ from numba.core.datamodel import models
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, lower_cast, register_model
 
-ROW = 16  # worlds in a block: float32 in a 512-bit register
+BLOCK = 16  # worlds in a block: float32 in a 512-bit register
 # not "nnan", "ninf": a world that diverges must show it
 FASTMATH = ("contract", "reassoc", "nsz", "arcp")
 
@@ -43,22 +42,22 @@ WIDTH = _register_width()
 STACK = 64  # bytes, a register
 
 
-class Lanes(types.Type):
+class VectorType(types.Type):
     """:data:`WIDTH` numbers of one kind as a value."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        super().__init__(name=f"Lanes({kind})")
+        super().__init__(name=f"VectorType({kind})")
 
 
-FLOATS, WORDS, INTS, MASK = (Lanes(kind) for kind in ("float32", "uint32", "int32", "bool"))
+FLOATS, WORDS, INTS, MASK = (VectorType(kind) for kind in ("float32", "uint32", "int32", "bool"))
 _WORD = ir.IntType(32)
 _ELEMENT = {FLOATS: ir.FloatType(), WORDS: _WORD, INTS: _WORD, MASK: ir.IntType(1)}
 _VECTOR = {kind: ir.VectorType(element, WIDTH) for kind, element in _ELEMENT.items()}
 _SCALAR = {FLOATS: types.float32, WORDS: types.uint32, INTS: types.int32, MASK: types.boolean}
 
 
-@register_model(Lanes)
+@register_model(VectorType)
 class _Model(models.PrimitiveModel):
     def __init__(self, manager, kind):
         super().__init__(manager, kind, _VECTOR[kind])
@@ -67,8 +66,8 @@ class _Model(models.PrimitiveModel):
 # --- operators: of two vectors, or of a vector and a number that stands in every lane ---
 
 
-@lower_cast(types.Number, Lanes)
-@lower_cast(types.Boolean, Lanes)
+@lower_cast(types.Number, VectorType)
+@lower_cast(types.Boolean, VectorType)
 def _splat(context, builder, source, target, value):
     value = context.cast(builder, value, source, _SCALAR[target])
     if target is MASK:
@@ -80,7 +79,7 @@ def _splat(context, builder, source, target, value):
 
 def _kind(*args):
     """The one kind of vector among the argument types; None where there is none or two."""
-    kinds = {a for a in args if isinstance(a, Lanes)}
+    kinds = {a for a in args if isinstance(a, VectorType)}
     return kinds.pop() if len(kinds) == 1 else None
 
 
@@ -97,7 +96,7 @@ def _typed(function, result=None):
 def _binary(function, for_floats, for_words, for_ints):
     _typed(function)
 
-    @lower_builtin(function, Lanes, Lanes)
+    @lower_builtin(function, VectorType, VectorType)
     def _lower(context, builder, sig, args):
         kind = sig.args[0]
         if kind is FLOATS:
@@ -108,7 +107,7 @@ def _binary(function, for_floats, for_words, for_ints):
 def _comparison(function, sign):
     _typed(function, MASK)
 
-    @lower_builtin(function, Lanes, Lanes)
+    @lower_builtin(function, VectorType, VectorType)
     def _lower(context, builder, sig, args):
         if sig.args[0] is FLOATS:
             compare = builder.fcmp_unordered if sign == "!=" else builder.fcmp_ordered
@@ -134,12 +133,12 @@ _typed(operator.neg)
 _typed(math.sqrt)
 
 
-@lower_builtin(operator.neg, Lanes)
+@lower_builtin(operator.neg, VectorType)
 def _negate(context, builder, sig, args):
     return builder.fneg(args[0], flags=FASTMATH)
 
 
-@lower_builtin(math.sqrt, Lanes)
+@lower_builtin(math.sqrt, VectorType)
 def _square_root(context, builder, sig, args):
     vector = _VECTOR[FLOATS]
     function = cgutils.get_or_insert_function(
@@ -186,7 +185,7 @@ def _conversion(target):
     @intrinsic
     def convert(typing, x):
         def generate(context, builder, sig, args):
-            if not isinstance(x, Lanes):
+            if not isinstance(x, VectorType):
                 return context.cast(builder, args[0], x, _SCALAR[target])
             if target is FLOATS and x is not FLOATS:
                 return (builder.sitofp if x is INTS else builder.uitofp)(args[0], _VECTOR[FLOATS])
@@ -194,7 +193,7 @@ def _conversion(target):
                 return (builder.fptosi if target is INTS else builder.fptoui)(args[0], _VECTOR[target])
             return args[0]
 
-        return (target if isinstance(x, Lanes) else _SCALAR[target])(x), generate
+        return (target if isinstance(x, VectorType) else _SCALAR[target])(x), generate
 
     return convert
 
@@ -239,13 +238,13 @@ def _offset(builder, index, places):
 
 @intrinsic(prefer_literal=True)
 def load(typing, source, i, count):
-    """A tuple of the ``count`` vectors at the flat ``source[i]``, ``source[i + ROW]``, ...; ``count`` is a literal."""
+    """A tuple of ``count`` vectors at the flat ``source[i]``, ``source[i + BLOCK]``, ...; ``count`` is a literal."""
     if not isinstance(count, types.IntegerLiteral):
         return None
     size = count.literal_value
 
     def generate(context, builder, sig, args):
-        places = (_offset(builder, args[1], ROW * k) for k in range(size))
+        places = (_offset(builder, args[1], BLOCK * k) for k in range(size))
         vectors = [_load(builder, _pointer(context, builder, source, args[0], x, _VECTOR[FLOATS])) for x in places]
         return context.make_tuple(builder, sig.return_type, vectors)
 

@@ -1,4 +1,4 @@
-"""What every backend refuses in the same words: world numbers and states that do not fit. torch only."""
+"""What every backend refuses in the same words: world numbers, commands and states that do not fit. torch only."""
 
 from __future__ import annotations
 
@@ -34,6 +34,14 @@ def check_world(world: int, num_worlds: int) -> int:
     if not 0 <= world < num_worlds:
         raise IndexError(f"world must lie in [0, {num_worlds}), got {world}")
     return world
+
+
+def check_step(command: str, ctrl: Tensor, shape: tuple[int, int], substeps: int) -> None:
+    """A control step of at least one physics step under ``ctrl`` of this ``shape``."""
+    if ctrl.shape != shape:
+        raise ValueError(f"{command} has shape {tuple(ctrl.shape)}, expected {shape}")
+    if substeps < 1:
+        raise ValueError(f"substeps is {substeps}; it must be at least 1")
 
 
 def check_state(mine: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:

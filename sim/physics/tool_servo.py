@@ -1,7 +1,7 @@
 """Backends whose robot is commanded by the velocity of its tool: what a Cartesian servo makes of it goes to the joints.
 
-The servo is :mod:`temporeal.robots.motion.cartesian_servo`, at its own period within a control step; the joints get where
-it ends, once for each control step, as they do from tasks that command places.
+The servo is :mod:`temporeal.robots.motion.cartesian_servo`, at its own period within a control step; the joints get
+where it ends, once for each control step, as they do from tasks that command places.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from temporeal.robots.crazyflie.spec import GRAVITY
 from temporeal.robots.spec import RobotSpec, load_robot
-from temporeal.sim.backends.quadrotor import controller_params, hover_speed
 from temporeal.sim.maps import AffineAction, rotation
 from temporeal.sim.physics.quadrotor.adjoint import pack_params, robot_params, torch_rollout
+from temporeal.sim.physics.quadrotor.parameters import controller_params, hover_speed
 from temporeal.sim.scene import Scene
 from temporeal.sim.system import OnDevices, Signals, System, between, inside, settings
 from temporeal.sim.task import Draw

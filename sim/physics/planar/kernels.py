@@ -18,8 +18,8 @@ from temporeal.sim.compiler import thread_pool
 
 BLOCK = 16  # worlds of one item of a call: a world alone would be less work than fetching it
 POINT, CART = range(2)  # what moves: by a velocity in the world's frame, or along its heading
-WHAT, CONTROLS, COUNT, DURATION = range(thread_pool.JOB, thread_pool.JOB + 4)  # the numbers that the drive takes from the box
-NANOSECONDS = 1e-9  # the box holds whole numbers
+WHAT, CONTROLS, COUNT, DURATION = range(thread_pool.JOB, thread_pool.JOB + 4)  # what the work loop takes from the queue
+NANOSECONDS = 1e-9  # the queue holds whole numbers
 
 FAR = np.float32(1e6)  # m: farther from the origin float32 has less than 6 cm left, and a world counts as lost
 ZERO, ONE, TWO, HALF = (np.float32(x) for x in (0.0, 1.0, 2.0, 0.5))
@@ -136,29 +136,29 @@ DIGEST = compiling.fingerprint(thread_pool)
 step_point, step_cart, put = _kernels(DIGEST)
 
 
-def _drive(digest: str) -> Any:
+def _work_loop(digest: str) -> Any:
     @njit(cache=True, **OPTIONS)
-    def drive(box, seat, pos, quat, vel, gain, turn, bounds):
+    def work_loop(queue, worker, pos, quat, vel, gain, turn, bounds):
         """Both kernels, by the number ``WHAT``, for the threads of a
-        :class:`temporeal.sim.compiler.thread_pool.Crew`."""
+        :class:`temporeal.sim.compiler.thread_pool.ThreadPool`."""
         _ = digest
-        call = thread_pool.next_call(box, seat, 0)
+        call = thread_pool.next_call(queue, worker, 0)
         while call:
-            what, size, worlds = box[WHAT], BLOCK * box[thread_pool.SIZE], len(pos)
-            time = np.float32(box[DURATION] * NANOSECONDS)
-            ctrl = thread_pool.floats(box[CONTROLS], box[COUNT])
-            chunk = thread_pool.claim(box, call, seat)
+            what, size, worlds = queue[WHAT], BLOCK * queue[thread_pool.SIZE], len(pos)
+            time = np.float32(queue[DURATION] * NANOSECONDS)
+            ctrl = thread_pool.floats(queue[CONTROLS], queue[COUNT])
+            chunk = thread_pool.claim(queue, call, worker)
             while chunk >= 0:
                 first, last = chunk * size, min(chunk * size + size, worlds)
                 if what == POINT:
                     step_point(pos, quat, vel, gain, turn, ctrl, bounds, time, first, last)
                 else:
                     step_cart(pos, quat, vel, gain, turn, ctrl, bounds, time, first, last)
-                thread_pool.finish(box)
-                chunk = thread_pool.claim(box, call, seat)
-            call = thread_pool.next_call(box, seat, call)
+                thread_pool.finish(queue)
+                chunk = thread_pool.claim(queue, call, worker)
+            call = thread_pool.next_call(queue, worker, call)
 
-    return drive
+    return work_loop
 
 
-drive = _drive(DIGEST)
+work_loop = _work_loop(DIGEST)

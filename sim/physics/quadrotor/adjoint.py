@@ -6,12 +6,13 @@
 What the backend ``quadrotor`` does with the command ``ctbr_cmd``, without its delay: at each of ``substeps`` physics
 steps of ``dt`` s the rate loop and the mixer give the rotors' setpoints (with ``nominal``, what the controller on the
 robot believes), the body moves, and the plane z = 0 stops what falls on it
-(:mod:`temporeal.sim.physics.quadrotor.dynamics`,
-:mod:`temporeal.sim.physics.quadrotor.vjp`). Only the states at the control steps are kept; those between them, and the
-four Runge-Kutta stages of each, are computed again going backward. Rows are numpy float32, one per world: a state is
-``physics.STATE_SIZE`` numbers, a packed parameter set ``physics.PARAM_SIZE`` (:func:`pack_params`), a command thrust
-[N] and body rates [rad/s]. :func:`torch_rollout` is all of it for ``torch.autograd``. What moves by rotor speeds and
-has a policy's observation in the loop is :mod:`temporeal.sim.physics.quadrotor.flight`.
+(:mod:`temporeal.sim.physics.quadrotor.dynamics`, :mod:`temporeal.sim.physics.quadrotor.vjp`). Only the states at the
+control steps are kept; the backward pass recomputes those between them and the four Runge-Kutta stages of each.
+
+Rows are numpy float32, one per world: a state is ``physics.STATE_SIZE`` numbers, a packed parameter set
+``physics.PARAM_SIZE`` (:func:`pack_params`), a command thrust [N] and body rates [rad/s]. :func:`torch_rollout` is the
+same for ``torch.autograd``. Rotor speed commands with a policy's observation in the loop are
+:mod:`temporeal.sim.physics.quadrotor.flight`.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from numba import njit
 
 from temporeal.sim.compiler import scalar_functions as compiling
 from temporeal.sim.physics.quadrotor import dynamics as physics
-from temporeal.sim.physics.quadrotor import vjp
+from temporeal.sim.physics.quadrotor import kernels, vjp
 from temporeal.sim.physics.quadrotor.dynamics import NOMINAL_SIZE, PARAM_SIZE, RATE_GAIN_X, RATE_GAIN_Z, STATE_SIZE
-from temporeal.sim.physics.quadrotor.kernels import LANES, OPTIONS, load_params, load_state, store_state
+from temporeal.sim.physics.quadrotor.kernels import OPTIONS, load_params, load_state, store_state
+from temporeal.sim.physics.quadrotor.layout import BLOCK
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,7 +47,7 @@ OPTIONAL = {
 _inline = njit(forceinline=True, **OPTIONS)
 forward = compiling.instantiate(physics, _inline, np.float32)
 scalar = compiling.instantiate(vjp, _inline, np.float32, **vars(forward))
-DIGEST = compiling.fingerprint(physics, vjp)
+DIGEST = compiling.fingerprint(physics, vjp, kernels)
 _step, _step_vjp = scalar.rates_step, scalar.rates_step_vjp
 ZERO = np.float32(0.0)
 
@@ -139,13 +141,13 @@ _roll, _roll_vjp = _kernels(DIGEST)
 def rollout(start: Array, commands: Array, params: Array, nominal: Array, dt: float, substeps: int) -> Array:
     """States [T + 1, N, 17] at the control steps, from ``start`` [N, 17] under ``commands`` [T, N, 4].
 
-    ``params`` [N, 35]; ``nominal`` [9] (:func:`temporeal.sim.backends.quadrotor.controller_params`); ``dt`` in s, of
-    one of the ``substeps`` physics steps of a control step.
+    ``params`` [N, 35]; ``nominal`` [9] (:func:`temporeal.sim.physics.quadrotor.parameters.controller_params`); ``dt``
+    in s, of one of the ``substeps`` physics steps of a control step.
     """
     steps, worlds = _checked(commands, params, nominal, dt, substeps)
     _expect("start", start, (worlds, STATE_SIZE))
-    blocks = -(-worlds // LANES)
-    states = np.empty((steps + 1, blocks, STATE_SIZE, LANES), np.float32)
+    blocks = -(-worlds // BLOCK)
+    states = np.empty((steps + 1, blocks, STATE_SIZE, BLOCK), np.float32)
     states[0] = to_blocks(start)
     _roll(states.reshape(-1), to_blocks(commands).reshape(-1), to_blocks(params).reshape(-1), nominal, np.float32(dt),
           substeps, steps, blocks)
@@ -160,7 +162,7 @@ def rollout_vjp(
     _expect("states", states, (steps + 1, worlds, STATE_SIZE))
     _expect("d_states", d_states, (steps + 1, worlds, STATE_SIZE))
     grads = to_blocks(d_states)
-    command_grads = np.empty((steps, grads.shape[1], 4, LANES), np.float32)
+    command_grads = np.empty((steps, grads.shape[1], 4, BLOCK), np.float32)
     _roll_vjp(to_blocks(states).reshape(-1), to_blocks(commands).reshape(-1), to_blocks(params).reshape(-1), nominal,
               np.float32(dt), substeps, steps, grads.shape[1], grads.reshape(-1), command_grads.reshape(-1))
     return from_blocks(grads[0], worlds), from_blocks(command_grads, worlds)
@@ -249,8 +251,8 @@ def robot_params(robot: RobotSpec) -> dict[str, tuple[float, ...]]:
 def to_blocks(rows: Array) -> Array:
     """Rows [..., N, F] as blocks [..., B, F, 16]; the last block is filled up with the last world."""
     worlds = rows.shape[-2]
-    order = np.minimum(np.arange(-(-worlds // LANES) * LANES), worlds - 1)
-    tiles = rows[..., order, :].reshape(*rows.shape[:-2], -1, LANES, rows.shape[-1])
+    order = np.minimum(np.arange(-(-worlds // BLOCK) * BLOCK), worlds - 1)
+    tiles = rows[..., order, :].reshape(*rows.shape[:-2], -1, BLOCK, rows.shape[-1])
     return np.ascontiguousarray(np.swapaxes(tiles, -1, -2), dtype=np.float32)
 
 

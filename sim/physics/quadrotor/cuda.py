@@ -13,14 +13,14 @@ from numba import cuda
 
 from temporeal.sim.compiler import scalar_functions as compiling
 from temporeal.sim.physics.quadrotor import dynamics as physics
-from temporeal.sim.physics.quadrotor.dynamics import DELAY, PARAM_SIZE, STATE_SIZE
+from temporeal.sim.physics.quadrotor.dynamics import DELAY, PARAM_SIZE
+from temporeal.sim.physics.quadrotor.layout import COMMAND, FIELDS, SIGNALS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from temporeal.sim.backends.quadrotor import Quadrotor
+    from temporeal.sim.physics.quadrotor.runners import Arrays
 
-COMMAND, FIELDS = STATE_SIZE, STATE_SIZE + 4  # as in temporeal.sim.physics.quadrotor.kernels
 THREADS = 128  # per CUDA block: the 70 or so live values of a world leave registers for several blocks on a processor
 
 on_device = cuda.jit(device=True)
@@ -153,30 +153,27 @@ def launch(kernel: Any, worlds: int, device: Any, *arguments: Any) -> None:
 class CudaRunner:
     """Runs the CUDA kernels on torch's current stream."""
 
-    def __init__(self, command: str) -> None:
-        self.kernel = step_motor if command == "motor_cmd" else step_ctbr
+    def __init__(self, arrays: Arrays, command: str) -> None:
+        self.arrays, self.kernel = arrays, step_motor if command == "motor_cmd" else step_ctbr
 
-    def start(self, sim: Quadrotor) -> None:
+    def params_changed(self, values: object) -> None:
         """Nothing is kept aside here."""
 
-    def params_changed(self, sim: Quadrotor, count: int) -> None:
-        """Nothing is kept aside here."""
-
-    def step(self, sim: Quadrotor, ctrl: Tensor, substeps: int) -> None:
-        """Advance the worlds of ``sim``."""
+    def step(self, ctrl: Tensor, substeps: int) -> None:
+        """Advance all worlds under ``ctrl`` [N, 4]."""
+        a = self.arrays
         launch(
-            self.kernel, sim.num_worlds, sim.device, sim._state.view(-1), sim._params.view(-1), ctrl, sim._nominal,
-            np.float32(sim.dt), substeps, sim.num_worlds,
+            self.kernel, a.num_worlds, a.state.device, a.state.view(-1), a.params.view(-1), ctrl, a.nominal,
+            np.float32(a.dt), substeps, a.num_worlds,
         )  # fmt: skip
 
-    def read(self, sim: Quadrotor) -> None:
-        """Copy the state into the signal tensors of ``sim``."""
-        from temporeal.sim.backends.quadrotor import SIGNAL_SIZES, STATE_FIELDS
-
-        rows: Any = sim._state.transpose(1, 2).reshape(-1, FIELDS)[: sim.num_worlds]
-        for name, size in SIGNAL_SIZES.items():
-            sim._out[name].copy_(rows[:, STATE_FIELDS[name] : STATE_FIELDS[name] + size])
-        sim._out["height"].copy_(rows[:, physics.PZ])
+    def read(self) -> None:
+        """Copy the state into the signal tensors."""
+        a = self.arrays
+        rows: Any = a.state.transpose(1, 2).reshape(-1, FIELDS)[: a.num_worlds]
+        for name, (first, size) in SIGNALS.items():
+            a.signals[name].copy_(rows[:, first : first + size])
+        a.signals["height"].copy_(rows[:, physics.PZ])
 
     def close(self) -> None:
         """Nothing to end: kernels run on the caller's stream."""

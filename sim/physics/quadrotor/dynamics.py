@@ -1,9 +1,9 @@
-"""The quadrotor's physics: one scalar function, for float64 Python, for CPU vector lanes and for CUDA threads.
+"""The quadrotor's physics: one scalar function, for float64 Python, SIMD lanes and CUDA threads.
 
 Plain arithmetic on scalars, no branch that a compiler could not turn into a select, no float literal (constants are
 module names, see :mod:`temporeal.sim.compiler.scalar_functions`). A state is a tuple of ``STATE_SIZE`` scalars, a
-parameter set a tuple of
-``PARAM_SIZE`` scalars, both indexed by the constants below; SI units, world ENU with z up, body FLU.
+parameter set a tuple of ``PARAM_SIZE`` scalars, both indexed by the constants below; SI units, world ENU with z up,
+body FLU.
 
 Model: rigid body; each rotor's normalized speed n follows its setpoint with a first-order lag (two time constants);
 thrust = gain (c0 + c1 n + c2 n^2) along body z; reaction torque = torque_per_thrust * thrust about body z;

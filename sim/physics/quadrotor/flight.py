@@ -1,4 +1,4 @@
-"""Closed-loop flight along a reference, differentiable: the pieces between two evaluations of a policy.
+"""Differentiable closed-loop flight along a reference: the pieces between two evaluations of a policy.
 
 One control step of N worlds is: the policy reads ``obs[t]`` and gives ``action[t]``; :func:`fly` moves the states,
 takes the cost, ends worlds that left the fence and writes ``obs[t + 1]``; backward, :func:`fly_vjp` turns the
@@ -123,7 +123,7 @@ def add_features_vjp(states, x, d, w, grads):
         grads[x + (QW + i) * 16] += q[i]
 
 
-def _kernels(digest: str) -> tuple[Any, ...]:
+def _forward_kernels(digest: str) -> tuple[Any, ...]:
     """The kernels; ``digest`` puts the source of what they call into the key of numba's cache."""
 
     @njit(cache=True, **OPTIONS)
@@ -172,6 +172,10 @@ def _kernels(digest: str) -> tuple[Any, ...]:
                 for i in range(first, obs.shape[2] - 4):
                     obs[t + 1, w, i + 4] = obs[t, w, i]
 
+    return observe, fly
+
+
+def _backward_kernels(digest: str) -> tuple[Any, ...]:
     @njit(cache=True, **OPTIONS)
     def fly_vjp(
         t, states, params, action, dt, objective, reference, steps, weight, cost, d_obs, past, grads, d_action,
@@ -237,7 +241,8 @@ def _kernels(digest: str) -> tuple[Any, ...]:
                 for i in range(4):
                     grads[x + (N0 + i) * 16] = TWO * d_features[w, SENSED + i]
 
-    return observe, fly, fly_vjp, features_vjp
+    return fly_vjp, features_vjp
 
 
-observe, fly, fly_vjp, features_vjp = _kernels(DIGEST)
+observe, fly = _forward_kernels(DIGEST)
+fly_vjp, features_vjp = _backward_kernels(DIGEST)

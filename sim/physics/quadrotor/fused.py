@@ -20,20 +20,13 @@ import torch
 from torch import Tensor
 
 from temporeal.robots.crazyflie.spec import GRAVITY, L2F_PARAMETERS
-from temporeal.sim.backends.quadrotor import (
-    DISTURBANCES,
-    LANES,
-    PARAM_FIELDS,
-    WholeBlocks,
-    as_command,
-    checked_device,
-    hover_speed,
-    pack_params,
-)
 from temporeal.sim.compiler.keyed_random import key, stream
-from temporeal.sim.compiler.thread_pool import Crew
+from temporeal.sim.compiler.thread_pool import ThreadPool
 from temporeal.sim.physics.quadrotor import fused_kernels as kernels
-from temporeal.sim.physics.quadrotor import hover as hover
+from temporeal.sim.physics.quadrotor import hover
+from temporeal.sim.physics.quadrotor.layout import BLOCK, DISTURBANCES, PARAMETERS
+from temporeal.sim.physics.quadrotor.parameters import hover_speed, pack_params
+from temporeal.sim.physics.quadrotor.runners import WholeBlocks, as_command, checked_device
 from temporeal.sim.types import Obs, Step
 
 DT = 0.01  # s, control and physics step
@@ -148,19 +141,19 @@ class FusedHover:
         self.known = hover.ROWS + 4 * rotor  # rows of an observation before the past actions
         self.obs_dim = self.known + 4 * history
         self.critic_dim = hover.PRIVILEGED if privileged else self.obs_dim
-        blocks = -(-num_worlds // LANES)
+        blocks = -(-num_worlds // BLOCK)
         # an odd number of cache lines per row: at a power of two all rows of a block would compete for one cache set
-        columns = (blocks | 1) * LANES
+        columns = (blocks | 1) * BLOCK
 
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros(*shape, dtype=dtype, device=self.device)
 
         self._turn = 0
-        self._state = zeros(blocks, hover.FIELDS, LANES)
+        self._state = zeros(blocks, hover.FIELDS, BLOCK)
         self._obs = zeros(2, self.obs_dim, columns)
         self._critic = zeros(2, hover.PRIVILEGED if privileged else 0, columns)
-        self._final = zeros(blocks * LANES, self.obs_dim)  # rows of the worlds that ended in the last step
-        self._final_critic = zeros(blocks * LANES, self._critic.shape[1])
+        self._final = zeros(blocks * BLOCK, self.obs_dim)  # rows of the worlds that ended in the last step
+        self._final_critic = zeros(blocks * BLOCK, self._critic.shape[1])
         self._reward = zeros(columns)
         self._flags = zeros(2, columns, dtype=torch.bool)
         self._episode = zeros(2, columns)  # length [control steps], return
@@ -233,7 +226,7 @@ class CpuHover:
         self._episode = env._episode.numpy()
         self._state, self._obs, self._critic = env._state.view(-1).numpy(), env._obs.numpy(), env._critic.numpy()
         self._figures, self._keys, self._known = env.task.packed(), keys, env.known
-        self._crew = Crew(threads, kernels.drive, (
+        self._pool = ThreadPool(threads, kernels.work_loop, (
             self._state, params, self._figures, np.float32(DT), self._keys, env.num_worlds, self._known, self._obs,
             self._critic, self._final, self._final_critic, env._reward.numpy(), env._flags.numpy(), self._episode,
             np.zeros((2, columns), np.int64),
@@ -241,7 +234,7 @@ class CpuHover:
 
     def reset(self, turn: int) -> None:
         """A new episode in every world; observations go to the half ``turn``."""
-        worlds = np.arange(self._blocks * LANES)
+        worlds = np.arange(self._blocks * BLOCK)
         kernels.restart(
             self._state, worlds, 0, len(worlds), self._keys, self._figures, self._known, self._obs[turn],
             self._critic[turn], self._final, self._final_critic, self._episode,
@@ -250,13 +243,13 @@ class CpuHover:
     def step(self, action: Tensor, turn: int) -> None:
         """One control step; observations go to the half ``turn``."""
         rows = self._whole(action)
-        self._crew(self._blocks, turn, rows.data_ptr(), rows.numel())
+        self._pool(self._blocks, turn, rows.data_ptr(), rows.numel())
 
 
 def shared_params(params: Mapping[str, tuple[float, ...]]) -> np.ndarray:
     """One parameter set, without disturbances, as the physics takes it: float32 [PARAM_SIZE]."""
-    values = {name: torch.tensor([params[name]]) for name in PARAM_FIELDS if name not in DISTURBANCES}
-    values |= {name: torch.zeros(1, PARAM_FIELDS[name][1]) for name in DISTURBANCES}
+    values = {name: torch.tensor([params[name]]) for name in PARAMETERS if name not in DISTURBANCES}
+    values |= {name: torch.zeros(1, PARAMETERS[name][1]) for name in DISTURBANCES}
     packed: np.ndarray = pack_params(values).flatten().numpy()
     return packed
 

@@ -13,7 +13,7 @@ from numba import cuda
 
 from temporeal.sim.compiler import scalar_functions as compiling
 from temporeal.sim.compiler import threefry
-from temporeal.sim.physics.quadrotor import hover as hover
+from temporeal.sim.physics.quadrotor import hover
 from temporeal.sim.physics.quadrotor.cuda import (
     four,
     launch,
@@ -137,9 +137,8 @@ def hover_step(
     """One control step with ``action`` [N, 4]; a world whose episode ends starts a new one.
 
     Arguments as the fields of :class:`temporeal.sim.physics.quadrotor.fused.FusedHover`; ``past``, ``obs`` and
-    ``critic`` are
-    flat, a row of them has ``columns`` numbers; ``known`` rows come before the past actions. Without ``privileged``,
-    ``critic`` and ``final_critic`` are not used.
+    ``critic`` are flat, a row of them has ``columns`` numbers; ``known`` rows come before the past actions. Without
+    ``privileged``, ``critic`` and ``final_critic`` are not used.
     """
     n = cuda.grid(1)
     if n >= worlds:

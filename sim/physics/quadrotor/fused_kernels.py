@@ -1,10 +1,9 @@
 """CPU kernels of the fused hover step: dynamics, observation with sensor noise, reward, termination and reset.
 
 The task is :mod:`temporeal.sim.physics.quadrotor.hover`, compiled for vectors of worlds
-(:mod:`temporeal.sim.compiler.simd`); here is
-what comes from memory and goes there. Episodes that end are collected, and started anew a vector of worlds at a time,
-so that drawing initial states fills the lanes too. Tensors for the learner are feature-major, [rows, worlds]: what a
-vector of worlds has of a feature is then one store.
+(:mod:`temporeal.sim.compiler.simd`); this module loads and stores. Episodes that end are collected and started anew a
+vector of worlds at a time, so that drawing initial states fills the lanes too. Tensors for the learner are
+feature-major, [rows, worlds]: a vector of worlds writes each feature by one store.
 """
 
 from __future__ import annotations
@@ -16,10 +15,9 @@ from numba import njit
 
 from temporeal.sim.compiler import scalar_functions as compiling
 from temporeal.sim.compiler import simd, thread_pool, threefry
-from temporeal.sim.compiler.simd import ROW, WIDTH
+from temporeal.sim.compiler.simd import BLOCK, WIDTH
 from temporeal.sim.physics.quadrotor import dynamics as physics
-from temporeal.sim.physics.quadrotor import hover as hover
-from temporeal.sim.physics.quadrotor import kernels as kernels
+from temporeal.sim.physics.quadrotor import hover, kernels, layout
 from temporeal.sim.physics.quadrotor.dynamics import PARAM_SIZE
 from temporeal.sim.physics.quadrotor.hover import (
     CENTER,
@@ -36,10 +34,10 @@ from temporeal.sim.physics.quadrotor.hover import (
 from temporeal.sim.physics.quadrotor.kernels import CHUNK_SIZE, INNER, OPTIONS
 
 TASK_SIZE = hover.TASK_SIZE
-TURN, ACTIONS, COUNT = range(thread_pool.JOB, thread_pool.JOB + 3)  # the numbers that the drive takes from the box
+TURN, ACTIONS, COUNT = range(thread_pool.JOB, thread_pool.JOB + 3)  # what the work loop takes from the queue
 
 _random = compiling.instantiate(threefry, njit(**INNER), np.float32, **simd.TARGET)
-_called = vars(kernels.in_lanes) | vars(_random) | simd.TARGET
+_called = vars(kernels.vectorized) | vars(_random) | simd.TARGET
 _task = compiling.instantiate(hover, njit(**INNER), np.float32, **{name: _called[name] for name in hover.CALLED})
 _clipped, _control_step, _episode_start = _task.clipped, _task.control_step, _task.episode_start
 _true_rows, _hidden_rows, _noisy_rows = _task.true_rows, _task.hidden_rows, _task.noisy_rows
@@ -50,7 +48,7 @@ ONE = np.float32(1)
 @njit(**INNER)
 def next_words(state, c, keys):
     """The words of the noise that the worlds from ``c`` on will see after a step."""
-    steps, episode = simd.load(state, (c // ROW * FIELDS + STEPS) * ROW + c % ROW, 2)
+    steps, episode = simd.load(state, (c // BLOCK * FIELDS + STEPS) * BLOCK + c % BLOCK, 2)
     return _noise_words(keys[0], keys[1], keys[2], simd.count_from(c), simd.word(episode), simd.word(steps) + 1)
 
 
@@ -77,19 +75,19 @@ def _restart_kernel(digest: str) -> Any:
         for i in range(first, last, WIDTH):
             for j in range(i, min(i + WIDTH, last)):
                 w = ended[j]
-                results[0, w] = state[(w // ROW * FIELDS + STEPS) * ROW + w % ROW]
-                results[1, w] = state[(w // ROW * FIELDS + RETURN) * ROW + w % ROW]
+                results[0, w] = state[(w // BLOCK * FIELDS + STEPS) * BLOCK + w % BLOCK]
+                results[1, w] = state[(w // BLOCK * FIELDS + RETURN) * BLOCK + w % BLOCK]
                 for f in range(len(obs)):
                     final[w, f] = obs[f, w]
                 for f in range(len(critic)):
                     final_critic[w, f] = critic[f, w]
             world = simd.words(ended, i)
-            place = (world >> 4) * (FIELDS * ROW) + (world & 15)
-            number = simd.gather(state, place + EPISODE * ROW) + ONE
+            place = (world >> 4) * (FIELDS * BLOCK) + (world & 15)
+            number = simd.gather(state, place + EPISODE * BLOCK) + ONE
             episode = simd.word(number)
             start = _episode_start(episode, number, keys[0], keys[1], keys[3], world, task)
             t, n = _true_rows(start), _noise(_noise_words(keys[0], keys[1], keys[2], world, episode, 0))
-            simd.scatter(state, place, ROW, start)
+            simd.scatter(state, place, BLOCK, start)
             simd.scatter(obs, world, columns, _noisy_rows(t, n, task))
             if known > ROWS:
                 simd.scatter(obs, world + ROWS * columns, columns, start[N0:FORCE])
@@ -101,7 +99,7 @@ def _restart_kernel(digest: str) -> Any:
     return restart
 
 
-DIGEST = compiling.fingerprint(threefry, hover, simd, physics, thread_pool, kernels)
+DIGEST = compiling.fingerprint(threefry, hover, simd, physics, layout, thread_pool, kernels)
 restart = _restart_kernel(DIGEST)
 
 
@@ -121,18 +119,18 @@ def _step_kernels(digest: str) -> tuple[Any, ...]:
         task = simd.scalars(figures, TASK_SIZE)
         columns = obs.shape[1]
         of_noise = keys[0], keys[1], keys[2]
-        end = first * ROW
-        ahead = next_words(state, first * ROW, of_noise)
-        for c in range(first * ROW, last * ROW, WIDTH):
-            i = c // ROW * FIELDS * ROW + c % ROW
+        end = first * BLOCK
+        ahead = next_words(state, first * BLOCK, of_noise)
+        for c in range(first * BLOCK, last * BLOCK, WIDTH):
+            i = c // BLOCK * FIELDS * BLOCK + c % BLOCK
             a, w = _clipped(simd.columns(actions, 4 * c)), simd.load(state, i, FIELDS)
             # random words come one from the other: drawn for the vector after this one, they need not be waited for
-            words, ahead = ahead, next_words(state, min(c + WIDTH, last * ROW - WIDTH), of_noise)
+            words, ahead = ahead, next_words(state, min(c + WIDTH, last * BLOCK - WIDTH), of_noise)
             n = _noise(words)
             w, gain, fell, late = _control_step(w, a, p, task, dt)
-            simd.store(state, i, ROW, w[:FORCE])
-            simd.store(state, i + STEPS * ROW, (RETURN - STEPS) * ROW, (w[STEPS], w[RETURN]))  # the rest stays
-            simd.store(reward, c, ROW, (gain,))
+            simd.store(state, i, BLOCK, w[:FORCE])
+            simd.store(state, i + STEPS * BLOCK, (RETURN - STEPS) * BLOCK, (w[STEPS], w[RETURN]))  # the rest stays
+            simd.store(reward, c, BLOCK, (gain,))
             simd.store_flags(flags, c, fell)
             simd.store_flags(flags, columns + c, late)
             done = simd.bits(fell | late)
@@ -151,8 +149,8 @@ def _step_kernels(digest: str) -> tuple[Any, ...]:
         _ = digest
         simd.align_stack()
         columns = obs.shape[1]
-        for c in range(first * ROW, last * ROW, WIDTH):
-            w = simd.load(state, c // ROW * FIELDS * ROW + c % ROW, FIELDS)
+        for c in range(first * BLOCK, last * BLOCK, WIDTH):
+            w = simd.load(state, c // BLOCK * FIELDS * BLOCK + c % BLOCK, FIELDS)
             if known > ROWS:
                 simd.store(obs, ROWS * columns + c, columns, w[N0:FORCE])
             if len(obs) > known:
@@ -182,29 +180,29 @@ def _step_kernels(digest: str) -> tuple[Any, ...]:
 advance, observe_more, list_ended = _step_kernels(DIGEST)
 
 
-def _drive(digest: str) -> Any:
+def _work_loop(digest: str) -> Any:
     @njit(cache=True, **OPTIONS)
-    def drive(
-        box, seat, state, params, figures, dt, keys, worlds, known, both_obs, both_critic, final, final_critic, reward,
-        flags, results, lists,
+    def work_loop(
+        queue, worker, state, params, figures, dt, keys, worlds, known, both_obs, both_critic, final, final_critic,
+        reward, flags, results, lists,
     ):  # fmt: skip
-        """One control step, for the threads of a :class:`temporeal.sim.compiler.thread_pool.Crew`.
+        """One control step, for the threads of a :class:`temporeal.sim.compiler.thread_pool.ThreadPool`.
 
         Arguments as the fields of :class:`temporeal.sim.physics.quadrotor.fused.FusedHover`: ``known`` rows of an
-        observation
-        come before the past actions; ``final`` and ``final_critic``, [N, rows], get the last observations of episodes.
+        observation come before the past actions; ``final`` and ``final_critic``, [N, rows], get the last observations
+        of episodes.
         """
         _ = digest
-        blocks = len(state) // (FIELDS * ROW)
+        blocks = len(state) // (FIELDS * BLOCK)
         ending, ended = lists[0], lists[1]
-        call = thread_pool.next_call(box, seat, 0)
+        call = thread_pool.next_call(queue, worker, 0)
         while call:
-            turn, size, actions = box[TURN], box[CHUNK_SIZE], thread_pool.floats(box[ACTIONS], box[COUNT])
+            turn, size, actions = queue[TURN], queue[CHUNK_SIZE], thread_pool.floats(queue[ACTIONS], queue[COUNT])
             past, obs, critic = both_obs[1 - turn], both_obs[turn], both_critic[turn]
-            chunk = thread_pool.claim(box, call, seat)
+            chunk = thread_pool.claim(queue, call, worker)
             while chunk >= 0:
                 first, last = chunk * size, min(chunk * size + size, blocks)
-                begin = first * ROW
+                begin = first * BLOCK
                 end = advance(
                     state, actions, params, figures, dt, keys, obs, reward, flags, ending, first, last
                 )
@@ -214,11 +212,11 @@ def _drive(digest: str) -> Any:
                 restart(
                     state, ended, begin, end, keys, figures, known, obs, critic, final, final_critic, results
                 )
-                thread_pool.finish(box)
-                chunk = thread_pool.claim(box, call, seat)
-            call = thread_pool.next_call(box, seat, call)
+                thread_pool.finish(queue)
+                chunk = thread_pool.claim(queue, call, worker)
+            call = thread_pool.next_call(queue, worker, call)
 
-    return drive
+    return work_loop
 
 
-drive = _drive(DIGEST)
+work_loop = _work_loop(DIGEST)

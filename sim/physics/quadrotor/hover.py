@@ -1,11 +1,10 @@
-"""The hover task of *Learning to Fly in Seconds* as scalar functions, for CPU lanes and for CUDA threads.
+"""The hover task of *Learning to Fly in Seconds* as scalar functions, for SIMD lanes and CUDA threads.
 
 What :mod:`temporeal.sim.physics.quadrotor.fused` adds to the physics in a control step: reward, termination,
-observation with
-sensor noise, the start of an episode. Written like :mod:`temporeal.sim.physics.quadrotor.dynamics` (see
-:mod:`temporeal.sim.compiler.scalar_functions`). A
-world is a tuple of ``FIELDS`` numbers that begins with the physical state; the task's figures are a tuple of
-``TASK_SIZE``, in the order of :class:`temporeal.sim.physics.quadrotor.fused.HoverTask`.
+observation with sensor noise, the start of an episode. Written like :mod:`temporeal.sim.physics.quadrotor.dynamics`
+(see :mod:`temporeal.sim.compiler.scalar_functions`). A world is a tuple of ``FIELDS`` numbers that begins with the
+physical state; the task's figures are a tuple of ``TASK_SIZE``, in the order of
+:class:`temporeal.sim.physics.quadrotor.fused.HoverTask`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""CPU kernels of the quadrotor: the physics function over blocks of 16 worlds, one world per vector lane.
+"""CPU kernels of the quadrotor: the physics function over blocks of 16 worlds, one world per SIMD lane.
 
-Layout: an array of blocks, each a [FIELDS, 16] tile, flat (``AoSoA``): value f of world w lies at
-``(w // 16 * FIELDS + f) * 16 + w % 16``. Kernels load a row of a tile as vectors (:mod:`temporeal.sim.compiler.simd`),
-release the interpreter lock and take a range of blocks, so that threads share the work
-(:mod:`temporeal.sim.compiler.thread_pool`). Every lane
-does the same arithmetic whatever its neighbours hold, and padding fills the last block, so a world's numbers depend on
-neither the number of worlds nor that of threads.
+The state array is laid out in blocks (:mod:`temporeal.sim.physics.quadrotor.layout`). Kernels load a row of a block as
+vectors (:mod:`temporeal.sim.compiler.simd`), release the interpreter lock and take a range of blocks, so that threads
+share the work (:mod:`temporeal.sim.compiler.thread_pool`). Every lane does the same arithmetic whatever its neighbours
+hold, and padding fills the last block: a world's numbers depend neither on the number of worlds nor on the threads.
 """
 
 from __future__ import annotations
@@ -17,23 +15,22 @@ from numba import njit
 
 from temporeal.sim.compiler import scalar_functions as compiling
 from temporeal.sim.compiler import simd, thread_pool
-from temporeal.sim.compiler.simd import ROW, WIDTH
+from temporeal.sim.compiler.simd import BLOCK, WIDTH
 from temporeal.sim.physics.quadrotor import dynamics as physics
+from temporeal.sim.physics.quadrotor import layout
 from temporeal.sim.physics.quadrotor.dynamics import DELAY, N0, NOMINAL_SIZE, PARAM_SIZE, PX, PZ, QW, STATE_SIZE, VX, WX
+from temporeal.sim.physics.quadrotor.layout import COMMAND, FIELDS
 
-LANES = ROW  # worlds in a block
-COMMAND = STATE_SIZE  # the last command [4]
-FIELDS = STATE_SIZE + 4  # of a world in the state array
-STEP_SHARED, STEP_MOTOR, STEP_CTBR, READ = range(4)  # what a call of the drive does
+STEP_SHARED, STEP_MOTOR, STEP_CTBR, READ = range(4)  # what a call of the work loop does
 CHUNK_SIZE = thread_pool.SIZE
-WHAT, SUBSTEPS, CONTROLS, COUNT = range(thread_pool.JOB, thread_pool.JOB + 4)  # the numbers it takes from the box
+WHAT, SUBSTEPS, CONTROLS, COUNT = range(thread_pool.JOB, thread_pool.JOB + 4)  # the numbers it takes from the queue
 
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": set(simd.FASTMATH)}
 INNER: dict[str, Any] = OPTIONS | {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
-in_lanes = compiling.instantiate(physics, njit(**INNER), np.float32, **simd.TARGET)
-_motor_step, _on_ground = in_lanes.motor_step, in_lanes.on_ground
-_rate_loop, _blend = in_lanes.rate_loop, in_lanes.blend
+vectorized = compiling.instantiate(physics, njit(**INNER), np.float32, **simd.TARGET)
+_motor_step, _on_ground = vectorized.motor_step, vectorized.on_ground
+_rate_loop, _blend = vectorized.rate_loop, vectorized.blend
 
 
 @njit(**INNER)
@@ -114,30 +111,30 @@ def _kernels(digest: str) -> tuple[Any, ...]:
         _ = digest
         simd.align_stack()
         p = simd.scalars(params, PARAM_SIZE)
-        for c in range(first * ROW, last * ROW, WIDTH):
-            i = c // ROW * FIELDS * ROW + c % ROW
+        for c in range(first * BLOCK, last * BLOCK, WIDTH):
+            i = c // BLOCK * FIELDS * BLOCK + c % BLOCK
             s, u = simd.load(state, i, STATE_SIZE), simd.columns(ctrl, 4 * c)
             if substeps == 1:  # by far the most frequent; as the first round of a loop it takes a quarter longer
-                simd.store(state, i, ROW, marked(shared_step(s, u, p, dt), u) + u)
+                simd.store(state, i, BLOCK, marked(shared_step(s, u, p, dt), u) + u)
             else:
                 for _ in range(substeps):
                     s = shared_step(s, u, p, dt)
-                simd.store(state, i, ROW, marked(s, u) + u)
+                simd.store(state, i, BLOCK, marked(s, u) + u)
 
     @njit(cache=True, **OPTIONS)
     def step_motor(state, params, nominal, ctrl, dt, substeps, first, last):
         """Rotor speed setpoints, parameters per world."""
         _ = digest
         simd.align_stack()
-        for c in range(first * ROW, last * ROW, WIDTH):
-            i = c // ROW * FIELDS * ROW + c % ROW
-            p = simd.load(params, c // ROW * PARAM_SIZE * ROW + c % ROW, PARAM_SIZE)
-            s, before = simd.load(state, i, STATE_SIZE), simd.load(state, i + COMMAND * ROW, 4)
+        for c in range(first * BLOCK, last * BLOCK, WIDTH):
+            i = c // BLOCK * FIELDS * BLOCK + c % BLOCK
+            p = simd.load(params, c // BLOCK * PARAM_SIZE * BLOCK + c % BLOCK, PARAM_SIZE)
+            s, before = simd.load(state, i, STATE_SIZE), simd.load(state, i + COMMAND * BLOCK, 4)
             after = simd.columns(ctrl, 4 * c)
             for step in range(substeps):
                 u = blended(np.float32(step) * dt, dt, p[DELAY], before, after)
                 s = _on_ground(_motor_step(s, u[0], u[1], u[2], u[3], p, dt, True))
-            simd.store(state, i, ROW, marked(s, after) + after)
+            simd.store(state, i, BLOCK, marked(s, after) + after)
 
     @njit(cache=True, **OPTIONS)
     def step_ctbr(state, params, nominal, ctrl, dt, substeps, first, last):
@@ -145,53 +142,53 @@ def _kernels(digest: str) -> tuple[Any, ...]:
         _ = digest
         simd.align_stack()
         believed = simd.scalars(nominal, NOMINAL_SIZE)
-        for c in range(first * ROW, last * ROW, WIDTH):
-            i = c // ROW * FIELDS * ROW + c % ROW
-            p = simd.load(params, c // ROW * PARAM_SIZE * ROW + c % ROW, PARAM_SIZE)
-            s, before = simd.load(state, i, STATE_SIZE), simd.load(state, i + COMMAND * ROW, 4)
+        for c in range(first * BLOCK, last * BLOCK, WIDTH):
+            i = c // BLOCK * FIELDS * BLOCK + c % BLOCK
+            p = simd.load(params, c // BLOCK * PARAM_SIZE * BLOCK + c % BLOCK, PARAM_SIZE)
+            s, before = simd.load(state, i, STATE_SIZE), simd.load(state, i + COMMAND * BLOCK, 4)
             after = simd.columns(ctrl, 4 * c)
             for step in range(substeps):
                 u = blended(np.float32(step) * dt, dt, p[DELAY], before, after)
                 u = _rate_loop(s, u[0], u[1], u[2], u[3], p, believed)
                 s = _on_ground(_motor_step(s, u[0], u[1], u[2], u[3], p, dt, True))
-            simd.store(state, i, ROW, marked(s, after) + after)
+            simd.store(state, i, BLOCK, marked(s, after) + after)
 
     @njit(cache=True, **OPTIONS)
     def read_state(state, position, quaternion, velocity, rates, height, speed, first, last):
         """Copy the state of the blocks into arrays with one row per world."""
         _ = digest
-        for w in range(first * ROW, min(last * ROW, len(height))):
-            i = w // ROW * FIELDS * ROW + w % ROW
-            height[w] = state[i + PZ * ROW]
+        for w in range(first * BLOCK, min(last * BLOCK, len(height))):
+            i = w // BLOCK * FIELDS * BLOCK + w % BLOCK
+            height[w] = state[i + PZ * BLOCK]
             for j in range(3):
-                position[w, j] = state[i + (PX + j) * ROW]
-                velocity[w, j] = state[i + (VX + j) * ROW]
-                rates[w, j] = state[i + (WX + j) * ROW]
+                position[w, j] = state[i + (PX + j) * BLOCK]
+                velocity[w, j] = state[i + (VX + j) * BLOCK]
+                rates[w, j] = state[i + (WX + j) * BLOCK]
             for j in range(4):
-                quaternion[w, j] = state[i + (QW + j) * ROW]
-                speed[w, j] = state[i + (N0 + j) * ROW]
+                quaternion[w, j] = state[i + (QW + j) * BLOCK]
+                speed[w, j] = state[i + (N0 + j) * BLOCK]
 
     return step_motor_shared, step_motor, step_ctbr, read_state
 
 
-DIGEST = compiling.fingerprint(physics, simd, thread_pool)
+DIGEST = compiling.fingerprint(physics, layout, simd, thread_pool)
 step_motor_shared, step_motor, step_ctbr, read_state = _kernels(DIGEST)
 
 
-def _drive(digest: str) -> Any:
+def _work_loop(digest: str) -> Any:
     @njit(cache=True, **OPTIONS)
-    def drive(
-        box, seat, state, params, shared, nominal, dt, position, quaternion, velocity, rates, height, speed
+    def work_loop(
+        queue, worker, state, params, shared, nominal, dt, position, quaternion, velocity, rates, height, speed
     ):
         """Every kernel above, by the number ``WHAT``, for the threads of a
-        :class:`temporeal.sim.compiler.thread_pool.Crew`."""
+        :class:`temporeal.sim.compiler.thread_pool.ThreadPool`."""
         _ = digest
-        blocks = len(state) // (FIELDS * ROW)
-        call = thread_pool.next_call(box, seat, 0)
+        blocks = len(state) // (FIELDS * BLOCK)
+        call = thread_pool.next_call(queue, worker, 0)
         while call:
-            what, substeps, size = box[WHAT], box[SUBSTEPS], box[CHUNK_SIZE]
-            ctrl = thread_pool.floats(box[CONTROLS], box[COUNT])
-            chunk = thread_pool.claim(box, call, seat)
+            what, substeps, size = queue[WHAT], queue[SUBSTEPS], queue[CHUNK_SIZE]
+            ctrl = thread_pool.floats(queue[CONTROLS], queue[COUNT])
+            chunk = thread_pool.claim(queue, call, worker)
             while chunk >= 0:
                 first, last = chunk * size, min(chunk * size + size, blocks)
                 if what == STEP_SHARED:
@@ -202,11 +199,11 @@ def _drive(digest: str) -> Any:
                     step_ctbr(state, params, nominal, ctrl, dt, substeps, first, last)
                 else:
                     read_state(state, position, quaternion, velocity, rates, height, speed, first, last)
-                thread_pool.finish(box)
-                chunk = thread_pool.claim(box, call, seat)
-            call = thread_pool.next_call(box, seat, call)
+                thread_pool.finish(queue)
+                chunk = thread_pool.claim(queue, call, worker)
+            call = thread_pool.next_call(queue, worker, call)
 
-    return drive
+    return work_loop
 
 
-drive = _drive(DIGEST)
+work_loop = _work_loop(DIGEST)

@@ -1,9 +1,8 @@
 """What a rigid-body engine leaves out of a quadrotor: rate loop, mixer, motor lag, thrust curve, drag. numpy only.
 
-Written apart from :mod:`temporeal.sim.physics.quadrotor.dynamics` on purpose: the two must agree, and a test says how
-well.
-Arrays are component first, [k, N], so that one numpy call serves all N worlds. Only +, -, *, / and square roots touch
-the state, in one fixed order, so a world's result does not depend on N. SI units, world ENU, body FLU.
+Independent of :mod:`temporeal.sim.physics.quadrotor.dynamics` on purpose: a test compares the two. Arrays are component
+first, [k, N], so that one numpy call serves all N worlds. Only +, -, *, / and square roots touch the state, in one
+fixed order, so a world's result does not depend on N. SI units, world ENU, body FLU.
 """
 
 from __future__ import annotations

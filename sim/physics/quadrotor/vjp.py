@@ -2,7 +2,7 @@
 
 A *cotangent* is the derivative of a scalar objective with respect to a function's result; each ``*_vjp`` takes the
 cotangent of the result and gives those of the arguments. Derived by hand from ``sim/physics/quadrotor/dynamics.py``,
-term by term in the same order; ``tests/sim/physics/quadrotor/test_adjoint.py`` and ``tests/sim/physics/quadrotor/test_rollout.py`` hold it
+term by term in the same order; ``test_adjoint.py`` and ``test_rollout.py`` in ``tests/sim/physics/quadrotor`` check it
 against automatic and numerical differentiation. Same rules: scalars and tuples, constants are module names
 (:mod:`temporeal.sim.compiler.scalar_functions`); compile it with the compiled physics functions as replacements.
 
