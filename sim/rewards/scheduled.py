@@ -16,7 +16,7 @@ from temporeal.sim.maps import rotation
 from temporeal.sim.rewards.timed_subgoals import NEVER, Timed, TimedMission
 from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.stl.planning.decompose import Decomposition
-from temporeal.sim.stl.rewriting.ranges import greatest
+from temporeal.sim.stl.rewriting.ranges import margin_upper_bound
 from temporeal.sim.task import MISSION_TIME, weights
 
 Lost = Callable[[Mapping[str, Tensor]], Tensor]
@@ -77,7 +77,7 @@ def guards(mission: TimedMission, guard: float) -> tuple[tuple[int, float], ...]
     safe, to stay cost so much in a minute that it paid to break what must be kept, or never to begin it.
     """
     kept = dict.fromkeys(keep.predicate for a in mission.alternatives for keep in a.keeps)
-    return tuple((mission.predicates.index(p), min(guard, 0.5 * (mission.margin + greatest(p)))) for p in kept)
+    return tuple((mission.predicates.index(p), min(guard, 0.5 * (mission.margin + margin_upper_bound(p)))) for p in kept)
 
 
 def return_bound(reward: Reward, variables: int) -> float:

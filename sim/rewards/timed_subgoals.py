@@ -3,7 +3,7 @@
 A *schedule* says which alternative of the decomposition (`temporeal.sim.stl.planning.decompose`) is followed and about
 when each of its
 time variables shall be: its allocation (TGPO calls it grounding). What is to be kept from a later time on has a
-variable there (`temporeal.sim.stl.planning.marks`). The mission follows the schedule over sampled signals:
+variable there (`temporeal.sim.stl.planning.arrivals`). The mission follows the schedule over sampled signals:
 
 - A variable is *hit* where everything it asks for holds, its window, given the other hits, is open, and what must come
   before it is hit; before its time only where nothing is held from then on, and where those that wait for it can still
@@ -31,10 +31,11 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.sim.stl.language.propositional import Formula
-from temporeal.sim.stl.planning.alternative import Alternative, Keep, NotDecomposable, Point
+from temporeal.sim.stl.planning.alternative import Alternative, Keep, Point
+from temporeal.sim.stl.planning.arrivals import never_empty, with_arrivals
 from temporeal.sim.stl.planning.decompose import Decomposition
-from temporeal.sim.stl.planning.marks import is_sure, marked
-from temporeal.sim.stl.rewriting.ranges import greatest
+from temporeal.sim.stl.rewriting.normal import NotDecomposable
+from temporeal.sim.stl.rewriting.ranges import margin_upper_bound
 from temporeal.sim.stl.semantics.torch_ops import compiled
 
 NEVER = 1e3
@@ -83,7 +84,7 @@ class Route:
         self.before = [[u - 1 for u in range(1, v) if d[v][u] <= 0] for v in every]
         self.behind = [[w for w in range(self.count) if v in self.before[w]] for v in range(self.count)]
         self.asked = [[places[r.predicate] for r in alternative.reaches if r.variable == v]
-                      + [places[k.predicate] for k in self.keeps if k.start == Point(v) and is_sure(alternative, k)]
+                      + [places[k.predicate] for k in self.keeps if k.start == Point(v) and never_empty(alternative, k)]
                       for v in every]
         self.held = [any(k.start.variable == v for k in self.keeps) for v in every]
         # behind the end of what was kept until a hit, nobody looked: such a hit stays where it is
@@ -132,7 +133,7 @@ class TimedMission(nn.Module):
         self, decomposition: Decomposition, slack: float = 0.0, margin: float = 0.0, fitted: bool = False
     ) -> None:
         super().__init__()
-        self.alternatives = tuple(marked(alternative) for alternative in decomposition.alternatives)
+        self.alternatives = tuple(with_arrivals(alternative) for alternative in decomposition.alternatives)
         self.dt, self.samples = decomposition.dt, decomposition.samples
         self.slack, self.margin = slack, margin
         if not self.alternatives:
@@ -140,7 +141,7 @@ class TimedMission(nn.Module):
         self.variables = width(self.alternatives)
         asked = [x.predicate for a in self.alternatives for x in (*a.reaches, *a.keeps)]
         self.predicates = tuple(dict.fromkeys(asked))
-        self.slacks = tuple(min(slack, 0.5 * greatest(p)) if fitted else slack for p in self.predicates)
+        self.slacks = tuple(min(slack, 0.5 * margin_upper_bound(p)) if fitted else slack for p in self.predicates)
         self.values = [compiled(p) for p in self.predicates]
         places = {p: i for i, p in enumerate(self.predicates)}
         self.routes = [Route(a, places) for a in self.alternatives]

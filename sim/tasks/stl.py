@@ -135,7 +135,8 @@ def _never(found: Decomposition) -> str:
 
 def _told(impossible: Sequence[Formula], none_left: bool, clashes: Sequence[str] = ()) -> str:
     """What never holds, by name; a ValueError with it, and with the ``clashes``, where there is ``none_left`` to do."""
-    never = [f"{p} can never hold" + (f" by more than {greatest(p) + 0.0:g}" if isfinite(margin_upper_bound(p)) else "")
+    most = {p: margin_upper_bound(p) for p in impossible}
+    never = [f"{p} can never hold" + (f" by more than {most[p] + 0.0:g}" if isfinite(most[p]) else "")
              for p in impossible]
     if none_left and (never or clashes):
         raise ValueError(f"task 'stl': {'; '.join([*never, *clashes])}: that leaves no way to do what the formula asks "

@@ -71,7 +71,7 @@ class ExpressionBuilder:
         return self.climb(items[::-1], 0) if len(items) > 1 else self.operand(items[0])
 
     def climb(self, rest: list[Any], least: int) -> Part:
-        """The longest part at the end of ``rest``, a reversed chain, with operators of at least the binding ``least``."""
+        """The longest part at the end of ``rest``, a reversed chain, with operators that bind at least ``least``."""
         item = rest.pop()
         left = self.prefixed(item, rest) if isinstance(item, Token) and item.type in PREFIX else self.operand(item)
         while rest and INFIX[rest[-1].type] >= least:

@@ -1,6 +1,6 @@
-"""The data that a decomposition is: time variables, what to reach and keep at them, and the tree of choices.
+"""The data of a decomposition: time variables, what to reach and keep at them, and the tree of choices. numpy only.
 
-numpy only. The rules that make it of a formula are in `temporeal.sim.stl.planning.rules`.
+The rules that make it of a formula are in `rules`.
 """
 
 from __future__ import annotations
@@ -11,20 +11,12 @@ from functools import cached_property
 from typing import Any
 
 from temporeal.sim.stl.language.errors import FormulaError
-from temporeal.sim.stl.language.propositional import Formula, to_text
+from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.language.queries import is_temporal
 from temporeal.sim.stl.language.serialization import from_json as formula_of
 from temporeal.sim.stl.language.serialization import to_json as formula_json
 from temporeal.sim.stl.language.text import number_text
-from temporeal.sim.stl.planning.times import UNBOUNDED, Ints, closure
-
-
-class NotDecomposable(FormulaError):
-    """The formula has no finite decomposition here; the message names the sub-formula and the reason."""
-
-    def __init__(self, reason: str, formula: Formula) -> None:
-        super().__init__(f"not decomposable: {to_text(formula)}: {reason}")
-        self.formula, self.reason = formula, reason
+from temporeal.sim.stl.planning.difference_constraints import UNBOUNDED, Ints, closure
 
 
 @dataclass(frozen=True)
@@ -36,7 +28,7 @@ class Point:
 
 
 def later(point: Point, by: int) -> Point:
-    """``by`` samples behind ``point``."""
+    """``by`` samples after ``point``."""
     return Point(point.variable, point.offset + by)
 
 
@@ -71,7 +63,7 @@ class Gap:
 
 
 def bounds(variables: int, gaps: Iterable[Gap], samples: int) -> Ints:
-    """[n+1, n+1]: the most samples that variable j can be behind variable i, all within the trace."""
+    """[n+1, n+1]: the most samples by which variable j can be later than variable i, all within the trace."""
     gaps, numbers = list(gaps), range(1, variables + 1)
     found = closure(variables, [
         *((g.before, g.after, g.hi) for g in gaps), *((g.after, g.before, -g.lo) for g in gaps),
@@ -86,12 +78,12 @@ class Alternative:
     """One way to satisfy the formula.
 
     Args:
-        variables: how many time variables there are; they are called 1 to ``variables``. None is always before one
-            with a lower number.
-        reaches: by variable; there may be variables without one, which only mark where something is kept.
+        variables: number of time variables; they are numbered 1 to ``variables``. No variable is always before one with
+            a lower number.
+        reaches: by variable. A variable without one only bounds the interval of a ``Keep``.
         keeps: invariants.
-        gaps: the fewest constraints from which all others follow; each with the tightest bounds that hold.
-        samples: length of the trace that the alternative is about; times lie in [0, samples - 1].
+        gaps: the fewest constraints that imply all others, each with its tightest bounds.
+        samples: length of the trace; times lie in [0, samples - 1].
         dt: sample period, s.
     """
 
@@ -104,7 +96,7 @@ class Alternative:
 
     @cached_property
     def bounds(self) -> Ints:
-        """[n+1, n+1]: ``bounds[i, j]`` is the most samples that variable j can be behind variable i."""
+        """[n+1, n+1]: ``bounds[i, j]`` is the most samples by which variable j can be later than variable i."""
         return bounds(self.variables, self.gaps, self.samples)
 
     def __str__(self) -> str:
@@ -157,7 +149,7 @@ def to_json(alternative: Alternative) -> dict[str, Any]:
 
 
 def from_json(data: Any) -> Alternative:
-    """The alternative that :func:`to_json` wrote; of anything else a FormulaError."""
+    """The alternative that :func:`to_json` wrote; a FormulaError for anything else."""
     try:
         found = Alternative(
             _whole(data["variables"], 0),
@@ -194,20 +186,20 @@ def _whole(data: Any, least: int = -UNBOUNDED) -> int:
 
 
 def seconds(samples: int, dt: float) -> float:
-    """Seconds without the rounding noise of the product: 3 samples of 0.1 s are 0.3 s."""
+    """``samples`` in seconds, rounded to 1e-9 s: 3 samples of 0.1 s are 0.3 s."""
     return round(samples * dt, 9)
 
 
 @dataclass(frozen=True)
 class All:
-    """Everything that ``choices`` and the constraints ask for."""
+    """The conjunction of ``constraints`` and ``choices``."""
 
     constraints: tuple[Gap | Keep, ...] = ()
     choices: tuple[Choice, ...] = ()
 
     @cached_property
     def count(self) -> int:
-        """How many combinations of branches there are."""
+        """Number of combinations of branches."""
         out = 1
         for choice in self.choices:
             out *= choice.count
@@ -216,12 +208,12 @@ class All:
 
 @dataclass(frozen=True)
 class Choice:
-    """What one of ``branches`` asks for. ``origin`` is the sub-formula of the user's that leaves the choice."""
+    """The disjunction of ``branches``; ``origin`` is the user's sub-formula that leaves the choice."""
 
     branches: tuple[All, ...]
     origin: Formula | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def count(self) -> int:
-        """How many combinations of branches there are."""
+        """Number of combinations of branches."""
         return sum(branch.count for branch in self.branches)

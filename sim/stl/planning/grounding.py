@@ -1,7 +1,6 @@
-"""Times for the variables of an alternative: count, list, draw and check them, and what a trace is worth at them.
+"""Groundings of an alternative: list, draw and check times for its variables, and the margin of a trace at them.
 
-``times`` are integers [K, n], one column per time variable in order (column v - 1 is variable v), in samples. numpy
-only.
+``times`` are integers [K, n] in samples; column v - 1 is variable v. numpy only.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.stl.planning.alternative import Alternative, Keep, Point
 from temporeal.sim.stl.planning.decompose import Decomposition
-from temporeal.sim.stl.planning.times import Ints, enumerated, forest, order, sampled
+from temporeal.sim.stl.planning.difference_constraints import Ints, enumerated, forest, order, sampled
 from temporeal.sim.stl.semantics.robustness import margin
 from temporeal.sim.stl.semantics.traces import is_tensor
 
 Floats = NDArray[Any]
 LIMIT = 1_000_000
-"""How many groundings are listed, unless told otherwise."""
+"""Groundings that are listed at most, by default."""
 
 
 def windows(alternative: Alternative) -> Ints:
-    """(earliest, latest) sample [n, 2] of each variable, each of them taken by some grounding."""
+    """(earliest, latest) sample [n, 2] of each variable; some grounding attains each."""
     d = alternative.bounds
     return np.stack([-d[1:, 0], d[0, 1:]], axis=1)
 
 
 def precedence(alternative: Alternative) -> list[int]:
-    """The variables 1 to n in an order in which none stands before one that is never later than it."""
+    """The variables 1 to n in an order in which none comes before one that is never later than it."""
     return order(alternative.bounds)
 
 
@@ -56,7 +55,7 @@ def groundings(alternative: Alternative, limit: int = LIMIT) -> Ints:
     """Every grounding, ``times`` [K, n]; a FormulaError if there are more than ``limit``."""
     found = enumerated(alternative.bounds, limit)
     if found is None:
-        raise FormulaError(f"there are more than {limit} groundings (the limit): draw some with sample()")
+        raise FormulaError(f"there are more than {limit} groundings (the limit); draw some with sample()")
     return found[:, 1:]
 
 
@@ -64,9 +63,8 @@ def sample(alternative: Alternative, count: int, rng: np.random.Generator, sweep
     """``count`` groundings, ``times`` [K, n], drawn with replacement.
 
     Exactly uniform where the constraints between variables form a forest (sequences, nested eventuallies, chains), in
-    O(n (T + count log T)). Elsewhere sequentially, then ``sweeps`` sweeps of Gibbs sampling, in
-    O(sweeps n^2 count): nearer to uniform with each sweep, but biased towards what the sequential draws favour; how
-    much is left depends on how closely the constraints tie the variables together.
+    O(n (T + count log T)). Otherwise sequential draws and then ``sweeps`` Gibbs sweeps, in O(sweeps n^2 count): each
+    sweep brings them nearer to uniform, but a bias remains, the more so the tighter the variables are coupled.
     """
     tree = forest(alternative.variables, [(g.before, g.after) for g in alternative.gaps if g.before])
     return sampled(alternative.bounds, tree, count, rng, sweeps)[:, 1:]
@@ -87,12 +85,12 @@ def draw(
     return [(int(k), next(times[int(k)])) for k in chosen]
 
 
-# ---------------------------------------------------------------- what a trace is worth
+# ---------------------------------------------------------------- margins of a trace
 
 
 @dataclass(frozen=True)
 class _Lowest:
-    """Minima over intervals of ``margins`` [T, *batch] in O(1), from those over powers of two (O(T log T) memory)."""
+    """Sparse table: minima of ``margins`` [T, *batch] over any interval in O(1), O(T log T) memory."""
 
     tables: tuple[Floats, ...]
 
@@ -105,7 +103,7 @@ class _Lowest:
         first, last = np.where(some, first, 0), np.where(some, last - (1 << level) + 1, 0)
         out = np.full(np.broadcast(first, *world).shape + self.tables[0].shape[1 + len(world):], inf)
         for k in np.unique(level):
-            # a table of intervals of 2^k samples has fewer rows: only what has that length may look into it
+            # the table of intervals of 2^k samples has fewer rows: index it only for intervals of that length
             at = np.nonzero(np.broadcast_to(some & (level == k), out.shape[: level.ndim]))
             worlds = tuple(np.broadcast_to(w, out.shape[: level.ndim])[at] for w in world)
             out[at] = np.minimum(self.tables[k][(first[at], *worlds)], self.tables[k][(last[at], *worlds)])
@@ -121,20 +119,20 @@ def _lowest(margins: Floats) -> _Lowest:
 
 
 def _asked(alternative: Alternative) -> list[Keep]:
-    """Everything asked for, as invariants."""
+    """All requirements as invariants."""
     reached = [Keep(r.predicate, Point(r.variable), Point(r.variable)) for r in alternative.reaches]
     return [*reached, *alternative.keeps]
 
 
 def _tables(keeps: Iterable[Keep], signals: Mapping[str, Any], samples: int) -> dict[Formula, _Lowest]:
-    """Margins of each predicate over the first ``samples`` samples of a trace, ready for minima over intervals."""
+    """Sparse tables of each predicate's margins over the first ``samples`` samples of a trace."""
     out: dict[Formula, _Lowest] = {}
     for keep in keeps:
         if keep.predicate not in out:
             used = {name: _numbers(signals[name]) for name in signals_in(keep.predicate) if name in signals}
             margins = np.asarray(margin(keep.predicate, used or signals), dtype=np.float64)
             if len(margins) < samples:
-                raise SignalError(f"the trace has {len(margins)} samples; the decomposition is about {samples}")
+                raise SignalError(f"the trace has {len(margins)} samples; the decomposition needs {samples}")
             out[keep.predicate] = _lowest(margins[:samples])
     return out
 
@@ -144,11 +142,11 @@ def _numbers(signal: Any) -> Floats:
 
 
 def margins(alternative: Alternative, signals: Mapping[str, Any], times: Any) -> Floats:
-    """Smallest margin [K] over everything that ``alternative`` asks for at ``times`` [K, n].
+    """Smallest margin [K] over all requirements of ``alternative`` at ``times`` [K, n].
 
     ``signals`` are one trace, [T, *shape], or K of them, [T, K, *shape]: then row k of ``times`` is for trace k. Only
-    the first ``alternative.samples`` samples count. What asks for nothing is worth +inf, times off the trace or against
-    the constraints are worth -inf, and a NaN among what is looked at makes NaN.
+    the first ``alternative.samples`` samples count. +inf without requirements, -inf for times off the trace or against
+    the constraints, NaN if a required sample is NaN.
     """
     full = _with_start(alternative, times)
     keeps = _asked(alternative)
@@ -166,7 +164,7 @@ def margins(alternative: Alternative, signals: Mapping[str, Any], times: Any) ->
 
 
 def _with_start(alternative: Alternative, times: Any) -> Ints:
-    """[K, n+1]: ``times`` behind a column of zeros."""
+    """[K, n+1]: a column of zeros, then ``times``."""
     given = np.asarray(times)
     if given.ndim != 2 or given.shape[1] != alternative.variables or given.dtype.kind not in "iu":
         raise FormulaError(f"times are integers [K, {alternative.variables}], got {given.dtype} {list(given.shape)}")
@@ -179,12 +177,12 @@ def _with_start(alternative: Alternative, times: Any) -> Ints:
 def best(alternative: Alternative, signals: Mapping[str, Any], limit: int = LIMIT) -> tuple[Floats, Ints]:
     """The grounding with the largest margin for each trace: margins [N] and times [N, n].
 
-    ``signals`` [T, N, *shape], or [T, *shape] of one trace: then a margin [] and times [n]. Torch tensors are read as
-    numbers, without gradients. A NaN at a sample that some grounding looks at makes the margin NaN.
+    ``signals`` [T, N, *shape], or [T, *shape] of one trace: then a margin [] and times [n]. Torch tensors are taken as
+    numbers, without gradients. A NaN at a sample that some grounding requires makes the margin NaN.
 
-    Where constraints and intervals connect the variables in a forest: dynamic programming over it, O(N T W) for each
-    connected pair, W the range of its distance. Elsewhere every grounding is tried, O(K N) for K of them, and more than
-    ``limit`` of them are a FormulaError.
+    Where constraints and intervals connect the variables in a forest: dynamic programming, O(N T W) for each connected
+    pair, W the range of its distance. Otherwise all K groundings are tried, O(K N); more than ``limit`` of them are a
+    FormulaError.
     """
     keeps = _asked(alternative)
     tables = _tables(keeps, signals, alternative.samples)
@@ -215,14 +213,14 @@ def _best(
 
 
 def _batch(tables: Mapping[Formula, _Lowest], signals: Mapping[str, Any]) -> tuple[int, ...]:
-    """() of one trace, (N,) of N; from any signal where nothing is asked for."""
+    """() for one trace, (N,) for N; from any signal if there are no requirements."""
     found = {table.tables[0].shape[1:] for table in tables.values()}
     if not found:
         if not signals:
-            raise SignalError("there are no signals, so that the number of traces is unknown")
+            raise SignalError("there are no signals: the number of traces is unknown")
         return np.shape(_numbers(next(iter(signals.values()))))[1:2]
     if len(found) > 1 or len(min(found)) > 1:
-        raise SignalError(f"traces are [T, *shape] or [T, N, *shape], all alike; got dimensions behind time {found}")
+        raise SignalError(f"traces are [T, *shape] or [T, N, *shape], all alike; got the dimensions {found} after time")
     return found.pop()
 
 
@@ -232,12 +230,12 @@ def _by_tree(
 ) -> tuple[Floats, Ints]:
     d = alternative.bounds
     first, last = -d[:, 0], d[0]
-    # value [window, N] of each time of a variable: what it asks for, and the best that hangs below it
+    # value [window, N] of each time of a variable: its own requirements, and the best of its subtree
     value = {v: np.full((int(last[v] - first[v]) + 1, worlds), inf) for v in range(alternative.variables + 1)}
     choice: dict[int, Ints] = {}
 
     def asked(v: int, parent: int, own: Ints, above: Ints) -> Floats:
-        """What lies between times ``own`` of v and ``above`` of its parent, [*, N]."""
+        """Requirements between times ``own`` of v and ``above`` of its parent, [*, N]."""
         at = {v: own, parent: above}
         parts = [tables[k.predicate].over(at[k.start.variable] + k.start.offset, at[k.end.variable] + k.end.offset)
                  for k in keeps if {k.start.variable, k.end.variable} == {v, parent}]
@@ -277,8 +275,8 @@ def _by_tree(
 def value(decomposition: Decomposition, signals: Mapping[str, Any], limit: int = LIMIT) -> Floats:
     """Robustness [N] at the first sample of traces [T, N, *shape]: the best grounding of the best alternative.
 
-    [] of one trace [T, *shape]. NaN where an alternative looks at a NaN; what simplification has removed decides
-    nothing whatever number stands there, and is not looked at.
+    [] for one trace [T, *shape]. NaN where an alternative requires a sample that is NaN; what simplification has
+    removed never decides, and is not looked at.
     """
     found = [best(alternative, signals, limit)[0] for alternative in decomposition.alternatives]
     if found:

@@ -1,7 +1,7 @@
-"""The decompositions that one pass over the samples can follow: a sequence, or a tree, of timed subgoals.
+"""Plans: decompositions that one pass over the samples can follow, a sequence or a tree of timed subgoals.
 
-That is one alternative, in which the window of each subgoal counts from the start or from the hit of one subgoal
-before it, and invariants begin so many seconds behind one and end so many behind the same, or right before a hit.
+A plan is a single alternative. The window of each subgoal counts from the start or from the hit of one earlier subgoal;
+an invariant begins and ends at fixed times after one hit, or ends right before another.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from temporeal.sim.stl.rewriting.normal import all_of
 
 
 class NotSequential(FormulaError):
-    """The formula asks for more than timed subgoals one behind another: the message names the constraint."""
+    """The formula requires more than a sequence or tree of timed subgoals; the message names the constraint."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class Invariant:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything to do, subgoals in an order in which each comes behind the one it counts from."""
+    """Subgoals, each after the one that its window counts from, and invariants."""
 
     subgoals: tuple[Subgoal, ...] = ()
     invariants: tuple[Invariant, ...] = ()
 
 
 def plan(decomposition: Decomposition) -> Plan:
-    """The only alternative of ``decomposition`` as a plan, in seconds; a FormulaError if that cannot be."""
+    """The only alternative of ``decomposition`` as a plan, in seconds; a FormulaError if there is none such."""
     alternative = decomposition.single()
     holds: dict[int, Keep] = {}
     for keep in alternative.keeps:
@@ -80,7 +80,7 @@ def _reached(alternative: Alternative, v: int) -> list[Formula]:
 def _subgoal(alternative: Alternative, v: int, hold: Keep | None) -> Subgoal:
     reached = _reached(alternative, v)
     if not reached and hold is None:
-        raise NotSequential(f"t{v} only marks a time, nothing must hold at it:\n{alternative}")
+        raise NotSequential(f"t{v} is a time at which nothing must hold:\n{alternative}")
     predicate = all_of(reached) if hold is None else hold.predicate
     gap = _only_gap(alternative, v)
     dt = alternative.dt
@@ -89,12 +89,12 @@ def _subgoal(alternative: Alternative, v: int, hold: Keep | None) -> Subgoal:
 
 
 def _only_gap(alternative: Alternative, v: int) -> Gap:
-    """The constraint between ``v`` and what it counts from."""
+    """The constraint between ``v`` and the time that it counts from."""
     found = [g for g in alternative.gaps if v == max(g.before, g.after)]
     if not found:
         return Gap(0, v, 0, alternative.samples - 1)
     if len(found) > 1 or found[0].after != v or found[0].lo < 0:
-        raise NotSequential(f"the time of t{v} is no window that counts from one earlier time:\n{alternative}")
+        raise NotSequential(f"the time of t{v} is not a window after a single earlier time:\n{alternative}")
     return found[0]
 
 
@@ -110,5 +110,5 @@ def _invariant(alternative: Alternative, keep: Keep) -> Invariant:
     if end.variable > start.variable and end.offset == -1:
         latest = int(alternative.bounds[start.variable, end.variable]) - 1
         return Invariant(keep.predicate, lo, seconds(latest, dt), after, _index(end.variable))
-    raise NotSequential(f"an invariant that does not end where it begins or right before a hit: {keep.predicate} in\n"
-                        f"{alternative}")
+    raise NotSequential("an invariant ends neither a fixed time after it begins nor right before a hit: "
+                        f"{keep.predicate} in\n{alternative}")

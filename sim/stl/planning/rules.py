@@ -1,6 +1,6 @@
 """The rules of decomposition: from a formula in positive normal form to a tree of choices. numpy only.
 
-docs/explanation/stl-decomposition.md has them as a table, with the reason why each is exact.
+docs/explanation/stl-decomposition.md has them as a table and shows why each is exact.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from temporeal.sim.stl.language.temporal import (
     Window,
 )
 from temporeal.sim.stl.language.text import number_text
-from temporeal.sim.stl.planning.alternative import All, Choice, Gap, Keep, NotDecomposable, Point, later, seconds
-from temporeal.sim.stl.planning.times import UNBOUNDED
-from temporeal.sim.stl.rewriting.normal import FALSE, TRUE, all_of, any_of, positive
+from temporeal.sim.stl.planning.alternative import All, Choice, Gap, Keep, Point, later, seconds
+from temporeal.sim.stl.planning.difference_constraints import UNBOUNDED
+from temporeal.sim.stl.rewriting.normal import FALSE, TRUE, NotDecomposable, all_of, any_of, positive
 
 
 def links(samples: int, width: int) -> int:
-    """The fewest hits that are always enough to have one in each of ``samples`` successive windows of ``width``.
+    """The fewest hits that always suffice for one in each of ``samples`` successive windows of ``width`` samples.
 
-    Take from any set of hits that has one in each window the latest in the first, and then always the latest at most
-    ``width`` behind the one before. The next but one is then at least ``width`` + 1 behind each, and the second is
-    behind the first window: with m hits before the first that lies in the last window, m = 2k needs
-    k (width + 1) <= samples - 1 and m = 2k + 1 needs k (width + 1) <= samples - 2. Both occur.
+    From any set with a hit in each window take the latest in the first window, then always the latest at most ``width``
+    after the previous one. Every second hit is then at least ``width`` + 1 later, and the second is after the first
+    window: with m hits before the first one in the last window, m = 2k needs k (width + 1) <= samples - 1 and m = 2k + 1
+    needs k (width + 1) <= samples - 2. Both occur.
     """
     return 1 + max(2 * ((samples - 1) // (width + 1)), 2 * ((samples - 2) // (width + 1)) + 1 if samples > 1 else 0)
 
 
 def most_runs(samples: int, width: int) -> int:
-    """The most separate runs among ``samples`` samples of which each holds over itself and the next ``width`` - 1.
+    """The most separate runs among ``samples`` samples, each of which must hold from itself to the next ``width`` - 1.
 
-    Between two runs lies a sample that holds for neither, so one begins at least ``width`` + 1 behind the end of
-    the one before.
+    Between two runs there is a sample that holds for neither, so a run begins at least ``width`` + 1 after the end of
+    the previous one.
     """
     return (samples - 1) // (width + 1) + 1
 
@@ -78,7 +78,7 @@ def _gap(before: Point, after: Point, lo: int = -UNBOUNDED, hi: int = UNBOUNDED)
 
 @dataclass(frozen=True)
 class _Look:
-    """``arg`` at all or at some (``always``) samples from ``first`` to ``last`` behind now; the past is negative."""
+    """``arg`` at all (``always``) or some samples from ``first`` to ``last`` after now; the past is negative."""
 
     always: bool
     arg: Formula
@@ -87,10 +87,10 @@ class _Look:
 
 
 class Rules:
-    """Makes the tree of choices, and the time variables, of a formula in positive normal form.
+    """Makes the tree of choices and the time variables of a formula in positive normal form.
 
-    ``last`` is the last sample of the trace. ``lowest`` and ``highest`` bound each variable, by what is known when it
-    is made. ``origins`` are the user's sub-formulas, which errors name.
+    ``last`` is the last sample of the trace. ``lowest`` and ``highest`` bound each variable as known when it is made.
+    ``origins``: the user's sub-formulas, for errors.
     """
 
     def __init__(self, dt: float, last: int, limit: int, origins: Mapping[Formula, Formula]) -> None:
@@ -101,7 +101,7 @@ class Rules:
 
     @contextmanager
     def inside(self, f: Formula) -> Iterator[None]:
-        """While ``f`` is decomposed, the innermost sub-formula of the user's that it is a part of is ``origin``."""
+        """While ``f`` is decomposed, ``origin`` is the innermost sub-formula of the user's that contains it."""
         outer, self.origin = self.origin, self.origins.get(f, self.origin)
         try:
             yield
@@ -139,7 +139,7 @@ class Rules:
         return max(lo + shift, end_lo - start_hi), min(hi + shift, end_hi - start_lo)
 
     def when(self, before: Point, after: Point, lo: int = -UNBOUNDED, hi: int = UNBOUNDED) -> All:
-        """``lo <= after - before <= hi``: nothing where that is known, never where it cannot be."""
+        """``lo <= after - before <= hi``: no constraint if that is known, impossible if it cannot be."""
         least, most = self.difference(before, after)
         if lo <= least and most <= hi:
             return _NOTHING
@@ -152,13 +152,13 @@ class Rules:
     def keep(self, state: Formula, start: Point, end: Point) -> All:
         if state == TRUE or self.difference(start, end)[1] < 0:
             return _NOTHING
-        if state == FALSE:  # there must be no sample to keep it at
+        if state == FALSE:  # the interval must be empty
             return self.either(self.when(start, end, hi=-1), self.when(Point(0), start, lo=self.last + 1),
                            self.when(Point(0), end, hi=-1))
         return All((Keep(state, start, end),))
 
     def hit(self, from_: Point, first: int, last: int, formula: Formula) -> tuple[Point, All]:
-        """A sample of the trace from ``first`` to ``last`` behind ``from_``, and what makes it one."""
+        """A sample of the trace from ``first`` to ``last`` after ``from_``, and the constraints for that."""
         lo, hi = self.range(from_)
         if first == last:
             return later(from_, first), self.exists(later(from_, first))
@@ -170,10 +170,10 @@ class Rules:
         return at, _gap(from_, at, first, last)
 
     def look(self, f: Formula) -> _Look | None:
-        """``f`` as one operator, where it is one that asks for its argument at all or some samples of a window.
+        """``f`` as one :class:`_Look`, if it requires its argument at all or some samples of a window.
 
-        An always right under an always is one; so for eventually. (Also on a trace that ends in between: a sample
-        between two of the trace is one.)
+        An always directly under an always is one operator; so is an eventually under an eventually. (Also if the trace
+        ends in between: a sample between two of the trace is in the trace.)
         """
         match f:
             case Always(arg, window) | Historically(arg, window) | Eventually(arg, window) | Once(arg, window):
@@ -192,14 +192,14 @@ class Rules:
         return _Look(always, arg, first, last)
 
     def samples(self, window: Window, formula: Formula, past: bool = False) -> tuple[int, int]:
-        """The window in samples; one without an end goes as far as the trace."""
+        """The window in samples; an unbounded one reaches to the end of the trace."""
         lo = steps(window.lo, self.dt)
         return lo, max(lo, self.last) if isinf(window.hi) else steps(window.hi, self.dt)
 
     # ------------------------------------------------ at one sample
 
     def at(self, f: Formula, point: Point) -> All:
-        """What ``f`` asks for at ``point``, a sample of the trace."""
+        """What ``f`` requires at ``point``, a sample of the trace."""
         if not is_temporal(f):
             return self.keep(f, point, point)
         with self.inside(f):
@@ -251,7 +251,7 @@ class Rules:
     # ------------------------------------------------ at every sample of an interval
 
     def span(self, f: Formula, start: Point, end: Point) -> All:
-        """What ``f`` asks for at every sample from ``start`` to ``end`` that the trace has."""
+        """What ``f`` requires at every sample of the trace from ``start`` to ``end``."""
         if not is_temporal(f):
             return self.keep(f, start, end)
         cases = []
@@ -264,13 +264,13 @@ class Rules:
         return self.either(*cases)
 
     def clipped(self, point: Point, limit: Point, above: bool) -> list[tuple[Point, All]]:
-        """The lesser (``above``) or greater of ``point`` and the constant ``limit``, with what makes it that."""
+        """The cases of the minimum (``above``) or maximum of ``point`` and the constant ``limit``, with constraints."""
         inside = self.when(limit, point, hi=0) if above else self.when(limit, point, lo=0)
         outside = self.when(limit, point, lo=1) if above else self.when(limit, point, hi=-1)
         return [case for case in ((point, inside), (limit, outside)) if case[1].count]
 
     def over(self, f: Formula, start: Point, end: Point) -> All:
-        """What ``f`` asks for at every sample from ``start`` to ``end``, samples of the trace with start <= end."""
+        """What ``f`` requires at every sample from ``start`` to ``end``, samples of the trace with start <= end."""
         if not is_temporal(f):
             return self.keep(f, start, end)
         with self.inside(f):
@@ -285,7 +285,7 @@ class Rules:
                 case Or(args):
                     return self.clause(f, args, start, end)
                 case Until(left, right, window):
-                    # each sample needs a hit in its window, and up to the last hit before the end left or right
+                    # each sample needs a hit in its window; up to the last hit, left or right must hold
                     kept = any_of([left, right]) if window.lo == 0 else left
                     return _both(self.over(Eventually(right, window), start, end), self.over(kept, start, end),
                                  self.at(f, end))
@@ -316,9 +316,9 @@ class Rules:
         raise TypeError(f"not a formula in positive normal form: {f!r}")
 
     def chain(self, look: _Look, f: Formula, start: Point, end: Point, rest: _Rest | None = None) -> All:
-        """A hit in the window of every sample from ``start`` to ``end``, or with ``rest`` of those where it fails.
+        """A hit in the window of every sample from ``start`` to ``end``; with ``rest``, of those where ``rest`` fails.
 
-        Hits in order, which may coincide, so that fewer are among the groundings; ``links`` of them always suffice.
+        The hits are in order and may coincide, which covers fewer; :func:`links` of them always suffice.
         """
         first, last = look.first, look.last
         if first == last and rest is None:
@@ -344,10 +344,10 @@ class Rules:
         return _both(*parts)
 
     def runs(self, look: _Look, f: Formula, start: Point, end: Point, rest: _Rest) -> All:
-        """Runs of samples at which ``look`` (an always) holds, between which ``rest`` is kept.
+        """Runs of samples at which ``look``, an always, holds; between them ``rest`` is kept.
 
-        Runs whose windows touch ask for as much as the one run over both, so a bounded number always suffices; runs
-        may share a sample, so that one can stand for several.
+        Runs whose windows touch require as much as one run over both, so that :func:`most_runs` of them suffice; runs
+        may share a sample, which covers fewer.
         """
         width = look.last - look.first + 1
         count = most_runs(self.difference(start, end)[1] + 1, width)
@@ -394,14 +394,13 @@ class Rules:
     def choices_per_sample(self, f: Formula, start: Point, end: Point) -> NotDecomposable:
         length = seconds(self.difference(start, end)[1], self.dt)
         above = f"it must hold at every sample of an interval of {number_text(length)} s"
-        reason = f"{above}, and each sample would ask for its own choice between its parts"
+        reason = f"{above}, and each sample would need its own choice between its parts"
         return NotDecomposable(reason, self.users(f))
 
     def merged(self, parts: Sequence[Formula], start: Point, end: Point) -> list[_Look] | None:
-        """The parts of a disjunction, those of equal windows as one; None where one is of another kind.
+        """The disjuncts, eventuallies of equal windows as one; None if one has no window.
 
-        A window of one sample that the trace surely has is an always and an eventually: it is read as what lets it be
-        merged with what stands under it, else as an always.
+        A window of a single sample that is surely in the trace is both an always and an eventually: see :meth:`steady`.
         """
         out: dict[tuple[int, int], _Look] = {}
         rest: list[_Look] = []
@@ -419,6 +418,7 @@ class Rules:
         return [*out.values(), *rest]
 
     def steady(self, look: _Look, start: Point, end: Point) -> _Look:
+        """A window of a single sample as whichever operator lets it merge with its argument, else as an always."""
         shift = look.first
         if look.last != shift or self.range(start)[0] + shift < 0 or self.range(end)[1] + shift > self.last:
             return look
@@ -430,7 +430,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class _Rest:
-    """``state`` to keep ``shift`` samples behind those of an interval."""
+    """``state``, to be kept ``shift`` samples after those of an interval."""
 
     state: Formula
     shift: int
@@ -440,7 +440,7 @@ class _Rest:
 
 
 def _grouped(args: Sequence[Formula], joined: Callable[[Sequence[Formula]], Formula]) -> list[Formula]:
-    """The parts, those without temporal operators as one in front."""
+    """The parts; those without temporal operators come first, joined to one."""
     state = [a for a in args if not is_temporal(a)]
     whole = [joined(state)] if state else []
     return whole + [a for a in args if is_temporal(a)]

@@ -1,6 +1,6 @@
-"""Fewer variables, subgoals, invariants and alternatives that are worth the same on every trace. numpy only.
+"""Fewer variables, subgoals, invariants and alternatives with the same value on every trace. numpy only.
 
-Each step removes what cannot decide: see "Simplification" in docs/explanation/stl-decomposition.md.
+Each step removes what can never decide: see "Simplification" in docs/explanation/stl-decomposition.md.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from types import MappingProxyType
 
 import numpy as np
 
-from temporeal.sim.stl.language.propositional import And, Formula, Or
+from temporeal.sim.stl.language.propositional import And, Formula
 from temporeal.sim.stl.planning.alternative import Alternative, Gap, Keep, Point, Reach, later
-from temporeal.sim.stl.planning.times import UNBOUNDED, Ints, closure, needed, order
+from temporeal.sim.stl.planning.difference_constraints import UNBOUNDED, Ints, closure, needed, order
+from temporeal.sim.stl.rewriting.entailment import entails, options
 
 
 @dataclass(frozen=True)
 class System:
-    """Variables by their numbers in the tree, the closure [n+1, n+1] of their constraints, and what is asked for.
+    """One combination: variables by their numbers in the tree, the closure [n+1, n+1] of their constraints, and keeps.
 
-    The points of ``keeps`` count in positions of ``names`` (0: the start of the trace).
+    The variables in ``keeps`` are positions in ``names``; 0 is the start of the trace.
     """
 
     names: tuple[int, ...]
@@ -30,24 +31,27 @@ class System:
 
     @cached_property
     def predicates(self) -> frozenset[Formula]:
-        """Everything that is asked for somewhere."""
+        """All required states."""
         return frozenset(k.predicate for k in self.keeps)
 
 
 Clashes = Mapping[Formula, Collection[Formula]]
-"""For each state those that exclude it: never do both hold by more than 0 at one sample."""
+"""For each state those that exclude it (`satisfiability.mutually_exclusive`)."""
 
 PLACEMENTS = 200
-"""How many partial placements of one alternative's times on another's are tried."""
+"""Partial placements of one alternative's times on another's that are tried at most."""
 ALL_PLACEMENTS = 1_000_000
-"""How many are tried for all pairs of alternatives together."""
+"""The same for all pairs of alternatives together."""
 
 
 def simplified(
     constraints: Sequence[Gap | Keep], variables: int, samples: int, clashes: Clashes = MappingProxyType({})
 ) -> System | None:
-    """Equal for every trace and as small as the rules make it; None where no times satisfy the constraints, or where
-    at any times two states that exclude each other (``clashes``) are asked for at one sample."""
+    """An equivalent system, as small as the rules make it.
+
+    None if no times satisfy the constraints, or if two states that exclude each other (``clashes``) are always required
+    at one sample.
+    """
     gaps = [c for c in constraints if isinstance(c, Gap)]
     keeps = [c for c in constraints if isinstance(c, Keep)]
     used = {v for g in gaps for v in (g.before, g.after)} | {p.variable for k in keeps for p in (k.start, k.end)}
@@ -73,7 +77,7 @@ def _renamed(keep: Keep, place: dict[int, int]) -> Keep:
 
 
 def _without_fixed(system: System) -> System:
-    """Times at a fixed distance from another one are written as that one with an offset."""
+    """Replaces times at a fixed distance from another one by that one with an offset."""
     d = system.bounds
     fixed = d + d.T == 0
     root = fixed.argmax(1)  # the first of each class, itself for most
@@ -86,7 +90,7 @@ def _without_fixed(system: System) -> System:
 
 
 def _present(system: System, samples: int) -> tuple[Keep, ...]:
-    """Each once, without those that are always empty or off the trace; what always reaches beyond it ends with it."""
+    """Each keep once, none that is always empty or off the trace; those that always reach beyond it end with it."""
     d, out = system.bounds, dict[Keep, None]()
     for keep in system.keeps:
         start, end = keep.start, keep.end
@@ -102,29 +106,15 @@ def _present(system: System, samples: int) -> tuple[Keep, ...]:
 
 
 def _clash(keeps: Sequence[Keep], d: Ints, samples: int, clashes: Clashes) -> bool:
-    """Whether two of ``keeps`` whose states exclude each other share a sample of the trace, whatever the times are."""
+    """Whether two of ``keeps`` whose states exclude each other share a sample of the trace, whatever the times."""
     return any(two.predicate in clashes[one.predicate] and _meet(one, two, d, samples)
                for one in keeps if one.predicate in clashes for two in keeps)
 
 
 def _meet(one: Keep, two: Keep, d: Ints, samples: int) -> bool:
-    """Whether ``one`` and ``two`` always share a sample of the trace: none of them, nor it, ends before one begins."""
+    """Whether ``one`` and ``two`` always share a sample of the trace: no two of the three intervals can be apart."""
     starts, ends = (one.start, two.start, Point(0)), (one.end, two.end, Point(0, samples - 1))
     return all(_never_later(d, start, end) for start in starts for end in ends)
-
-
-def entails(more: Formula, less: Formula) -> bool:
-    """Whether the margin of ``more`` is never above that of ``less``: each part of ``less`` is one of ``more``, or a
-    disjunction in which there is nothing missing of one of its parts."""
-    if more == less:
-        return True
-    have = [_options(part) for part in (more.args if isinstance(more, And) else (more,))]
-    return all(any(options <= wanted for options in have)
-               for wanted in map(_options, less.args if isinstance(less, And) else (less,)))
-
-
-def _options(part: Formula) -> frozenset[Formula]:
-    return frozenset(part.args if isinstance(part, Or) else (part,))
 
 
 def _never_later(d: Ints, first: Point, second: Point) -> bool:
@@ -133,13 +123,13 @@ def _never_later(d: Ints, first: Point, second: Point) -> bool:
 
 
 def _covers(d: Ints, more: Keep, less: Keep) -> bool:
-    """Whether ``more`` keeps at least what ``less`` does, over at least its interval."""
+    """Whether ``more`` requires at least what ``less`` does, over at least its interval."""
     return (_never_later(d, more.start, less.start) and _never_later(d, less.end, more.end)
             and entails(more.predicate, less.predicate))
 
 
 def _uncovered(keeps: Sequence[Keep], d: Ints) -> tuple[Keep, ...]:
-    """Without those that another one covers; of two that cover each other the first stays."""
+    """Removes those that another one covers; of two that cover each other the first stays."""
     left = list(keeps)
     for keep in keeps[::-1]:
         if any(other is not keep and _covers(d, other, keep) for other in left):
@@ -148,9 +138,9 @@ def _uncovered(keeps: Sequence[Keep], d: Ints) -> tuple[Keep, ...]:
 
 
 def _merged(keeps: Sequence[Keep], d: Ints) -> tuple[Keep, ...]:
-    """Intervals that always touch or overlap, with the same predicate, as one.
+    """Joins intervals with the same predicate that always touch or overlap.
 
-    Only where that connects no two variables that none of them does: `grounding.best` relies on few connections.
+    Not where that would newly connect two variables: `grounding.best` relies on few connections.
     """
     out: list[Keep] = []
     for keep in keeps:
@@ -167,9 +157,9 @@ def _merged(keeps: Sequence[Keep], d: Ints) -> tuple[Keep, ...]:
 
 
 def _union(first: Keep, second: Keep, d: Ints) -> Keep | None:
-    """Both as one, if ``second`` always begins and ends no earlier, and no later than right behind ``first``.
+    """Their union, if ``second`` never begins or ends before ``first`` and begins at most right after its end.
 
-    Then the union is from the beginning of the first to the end of the second, also where one of them is empty.
+    The union goes from the beginning of the first to the end of the second, also if one of them is empty.
     """
     if first.predicate != second.predicate or not (
             _never_later(d, first.start, second.start) and _never_later(d, first.end, second.end)
@@ -182,7 +172,7 @@ def _union(first: Keep, second: Keep, d: Ints) -> Keep | None:
 
 
 def _without_repeated(system: System) -> System:
-    """Without subgoals that are also reached when another interval begins or ends, at a time that they may take."""
+    """Removes subgoals that are also reached when another interval begins or ends, at a time that they may take."""
     d, keeps = system.bounds, list(system.keeps)
     uses: dict[int, int] = {}
     for keep in keeps:
@@ -198,14 +188,14 @@ def _without_repeated(system: System) -> System:
 
 
 def _replaces(d: Ints, other: Keep, keep: Keep, v: int) -> bool:
-    """Whether time ``v``, where ``keep`` is all that is asked for, could always be where ``other`` begins or ends."""
+    """Whether time ``v``, at which only ``keep`` is required, can always be where ``other`` begins or ends."""
     if v in (other.start.variable, other.end.variable) or not entails(other.predicate, keep.predicate):
         return False
     if not _never_later(d, other.start, other.end):
         return False
     ends = other.start, other.end
     if all(d[0, x.variable] + x.offset > d[0, v] for x in ends):
-        return False  # the check of one row, as most fail it
+        return False  # a cheap first check, which most fail
     others = np.arange(len(d)) != v
     return any(
         bool(((d[:, x.variable] + x.offset <= d[:, v]) & (d[x.variable] - x.offset <= d[v]))[others].all())
@@ -213,7 +203,7 @@ def _replaces(d: Ints, other: Keep, keep: Keep, v: int) -> bool:
 
 
 def _compact(system: System) -> System:
-    """Without the variables that nothing is asked for at; what they imply for the others is in the closure."""
+    """Removes variables at which nothing is required; what they imply for others is in the closure."""
     used = {p.variable for k in system.keeps for p in (k.start, k.end)}
     kept = [0, *sorted(used - {0})]
     place = {v: i for i, v in enumerate(kept)}
@@ -222,37 +212,37 @@ def _compact(system: System) -> System:
 
 
 def undominated(systems: Sequence[System]) -> list[System]:
-    """Without those that ask for everything that another one does; of two that do so mutually the first stays.
+    """Removes systems that require everything that another one does; of two that do so mutually the first stays.
 
-    After :data:`ALL_PLACEMENTS` trials the rest stays as it is: that only leaves alternatives that decide nothing.
+    After :data:`ALL_PLACEMENTS` attempts the rest stays: what is left over never decides.
     """
     place, entailing = _entailing({p: None for system in systems for p in system.predicates})
     asked = [sum(1 << place[p] for p in system.predicates) for system in systems]
     wanted = [[entailing[place[p]] for p in system.predicates] for system in systems]
-    # those that ask for least remove most
+    # those that require least remove most
     left = sorted(range(len(systems)), key=lambda k: len(systems[k].names) + len(systems[k].keeps))
-    trials = ALL_PLACEMENTS
+    left_to_try = ALL_PLACEMENTS
     for i in reversed(range(len(systems))):
         for j in left:
             if j == i or not all(one & asked[i] for one in wanted[j]):
                 continue
-            found, tried = _dominates(systems[j], systems[i], min(PLACEMENTS, trials))
-            trials -= tried
+            found, tried = _dominates(systems[j], systems[i], min(PLACEMENTS, left_to_try))
+            left_to_try -= tried
             if found:
                 left.remove(i)
                 break
-        if not trials:
+        if not left_to_try:
             break
     return [systems[i] for i in sorted(left)]
 
 
 def _entailing(predicates: Iterable[Formula]) -> tuple[dict[Formula, int], list[int]]:
-    """The place of each predicate, and in order the set, as bits, of the places of those that entail it."""
+    """The index of each predicate, and for each, as bits, the indices of those that entail it."""
     place = {p: k for k, p in enumerate(predicates)}
-    parts = [{option for part in (p.args if isinstance(p, And) else (p,)) for option in _options(part)} for p in place]
+    parts = [{option for part in (p.args if isinstance(p, And) else (p,)) for option in options(part)} for p in place]
     having: dict[Formula, set[int]] = {}
-    for k, options in enumerate(parts):
-        for option in options:
+    for k, disjuncts in enumerate(parts):
+        for option in disjuncts:
             having.setdefault(option, set()).add(k)
     known = list(place)
     return place, [
@@ -261,12 +251,12 @@ def _entailing(predicates: Iterable[Formula]) -> tuple[dict[Formula, int], list[
 
 
 def _dominates(weak: System, strong: System, limit: int) -> tuple[bool, int]:
-    """Whether the times of ``weak`` can be put on those of ``strong`` so that it asks for nothing more there.
+    """Whether the times of ``weak`` can be placed on those of ``strong`` so that it requires nothing more there.
 
-    Each grounding of ``strong`` is then worth no more than one of ``weak``. The search gives up after ``limit`` trials.
-    Also how many were made.
+    Each grounding of ``strong`` is then worth no more than one of ``weak``. The search gives up after ``limit``
+    attempts; their number is returned too.
     """
-    d, trials = strong.bounds, 0
+    d, attempts = strong.bounds, 0
     points = dict.fromkeys([*(Point(v) for v in range(1, len(strong.names))),
                             *(point for k in strong.keeps for point in (k.start, k.end))])
 
@@ -282,19 +272,19 @@ def _dominates(weak: System, strong: System, limit: int) -> tuple[bool, int]:
         return all(any(_covers(d, have, k) for have in strong.keeps) for k in moved)
 
     def placed(at: list[Point]) -> bool:
-        nonlocal trials
-        if trials >= limit:
+        nonlocal attempts
+        if attempts >= limit:
             return False
-        trials += 1
+        attempts += 1
         if not fits(at):
             return False
         return len(at) == len(weak.names) or any(placed([*at, point]) for point in points)
 
-    return placed([Point(0)]), trials
+    return placed([Point(0)]), attempts
 
 
 def finished(system: System, samples: int, dt: float) -> Alternative:
-    """The system with subgoals apart from invariants, and the fewest constraints."""
+    """The system as an alternative: subgoals and invariants apart, and the fewest constraints."""
     system = _ordered(_begun(system, samples))
     reaches = [Reach(k.predicate, k.start.variable) for k in system.keeps if _is_reach(k)]
     return Alternative(
@@ -315,7 +305,7 @@ def _is_reach(keep: Keep) -> bool:
 
 
 def _begun(system: System, samples: int) -> System:
-    """A variable that only begins intervals, or holds both ends, counts from the earliest beginning."""
+    """Shifts a variable that only begins intervals, or has both ends of them, to the earliest beginning."""
     d, shift = system.bounds.copy(), {}
     for v in range(1, len(d)):
         begins = [k.start.offset for k in system.keeps if k.start.variable == v]
@@ -336,7 +326,7 @@ def _begun(system: System, samples: int) -> System:
 
 
 def _gaps(d: Ints, samples: int) -> tuple[Gap, ...]:
-    """The fewest constraints that have the closure ``d``, where times lie on the trace anyway."""
+    """The fewest constraints with the closure ``d``, given that times lie on the trace."""
     need = needed(d)
     need[0, d[0] >= samples - 1] = False
     need[d[:, 0] >= 0, 0] = False

@@ -1,19 +1,20 @@
-"""From a formula to the few operations that every evaluator knows, on samples instead of seconds.
+"""Lowering: from a formula to the few operations that every evaluator implements, on samples instead of seconds.
 
-A :class:`Lowered` formula is a list of nodes, each behind those it reads, in which every time is a number of samples,
-no negation is left but on leaves, and one dual pair of operations stands for each operator and its mirror:
+A :class:`Lowered` formula is a list of nodes in topological order. Every time is a number of samples, negations are
+left at leaves only, and a pair of dual operations serves each operator and its mirror in the past:
 
 ==================  ===================================================================================================
 ``Leaf``            a predicate, or its negation
 ``Fixed``           +inf (true) or -inf (false)
 ``Merge``           maximum or minimum of several nodes at one sample
 ``Slide``           maximum or minimum of one node over a window of samples, ahead or behind
-``Scan``            ``u[t] = max(reach[t], min(keep[t], u[t+1]))``: the until to the end; min and max swapped: release
+``Scan``            ``u[t] = max(reach[t], min(keep[t], u[t+1]))``: until, unbounded; min and max swapped: release
 ``Shift``           the value ``by`` samples ahead or behind, ``fill`` beyond the ends of the trace
 ==================  ===================================================================================================
 
 A timed until is three of them, because min and max distribute over each other:
-``left U[a,b] right = F[a,b] right & G[0,a-1] left & (left U right)(t+a)``. Nothing grows with the window.
+``left U[a,b] right = F[a,b] right & G[0,a-1] left & (left U right)(t+a)``. The number of nodes does not grow with the
+window.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Merge:
 class Slide:
     """The maximum (``most``) or minimum of node ``arg`` over the samples t+lo .. t+hi, with ``past`` t-hi .. t-lo.
 
-    ``hi`` None: to the end of the trace, with ``past`` to its beginning. An empty window gives -inf or +inf.
+    ``hi`` None: to the end of the trace, with ``past`` to its beginning. An empty window gives -inf (``most``) or +inf.
     """
 
     most: bool
@@ -81,7 +82,7 @@ class Slide:
 
 @dataclass(frozen=True)
 class Scan:
-    """``u[t] = max(reach[t], min(keep[t], u[t+1]))``, u[T] = -inf; without ``most`` min and max change places.
+    """``u[t] = max(reach[t], min(keep[t], u[t+1]))``, u[T] = -inf; without ``most`` min and max are swapped.
 
     With ``past`` the recursion reads u[t-1].
     """
@@ -119,24 +120,22 @@ def inputs(node: Node) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Lowered:
-    """Nodes, each behind its inputs; the last one is the formula.
-
-    ``leaves`` are the indices of the :class:`Leaf` nodes; equal ones are one node.
-    """
+    """Nodes in topological order; the last one is the formula. Equal nodes are one node."""
 
     nodes: tuple[Node, ...]
     semantics: Semantics
 
     @property
     def leaves(self) -> tuple[int, ...]:
+        """Indices of the :class:`Leaf` nodes."""
         return tuple(i for i, node in enumerate(self.nodes) if isinstance(node, Leaf))
 
     def viewed(self, samples: int) -> tuple[Lowered, int]:
-        """What to evaluate for traces of up to ``samples`` samples, and on how many samples past their end.
+        """What to evaluate on traces of up to ``samples`` samples, and how many samples to append to them.
 
-        In the clip view that is the formula itself, on none. In the others the future is samples that are all alike:
-        as many of them are needed as it takes until no value changes any more, and windows that reach further than
-        that are cut, so that the work grows with the trace and not with the windows.
+        In the clip view that is the formula itself, and none. In the others the samples past the end are all alike: so
+        many are appended that no value changes any more, and longer windows are cut there, so that the work grows with
+        the trace and not with the windows.
         """
         return (self, 0) if self.semantics.end == "clip" else _viewed(self, samples)
 
@@ -144,19 +143,19 @@ class Lowered:
 @lru_cache(maxsize=256)
 def _viewed(lowered: Lowered, samples: int) -> tuple[Lowered, int]:
     nodes: list[Node] = []
-    settled: list[int] = []  # samples past the end from which on the value of a node is always the same
+    settled: list[int] = []  # per node, samples past the end after which its value is constant
     ahead: list[int] = []
     for node in lowered.nodes:
         below = max((settled[i] for i in inputs(node)), default=0)
         new, own = _cut(node, samples + below, below)
         nodes.append(new)
-        settled.append(below + _lasting(node))
+        settled.append(below + _memory(node))
         ahead.append(own + max((ahead[i] for i in inputs(node)), default=0))
     return Lowered(tuple(nodes), lowered.semantics), ahead[-1]
 
 
-def _lasting(node: Node) -> int:
-    """How many samples longer than its inputs a node takes until its value stays the same."""
+def _memory(node: Node) -> int:
+    """Samples for which a node's value may still change after its inputs have become constant."""
     match node:
         case Slide(_, _, lo, hi, past=True):
             return lo if hi is None else hi
@@ -168,7 +167,7 @@ def _lasting(node: Node) -> int:
 
 
 def _cut(node: Node, last: int, below: int) -> tuple[Node, int]:
-    """``node`` with nothing further ahead than ``last`` samples, and how many samples ahead it looks."""
+    """``node`` cut to windows of at most ``last`` samples ahead, and how many samples ahead it then looks."""
     match node:
         case Slide(most, arg, lo, None, past=False):
             return Slide(most, arg, min(lo, last), None, False), max(min(lo, last), below) + 1
@@ -182,7 +181,7 @@ def _cut(node: Node, last: int, below: int) -> tuple[Node, int]:
 
 
 def lower(formula: Formula, dt: float, semantics: Semantics = RTAMT) -> Lowered:
-    """``formula`` on samples each ``dt`` seconds. A window that is no whole number of samples: a FormulaError."""
+    """``formula`` on samples every ``dt`` seconds; a FormulaError if a window is not a whole number of samples."""
     try:
         return _lowered(formula, dt, semantics)
     except RecursionError:
@@ -198,13 +197,13 @@ def _lowered(formula: Formula, dt: float, semantics: Semantics) -> Lowered:
 
 
 class Builder:
-    """The nodes made so far; equal ones are made once. A stream lowers until in a way of its own: ``until``."""
+    """Makes the nodes of a formula, equal ones once. Streams override :meth:`until`."""
 
     def __init__(self, dt: float, semantics: Semantics) -> None:
         self.dt, self.closed = dt, semantics.until == "closed"
         self.nodes: list[Node] = []
         self.index: dict[Node, int] = {}
-        self.known: dict[tuple[int, bool], int] = {}  # by identity: the formula outlives its builder
+        self.known: dict[tuple[int, bool], int] = {}  # by identity, as the formula outlives the builder
 
     def add(self, node: Node) -> int:
         if node not in self.index:
@@ -225,7 +224,7 @@ class Builder:
         return tuple(_renumbered(self.nodes[i], new) for i in kept)
 
     def of(self, formula: Formula, negated: bool) -> int:
-        """The node of a formula or of its negation; each is lowered once, however often a nested iff asks for it."""
+        """The node of a formula or of its negation; each is lowered once, however often nested iffs use it."""
         key = id(formula), negated
         if key not in self.known:
             self.known[key] = self._of(formula, negated)
@@ -270,7 +269,7 @@ class Builder:
         return self.merge(negated, [self.merge(not negated, pair) for pair in pairs])
 
     def merge(self, most: bool, args: Sequence[int]) -> int:
-        """Flat, without repetitions and without constants that decide nothing."""
+        """The maximum (``most``) or minimum of ``args``: flat, without repetitions, constants folded."""
         flat: dict[int, None] = {}
         for arg in args:
             node = self.nodes[arg]
@@ -308,7 +307,7 @@ class Builder:
 
 
 class _Dependence(Builder):
-    """Every operator as the maximum over the samples that it may look at."""
+    """Every operator as the maximum over the samples that it may depend on."""
 
     def of(self, formula: Formula, negated: bool) -> int:
         return self.add(Fixed(-inf)) if isinstance(formula, Truth) else super().of(formula, False)
@@ -329,7 +328,7 @@ class _Dependence(Builder):
         parts = [self.slide_steps(True, reach, lo, hi, past)]
         if hi != 0:
             if not self.closed:
-                # nobody asks for the left side at the sample that the trace ends with, in a since at its first one
+                # the left side is never read at the last sample of the trace, in a since at the first
                 keep = self.shift(self.shift(keep, 1, -inf, not past), 1, -inf, past)
             parts.append(self.slide_steps(True, keep, 0, None if hi is None else hi - 1, past))
         return self.merge(True, parts)
@@ -337,8 +336,10 @@ class _Dependence(Builder):
 
 @lru_cache(maxsize=256)
 def dependence(formula: Formula, dt: float, semantics: Semantics = RTAMT) -> Lowered:
-    """Which samples a value may depend on: where leaves are +inf at some samples and -inf elsewhere, so are the values
-    that depend on one of them, whatever the leaves are worth."""
+    """Which samples a value may depend on, whatever the margins are.
+
+    With leaves of +inf at some samples and -inf elsewhere, a value is +inf where it may depend on one of the former.
+    """
     view: End = "clip" if semantics.end == "clip" else "strong"
     builder = _Dependence(dt, Semantics(view, semantics.until))
     root = builder.of(formula, False)

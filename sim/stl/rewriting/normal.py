@@ -1,7 +1,7 @@
-"""Positive normal form: an equal formula whose operators are And, Or and those of time, with no negation left.
+"""Positive normal form: an equivalent formula of conjunctions, disjunctions and temporal operators, without negations.
 
-Equal means the same robustness and the same truth on every trace. Negations end at the predicates, whose comparison
-they turn round (``!(x > 0)`` is ``x <= 0``, with the same margin). ``F true`` and ``G false`` stay: on a trace that is
+Equivalent means the same robustness and the same truth on every trace. Negations are pushed to the predicates, whose
+comparisons they reverse (``!(x > 0)`` is ``x <= 0``, with the same margin). ``F true`` and ``G false`` stay: on a trace
 shorter than their window they are not constant.
 """
 
@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from temporeal.sim.stl.language.conventions import Left
-from temporeal.sim.stl.language.propositional import And, Formula, Iff, Implies, Not, Or, Predicate, Truth
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import And, Formula, Iff, Implies, Not, Or, Predicate, Truth, to_text
 from temporeal.sim.stl.language.queries import children
 from temporeal.sim.stl.language.temporal import (
     Always,
@@ -26,14 +27,19 @@ from temporeal.sim.stl.language.temporal import (
     WeakUntil,
     Window,
 )
-from temporeal.sim.stl.planning.alternative import NotDecomposable
 
 TRUE, FALSE = Truth(True), Truth(False)
 OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
-
-
 EXPANDED = 20_000
-"""How many operators and predicates more than the formula its normal form may have."""
+"""Operators and predicates that the normal form may have more than the formula."""
+
+
+class NotDecomposable(FormulaError):
+    """The formula has no finite decomposition into timed subgoals; the message names the sub-formula and the reason."""
+
+    def __init__(self, reason: str, formula: Formula) -> None:
+        super().__init__(f"not decomposable: {to_text(formula)}: {reason}")
+        self.formula, self.reason = formula, reason
 
 
 @dataclass(frozen=True)
@@ -49,11 +55,12 @@ class _How:
 def positive(
     formula: Formula, until: Left = "half-open", origins: dict[Formula, Formula] | None = None
 ) -> Formula:
-    """The positive normal form. ``until`` says what until, release and since mean in ``formula``; in the result they
-    are half-open. Only a negated since stays as it is: the syntax has no operator for its dual.
+    """The positive normal form.
 
-    ``origins`` is filled: the sub-formula of ``formula``, or its negation, that each part of the result is made of.
-    More than :data:`EXPANDED` operators more than in ``formula`` are a :class:`NotDecomposable`, before they are made.
+    ``until`` is the convention for until, release and since in ``formula``; in the result they are half-open. A negated
+    since stays: the language has no operator for its dual. ``origins`` is filled with the sub-formula, or the negation
+    of one, that each part of the result comes from. Raises :class:`NotDecomposable` if the result would have more than
+    :data:`EXPANDED` operators more than ``formula``, before it is made.
     """
     how = _How(until == "closed", {} if origins is None else origins)
     _sizes(formula, False, how.closed, {})
@@ -61,7 +68,7 @@ def positive(
 
 
 def _sizes(f: Formula, negated: bool, closed: bool, known: dict[tuple[int, bool], tuple[int, int]]) -> tuple[int, int]:
-    """How many operators and predicates ``f`` and its normal form (without folding) have."""
+    """Operators and predicates of ``f`` and of its normal form without folding."""
     if (id(f), negated) in known:
         return known[id(f), negated]
     match f:
@@ -82,8 +89,8 @@ def _sizes(f: Formula, negated: bool, closed: bool, known: dict[tuple[int, bool]
     written, made = 1 + sum(own for own, _ in sizes[: len(children(f))]), 1 + sum(of for _, of in sizes)
     if made - written > EXPANDED:
         raise NotDecomposable(
-            f"its normal form would have {made:,} operators and predicates, {EXPANDED:,} more than it (the limit): "
-            "each <-> doubles what it joins, as does a closed until what is kept", f)
+            f"its normal form would have {made:,} operators and predicates; at most {EXPANDED:,} more than the formula "
+            "has are made: each <-> doubles its two sides, and a closed until its left side", f)
     known[id(f), negated] = written, made
     return written, made
 
@@ -126,7 +133,7 @@ def _positive(f: Formula, negated: bool, under_always: bool, how: _How) -> Formu
 def _until(
     f: Until | Release | WeakUntil, left: Formula, right: Formula, window: Window, dual: bool, closed: bool
 ) -> Formula:
-    """What ``f``, or its negation, is of parts in normal form (and negated, where it is): ``dual`` says a release."""
+    """``f``, or its negation, over sides in normal form that are negated with it; ``dual``: it becomes a release."""
     if not dual:
         reached = all_of([right, left]) if closed else right
         return WeakUntil(left, reached, window) if isinstance(f, WeakUntil) else Until(left, reached, window)
@@ -137,8 +144,11 @@ def _until(
 
 
 def _iff(left: Formula, right: Formula, negated: bool, under_always: bool, how: _How) -> Formula:
-    """Two implications under an always, which are two clauses; else two cases. The robustness is the same (in a
-    Kleene algebra min(a, -a) <= max(b, -b), so the terms by which the two forms differ decide nothing)."""
+    """Under an always two implications, which are two clauses; elsewhere two cases.
+
+    The robustness is the same: in a Kleene algebra min(a, -a) <= max(b, -b), so that the terms in which the two forms
+    differ never decide.
+    """
     def of(f: Formula, negate: bool) -> Formula:
         return how.note(_positive(f, negate, under_always, how), f, negate)
 

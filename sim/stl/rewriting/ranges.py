@@ -1,8 +1,9 @@
-"""What margins can be at all, as far as their form tells: interval arithmetic over whatever the signals are.
+"""Bounds on margins, whatever the signals are, by interval arithmetic.
 
-    greatest(parse("norm(base_pos_w - a) < r", signals, {"a": [2, 0, 0], "r": 0.6}))   # 0.6: a length is not negative
+    state = parse("norm(base_pos_w - a) < r", signals, {"a": [2, 0, 0], "r": 0.6})
+    margin_upper_bound(state)    # 0.6: a length is not negative
 
-A range [low, high] contains every value; where the form tells nothing, it is everything.
+A range [low, high] contains every value that can occur; it is (-inf, inf) where the form shows nothing.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ EVERYTHING: Range = (-inf, inf)
 OF_OPERATION: Mapping[str, Range] = {
     **dict.fromkeys(("norm", "dist", "hypot", "sqrt", "exp"), (0.0, inf)), **dict.fromkeys(("sin", "cos"), (-1.0, 1.0)),
     **dict.fromkeys(("angle", "rotation_angle"), (0.0, pi)), **dict.fromkeys(("wrap", "atan2"), (-pi, pi))}
-"""Of operations whose values have limits, whatever they are applied to."""
+"""Operations whose values are bounded for all arguments."""
 
 
-def greatest(formula: Formula) -> float:
-    """What the margin of a formula without temporal operators is at most; infinite where the form does not tell."""
+def margin_upper_bound(formula: Formula) -> float:
+    """The largest margin that a formula without temporal operators can have; infinite if its form shows no bound."""
     return margin_range(formula)[1]
 
 
 def margin_range(formula: Formula) -> Range:
-    """Of the margin of a formula without temporal operators."""
+    """Range of the margin of a formula without temporal operators."""
     match formula:
         case Predicate(op, left, right):
             return _compared(op, _sum(value_range(left), _negated(value_range(right))))
@@ -63,14 +64,14 @@ def margin_range(formula: Formula) -> Range:
 
 
 def value_range(expression: Expr) -> Range:
-    """Of a scalar expression."""
+    """Range of a scalar expression."""
     match expression:
         case Constant(float(number)):
             return number, number
         case Component(Constant() as of, index):
             return (constant_tuple(of)[index],) * 2
         case Component(Signal() as of, _):
-            return (-1.0, 1.0) if of.unit == "wxyz" else EVERYTHING  # rotations: quaternions of length 1
+            return (-1.0, 1.0) if of.unit == "wxyz" else EVERYTHING  # components of a unit quaternion
         case Apply("*", (a, b)) if a == b and not expression.shape:
             return 0.0, inf
         case Apply(op, args) if not expression.shape:
@@ -79,7 +80,7 @@ def value_range(expression: Expr) -> Range:
 
 
 def _applied(op: str, args: list[Range]) -> Range:
-    """Of arithmetic on values of these ranges."""
+    """Range of an operation on values in the ranges ``args``."""
     match op, args:
         case "+", [a, b]:
             return _sum(a, b)
@@ -101,7 +102,7 @@ def _applied(op: str, args: list[Range]) -> Range:
 
 
 def _compared(op: str, difference: Range) -> Range:
-    """Of the margin of a comparison, given left - right."""
+    """Range of the margin of a comparison whose left - right is in ``difference``."""
     if op in ("==", "!="):
         return _size(difference) if op == "!=" else _negated(_size(difference))
     return _negated(difference) if op in ("<", "<=") else difference
@@ -125,5 +126,5 @@ def _size(a: Range) -> Range:
 
 
 def _product(a: Range, b: Range) -> Range:
-    ends = [x * y if x and y else 0.0 for x in a for y in b]  # nothing of what is without end is nothing
+    ends = [x * y if x and y else 0.0 for x in a for y in b]  # 0 times inf is 0 here
     return min(ends), max(ends)

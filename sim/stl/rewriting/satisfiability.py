@@ -1,8 +1,8 @@
-"""What can hold by more than 0 at all, as far as the form tells: of states, formulas without temporal operators.
+"""States that can never hold by more than 0, as far as their form shows it. A state has no temporal operators.
 
-A state is *impossible* if its margin is never above 0: ``norm(p) < 0``, ``x == 1``, ``x > 0 & x <= 0``. Two states
-*exclude* each other if their margins are never above 0 both: ``x > 0`` and ``x <= 0``. At 0 the comparison decides, so
-that ``x == 1`` may be satisfied; but no strategy has any room there.
+A state is *unsatisfiable* here if its margin is never above 0: ``norm(p) < 0``, ``x == 1``, ``x > 0 & x <= 0``. Two are
+*mutually exclusive* if never both margins are above 0: ``x > 0`` and ``x <= 0``. At 0 the comparison decides, so that
+``x == 1`` may still be true; but nothing can aim at it with a margin.
 """
 
 from __future__ import annotations
@@ -25,18 +25,21 @@ from temporeal.sim.stl.language.temporal import (
     Until,
     WeakUntil,
 )
-from temporeal.sim.stl.planning.simplify import entails
+from temporeal.sim.stl.rewriting.entailment import entails
 from temporeal.sim.stl.rewriting.normal import FALSE, all_of, any_of, positive
-from temporeal.sim.stl.rewriting.ranges import greatest
+from temporeal.sim.stl.rewriting.ranges import margin_upper_bound
 
 
-def impossible(state: Formula) -> bool:
+def unsatisfiable(state: Formula) -> bool:
     """Whether ``state``, in positive normal form, never holds by more than 0."""
-    return greatest(state) <= 0.0 or (isinstance(state, And) and bool(excluding(state.args)))
+    return margin_upper_bound(state) <= 0.0 or (isinstance(state, And) and bool(mutually_exclusive(state.args)))
 
 
-def excluding(states: Iterable[Formula]) -> dict[Formula, set[Formula]]:
-    """For each of ``states``, in positive normal form, that excludes another one, those: it entails their negation."""
+def mutually_exclusive(states: Iterable[Formula]) -> dict[Formula, set[Formula]]:
+    """For each of ``states``, in positive normal form, those that exclude it; states without any are left out.
+
+    Two exclude each other if one entails the negation of the other.
+    """
     opposite, out = {state: positive(Not(state)) for state in states}, dict[Formula, set[Formula]]()
     for one, other in combinations(opposite, 2):
         if entails(one, opposite[other]) or entails(other, opposite[one]):
@@ -45,11 +48,11 @@ def excluding(states: Iterable[Formula]) -> dict[Formula, set[Formula]]:
     return out
 
 
-def possible(formula: Formula, origins: dict[Formula, Formula]) -> tuple[Formula, tuple[Formula, ...]]:
-    """``formula``, in positive normal form, with ``false`` in the place of its impossible states, and these.
+def without_unsatisfiable(formula: Formula, origins: dict[Formula, Formula]) -> tuple[Formula, tuple[Formula, ...]]:
+    """``formula``, in positive normal form, with ``false`` in place of its unsatisfiable states, and these states.
 
-    Its robustness stays as it is where that is positive, and stays not positive elsewhere. ``origins``
-    (:func:`temporeal.sim.stl.rewriting.normal.positive`) is filled for what is made.
+    Where its robustness is positive it keeps its value; elsewhere it stays not positive. ``origins``, as of
+    `normal.positive`, is filled for the new sub-formulas.
     """
     found: dict[Formula, None] = {}
 
@@ -64,35 +67,35 @@ def possible(formula: Formula, origins: dict[Formula, Formula]) -> tuple[Formula
     return of(formula), tuple(found)
 
 
-def hopeless(f: Formula) -> bool:
-    """Whether ``f``, as :func:`possible` makes it, never holds by more than 0, as far as its form tells."""
+def never_positive(f: Formula) -> bool:
+    """Whether the form of ``f``, made by :func:`without_unsatisfiable`, shows that it never holds by more than 0."""
     match f:
         case And(args):
-            return any(map(hopeless, args))
+            return any(map(never_positive, args))
         case Or(args):
-            return all(map(hopeless, args))
+            return all(map(never_positive, args))
         case Always(arg) | Eventually(arg) | Next(arg):
-            return hopeless(arg)
+            return never_positive(arg)
         case Until(left, right, window):
-            return hopeless(right) or (window.lo > 0 and hopeless(left))
+            return never_positive(right) or (window.lo > 0 and never_positive(left))
         case Release(left, right, window):
-            return hopeless(right) and (window.lo == 0 or hopeless(left))
+            return never_positive(right) and (window.lo == 0 or never_positive(left))
         case WeakUntil(left, right):
-            return hopeless(left) and hopeless(right)
+            return never_positive(left) and never_positive(right)
     return f == FALSE
 
 
 def _state(f: Formula, found: dict[Formula, None]) -> Formula:
-    """``f``, or ``false`` where it is impossible, which is then entered in ``found``: by the parts that make it so."""
-    if f == FALSE or not impossible(f):
+    """``f``, or ``false`` if it is unsatisfiable; ``found`` gets the conjuncts that are so, or else ``f``."""
+    if f == FALSE or not unsatisfiable(f):
         return f
-    parts = [part for part in (f.args if isinstance(f, And) else ()) if impossible(part) and part != FALSE]
+    parts = [part for part in (f.args if isinstance(f, And) else ()) if unsatisfiable(part) and part != FALSE]
     found.update(dict.fromkeys(parts or [f]))
     return FALSE
 
 
 def _with(f: Formula, of: Callable[[Formula], Formula]) -> Formula:
-    """``f`` with its parts as ``of`` makes them."""
+    """``f`` with ``of`` applied to its sub-formulas."""
     match f:
         case And(args):
             parts = [of(arg) for arg in args]
@@ -111,4 +114,4 @@ def _with(f: Formula, of: Callable[[Formula], Formula]) -> Formula:
             return replace(f, left=of(left), right=of(right))
         case Always(arg) | Historically(arg) | Next(arg) | Previous(arg):
             return replace(f, arg=of(arg))
-    return f  # a negated since: what is impossible always holds under the negation
+    return f  # a negated since: an unsatisfiable state makes it true

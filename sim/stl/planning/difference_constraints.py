@@ -1,9 +1,9 @@
 """Integer times under difference constraints ``lo <= tau_j - tau_i <= hi``. numpy only.
 
-Such a system is a graph with an edge from i to j of length hi and one from j to i of length -lo; column 0 is the start
-of the trace, tau_0 = 0. Its *closure* ``d`` [n+1, n+1] holds the shortest paths: ``d[i, j]`` is the most that
-tau_j - tau_i can be. The system has a solution if and only if no cycle is negative (Bellman, 1958); then any choice
-for some of the times that keeps within the closure extends to all of them, so dropping rows and columns of the closure
+Such a system, a simple temporal network, is a graph with an edge from i to j of length hi and one from j to i of length
+-lo; node 0 is the start of the trace, tau_0 = 0. Its *closure* ``d`` [n+1, n+1] holds the shortest paths: ``d[i, j]``
+is the largest tau_j - tau_i. The system has a solution if and only if no cycle is negative (Bellman, 1958). Then every
+choice of some times within the closure extends to all of them, so that dropping rows and columns of the closure
 projects the solutions exactly (Dechter, Meiri and Pearl, "Temporal constraint networks", 1991).
 """
 
@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 
 def closure(variables: int, edges: Iterable[tuple[int, int, int]]) -> Ints | None:
-    """Closure [n+1, n+1] of ``tau_j - tau_i <= w`` for edges (i, j, w) over n variables; None where nothing solves it.
+    """Closure [n+1, n+1] of ``tau_j - tau_i <= w`` for edges (i, j, w) over n variables; None: no solution.
 
     Floyd's algorithm: O(n^3), vectorized over two of the three.
     """
@@ -41,7 +41,7 @@ def closure(variables: int, edges: Iterable[tuple[int, int, int]]) -> Ints | Non
 def needed(d: Ints) -> NDArray[np.bool_]:
     """Which entries [n+1, n+1] of a closure do not follow from two others.
 
-    With no two times at a fixed distance these constraints are the smallest set that has this closure.
+    If no two times are at a fixed distance, these constraints are the smallest set with this closure.
     """
     out = d < UNBOUNDED // 2
     np.fill_diagonal(out, False)
@@ -53,7 +53,7 @@ def needed(d: Ints) -> NDArray[np.bool_]:
 
 
 def order(d: Ints) -> list[int]:
-    """The variables 1 to n so that each stands behind those that are never later than it; else in their own order."""
+    """The variables 1 to n, each after those that are never later than it, otherwise by number."""
     n = len(d)
     never_later = (d <= 0) & ((d.T > 0) | np.tri(n, k=-1, dtype=bool))  # [j, i]: i before j
     never_later[0], never_later[:, 0] = False, False
@@ -82,7 +82,7 @@ def enumerated(d: Ints, limit: int) -> Ints | None:
     for v in order(d):
         lo, hi = windows_given(d, times, assigned, v)
         width = hi - lo + 1
-        if int(width.sum()) > limit:  # each of them extends to a solution
+        if int(width.sum()) > limit:  # each row extends to a solution
             return None
         first = np.cumsum(width) - width
         step = np.arange(int(width.sum())) - np.repeat(first, width)
@@ -93,7 +93,7 @@ def enumerated(d: Ints, limit: int) -> Ints | None:
 
 
 def forest(variables: int, pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]] | None:
-    """(variable, parent) in an order in which parents come first, parent 0 for roots; None if ``pairs`` has a cycle."""
+    """(variable, parent), parents first, parent 0 for roots; None if ``pairs`` has a cycle."""
     near: dict[int, set[int]] = {v: set() for v in range(1, variables + 1)}
     for i, j in pairs:
         near[i].add(j)
@@ -115,11 +115,11 @@ def forest(variables: int, pairs: Iterable[tuple[int, int]]) -> list[tuple[int, 
 def sampled(d: Ints, tree: list[tuple[int, int]] | None, count: int, rng: np.random.Generator, sweeps: int) -> Ints:
     """``count`` solutions [K, n+1].
 
-    With a ``tree`` (from :func:`forest`, of the pairs that constrain each other beyond their own windows) drawn
-    independently and uniformly from all solutions: the number of ways to go on from each time is counted from the
-    leaves, O(n T) in all, then times are drawn from the roots. Else each time is drawn in its window given those
-    before it, and ``sweeps`` Gibbs sweeps bring that nearer to uniform (single moves reach every solution, because no
-    two times are at a fixed distance).
+    With a ``tree`` (from :func:`forest`, of the pairs that constrain each other beyond their own windows): independent
+    and uniform over all solutions. The number of completions of each time is counted from the leaves, O(n T) in all,
+    then times are drawn from the roots. Without one, each time is drawn in its window given those before it, and
+    ``sweeps`` Gibbs sweeps bring that nearer to uniform; single moves reach every solution, because no two times are at
+    a fixed distance.
     """
     if tree is not None:
         return _sampled_uniformly(d, tree, count, rng)
@@ -145,7 +145,7 @@ def _sampled_uniformly(d: Ints, tree: list[tuple[int, int]], count: int, rng: np
 
 
 def _counted(d: Ints, tree: list[tuple[int, int]]) -> dict[int, _Windows]:
-    """Per variable the number of ways to fill it and what hangs below it, in the window that its parent leaves it."""
+    """Per variable, sums of its subtree's numbers of solutions over the windows that its parent leaves."""
     logs = {v: np.zeros(int(d[0, v] + d[v, 0]) + 1) for v in range(len(d))}
     out = {}
     for v, parent in reversed(tree):
@@ -158,39 +158,39 @@ def _counted(d: Ints, tree: list[tuple[int, int]]) -> dict[int, _Windows]:
 
 @dataclass(frozen=True)
 class _Windows:
-    """Sums of positive numbers over windows of ``width`` of them, and draws from a window in proportion to them.
+    """Sums of positive weights over windows of ``width`` of them, and draws from a window in proportion to them.
 
-    Logarithms throughout, as the numbers may be 10^1000 times as large elsewhere; and nothing is subtracted: a window
-    is the end of one block of ``width`` numbers and the beginning of the next, whose sums ``before`` and ``behind``
-    are known from each number to the ends of its block (van Herk, 1992). Numbers off the ends are zero.
+    All in logarithms, as weights may differ by factors of 10^1000, and without subtraction: a window is the end of one
+    block of ``width`` weights and the beginning of the next, and ``before`` and ``behind`` hold the sums from each
+    weight to the ends of its block (van Herk, 1992). Weights off the ends are zero.
     """
 
     width: int
     before: Floats
     """[blocks * width]: logarithm of the sum of the numbers of the same block up to this one."""
     behind: Floats
-    """[blocks * width]: the same from this one on."""
+    """[blocks * width]: the same, from this one on."""
 
     def sums(self, starts: Ints) -> Floats:
-        """Logarithm [K] of the sum over each window, which begins at ``starts`` [K] > -width."""
+        """Logarithm [K] of the sum over each window; windows begin at ``starts`` [K] > -width."""
         end, begin = self._parts(starts)
         return np.logaddexp(end, begin)
 
     def _parts(self, starts: Ints) -> tuple[Floats, Floats]:
-        """What lies in the block of the first number and, if that is another one, in the block of the last."""
+        """Sums in the block of the first weight and, if it is another one, in the block of the last."""
         first = starts + self.width
         last = first + self.width - 1
         return self.behind[first], np.where(first % self.width == 0, -inf, self.before[last])
 
     def drawn(self, starts: Ints, rng: np.random.Generator) -> Ints:
-        """One place [K] from each window."""
+        """One index [K] from each window."""
         end, begin = self._parts(starts)
         earlier = np.log1p(-rng.random(len(starts))) + np.logaddexp(end, begin) <= end
         wanted = np.log1p(-rng.random(len(starts))) + np.where(earlier, end, begin)
         first = starts + self.width
         border = (first // self.width + 1) * self.width
         low, high = np.where(earlier, first, border), np.where(earlier, border, first + self.width) - 1
-        for _ in range(self.width.bit_length()):  # the first place behind which, or up to which, there is enough
+        for _ in range(self.width.bit_length()):  # binary search
             middle = (low + high) // 2
             enough = np.where(earlier, self.behind[middle + 1] < wanted, self.before[middle] >= wanted)
             low, high = np.where(enough, low, np.minimum(middle + 1, high)), np.where(enough, middle, high)
@@ -198,7 +198,7 @@ class _Windows:
 
 
 def _windows(logs: Floats, width: int) -> _Windows:
-    """``logs`` [L] are the logarithms of the numbers."""
+    """``logs`` [L] are the logarithms of the weights."""
     blocks = -(-len(logs) // width) + 2  # one of zeros on each side
     padded = np.full(blocks * width, -inf)
     padded[width : width + len(logs)] = logs
