@@ -4,6 +4,7 @@
 #   make test      the tests (make slow: the proofs that take minutes)
 #   make lint      ruff, mypy, import-linter, codespell
 #   make docs      the site, checked: every link, every page reachable; open site/index.html
+#   make pictures  the pictures of README and docs, from outputs/demo (make demo)
 #   make shape     the shape of the code against its limits: folders, modules, classes, functions, circles
 #   make bench     measure against the targets; outputs/bench/*.json
 #   make install   only the set-up: everything into .venv
@@ -18,7 +19,7 @@ export PYTHONDONTWRITEBYTECODE :=
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install peers demo test slow lint docs shape bench clean
+.PHONY: help install peers demo test slow lint docs pictures shape bench clean
 
 BIN := .venv/bin
 BRIDGE := ros2_ws/src/temporeal_bridge
@@ -97,7 +98,10 @@ lint: .venv/.dev
 	$(BIN)/mypy
 
 docs: .venv/.dev
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+
+pictures: .venv/.dev
+	@MPLBACKEND=Agg $(BIN)/python .ci/pictures.py
 
 shape:
 	@python3 .ci/shape.py $(ARGS)

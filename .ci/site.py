@@ -70,7 +70,7 @@ def is_command(words: list[str]) -> bool:
     if words[0] not in verb_names():
         return False
     if words[0] == "bench":  # each benchmark has options of its own
-        return len(words) == 1 or words[1].startswith("-") or (
+        return len(words) == 1 or words[1].startswith("-") or words[1].isupper() or (
             ROOT / "benchmarks/measurements" / f"{words[1].replace('-', '_')}.py").exists()
     known = help_of(load_verb(words[0]))
     options = [word.split("=")[0] for word in words if re.fullmatch(r"--[a-z][\w-]*(=.*)?", word)]

@@ -337,7 +337,7 @@ def write_seeing(path: Path, chunk: int, **changes: Any) -> Path:
     import torch
     from torch import nn
 
-    from temporeal.policies.export.writer import export
+    from temporeal.policies.export.writer import ArtifactSpec, export
 
     class Seeing(nn.Module):
         def initial_memory(self, n: int) -> dict[str, Any]:
@@ -361,7 +361,8 @@ def write_seeing(path: Path, chunk: int, **changes: Any) -> Path:
         "task_signals": {"wrist_rgb": SEEN}, **({"chunk": ChunkSpec(chunk, 1 / RATE_HZ)} if chunk else {}),
         "golden": {**{f"signals.{name}": value for name, value in signals.items()}, f"commands.{COMMAND}": rows},
         **changes}
-    export(policy, path, **arguments)
+    golden = arguments.pop("golden")
+    export(policy, path, ArtifactSpec(**arguments), golden)
     return path
 
 
