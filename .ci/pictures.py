@@ -54,7 +54,7 @@ def judged() -> None:
     manifest = json.loads((DEMO / "artifact/manifest.json").read_text())
     truth = sorted((DEMO / "flights").rglob("truth_*.npz"))[0]
     with tempfile.TemporaryDirectory() as folder:
-        for name, formula in (("flight.svg", manifest["formula"]), ("goals.png", GOALS)):
+        for name, formula in (("flight.png", manifest["formula"]), ("goals.png", GOALS)):
             file = Path(folder) / "mission.json"
             file.write_text(json.dumps({"formula": formula, "constants": manifest["constants"],
                                         "signals": {"base_pos_w": "[3] m", "height": "m"}}))
