@@ -1,25 +1,21 @@
-"""Write an artifact: trace observe -> network -> command into ONNX, add manifest and golden trace, prove, publish.
+"""Write an artifact: trace observe -> network -> command into ONNX, add manifest and golden trace, self-test, publish.
 
 The exporter is torch's TorchScript one (``dynamo=False``): deprecated since torch 2.9 but present in the pinned
-version, and the only one that needs no package beyond ``onnx`` (the successor needs ``onnxscript``). What it writes
-is checked from outside (names, shapes, golden trace, batch sizes), so the exporter can be exchanged in `trace`.
-"""
+version, and the only one that needs no package beyond ``onnx`` (its successor needs ``onnxscript``). Its result is
+checked from outside (names, shapes, golden trace, batch sizes), so the exporter can be exchanged in `trace`. """
 
 from __future__ import annotations
 
 import io
 import os
-import platform
 import shutil
-import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,6 +24,7 @@ import onnx
 import torch
 from torch import Tensor, nn
 
+from temporeal.policies.export.provenance import revision, versions
 from temporeal.robots.artifact.manifest import (
     GOLDEN,
     MANIFEST,
@@ -52,11 +49,10 @@ from temporeal.robots.spec import RobotSpec
 
 OPSET = 17  # read by onnxruntime 1.12 (2022) and newer
 SELF_TEST_TOLERANCE = 1e-5  # of the command's range: some hundred float32 roundings
-PACKAGES = ("torch", "numpy", "onnx", "onnxruntime", "numba", "mujoco")
 
 
 class Exportable(Protocol):
-    """What can be exported: a module from raw signals and memory [N, ...] to raw commands and the next memory."""
+    """An exportable policy: a module from raw signals and memory [N, ...] to raw commands and the next memory."""
 
     def __call__(
         self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]
@@ -68,7 +64,7 @@ class Exportable(Protocol):
 
 
 class Flat(nn.Module):
-    """The policy with positional tensors instead of dictionaries, which is what an ONNX graph has."""
+    """The policy with positional tensors instead of dictionaries, as ONNX graphs have them."""
 
     def __init__(self, policy: Any, signals: Sequence[str], commands: Sequence[str], memory: Sequence[str]) -> None:
         super().__init__()
@@ -82,35 +78,52 @@ class Flat(nn.Module):
         return (*(commands[name] for name in self.commands), *(after[name] for name in self.memory))
 
 
+@dataclass(frozen=True)
+class ArtifactSpec:
+    """What an artifact states besides its networks; see :class:`temporeal.robots.artifact.manifest.Manifest`.
+
+    Args:
+        signals: names of the signals that the policy reads, in the order of the graph's inputs.
+        command: name of the robot's command that it gives.
+        task_signals: signals of the task that the robot does not have.
+        git_revision: of the project; None: that of the working tree.
+    """
+
+    robot: RobotSpec
+    signals: Sequence[str]
+    command: str
+    rate_hz: float
+    formula_text: str
+    constants: Mapping[str, Any]
+    horizon_s: float
+    training: Mapping[str, Any]
+    seed: int
+    stop: str
+    name: str = "policy"
+    git_revision: str | None = None
+    task_signals: Schema | None = None
+    chunk: ChunkSpec | None = None
+    reflex: ReflexSpec | None = None
+
+
 def export(
-    policy: Exportable, path: str | Path, *, robot: RobotSpec, signals: Sequence[str], command: str, rate_hz: float,
-    formula_text: str, constants: Mapping[str, Any], horizon_s: float, training: Mapping[str, Any], seed: int,
-    golden: Mapping[str, np.ndarray], stop: str, name: str = "policy", git_revision: str | None = None,
-    task_signals: Schema | None = None, chunk: ChunkSpec | None = None, reflex: ReflexSpec | None = None,
+    policy: Exportable, path: str | Path, spec: ArtifactSpec, golden: Mapping[str, np.ndarray], *,
     between: Exportable | None = None,
 ) -> Artifact:
     """Write ``policy`` as an artifact to the folder ``path`` and return it loaded.
 
-    ``golden`` holds a recorded mission from its first step: ``signals.<name>`` and ``commands.<name>`` [T, *shape] of
-    the environment it was trained in, and ``memory.<name>``, what the policy remembered before each step. The folder
+    ``golden`` is a recorded mission from its first step: ``signals.<name>`` and ``commands.<name>`` [T, *shape] of the
+    environment that the policy was trained in, and ``memory.<name>``, the policy's memory before each step. The folder
     appears complete under its name or not at all: it is written beside it, loaded, self-tested against ``golden``, and
-    only then renamed. An older artifact there is replaced; anything else there is left alone and is an error. With
-    ``chunk``, commands are [N, steps, *shape], and [T, steps, *shape] in ``golden``. With ``reflex``, ``between`` is
-    what decides at the steps at which the task network is not asked, of the same memory as ``policy``.
+    then renamed. An older artifact there is replaced; anything else there is an error. With a chunk, commands are [N,
+    steps, *shape], and [T, steps, *shape] in ``golden``. With a reflex, ``between`` decides at the steps between
+    evaluations of the task network, with the same memory as ``policy``.
     """
-    if (reflex is None) != (between is None):
+    if (spec.reflex is None) != (between is None):
         raise ArtifactError("a reflex and the network of the steps between belong together")
-    path = Path(path)
-    refuse_foreign(path)
-    known = {**robot.signals, **(task_signals or {})}
-    manifest = Manifest(
-        name=name, robot=robot.name, signals=chosen(known, signals, robot.name), commands=(robot.command(command),),
-        rate_hz=float(rate_hz), memory=memory_specs(policy), formula=formula_text,
-        constants=plain(constants, "constants"), horizon_s=float(horizon_s), stop=stop,
-        training=plain(training, "training"), versions=versions(), seed=int(seed),
-        git_revision=git_revision or revision(), created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        files=dict.fromkeys((GOLDEN, POLICY, *((REFLEX,) if reflex is not None else ())), ""), chunk=chunk,
-        reflex=reflex, schema_version=version_of(chunk, reflex))
+    path, robot, task_signals = Path(path), spec.robot, spec.task_signals
+    refuse_other_folder(path)
+    manifest = manifest_of(spec, policy)
     check(manifest)
     data = {POLICY: trace(policy, manifest), GOLDEN: pack(golden, manifest)}
     if between is not None:
@@ -124,6 +137,21 @@ def export(
         written.self_test(SELF_TEST_TOLERANCE)
         check_batch(written)
     return Artifact.load(path, robot, task_signals=task_signals)
+
+
+def manifest_of(spec: ArtifactSpec, policy: Exportable) -> Manifest:
+    """The manifest of ``policy`` as ``spec`` describes it, its files without their digests."""
+    robot = spec.robot
+    known = {**robot.signals, **(spec.task_signals or {})}
+    return Manifest(
+        name=spec.name, robot=robot.name, signals=chosen(known, spec.signals, robot.name),
+        commands=(robot.command(spec.command),), rate_hz=float(spec.rate_hz), memory=memory_specs(policy),
+        formula=spec.formula_text, constants=plain(spec.constants, "constants"), horizon_s=float(spec.horizon_s),
+        stop=spec.stop, training=plain(spec.training, "training"), versions=versions(), seed=int(spec.seed),
+        git_revision=spec.git_revision or revision(),
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        files=dict.fromkeys((GOLDEN, POLICY, *((REFLEX,) if spec.reflex is not None else ())), ""), chunk=spec.chunk,
+        reflex=spec.reflex, schema_version=version_of(spec.chunk, spec.reflex))
 
 
 def chosen(known: Schema, names: Sequence[str], robot: str) -> tuple[SignalSpec, ...]:
@@ -141,7 +169,7 @@ def memory_specs(policy: Exportable) -> tuple[MemorySpec, ...]:
 
 
 def example(specs: Sequence[SignalSpec | CommandSpec], n: int) -> list[Tensor]:
-    """Something of the right shape to trace with; quaternions are the identity."""
+    """Tensors of the right shapes to trace with; quaternions are the identity."""
     out = []
     for spec in specs:
         value = torch.full((n, *spec.shape), 0.1 if spec.dtype == "float32" else 1, dtype=getattr(torch, spec.dtype))
@@ -152,7 +180,7 @@ def example(specs: Sequence[SignalSpec | CommandSpec], n: int) -> list[Tensor]:
 
 
 def trace(policy: Exportable, manifest: Manifest) -> bytes:
-    """The ONNX file of ``policy``, any batch size, the contract in its metadata."""
+    """The ONNX file of ``policy`` for any batch size, with the contract in its metadata."""
     signals = [spec.name for spec in manifest.signals]
     commands = [spec.name for spec in manifest.commands]
     memory = [spec.name for spec in manifest.memory]
@@ -180,7 +208,7 @@ def trace(policy: Exportable, manifest: Manifest) -> bytes:
 def keep_inputs(model: Any, manifest: Manifest, arguments: Mapping[str, Tensor]) -> None:
     """Put back, in order, the inputs that the tracer dropped because nothing reads them.
 
-    A memory tensor that is written but not read is harmless. A signal that is never read is a mistake.
+    A memory tensor that is written but not read is harmless. A signal that is never read is an error.
     """
     kept = {node.name: node for node in model.graph.input}
     unread = [spec.name for spec in manifest.signals if spec.name not in kept]
@@ -193,9 +221,8 @@ def keep_inputs(model: Any, manifest: Manifest, arguments: Mapping[str, Tensor])
 
 
 def state_outputs(model: Any, manifest: Manifest) -> None:
-    """Write the manifest's shapes to the outputs: behind a slice (a pushed history) the tracer loses the size, which
-    is constant. A wrong one would not survive the golden trace: the memory goes back in, where onnxruntime checks it.
-    """
+    """Write the manifest's shapes to the outputs: behind a slice (a pushed history) the tracer loses the size, which is
+    constant. A wrong shape would not survive the golden trace: the memory goes back in, where onnxruntime checks it."""
     shapes = {spec.name: manifest.given(spec) for spec in manifest.commands}
     shapes.update({f"next.{spec.name}": spec.shape for spec in manifest.memory})
     stated = [onnx.helper.make_tensor_value_info(node.name, onnx.TensorProto.FLOAT, ["n", *shapes[node.name]])
@@ -205,8 +232,8 @@ def state_outputs(model: Any, manifest: Manifest) -> None:
 
 
 def pack(golden: Mapping[str, np.ndarray], manifest: Manifest) -> bytes:
-    """The file ``golden.npz``: the arrays that the manifest needs, of the signals' types, else float32; memory where
-    all of it was recorded."""
+    """The file ``golden.npz``: the arrays that the manifest needs, in the signals' types, else float32; memory if all
+    of it was recorded."""
     needed = [f"signals.{s.name}" for s in manifest.signals] + [f"commands.{c.name}" for c in manifest.commands]
     missing = [name for name in needed if name not in golden]
     if missing:
@@ -226,7 +253,7 @@ def pack(golden: Mapping[str, np.ndarray], manifest: Manifest) -> bytes:
 
 
 def check_batch(artifact: Artifact, tolerance: float = SELF_TEST_TOLERANCE) -> None:
-    """Three robots at once give what each gives alone: nothing of the batch size was frozen by the tracer."""
+    """Three robots at once give what each gives alone: the tracer froze nothing of the batch size."""
     rows = [0, len(next(iter(artifact.golden.values()))) // 2, -1]
     signals = {name: artifact.golden[f"signals.{name}"][rows] for name in artifact.schema}
     memory = {name: artifact.golden[f"memory.{name}"][rows] if f"memory.{name}" in artifact.golden else start
@@ -242,41 +269,16 @@ def check_batch(artifact: Artifact, tolerance: float = SELF_TEST_TOLERANCE) -> N
                 raise ArtifactError(f"command {name!r} depends on the batch size: difference {error:.3g}")
 
 
-def versions() -> dict[str, str]:
-    """Version of Python and of each installed package that matters."""
-    out = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            out[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return out
-
-
-def revision() -> str:
-    """Git revision of the project, ``-dirty`` with uncommitted changes, ``"unknown"`` outside a repository."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return "unknown"
-    try:
-        described = subprocess.run(
-            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
-    return described.stdout.strip() or "unknown"
-
-
 def write(path: Path, content: bytes) -> None:
-    """Write and flush to disk."""
+    """Write ``content`` and flush it to disk."""
     with path.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
 
 
-def refuse_foreign(path: Path) -> None:
-    """A folder that is there and is no artifact is not ours to replace."""
+def refuse_other_folder(path: Path) -> None:
+    """Refuse to replace a folder that is there and is no artifact."""
     if not path.exists() and not path.is_symlink():
         return
     ours = path.is_dir() and not path.is_symlink() and ((path / MANIFEST).is_file() or not any(path.iterdir()))
@@ -286,7 +288,7 @@ def refuse_foreign(path: Path) -> None:
 
 @contextmanager
 def staged(path: Path) -> Iterator[Path]:
-    """A folder beside ``path`` that takes its name if the block succeeds and vanishes if it does not."""
+    """A folder beside ``path`` that takes its name if the block succeeds, and is removed otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
@@ -298,7 +300,7 @@ def staged(path: Path) -> Iterator[Path]:
 
 
 def publish(folder: Path, path: Path) -> None:
-    """Rename ``folder`` to ``path``; an older artifact there is moved aside first and put back on failure."""
+    """Rename ``folder`` to ``path``; an older artifact there is moved aside first, and restored on failure."""
     if not path.exists():
         folder.rename(path)
         return

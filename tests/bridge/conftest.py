@@ -59,7 +59,7 @@ def golden_trace(policy: Any, signals: dict[str, np.ndarray], command: str) -> d
 
 def write_artifact(path: Path, gain: float = 5.0, **changes: Any) -> Path:
     """The policy as an artifact in folder ``path``."""
-    from temporeal.policies.export.writer import export
+    from temporeal.policies.export.writer import ArtifactSpec, export
     from temporeal.robots.spec import load_robot
 
     policy, rng, steps = build_policy(gain), np.random.default_rng(0), 20
@@ -72,7 +72,8 @@ def write_artifact(path: Path, gain: float = 5.0, **changes: Any) -> Path:
         "formula_text": FORMULA, "constants": CONSTANTS, "horizon_s": HORIZON_S, "training": {"by": "hand"}, "seed": 0,
         "stop": "level", "golden": golden_trace(policy, signals, "ctbr_cmd"), "name": "cascade",
         "git_revision": "test", **changes}
-    export(policy, path, **arguments)
+    golden = arguments.pop("golden")
+    export(policy, path, ArtifactSpec(**arguments), golden)
     return path
 
 
@@ -122,7 +123,7 @@ def build_arm_policy(chunk: int = 0) -> Any:
 
 def write_arm_artifact(path: Path, chunk: int = 0, **changes: Any) -> Path:
     """The arm's policy as an artifact in folder ``path``."""
-    from temporeal.policies.export.writer import export
+    from temporeal.policies.export.writer import ArtifactSpec, export
     from temporeal.robots.artifact.manifest import ChunkSpec
     from temporeal.robots.spec import load_robot
 
@@ -136,7 +137,8 @@ def write_arm_artifact(path: Path, chunk: int = 0, **changes: Any) -> Path:
         "horizon_s": ARM_HOLD_S, "training": {"by": "hand"}, "seed": 0, "stop": "hold",
         "golden": golden_trace(policy, signals, "joint_pos_cmd"), "name": "servo", "git_revision": "test",
         **({"chunk": ChunkSpec(chunk, 1 / ARM_RATE_HZ)} if chunk else {}), **changes}
-    export(policy, path, **arguments)
+    golden = arguments.pop("golden")
+    export(policy, path, ArtifactSpec(**arguments), golden)
     return path
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import torch
 
-from temporeal.policies.evaluate.rollout import graph_policy, record_golden
-from temporeal.policies.export.writer import export
+from temporeal.policies.export.golden_trace import record_golden
+from temporeal.policies.export.writer import ArtifactSpec, export
 from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training.acting import graph_policy
 from temporeal.sim.env import make_env
 from temporeal.sim.maps import PolicyGraph
 from temporeal.sim.task import load_task
@@ -37,8 +38,10 @@ def write_drive_artifact(drive: str, folder: Path) -> Path:
         task.observe.obs_dim, task.act.action_dim), task.act).eval()
     env = make_env(task, backend="mujoco", num_worlds=1, seed=5, compiled=False, threads=1)
     golden = record_golden(env, graph_policy(graph), steps=8)
-    export(graph, folder, robot=task.robot, signals=graph.signals, command=task.command, rate_hz=1 / task.control_dt,
-           formula_text=task.formula_text, constants=task.constants, horizon_s=task.episode_s,
-           training={"task": {"name": "reach", "settings": {"drive": drive}}}, seed=0, golden=golden, stop=task.stop,
-           task_signals=dict(task.schema))
+    spec = ArtifactSpec(
+        robot=task.robot, signals=graph.signals, command=task.command, rate_hz=1 / task.control_dt,
+        formula_text=task.formula_text, constants=task.constants, horizon_s=task.episode_s,
+        training={"task": {"name": "reach", "settings": {"drive": drive}}}, seed=0, stop=task.stop,
+        task_signals=dict(task.schema))
+    export(graph, folder, spec, golden)
     return folder

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from temporeal.policies.export.writer import export
+from temporeal.policies.export.writer import ArtifactSpec, export
 from temporeal.robots.artifact.manifest import ChunkSpec
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.spec import load_robot
@@ -62,10 +62,12 @@ def write(path: Path, speed: float = 0.25) -> Path:
     signals = {"joint_pos": (GOAL + 0.1 * rng.normal(size=(8, 7))).astype(np.float32),
                "mission_time": np.arange(8, dtype=np.float32)}
     rows = policy({name: torch.from_numpy(value) for name, value in signals.items()}, {})[0]["joint_pos_cmd"].numpy()
-    export(policy, path, robot=ROBOT, signals=tuple(signals), command="joint_pos_cmd", rate_hz=RATE_HZ,
-           formula_text="G[0,3] (norm(joint_pos) < 100)", constants={}, horizon_s=3.0, training={"by": "hand"}, seed=0,
-           stop="hold", name="swaying", git_revision="test", chunk=ChunkSpec(STEPS, 1 / RATE_HZ), task_signals=KNOWN,
-           golden={**{f"signals.{name}": value for name, value in signals.items()}, "commands.joint_pos_cmd": rows})
+    spec = ArtifactSpec(
+        robot=ROBOT, signals=tuple(signals), command="joint_pos_cmd", rate_hz=RATE_HZ,
+        formula_text="G[0,3] (norm(joint_pos) < 100)", constants={}, horizon_s=3.0, training={"by": "hand"}, seed=0,
+        stop="hold", name="swaying", git_revision="test", chunk=ChunkSpec(STEPS, 1 / RATE_HZ), task_signals=KNOWN)
+    export(policy, path, spec,
+           {**{f"signals.{name}": value for name, value in signals.items()}, "commands.joint_pos_cmd": rows})
     return path
 
 

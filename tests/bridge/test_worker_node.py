@@ -54,7 +54,7 @@ def write_chunked(path: Path, **changes: Any) -> Path:
     """The policy as an artifact in folder ``path``."""
     import torch
 
-    from temporeal.policies.export.writer import export
+    from temporeal.policies.export.writer import ArtifactSpec, export
 
     policy, rng = build_policy(), np.random.default_rng(0)
     signals = (GOAL + 0.3 * rng.normal(size=(8, 7))).astype(np.float32)
@@ -65,7 +65,8 @@ def write_chunked(path: Path, **changes: Any) -> Path:
         "training": {"by": "hand"}, "seed": 0, "stop": "hold", "name": "reach", "git_revision": "test",
         "golden": {"signals.joint_pos": signals, "commands.joint_pos_cmd": rows},
         "chunk": ChunkSpec(STEPS, DT), **changes}
-    export(policy, path, **arguments)
+    golden = arguments.pop("golden")
+    export(policy, path, ArtifactSpec(**arguments), golden)
     return path
 
 

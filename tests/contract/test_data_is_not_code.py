@@ -29,7 +29,7 @@ NEEDS = {  # call: (argument that must be there, the only value it may have)
     "np.lib.format.read_array": ("allow_pickle", False), "torch.load": ("weights_only", True),
 }
 EXCEPTIONS = {  # (file, what): why it is none
-    ("policies/evaluate/adapters/external_policies.py", "import pickle"): "an unpickler that refuses all but the parts of VecNormalize",
+    ("policies/export/external_policies.py", "import pickle"): "an unpickler that refuses all but the parts of VecNormalize",
     ("policies/cli/verbs/spec.py", "yaml.load"): "with a subclass of yaml.SafeLoader that is defined above it",
     ("benchmarks/measurements/train_quadrotor.py", "torch.load"): "of a benchmark: written by a process of its own",
 }
@@ -195,7 +195,7 @@ def test_yaml_runs_no_code(tmp_path: Path, mark: Path) -> None:
 
 
 def test_statistics_of_vecnormalize_run_no_code(tmp_path: Path, mark: Path) -> None:
-    from temporeal.policies.evaluate.adapters.external_policies import NotExportable, load_statistics
+    from temporeal.policies.export.external_policies import NotExportable, load_statistics
 
     file = tmp_path / "statistics.pkl"
     for bomb in (Bomb(mark), {"obs_rms": Bomb(mark)}, np.array([Bomb(mark)], dtype=object)):

@@ -19,10 +19,11 @@ import pytest
 import torch
 import yaml
 
-from temporeal.policies.evaluate.rollout import graph_policy, record_golden
-from temporeal.policies.export.writer import export
+from temporeal.policies.export.golden_trace import record_golden
+from temporeal.policies.export.writer import ArtifactSpec, export
 from temporeal.policies.nets.actor import Critic, make_actor
 from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training.acting import graph_policy
 from temporeal.policies.training.reflex_policy import Reflex, ReflexGraph
 from temporeal.policies.training.schedule_choice import Choosing
 from temporeal.robots.artifact.manifest import ENGAGED, PHASE, ReflexSpec
@@ -139,14 +140,13 @@ class Deployed:
         self, task: Any, graph: PolicyGraph, golden: dict[str, np.ndarray], folder: Path, bus: str = "memory"
     ) -> None:
         self.task, self.interface = task, with_task_signals(task, interface_of(task, bus), folder)
-        policy, layer = graph, {}
-        if isinstance(graph, ReflexGraph):
-            policy, layer = graph.at(True), {"reflex": graph.spec, "between": graph.at(False)}
-        artifact = export(
-            policy, folder / "artifact", robot=task.robot, signals=graph.signals, command=task.command,
-            rate_hz=1 / task.control_dt, formula_text=task.formula_text, constants=task.constants,
-            horizon_s=task.episode_s, training={}, seed=0, golden=golden, stop=task.stop,
-            task_signals=dict(task.schema), **layer)
+        has_reflex = isinstance(graph, ReflexGraph)
+        policy, between = (graph.at(True), graph.at(False)) if has_reflex else (graph, None)
+        spec = ArtifactSpec(
+            robot=task.robot, signals=graph.signals, command=task.command, rate_hz=1 / task.control_dt,
+            formula_text=task.formula_text, constants=task.constants, horizon_s=task.episode_s, training={}, seed=0,
+            stop=task.stop, task_signals=dict(task.schema), reflex=graph.spec if has_reflex else None)
+        artifact = export(policy, folder / "artifact", spec, golden, between=between)
         self.bus = Bus()
         controller, guarded = linked()
         self.proposals: dict[int, np.ndarray] = {}

@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from temporeal.policies.evaluate.measurement_recorder import witnessed
-from temporeal.policies.evaluate.rollout import graph_policy, record_golden
-from temporeal.policies.evaluate.run_outputs import export_policy
-from temporeal.policies.export.writer import export
+from temporeal.policies.export.golden_trace import record_golden
+from temporeal.policies.export.policy import export_policy
+from temporeal.policies.export.writer import ArtifactSpec, export
 from temporeal.policies.nets.actor import make_actor
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.runs.trained import artifact_policy
+from temporeal.policies.training.acting import graph_policy
 from temporeal.policies.training.reflex_policy import Reflex, ReflexGraph
 from temporeal.robots.artifact.manifest import ENGAGED, ArtifactError, ReflexSpec
 from temporeal.robots.registry import names
@@ -39,10 +40,11 @@ def environment(task):
 
 
 def write(task, graph, golden, path):
-    return export(graph, path, robot=task.robot, signals=graph.signals, command=task.command,
-                  rate_hz=1 / task.control_dt, formula_text=task.formula_text, constants=task.constants,
-                  horizon_s=task.episode_s, training={}, seed=0, golden=golden, stop=task.stop,
-                  task_signals=dict(task.schema))
+    spec = ArtifactSpec(
+        robot=task.robot, signals=graph.signals, command=task.command, rate_hz=1 / task.control_dt,
+        formula_text=task.formula_text, constants=task.constants, horizon_s=task.episode_s, training={}, seed=0,
+        stop=task.stop, task_signals=dict(task.schema))
+    return export(graph, path, spec, golden)
 
 
 @pytest.mark.parametrize("task", names("temporeal.sim.tasks"))

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from temporeal.policies.evaluate.rollout import graph_policy, record_golden
-from temporeal.policies.export.writer import export
+from temporeal.policies.export.golden_trace import record_golden
+from temporeal.policies.export.writer import ArtifactSpec, export
 from temporeal.policies.nets.actor import make_actor
 from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training.acting import graph_policy
 from temporeal.robots.registry import UnknownName
 from temporeal.sim.env import make_env
 from temporeal.sim.maps import PolicyGraph
@@ -459,10 +460,11 @@ def test_a_fresh_policy_exports_and_replays(name, settings, tmp_path):
     torch.manual_seed(0)
     graph = PolicyGraph(task.observe, Normalizer(env.obs_dim), make_actor(env.obs_dim, 16, (32, 32)), task.act)
     golden = record_golden(env, graph_policy(graph), steps=40)
-    artifact = export(
-        graph, tmp_path / "artifact", robot=task.robot, signals=graph.signals, command=task.command, rate_hz=20.0,
-        formula_text=task.formula_text, constants=task.constants, horizon_s=task.episode_s, training={}, seed=0,
-        golden=golden, stop=task.stop, task_signals=task.schema)
+    spec = ArtifactSpec(
+        robot=task.robot, signals=graph.signals, command=task.command, rate_hz=20.0, formula_text=task.formula_text,
+        constants=task.constants, horizon_s=task.episode_s, training={}, seed=0, stop=task.stop,
+        task_signals=task.schema)
+    artifact = export(graph, tmp_path / "artifact", spec, golden)
     artifact.self_test(1e-5)
     assert {s.name for s in artifact.manifest.signals} == set(task.observe.signals)
 

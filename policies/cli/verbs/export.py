@@ -73,7 +73,7 @@ def run(argv: Sequence[str]) -> int:
         return new_key(options)
     if options.run is None:
         raise BadInput("name what to export: the folder of a run, or a model.zip of stable-baselines3")
-    from temporeal.policies.export.writer import refuse_foreign
+    from temporeal.policies.export.writer import refuse_other_folder
     from temporeal.robots.artifact.signature import secret_key, sign
 
     if options.sign is not None:
@@ -86,7 +86,7 @@ def run(argv: Sequence[str]) -> int:
         run_folders.load_run(options.run)
     run_folders.check_writable(out.parent)
     with errors.bad_input():
-        refuse_foreign(out)
+        refuse_other_folder(out)
     try:
         if is_model:
             artifact = of_model(options.run, out, options.overrides, options.normalize, options.name)
@@ -144,7 +144,7 @@ def check_words(is_model: bool, run: Path, words: Sequence[str], normalize: Path
 
 def of_run(run: Path, out: Path, name: str | None) -> Artifact:
     """The artifact of a run of ours."""
-    from temporeal.policies.evaluate.run_outputs import export_policy
+    from temporeal.policies.export.policy import export_policy
     from temporeal.policies.runs import environments, errors, run_folders, trained
 
     settings = run_folders.load_run(run)
@@ -166,7 +166,7 @@ def of_model(
     bare = [] if any(word.startswith("randomize=") for word in words) else ["randomize=none"]
     settings = compose([*bare, *words])
     with errors.bad_input():
-        from temporeal.policies.evaluate.adapters.external_policies import export_sb3
+        from temporeal.policies.export.external_policies import export_sb3
         from temporeal.sim.adapters.worlds import recipe
 
         made = recipe(

@@ -16,8 +16,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from temporeal.policies.export import writer as writer
-from temporeal.policies.export.writer import export
+from temporeal.policies.export import writer
+from temporeal.policies.export.writer import ArtifactSpec, export
 from temporeal.robots.artifact.manifest import (
     GOLDEN,
     MANIFEST,
@@ -87,7 +87,8 @@ def write_artifact(path: Path, policy: Any = None, **changes: Any) -> Artifact:
         "horizon_s": 5.0, "training": {"algo": "none", "steps": 0}, "seed": 7, "stop": "level", "name": "test",
         "golden": recorded(ClockPolicy()), **changes,
     }
-    return export(policy, path, **arguments)
+    golden = arguments.pop("golden")
+    return export(policy, path, ArtifactSpec(**arguments), golden)
 
 
 @pytest.fixture(scope="module")

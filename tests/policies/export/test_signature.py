@@ -19,7 +19,7 @@ from torch import nn
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.verbs import deploy
 from temporeal.policies.cli.verbs import export as cli_export
-from temporeal.policies.export.writer import export
+from temporeal.policies.export.writer import ArtifactSpec, export
 from temporeal.policies.runs import run_folders
 from temporeal.robots.artifact.manifest import GOLDEN, MANIFEST, POLICY, ArtifactError, canonical, digest, load_manifest
 from temporeal.robots.artifact.runtime import Artifact
@@ -48,10 +48,10 @@ class Still(nn.Module):
 def write_artifact(path: Path, gain: float = 0.1) -> Path:
     heights = np.linspace(0, 1, 5, dtype=np.float32)
     golden = {"signals.height": heights, "commands.ctbr_cmd": gain * np.tile(heights[:, None], (1, 4))}
-    return export(
-        Still(gain), path, robot=ROBOT, signals=("height",), command="ctbr_cmd", rate_hz=50.0,
-        formula_text="G[0,1] (height > 0)", constants={}, horizon_s=1.0, training={}, seed=0, stop="level",
-        golden=golden, name="still", git_revision="test").path
+    spec = ArtifactSpec(
+        robot=ROBOT, signals=("height",), command="ctbr_cmd", rate_hz=50.0, formula_text="G[0,1] (height > 0)",
+        constants={}, horizon_s=1.0, training={}, seed=0, stop="level", name="still", git_revision="test")
+    return export(Still(gain), path, spec, golden).path
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import torch
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.vec_env import VecNormalize
 
-from temporeal.policies.evaluate.adapters.external_policies import export_sb3, from_sb3
-from temporeal.policies.evaluate.rollout import graph_policy
+from temporeal.policies.export.external_policies import export_sb3, from_sb3
+from temporeal.policies.training.acting import graph_policy
 from temporeal.sim.adapters.stable_baselines3 import make_vec_env
 from temporeal.sim.adapters.worlds import recipe
 

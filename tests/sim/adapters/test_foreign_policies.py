@@ -14,7 +14,7 @@ from stable_baselines3 import A2C, DDPG, PPO, SAC, TD3
 from stable_baselines3.common.vec_env import DummyVecEnv, VecCheckNan, VecFrameStack, VecNormalize
 
 import temporeal.sim.adapters.gymnasium
-from temporeal.policies.evaluate.adapters.external_policies import (
+from temporeal.policies.export.external_policies import (
     NotExportable,
     export_rsl_rl,
     export_sb3,
@@ -23,7 +23,8 @@ from temporeal.policies.evaluate.adapters.external_policies import (
     load_sb3,
     origin,
 )
-from temporeal.policies.evaluate.rollout import graph_policy, record_golden
+from temporeal.policies.export.golden_trace import record_golden
+from temporeal.policies.training.acting import graph_policy
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.sim.adapters import rsl_rl, stable_baselines3
 from temporeal.sim.adapters.worlds import recipe

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from temporeal.policies.evaluate.run_outputs import export_policy
+from temporeal.policies.export.policy import export_policy
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.sim.adapters.worlds import Recipe, check_view
 from temporeal.sim.env import Env
@@ -181,7 +181,7 @@ def write(
     if recipe is None:
         raise NotExportable("how the environment was made is not known, so that no golden trace can be recorded in one "
                             "like it: make it with make_vec_env or gymnasium.make, or pass env=recipe(task, ...); or "
-                            "record one yourself: temporeal.policies.evaluate.run_outputs.export_policy(from_sb3(...), task, ...)")
+                            "record one yourself: temporeal.policies.export.policy.export_policy(from_sb3(...), task, ...)")
     seed = 0 if seed is None else int(seed)
     env = recipe.build(1, seed, compiled=False, device="cpu", threads=1)
     training = {**recipe.described(), "robot": {"name": env.task.robot.name}, "algo": dict(algo), "seed": seed}

@@ -1,0 +1,39 @@
+"""Export a policy graph as an artifact of its task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from temporeal.policies.export.golden_trace import record_golden
+from temporeal.policies.export.writer import ArtifactSpec, export
+from temporeal.policies.training.acting import graph_policy
+from temporeal.policies.training.reflex_policy import ReflexGraph
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.sim.env import Env
+from temporeal.sim.maps import PolicyGraph
+from temporeal.sim.stl.language.queries import horizon
+from temporeal.sim.task import Task
+
+
+def export_policy(
+    graph: PolicyGraph, task: Task, path: str | Path, env: Env, *, training: Mapping[str, Any], seed: int,
+    git_revision: str | None = None, name: str | None = None,
+) -> Artifact:
+    """Write ``graph`` as an artifact, its golden trace recorded in ``env`` (one world, sensors as in training).
+
+    The horizon of a formula with an unbounded window is the episode.
+    """
+    golden = record_golden(env, graph_policy(graph))
+    reach = horizon(task.formula)
+    spec = ArtifactSpec(
+        robot=task.robot, signals=graph.signals, command=task.command, rate_hz=1 / task.control_dt,
+        formula_text=task.formula_text, constants=task.constants,
+        horizon_s=reach if isfinite(reach) else task.episode_s, training=training, seed=seed, stop=task.stop,
+        name=name or task.name, git_revision=git_revision, task_signals=dict(task.schema))
+    if isinstance(graph, ReflexGraph):
+        return export(graph.at(True), path, replace(spec, reflex=graph.spec), golden, between=graph.at(False))
+    return export(graph, path, spec, golden)
