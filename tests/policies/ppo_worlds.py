@@ -13,7 +13,7 @@ from temporeal.policies.algos import ppo
 from temporeal.policies.training import checkpoint, ppo_state
 from temporeal.policies.training.ppo_state import Learner, Rollout, allocate, start
 from temporeal.policies.training.ranks import Ranks, join
-from temporeal.sim.types import Obs, Step
+from temporeal.sim.types import EnvCapabilities, Obs, Step
 
 CPU = torch.device("cpu")
 
@@ -23,6 +23,7 @@ class PointMass:
 
     num_worlds: int
     obs_dim, critic_dim, action_dim, device = 2, 2, 1, CPU
+    capabilities = EnvCapabilities()
 
     def __init__(self, num_worlds: int, seed: int = 0, nan_after: int = 10**9) -> None:
         self.num_worlds, self.nan_after, self.steps = num_worlds, nan_after, 0
@@ -70,6 +71,7 @@ class Chain:
     """
 
     action_dim, device = 1, CPU
+    capabilities = EnvCapabilities()
 
     def __init__(self, num_worlds: int, length: int, limit: int, ends: bool) -> None:
         self.num_worlds, self.length, self.limit, self.ends = num_worlds, length, limit, ends
@@ -113,6 +115,7 @@ class Recall:
     """
 
     obs_dim, critic_dim, action_dim, device = 2, 2, 1, CPU
+    capabilities = EnvCapabilities()
 
     def __init__(self, num_worlds: int, steps: int = 6, seed: int = 0) -> None:
         self.num_worlds, self.steps = num_worlds, steps

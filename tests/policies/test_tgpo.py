@@ -13,8 +13,9 @@ import torch
 
 from temporeal.policies.algos import ppo, tgpo
 from temporeal.policies.algos.tgpo import TGPOConfig, load_graph, metropolis, train
-from temporeal.policies.evaluate.rollout import graph_policy, rollout
+from temporeal.policies.evaluate.rollout import rollout
 from temporeal.policies.training import schedule_choice
+from temporeal.policies.training.acting import graph_policy
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.ppo_checkpoint import read_last
 from temporeal.policies.training.ppo_state import Learner, PPOConfig
@@ -308,10 +309,10 @@ def test_candidates_are_different_good_and_spread() -> None:
             return signals[SCHEDULE][:, 1:], memory
 
     bank = torch.tensor([[0.0, t] for t in (5.0, 5.0, 90.0, 90.0, 91.0, 92.0, 40.0)])
-    kept = {"schedule_buffer": bank, "flown": None, "signals": {"p": torch.zeros(2, 3)}}
+    kept = {"buffer": bank, "flown": None, "signals": {"p": torch.zeros(2, 3)}}
     chosen, spread = schedule_choice.spread_out(kept, Late(), torch.nn.Identity(), Plain(), 4)  # type: ignore[arg-type]
     assert chosen[:, 1].tolist() == [92.0, 91.0, 5.0, 40.0] and spread > 0
-    few = schedule_choice.spread_out({**kept, "schedule_buffer": bank[:2]}, Late(), torch.nn.Identity(), Plain(), 4)  # type: ignore
+    few = schedule_choice.spread_out({**kept, "buffer": bank[:2]}, Late(), torch.nn.Identity(), Plain(), 4)  # type: ignore
     assert few[0].tolist() == [[0.0, 5.0]] and few[1] == 0.0
     proved = schedule_choice.spread_out({**kept, "flown": bank[[6, 3]]}, Late(), torch.nn.Identity(), Plain(), 4)  # type: ignore
     assert proved[0][:, 1].tolist() == [90.0, 40.0] and proved[1] == spread
@@ -390,7 +391,7 @@ def test_the_policy_follows_what_it_has_been_seen_to_keep(
     env = env_of(task_of(), worlds)
     train(env, TGPOConfig(**SMALL), out=tmp_path, on_iteration=same)
     offered, kept = load_graph(tmp_path, env.task).observe.schedules, read_last(tmp_path)["companion"]
-    assert len(offered) == rounds[-1] and (offered[:, 2] < 30).all() and (kept["schedule_buffer"][:, 2] >= 30).any()
+    assert len(offered) == rounds[-1] and (offered[:, 2] < 30).all() and (kept["buffer"][:, 2] >= 30).any()
 
 
 @pytest.mark.parametrize(("seconds", "flown"), [
@@ -533,7 +534,7 @@ def test_tasks_without_schedules_and_wrong_settings_are_refused(tmp_path: Path) 
     with pytest.raises(SettingsError, match="task 'stl' has none: .* say task.settings.view=timed"):
         train(make_env(load_task("stl", **SEQUENCE, view="plain"), num_worlds=2, seed=1), TGPOConfig(**SMALL),
               out=tmp_path)
-    for wrong, told in ({"uniform": 2.0}, "a share"), ({"candidates": 999}, "at most bank"), ({"schedule_buffer": 1}, "least 2"),\
+    for wrong, told in ({"uniform": 2.0}, "a share"), ({"candidates": 999}, "at most schedule_buffer"), ({"schedule_buffer": 1}, "least 2"),\
                         ({"patience": -1.0}, "negative"), ({"frontier": 1.5}, "a share"), ({"places": 0}, "positive"):
         with pytest.raises(ValueError, match=told):
             TGPOConfig(**{**SMALL, **wrong})

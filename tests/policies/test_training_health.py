@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from temporeal.policies.algos import ppo
-from temporeal.policies.cli.verbs import train as cli
+from temporeal.policies.cli.verbs import train as verb
+from temporeal.policies.runs import training
 from temporeal.policies.training import ppo_state
 from temporeal.policies.training.ranks import Ranks
 from temporeal.sim.env import make_env
@@ -44,7 +45,7 @@ def environment(monkeypatch):
 
 
 @pytest.mark.parametrize("ranks", [Ranks(), Two()], ids=["one", "two"])
-def test_faults_warnings_and_lost_contacts_are_counted_in_each_iteration(ranks, tmp_path, monkeypatch):
+def test_diverged_worlds_warnings_and_lost_contacts_are_counted_in_each_iteration(ranks, tmp_path, monkeypatch):
     env, asked = environment(monkeypatch)
     rows = []
     result = ppo.train(env, ppo_state.PPOConfig(**CONFIG, total_steps=3 * 8 * 16), out=tmp_path, ranks=ranks,
@@ -54,27 +55,27 @@ def test_faults_warnings_and_lost_contacts_are_counted_in_each_iteration(ranks, 
     assert sum(row["diverged"] for row in rows) == size * env.diverged > 0
     assert all(row["overflow"] == size * 3 and row["warnings"] == size * 2 for row in rows)
     assert len(asked) <= 2 * len(rows)  # not in each step: asking costs
-    found = cli.health(result.history, env)
+    found = training.health(result.history, env)
     assert found == {"diverged": size * env.diverged, "overflow": size * 3, "warnings": size * 6}
-    told = list(cli.troubles(found, env))
-    assert len(told) == 3 and told[0].startswith(f"{int(found['faults'])} episodes ended because")
+    told = list(training.troubles(found, env, tmp_path))
+    assert len(told) == 3 and told[0].startswith(f"{int(found['diverged'])} episodes ended because")
     assert f"no room in up to {size * 3} worlds" in told[1]
     assert f"warned {size * 6} times" in told[2] and "contactfull" in told[2] and "inertia" not in told[2]
 
 
 def test_nothing_is_told_where_nothing_went_wrong():
     env = make_env(load_task("hover"), num_worlds=4, threads=1)
-    found = cli.health([], env)
-    assert found == {"diverged": 0, "overflow": 0, "warnings": 0} and not list(cli.troubles(found, env))
+    found = training.health([], env)
+    assert found == {"diverged": 0, "overflow": 0, "warnings": 0} and not list(training.troubles(found, env, None))
     older = [{"steps": 1.0}, {"diverged": 1.0, "warnings": 0.0, "overflow": 0.0}]  # of a run that began before they were
-    assert cli.health(older, env)["faults"] == 1
+    assert training.health(older, env)["diverged"] == 1
 
 
 def test_the_end_of_a_training_tells(tmp_path, monkeypatch, capsys):
     env, _ = environment(monkeypatch)
     monkeypatch.setattr("temporeal.policies.runs.environments.make_env", lambda *a, **k: env)
-    assert cli.run(["task=hover", "algo=ppo", "num_worlds=16", f"out={tmp_path / 'run'}", "algo.total_steps=512",
+    assert verb.run(["task=hover", "algo=ppo", "num_worlds=16", f"out={tmp_path / 'run'}", "algo.total_steps=512",
                     "algo.rollout_steps=8", "algo.minibatches=1", "algo.threads=1"]) == 0
     said = capsys.readouterr().out
-    assert "not finite; what made it so is in" in said and "no room in up to 3 worlds" in said
+    assert "not finite; diagnostics were written to" in said and "no room in up to 3 worlds" in said
     assert "the simulator warned" in said

@@ -45,7 +45,7 @@ def test_resumed_in_mid_episode_it_goes_on_bit_for_bit():
     part = play(before, 0, 50)
     after.load_state_dict(before.state_dict())
     assert torch.equal(torch.cat([part, play(after, 50, 90)]), whole)
-    assert straight.episode.max() > 0 and straight.curriculum.metrics() == after.curriculum.metrics()
+    assert straight.episode.max() > 0 and straight.recipe.curriculum.metrics() == after.recipe.curriculum.metrics()
 
 
 @pytest.mark.parametrize("backend", ["quadrotor", pytest.param("mujoco", marks=pytest.mark.slow)])

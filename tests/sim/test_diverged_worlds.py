@@ -47,7 +47,7 @@ def poison(env, world=2):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_bad_world_ends_is_counted_once_and_kept(backend, tmp_path, compiled):
-    env = env_of(backend, tmp_path / "faults", compiled=compiled)
+    env = env_of(backend, tmp_path / "diverged", compiled=compiled)
     step = poison(env)
     assert step.terminated.tolist() == [False, False, True, False] and not step.truncated.any()
     assert step.info["finite"].tolist() == [True, True, False, True]
@@ -58,7 +58,7 @@ def test_a_bad_world_ends_is_counted_once_and_kept(backend, tmp_path, compiled):
         step = env.step(torch.full((4, env.action_dim), 0.1))
         assert step.info["finite"].all()
     assert env.diverged == 1 and not env.backend.status().bad.any()
-    assert [f.name for f in (tmp_path / "faults").iterdir()] == ["hover-seed5-world2-episode0-step4.npz"]
+    assert [f.name for f in (tmp_path / "diverged").iterdir()] == ["hover-seed5-world2-episode0-step4.npz"]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -83,15 +83,15 @@ def test_a_fault_is_replayed_from_its_file(backend, tmp_path, compiled):
     action = torch.full((4, env.action_dim), 0.1)
     action[2, 1] = float("nan")
     env.step(action)
-    fault = diverged_worlds.load(next(tmp_path.iterdir()))
-    assert fault.about["backend"] == backend and (fault.about["world"], fault.about["step"]) == (2, 4)
-    assert torch.isnan(fault.command).any() and fault.command.shape == (1, env.action_dim)
-    assert "action" in fault.about["causes"] and ("simulator" in fault.about["causes"]) == (backend == "mujoco")
+    kept = diverged_worlds.load(next(tmp_path.iterdir()))
+    assert kept.about["backend"] == backend and (kept.about["world"], kept.about["step"]) == (2, 4)
+    assert torch.isnan(kept.command).any() and kept.command.shape == (1, env.action_dim)
+    assert "action" in kept.about["causes"] and ("simulator" in kept.about["causes"]) == (backend == "mujoco")
     sim = alone(env)
-    sim.set_state(fault.state)
+    sim.set_state(kept.state)
     assert all(torch.equal(v[0], before[k]) for k, v in sim.signals().items())
-    assert sim.params()["mass"][0] == fault.state["param.mass"].flatten()[0].float()
-    assert diverged_worlds.replay(fault, sim) is sim and sim.status().bad.all()
+    assert sim.params()["mass"][0] == kept.state["param.mass"].flatten()[0].float()
+    assert diverged_worlds.replay(kept, sim) is sim and sim.status().bad.all()
 
 
 def test_a_sound_step_is_replayed_to_the_same_state(tmp_path):
@@ -226,14 +226,14 @@ def test_a_fault_says_what_was_not_sound_and_is_relived(tmp_path, compiled):
     assert set(found) == {3, 5, 7}
     assert found[3].about["causes"] == ["reward"] and {"observation"} == set(found[5].about["causes"])
     assert {"action", "signal base_pos_w"} < set(found[7].about["causes"])
-    for world, fault in found.items():
-        assert torch.equal(fault.action, action[world : world + 1]) or world == 7
+    for world, kept in found.items():
+        assert torch.equal(kept.action, action[world : world + 1]) or world == 7
         other = env_of("quadrotor", tmp_path / "again", n=1, compiled=compiled, task=task, **FULL)
-        again = diverged_worlds.relive(fault, other)
-        assert not again.info["finite"].any() and other.faults == 1
+        again = diverged_worlds.relive(kept, other)
+        assert not again.info["finite"].any() and other.diverged == 1
         torch.testing.assert_close(again.final_obs.critic[0], step.final_obs.critic[world], rtol=0, atol=0)
-        kept = [diverged_worlds.load(f) for f in (tmp_path / "again").iterdir()]
-        assert [f.about["causes"] for f in kept if f.record == fault.record] == [fault.about["causes"]]
+        files = [diverged_worlds.load(f) for f in (tmp_path / "again").iterdir()]
+        assert [f.about["causes"] for f in files if f.record == kept.record] == [kept.about["causes"]]
     with pytest.raises(ValueError, match="relived in one world, the environment has 2"):
         diverged_worlds.relive(found[3], env_of("quadrotor", None, n=2, task=task, **FULL))
     with pytest.raises(ValueError, match="sensors: it has .*delay_steps.*, here it is {}"):
@@ -277,19 +277,19 @@ def test_nothing_is_written_without_a_folder_or_beyond_the_limit(tmp_path, monke
 def test_a_backend_that_does_not_fit_is_refused(tmp_path):
     env = env_of("quadrotor", tmp_path)
     poison(env)
-    fault = diverged_worlds.load(next(tmp_path.iterdir()))
+    kept = diverged_worlds.load(next(tmp_path.iterdir()))
     with pytest.raises(ValueError, match="replayed in one world, the backend has 2"):
-        diverged_worlds.replay(fault, alone(env, 2))
+        diverged_worlds.replay(kept, alone(env, 2))
     other = "motor_cmd" if env.task.command == "ctbr_cmd" else "ctbr_cmd"
     with pytest.raises(ValueError, match=f"with command '{env.task.command}', this backend has '{other}'"):
-        diverged_worlds.replay(fault, alone(env, command=other))
+        diverged_worlds.replay(kept, alone(env, command=other))
     with pytest.raises(ValueError, match=r"with dt .*, this backend has 0.001"):
-        diverged_worlds.replay(fault, alone(env, dt=0.001))
+        diverged_worlds.replay(kept, alone(env, dt=0.001))
     with pytest.raises(ValueError, match="with backend 'quadrotor', this backend has 'mujoco'"):
-        diverged_worlds.replay(fault, mujoco.make(env.task.scene, 1, env.task.command, dt=env.backend.dt, threads=1))
-    assert fault.record == replace(fault.record, world=2, episode=0)
+        diverged_worlds.replay(kept, mujoco.make(env.task.scene, 1, env.task.command, dt=env.backend.dt, threads=1))
+    assert kept.record == replace(kept.record, world=2, episode=0)
     with pytest.raises(ValueError, match="keys"):
-        diverged_worlds.replay(replace(fault, state={}), alone(env))
+        diverged_worlds.replay(replace(kept, state={}), alone(env))
 
 
 def test_a_file_that_holds_no_fault_is_refused(tmp_path):
@@ -298,7 +298,7 @@ def test_a_file_that_holds_no_fault_is_refused(tmp_path):
     np.save(array, np.zeros(3))
     np.savez(other, x=np.zeros(3))
     for path in (text, array, other):
-        with pytest.raises(ValueError, match=f"{path.name} holds no fault"):
+        with pytest.raises(ValueError, match=f"{path.name} holds no diverged world"):
             diverged_worlds.load(path)
     with pytest.raises(FileNotFoundError):
         diverged_worlds.load(tmp_path / "none.npz")
