@@ -7,23 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from temporeal_bridge.recording.bags import Said
+from temporeal_bridge.recording.bags import Message
 from temporeal_bridge.transports import messages
 
 TEXT, NUMBERS, HEADER = "std_msgs/msg/String", "std_msgs/msg/Float64MultiArray", "std_msgs/msg/Header"
 
 
-def text(topic: str, content: Any) -> Said:
+def text(topic: str, content: Any) -> Message:
     data = content if isinstance(content, str) else json.dumps(content)
-    return Said(0, topic, TEXT, messages.encode(TEXT, messages.record(TEXT)(data=data)))
+    return Message(0, topic, TEXT, messages.encode(TEXT, messages.record(TEXT)(data=data)))
 
 
-def numbers(topic: str, *values: float) -> Said:
-    return Said(0, topic, NUMBERS, messages.encode(NUMBERS, messages.array64(np.array(values, dtype=float))))
+def numbers(topic: str, *values: float) -> Message:
+    return Message(0, topic, NUMBERS, messages.encode(NUMBERS, messages.array64(np.array(values, dtype=float))))
 
 
-def mode(frame: str) -> Said:
-    return Said(0, "mission", HEADER, messages.encode(HEADER, messages.header(5, frame)))
+def mode(frame: str) -> Message:
+    return Message(0, "mission", HEADER, messages.encode(HEADER, messages.header(5, frame)))
 
 
 NAN, INF = float("nan"), float("inf")
@@ -44,7 +44,7 @@ FOREIGN = [
     (mode(""), "'' begins with no mode of the guard: waiting, ready"),
     (mode("flying 3"), "'flying 3' begins with no mode"),
     (mode("active x"), "invalid literal"),
-    (Said(0, "mission", HEADER, bytes((0, 1, 0, 0))), "4 bytes are not a std_msgs/msg/Header"),
+    (Message(0, "mission", HEADER, bytes((0, 1, 0, 0))), "4 bytes are not a std_msgs/msg/Header"),
     (numbers("policy/step"), "not enough values"),
     (numbers("policy/step", *[NAN] * 6), "nan is no whole number"),
     (numbers("policy/step", 3, INF, 0, 0.4, 7, 7), "inf is no whole number"),

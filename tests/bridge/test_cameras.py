@@ -31,9 +31,11 @@ from temporeal_bridge.interface.state_input import StateInput
 from temporeal_bridge.link.in_process import linked
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.process.children import end, start
-from temporeal_bridge.recorder import Bag, Recorder, robot_topics
+from temporeal_bridge.recorder import Recorder
 from temporeal_bridge.recording import bags
-from temporeal_bridge.recording.replay import needed, replay
+from temporeal_bridge.recording.bag_writer import Bag
+from temporeal_bridge.recording.topics import robot_topics
+from temporeal_bridge.replay.replay import needed, replay
 from temporeal_bridge.simulated_robot.cameras import Exposure, MemoryLine, Shutter, cameras_of
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport

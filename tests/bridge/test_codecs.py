@@ -10,7 +10,6 @@ import yaml
 
 from temporeal.robots.frames import from_rotation_vector
 from temporeal.robots.spec import load_robot, robot_names
-from temporeal_bridge import recorder
 from temporeal_bridge.codecs.codec import CodecError
 from temporeal_bridge.codecs.crazyflie import decode_legacy_rates, encode_legacy_rates, encode_log_values
 from temporeal_bridge.codecs.odometry import decode_odometry, encode_odometry
@@ -19,6 +18,7 @@ from temporeal_bridge.interface.checks import NODE_TOPICS, check_reads
 from temporeal_bridge.interface.interface import InterfaceError
 from temporeal_bridge.interface.loading import build, load_interface
 from temporeal_bridge.interface.rows import read_yaml
+from temporeal_bridge.recording.topics import RECORDED_TOPICS
 from temporeal_bridge.transports import messages
 
 ROBOT = load_robot("crazyflie")
@@ -240,7 +240,7 @@ TOPICS = [
     (("commands", "ctbr_cmd", "also", 0), "policy/step", "commands.ctbr_cmd: topic 'policy/step' is one of the nodes'"),
     (("commands", "ctbr_cmd", "also", 0), "fmu/out/vehicle_odometry", "carries the robot's state"),
     (("commands", "ctbr_cmd", "also", 0), "fmu/in/vehicle_rates_setpoint", "rates_setpoint' is listed twice"),
-    (("commands", "ctbr_cmd"), "fmu/in/vehicle_command", "commands.ctbr_cmd: topic 'fmu/in/vehicle_command' is listed tw"),
+    (("commands", "ctbr_cmd"), "fmu/in/vehicle_command", "topic 'fmu/in/vehicle_command' is listed twice"),
     (("autopilot", "orders"), "mission/stop", "topic 'mission/stop' is one of the nodes' own"),
     (("autopilot", "orders"), "fmu/out/vehicle_odometry", "carries the robot's state")]
 
@@ -287,14 +287,14 @@ def test_the_topics_of_commands_that_are_not_flown_are_rivals_too():
 def test_a_topic_stands_once_among_the_states(topic):
     content = yaml.safe_load(ROBOT.ros.read_text())
     content["interfaces"]["crazyswarm2"]["states"][1]["topic"] = topic
-    with pytest.raises(InterfaceError, match=f"states: topic '{topic}' is listed twice; one row is needed for each topic"):
+    with pytest.raises(InterfaceError, match=f"states: topic '{topic}' is listed twice; one row"):
         build(ROBOT, content, "crazyswarm2")
 
 
 def test_the_nodes_own_topics_are_those_that_they_have():
     """What is recorded of the nodes, and what the simulated robot says and hears besides."""
     sim = {"sim/episode", "sim/reset", "sim/fault", "sim/fault_active"}
-    assert set(NODE_TOPICS) == {name for name, *_ in recorder.OURS} | sim | {"/diagnostics"}
+    assert set(NODE_TOPICS) == {name for name, *_ in RECORDED_TOPICS} | sim | {"/diagnostics"}
 
 
 @pytest.mark.parametrize("rate", [nan, inf, True, 1e-300, 1e300, -1, "100", None, [100]])

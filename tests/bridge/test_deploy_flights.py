@@ -28,10 +28,10 @@ from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.interface.state_input import StateInput
 from temporeal_bridge.launching.flights import fly
 from temporeal_bridge.link.sockets import SocketGuard, default_path
-from temporeal_bridge.monitor_node import Held
+from temporeal_bridge.monitor.held_samples import HeldSamples
 from temporeal_bridge.process.scheduling import WAKING
 from temporeal_bridge.recording import bags
-from temporeal_bridge.recording.replay import needed, replay
+from temporeal_bridge.replay.replay import needed, replay
 from temporeal_bridge.robot_sim import RobotSim
 from temporeal_bridge.simulated_robot import task_topics
 from temporeal_bridge.transports import messages
@@ -119,7 +119,7 @@ def test_signals_that_a_task_computes_run_with_the_flight(lockstep):
 
 
 def test_a_topic_that_says_something_once_is_known_for_ever():
-    held, steady = Held(), Held(steady=True)
+    held, steady = HeldSamples(), HeldSamples(steady=True)
     for each in (held, steady):
         each.add(1_000, lambda: {"goal": np.ones(3)})
     assert held.at(10**9, 1e8) is None and steady.at(10**12, 1e8) is not None

@@ -17,7 +17,8 @@ from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link.in_process import linked
 from temporeal_bridge.mission import MISSION_TIME
-from temporeal_bridge.monitor_node import MonitorNode, judge_truth
+from temporeal_bridge.monitor.formula import judge_truth
+from temporeal_bridge.monitor_node import MonitorNode
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
@@ -62,11 +63,11 @@ class Chain:
         self.send("sim/reset", seed)
         self.lockstep.run(0.2)
         self.send("mission/start", seed)
-        self.lockstep.run(8.0, until=lambda: len(self.monitor.results) and self.monitor.results[-1]["flight"] == seed)
+        self.lockstep.run(8.0, until=lambda: len(self.monitor.mission.results) and self.monitor.mission.results[-1]["flight"] == seed)
         self.lockstep.run(0.3)
         self.peer.wait(0.0)
         self.robot.save()
-        return self.monitor.results[-1]
+        return self.monitor.mission.results[-1]
 
 
 @pytest.fixture
@@ -154,15 +155,14 @@ def test_lost_states_leave_the_verdict_open(lockstep, artifact, tmp_path):
     chain.lockstep.run(1.0)
     chain.lockstep.pairs.pop(0)  # the robot is gone
     chain.lockstep.run(8.0)
-    result = chain.monitor.results[-1]
+    result = chain.monitor.mission.results[-1]
     assert result["lost"] > 200 and result["verdict"] == "undecided" and result["final"]
 
 
 def test_the_monitor_node_equals_the_monitor_on_the_same_samples(chain, artifact):
     """Sample and hold on the grid: feeding the monitor by hand with what was measured gives the same bounds."""
-    samples, node = [], chain.monitor
-    update = node.monitor.update
-    node.monitor.update = lambda sample: (samples.append(sample), update(sample))[1]
+    samples: list[Any] = []
+    chain.monitor.mission.on_sample = samples.append
     result = chain.fly(4)
     schema = {**ROBOT.signals, "mission_time": MISSION_TIME}
     by_hand = Monitor(parse(chain.manifest.formula, schema, chain.manifest.constants), 0.02)

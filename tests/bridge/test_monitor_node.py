@@ -16,7 +16,9 @@ from temporeal.robots.spec import load_robot
 from temporeal.sim.stl.monitoring import stream_kernels
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.monitor_node import BEHIND_S, LATE_S, OWN, Held, MonitorNode
+from temporeal_bridge.monitor.held_samples import HeldSamples
+from temporeal_bridge.monitor.mission_monitor import BEHIND_S, LATE_S
+from temporeal_bridge.monitor_node import OWN, MonitorNode
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
@@ -48,7 +50,7 @@ class Watched:
 
     def see(self, height: float, seconds: float = 0.0) -> None:
         """A state now; then time passes."""
-        for held in self.node.held:
+        for held in self.node.mission.held:
             held.add(self.transport.now(), lambda: {"height": np.float64(height)})
         self.bus.advance(seconds)
 
@@ -59,13 +61,13 @@ class Watched:
 def test_what_no_guard_says_neither_ends_it_nor_begins_a_mission(artifact, garbage):
     watched = Watched(artifact)
     watched.begin()
-    start = watched.node.start
+    start = watched.node.mission.start
     watched.peer.publish(watched.mission, garbage)
     watched.transport.wait(0.0)
-    assert watched.node.running and (watched.node.start, watched.node.flight) == (start, 0)
-    assert watched.node.rejected == 1
+    assert watched.node.mission.running and (watched.node.mission.start, watched.node.mission.flight) == (start, 0)
+    assert watched.node.mission.rejected == 1
     watched.say("finished")
-    assert watched.node.end is not None
+    assert watched.node.mission.end is not None
 
 
 def test_a_mission_whose_number_comes_again_is_a_new_one(artifact):
@@ -78,9 +80,9 @@ def test_a_mission_whose_number_comes_again_is_a_new_one(artifact):
             watched.node.step()
         watched.say("finished")
         watched.bus.advance(1.0)
-    told = [(row["flight"], row["verdict"]) for row in watched.node.results]
+    told = [(row["flight"], row["verdict"]) for row in watched.node.mission.results]
     assert told == [(0, "satisfied"), (0, "violated")]
-    first, second = (row["start_ns"] for row in watched.node.results)
+    first, second = (row["start_ns"] for row in watched.node.mission.results)
     assert first < second == watched.started
 
 
@@ -113,16 +115,16 @@ def test_a_goal_that_is_heard_of_late_was_there_before(artifact):
     node = MonitorNode(transport, manifest, arm, how)
     goal = peer.advertise("goal", number, QOS["latched"])
     for said, verdict in ((1.0, "satisfied"), (0.0, "violated")):
-        node.begin(0, transport.now())
+        node.mission.begin(0, transport.now())
         for k in range(80):
-            node.held[0].add(transport.now(), dict)
+            node.mission.held[0].add(transport.now(), dict)
             if k == 25:
                 peer.publish(goal, messages.encode(number, messages.array64(np.array([said, 0.0, 0.0]))))
             transport.wait(0.0)
             node.step()
             bus.advance(0.02)
-        assert (node.results[-1]["verdict"], node.results[-1]["lost"]) == (verdict, 0)
-        assert node.results[-1]["upper"] == pytest.approx(said - 0.5)
+        assert (node.mission.results[-1]["verdict"], node.mission.results[-1]["lost"]) == (verdict, 0)
+        assert node.mission.results[-1]["upper"] == pytest.approx(said - 0.5)
 
 
 def test_numpy_for_the_usual_and_numba_for_what_numpy_is_too_slow_for(artifact, capsys):
@@ -144,27 +146,28 @@ def test_without_numba_the_log_says_that_it_may_fall_behind(artifact, monkeypatc
 
 def test_a_step_is_short_and_what_is_behind_is_said_once_and_made_good(artifact, capsys):
     watched = Watched(artifact, formula="G[0,10] (height > 0.2)", rate_hz=50.0)
-    node, update, seen = watched.node, watched.node.monitor.update, []
+    node, update, seen = watched.node, watched.node.mission.formula.update, []
 
     def slow(sample: Any) -> Any:
         watched.bus.advance(0.03)  # longer than the period of 20 ms
         seen.append(sample)
         return update(sample)
 
-    node.monitor.update = slow
+    node.mission.formula.update = slow
     watched.begin()
     for _ in range(100):
         watched.see(1.0, 0.01)
         before, taken = watched.transport.monotonic(), len(seen)
         node.step()
         assert watched.transport.monotonic() - before < 0.09 and len(seen) - taken <= 2
-    assert node.behind and node.deadline() <= watched.transport.monotonic()  # it wants to go on at once
-    while node.behind:
+    assert node.mission.behind and node.deadline() <= watched.transport.monotonic()  # it wants to go on at once
+    while node.mission.behind:
         node.step()
     warnings = capsys.readouterr().err.splitlines()
     assert len(warnings) == 1 and " s behind at mission time " in warnings[0] and "20 ms" in warnings[0]
     assert BEHIND_S <= float(warnings[0].split()[2]) < BEHIND_S + 0.1
-    assert len(seen) == node.samples and node.held[0].last - watched.started < node.samples * 0.02e9
+    mission = node.mission
+    assert len(seen) == mission.samples and mission.held[0].last - watched.started < mission.samples * 0.02e9
 
 
 def test_windows_without_an_end_are_decided_where_the_mission_ends(artifact):
@@ -174,15 +177,15 @@ def test_windows_without_an_end_are_decided_where_the_mission_ends(artifact):
     for k in range(50):
         watched.see(0.5 + 0.01 * k, 0.02)
         node.step()
-    assert node.running and node.monitor.reading.verdict == "undecided" and not node.results
+    assert node.mission.running and node.mission.formula.reading.verdict == "undecided" and not node.mission.results
     watched.say("stopping")
     watched.bus.advance(0.01)
     for _ in range(5):
         watched.see(0.0, 0.02)  # what comes after the end does not count
         node.step()
     watched.say("finished")
-    (result,) = node.results
-    assert result["verdict"] == "satisfied" and result["final"] and not node.running
+    (result,) = node.mission.results
+    assert result["verdict"] == "satisfied" and result["final"] and not node.mission.running
     assert result["lower"] == result["upper"] == pytest.approx(0.5 + 0.49 - 0.9)
     assert json.dumps(node.summary()["flights"]) == json.dumps([result])
 
@@ -195,7 +198,7 @@ def test_bounded_windows_are_watched_to_their_horizon_whatever_the_controller_sa
     for k in range(60):
         watched.see(1.0 if k < 40 else 0.1, 0.02)
         watched.node.step()
-    assert [r["verdict"] for r in watched.node.results] == ["violated"]
+    assert [r["verdict"] for r in watched.node.mission.results] == ["violated"]
 
 
 def test_it_warns_before_the_formula_is_violated(artifact):
@@ -239,18 +242,19 @@ def test_only_what_is_in_force_at_a_grid_point_is_read(artifact):
         return lambda: read.append(k) or {"height": np.float64(1.0)}
 
     def see(k: int) -> None:
-        for held in watched.node.held:
+        for held in watched.node.mission.held:
             held.add(watched.transport.now(), reading(k))
         watched.bus.advance(0.001)
         watched.node.step()
 
     for k in range(3000):
         see(k)
-    assert read == [] and all(len(held.samples) <= 1e3 * LATE_S + 1 for held in watched.node.held)
+    assert read == [] and all(len(held.samples) <= 1e3 * LATE_S + 1 for held in watched.node.mission.held)
     watched.begin()
     for k in range(3000, 3200):
         see(k)
-    assert watched.node.samples == 10 and len(read) == 10 * len(watched.node.held) and watched.node.lost == 0
+    mission = watched.node.mission
+    assert mission.samples == 10 and len(read) == 10 * len(mission.held) and mission.lost == 0
 
 
 @pytest.mark.parametrize("late_s", [0.0, 0.002, 0.02])
@@ -264,7 +268,7 @@ def test_time_zero_may_be_said_late(artifact, late_s):
     for _ in range(200):
         watched.see(1.0, 0.001)
         watched.node.step()
-    assert [(row["verdict"], row["lost"]) for row in watched.node.results] == [("satisfied", 0)]
+    assert [(row["verdict"], row["lost"]) for row in watched.node.mission.results] == [("satisfied", 0)]
 
 
 class Spoken(Watched):
@@ -292,19 +296,19 @@ def test_messages_that_cannot_be_right_hide_no_others(artifact):
     """None that came first, none stamped far ahead, none just before a mission."""
     spoken = Spoken(artifact, formula="G[0,0.5] (height > 0.2)", rate_hz=50.0, horizon_s=0.5)
     spoken.message(np.nan)
-    assert not spoken.node.complete and spoken.node.rejected > 0
+    assert not spoken.node.mission.complete and spoken.node.mission.rejected > 0
     spoken.message()
-    assert spoken.node.complete
+    assert spoken.node.mission.complete
     for k in range(20):
         spoken.message(np.nan if k in (5, 19) else 1.0, 1000.0 if k == 5 else 0.0)
     spoken.begin()
     for _ in range(60):
         spoken.message()
-    assert [(row["verdict"], row["lost"]) for row in spoken.node.results] == [("satisfied", 0)]
+    assert [(row["verdict"], row["lost"]) for row in spoken.node.mission.results] == [("satisfied", 0)]
 
 
 def test_a_message_that_cannot_be_right_leaves_the_one_before_it_in_force():
-    held = Held()
+    held = HeldSamples()
     held.add(1, lambda: {"height": np.float64(1.0)})
     held.add(2, lambda: None)
     held.add(2, lambda: {"height": np.float64(5.0)})  # not newer than the last
@@ -319,5 +323,5 @@ def test_bytes_that_are_no_state_are_counted(artifact):
     endpoint = watched.peer.advertise(topic.topic, topic.type, QOS["default"])
     watched.peer.publish(endpoint, b"\0\1\0\0no state")
     watched.transport.wait(0.0)
-    assert watched.node.rejected == 1 and not watched.node.complete
+    assert watched.node.mission.rejected == 1 and not watched.node.mission.complete
     assert watched.node.summary()["state_rejected"] == 1

@@ -127,8 +127,8 @@ def test_from_the_ground_to_both_goals(field):
     assert asked + 1.2 < began < asked + 2.5
     first = {type: next(at for at, kind in field.sent if kind == type) for type in (MODE, ORDER, RATES)}
     assert first[MODE] + 1.2 <= first[ORDER] < first[RATES]  # heartbeats, then orders, then setpoints
-    field.run(7.5, until=lambda: bool(field.monitor.results))
-    (result,) = field.monitor.results
+    field.run(7.5, until=lambda: bool(field.monitor.mission.results))
+    (result,) = field.monitor.mission.results
     assert result["verdict"] == "satisfied" and result["lost"] == 0
     assert field.px4.denials == [] and field.policy.flight.missed == 0 and len(field.guard.flights) == 1
     assert len(field.policy.flights) == 1 and field.guard.flight.dropped == 0
@@ -153,7 +153,7 @@ def test_every_setpoint_has_its_heartbeat_just_before_it(field):
 def test_a_second_flight(field):
     for number in (1, 2):
         field.fly(6.5, number)
-        assert field.mode == "finished" and field.monitor.results[-1]["verdict"] == "satisfied"
+        assert field.mode == "finished" and field.monitor.mission.results[-1]["verdict"] == "satisfied"
         field.run(12.0, until=lambda: not field.px4.armed)
         field.tell("sim/reset", number)
         field.run(1.0)
@@ -164,7 +164,7 @@ def test_a_mission_that_begins_in_the_air_begins_where_it_should(lockstep, artif
     """As behind every other interface: the start that the seed draws, until the motors push."""
     field = Field(lockstep, artifact, ground=False)
     field.fly(6.5)
-    assert field.monitor.results[-1]["verdict"] == "satisfied" and field.height > 0.5
+    assert field.monitor.mission.results[-1]["verdict"] == "satisfied" and field.height > 0.5
 
 
 @pytest.mark.parametrize("name", [pytest.param("px4", marks=pytest.mark.slow), "mavros"])
@@ -178,13 +178,13 @@ def test_never_waits_for_a_pilot_who_arms_and_switches(lockstep, grounded, name)
     field.run(0.3)
     assert field.mode == "active"
     field.run(6.5)
-    assert field.monitor.results[-1]["verdict"] == "satisfied" and field.px4.denials == []
+    assert field.monitor.mission.results[-1]["verdict"] == "satisfied" and field.px4.denials == []
 
 
 def test_mavros_has_a_simulated_pilot(lockstep, grounded):
     field = Field(lockstep, grounded, "mavros")
     field.fly(6.5)
-    assert field.monitor.results[-1]["verdict"] == "satisfied"
+    assert field.monitor.mission.results[-1]["verdict"] == "satisfied"
 
 
 def test_while_it_waits_for_a_pilot_the_operator_can_end_it(lockstep, grounded):
@@ -273,7 +273,7 @@ def test_after_a_failsafe_nothing_goes_out_and_a_reset_alone_changes_nothing(fie
     field.tell("sim/reset", 4)
     field.run(1.0)
     field.fly(6.5, 2)
-    assert field.monitor.results[-1]["verdict"] == "satisfied"
+    assert field.monitor.mission.results[-1]["verdict"] == "satisfied"
 
 
 def test_a_status_that_stops_is_an_autopilot_that_does_not_obey(field):

@@ -18,7 +18,10 @@ from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.odometry import encode_odometry
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.process.children import LINGER_S
-from temporeal_bridge.recorder import QUIET_S, Bag, Recorder, RecorderError, WholeFile, rescue, robot_topics
+from temporeal_bridge.recorder import QUIET_S, Recorder
+from temporeal_bridge.recording.bag_writer import Bag, RecorderError, WholeFile
+from temporeal_bridge.recording.recovery import rescue
+from temporeal_bridge.recording.topics import robot_topics
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
@@ -270,7 +273,7 @@ def test_a_bag_that_is_being_written_is_not_rescued(tmp_path):
     inode = (tmp_path / "bag" / "bag.mcap").stat().st_ino
     with pytest.raises(RecorderError, match="never overwritten"):
         Bag(tmp_path / "bag")
-    assert rescue(tmp_path / "bag") == f"; {tmp_path}/bag is another recorder's, which is writing it"
+    assert rescue(tmp_path / "bag") == f"; {tmp_path}/bag is being written by another recorder"
     bag.write("/words", STRING, 2, text("after"))
     bag.flush()
     bag.close()
@@ -284,7 +287,7 @@ def test_a_bag_that_cannot_be_written_anew_is_left_as_it_is(tmp_path, monkeypatc
     def full(*_) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("temporeal_bridge.recorder.Bag", full)
+    monkeypatch.setattr("temporeal_bridge.recording.recovery.Bag", full)
     assert "No space left on device): `mcap recover`" in rescue(tmp_path / "bag")
     assert b"word 29" in (tmp_path / "bag" / "bag.mcap").read_bytes()
     assert rescue(tmp_path / "nowhere") == ""
@@ -296,7 +299,8 @@ from math import inf
 from pathlib import Path
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
-from temporeal_bridge.recorder import Bag, Recorder
+from temporeal_bridge.recorder import Recorder
+from temporeal_bridge.recording.bag_writer import Bag
 from temporeal_bridge.transports.transport import QOS
 
 kind = "std_msgs/msg/String"

@@ -28,9 +28,13 @@ from temporeal_bridge.link.in_process import InProcessController, InProcessGuard
 from temporeal_bridge.mission import NOT_RESET, refusal
 from temporeal_bridge.monitor_node import MonitorNode
 from temporeal_bridge.policy_node import PolicyNode
-from temporeal_bridge.recorder import Bag, Recorder, robot_topics
+from temporeal_bridge.recorder import Recorder
 from temporeal_bridge.recording import bags, flight_analysis, flight_log
-from temporeal_bridge.recording.replay import compare, delivery, made_at, needed, replay, uses
+from temporeal_bridge.recording.bag_writer import Bag
+from temporeal_bridge.recording.topics import robot_topics
+from temporeal_bridge.replay.comparison import compare
+from temporeal_bridge.replay.replay import needed, replay
+from temporeal_bridge.replay.timing import delivery, made_at, uses
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
 from temporeal_bridge.transports.transport import QOS
@@ -78,7 +82,7 @@ class Flown:
 
     def fly(self, number: int) -> None:
         self.start(number)
-        done = self.monitor.results
+        done = self.monitor.mission.results
         self.lockstep.run(8.0, until=lambda: bool(done) and done[-1]["flight"] == number)
         self.lockstep.run(0.3)
 
@@ -135,7 +139,7 @@ def test_a_flight_in_which_the_artifact_was_exchanged_is_compared_up_to_there(
     (step, _), = flown.guard.flight.swapped
     assert flown.policy.done and new.in_charge
     flown.lockstep.pairs = [pair for pair in flown.lockstep.pairs if pair[1] is not flown.policy]
-    done = flown.monitor.results
+    done = flown.monitor.mission.results
     flown.lockstep.run(8.0, until=lambda: bool(done))
     flown.lockstep.run(0.3)
     assert done[-1]["verdict"] == "satisfied" and flown.guard.mode == "finished"
@@ -245,7 +249,7 @@ def test_a_start_that_the_guard_refused_is_left_out_and_said(artifact, lockstep_
     found = again(bag, artifact, tolerance=0.0)
     flight, = found.flights
     assert flight.equal and flight.sent.count > 300 and not flight.unasked
-    assert [reason[:36] for reason in found.barred] == ["mission 5 is refused: /cf1/panel, /c"]
+    assert [reason[:36] for reason in found.refused] == ["mission 5 is refused: /cf1/panel, /c"]
     assert main(["replay", str(bag)]) == 0
     assert "left out: mission 5 is refused: /cf1/panel, /cf1/panel2 publish on estop" in capsys.readouterr().out
 
@@ -273,7 +277,7 @@ def test_a_start_that_is_refused_while_the_guard_stops_does_not_cut_the_flight(
     own = sum(m.decode().data[1] < 0 for m in bags.read(bag).of("/cf1/guard/command"))
     found = again(bag, artifact, tolerance=0.0)
     flight, = found.flights
-    assert flight.equal and flight.own.count == own > 50 and len(found.barred) == 2
+    assert flight.equal and flight.own.count == own > 50 and len(found.refused) == 2
     assert flight.modes == (("active", "stopping", "stopped"),) * 2 and flight.events == (("operator",),) * 2
     assert main(["report", str(bag), "--out", str(tmp_path / "out"), "--json"]) == 1
     row, = json.loads(capsys.readouterr().out)["flights"]
@@ -294,8 +298,9 @@ def test_topics_that_were_called_otherwise_are_found_in_the_bag(artifact, lockst
     flown.send("estop", "std_msgs/msg/Bool", data=True)
     flown.lockstep.run(3.0)
     bag = flown.close()
-    other = [bags.Said(m.at - 1_000_000, "/cf1/odom", m.type, m.data) for m in bags.read(bag).of("/mocap/cf1/odom")[5:]]
-    bag = written(sorted([*bags.read(bag).said, *other], key=lambda m: m.at), tmp_path / "all")  # ros2 bag record -a
+    other = [bags.Message(m.at - 1_000_000, "/cf1/odom", m.type, m.data)
+             for m in bags.read(bag).of("/mocap/cf1/odom")[5:]]
+    bag = written(sorted([*bags.read(bag).messages, *other], key=lambda m: m.at), tmp_path / "all")  # ros2 bag record -a
     assert {"/mocap/cf1/odom", "/estop", "/cf1/odom"} <= set(bags.read(bag).counts)
     _, told = bags.robot_of(bag)
     assert told["renamed"] == {"/cf1/odom": "/mocap/cf1/odom", "/cf1/estop": "/estop"}
@@ -329,11 +334,11 @@ def test_a_guard_says_that_it_stops_after_its_first_command(late_s, ended, artif
     """Between processes an event is some 0.5 ms later than the command that it is about."""
     namespace, _ = bags.robot_of(ended)
     recording = bags.read(ended, needed(INTERFACE, namespace))
-    for i, message in enumerate(recording.said):
+    for i, message in enumerate(recording.messages):
         if message.topic == "/cf1/guard/event":
             said = json.loads(message.decode().data)
             later = text("guard/event", {**said, "t": said["t"] + late_s})
-            recording.said[i] = bags.Said(message.at, message.topic, message.type, later.data)
+            recording.messages[i] = bags.Message(message.at, message.topic, message.type, later.data)
     loaded = policy_node.load(artifact, ROBOT, INTERFACE)
     assert replay(recording, loaded, ROBOT, INTERFACE, namespace, 0.0).equal
 
@@ -344,11 +349,11 @@ def test_a_stop_for_which_the_bag_has_no_message_is_repeated_and_said(reason, ba
     from temporeal.policies.cli.main import main
 
     recording = bags.read(bag)
-    said = [m for m in recording.said if m.topic != "/cf1/mission/stop"]
+    said = [m for m in recording.messages if m.topic != "/cf1/mission/stop"]
     for i, message in enumerate(said):
         if message.topic == "/cf1/guard/event":
             event = {**json.loads(message.decode().data), "reason": reason}
-            said[i] = bags.Said(message.at, message.topic, message.type, text("guard/event", event).data)
+            said[i] = bags.Message(message.at, message.topic, message.type, text("guard/event", event).data)
     unasked = written(said, tmp_path / "bag")
     first, second = again(unasked, artifact, tolerance=0.0).flights
     assert first.equal and (first.unasked, second.unasked) == (0, 1) and not second.equal
@@ -376,11 +381,11 @@ def test_the_first_command_of_a_stop_bridges_nothing(bag, artifact):
 def test_the_guards_latency_is_by_its_own_clock(bag, artifact):
     """A recorder that wakes 20 ms late makes nothing slower."""
     recording = bags.read(bag, needed(INTERFACE, "/cf1"))
-    for i, message in enumerate(recording.said):
+    for i, message in enumerate(recording.messages):
         if message.topic == "/cf1/guard/command":
             row = np.array(message.decode().data)
             row[4] = row[3] + 0.0004
-            recording.said[i] = bags.Said(message.at + 20_000_000, message.topic, message.type, messages.encode(
+            recording.messages[i] = bags.Message(message.at + 20_000_000, message.topic, message.type, messages.encode(
                 message.type, messages.array64(row)))
     flight = flight_log.flights(recording, "/cf1").found[0]
     found = flight_analysis.figures(flight, load_manifest(artifact))["latency_ms"]["guard"]
@@ -400,13 +405,13 @@ def test_a_changed_byte_shows_at_its_step(bag, artifact, tmp_path):
     """What was sent in step 50 is falsified in the recording: that step differs, by as much, and no other."""
     namespace, _ = bags.robot_of(bag)
     recording = bags.read(bag, needed(INTERFACE, namespace))
-    said = list(recording.said)
+    said = list(recording.messages)
     for i, message in enumerate(said):
         if message.topic == "/cf1/guard/command":
             data = np.array(message.decode().data)
             if data[0] == 3 and data[1] == 50:
                 data[8] += 0.25
-                said[i] = bags.Said(message.at, message.topic, message.type, messages.encode(
+                said[i] = bags.Message(message.at, message.topic, message.type, messages.encode(
                     message.type, messages.array64(data)))
     loaded = policy_node.load(artifact, ROBOT, INTERFACE)
     found = replay(bags.Recording(bag, said, {}, ""), loaded, ROBOT, INTERFACE, namespace).flights[0]
@@ -417,8 +422,8 @@ def test_a_changed_byte_shows_at_its_step(bag, artifact, tmp_path):
 def test_a_bag_of_before_the_guard_said_when_a_command_had_gone_is_refused(bag):
     namespace, _ = bags.robot_of(bag)
     recording = bags.read(bag, needed(INTERFACE, namespace))
-    before = [m if m.topic != "/cf1/guard/command" else bags.Said(m.at, m.topic, m.type, messages.encode(
-        m.type, messages.array64(np.delete(m.decode().data, 4)))) for m in recording.said]
+    before = [m if m.topic != "/cf1/guard/command" else bags.Message(m.at, m.topic, m.type, messages.encode(
+        m.type, messages.array64(np.delete(m.decode().data, 4)))) for m in recording.messages]
     with pytest.raises(bags.BagError, match=r"1\d numbers are no record of a command; was the bag"):
         flight_log.flights(bags.Recording(bag, before, {}, ""), namespace)
 
@@ -428,12 +433,12 @@ def test_a_stop_that_is_told_late_was_made_with_its_first_command(bag, artifact,
     """On a busy machine the guard may be held up between the first command of a stop and its event: states that came
     meanwhile had no part in that command."""
     recording = bags.read(bag, needed(INTERFACE, "/cf1"))
-    said = list(recording.said)
+    said = list(recording.messages)
     for i, message in enumerate(said):
         if message.topic == "/cf1/guard/event":
             event = json.loads(message.decode().data)
             told = text("guard/event", event | {"t": event["t"] + late_s})
-            said[i] = bags.Said(message.at, message.topic, message.type, told.data)
+            said[i] = bags.Message(message.at, message.topic, message.type, told.data)
     found = replay(bags.Recording(bag, said, {}, ""), policy_node.load(artifact, ROBOT, INTERFACE), ROBOT, INTERFACE,
                    "/cf1")
     assert [flight.own.count > 0 for flight in found.flights] == [False, True]
@@ -447,23 +452,23 @@ def test_a_verdict_on_another_formula_is_not_the_flights(bag, artifact):
     for mission, is_ours in (("another", False), (ours, True)):
         said = text("monitor/verdict", {"flight": flight.number, "start_ns": flight.start_ns, "verdict": "violated",
                                         "mission": mission})
-        late = bags.Said(flight.start_ns + 3_000_000_000, f"/cf1/{said.topic}", said.type, said.data)
-        read = bags.Recording(bag, sorted([*recording.said, late], key=lambda m: m.at), {}, "")
+        late = bags.Message(flight.start_ns + 3_000_000_000, f"/cf1/{said.topic}", said.type, said.data)
+        read = bags.Recording(bag, sorted([*recording.messages, late], key=lambda m: m.at), {}, "")
         assert (flight_log.flights(read, "/cf1").found[0].verdict.get("mission") == mission) == is_ours
 
 
 def with_foreign(recording: bags.Recording, folder: Path) -> Path:
     """A bag of the recording, and of a message on each of our topics that no node of ours has said: before the first
     one, and in the middle of a flight."""
-    begin, middle = recording.said[0].at - 1, recording.of("/cf1/policy/step")[150].at
+    begin, middle = recording.messages[0].at - 1, recording.of("/cf1/policy/step")[150].at
     placed = [(said, at) for said, _ in FOREIGN for at in (begin, middle)]
     placed += [(numbers("policy/step", 3, 200, 0, *rest), middle) for rest in ((1e6, 7, 7), (4.0, 7))]
     placed.append((text("guard/artifact", {"name": "x"}), begin))
-    added = [bags.Said(at, f"/cf1/{said.topic}", said.type, said.data) for said, at in placed]
-    return written(sorted([*recording.said, *added], key=lambda message: message.at), folder)
+    added = [bags.Message(at, f"/cf1/{said.topic}", said.type, said.data) for said, at in placed]
+    return written(sorted([*recording.messages, *added], key=lambda message: message.at), folder)
 
 
-def written(said: list[bags.Said], folder: Path) -> Path:
+def written(said: list[bags.Message], folder: Path) -> Path:
     """A bag of these messages, in their order."""
     bag = Bag(folder)
     for topic, kind in sorted({(message.topic, message.type) for message in said}):
@@ -499,8 +504,8 @@ def stepped(bag: Path, seconds: float, folder: Path) -> Path:
     """The bag, by a clock that was stepped after step 50 of the last flight."""
     recording = bags.read(bag)
     last = [m.at for m in recording.of("/cf1/policy/step") if m.decode().data[0] == 4][50]
-    return written([bags.Said(m.at + round(1e9 * seconds) * (m.at > last), m.topic, m.type, m.data)
-                    for m in recording.said], folder)
+    return written([bags.Message(m.at + round(1e9 * seconds) * (m.at > last), m.topic, m.type, m.data)
+                    for m in recording.messages], folder)
 
 
 @pytest.mark.parametrize("seconds", [61.0, 3600.0])
@@ -525,11 +530,11 @@ def test_steps_that_a_clock_set_back_puts_before_their_flight_are_said(bag, arti
 
 def test_commands_of_no_time_of_their_flight_are_counted(bag):
     recording = bags.read(bag, needed(INTERFACE, "/cf1"))
-    for i, message in enumerate(recording.said):
+    for i, message in enumerate(recording.messages):
         if message.topic == "/cf1/guard/command" and message.decode().data[1] == 50:
             row = np.array(message.decode().data)
             row[[3, 4]] += 100.0
-            recording.said[i] = bags.Said(message.at, message.topic, message.type, messages.encode(
+            recording.messages[i] = bags.Message(message.at, message.topic, message.type, messages.encode(
                 message.type, messages.array64(row)))
     told = flight_log.flights(recording, "/cf1")
     assert told.unread["guard/command"].count == 2 and "of an earlier one" in told.unread["guard/command"].why
@@ -538,7 +543,7 @@ def test_commands_of_no_time_of_their_flight_are_counted(bag):
 
 def test_a_bag_of_which_no_word_on_the_artifact_can_be_read_says_why(bag, tmp_path):
     recording = bags.read(bag)
-    recording.said[:] = [m for m in recording.said if not m.topic.endswith("guard/artifact")]
+    recording.messages[:] = [m for m in recording.messages if not m.topic.endswith("guard/artifact")]
     with pytest.raises(bags.BagError, match=r"no message on /cf1/guard/artifact can be read \(a JSON list is no obj"):
         bags.robot_of(with_foreign(recording, tmp_path / "bag"))
 
@@ -546,9 +551,9 @@ def test_a_bag_of_which_no_word_on_the_artifact_can_be_read_says_why(bag, tmp_pa
 def test_states_that_the_bag_lacks_are_counted(bag, artifact):
     namespace, _ = bags.robot_of(bag)
     recording = bags.read(bag, needed(INTERFACE, namespace))
-    odom = [m for m in recording.said if m.topic == "/cf1/odom"]
+    odom = [m for m in recording.messages if m.topic == "/cf1/odom"]
     gone = {id(m) for m in odom[100:104]}
-    said = [m for m in recording.said if id(m) not in gone]
+    said = [m for m in recording.messages if id(m) not in gone]
     loaded = policy_node.load(artifact, ROBOT, INTERFACE)
     found = replay(bags.Recording(bag, said, {}, ""), loaded, ROBOT, INTERFACE, namespace).flights[0]
     assert found.guessed == 2 == found.proposed.differing and found.lost == 0  # 100 Hz of state, 50 Hz of steps
@@ -579,7 +584,7 @@ def test_whatever_a_damaged_bag_makes_its_parser_raise_the_bag_is_named(good, ba
     monkeypatch.setattr(Reader, "messages", damaged)
     if good:
         found = bags.read(bag)
-        assert len(found.said) == good and found.cut == (
+        assert len(found.messages) == good and found.cut == (
             f"damaged after {good} messages: cannot fit 'int' into an index-sized integer")
     else:
         with pytest.raises(bags.BagError, match=f"{re.escape(str(bag))} cannot be read: cannot fit 'int'"):
@@ -591,7 +596,7 @@ def test_a_proposal_that_was_too_early_is_too_early_again():
     is made at the soonest that it can have come; steps are in order, and not after their command."""
     steps = [flight_log.Row(k, at, ()) for k, at in enumerate((0.0, 0.0209, 0.0301, 0.0501))]
     basis = [flight_log.Row(k, at, ()) for k, at in ((0, 0.0001), (1, 0.0208), (3, 0.0503))]
-    told = flight_log.Flight(1, 0, steps, basis)
+    told = flight_log.RecordedFlight(1, 0, steps, basis)
     assert made_at(told) == pytest.approx([0.0, 0.0208, 0.0300, 0.0501], abs=1e-9)
     told.basis.clear()
     assert made_at(told) == [row.at for row in steps]
@@ -779,7 +784,7 @@ def test_a_report_tells_what_a_flight_was_stopped_by_and_nothing_else(ends, tmp_
 def test_how_a_flight_ended_is_told_by_its_modes_and_its_own_stop(modes, stops, end):
     from temporeal.policies.cli.verbs.report import ending
 
-    assert ending(flight_log.Flight(1, 0, modes=modes, events=stops, stops=stops)) == end
+    assert ending(flight_log.RecordedFlight(1, 0, modes=modes, events=stops, stops=stops)) == end
 
 
 BY_CLOCK = {"silent", "stale", "guard"}  # codes of stops of a machine that stood still

@@ -25,9 +25,11 @@ from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link.in_process import InProcessController, InProcessGuard
 from temporeal_bridge.policy_node import PolicyNode
-from temporeal_bridge.recorder import Bag, Recorder, robot_topics
+from temporeal_bridge.recorder import Recorder
 from temporeal_bridge.recording import bags, flight_log
-from temporeal_bridge.recording.replay import needed, replay
+from temporeal_bridge.recording.bag_writer import Bag
+from temporeal_bridge.recording.topics import robot_topics
+from temporeal_bridge.replay.replay import needed, replay
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
@@ -135,7 +137,7 @@ def test_without_a_command_that_came_to_rest_the_recorders_time_says_where(arm_a
     recording = field.recording()
     told, = flight_log.flights(recording, "/arm").found
     cut = told.start_ns + round(1e9 * (told.stops[0][0] + 0.1))
-    part = bags.Recording(recording.path, [m for m in recording.said if m.at < cut], {}, "cut")
+    part = bags.Recording(recording.path, [m for m in recording.messages if m.at < cut], {}, "cut")
     flight, = replay(
         part, policy_node.load(arm_artifact, ROBOT, field.interface), ROBOT, field.interface, "/arm").flights
     assert flight.own.count >= 2 and 0.0 < np.max(flight.own.largest) < 0.003 and flight.events[0] == flight.events[1]

@@ -22,10 +22,13 @@ from temporeal_bridge.interface.state_input import mark
 from temporeal_bridge.link.in_process import InProcessController, InProcessGuard
 from temporeal_bridge.mission import MISSION_TIME, ChunkRecord
 from temporeal_bridge.policy_node import PolicyNode
-from temporeal_bridge.recorder import Bag, Recorder, robot_topics
+from temporeal_bridge.recorder import Recorder
 from temporeal_bridge.recording import bags, flight_log
+from temporeal_bridge.recording.bag_writer import Bag
 from temporeal_bridge.recording.bags import BagError
-from temporeal_bridge.recording.replay import needed, replay, to_json
+from temporeal_bridge.recording.topics import robot_topics
+from temporeal_bridge.replay.comparison import to_json
+from temporeal_bridge.replay.replay import needed, replay
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
@@ -179,7 +182,7 @@ def test_a_bag_that_begins_just_before_a_flight(flown, swaying):
     """The guard demands that the robot has rested for 0.05 s: the bag has 0.03 s of it."""
     whole = recorded(flown[0])
     first = flight_log.flights(whole, "/arm")[0][0]
-    said = [m for m in whole.said if m.at >= first.start_ns - 30_000_000]
+    said = [m for m in whole.messages if m.at >= first.start_ns - 30_000_000]
     found = again(bags.Recording(whole.path, said, {}, ""), swaying)
     assert found.flights[0].equal and found.flights[0].proposed.count > 20 and found.flights[2].equal
 
@@ -238,18 +241,18 @@ def test_another_network_shows_in_its_chunks_and_in_what_is_proposed(flown, tmp_
 
 def test_the_time_of_the_observation_matters(flown, swaying):
     recording = recorded(flown[0])
-    for i, message in enumerate(recording.said):
+    for i, message in enumerate(recording.messages):
         if message.topic.endswith("policy/chunk"):
             told = ChunkRecord.of(message.decode().data)
             data = messages.encode(message.type, messages.array64(dataclasses.replace(told, step=told.step + 7).row()))
-            recording.said[i] = dataclasses.replace(message, data=data)
+            recording.messages[i] = dataclasses.replace(message, data=data)
     assert again(recording, swaying).flights[0].chunks.differing > 0
 
 
 def test_an_observation_that_the_bag_lacks_is_counted_and_its_chunk_played_as_recorded(flown, swaying):
     recording = recorded(flown[0])
     told = [ChunkRecord.of(m.decode().data) for m in recording.of("/arm/policy/chunk")]
-    recording.said[:] = [m for m in recording.said if mark(m.data) != told[1].marks[0]]
+    recording.messages[:] = [m for m in recording.messages if mark(m.data) != told[1].marks[0]]
     first = again(recording, swaying).flights[0]
     assert first.unmade == 1 and first.chunks.equal and first.proposed.equal
 
@@ -260,7 +263,7 @@ def test_a_chunk_that_the_bag_lacks_is_told_and_without_its_first_one_a_flight_i
         told = ChunkRecord.of(message.decode().data)
         if (told.flight, told.number) in ((3, 1), (2, 0)):
             lost.append(message)
-    recording.said[:] = [message for message in recording.said if message not in lost]
+    recording.messages[:] = [message for message in recording.messages if message not in lost]
     found = again(recording, swaying)
     assert [(flight.flight, flight.unrecorded) for flight in found.flights] == [(1, 0), (3, 1)] and found.partial == 1
     assert found.flights[0].equal and to_json(found)["flights"][1]["unrecorded_chunks"] == 1
@@ -269,7 +272,7 @@ def test_a_chunk_that_the_bag_lacks_is_told_and_without_its_first_one_a_flight_i
 
 def test_a_bag_without_chunks_is_refused(flown, swaying):
     recording = recorded(flown[0])
-    recording.said[:] = [message for message in recording.said if not message.topic.endswith("policy/chunk")]
+    recording.messages[:] = [message for message in recording.messages if not message.topic.endswith("policy/chunk")]
     with pytest.raises(BagError, match="no flight of /arm with its first one on policy/chunk"):
         again(recording, swaying)
 

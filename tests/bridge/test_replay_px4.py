@@ -12,9 +12,11 @@ from tests.bridge.test_px4_flight import OFFBOARD, Field
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import policy_node
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.recorder import Bag, Recorder, robot_topics
+from temporeal_bridge.recorder import Recorder
 from temporeal_bridge.recording import bags, flight_log
-from temporeal_bridge.recording.replay import needed, replay
+from temporeal_bridge.recording.bag_writer import Bag
+from temporeal_bridge.recording.topics import robot_topics
+from temporeal_bridge.replay.replay import needed, replay
 from temporeal_bridge.simulated_robot.px4_commander import POSCTL
 from temporeal_bridge.transports.memory_bus import MemoryTransport
 
@@ -46,11 +48,11 @@ def test_a_flight_under_an_autopilot_is_one_flight_and_comes_out_bit_for_bit(nam
     """Until it obeys the first start is void, with another time zero than the flight: both are made again."""
     field = Recorded(lockstep, grounded, tmp_path / "bag", name)
     field.fly(6.5)
-    assert field.mode == "finished" and field.monitor.results[-1]["verdict"] == "satisfied"
+    assert field.mode == "finished" and field.monitor.mission.results[-1]["verdict"] == "satisfied"
     told, found = field.again(grounded)
     (flight,), (same,) = told.found, found.flights
     assert [mode for _, mode in flight.modes] == ["arming", "active", "finished"] and flight.modes[0][0] < -1.0
-    assert flight.start_ns == field.guard.flight.start_ns and len(flight.void) == 1 and not flight.barred
+    assert flight.start_ns == field.guard.flight.start_ns and len(flight.void) == 1 and not flight.refusal
     assert same.equal and same.modes == (("arming", "active", "finished"),) * 2
     assert same.sent.count == same.proposed.count == same.steps > 300 and same.sent.largest == (0.0,) * 4
 

@@ -315,7 +315,7 @@ def test_flight_table_shows_monitor_and_truth() -> None:
 def test_monitor_tells_what_is_violated() -> None:
     clause = SimpleNamespace(text="G[0,9] (height > floor)", verdict="violated")
     reading = SimpleNamespace(time_s=3.4, verdict="violated", final=True, lower=-0.2, upper=-0.2, clauses=[clause])
-    node = SimpleNamespace(flight=2, monitor=SimpleNamespace(reading=reading), complete=True)
+    node = SimpleNamespace(flight=2, formula=SimpleNamespace(reading=reading), complete=True)
     assert monitor.describe(node) == [
         "flight 2,   3 s: violated, robustness -0.200..-0.200", "  violated: G[0,9] (height > floor)"]
     waiting = SimpleNamespace(flight=-1, complete=False)

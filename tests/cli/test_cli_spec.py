@@ -382,7 +382,7 @@ def bag(tmp_path: Path) -> Path:
     from temporeal.robots.spec import load_robot
     from temporeal_bridge.codecs.table import STATE_CODECS
     from temporeal_bridge.interface.loading import load_interface
-    from temporeal_bridge.recorder import Bag
+    from temporeal_bridge.recording.bag_writer import Bag
     from temporeal_bridge.transports import messages
 
     interface = load_interface(load_robot("crazyflie"))

@@ -242,7 +242,7 @@ def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> i
     """The nodes for a robot that is there, until they are told to stop."""
     from temporeal_bridge.process.children import how_ended
     from temporeal_bridge.process.files import fresh
-    from temporeal_bridge.recorder import rescue
+    from temporeal_bridge.recording.recovery import rescue
 
     bag = fresh(out / "bag")
     folder = worker_folder(options.artifact, deploy["worker"])

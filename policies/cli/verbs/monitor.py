@@ -143,16 +143,17 @@ def watch(
 
     def done() -> bool:
         nonlocal told
-        if now and node.flight < 0 and node.complete:
-            node.begin(0, transport.now())
-        lines = describe(node)
+        mission = node.mission
+        if now and mission.flight < 0 and mission.complete:
+            mission.begin(0, transport.now())
+        lines = describe(mission)
         for line in () if quiet else lines:
             if line not in told:
                 say(line)
         told = lines
-        if not node.complete and transport.monotonic() > until:
+        if not mission.complete and transport.monotonic() > until:
             raise BadInput(silence(node, transport, wait_s))
-        return bool(stopped) or (flights is not None and len(node.results) >= flights)
+        return bool(stopped) or (flights is not None and len(mission.results) >= flights)
 
     try:
         with on_signals([signal.SIGINT, signal.SIGTERM], lambda got, _: stopped.append(got)):
@@ -165,18 +166,18 @@ def watch(
 
 def silence(node: Any, transport: Any, wait_s: float) -> str:
     """Which topics of the robot's state are silent, and what may be the cause."""
-    silent = [endpoint for held, endpoint in zip(node.held, node.endpoints) if held.last == -inf]
+    silent = [endpoint for held, endpoint in zip(node.mission.held, node.endpoints) if held.last == -inf]
     topics = ", ".join(f"{endpoint.topic} ({endpoint.type})" for endpoint in silent)
     hint = getattr(transport, "no_peer_hint", lambda _: "")(silent[0])
     return (f"no message on {topics} within {wait_s:g} s{hint}. Is the robot's node running, on the same domain, in "
             "the same namespace? --wait 0 waits for ever")
 
 
-def describe(node: Any) -> list[str]:
+def describe(mission: Any) -> list[str]:
     """Where the mission is: a line per second of mission time and for the verdict, and one per violated clause."""
-    if node.flight < 0:
-        return ["waiting for a mission" if node.complete else "waiting for the robot's state"]
-    reading = node.monitor.reading
+    if mission.flight < 0:
+        return ["waiting for a mission" if mission.complete else "waiting for the robot's state"]
+    reading = mission.formula.reading
     bounds = f", robustness {reading.lower:.3f}..{reading.upper:.3f}" if reading.final else ""
-    head = f"flight {node.flight}, {int(reading.time_s):3} s: {reading.verdict}{bounds}"
+    head = f"flight {mission.flight}, {int(reading.time_s):3} s: {reading.verdict}{bounds}"
     return [head, *(f"  violated: {clause.text}" for clause in reading.clauses if clause.verdict == "violated")]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from temporeal.robots.artifact.runtime import Artifact
     from temporeal.robots.spec import RobotSpec
     from temporeal_bridge.interface.interface import Interface
-    from temporeal_bridge.recording.replay import Compared, Replay
+    from temporeal_bridge.replay.comparison import Compared, Replay
 
 SUMMARY = "fly a recording again: every difference from what was sent"
 HELP = """\
@@ -67,7 +67,8 @@ def run(argv: Sequence[str]) -> int:
     needs_bridge()
     from temporeal_bridge.mission import check_fits
     from temporeal_bridge.recording import bags
-    from temporeal_bridge.recording.replay import TOLERANCE, needed, replay, to_json
+    from temporeal_bridge.replay.comparison import TOLERANCE, to_json
+    from temporeal_bridge.replay.replay import needed, replay
 
     with refused():
         namespace, told, robot, interface = chosen(options)
@@ -127,7 +128,7 @@ def lacking(told: Mapping[str, Any], robot: RobotSpec, interface: Interface) -> 
     from temporeal.sim.stl.language.errors import FormulaError
     from temporeal_bridge.interface.checks import check_reads
     from temporeal_bridge.interface.interface import InterfaceError
-    from temporeal_bridge.monitor_node import formula_of
+    from temporeal_bridge.monitor.formula import formula_of
 
     try:
         manifest = build(dict(told["manifest"]))
@@ -191,7 +192,7 @@ def table(found: Replay, told: Mapping[str, Any], artifact: Artifact, tolerance:
     if found.partial:
         lines.append(f"{found.partial} flights began before the recording, or lack their first chunk: they were "
                      "left out")
-    lines += [f"left out: {reason}" for reason in found.barred]
+    lines += [f"left out: {reason}" for reason in found.refused]
     lines += remarks(found.unread)
     lines.append(f"{'flight':>6}  {'commands':12} {'compared':>8} {'differ':>6} {'first':>5} {'missing':>7} "
                  f"{'extra':>5}  largest difference by component")

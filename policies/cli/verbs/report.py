@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from temporeal_bridge.interface.interface import Interface
     from temporeal_bridge.recording.bags import Recording
     from temporeal_bridge.recording.flight_analysis import Judged
-    from temporeal_bridge.recording.flight_log import Flight
+    from temporeal_bridge.recording.flight_log import RecordedFlight
 
 SUMMARY = "the evaluation page of a real run, from its recording"
 HELP = """\
@@ -62,9 +62,9 @@ def run(argv: Sequence[str]) -> int:
 
     needs_bridge()
     needs_training("report", "; or make it on another machine, of a copy of the bag; `temporeal replay` runs without")
-    from temporeal_bridge.monitor_node import formula_of
+    from temporeal_bridge.monitor.formula import formula_of
     from temporeal_bridge.recording import bags, flight_log, records
-    from temporeal_bridge.recording.replay import needed
+    from temporeal_bridge.replay.replay import needed
 
     out = options.out or options.bag.with_name(f"{options.bag.stem}-report")
     with refused():
@@ -74,14 +74,14 @@ def run(argv: Sequence[str]) -> int:
         run_folders.check_writable(out)
         recording = bags.read(options.bag, needed(interface, namespace), told.get("renamed"))
         flights, partial, unread = flight_log.flights(recording, namespace)
-        found = flown(recording, [f for f in flights if not f.barred], manifest, robot, interface, namespace)
-        barred = [flight.barred for flight in flights if flight.barred]
+        found = flown(recording, [f for f in flights if not f.refusal], manifest, robot, interface, namespace)
+        refused = [flight.refusal for flight in flights if flight.refusal]
     if not found:
         raise BadInput("; ".join([
             f"{options.bag} has no flight of {namespace} that the guard let begin",
-            *([f"{partial} began before the recording"] if partial else []), *barred, *records.remarks(unread)]))
+            *([f"{partial} began before the recording"] if partial else []), *refused, *records.remarks(unread)]))
     notes = [*remarks(recording, partial, len(flights) - len(found)),
-             *(f"{remark}." for remark in (*barred, *records.remarks(unread)))]
+             *(f"{remark}." for remark in (*refused, *records.remarks(unread)))]
     rows = [row for row, _ in found]
     judged = [samples_of(judged) for _, judged in found]
     page, figures = write(out, formula, judged, rows, notes, manifest, robot, told, namespace)
@@ -110,15 +110,15 @@ def manifest_of(options: Any, told: Mapping[str, Any]) -> Manifest:
 
 
 def flown(
-    recording: Recording, flights: Sequence[Flight], manifest: Manifest, robot: RobotSpec, interface: Interface,
+    recording: Recording, flights: Sequence[RecordedFlight], manifest: Manifest, robot: RobotSpec, interface: Interface,
     namespace: str,
 ) -> list[tuple[dict[str, Any], Judged]]:
     """Each flight that was begun: its row for the page, and what the monitor makes of it."""
     from temporeal_bridge.recording.flight_analysis import figures, judge, parts, rates
 
     out = []
-    for flight, said in zip(flights, parts(recording, flights, interface, namespace)):
-        judged = judge(said, flight, manifest, robot, interface, namespace)
+    for flight, messages in zip(flights, parts(recording, flights, interface, namespace)):
+        judged = judge(messages, flight, manifest, robot, interface, namespace)
         if judged is None or not any(sample is not None for sample in judged.samples):
             continue
         result, recorded = judged.result, flight.verdict
@@ -130,7 +130,7 @@ def flown(
             "recorded": recorded or None, "agrees": agrees(result, recorded), "end": ending(flight),
             "stop": flight.stop,
             "figures": figures(flight, manifest),
-            "topics": rates(said, flight, interface, namespace), "modes": flight.modes, "events": flight.events}
+            "topics": rates(messages, flight, interface, namespace), "modes": flight.modes, "events": flight.events}
         out.append((row, judged))
     return out
 
@@ -151,7 +151,7 @@ def agrees(now: Mapping[str, Any], then: Mapping[str, Any]) -> bool | None:
     return now["verdict"] == then["verdict"] and same("lower") and same("upper")
 
 
-def ending(flight: Flight) -> str:
+def ending(flight: RecordedFlight) -> str:
     """How the flight ended, in words."""
     if flight.stop is not None:
         at, code, reason = flight.stop
@@ -246,8 +246,8 @@ def drawing(manifest: Manifest, robot: RobotSpec, signals: Mapping[str, Any]) ->
     made = environments.make_task(manifest.training)
     if robot.kind == "quadrotor":
         return made.shapes, None
+    from temporeal.policies.evaluate.report.outputs import CORNERS, MOST
     from temporeal.policies.evaluate.report.page import motion
-    from temporeal.policies.evaluate.run_outputs import CORNERS, MOST
     from temporeal.policies.evaluate.scene_figure import stage_of
 
     stage = stage_of(made, corners=CORNERS, most=MOST)

@@ -17,7 +17,7 @@ asks the guard, and goes on from there. Who is relieved ends with exit status 0,
 Topics, in the robot's namespace: ``mission/start`` (std_msgs/UInt64: number of the flight) in; ``policy/step``
 (std_msgs/Float64MultiArray: flight, step, missed steps before it, time since the first one [s], then for each state
 topic the :func:`~temporeal_bridge.interface.state_input.mark` of the message that was acted on), after every step, for
-:mod:`temporeal_bridge.recording.replay`, ``policy/chunk`` (std_msgs/Float64MultiArray,
+:mod:`temporeal_bridge.replay.replay`, ``policy/chunk`` (std_msgs/Float64MultiArray,
 :class:`~temporeal_bridge.mission.ChunkRecord`: chunks as they are used), where a worker runs the policy, ``policy/event``
 (std_msgs/String, JSON: mode, flight, code, reason: why a mission does not begin or go on, where the guard cannot know),
 and ``/diagnostics`` (diagnostic_msgs/DiagnosticArray, 1 Hz) out.

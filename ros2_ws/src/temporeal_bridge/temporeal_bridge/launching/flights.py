@@ -30,10 +30,10 @@ from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.launching.preflight import check_mission
 from temporeal_bridge.mission import NOT_RESET, check_numbers, mission_status
-from temporeal_bridge.monitor_node import judge_truth
+from temporeal_bridge.monitor.formula import judge_truth
 from temporeal_bridge.process.children import END_S, Process, ask, end, how_ended, last_words, start
 from temporeal_bridge.process.files import fresh
-from temporeal_bridge.recorder import rescue
+from temporeal_bridge.recording.recovery import rescue
 from temporeal_bridge.simulated_robot import task_topics
 from temporeal_bridge.simulated_robot.cameras import cameras_of
 from temporeal_bridge.transports import messages

@@ -26,7 +26,7 @@ from temporeal_bridge.link.sockets import default_path
 from temporeal_bridge.mission import GREATEST
 from temporeal_bridge.process.children import LAUNCHED_END_S, WITHOUT
 from temporeal_bridge.process.files import fresh
-from temporeal_bridge.recorder import robot_topics
+from temporeal_bridge.recording.topics import robot_topics
 from temporeal_bridge.simulated_robot import task_topics
 from temporeal_bridge.simulated_robot.cameras import cameras_of
 from temporeal_bridge.transports.ros_arguments import meant, read_parameters

@@ -9,7 +9,7 @@ from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.guard.config_checks import profile_on
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.mission import check_fits
-from temporeal_bridge.monitor_node import formula_of
+from temporeal_bridge.monitor.formula import formula_of
 from temporeal_bridge.process.scheduling import check_awake, check_core, check_priority
 from temporeal_bridge.transports.selection import choose
 from temporeal_bridge.transports.transport import resolve_name

@@ -1,7 +1,7 @@
-"""Bags read back: which robots they are of, what was said on a topic, as raw bytes in the order of their receipt.
+"""Reads bags: their robots, and the messages of a topic as raw bytes in the order of their receipt.
 
-A bag whose recorder was killed, or of which only a part was copied, is read as far as it goes, and says so; it is not
-changed. Every bag that rosbag2 writes is read (MCAP or SQLite, compressed or not).
+A bag whose recorder was killed, or of which only a part was copied, is read as far as possible and reported as cut; it
+is not changed. Every bag that rosbag2 writes can be read (MCAP or SQLite, compressed or not).
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from typing import Any
 from rosbags.rosbag2 import Reader
 from rosbags.rosbag2.storage_mcap import McapReader
 
-from temporeal_bridge.recorder import cut_and_close
 from temporeal_bridge.recording import records
+from temporeal_bridge.recording.recovery import cut_and_close
 from temporeal_bridge.transports import messages
 
 ARTIFACT = "guard/artifact"
-TEXT = "std_msgs/msg/String"
 
 
 class BagError(ValueError):
@@ -30,8 +29,8 @@ class BagError(ValueError):
 
 
 @dataclass(frozen=True)
-class Said:
-    """One message: when the recorder received it [ns since the epoch], on which topic, its type and CDR bytes."""
+class Message:
+    """One recorded message: when the recorder received it [ns since the epoch], topic, type and CDR bytes."""
 
     at: int
     topic: str
@@ -45,16 +44,16 @@ class Said:
 
 @dataclass(frozen=True)
 class Recording:
-    """Messages by time of receipt; ``counts`` of all topics of the bag; ``cut``: why it is not whole, or nothing."""
+    """Messages by time of receipt; ``counts`` of all topics of the bag; ``cut``: why it is incomplete, or empty."""
 
     path: Path
-    said: list[Said]
+    messages: list[Message]
     counts: dict[str, int]
     cut: str
 
-    def of(self, topic: str) -> list[Said]:
-        """What was said on one topic."""
-        return [message for message in self.said if message.topic == topic]
+    def of(self, topic: str) -> list[Message]:
+        """The messages on one topic."""
+        return [message for message in self.messages if message.topic == topic]
 
 
 def read(
@@ -62,13 +61,14 @@ def read(
 ) -> Recording:
     """The messages of the ``wanted`` topics (full names) of a bag: a folder, or an .mcap or .db3 file.
 
-    ``renamed``: by full name, how a topic was called then (:func:`flown`); its messages come under the first.
+    ``renamed``: by full name, the topic's name in the bag, where it was remapped (:func:`flown`); its messages are
+    returned under the full name.
     """
     if not path.exists():
         raise BagError(f"{path} is not there")
-    names = renamed or {}  # what is under such a name all the same is somebody else's
+    names = renamed or {}  # messages in the bag under a name that was remapped are somebody else's
     plain = {**dict.fromkeys(names, ""), **{called: name for name, called in names.items()}}
-    said: list[Said] = []
+    found: list[Message] = []
     counts: dict[str, int] = {}
     cut = ""
     with opened(path) as (readers, why):
@@ -82,26 +82,26 @@ def read(
                 for connection, at, data in messages_of(chosen) if chosen else ():
                     counts[connection.topic] += 1
                     topic = plain.get(connection.topic, connection.topic)
-                    said.append(Said(at, topic, connection.msgtype, bytes(data)))
-        except Exception as error:  # a damaged chunk, or bytes that rosbags cannot bear: what is before it stands
-            if not said:
+                    found.append(Message(at, topic, connection.msgtype, bytes(data)))
+        except Exception as error:  # a damaged chunk, or bytes that rosbags cannot read: keep what is before it
+            if not found:
                 raise BagError(f"{path} cannot be read: {error}") from error
-            cut = f"damaged after {len(said)} messages: {error}"
-    return Recording(path, sorted(said, key=lambda message: message.at), counts, cut)
+            cut = f"damaged after {len(found)} messages: {error}"
+    return Recording(path, sorted(found, key=lambda message: message.at), counts, cut)
 
 
 Opened = tuple[list[tuple[Any, bool]], str]
-"""Readers, each with whether it must be scanned (it has no index), and why the bag is not whole."""
+"""Readers, each with whether it must be scanned (it has no index), and why the bag is incomplete."""
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Opened]:
-    """The bag's readers: of rosbag2 where its index is there, else of its files, cut after their last whole record."""
+    """The bag's readers: of rosbag2 where its index exists, else of its files, cut after their last whole record."""
     error: Exception | None = None
     try:
         reader = Reader(path)
         reader.open()
-    except Exception as found:  # rosbags' parsers raise whatever their bytes make them raise
+    except Exception as found:  # rosbags' parsers raise any exception
         error = found
     if error is None:
         try:
@@ -131,11 +131,11 @@ def opened(path: Path) -> Iterator[Opened]:
 
 
 def flown(recording: Recording) -> dict[str, dict[str, Any]]:
-    """By namespace, what the guard of each robot said of its artifact: the first that it had, others may have succeeded
-    it (:mod:`temporeal_bridge.guard.artifact_swap`)."""
+    """By namespace, the guard's record of its artifact: the first one, for others may have replaced it in flight
+    (:mod:`temporeal_bridge.guard.artifact_swap`)."""
     out: dict[str, dict[str, Any]] = {}
     wrong: dict[str, records.RecordError] = {}
-    for message in recording.said:
+    for message in recording.messages:
         if message.topic.endswith(f"/{ARTIFACT}"):
             try:
                 out.setdefault(message.topic.removesuffix(f"/{ARTIFACT}") or "/", records.read(ARTIFACT, message))
@@ -149,7 +149,7 @@ def flown(recording: Recording) -> dict[str, dict[str, Any]]:
 
 
 def robot_of(path: Path, namespace: str | None = None) -> tuple[str, dict[str, Any]]:
-    """Namespace of the robot that a bag is of, and what its guard said of the artifact (:mod:`guard_node`)."""
+    """Namespace of the bag's robot, and its guard's record of the artifact (:mod:`temporeal_bridge.guard_node`)."""
     found = flown(read(path, lambda topic: topic.endswith(f"/{ARTIFACT}")))
     if namespace is not None:
         name = f"/{namespace.strip('/')}"
@@ -159,3 +159,8 @@ def robot_of(path: Path, namespace: str | None = None) -> tuple[str, dict[str, A
     if len(found) > 1:
         raise BagError(f"{path} has {len(found)} robots: choose one with --namespace: {', '.join(sorted(found))}")
     return next(iter(found.items()))
+
+
+def full_name(topic: str, namespace: str) -> str:
+    """The full name of a robot's topic."""
+    return topic if topic.startswith("/") else f"{namespace.rstrip('/')}/{topic}"

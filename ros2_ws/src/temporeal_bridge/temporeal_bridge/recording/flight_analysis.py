@@ -1,10 +1,9 @@
-"""What a recording says of its flights afterwards: the formula by the monitor itself, latencies, counts, gaps.
+"""Analysis of recorded flights: the monitor's verdict, latencies, counts, gaps.
 
-The verdict is that of the real :class:`~temporeal_bridge.monitor_node.MonitorNode`, in fake time, on the recorded
-bytes.
-Latencies are the nodes' own, each by its own clock: the controller's from the arrival of a state to the proposal, the
-guard's from when it begins with a proposal until the command has gone. The way between them is in neither. When a
-message reached the recorder says only when that woke up.
+The verdict is that of the monitor itself (:class:`~temporeal_bridge.monitor.mission_monitor.MissionMonitor`) on the
+recorded bytes. Latencies are the nodes' own, each by its own clock: the controller's from the arrival of a state to the
+proposal, the guard's from its first work on a proposal to the published command. The link between them is in neither.
+The receipt by the recorder says only when that woke up.
 """
 
 from __future__ import annotations
@@ -18,107 +17,78 @@ import numpy as np
 from temporeal.robots.artifact.manifest import Manifest
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.interface.interface import Interface
-from temporeal_bridge.mission import percentiles
-from temporeal_bridge.monitor_node import LATE_S, MonitorNode
-from temporeal_bridge.recording.bags import Recording, Said
-from temporeal_bridge.recording.flight_log import Flight
-from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
-from temporeal_bridge.transports.transport import QOS
+from temporeal_bridge.mission import mission_status, percentiles
+from temporeal_bridge.monitor.mission_monitor import LATE_S, MissionMonitor, Sample
+from temporeal_bridge.recording.bags import Message, Recording, full_name
+from temporeal_bridge.recording.flight_log import RecordedFlight
+from temporeal_bridge.recording.topics import MISSION
 
-BEFORE_NS = 2_000_000_000  # of the state before a flight, which its first sample may be made of
+BEFORE_NS = 2_000_000_000  # of state before a flight, which its first sample may be made of
 GAP = 3.0  # nominal periods without a state that count as a gap
-LATE = 1.5  # periods after the last command in which the next one is not late (as the guard has it)
-ENDLESS_S = 1e6  # of a flight whose end is not in the bag: what 1e9 times as much is still a time of 64 bits
-STOP = 0.5  # periods before the recorder hears that a stop begins: a command of the guard's own then is its first one
+LATE = 1.5  # periods after the last command from which on the next one is late (as in the guard)
+ENDLESS_S = 1e6  # length of a flight whose end the bag lacks: 1e9 times as much still fits 64 bits
+STOP = 0.5  # periods before the recorder gets a stop: a command of the guard's own then is the stop's first one
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One flight by the monitor: its last word, and the samples that it was made of (None: lost) by signal name."""
+    """One flight by the monitor: its last result, and its samples (None: lost) by signal name."""
 
     result: Mapping[str, Any]
-    samples: list[Mapping[str, Any] | None]
-
-
-class Watching:
-    """The monitor's formula, with every sample kept."""
-
-    def __init__(self, monitor: Any) -> None:
-        self.monitor = monitor
-        self.samples: list[Mapping[str, Any] | None] = []
-
-    def update(self, sample: Mapping[str, Any] | None) -> Any:
-        """One grid point."""
-        self.samples.append(sample)
-        return self.monitor.update(sample)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.monitor, name)
-
-
-def full(topic: str, namespace: str) -> str:
-    """The full name of a robot's topic."""
-    return topic if topic.startswith("/") else f"{namespace.rstrip('/')}/{topic}"
+    samples: list[Sample]
 
 
 def judge(
-    said: Sequence[Said], flight: Flight, manifest: Manifest, robot: RobotSpec, interface: Interface, namespace: str
+    found: Sequence[Message], flight: RecordedFlight, manifest: Manifest, robot: RobotSpec, interface: Interface,
+    namespace: str,
 ) -> Judged | None:
-    """A flight as the monitor sees it; None for one that was never begun (the guard refused it).
+    """A flight by the monitor; None for one that never began (the guard refused it).
 
-    ``said``: of :func:`parts`.
+    ``found``: its messages, of :func:`parts`.
     """
-    bus = Bus(flight.start_ns - 2 * BEFORE_NS)
-    own, player = MemoryTransport(bus, "monitor_node", namespace), MemoryTransport(bus, "player", namespace)
-    node = MonitorNode(own, manifest, robot, interface)
-    node.monitor = watching = Watching(node.monitor)  # type: ignore[assignment]
-    topics = {full(row.topic, namespace) for row in interface.states} | {full("mission", namespace)}
-    endpoints: dict[str, Any] = {}
-
-    def step() -> None:
-        own.wait(0.0)
-        node.step()
-        while node.behind:
-            node.step()
-
-    for message in said:
-        if message.topic not in topics:
+    samples: list[Sample] = []
+    monitor = MissionMonitor(manifest, robot, interface, lambda result: None, on_sample=samples.append)
+    states = {(full_name(row.topic, namespace), row.type): i for i, row in enumerate(interface.states)}
+    now = flight.start_ns - 2 * BEFORE_NS
+    for message in found:
+        key = message.topic, message.type
+        if key in states:
+            now = max(now, message.at)
+            monitor.take(states[key], message.type, message.data, now)
+        elif key == (full_name("mission", namespace), MISSION):
+            now = max(now, message.at)
+            monitor.on_status(mission_status(message), now)
+        else:
             continue
-        bus.seconds = max(bus.seconds, 1e-9 * (message.at - bus.epoch_ns))
-        if message.topic not in endpoints:
-            endpoints[message.topic] = player.advertise(message.topic, message.type, QOS["latched"])
-        player.publish(endpoints[message.topic], message.data)
-        step()
-    if node.flight != flight.number:
+        monitor.advance(now)
+    if monitor.flight != flight.number:
         return None
-    if node.running and node.end is not None:  # the state fell silent: what was known stands, as after LATE_S in flight
-        bus.advance(manifest.horizon_s + 2 * LATE_S)
-        step()
-    told = [row for row in node.summary()["flights"] if row["start_ns"] == node.start]  # of no mission before it
-    result = told[-1] if told else node.result(node.monitor.reading.verdict, node.monitor.reading)
-    return Judged(result, watching.samples)
+    if monitor.running and monitor.end is not None:  # the state fell silent: lost samples follow, as in flight
+        monitor.advance(now + round(1e9 * (manifest.horizon_s + 2 * LATE_S)))
+    results = [row for row in monitor.flights if row["start_ns"] == monitor.start]  # of no mission before it
+    return Judged(results[-1] if results else monitor.result(monitor.formula.reading), samples)
 
 
 def parts(
-    recording: Recording, flights: Sequence[Flight], interface: Interface, namespace: str
-) -> list[list[Said]]:
-    """What was said from just before each flight until the next one; ``flights``: those that the guard let begin. First
-    what topics said last before that which speak only when something changes (a goal): it still holds."""
-    steady = {full(row.topic, namespace) for row in interface.states if row.rate_hz == 0}
-    ends, out = [flight.start_ns for flight in flights[1:]] + [recording.said[-1].at + 1], []
+    recording: Recording, flights: Sequence[RecordedFlight], interface: Interface, namespace: str
+) -> list[list[Message]]:
+    """The messages from just before each flight until the next one, after the last earlier message on each topic that
+    is published on change (a goal): it still holds. ``flights``: those that the guard let begin."""
+    steady = {full_name(row.topic, namespace) for row in interface.states if row.rate_hz == 0}
+    ends, out = [flight.start_ns for flight in flights[1:]] + [recording.messages[-1].at + 1], []
     for flight, end in zip(flights, ends):
         begin = flight.start_ns - BEFORE_NS
-        held = {m.topic: m for m in recording.said if m.topic in steady and m.at < begin}
-        out.append([*held.values(), *(m for m in recording.said if begin <= m.at < end)])
+        held = {m.topic: m for m in recording.messages if m.topic in steady and m.at < begin}
+        out.append([*held.values(), *(m for m in recording.messages if begin <= m.at < end)])
     return out
 
 
-def figures(flight: Flight, manifest: Manifest) -> dict[str, Any]:
+def figures(flight: RecordedFlight, manifest: Manifest) -> dict[str, Any]:
     """Latencies [ms] and counts of one flight.
 
-    ``steps`` of the controller; ``missed``: control periods without one; ``late``: commands that came more than 1.5
-    periods after the last; ``limited``: sent otherwise than proposed; ``bridged``: the guard's own while the controller
-    was late; ``own``: all of the guard's own; ``dropped``: steps of which no command was sent.
+    ``steps`` of the controller; ``missed``: control periods without one; ``late``: commands more than 1.5 periods after
+    the last; ``limited``: sent otherwise than proposed; ``bridged``: the guard's own while the controller was late;
+    ``own``: all of the guard's own; ``dropped``: steps without a sent command.
     """
     end = flight.start_ns + round(1e9 * min(flight.over, ENDLESS_S))
     sent = {step: command for step, command in flight.sent if step >= 0}
@@ -135,29 +105,31 @@ def figures(flight: Flight, manifest: Manifest) -> dict[str, Any]:
         "latency_ms": {"controller": percentiles(first_uses(flight)), "guard": percentiles([*flight.work.values()])}}
 
 
-def first_uses(flight: Flight) -> list[float]:
-    """Age [s] of the state behind each command, of states that were new then: what the controller took for it."""
+def first_uses(flight: RecordedFlight) -> list[float]:
+    """Age [s] of the state behind each command, of states that were new then: the controller's own time."""
     marks = [0, *(row.marks[0] for row in flight.steps)]
     fresh = {row.step for before, row in zip(marks, flight.steps) if row.marks[0] != before}
     return [age for step, age in flight.age.items() if step in fresh]
 
 
-def rates(said: Sequence[Said], flight: Flight, interface: Interface, namespace: str) -> list[dict[str, Any]]:
-    """Of each topic of state or camera during the flight: messages, rate [Hz], the longest pause [s] and when it began,
+def rates(
+    found: Sequence[Message], flight: RecordedFlight, interface: Interface, namespace: str
+) -> list[dict[str, Any]]:
+    """Of each state or camera topic during the flight: messages, rate [Hz], the longest pause [s] and its beginning,
     gaps."""
     out = []
     end = flight.start_ns + round(1e9 * min(flight.over, ENDLESS_S))
     for row in interface.topics:
-        name = full(row.topic, namespace)
-        at = np.array([m.at for m in said if m.topic == name and flight.start_ns <= m.at <= end], dtype=np.int64)
+        name = full_name(row.topic, namespace)
+        at = np.array([m.at for m in found if m.topic == name and flight.start_ns <= m.at <= end], dtype=np.int64)
         pauses = 1e-9 * np.diff(at)
-        found = {"topic": name, "nominal_hz": row.rate_hz, "messages": len(at), "rate_hz": None, "longest_s": None,
-                 "longest_at_s": None, "gaps": None}
+        figures = {"topic": name, "nominal_hz": row.rate_hz, "messages": len(at), "rate_hz": None, "longest_s": None,
+                   "longest_at_s": None, "gaps": None}
         if len(pauses):
             worst = int(pauses.argmax())
-            found |= {"rate_hz": float(len(pauses) / max(pauses.sum(), 1e-9)), "longest_s": float(pauses[worst]),
-                      "longest_at_s": 1e-9 * float(at[worst] - flight.start_ns)}
+            figures |= {"rate_hz": float(len(pauses) / max(pauses.sum(), 1e-9)), "longest_s": float(pauses[worst]),
+                        "longest_at_s": 1e-9 * float(at[worst] - flight.start_ns)}
             if row.rate_hz > 0:
-                found["gaps"] = int(np.count_nonzero(pauses > GAP / row.rate_hz))
-        out.append(found)
+                figures["gaps"] = int(np.count_nonzero(pauses > GAP / row.rate_hz))
+        out.append(figures)
     return out

@@ -1,7 +1,7 @@
-"""What the nodes say on topics of their own, read back: the one place that knows what such a message is.
+"""Reads back what the nodes publish on topics of their own: the one place that knows the content of such a message.
 
-Anybody may have published there. What no node of ours can have said is a :class:`RecordError` that says why, whatever
-its bytes made a parser raise: who reads a bag skips such a message and counts it.
+Anybody may have published there. A message that no node of ours can have published is a :class:`RecordError` that says
+why: readers of a bag skip such messages and count them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,16 +18,12 @@ from temporeal.robots.artifact.manifest import canonical, digest, mission_digest
 from temporeal_bridge.mission import MODES, ChunkRecord, CommandRecord, MissionStatus
 from temporeal_bridge.transports import messages
 
-if TYPE_CHECKING:
-    from temporeal_bridge.recording.bags import Said
-    from temporeal_bridge.transports.transport import Received
-
-FASTEST_HZ = 10_000.0  # of a controller, chosen: a replay would make as many steps as a foreign number says
-LONGEST_S = 1e8  # of a mission, three years: what may be multiplied by 1e9 and be a number of 64 bits
+FASTEST_HZ = 10_000.0  # of a controller. Chosen: a replay makes as many steps as a foreign number says
+LONGEST_S = 1e8  # of a mission, three years: 1e9 times as much still fits 64 bits
 
 
 class RecordError(ValueError):
-    """The message is none that a node of ours says on this topic; says why."""
+    """The message is none that a node of ours publishes on this topic; says why."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,7 @@ class Row:
     Args:
         step: of the controller; -1: a command of the guard's own.
         at: time [s].
-        marks: of the message of each state topic that it was made of (:func:`temporeal_bridge.interface.state_input.mark`).
+        marks: of the message on each state topic behind it (:func:`temporeal_bridge.interface.state_input.mark`).
         missed: steps before it that were not made in their time (controller only).
     """
 
@@ -55,8 +51,8 @@ class Step(NamedTuple):
 
 
 class Event(NamedTuple):
-    """``guard/event``, ``policy/event``: ``since`` the mission began [s]; None: unsaid, for none was flown yet.
-    ``mode``: that of who says it, by then; empty where it is unsaid."""
+    """``guard/event``, ``policy/event``. ``since``: [s since the mission began]; None: there was no mission yet.
+    ``mode``: of the publisher at that time; empty: not given."""
 
     flight: int
     since: float | None
@@ -66,7 +62,7 @@ class Event(NamedTuple):
 
 
 class Mix(NamedTuple):
-    """``guard/swap``: the ``command`` [A] that was asked for, and the successor's ``weight`` in it, 0 to 1."""
+    """``guard/swap``: the mixed ``command`` [A], and the successor's ``weight`` in it, 0 to 1."""
 
     flight: int
     step: int
@@ -81,24 +77,34 @@ class Unread:
         self.why, self.count = why, 0
 
 
+class Encoded(Protocol):
+    """A message in CDR bytes, from a bag or from the bus."""
+
+    @property
+    def type(self) -> str: ...
+
+    @property
+    def data(self) -> bytes: ...
+
+
 def remarks(unread: Mapping[str, Unread]) -> list[str]:
-    """That for a person, a line for each topic."""
+    """The same for a person, one line for each topic."""
     return [f"{each.count} message{'s' * (each.count > 1)} on {topic} could not be read (the first: {each.why})"
             for topic, each in unread.items()]
 
 
-def read(topic: str, said: Said | Received) -> Any:
-    """What a message on ``topic`` (in the robot's namespace) says, by :data:`READERS`."""
+def read(topic: str, message: Encoded) -> Any:
+    """The content of a message on ``topic`` (in the robot's namespace), by :data:`READERS`."""
     try:
-        return READERS[topic](messages.decode(said.type, said.data))
+        return READERS[topic](messages.decode(message.type, message.data))
     except KeyError as error:
         raise RecordError(f"it has no {error}") from error
-    except Exception as error:  # bytes, numbers and JSON from anywhere raise anything
+    except Exception as error:  # bytes, numbers and JSON from anywhere raise any exception
         raise RecordError(str(error) or type(error).__name__) from error
 
 
 def step(message: Any) -> Step:
-    """A step is made of at least one message, and there were not more before it than time allows."""
+    """A step is made of at least one message, and not more steps preceded it than time allows."""
     flight, number, missed, at, *marks = (float(x) for x in message.data)
     row = Row(whole(number), seconds(at), tuple(whole(x) for x in marks), whole(missed))
     if not marks or not 0 <= row.missed <= row.step or row.step > FASTEST_HZ * (row.at + 1.0):
@@ -115,15 +121,15 @@ def mission(message: Any) -> MissionStatus:
 
 
 def event(message: Any) -> Event:
-    """A stop, or what else the guard has to say."""
-    said = json_object(message)
-    since = said.get("t")
-    return Event(whole(said["flight"]), None if since is None else seconds(since), text(said, "code"),
-                 text(said, "reason"), text(said, "mode") if "mode" in said else "")
+    """A stop, or another event."""
+    content = json_object(message)
+    since = content.get("t")
+    return Event(whole(content["flight"]), None if since is None else seconds(since), text(content, "code"),
+                 text(content, "reason"), text(content, "mode") if "mode" in content else "")
 
 
 def mix(message: Any) -> Mix:
-    """While an artifact is exchanged."""
+    """A command of an artifact swap."""
     flight, number, weight, *commands = (float(x) for x in message.data)
     if not commands or len(commands) % 2 or not 0.0 <= weight <= 1.0:
         raise RecordError(f"{len(message.data)} numbers are no record of a mix of two commands")
@@ -132,31 +138,31 @@ def mix(message: Any) -> Mix:
 
 
 def verdict(message: Any) -> dict[str, Any]:
-    """The monitor's word; its bounds are numbers, or null for an infinite one."""
-    said = json_object(message)
-    bounds = {key: None if said.get(key) is None else finite(said[key]) for key in ("lower", "upper")}
-    began = {"start_ns": whole(said["start_ns"])} if "start_ns" in said else {}  # monitors of before did not say it
-    return {**said, **bounds, **began, "flight": whole(said["flight"]), "verdict": text(said, "verdict")}
+    """The monitor's verdict; its bounds are numbers, or null for an infinite one."""
+    content = json_object(message)
+    bounds = {key: None if content.get(key) is None else finite(content[key]) for key in ("lower", "upper")}
+    began = {"start_ns": whole(content["start_ns"])} if "start_ns" in content else {}  # older monitors did not write it
+    return {**content, **bounds, **began, "flight": whole(content["flight"]), "verdict": text(content, "verdict")}
 
 
 def artifact(message: Any) -> dict[str, Any]:
-    """What the guard says of its artifact: the manifest is what its digest, its name and its robot are of."""
-    said = json_object(message)
-    manifest, folder = said["manifest"], said["folder"]
+    """The guard's record of its artifact: identity, name and robot must be those of the manifest in it."""
+    content = json_object(message)
+    manifest, folder = content["manifest"], content["folder"]
     for key in ("name", "identity", "robot", "interface"):
-        text(said, key)
+        text(content, key)
     if folder is not None:
-        text(said, "folder")
-    renamed = said.get("renamed", {})  # guards of before did not say it
+        text(content, "folder")
+    renamed = content.get("renamed", {})  # older guards did not write it
     if not isinstance(renamed, dict) or not all(isinstance(name, str) for name in renamed.values()):
         raise RecordError(f"renamed is {renamed!r}; names of topics by name are needed")
-    if digest(canonical(manifest).encode()) != said["identity"]:
+    if digest(canonical(manifest).encode()) != content["identity"]:
         raise RecordError("its identity is not that of its manifest")
     for key in ("name", "robot"):
-        if said[key] != manifest[key]:
-            raise RecordError(f"its {key} is {said[key]!r}, its manifest's {manifest[key]!r}")
-    mission_digest(manifest)  # all that it is of is there
-    return said
+        if content[key] != manifest[key]:
+            raise RecordError(f"its {key} is {content[key]!r}, its manifest's {manifest[key]!r}")
+    mission_digest(manifest)  # raises where a part of the manifest is missing
+    return content
 
 
 def whole(value: Any) -> int:
@@ -167,7 +173,7 @@ def whole(value: Any) -> int:
 
 
 def finite(value: Any) -> float:
-    """A number."""
+    """A finite number."""
     if isinstance(value, (bool, str)) or not isfinite(value):
         raise RecordError(f"{value!r} is no finite number")
     return float(value)
@@ -180,20 +186,20 @@ def seconds(value: Any) -> float:
     return float(value)
 
 
-def text(said: Mapping[str, Any], key: str) -> str:
-    """What ``said`` has under ``key``."""
-    value = said[key]
+def text(content: Mapping[str, Any], key: str) -> str:
+    """The text under ``key``."""
+    value = content[key]
     if not isinstance(value, str):
         raise RecordError(f"its {key} is {value!r}, and not text")
     return value
 
 
 def json_object(message: Any) -> dict[str, Any]:
-    """The JSON object of a text."""
-    said = json.loads(message.data)
-    if not isinstance(said, dict):
-        raise RecordError(f"a JSON {type(said).__name__} is no object")
-    return said
+    """The JSON object of a text message."""
+    content = json.loads(message.data)
+    if not isinstance(content, dict):
+        raise RecordError(f"a JSON {type(content).__name__} is no object")
+    return content
 
 
 READERS: Mapping[str, Callable[[Any], Any]] = {
