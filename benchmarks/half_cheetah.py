@@ -53,28 +53,28 @@ class Observe(nn.Module):
 class Objective:
     """Speed forward, less the cost of the action."""
 
-    memory: Mapping[str, tuple[int, ...]] = {"x": ()}
+    carry: Mapping[str, tuple[int, ...]] = {"x": ()}
     privileged_dim = 0
 
-    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
+    def start(self, signals: Mapping[str, Tensor], carry: dict[str, Tensor]) -> dict[str, Tensor]:
         """Where the run begins."""
         return {"x": signals["joint_pos"][:, 0]}
 
     def step(
-        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
+        self, signals: Mapping[str, Tensor], action: Tensor, carry: dict[str, Tensor]
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Reward [N], terminated [N] (never), the place along the track."""
         x = signals["joint_pos"][:, 0]
-        reward = (x - memory["x"]) / CONTROL_DT - CTRL_COST * action.square().sum(-1)
+        reward = (x - carry["x"]) / CONTROL_DT - CTRL_COST * action.square().sum(-1)
         return reward, torch.zeros_like(x) > 1, {"x": x}
 
-    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def privileged(self, signals: Mapping[str, Tensor], carry: dict[str, Tensor]) -> Tensor:
         """Nothing more for the critic: [N, 0]."""
         return signals["joint_pos"][:, :0]
 
-    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def success(self, signals: Mapping[str, Tensor], carry: dict[str, Tensor]) -> Tensor:
         """250 m and more."""
-        return memory["x"] > 250.0
+        return carry["x"] > 250.0
 
 
 def initial(draw: Draw) -> dict[str, Tensor]:

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.spec import load_robot
-from temporeal_benchmarks.measurements.deploy import ARRAY, PERIOD, STATE
 from temporeal_bridge.camera_sim import PUBLISHED
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface.interface import Interface
@@ -29,6 +28,8 @@ from temporeal_bridge.process.rehearsal import Rehearsal
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Received, Transport
 
+PERIOD = 0.002  # s, of 500 Hz
+STATE, ARRAY = "sensor_msgs/msg/JointState", "std_msgs/msg/Float64MultiArray"
 BEHIND = -1  # of the controller's priority: the echo is never in its way, and nobody else is in between
 ON, OFF = signal.SIGUSR1, signal.SIGUSR2  # to the camera, which begins with pictures
 FIRST, READ = "first", "reader.json"  # files of the reader: there is a first picture; when each came, at its end

@@ -1,52 +1,45 @@
-"""What may be sent to a robot, as somebody sees it who stands beside the bus: reads every command that was sent.
+"""A test oracle that reads every command sent to a robot and checks it against the robot's limits.
 
-It knows the robot's ``spec.py`` and ``ros.yaml``, and nothing of the guard: limits are looked up in the files, speed,
-acceleration and jerk are plain differences of what was on the wire, divided by the control period (backward Euler, as
-libfranka checks them, ``rate_limiting.h``). Where the state has a say in it (``effort``, ``ends``), it reads that.
+It knows the robot's ``spec.py`` and ``ros.yaml``, and nothing of the guard. Speed, acceleration and jerk are plain
+differences of what was on the wire, divided by the control period (backward Euler, as libfranka checks them,
+``rate_limiting.h``). Limits that depend on the state (``effort``, ``ends``) are checked by the states on the bus.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from temporeal.robots.spec import RobotSpec
+from temporeal_benchmarks.deployment.command_windows import windows_of
 from temporeal_bridge.codecs.codec import CodecError
-from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
-from temporeal_bridge.interface.interface import Interface, StateTopic
-from temporeal_bridge.interface.state_input import mark
-from temporeal_bridge.mission import CommandRecord
+from temporeal_bridge.codecs.table import COMMAND_CODECS
+from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.transports import messages
 
 ROUNDING = 1e-6  # of a limit: commands pass through float64 and through sums with offsets near pi
 PLACE = 1e-9  # of a range
-ON_TIME = 0.9  # periods: so early the next command may be; with each period more one was missed. A late controller is
-# bridged before, so it was the guard that stood still
+# Periods: the next command may come so early; each period more is a missed command. The guard bridges a late
+# controller, so it was the guard that stood still
+ON_TIME = 0.9
 # Periods: a command's turn comes PACE after the one before, and it is early EARLY before that
-# (docs/reference/faults.md). So two
-# are 0.45 of a period apart at least, and in the long run there is one every 0.95 at most
+# (docs/reference/faults.md). Two commands are at least 0.45 of a period apart, and in the long run at least 0.95
 PACE, EARLY = 0.95, 0.5
 CLOCK_S = 1e-9  # times are told since the mission began, as differences of float64
 KEEPS = ("hold", "ramp", "damp")  # stop actions that go on from the last command, a period after it; others at once
 SPOKEN = ("active", "stopping", "holding")  # modes in which commands may be on the wire
-# Of who listens beside the robot: a command may be taken so long before the mode that it belongs to, or after the one
-# that ended. Topics have no order among each other, and are taken one after the other. Chosen: five commands at 50 Hz;
-# a process that shares its core waits some slices of 3 ms, and who waited longer finds both topics' messages there
+# s: an observer may receive a command so long before the mode that it belongs to, or after the mode that ended. Topics
+# have no order among each other. Chosen: five commands at 50 Hz; a process that shares its core waits some slices of
+# 3 ms, and after a longer wait the messages of both topics are there
 ORDER_S = 0.1
-KEPT = 1000  # messages of the state that may still be told of
-WAITING = 100  # told of and not seen yet, before a command that is none of them is given up
 RATES = ("speed", "acceleration", "jerk")
-STALE = 0.9  # of the age from which on a state says nothing: nearer to it nobody knows what the guard thought
-REORDERED_NS = 1_000_000_000  # a stamp that goes back by less is of an old state, by more of a clock that was set
 
 
 class Times(NamedTuple):
-    """Of a command, by the clock of who sent it [s]: when it was begun to be made, and when it had gone. In between it
-    left: who sends is told so late by a machine that has other things to do."""
+    """Of a command, by the sender's clock [s]: when its computation began, and when the sender knew that it was sent.
+    It left in between."""
 
     made: float
     left: float
@@ -55,135 +48,13 @@ class Times(NamedTuple):
 NEVER = Times(-np.inf, -np.inf)
 
 
-def servo_ends(rule: Mapping[str, Any], position: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest command [B] by the section ``effort``: servos with the law ``kp (command - position) -
-    kd velocity`` and a limit."""
-    kp, kd, limit = (np.asarray(rule[key], dtype=float) for key in ("kp", "kd", "limit"))
-    return position + (kd * velocity - limit) / kp, position + (kd * velocity + limit) / kp
-
-
-def range_ends(
-    rule: Mapping[str, Any], robot: RobotSpec, period: float, position: np.ndarray, velocity: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest command [B] by the section ``ends``: speeds that stop within the range if they begin to a
-    ``period`` and ``late_s`` later, or what brings an effort's joints to speeds that stop at once."""
-    spec, brake = robot.command(rule["range"]), np.asarray(rule["brake"], dtype=float)
-    low, high = (np.array(end)[: position.size] + sign * np.asarray(rule.get("margin", 0.0), dtype=float)
-                 for end, sign in ((spec.low, 1.0), (spec.high, -1.0)))
-    most, up, down = np.asarray(rule["speed"], dtype=float), high - position, position - low
-    lost = brake * (period + float(rule.get("late_s", 0.0))) if velocity is None else 0.0  # in speed, until then
-    fastest = np.minimum(most, np.sqrt(lost**2 + 2.0 * brake * np.where(up > 0.0, up, 0.0)) - lost)
-    slowest = np.maximum(-most, lost - np.sqrt(lost**2 + 2.0 * brake * np.where(down > 0.0, down, 0.0)))
-    if velocity is None:
-        return slowest, fastest
-    gain = np.asarray(rule["gain"], dtype=float)
-    return gain * (slowest - velocity), gain * (fastest - velocity)
-
-
 class Doubt(NamedTuple):
-    """A command taken at ``at`` [s] that is wrong unless a mode comes that excuses it; ``early``: the begin of a stop,
-    else any mode in which there are commands."""
+    """A command received at ``at`` [s] that is wrong unless a mode follows that excuses it: the begin of a stop where
+    it came ``early``, else any mode in which there are commands."""
 
     at: float
     text: str
     early: bool
-
-
-class Windows:
-    """Between which commands a robot may be sent something, by the states on the bus.
-
-    Args:
-        names: signals that tell. ends: lowest and highest command [B] of their values.
-        timed: whether a command was made of the newest state read; else of any that is fresh, for topics have no order
-            among each other.
-    """
-
-    def __init__(
-        self, interface: Interface, names: Sequence[str], ends: Callable[..., tuple[np.ndarray, np.ndarray]],
-        timed: bool, stale_s: float | None = None,
-    ) -> None:
-        self.names, self.ends, self.timed = tuple(names), ends, timed
-        self.stale_s = float(stale_s or interface.safety["stale_after_s"])
-        self.topics = [state.topic for state in interface.states]
-        self.marked: dict[tuple[str, int], dict[str, np.ndarray]] = {}  # what each message said, by topic and mark
-        self.known: dict[str, tuple[int, float]] = {}  # by topic: the mark last told of, and since when at the earliest
-        self.told_at = -np.inf
-        self.newest: dict[str, np.ndarray] = {}
-        self.stamps: dict[str, int] = {}
-        self.windows: deque[tuple[float, np.ndarray, np.ndarray]] = deque(maxlen=1000)  # (taken [s], low, high)
-
-    def read(self, topic: StateTopic, at: float, data: bytes, true: bool = True) -> None:
-        """A state, taken at ``at`` [s]; who cannot read it, or has seen a newer one, does not act on it. One that is
-        not ``true`` allows nothing: commands that go by it are beyond the limits of motion for no reason."""
-        try:
-            message = messages.decode(topic.type, data)
-            stamp, signals = STATE_CODECS[topic.codec].stamp(message), STATE_CODECS[topic.codec].decode(
-                message, topic.options)
-        except (messages.MessageError, CodecError, ValueError):
-            return
-        old = stamp and 0 <= self.stamps.get(topic.topic, 0) - stamp < REORDERED_NS
-        said = {name: np.asarray(signals[name], dtype=float).reshape(-1) for name in self.names if name in signals}
-        if old or not all(np.isfinite(value).all() for value in signals.values()) or not said:
-            return
-        self.stamps[topic.topic] = stamp
-        if not true:
-            said = {}
-            self.newest.clear()
-            self.windows.clear()
-        self.marked[topic.topic, mark(data)] = said
-        if len(self.marked) > KEPT:
-            self.marked.pop(next(iter(self.marked)))
-        self.newest.update(said)
-        if len(self.newest) == len(self.names):
-            self.windows.append((at, *self.ends(*(self.newest[name] for name in self.names))))
-
-    def recent(self, at: float) -> tuple[np.ndarray, np.ndarray] | None:
-        """Ends [K, B] of the commands that may be sent at ``at`` [s], by each state that may have been the
-        last one then; None: the state is old, or nearly."""
-        fresh = [(low, high) for taken, low, high in self.windows if at - taken <= STALE * self.stale_s]
-        if not fresh:
-            return None
-        low, high = (np.stack(ends) for ends in zip(*fresh[-1 if self.timed else 0 :]))
-        return low, high
-
-    def told(self, marks: Sequence[int], at: float) -> tuple[np.ndarray, np.ndarray] | None:
-        """Ends [1, B] of the commands that may be sent by the messages that who commands says it knew
-        (``marks``, one a topic) at ``at`` [s, its clock]; None: they may have been too old, or were not seen here.
-
-        A message came to it after the last command that it told of without it: it is no older than that.
-        """
-        for topic, new in zip(self.topics, marks, strict=True):
-            if self.known.get(topic, (0, 0.0))[0] != new:
-                self.known[topic] = new, self.told_at
-        self.told_at = at
-        said: dict[str, np.ndarray] = {}
-        for topic, (found, since) in self.known.items():
-            if at - since > STALE * self.stale_s:
-                return None
-            said.update(self.marked.get((topic, found), {}))
-        if not said.keys() >= set(self.names):
-            return None
-        low, high = self.ends(*(said[name] for name in self.names))
-        return low[None], high[None]
-
-    def forget(self) -> None:
-        """Another mission, with another clock; or something was lost."""
-        self.known, self.told_at = {}, -np.inf
-
-
-def windows_of(
-    robot: RobotSpec, interface: Interface, section: Mapping[str, Any], period: float, timed: bool
-) -> Windows | None:
-    """What a command's ``section`` of ``ros.yaml`` demands of it by the state; None: nothing."""
-    effort, ends = section.get("effort"), section.get("ends")
-    if effort is not None:
-        return Windows(interface, (effort["position"], effort["velocity"]), partial(servo_ends, effort), timed)
-    if ends is None:
-        return None
-    names = (ends["position"], *([ends["velocity"]] if "velocity" in ends else []))
-    return Windows(
-        interface, names, lambda position, velocity=None: range_ends(ends, robot, period, position, velocity), timed,
-        section.get("stale_after_s"))
 
 
 class Oracle:
@@ -232,7 +103,7 @@ class Oracle:
         self.grounded = False  # a quadrotor stands on the ground: there a zero unlocks its thrust
         self.ahead: np.ndarray | None = None  # points [K, A] of the last trajectory, a period from each other
 
-    def says(self, mode: str, at: float = -np.inf) -> None:
+    def set_mode(self, mode: str, at: float = -np.inf) -> None:
         """The guard's mode changed, as taken at ``at`` [s]. One command of the same instant may have been sent before
         that; who listens beside the robot takes all in that come soon after it, and some before it."""
         self.settle(at)
@@ -331,7 +202,7 @@ class Oracle:
         pushed = np.zeros(command.size, dtype=bool)
         if self.servos is None:
             return pushed
-        ends = self.servos.recent(at) if marks is None else self.servos.told(marks, at)
+        ends = self.servos.recent(at) if marks is None else self.servos.by_marks(marks, at)
         if ends is None:
             return pushed
         self.efforts += 1
@@ -419,88 +290,3 @@ class Oracle:
         self.outside += 1
         if len(self.wrong) < 10:
             self.wrong.append(text)
-
-
-class Joined:
-    """Commands from the wire with the times that the guard tells of them (``guard/command``), for an oracle.
-
-    The two topics have no order among each other, this process may take both in late, and messages may be lost. A
-    command is read once what the guard tells of it is there: both are the same numbers. Where one of the two is
-    missing the robot's motion is not known, and judged from the next pair on.
-
-    Attributes:
-        lost: messages without their partner.
-    """
-
-    def __init__(self, oracle: Oracle) -> None:
-        self.oracle, self.lost, self.flight = oracle, 0, -1
-        oracle.says("active")  # until somebody tells the oracle the guard's modes, which come on a third topic
-        self.commands: deque[tuple[float, bytes, np.ndarray | None]] = deque()
-        self.tolds: deque[CommandRecord] = deque()
-
-    def command(self, at: float, data: bytes) -> None:
-        """A message on the command's topic, taken at ``at`` [s]."""
-        self.commands.append((at, data, self._numbers(data)))
-        self._match()
-
-    def told(self, data: bytes) -> CommandRecord:
-        """A message on ``guard/command``, read."""
-        found = CommandRecord.of(messages.decode("std_msgs/msg/Float64MultiArray", data).data)
-        self.tolds.append(found)
-        self._match()
-        return found
-
-    def end(self) -> None:
-        """Nothing more comes."""
-        while self.commands:
-            self._untold()
-        self.lost += len(self.tolds)
-        self.tolds.clear()
-        self.oracle.settle()
-
-    def _match(self) -> None:
-        while self.commands and self.tolds:
-            at, data, numbers = self.commands[0]
-            partner = next((n for n, told in enumerate(self.tolds) if self._same(numbers, told)), None)
-            if partner is not None:
-                self._skip(partner)
-                self.commands.popleft()
-                self._read(at, data, self.tolds.popleft())
-            elif len(self.tolds) >= WAITING or any(self._same(other, self.tolds[0]) for *_, other in self.commands):
-                self._untold()
-            else:
-                return
-
-    def _read(self, at: float, data: bytes, told: CommandRecord) -> None:
-        if told.flight != self.flight:
-            self.flight = told.flight
-            self.oracle.forget()
-        self.oracle.read(at, data, Times(told.since, told.left), told.marks)
-
-    def _skip(self, count: int) -> None:
-        """So many were told of and not seen."""
-        for _ in range(count):
-            self.tolds.popleft()
-            self.lost += 1
-            self.oracle.forget()
-
-    def _untold(self) -> None:
-        """One was seen and not told of: what can be judged of it alone is."""
-        at, data, _ = self.commands.popleft()
-        self.lost += 1
-        self.oracle.forget()
-        self.oracle.read(at, data)
-        self.oracle.forget()
-
-    def _numbers(self, data: bytes) -> np.ndarray | None:
-        topic = self.oracle.topic
-        try:
-            message = messages.decode(topic.type, data)
-            return np.asarray(COMMAND_CODECS[topic.codec].decode(message, topic.options), dtype=float).reshape(-1)
-        except (messages.MessageError, CodecError, ValueError):
-            return None  # the oracle will say so
-
-    def _same(self, command: np.ndarray | None, told: CommandRecord) -> bool:
-        if command is None or command.size != len(told.sent):
-            return False
-        return bool((np.abs(command - told.sent) <= self.oracle.rounding).all())

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from math import inf, nan
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 
 from temporeal.policies.runs.environments import check_seed
 from temporeal.policies.runs.errors import BadInput
-from temporeal_benchmarks.faults.world import CASES, Result, all_pairs, fuzz, trial
+from temporeal_benchmarks.faults.cases import CASES
+from temporeal_benchmarks.faults.trials import Result, all_pairs, fuzz, trial
+from temporeal_benchmarks.options import among, amount
 from temporeal_benchmarks.priority import PRIORITY, asked
-from temporeal_benchmarks.rows import Row, among
+from temporeal_benchmarks.rows import Row, at_least, none_of
 
 HELP = (
     "faults of states, policies, chunks, the line, people and machines, each at a random time of a mission, for five "
@@ -30,42 +32,42 @@ OPTIONS = {
     "priority": f"of real processes: {PRIORITY}",
     "only": "of real processes only these faults, by their names (default: all)",
 }
+NARROWING = ("parts", "case", "only")
 PARTS = ("fuzz", "processes", "clean")
 
 
 def run(quick: bool, *, out: Path, **options: list[str] | None) -> list[Row]:
-    """All parts."""
-    def one(name: str, default: float) -> float:
-        given = options[name]
-        try:
-            value = float(given[0]) if given else default
-        except ValueError:
-            value = nan
-        if not 0 <= value < inf:
-            raise BadInput(f"--{name} is a number from 0 on, got {','.join(given or ())}")
-        return value
-
-    parts, seed, case = among("parts", options["parts"], PARTS), int(one("seed", 0)), options["case"]
+    """The parts that are asked for, or one trial of the fuzz."""
+    given: Mapping[str, list[str] | None] = defaultdict(lambda: None, options)
+    parts, seed, case = among("parts", given["parts"], PARTS), int(amount("seed", given["seed"], 0)), given["case"]
     check_seed("--seed", seed)
     if case:
         return one_trial((case[0], ", ".join(case[1:])), seed, out)
-    real = "processes" in parts or "clean" in parts
-    if real:
-        from temporeal_benchmarks.faults import process_trials as fault_processes
-        from temporeal_bridge.process.scheduling import take_priority
-
-        kind, only = asked(options["priority"]), options["only"] or []
-        trials = int(one("trials", 1 if quick else 4)) if "processes" in parts else 0
-        minutes = one("clean-minutes", 0.2 if quick else 2.0) if "clean" in parts else 0.0
-        if unknown := sorted(set(only) - set(fault_processes.NAMES)):
-            raise BadInput(f"--only: there is no fault {unknown[0]!r}; legal: {', '.join(fault_processes.NAMES)}")
+    trials = amount("trials", given["trials"], -1.0)
     rows: list[Row] = []
     if "fuzz" in parts:
-        rows += fuzzed(seed, int(one("cycles", 20_000 if quick else 1_000_000)), int(one("trials", 1)))
-    if real:
-        take_priority(kind)  # before any process is started: they inherit it
-        rows += fault_processes.rows(trials, minutes, seed, out, only)
+        cycles = amount("cycles", given["cycles"], 20_000 if quick else 1_000_000)
+        rows += fuzzed(seed, int(cycles), 1 if trials < 0 else int(trials))
+    if "processes" in parts or "clean" in parts:
+        count = int(trials) if trials >= 0 else 1 if quick else 4
+        minutes = amount("clean-minutes", given["clean-minutes"], 0.2 if quick else 2.0)
+        rows += of_processes(
+            count if "processes" in parts else 0, minutes if "clean" in parts else 0.0, seed, out, given)
     return rows
+
+
+def of_processes(
+    trials: int, minutes: float, seed: int, out: Path, given: Mapping[str, list[str] | None]
+) -> list[Row]:
+    """Faults of real processes, and a clean flight."""
+    from temporeal_benchmarks.faults import process_trials
+    from temporeal_bridge.process.scheduling import take_priority
+
+    kind, only = asked(given["priority"]), given["only"] or []
+    if unknown := sorted(set(only) - set(process_trials.NAMES)):
+        raise BadInput(f"--only: there is no fault {unknown[0]!r}; legal: {', '.join(process_trials.NAMES)}")
+    take_priority(kind)  # before any process is started: they inherit it
+    return process_trials.rows(trials, minutes, seed, out, only)
 
 
 def one_trial(case: tuple[str, str], seed: int, out: Path) -> list[Row]:
@@ -75,8 +77,8 @@ def one_trial(case: tuple[str, str], seed: int, out: Path) -> list[Row]:
         raise BadInput(f"--case is {','.join(case)!r}; legal: {pairs}")
     out.mkdir(parents=True, exist_ok=True)
     got = trial(case[0], case[1], seed, out)
-    told = "; ".join(got.wrong)
-    return [Row(f"faults.{case[1]}.{case[0]}.seed_{seed}", got.reaction, "s", got.required, told or None, not told)]
+    wrong = "; ".join(got.wrong)
+    return [Row(f"faults.{case[1]}.{case[0]}.seed_{seed}", got.reaction, "s", got.required, wrong or None, not wrong)]
 
 
 def fuzzed(seed: int, cycles: int, trials: int) -> list[Row]:
@@ -88,14 +90,13 @@ def fuzzed(seed: int, cycles: int, trials: int) -> list[Row]:
     failed = [f"{r.kind},{r.case} --seed {r.seed}: {r.wrong[0]}" for r in results if r.wrong]
     done, rounds = sum(r.cycles for r in results), len(results) // len(all_pairs())
     rows = [
-        Row("faults.fuzz.guard_cycles", done, "1", cycles, f"seeds {seed} to {seed + rounds - 1}", done >= cycles),
+        at_least("faults.fuzz.guard_cycles", done, "1", cycles, f"seeds {seed} to {seed + rounds - 1}"),
         Row("faults.fuzz.guard_cycles_per_cpu_second", done / took, "1/s"),
         Row("faults.fuzz.missions", len(results), "1"),
         Row("faults.fuzz.commands_read", sum(r.commands for r in results), "1"),
         Row("faults.fuzz.trajectory_points_read", sum(r.points for r in results), "1"),
-        Row("faults.fuzz.commands_outside_limits", sum(r.outside for r in results), "1", 0, None,
-            not any(r.outside for r in results)),
-        Row("faults.fuzz.failed_missions", len(failed), "1", 0, "; ".join(failed[:5]) or None, not failed),
+        none_of("faults.fuzz.commands_outside_limits", sum(r.outside for r in results)),
+        none_of("faults.fuzz.failed_missions", len(failed), "; ".join(failed[:5]) or None),
     ]
     by_case: dict[str, list[Result]] = defaultdict(list)
     for r in results:
@@ -112,7 +113,7 @@ def of_case(case: str, group: list[Result]) -> list[Row]:
         return [Row(f"{name}: missions as they must be", sum(not r.wrong for r in group), "1", len(group), None, good)]
     share = max(a / b for a, b in timed)
     return [
-        Row(f"{name}: p50 of {len(timed)}", median(a for a, _ in timed), "s"),
+        Row(f"{name}: p50", median(a for a, _ in timed), "s", None, f"{len(timed)} missions"),
         Row(f"{name}: max", max(a for a, _ in timed), "s", max(b for _, b in timed), promise or None, good),
         Row(f"{name}: max of allowed", share, "1", 1.0, None, share <= 1.0 + 1e-3),
     ]

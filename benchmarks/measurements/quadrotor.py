@@ -2,101 +2,79 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from temporeal_benchmarks.rows import Row, among
+from temporeal_benchmarks.machine import NO_GPU, has_gpu
+from temporeal_benchmarks.options import PARTS_HELP
+from temporeal_benchmarks.options import parts as asked_parts
+from temporeal_benchmarks.rounds import Program, rates, ratios, repeated
+from temporeal_benchmarks.rows import Row, at_least, not_measured, spread
 
 HELP = (
     "quadrotor steps/s at 16,384 worlds: dynamics alone, a call per step and a call per ten; the complete hover step; "
     "general parameters with a rate loop; two threads against one; the same physics in numpy as a peer. Per "
-    "CPU-second of one thread. Each figure is the fastest of many interleaved rounds of about a millisecond, because "
-    "the slower ones on a shared machine measure its other users; the median round stands beside it"
+    "CPU-second of one thread. Medians of interleaved rounds of 20 ms, with the least and the most of the rounds; "
+    "ratios are medians of the ratios within rounds"
 )
 
 WORLDS = 16384
 DT = 0.01  # s, one Runge-Kutta step each
-NO_GPU = "no GPU at hand"
-PARTS = ("cpu", "gpu")
-OPTIONS = {"parts": f"{', '.join(PARTS)} (default: both)"}
+ROUND_S = 0.02  # of one program in a round: longer than a slice of the scheduler
+OPTIONS = {"parts": PARTS_HELP}
+NARROWING = ("parts",)
 ONE, TEN, COMPLETE = "dynamics.one_step_per_call", "dynamics.ten_substeps_per_call", "complete_step"
 CRITIC, CTBR, NUMPY = "complete_step_with_critic", "ctbr.twenty_substeps_per_call", "numpy"
-TARGETS = {ONE: 200e6, TEN: None, COMPLETE: 100e6, CRITIC: None, CTBR: 20e6}
+TARGETS = {ONE: 200e6, TEN: None, COMPLETE: 100e6, CRITIC: None, CTBR: 20e6, NUMPY: None}
+TWO_THREADS = {COMPLETE: 1.8, ONE: 1.8, TEN: None}  # targets of the ratio to one thread
 GPU_DYNAMICS, GPU_SHARE = "quadrotor.gpu.dynamics", "quadrotor.gpu.complete_step_of_memory_bound"
+GPU_RATE, GPU_OF_MEMORY = 15e9, 0.5  # targets
 COMPLETE_BYTES = 4 * (26 + 4 + 19 + 18 + 1) + 2  # state, action; what changes of it, reward, flags
 
-Program = tuple[Callable[[], object], int]
+Work = tuple[Callable[[], object], int]
 """What is measured, and how many steps of a world it makes."""
 
 
 def run(quick: bool, *, out: Path | None = None, parts: list[str] | None = None) -> list[Row]:
     """The parts that are asked for."""
-    wanted = among("parts", parts, PARTS)
-    return [*(_cpu(quick) if "cpu" in wanted else ()), *(_gpu() if "gpu" in wanted else ())]
+    wanted = asked_parts(parts)
+    return [*(_cpu(10 if quick else 60) if "cpu" in wanted else ()), *(_gpu() if "gpu" in wanted else ())]
 
 
-def _cpu(quick: bool) -> list[Row]:
-    """Every round measures every program once, so that load and clock changes meet all of them."""
-    import os
-
-    rounds = 10 if quick else 60
-    programs = {**_dynamics(1), **_complete(1), **_ctbr(1), NUMPY: _numpy_program()}
-    rates = rates_of(programs, rounds, time.thread_time)
-    ratio = median(a / b for a, b in zip(rates[ONE], rates[NUMPY]))
-    rows = [row for name, target in TARGETS.items() for row in _rows(name, rates[name], target, max(rates[NUMPY]))]
-    rows += [Row("quadrotor.against_numpy", ratio, "1", peer="numpy, same rounds"), _crazyflow()]
+def _cpu(rounds: int) -> list[Row]:
+    """One thread, by its processor time; then two threads against one by the clock on the wall."""
+    works = {**_dynamics(1), **_complete(1), **_ctbr(1), NUMPY: _numpy_work()}
+    found = rates(programs(works, time.thread_time), rounds)
+    theirs = f"numpy, same rounds: {median(found[NUMPY]):.3g}"
+    rows = [row for name, target in TARGETS.items() for row in spread(
+        f"quadrotor.{name}", found[name], "1/CPU-s", target, theirs if name == ONE else None)]
+    rows += spread("quadrotor.against_numpy", ratios(found, ONE, NUMPY), "1", None, f"{ONE} over numpy, same rounds")
     if len(os.sched_getaffinity(0)) > 1:
-        rows += _two_threads(rounds)
-    return rows
+        return rows + _two_threads(2 * rounds)
+    why = "this process may use one processor only"
+    return rows + [not_measured(f"quadrotor.two_threads.{name}", "1", goal, why) for name, goal in TWO_THREADS.items()]
 
 
-def _rows(name: str, rates: list[float], target: float | None, peer: float) -> list[Row]:
-    best = max(rates)
-    return [
-        Row(f"quadrotor.{name}", best, "1/CPU-s", target, peer if name == ONE else None, target and best >= target),
-        Row(f"quadrotor.{name}.median_round", median(rates), "1/CPU-s"),
-    ]
-
-
-def rates_of(
-    programs: Mapping[str, Program], rounds: int, clock: Callable[[], float], span: float = 1e-3
-) -> dict[str, list[float]]:
-    """World-steps per second of ``clock`` of each program in each round, in calls of together ``span`` s or more."""
-    rates: dict[str, list[float]] = {name: [] for name in programs}
-    repeats = {}
-    for name, (program, _) in programs.items():
-        program()
-        begin = time.perf_counter()
-        program()
-        repeats[name] = max(1, int(span / (time.perf_counter() - begin)))
-    for _ in range(rounds):
-        for name, (program, steps) in programs.items():
-            program()  # brings its memory back into the caches
-            begin = clock()
-            for _ in range(repeats[name]):
-                program()
-            rates[name].append(repeats[name] * steps / (clock() - begin))
-    return rates
+def programs(works: dict[str, Work], clock: Callable[[], float], span: float = ROUND_S) -> dict[str, Program]:
+    """Works as programs whose passes take ``span`` s or more."""
+    return {name: Program(repeated(work, clock, span), steps) for name, (work, steps) in works.items()}
 
 
 def _two_threads(rounds: int) -> list[Row]:
-    """Wall time of two threads against one; 1.8 needs two processors that do nothing else."""
-    one = {**_dynamics(1), **_complete(1)}
-    two = {f"{name} 2": program for name, program in {**_dynamics(2), **_complete(2)}.items()}
+    """The ratio within each round of the wall time of one thread to that of two; 1.8 needs two processors that do
+    nothing else."""
+    one, two = ({**_dynamics(threads), **_complete(threads)} for threads in (1, 2))
     rows = []
-    for name, target in ((COMPLETE, 1.8), (ONE, 1.8), (TEN, None)):
-        pair = {name: one[name], f"{name} 2": two[f"{name} 2"]}
-        rates = rates_of(pair, 2 * rounds, time.perf_counter)
-        best = max(rates[f"{name} 2"]) / max(rates[name])
-        middle = median(b / a for a, b in zip(*rates.values()))
-        rows.append(Row(f"quadrotor.two_threads.{name}", best, "1", target, None, target and best >= target))
-        rows.append(Row(f"quadrotor.two_threads.{name}.median_round", middle, "1"))
+    for name, target in TWO_THREADS.items():
+        found = rates(programs({"one": one[name], "two": two[name]}, time.perf_counter), rounds)
+        rows += spread(f"quadrotor.two_threads.{name}", ratios(found, "two", "one"), "1", target)
     return rows
 
 
-def _complete(threads: int) -> dict[str, Program]:
+def _complete(threads: int) -> dict[str, Work]:
     """L2F's hover task with everything in the step: noisy observation, reward, termination, reset.
 
     The action is the constant one that carries the weight: thrown worlds fall out of the box after half a second, so
@@ -108,17 +86,17 @@ def _complete(threads: int) -> dict[str, Program]:
 
     action = torch.full((WORLDS, 4), 0.334)
 
-    def program(privileged: bool) -> Program:
+    def work(privileged: bool) -> Work:
         env = FusedHover(WORLDS, threads=threads, privileged=privileged)
         env.reset()
         for _ in range(100):
             env.step(action)
         return lambda: env.step(action), WORLDS
 
-    return {COMPLETE: program(privileged=False), CRITIC: program(privileged=True)}
+    return {COMPLETE: work(privileged=False), CRITIC: work(privileged=True)}
 
 
-def _dynamics(threads: int) -> dict[str, Program]:
+def _dynamics(threads: int) -> dict[str, Work]:
     """The backend with L2F's parameters for all worlds: one step per call, and ten under the same command."""
     import torch
 
@@ -135,7 +113,7 @@ def _dynamics(threads: int) -> dict[str, Program]:
     return {ONE: (lambda: sim.step(hover, 1), WORLDS), TEN: (lambda: sim.step(hover, 10), 10 * WORLDS)}
 
 
-def _ctbr(threads: int) -> dict[str, Program]:
+def _ctbr(threads: int) -> dict[str, Work]:
     """The general path: parameters per world, command delays, and a rate loop in each of 20 physics steps."""
     import torch
 
@@ -150,7 +128,7 @@ def _ctbr(threads: int) -> dict[str, Program]:
     return {CTBR: (lambda: sim.step(command, 20), 20 * WORLDS)}
 
 
-def _numpy_program() -> Program:
+def _numpy_work() -> Work:
     """The same Runge-Kutta step as operations on whole arrays: the physics function itself, bound to numpy."""
     import numpy as np
 
@@ -168,25 +146,21 @@ def _numpy_program() -> Program:
     start[physics.QW] = np.ones(WORLDS, np.float32)
     state = {"now": tuple(start)}
 
-    def program() -> None:
+    def work() -> None:
         state["now"] = arrays.on_ground(
             arrays.motor_step(state["now"], hover, hover, hover, hover, params, np.float32(DT), False)
         )
 
-    return program, WORLDS
+    return work, WORLDS
 
 
 def _gpu() -> list[Row]:
-    """The CUDA kernels need a GPU to be measured on."""
-    import torch
-
-    if not torch.cuda.is_available():
-        return [Row(GPU_DYNAMICS, None, "1/s", 15e9, NO_GPU), Row(GPU_SHARE, None, "1", 0.5, NO_GPU)]
-    rate, share = _gpu_dynamics(), _gpu_share()
-    return [
-        Row(GPU_DYNAMICS, rate, "1/s", 15e9, None, rate >= 15e9),
-        Row(GPU_SHARE, share, "1", 0.5, "bytes moved per second against a copy", share >= 0.5),
-    ]
+    """The CUDA kernels on a GPU."""
+    if not has_gpu():
+        return [not_measured(GPU_DYNAMICS, "1/s", GPU_RATE, NO_GPU),
+                not_measured(GPU_SHARE, "1", GPU_OF_MEMORY, NO_GPU)]
+    return [at_least(GPU_DYNAMICS, _gpu_dynamics(), "1/s", GPU_RATE),
+            at_least(GPU_SHARE, _gpu_share(), "1", GPU_OF_MEMORY, "bytes moved per second against a copy")]
 
 
 def _gpu_dynamics() -> float:
@@ -230,13 +204,3 @@ def _gpu_seconds(work: Callable[[], object]) -> float:
         torch.cuda.synchronize()
         times.append(time.perf_counter() - begin)
     return median(times[1:])
-
-
-def _crazyflow() -> Row:
-    """crazyflow on the same CPU, where it is installed: its first-principles model with Runge-Kutta, per CPU-second."""
-    import importlib.util
-
-    name, unit = "quadrotor.crazyflow", "1/CPU-s"
-    if importlib.util.find_spec("crazyflow") is None:
-        return Row(name, None, unit, peer="crazyflow is not installed")
-    return Row(name, None, unit, peer="crazyflow is installed, but no measurement of it is written yet")

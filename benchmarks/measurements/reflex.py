@@ -109,8 +109,9 @@ class Slow(ReflexGraph):
 def judge(settings: Mapping[str, Any], graph: ReflexGraph, newton: float, seed: int, episodes: int) -> Judged:
     """Fresh episodes of ``graph``; the seed says which."""
     from temporeal.policies.evaluate.evaluation import evaluate
-    from temporeal.policies.evaluate.rollout import CARRIED, graph_policy, rollout
+    from temporeal.policies.evaluate.rollout import rollout
     from temporeal.policies.runs import environments
+    from temporeal.policies.training.acting import CARRIED, graph_policy
 
     task, drawn = environments.make_task(settings), settings["randomize"]
     windy = {**drawn, "parameters": {**drawn["parameters"], "force_w": {"kind": "normal", "std": newton}}}

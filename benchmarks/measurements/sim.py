@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from temporeal_benchmarks.measurements.stl import one_core
-from temporeal_benchmarks.peers.process import Peer, PeerError
-from temporeal_benchmarks.rows import Row
+from temporeal_benchmarks import rounds
+from temporeal_benchmarks.machine import every_core, one_core
+from temporeal_benchmarks.peers.install import PeerError
+from temporeal_benchmarks.peers.process import Peer
+from temporeal_benchmarks.rounds import Program, Rates, ratio
+from temporeal_benchmarks.rows import Row, at_least, at_most, not_measured
 
 if TYPE_CHECKING:
     import torch
@@ -28,9 +31,9 @@ if TYPE_CHECKING:
 HELP = (
     "HalfCheetah (the file of the user's Gymnasium, 5 physics steps of 10 ms in a step) as an environment of ours with "
     "observations, rewards and resets: steps per CPU-second against mujoco.batch alone (same states and actions, the "
-    "states after each block equal bit for bit), EnvPool and Gymnasium's AsyncVectorEnv (CPU time of all its "
-    "processes); cost per step from 64 to 4096 worlds; memory over 20,000 steps; 64x64 pictures; physics steps of the "
-    "arm's lift task against mujoco.batch. One core; medians of interleaved rounds"
+    "states after each block equal bit for bit), EnvPool (which brings an older MuJoCo) and Gymnasium's AsyncVectorEnv "
+    "(CPU time of all its processes); cost per step from 64 to 4096 worlds; memory over 20,000 steps; 64x64 pictures; "
+    "physics steps of the arm's lift task against mujoco.batch. One core; medians of interleaved rounds"
 )
 
 SIZES = (64, 1024)  # worlds at which others are compared
@@ -63,44 +66,22 @@ FULL = Size(9, BLOCK, ASYNC_WORLDS, 20_000, 2.0)
 QUICK = Size(1, 64, 2, 200, 0.05)
 
 
-@dataclass(frozen=True)
-class Program:
-    """What is measured: ``seconds()`` of processor time for one block of ``work`` steps of a world."""
-
-    seconds: Callable[[], float]
-    work: int
-
-
-Rates = Mapping[str, Sequence[float]]
-"""Steps per CPU-second of each program in each round."""
-
-
-def run(quick: bool) -> list[Row]:
-    """Everything on one core; a round measures every program once, so that load and clock changes meet all of them."""
+def run(quick: bool, *, out: Path | None = None) -> list[Row]:
+    """Everything on one core."""
     import mujoco
 
     size = QUICK if quick else FULL
     with one_core():
-        rows = [Row("settings.mujoco", None, peer=mujoco.__version__), Row("settings.rounds", size.rounds),
-                Row("settings.block", size.block, "world steps")]
-        rows += cheetah(size) + memory(size) + arm(size) + frames(size)
-    return rows
+        return [Row("settings.mujoco", None, peer=mujoco.__version__), Row("settings.rounds", size.rounds),
+                Row("settings.block", size.block, "world steps"),
+                *cheetah(size), *memory(size), *arm(size), *frames(size)]
 
 
-def rates(programs: Mapping[str, Program], rounds: int) -> dict[str, list[float]]:
-    """Each program once in each round; a first round, which compiles and fills caches, does not count."""
-    found: dict[str, list[float]] = {name: [] for name in programs}
-    for i in range(rounds + 1):
-        for name, program in programs.items():
-            rate = program.work / program.seconds()
-            if i:
-                found[name].append(rate)
-    return found
-
-
-def ratio(found: Rates, ours: str, theirs: str) -> float:
-    """Median of the ratios within rounds."""
-    return median(a / b for a, b in zip(found[ours], found[theirs]))
+def rates(programs: Mapping[str, Program], count: int) -> dict[str, list[float]]:
+    """Steps per CPU-second in each round, after a pass of each program that compiles and fills caches."""
+    for program in programs.values():
+        program.seconds()
+    return rounds.rates(programs, count)
 
 
 # ---------------------------------------------------------------- HalfCheetah
@@ -111,9 +92,11 @@ def cheetah(size: Size) -> list[Row]:
     missing: dict[str, str] = {}
     with ExitStack() as stack:
         programs = {name: program for worlds in WORLDS for name, program in ours(worlds, size).items()}
+        remarks: dict[str, str] = {}
         for name, make in (("envpool", envpool), ("async", asynchronous)):
             try:
-                programs |= stack.enter_context(make(size))
+                more, remarks[name] = stack.enter_context(make(size))
+                programs |= more
             except (PeerError, ModuleNotFoundError) as error:
                 missing[name] = str(error)
                 print(f"left out: {error}", file=sys.stderr)
@@ -121,21 +104,24 @@ def cheetah(size: Size) -> list[Row]:
     rows = [Row(f"cheetah.{name}", median(values), "1/CPU-s") for name, values in found.items()]
     for worlds in SIZES:
         targets = {"raw": OF_RAW, "envpool": OF_ENVPOOL, "async": OF_ASYNC}
-        rows += [compared(found, missing, worlds, side, target) for side, target in targets.items()]
+        rows += [compared(found, missing, worlds, side, target, remarks.get(side, ""))
+                 for side, target in targets.items()]
         staggered = ratio(found, f"{worlds}.staggered", f"{worlds}.raw")
         rows.append(Row(f"cheetah.{worlds}.staggered_of_raw", staggered, "1", peer="episodes end at different times"))
     flat = ratio(found, f"{WORLDS[0]}.env", f"{WORLDS[-1]}.env")
-    return [*rows, Row("cheetah.cost_4096_of_64", flat, "1", FLAT, f"at most {FLAT}", flat <= FLAT)]
+    return [*rows, at_most("cheetah.cost_4096_of_64", flat, "1", FLAT)]
 
 
-def compared(found: Rates, missing: Mapping[str, str], worlds: int, side: str, target: float) -> Row:
-    """Our rate over that of a side, judged; without a value where the side cannot be had."""
+def compared(
+    found: Rates, missing: Mapping[str, str], worlds: int, side: str, target: float, remark: str = ""
+) -> Row:
+    """Our rate over that of a side, judged; without a value where the side is missing."""
     name = f"cheetah.{worlds}.{'of' if side == 'raw' else 'against'}_{side}"
     if side in missing:
-        return Row(name, None, "1", target, missing[side])
+        return not_measured(name, "1", target, missing[side])
     theirs = "async" if side == "async" else f"{worlds}.{side}"
-    value = ratio(found, f"{worlds}.env", theirs)
-    return Row(name, value, "1", target, f"{median(found[theirs]):,.0f} /CPU-s", value >= target)
+    peer = f"{median(found[theirs]):,.0f} /CPU-s{'; ' if remark else ''}{remark}"
+    return at_least(name, ratio(found, f"{worlds}.env", theirs), "1", target, peer)
 
 
 def ours(worlds: int, size: Size) -> dict[str, Program]:
@@ -232,18 +218,24 @@ def environment_seconds(env: Env, actions: Sequence[torch.Tensor], raw: Raw) -> 
     return seconds * (1 - 1 / STEPS) + share * reset
 
 
+Side = tuple[dict[str, Program], str]
+"""Programs of a peer, and what must be said of it beside its figures."""
+
+
 @contextmanager
-def envpool(size: Size) -> Iterator[dict[str, Program]]:
-    """EnvPool in its process, on one thread."""
+def envpool(size: Size) -> Iterator[Side]:
+    """EnvPool in its process, on one thread. It brings a MuJoCo of its own, whose version is said."""
+    import mujoco
+
     with Peer("envpool") as peer:
         programs = {}
         for worlds in SIZES:
-            told = peer.ask("make", key=str(worlds), task=CHEETAH, worlds=worlds, substeps=5)
-            if told["substeps"] != 5 or told["observation"] != [17]:
-                raise PeerError(f"envpool steps {CHEETAH} otherwise: {told}")
+            made = peer.ask("make", key=str(worlds), task=CHEETAH, worlds=worlds, substeps=5)
+            if made["substeps"] != 5 or made["observation"] != [17]:
+                raise PeerError(f"envpool steps {CHEETAH} otherwise: {made}")
             steps = max(1, size.block // worlds)
             programs[f"{worlds}.envpool"] = Program(_asked(peer, str(worlds), steps), steps * worlds)
-        yield programs
+        yield programs, f"EnvPool {made['version']} with MuJoCo {made['mujoco']}, ours with MuJoCo {mujoco.__version__}"
 
 
 def _asked(peer: Peer, key: str, steps: int) -> Callable[[], float]:
@@ -251,7 +243,7 @@ def _asked(peer: Peer, key: str, steps: int) -> Callable[[], float]:
 
 
 @contextmanager
-def asynchronous(size: Size) -> Iterator[dict[str, Program]]:
+def asynchronous(size: Size) -> Iterator[Side]:
     """Gymnasium's AsyncVectorEnv, a process for each world; their processor time and that of this process."""
     try:
         import gymnasium
@@ -273,20 +265,9 @@ def asynchronous(size: Size) -> Iterator[dict[str, Program]]:
 
     try:
         envs.reset(seed=0)
-        yield {"async": Program(seconds, steps * worlds)}
+        yield {"async": Program(seconds, steps * worlds)}, f"Gymnasium {gymnasium.__version__}, {worlds} worlds"
     finally:
         envs.close()
-
-
-@contextmanager
-def every_core() -> Iterator[None]:
-    """What is started meanwhile may use all processors."""
-    processors = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, range(os.cpu_count() or 1))
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, processors)
 
 
 def _gymnasium_cheetah() -> Any:
@@ -325,8 +306,8 @@ def memory(size: Size) -> list[Row]:
     traced_steps = max(1, min(TRACED_STEPS, size.memory) // AHEAD) * AHEAD
     traced = traced_growth(lambda: steps_of(env, actions, traced_steps))
     return [
-        Row("memory.resident_growth", grown, "B", RESIDENT, f"in {size.memory} steps", grown <= RESIDENT),
-        Row("memory.traced_growth", traced, "B", TRACED, f"in {traced_steps} steps", traced <= TRACED)]
+        at_most("memory.resident_growth", grown, "B", RESIDENT, f"in {size.memory} steps"),
+        at_most("memory.traced_growth", traced, "B", TRACED, f"in {traced_steps} steps")]
 
 
 def steps_of(env: Env, actions: Sequence[torch.Tensor], count: int) -> None:
@@ -378,10 +359,9 @@ def arm(size: Size) -> list[Row]:
     work = count * ARM_WORLDS * substeps
     found = rates({"backend": Program(backend_seconds, work), "raw": Program(raw.seconds, work),
                    "mj_step": looped(raw, substeps)}, size.rounds)
-    value = ratio(found, "backend", "raw")
-    told = f"mujoco.batch {median(found['raw']):,.0f} /CPU-s"
+    peer = f"mujoco.batch {median(found['raw']):,.0f} /CPU-s"
     return [*(Row(f"arm.{name}", median(values), "1/CPU-s") for name, values in found.items()),
-            Row("arm.of_raw", value, "1", OF_ARM, told, value >= OF_ARM),
+            at_least("arm.of_raw", ratio(found, "backend", "raw"), "1", OF_ARM, peer),
             Row("arm.of_mj_step", ratio(found, "backend", "mj_step"), "1")]
 
 
@@ -440,18 +420,25 @@ def frames(size: Size) -> list[Row]:
     env, _ = lifting()
     plain = mujoco.MjModel.from_xml_string(PLAIN)
     start = torch.from_numpy(plain.qpos0).expand(ARM_WORLDS, -1)
-    return [frame("wrist", drawn(env.task.scene).mj, env.backend.views()["qpos"], size.frames),
-            frame("plain", plain, start, size.frames)]
+    return [*frame("wrist", drawn(env.task.scene).mj, env.backend.views()["qpos"], size.frames),
+            *frame("plain", plain, start, size.frames)]
 
 
-def frame(camera: str, model: Any, qpos: torch.Tensor, seconds: float) -> Row:
-    """The least of repeats, ms of processor time for one 64x64 colour picture."""
-    from temporeal.sim.rendering.cameras import Camera, Rig, measure
+def frame(camera: str, model: Any, qpos: torch.Tensor, seconds: float) -> list[Row]:
+    """Processor time [ms] of one 64x64 colour picture: the median of repeats over ``seconds``, the least and the
+    most."""
+    from temporeal.sim.rendering.cameras import Camera, Rig
 
     name = f"camera.{camera}.64x64"
     try:
         rig = Rig(model, len(qpos), (Camera(camera, 64, 64, kinds=("rgb",)),))
     except ModuleNotFoundError as error:
-        return Row(name, None, "ms", FRAME_MS, str(error))
-    value = measure(rig, qpos, seconds)["cpu_ms"]
-    return Row(name, value, "ms", FRAME_MS, f"{rig.renderer}, {len(qpos)} worlds", value <= FRAME_MS)
+        return [not_measured(name, "ms", FRAME_MS, str(error))]
+    rig.render(qpos)  # may compile
+    took, end = list[float](), time.perf_counter() + seconds
+    while time.perf_counter() < end or not took:
+        begin = time.process_time()
+        rig.render(qpos)
+        took.append(1e3 * (time.process_time() - begin) / len(qpos))
+    return [at_most(name, median(took), "ms", FRAME_MS, f"{rig.renderer}, {len(qpos)} worlds"),
+            Row(f"{name}.least", min(took), "ms"), Row(f"{name}.most", max(took), "ms")]

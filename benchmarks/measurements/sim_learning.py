@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shlex
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from temporeal.policies.cli.console import complain
+from temporeal_benchmarks.code_digest import code_digest
+from temporeal_benchmarks.machine import machine, short_revision
 from temporeal_benchmarks.processes import run_module
-from temporeal_benchmarks.rows import Row
+from temporeal_benchmarks.results import as_json, study_document
+from temporeal_benchmarks.rows import Row, at_least, at_most
 
 if TYPE_CHECKING:
     from temporeal.policies.evaluate.evaluation import Evaluation
@@ -26,17 +26,18 @@ if TYPE_CHECKING:
 HELP = (
     "the experiments reach, lift and cube_rotate with seeds 1, 2 and 3, each `temporeal train experiment=NAME seed=S` "
     "in processes of its own, wall time from process start; the deterministic policy judged on 1000 fresh episodes of "
-    "another seed, shares with Clopper-Pearson intervals, and the learning curve. Takes hours: trainings that are done "
-    "are kept in outputs/bench/sim-learning, with study.json of them all, and not made again while the code is the same"
+    "another seed, shares with Clopper-Pearson intervals, and the learning curve. Takes hours: finished trainings are "
+    "kept in outputs/bench/sim-learning, with study.json of them all, and are not repeated while the code is the same"
 )
 
-STUDY = Path("outputs/bench/sim-learning")
+FOLDER = Path("outputs/bench/sim-learning")
+STUDY = "study.json"
 SEEDS = (1, 2, 3)
 EPISODES = 1000
 CURVE = 100  # points of a learning curve, at most
-CODE = ("robots", "sim", "policies/algos", "policies/training", "policies/nets", "configs")
+CODE = ("robots", "sim", "policies/algos", "policies/training", "policies/nets", "policies/runs", "configs")
 """What a trained policy depends on, but for what is other tasks' and other algorithms' own."""
-OTHERS = ("apg", "cem", "milp", "npc", "planning", "tgpo")  # algorithms that the learner here does not need
+OTHERS = ("apg", "cem", "milp", "npc", "reflex", "tgpo")  # algorithms that the learner here does not need
 FIGURES = ("p_satisfied", "within_1cm", "rate", "dropped")
 QUICK_SECONDS, QUICK_EPISODES = 5.0, 64
 
@@ -60,7 +61,7 @@ EXPERIMENTS = (
 )
 
 
-def run(quick: bool) -> list[Row]:
+def run(quick: bool, *, out: Path = FOLDER) -> list[Row]:
     """Train and judge what is not done yet, then all rows. ``quick``: one seed of reach, for seconds, kept nowhere."""
     if quick:
         with tempfile.TemporaryDirectory() as folder:
@@ -69,10 +70,10 @@ def run(quick: bool) -> list[Row]:
     rows: list[Row] = []
     done: list[dict[str, Any]] = []
     for experiment in EXPERIMENTS:
-        trials = [trial(experiment, seed, STUDY, EPISODES) for seed in SEEDS]
+        trials = [trial(experiment, seed, out, EPISODES) for seed in SEEDS]
         done += trials
         rows += rows_of(experiment, trials)
-        write_study(STUDY, done, rows)
+        write_study(out, done, rows)
     return rows
 
 
@@ -85,26 +86,26 @@ def trial(
     """One training and its judgement, from the study if it is there and still holds."""
     from temporeal.robots.atomic_files import write_whole
 
-    file, told = study / f"{experiment.name}-{seed}.json", f"{experiment.name}, seed {seed}"
+    file, title = study / f"{experiment.name}-{seed}.json", f"{experiment.name}, seed {seed}"
     settings = [f"experiment={experiment.name}", f"seed={seed}", *words]
-    code = code_digest(experiment.name)
+    code = code_of(experiment.name)
     known = kept(file, settings, episodes, code)
     if known is not None:
-        say(f"{told}: done, {file}")
+        complain(f"  {title}: done, {file}")
         return known
-    say(f"{told}: training")
+    complain(f"  {title}: training")
     out = study / f"{experiment.name}-{seed}"
     # a training that was cut off is made anew: its wall time must be of one piece
     arguments = ["train", *settings, f"out={out}", "--overwrite"]
-    revision = git("rev-parse", "--short", "HEAD")
+    revision = short_revision()
     trained = run_module("temporeal.policies.cli.main", arguments, quiet=True)
-    say(f"{told}: trained in {trained.wall:.0f} s, judging {episodes} episodes")
+    complain(f"  {title}: trained in {trained.wall:.0f} s, judging {episodes} episodes")
     figures = {
         "experiment": experiment.name, "seed": seed, "command": f"temporeal train {shlex.join(settings)}",
         "settings": settings, "revision": revision, "code": code, "machine": machine(),
         "wall_s": trained.wall, "cpu_s": trained.cpu, "peak_memory_B": trained.memory, **judged(out, episodes),
         "curve": curve(out)}
-    write_whole(file, (json.dumps(figures, indent=1) + "\n").encode())
+    write_whole(file, as_json(figures).encode())
     return figures
 
 
@@ -121,9 +122,10 @@ def kept(file: Path, settings: Sequence[str], episodes: int, code: str) -> dict[
 def judged(folder: Path, episodes: int) -> dict[str, Any]:
     """Figures of the run's deterministic policy on fresh episodes, of a seed that training never uses."""
     from temporeal.policies.evaluate.evaluation import evaluate
-    from temporeal.policies.evaluate.rollout import graph_policy, rollout
-    from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED
+    from temporeal.policies.evaluate.judging import EVALUATION_SEED
+    from temporeal.policies.evaluate.rollout import rollout
     from temporeal.policies.runs import environments, run_folders, trained
+    from temporeal.policies.training.acting import graph_policy
 
     settings = run_folders.load_run(folder)
     task = environments.make_task(settings)
@@ -178,70 +180,50 @@ def rows_of(experiment: Experiment, trials: Sequence[dict[str, Any]]) -> list[Ro
     rows = []
     for found in trials:
         name = f"{experiment.name}.seed{found['seed']}"
-        rows += [Row(f"{name}.seconds", found["wall_s"], "s", experiment.seconds, None,
-                     None if experiment.seconds is None else found["wall_s"] <= experiment.seconds),
-                 Row(f"{name}.cpu_seconds", found["cpu_s"], "s"),
+        seconds = Row(f"{name}.seconds", found["wall_s"], "s") if experiment.seconds is None else at_most(
+            f"{name}.seconds", found["wall_s"], "s", experiment.seconds)
+        rows += [seconds, Row(f"{name}.cpu_seconds", found["cpu_s"], "s"),
                  Row(f"{name}.peak_memory", found["peak_memory_B"], "B")]
         rows += [figure_row(experiment, name, key, found[key]) for key in FIGURES if key in found]
-    worst = min(found[experiment.judged][0] for found in trials)
-    ok = None if experiment.target is None else worst >= experiment.target
-    least = Row(f"{experiment.name}.{experiment.judged}.least", worst, experiment.unit, experiment.target,
-                experiment.note or f"{len(trials)} seeds", ok)
-    return [*rows, least]
+    worst, name = min(found[experiment.judged][0] for found in trials), f"{experiment.name}.{experiment.judged}.least"
+    return [*rows, judged_row(experiment, name, worst, experiment.note or f"{len(trials)} seeds")]
+
+
+def judged_row(experiment: Experiment, name: str, value: float, peer: str) -> Row:
+    """A figure of the kind that the experiment is judged by."""
+    if experiment.target is None:
+        return Row(name, value, experiment.unit, None, peer)
+    return at_least(name, value, experiment.unit, experiment.target, peer)
 
 
 def figure_row(experiment: Experiment, name: str, key: str, values: Sequence[float]) -> Row:
     """An estimate with its interval (of a rate: the 5 % and 95 % quantiles of episodes)."""
     value, low, high = values
-    target = experiment.target if key == experiment.judged else None
-    return Row(f"{name}.{key}", value, "rad/s" if key == "rate" else "1", target, f"[{low:.3f}, {high:.3f}]",
-               None if target is None else value >= target)
+    name, peer = f"{name}.{key}", f"[{low:.3f}, {high:.3f}]"
+    if key == experiment.judged:
+        return judged_row(experiment, name, value, peer)
+    return Row(name, value, "rad/s" if key == "rate" else "1", None, peer)
 
 
-def write_study(study: Path, trials: Sequence[dict[str, Any]], rows: Sequence[Row]) -> None:
-    """``study.json``: what is committed as ``benchmarks/results/sim-learning.json``."""
-    from temporeal.policies.cli.console import plain
+def write_study(folder: Path, trials: Sequence[dict[str, Any]], rows: Sequence[Row]) -> None:
+    """``study.json``: what is kept as ``benchmarks/results/sim-learning.json``."""
     from temporeal.robots.atomic_files import write_whole
 
-    whole = {"command": "temporeal bench sim-learning", "bench": "sim-learning",
-             "revisions": sorted({found["revision"] for found in trials}), "seeds": list(SEEDS), "episodes": EPISODES,
-             "rows": [plain(asdict(row)) for row in rows], "trials": list(trials)}
-    write_whole(study / "study.json", (json.dumps(whole, indent=1) + "\n").encode())
+    whole = study_document("sim-learning", rows, list(trials), seeds=list(SEEDS), episodes=EPISODES)
+    write_whole(folder / STUDY, as_json(whole).encode())
 
 
-def code_digest(experiment: str) -> str:
-    """Of the sources and settings that a trained policy of ``experiment`` depends on."""
-    root, digest = Path(__file__).resolve().parents[2], hashlib.sha256()
-    for part in CODE:
-        for path in sorted((root / part).rglob("*")):
-            own = path.relative_to(root)
-            if path.suffix in (".py", ".yaml", ".xml", ".npz") and needed(own.parent.as_posix(), own.stem, experiment):
-                digest.update(f"{own}\n".encode() + path.read_bytes())
-    return digest.hexdigest()[:16]
+def code_of(experiment: str) -> str:
+    """Digest of the sources and settings that a trained policy of ``experiment`` depends on."""
+    return code_digest(CODE, lambda path: needed(path, experiment))
 
 
-def needed(folder: str, stem: str, experiment: str) -> bool:
-    """Whether ``experiment`` depends on the file ``stem`` of ``folder``; its task has its name."""
+def needed(path: str, experiment: str) -> bool:
+    """Whether ``experiment`` depends on the source ``path``; its task has its name."""
+    folder, _, name = path.rpartition("/")
+    stem = name.rpartition(".")[0]
     if folder in ("configs/experiment", "configs/task", "sim/tasks"):
         return stem in (experiment, "__init__")
     if folder in ("policies/algos", "configs/algo"):
         return stem not in OTHERS
     return folder != "configs/task/stl"
-
-
-def git(*words: str) -> str:
-    """What git says of this checkout, ``unknown`` where there is none."""
-    done = subprocess.run(["git", "-C", str(Path(__file__).parent), *words], capture_output=True, text=True)
-    return done.stdout.strip() if done.returncode == 0 else "unknown"
-
-
-def machine() -> dict[str, Any]:
-    """What it was trained on, and how busy that was then."""
-    from temporeal.policies.cli.verbs.bench import machine as described
-
-    return {**described(), "usable_cores": len(os.sched_getaffinity(0))}
-
-
-def say(text: str) -> None:
-    """A line of progress."""
-    print(f"  {text}", file=sys.stderr, flush=True)

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from temporeal_benchmarks.processes import Run, run_module
-from temporeal_benchmarks.rows import Row
+from temporeal_benchmarks.rows import Row, at_least, at_most
 
 HELP = (
     "the demo's training of the mission waypoints with every seed, from process start, judged with the deterministic "
@@ -21,7 +21,7 @@ SECONDS = 180.0  # target from process start, two cores
 MEMORY = 1.5e9  # B, target
 
 
-def run(quick: bool) -> list[Row]:
+def run(quick: bool, *, out: Path | None = None) -> list[Row]:
     """Train and judge, one seed after the other."""
     rows: list[Row] = []
     shares: dict[str, list[float]] = {name: [] for name in EPISODES}
@@ -33,23 +33,21 @@ def run(quick: bool) -> list[Row]:
                 found = judged(seed, Path(folder) / "run", name, episodes)
                 rows += found
                 shares[name] += [row.value for row in found[:1] if row.value is not None]
-    for name, found in shares.items():
-        least = min(found)
-        rows.append(Row(f"{name}.p_satisfied.least", least, "1", REQUIRED[name], None, least >= REQUIRED[name]))
-    return rows
+    return rows + [at_least(f"{name}.p_satisfied.least", min(found), "1", REQUIRED[name], f"{len(found)} seeds")
+                   for name, found in shares.items()]
 
 
 def train(seed: int, out: Path, quick: bool) -> Run:
     """``temporeal train experiment=demo``."""
-    shorter = ["algo.max_seconds=20"] if quick else []
-    return run_module("temporeal.policies.cli.main", ["train", "experiment=demo", f"seed={seed}", f"out={out}", *shorter], True)
+    words = ["train", "experiment=demo", f"seed={seed}", f"out={out}", *(["algo.max_seconds=20"] if quick else [])]
+    return run_module("temporeal.policies.cli.main", words, quiet=True)
 
 
 def trained_rows(seed: int, trained: Run) -> list[Row]:
     """What a training took."""
     name = f"seed{seed}"
-    return [Row(f"{name}.seconds", trained.wall, "s", SECONDS, None, trained.wall <= SECONDS),
-            Row(f"{name}.peak_memory", trained.memory, "B", MEMORY, None, trained.memory <= MEMORY)]
+    return [at_most(f"{name}.seconds", trained.wall, "s", SECONDS),
+            at_most(f"{name}.peak_memory", trained.memory, "B", MEMORY)]
 
 
 def judged(seed: int, folder: Path, backend: str, episodes: int) -> list[Row]:
@@ -61,5 +59,5 @@ def judged(seed: int, folder: Path, backend: str, episodes: int) -> list[Row]:
     graph = trained.load_graph(settings, folder, environments.make_task(settings))
     p = judge(settings, graph, backend, episodes, quiet=True).evaluation.satisfied
     name = f"seed{seed}.{backend}.p_satisfied"
-    return [Row(name, p.estimate, "1", REQUIRED[backend], None, p.estimate >= REQUIRED[backend]),
+    return [at_least(name, p.estimate, "1", REQUIRED[backend], f"{episodes} episodes"),
             Row(f"{name}.low", p.low), Row(f"{name}.high", p.high)]

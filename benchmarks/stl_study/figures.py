@@ -11,8 +11,8 @@ from temporeal_benchmarks.rows import Row
 
 TRIED: Mapping[str, str] = {
     "margin.points": "MILP is exact on the linear system, and STL-NPC, whose gradient goes through the system's "
-    "equations and which plans anew where its network fails, satisfies more than 0.68 on each system that it has run on "
-    "whole, so nothing can be 32 points above them. "
+    "equations and which plans anew where its network fails, satisfies more than 0.68 on each system that it has run "
+    "on whole, so nothing can be 32 points above them. "
     "margin.points.model_free compares with those that are given samples only, as TGPO is."}
 """Where a target is missed: by the name of the row, what was tried."""
 

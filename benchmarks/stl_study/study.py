@@ -66,10 +66,10 @@ class Study:
 
         study = read(Path(file))
         if study is None or not isinstance(study.get("trials"), list):
-            raise BadInput(f"--keep: {file} is no study.json of this benchmark: none can be read there")
+            raise BadInput(f"--reuse: {file} is no study.json of this benchmark: none can be read there")
         for number, trial in enumerate(study["trials"]):
             if missing := lacking(trial):
-                raise BadInput(f"--keep: {file} is damaged: trial {number} has no {missing}; a trial has "
+                raise BadInput(f"--reuse: {file} is damaged: trial {number} has no {missing}; a trial has "
                                f"{', '.join(MUST)}, and what is {averages.DONE} {', '.join(MUST_DONE)}")
         taken = 0
         for trial in study["trials"]:

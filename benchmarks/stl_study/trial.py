@@ -47,8 +47,8 @@ class NotRun(Exception):
 def main(argv: Sequence[str]) -> int:
     """Make the trial that the file ``argv[0]`` orders."""
     from temporeal.policies.cli.console import plain
-    from temporeal.policies.cli.workers import STARTED_BY, end_without
     from temporeal.policies.evaluate.evaluation import clean
+    from temporeal.policies.runs.workers import STARTED_BY, end_without
     from temporeal.robots.atomic_files import write_whole
 
     if STARTED_BY in os.environ:  # else somebody makes it by hand
@@ -116,9 +116,10 @@ def depth(formula: Any) -> int:
 def learned(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
     """A policy, trained as `temporeal train` does it and judged deterministically."""
     from temporeal.policies.algos import tgpo
-    from temporeal.policies.evaluate.rollout import graph_policy, rollout
+    from temporeal.policies.evaluate.rollout import rollout
     from temporeal.policies.runs import environments, trained
     from temporeal.policies.training import schedule_choice
+    from temporeal.policies.training.acting import graph_policy
 
     task = supported(settings)
     figures = train_or_reuse(order, settings)
@@ -185,7 +186,7 @@ def require_model(task: Task) -> None:
 
 def evaluation_seed(order: Order) -> int:
     """Of the starts that are judged: one that no training has."""
-    from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED
+    from temporeal.policies.evaluate.judging import EVALUATION_SEED
 
     return int(order["seed"] + EVALUATION_SEED)
 
@@ -205,9 +206,9 @@ def train_or_reuse(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
 
 def training(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
     """Train; what it took, from the start of this process."""
-    from temporeal.policies.cli.verbs import train
+    from temporeal.policies.runs import training
 
-    train.train(settings, overwrite=True, quiet=True)
+    training.train(settings, overwrite=True, quiet=True)
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {"wall_s": time.time() - float(order["began"]), "cpu_s": usage.ru_utime + usage.ru_stime,
             "peak_memory_B": 1024 * usage.ru_maxrss}

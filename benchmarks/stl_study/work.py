@@ -20,11 +20,11 @@ from types import MappingProxyType
 from typing import Any
 
 from temporeal.policies.cli.exclusive_folder import Lock
-from temporeal.policies.cli.workers import STARTED_BY
 from temporeal.policies.evaluate.suite import averages, catalog
 from temporeal.policies.evaluate.suite.averages import Trial
 from temporeal.policies.evaluate.suite.catalog import METHODS
 from temporeal.policies.runs.interrupts import Interrupted, on_signals
+from temporeal.policies.runs.workers import STARTED_BY
 from temporeal_benchmarks.machine import machine, short_revision
 from temporeal_benchmarks.stl_study.digests import code_digest
 from temporeal_benchmarks.stl_study.formula_files import formula_digest

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from temporeal_benchmarks import half_cheetah
 from temporeal_benchmarks.measurements import sim
-from temporeal_benchmarks.peers import process as peers
-from temporeal_benchmarks.peers.process import PeerError
+from temporeal_benchmarks.peers import install, process
+from temporeal_benchmarks.peers.install import PeerError
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def absent(size):
 
 @contextmanager
 def slow(size):
-    yield {"async": sim.Program(lambda: 1.0, 100)}
+    yield {"async": sim.Program(lambda: 1.0, 100)}, "slow"
 
 
 @pytest.mark.slow
@@ -37,7 +38,7 @@ def test_quick_run_has_every_row(monkeypatch, capsys):
                "arm.of_raw": 0.9, "camera.wrist.64x64": 1.5, "camera.plain.64x64": 1.5}
     assert {name: row.target for name, row in rows.items() if row.target is not None} == targets
     pool = rows.pop("cheetah.16.against_envpool")
-    assert (pool.value, pool.ok) == (None, None)
+    assert (pool.value, pool.ok) == (None, False)  # a peer that is not there is no target met
     assert "python -m temporeal_benchmarks.peers envpool" in pool.peer
     assert "left out: envpool" in capsys.readouterr().err
     for name in targets.keys() & rows.keys():
@@ -87,18 +88,36 @@ def test_ratios_are_judged(rate, good):
     assert (row.name, row.value, row.ok) == ("cheetah.64.of_raw", rate / 100, good)
 
 
-def test_rates_leave_the_first_round_out():
+def test_rows_against_envpool_say_both_versions_of_mujoco():
+    found = {"64.env": [96.0], "64.envpool": [100.0]}
+    row = sim.compared(found, {}, 64, "envpool", 1.2, "EnvPool 1.2.5 with MuJoCo 3.6.0, ours with MuJoCo 4.0.0")
+    assert row.peer == "100 /CPU-s; EnvPool 1.2.5 with MuJoCo 3.6.0, ours with MuJoCo 4.0.0"
+
+
+def test_rates_leave_the_first_pass_out():
     seconds = iter([9.0, 1.0, 2.0])
     assert sim.rates({"a": sim.Program(lambda: next(seconds), 10)}, 2) == {"a": [10.0, 5.0]}
 
 
+def test_a_picture_is_judged_by_the_median(monkeypatch):
+    """Of repeats of 1, 1 and 4 s for two worlds."""
+    clock = iter([0.0, 1.0, 1.0, 5.0, 5.0, 6.0])
+    wall = iter([0.0, 1.0, 1.0, 1.0, 3.0])
+    rig = SimpleNamespace(renderer="none", render=lambda qpos: None)
+    monkeypatch.setattr("temporeal.sim.rendering.cameras.Rig", lambda *_: rig)
+    monkeypatch.setattr(sim.time, "process_time", lambda: next(clock))
+    monkeypatch.setattr(sim.time, "perf_counter", lambda: next(wall))
+    middle, least, most = sim.frame("plain", None, [0, 0], 2.0)
+    assert (middle.value, least.value, most.value, middle.ok) == (500.0, 500.0, 2000.0, False)
+
+
 def test_a_large_peer_is_installed_only_by_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(peers.sys, "prefix", str(tmp_path))
-    with pytest.raises(PeerError, match=r"envpool is not installed: python -m policies\.cli\.peers envpool"):
-        peers.Peer("envpool")
+    monkeypatch.setattr(install.sys, "prefix", str(tmp_path))
+    with pytest.raises(PeerError, match=r"envpool is not installed: python -m temporeal_benchmarks\.peers envpool"):
+        process.Peer("envpool")
     called = []
-    monkeypatch.setattr(peers, "install", called.append)
-    peers.install_missing()
+    monkeypatch.setattr(install, "install", called.append)
+    install.install_missing()
     assert called == ["rtamt", "stlcgpp"]
-    peers.install_missing(["envpool"])
+    install.install_missing(["envpool"])
     assert called[2:] == ["envpool"]

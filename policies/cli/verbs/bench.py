@@ -1,20 +1,16 @@
-"""``temporeal bench``: measure, compare with the target and with peers, keep the figures."""
+"""``temporeal bench``: measure, compare with targets and peers, keep the figures. Benchmarks run from a clone."""
 
 from __future__ import annotations
 
-import datetime
-import json
-import os
-import platform
+import argparse
+import importlib.util
 import shlex
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import Parser, add_json, plain, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, print_json, say
 from temporeal.policies.runs.errors import FAILED, OK, BadInput
 from temporeal.policies.runs.run_folders import check_writable
 
@@ -23,21 +19,27 @@ if TYPE_CHECKING:
 
 SUMMARY = "measure speed and quality against targets and peers"
 HELP = """\
-Runs benchmarks and writes outputs/bench/NAME.json with the figures and the machine they were taken on.
-Ratios are taken within one run, so that a busy machine moves both sides. Exit status 1: a target was missed.
+Runs benchmarks and writes outputs/bench/NAME.json: the figures, the command, the revision and the machine.
+Ratios to peers are taken within one run, so that a busy machine slows both sides. Exit status 1: a target was
+missed, or could not be measured. With --kept nothing is run, and the exit status is 0 whatever the figures are.
 
 Example:
   temporeal bench --list
   temporeal bench quadrotor
+  temporeal bench sim --kept
   temporeal bench --all --quick
 """
+NOT_HERE = ("benchmarks are not part of the installed package: run `temporeal bench` from a clone of the repository, "
+            "set up with `make install`")
 
 
 def bench_names() -> list[str]:
-    """Benchmarks as one writes them, with dashes."""
-    from temporeal.robots.registry import names
+    """Benchmarks as one writes them, with dashes; none where this is no clone."""
+    if importlib.util.find_spec("temporeal_benchmarks") is None:
+        return []
+    from temporeal_benchmarks.runner import bench_names
 
-    return [name.replace("_", "-") for name in names("temporeal_benchmarks.measurements")]
+    return bench_names()
 
 
 def parser() -> Parser:
@@ -45,149 +47,144 @@ def parser() -> Parser:
     p = Parser("bench", HELP)
     p.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run")
     p.add_argument("--list", action="store_true", help="list the benchmarks")
-    p.add_argument("--all", action="store_true", help="run every benchmark; those that take days only if quick")
-    p.add_argument("--quick", action="store_true", help="a short run that shows the form, not the figures to quote; "
-                   "refused where it would overwrite a whole run's")
+    p.add_argument("--all", action="store_true", help="all benchmarks; those that take days only with --quick")
+    p.add_argument("--quick", action="store_true", help="a short run that shows the form, not figures to quote; "
+                   "refused where it would overwrite those of a whole run")
+    p.add_argument("--kept", action="store_true", help="run nothing: print the figures kept in benchmarks/results")
+    p.add_argument("--keep", action="store_true", help="write the figures of this run to benchmarks/results as well")
     p.add_argument("--out", type=Path, default=Path("outputs/bench"), help="folder of the results (%(default)s)")
     add_json(p)
     return p
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the named benchmarks."""
-    known = bench_names()
-    own = own_options([name for name in known if name in argv])
-    p = parser()
-    for name, text in own.items():
-        p.add_argument(f"--{name}", metavar="A,B", help=text)
+    """Run the named benchmarks, or show what is kept of them."""
+    p, known = parser(), bench_names()
+    own = add_own_options(p, [name for name in known if name in argv])
     options = p.parse_intermixed_args(argv)
+    if not known:
+        raise BadInput(NOT_HERE)
     if options.list:
         return show_list(known, options.json)
-    chosen = [name for name in known if options.quick or not takes_days(name)] if options.all else options.names
-    unknown = [name for name in chosen if name not in known]
-    if unknown or not chosen:
-        told = f"no benchmark {unknown[0]!r}" if unknown else "name a benchmark or say --all"
-        raise BadInput(f"{told}; known: {', '.join(known) or 'none'}")
+    chosen = choose(known, options)
+    if options.kept:
+        return show_kept(chosen, options.json)
+    check(options, chosen, own)
+    given = {name: split(getattr(options, name.replace("-", "_"))) for name in own}
+    return measure(chosen, options, given, reproduced_by(argv))
+
+
+def reproduced_by(argv: Sequence[str]) -> str:
+    """The command that measures the same: without what says where the figures go."""
+    left_out = [word in ("--json", "--keep", "--out") or word.startswith("--out=") or before == "--out"
+                for before, word in zip(["", *argv], argv)]
+    return shlex.join(["temporeal", "bench", *(word for word, out in zip(argv, left_out) if not out)])
+
+
+def add_own_options(p: Parser, named: Sequence[str]) -> list[str]:
+    """Add the options that the ``named`` benchmarks have besides those of all; their names."""
+    if not named:
+        return []
+    from temporeal_benchmarks.runner import options_of
+
+    own = {option: text for name in named for option, text in options_of(name).items()}
+    for option, text in own.items():
+        p.add_argument(f"--{option}", metavar="A,B", help=text)
+    return list(own)
+
+
+def choose(known: Sequence[str], options: argparse.Namespace) -> list[str]:
+    """The benchmarks that are asked for."""
+    from temporeal_benchmarks.runner import takes_days
+
+    if options.all:
+        return [name for name in known if options.quick or options.kept or not takes_days(name)]
+    unknown = [name for name in options.names if name not in known]
+    if unknown or not options.names:
+        problem = f"no benchmark {unknown[0]!r}" if unknown else "name a benchmark or say --all"
+        raise BadInput(f"{problem}; known: {', '.join(known)}")
+    return list(options.names)
+
+
+def check(options: argparse.Namespace, chosen: Sequence[str], own: Sequence[str]) -> None:
+    """Options that fit together, and folders that can be written, before anything is run."""
+    from temporeal_benchmarks import runner
+
     check_writable(options.out)
     for name in own:
-        check_one_meaning(name, getattr(options, name.replace("-", "_")), chosen)
+        runner.check_one_meaning(name, getattr(options, name.replace("-", "_")), chosen)
+    if options.quick and options.keep:
+        raise BadInput("--keep is for whole runs: leave out --quick")
     if options.quick:
-        check_no_loss(options.out, chosen)
-    given = {name: split(getattr(options, name.replace("-", "_"))) for name in own}
-    told = shlex.join(["temporeal", "bench", *argv])
-    results = {name: measure(name, options.quick, options.out, options.json, given, told) for name in chosen}
+        runner.check_no_loss(options.out, chosen)
+
+
+def measure(
+    chosen: Sequence[str], options: argparse.Namespace, given: dict[str, list[str] | None], command: str
+) -> int:
+    """Run the benchmarks one after the other and show their rows."""
+    from temporeal_benchmarks import runner
+    from temporeal_benchmarks.rows import Row
+
+    found: dict[str, list[Row]] = {}
+    for name in chosen:
+        result = runner.measure(name, options.quick, options.out, given, command, options.json)
+        found[name] = [Row(**row) for row in result["rows"]]
+        files = [options.out / f"{name}.json", *([runner.keep(name, options.out, given)] if options.keep else [])]
+        if not options.json:
+            say(runner.table(found[name]))
+            say("\n".join(f"  {file}" for file in files))
+    missed = [f"{name}: {row.name}" for name, rows in found.items() for row in rows if row.ok is False]
     if options.json:
-        print_json(results)
-    missed = [f"{name}: {row['name']}" for name, r in results.items() for row in r["rows"] if row["ok"] is False]
-    if missed and not options.json:
+        print_rows(found)
+    elif missed:
         say(f"\nmissed: {'; '.join(missed)}")
     return FAILED if missed else OK
 
 
-def show_list(known: Sequence[str], as_json: bool) -> int:
-    """Names and what they measure."""
-    from temporeal.robots.registry import resolve
+def show_kept(chosen: Sequence[str], as_json: bool) -> int:
+    """The figures that the repository keeps: of each the newest, with its revision, date and machine."""
+    from temporeal_benchmarks import runner
+    from temporeal_benchmarks.results import current, is_stale, runs_of
 
-    told = {name: resolve("temporeal_benchmarks.measurements", name.replace("-", "_")).HELP.strip() for name in known}
+    kept = {name: runs_of(name) for name in chosen}
+    if missing := [name for name, runs in kept.items() if not any(run.rows for run in runs)]:
+        raise BadInput(f"no figures of {', '.join(missing)} are kept yet: "
+                       f"`temporeal bench {' '.join(missing)} --keep` measures and keeps them")
+    found = {name: current(runs) for name, runs in kept.items()}
     if as_json:
-        print_json(told)
-    for name, text in () if as_json else told.items():
-        say(f"{name}\n  " + text.replace("\n", "\n  "))
+        print_rows({name: [row for row, _ in rows.values()] for name, rows in found.items()})
+        return OK
+    for name, rows in found.items():
+        for run in kept[name]:
+            own = [row for row, of in rows.values() if of is run]
+            if own:
+                stale = {True: ", stale", False: "", None: ", age unknown"}[is_stale(run)]
+                say(f"{name}: {run.command}\n  {run.date}, revision {', '.join(run.revisions)}{stale}, {run.machine}")
+                say(runner.table(own))
     return OK
 
 
-def check_no_loss(out: Path, chosen: Sequence[str]) -> None:
-    """Refuse a quick run that would overwrite figures that are no quick ones."""
-    if lost := [str(file) for file in (out / f"{name}.json" for name in chosen) if is_whole(file)]:
-        raise BadInput(f"figures of whole runs, which a quick one would overwrite: {', '.join(lost)}; say another "
-                       "folder with --out, or move them away")
+def print_rows(found: dict[str, list[Row]]) -> None:
+    """Rows as JSON. Those of several benchmarks are named BENCHMARK/ROW."""
+    rows: list[dict[str, Any]] = [
+        {**asdict(row), "name": row.name if len(found) == 1 else f"{name}/{row.name}"}
+        for name, own in found.items() for row in own]
+    print_json({"rows": rows})
 
 
-def is_whole(file: Path) -> bool:
-    """Whether ``file`` has figures of a run that was not quick."""
-    try:
-        return json.loads(file.read_text())["quick"] is False
-    except (OSError, ValueError, KeyError, TypeError):
-        return False  # nothing that a run has written
+def show_list(known: Sequence[str], as_json: bool) -> int:
+    """Names and what they measure."""
+    from temporeal_benchmarks.runner import benchmark
 
-
-def takes_days(name: str) -> bool:
-    """Whether the benchmark is a study to be run by its name."""
-    from temporeal.robots.registry import resolve
-
-    return bool(getattr(resolve("temporeal_benchmarks.measurements", name.replace("-", "_")), "DAYS", False))
-
-
-def own_options(named: Sequence[str]) -> dict[str, str]:
-    """Options that the named benchmarks have besides those of all, with their help: each takes a list."""
-    from temporeal.robots.registry import resolve
-
-    modules = [resolve("temporeal_benchmarks.measurements", name.replace("-", "_")) for name in named]
-    return {option: text for module in modules for option, text in getattr(module, "OPTIONS", {}).items()}
-
-
-def check_one_meaning(option: str, given: str | None, chosen: Sequence[str]) -> None:
-    """An option that is given means the same to all benchmarks ``chosen`` that have it."""
-    texts = {name: own_options([name])[option] for name in chosen if option in own_options([name])}
-    if given is not None and len(set(texts.values())) > 1:
-        told = "; ".join(f"{name}: {text}" for name, text in texts.items())
-        raise BadInput(f"--{option} {given} means another thing to each ({told}): run them one by one")
+    texts = {name: benchmark(name).HELP.strip() for name in known}
+    if as_json:
+        print_json(texts)
+    for name, text in () if as_json else texts.items():
+        say(f"{name}\n  " + text.replace("\n", "\n  "))
+    return OK
 
 
 def split(text: str | None) -> list[str] | None:
     """The words of a list ``A,B``; None where it is not given."""
     return None if text is None else [word for word in (part.strip() for part in text.split(",")) if word]
-
-
-def measure(
-    name: str, quick: bool, out: Path, quiet: bool, given: Mapping[str, list[str] | None] = MappingProxyType({}),
-    command: str = "",
-) -> dict[str, Any]:
-    """Run one benchmark, show it and write its file. ``given``: options of benchmarks, of which it takes its own;
-    ``command``: what was typed."""
-    from temporeal.policies.export.writer import revision
-    from temporeal.robots.atomic_files import write_whole
-    from temporeal.robots.registry import resolve
-
-    if not quiet:
-        say(f"{name}{' (quick)' if quick else ''} ...")
-    started, made_of = time.perf_counter(), revision()
-    module = resolve("temporeal_benchmarks.measurements", name.replace("-", "_"))
-    own = getattr(module, "OPTIONS", None)
-    rows: list[Row] = module.run(quick) if own is None else module.run(
-        quick, out=out / name, **{option: given.get(option) for option in own})
-    result = {
-        "command": command, "revision": made_of, "bench": name, "quick": quick,
-        "seconds": round(time.perf_counter() - started, 3),
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine(), "rows": [plain(asdict(row)) for row in rows],
-    }
-    write_whole(out / f"{name}.json", (json.dumps(result, indent=2) + "\n").encode())
-    if not quiet:
-        say(table(rows))
-        say(f"  {out / name}.json")
-    return result
-
-
-def table(rows: Sequence[Row]) -> str:
-    """Rows as aligned text."""
-    head = ("figure", "value", "unit", "target", "peer", "")
-    mark = {True: "ok", False: "MISSED", None: ""}
-    cells = [head, *((r.name, number(r.value), r.unit, number(r.target), number(r.peer), mark[r.ok]) for r in rows)]
-    width = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    return "\n".join("  " + "  ".join(f"{c:{w}}" for c, w in zip(row, width)).rstrip() for row in cells)
-
-
-def number(value: float | str | None) -> str:
-    """A figure with four significant digits; text as it is."""
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
-
-
-def machine() -> dict[str, Any]:
-    """What the figures were taken on."""
-    from temporeal.policies.cli.verbs.doctor import cpu_model
-
-    return {"cpu": cpu_model(), "cores": os.cpu_count(), "python": platform.python_version(),
-            "load": round(os.getloadavg()[0], 2)}

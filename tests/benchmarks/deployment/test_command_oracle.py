@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from temporeal.robots.spec import load_robot
-from temporeal_benchmarks.deployment.command_oracle import Joined, Oracle
-from temporeal_benchmarks.faults import world
+from temporeal_benchmarks.deployment.command_oracle import Oracle
+from temporeal_benchmarks.deployment.matched_commands import MatchedCommands
+from temporeal_benchmarks.faults import trials, world
 from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
@@ -27,8 +28,8 @@ WORK = 0.0004  # s that the guard takes for a command
 MOST = 6.0  # rad/s^2 of the first joint
 
 
-def joined() -> Joined:
-    return Joined(Oracle(FRANKA, INTERFACE, "joint_pos_cmd", P, timed=False))
+def matched() -> MatchedCommands:
+    return MatchedCommands(Oracle(FRANKA, INTERFACE, "joint_pos_cmd", P, timed=False))
 
 
 def places(*accelerations: float) -> np.ndarray:
@@ -46,12 +47,12 @@ def told(command: np.ndarray, made: float, left: float, flight: int = 1) -> byte
     return messages.encode("std_msgs/msg/Float64MultiArray", messages.array64(row))
 
 
-def read(commands: np.ndarray, at: list[float], work: float = WORK) -> Joined:
+def read(commands: np.ndarray, at: list[float], work: float = WORK) -> MatchedCommands:
     """All commands, made at ``at``; everything arrives at one moment long after."""
-    seen = joined()
+    seen = matched()
     for command, made in zip(commands, at):
         seen.command(100.0, wire(command))
-        seen.told(told(command, made, made + work))
+        seen.record(told(command, made, made + work))
     return seen
 
 
@@ -111,10 +112,10 @@ def test_commands_before_their_turn_are_counted_by_when_they_were_made() -> None
 
 
 def test_the_two_topics_may_come_in_any_order() -> None:
-    seen, at = joined(), after(5.0, len(MOVING), len(FROM_REST))
+    seen, at = matched(), after(5.0, len(MOVING), len(FROM_REST))
     commands = np.concatenate([MOVING, FROM_REST])
     for command, made in zip(commands, at):
-        seen.told(told(command, made, made + WORK))
+        seen.record(told(command, made, made + WORK))
     for command in commands:
         seen.command(100.0, wire(command))
     assert (seen.oracle.wrong, seen.oracle.commands, seen.lost) == ([], len(commands), 0)
@@ -125,18 +126,18 @@ def test_a_lost_message_makes_no_jump_and_hides_none_after_it(of: str) -> None:
     commands = places(*[MOST] * 12)
     for leap, outside in ((0.0, False), (0.01, True)):
         commands[-2:, 0] += leap
-        seen = joined()
+        seen = matched()
         for k, command in enumerate(commands):
             if k != 5 or of != "wire":
                 seen.command(100.0, wire(command))
             if k != 5 or of != "told":
-                seen.told(told(command, k * P, k * P + WORK))
+                seen.record(told(command, k * P, k * P + WORK))
         assert seen.lost == 1 and bool(seen.oracle.wrong) == outside
         assert seen.oracle.commands == len(commands) - (of == "wire")
 
 
 def test_commands_that_nobody_tells_of_are_read_at_the_end_and_counted() -> None:
-    seen = joined()
+    seen = matched()
     seen.command(1.0, wire(HOME))
     seen.command(1.0, wire(HOME + 9.0))
     assert seen.oracle.commands == 0
@@ -148,7 +149,7 @@ def test_commands_that_nobody_tells_of_are_read_at_the_end_and_counted() -> None
 def test_another_mission_begins_anew() -> None:
     seen = read(MOVING, after(1.0, len(MOVING), 0))
     seen.command(100.0, wire(HOME))
-    seen.told(told(HOME, 0.0, WORK, flight=2))
+    seen.record(told(HOME, 0.0, WORK, flight=2))
     assert seen.oracle.wrong == [] and seen.lost == 0
 
 
@@ -164,11 +165,11 @@ class Observed(world.World):
         for name, type in ((self.topic.topic, self.topic.type), ("guard/command", "std_msgs/msg/Float64MultiArray")):
             self.own.subscribe(name, type, QOS["deep"], lambda r, name=name: self.taken.append((name, r.data)))
 
-    def judged(self) -> Joined:
-        seen = Joined(Oracle(self.robot, self.interface, self.kind.command, self.period, timed=False))
+    def judged(self) -> MatchedCommands:
+        seen = MatchedCommands(Oracle(self.robot, self.interface, self.kind.command, self.period, timed=False))
         for name, data in self.taken:
             if name == "guard/command":
-                seen.told(data)
+                seen.record(data)
             else:
                 seen.command(1000.0, data)
         seen.end()
@@ -178,11 +179,11 @@ class Observed(world.World):
 def test_a_guard_that_stood_still_is_judged_as_the_oracle_judges_it_that_knows_the_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(world, "World", Observed)
+    monkeypatch.setattr(trials, "World", Observed)
     case = ("franka-forward", "guard late by some periods", 2, tmp_path)
-    good = world.trial(*case)
+    good = trials.trial(*case)
     seen = Observed.last.judged()
     assert good.wrong == () and seen.oracle.wrong == [] and seen.lost == 0 and seen.oracle.commands == good.commands
     monkeypatch.setattr(GuardNode, "_catch_up", lambda guard, now: None)
-    assert world.trial(*case).wrong
+    assert trials.trial(*case).wrong
     assert "acceleration of component" in Observed.last.judged().oracle.wrong[0]

@@ -13,8 +13,9 @@ from temporeal.robots.motion import shield
 from temporeal.robots.motion.rate_limiter import Bounds, Motion, at_rest
 from temporeal.robots.motion.smooth_trajectory import course, resting, steps_to_rest
 from temporeal.robots.spec import load_robot
-from temporeal_benchmarks.deployment.command_oracle import Joined, Oracle
-from temporeal_benchmarks.faults import world
+from temporeal_benchmarks.deployment.command_oracle import Oracle
+from temporeal_benchmarks.deployment.matched_commands import MatchedCommands
+from temporeal_benchmarks.faults import cases, trials, world
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.interface import Interface, StateTopic
@@ -27,15 +28,15 @@ ROUND = 5  # another seed than the bench begins with
 TRIED = 2  # kinds of robots that each fault is tried with, each with a seed of its own
 
 
-@pytest.mark.parametrize("case", world.CASES)
+@pytest.mark.parametrize("case", cases.CASES)
 def test_every_fault_has_its_reaction_in_time_and_no_command_leaves_the_limits(case: str, tmp_path: Path) -> None:
-    kinds = world.CASES[case].kinds
+    kinds = cases.CASES[case].kinds
     for number in range(min(TRIED, len(kinds))):  # kinds that lie far apart in the list
         kind = kinds[(len(case) + number * len(kinds) // TRIED) % len(kinds)]
-        result = world.trial(kind, case, ROUND + number, tmp_path)
+        result = trials.trial(kind, case, ROUND + number, tmp_path)
         assert result.wrong == () and result.outside == 0
-        assert (result.reaction is None) == (world.CASES[case].code in (world.GOES_ON, world.ANY))
-        assert result.commands > 3 or world.CASES[case].before
+        assert (result.reaction is None) == (cases.CASES[case].code in (cases.GOES_ON, cases.ANY))
+        assert result.commands > 3 or cases.CASES[case].before
 
 
 @pytest.mark.parametrize("pause_s", [0.03, 0.06, 0.099, 0.11])
@@ -54,13 +55,13 @@ def test_a_guard_that_was_held_up_goes_on_for_newer_states_wait(kind: str, pause
 
 
 def test_a_trial_follows_from_its_seed(tmp_path: Path) -> None:
-    assert world.trial("leap_hand", "unit jump", 3, tmp_path) == world.trial("leap_hand", "unit jump", 3, tmp_path)
+    assert trials.trial("leap_hand", "unit jump", 3, tmp_path) == trials.trial("leap_hand", "unit jump", 3, tmp_path)
 
 
 def test_a_required_time_that_is_missed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    strict = replace(world.CASES["state stopped"], within=lambda w: 0.05)
-    monkeypatch.setitem(world.CASES, "state stopped", strict)
-    wrong = world.trial("crazyflie", "state stopped", 0, tmp_path).wrong
+    strict = replace(cases.CASES["state stopped"], within=lambda w: 0.05)
+    monkeypatch.setitem(cases.CASES, "state stopped", strict)
+    wrong = trials.trial("crazyflie", "state stopped", 0, tmp_path).wrong
     assert len(wrong) == 1 and wrong[0].startswith("stopped after 0.") and "0.0500 s is allowed" in wrong[0]
 
 
@@ -70,9 +71,9 @@ def test_a_frozen_state_may_be_told_by_its_velocity_but_no_sooner_than_that_lead
     """At 1 rad/s and more the place should have changed by 0.1 rad before it is frozen for long enough. A guard that
     says so of less has seen something else."""
     pair = ("franka-tool", "state frozen, fresh stamps", 1)
-    assert world.trial(*pair, tmp_path).wrong == ()
+    assert trials.trial(*pair, tmp_path).wrong == ()
     monkeypatch.setattr("temporeal_bridge.guard.safety.APART_RAD", 0.03)
-    wrong = world.trial(*pair, tmp_path).wrong
+    wrong = trials.trial(*pair, tmp_path).wrong
     assert len(wrong) == 1 and wrong[0].startswith("stopped by 'speeds'") and "'frozen' was due" in wrong[0]
 
 
@@ -96,9 +97,9 @@ def test_a_guard_that_leaps_after_it_stood_still_is_caught(
     kind: str, seed: int, catch_up: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trajectories and single commands; the real guard does not in the same missions."""
-    assert world.trial(kind, STOOD, seed, tmp_path).wrong == ()
+    assert trials.trial(kind, STOOD, seed, tmp_path).wrong == ()
     monkeypatch.setattr(GuardNode, "_catch_up", catch_up)
-    wrong = world.trial(kind, STOOD, seed, tmp_path).wrong
+    wrong = trials.trial(kind, STOOD, seed, tmp_path).wrong
     assert wrong and "acceleration of component" in wrong[0]
 
 
@@ -106,9 +107,9 @@ def test_a_guard_that_leaps_after_it_stood_still_is_caught(
 def test_a_guard_that_asks_a_servo_for_more_than_it_may_is_caught(
     case: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert world.trial("allegro_hand", case, seed, tmp_path).wrong == ()
+    assert trials.trial("allegro_hand", case, seed, tmp_path).wrong == ()
     monkeypatch.setattr(shield, "spare", lambda limits, before, motion, window: (motion, ""))
-    wrong = world.trial("allegro_hand", case, seed, tmp_path).wrong
+    wrong = trials.trial("allegro_hand", case, seed, tmp_path).wrong
     assert wrong and "way beyond the servo's limit of component 2" in wrong[0]
 
 
@@ -124,7 +125,7 @@ def read(
 ) -> Oracle:
     """An oracle that has read these commands, ``apart`` periods from each other."""
     oracle = Oracle(FRANKA, load_interface(FRANKA, interface), "joint_pos_cmd", period)
-    oracle.says("active")
+    oracle.set_mode("active")
     for k, command in enumerate(commands):
         codec = COMMAND_CODECS[oracle.topic.codec]
         message = (codec.encode(command, oracle.topic.options) if interface == "forward_position" else
@@ -164,7 +165,7 @@ def test_the_oracle_sees_a_place_outside_and_commands_in_a_heap() -> None:
 
 def test_the_oracle_sees_commands_when_there_is_no_mission_and_what_is_no_command() -> None:
     oracle = Oracle(FRANKA, load_interface(FRANKA), "joint_pos_cmd", 0.04)
-    oracle.says("ready")
+    oracle.set_mode("ready")
     oracle.read(0.0, b"nonsense")
     oracle.read(0.0, messages.encode(oracle.topic.type, COMMAND_CODECS[oracle.topic.codec].encode(
         HOME, oracle.topic.options)))
@@ -179,7 +180,7 @@ def test_a_zero_on_the_ground_unlocks_and_anything_else_is_a_command(
     robot = load_robot("crazyflie")
     oracle = Oracle(robot, load_interface(robot), "ctbr_cmd", 0.02)
     oracle.grounded = grounded
-    oracle.says("ready")
+    oracle.set_mode("ready")
     command = COMMAND_CODECS[oracle.topic.codec].encode(np.array([thrust, 0, 0, 0]), oracle.topic.options)
     oracle.read(0.0, messages.encode(oracle.topic.type, command))
     assert oracle.wrong == wrong
@@ -190,8 +191,8 @@ def test_in_the_instant_of_a_mode_without_commands_one_may_still_come_and_no_oth
     data = messages.encode(topic.type, COMMAND_CODECS[topic.codec].encode(HOME, topic.options))
     for again, count in ((1.0, 1), (1.001, 1), (None, 0)):
         oracle = Oracle(FRANKA, load_interface(FRANKA, "forward_position"), "joint_pos_cmd", 0.04)
-        oracle.says("active")
-        oracle.says("stopped", 1.0)
+        oracle.set_mode("active")
+        oracle.set_mode("stopped", 1.0)
         for at in (1.0, again):
             if at is not None:
                 oracle.read(at, data)
@@ -214,7 +215,7 @@ def test_a_heap_of_commands_is_counted_for_a_robot_without_limits_of_motion_too(
     """400 at 10 kHz in one mission, whoever tells the times; one a period are none."""
     for apart, least in ((1e-4, 380), (0.02, 0)):
         oracle, data = flier(timed)
-        oracle.says("active", 1.0)
+        oracle.set_mode("active", 1.0)
         for k in range(400):
             oracle.read(1.0 + k * apart, data)
         oracle.settle()
@@ -230,30 +231,30 @@ def test_the_first_command_of_each_stop_may_follow_at_once_and_no_other(
 ) -> None:
     """Whichever topic is taken first, by the times that the guard tells."""
     oracle, data = flier(timed=False)
-    joined = Joined(oracle)
-    oracle.says("active", 0.0)
+    matched = MatchedCommands(oracle)
+    oracle.set_mode("active", 0.0)
     commands = [0.0, 0.02, 0.04, *(0.041 + 0.001 * k for k in range(early)), 0.041 + 0.001 * early + 0.02]
     for mode in said[1:] if before else ():
-        oracle.says(mode, 0.05)
+        oracle.set_mode(mode, 0.05)
     for k, made in enumerate(commands):
-        joined.command(0.05 + 1e-6 * k, data)
-        joined.told(messages.encode(ARRAY, messages.array64(
+        matched.command(0.05 + 1e-6 * k, data)
+        matched.record(messages.encode(ARRAY, messages.array64(
             CommandRecord(1, k, 0.0, made, made, HOVER, HOVER, [3_000_000_000]).row())))
     for mode in () if before else said[1:]:
-        oracle.says(mode, 0.06)
-    joined.end()
-    assert oracle.outside == wrong and joined.lost == 0
+        oracle.set_mode(mode, 0.06)
+    matched.end()
+    assert oracle.outside == wrong and matched.lost == 0
 
 
 @pytest.mark.parametrize("at, wrong", [(0.95, 0), (0.85, 1), (1.5, 0), (2.08, 0), (2.15, 1)])
 def test_who_listens_beside_sees_a_command_outside_a_mission(at: float, wrong: int) -> None:
     """In a mission from 1.0 to 2.0, as its modes were taken: they are on another topic than commands."""
     oracle, data = flier(timed=False)
-    oracle.says("", 0.0)
+    oracle.set_mode("", 0.0)
     said = [(1.0, "active"), (1.9, "stopping"), (2.0, "stopped"), (2.05, "waiting")]
     for moment, mode in sorted([*said, (at, "")]):
         if mode:
-            oracle.says(mode, moment)
+            oracle.set_mode(mode, moment)
         else:
             oracle.read(moment, data)
     oracle.settle()
@@ -267,7 +268,7 @@ def servoed() -> tuple[Oracle, Interface]:
         "position": "joint_pos", "velocity": "joint_vel", "kp": 1000.0, "kd": 2.0, "limit": 50.0}}
     interface = replace(found, safety={**found.safety, "commands": {"joint_pos_cmd": own}})
     oracle = Oracle(FRANKA, interface, "joint_pos_cmd", 0.02)
-    oracle.says("active")
+    oracle.set_mode("active")
     return oracle, interface
 
 
@@ -299,17 +300,17 @@ def test_efforts_of_real_processes_are_judged_by_the_state_that_the_guard_knew(
     then, nothing is said."""
     oracle, interface = servoed()
     assert oracle.servos is not None
-    topic, joined, first = interface.states[0], Joined(oracle), np.eye(7)[0]
+    topic, matched, first = interface.states[0], MatchedCommands(oracle), np.eye(7)[0]
     states = [said(topic, HOME - (0.1 if k else 0.0) * first, 0.01 * k) for k in range(3)]
     for k, data in enumerate(states):
         oracle.servos.read(topic, 0.001 * k, data)
     for k, (knew, along) in enumerate(steps):
         command = HOME - along * first
         message = COMMAND_CODECS["forward_array"].encode(command, oracle.topic.options)
-        joined.command(0.02 * k, messages.encode(oracle.topic.type, message))
+        matched.command(0.02 * k, messages.encode(oracle.topic.type, message))
         marks = [mark(states[knew]), *[0] * (len(interface.states) - 1)]
         told = CommandRecord(1, k, 0.0, 0.02 * k, 0.02 * k, command, command, marks)
-        joined.told(messages.encode(ARRAY, messages.array64(told.row())))
+        matched.record(messages.encode(ARRAY, messages.array64(told.row())))
     assert oracle.efforts == judged
     assert sum("way beyond the servo's limit of component 0" in text for text in oracle.wrong) == wrong
 
@@ -324,7 +325,7 @@ def test_a_stop_may_take_efforts_back_whatever_a_state_says_that_nobody_believes
     interface = load_interface(FRANKA, "forward_effort")
     oracle, topic = Oracle(FRANKA, interface, "joint_effort_cmd", 0.02), interface.states[0]
     assert oracle.servos is not None
-    oracle.says(mode)
+    oracle.set_mode(mode)
     for k, effort in enumerate(efforts):
         if k == 1:  # from here on
             signals = {"joint_pos": HOME, "joint_vel": 5.0 * np.eye(7)[0], "joint_torque": np.zeros(7)}
@@ -377,7 +378,7 @@ def accelerated(count: int, start: np.ndarray = HOME) -> list[Motion]:
 def after_a_pause(interface: str, before: list[Motion], pause: float, after: list[Motion]) -> list[str]:
     """What the oracle says of these motions, with so many periods between the two parts."""
     oracle = Oracle(FRANKA, load_interface(FRANKA, interface), "joint_pos_cmd", PERIOD)
-    oracle.says("active")
+    oracle.set_mode("active")
     codec, at = COMMAND_CODECS[oracle.topic.codec], 0.0
     for motion in before + after:
         at += PERIOD * (pause if motion is after[0] else 1.0)
@@ -412,7 +413,7 @@ def test_a_pause_after_a_trajectory_with_points_left_out_cannot_be_judged() -> N
     fine = Bounds(HOME - 1.0, HOME + 1.0, 0.002, speed=1.572, acceleration=6.0, jerk=5000.0)
     fast = Motion.of(HOME, np.full(7, 0.5), np.zeros(7))
     oracle = Oracle(FRANKA, load_interface(FRANKA), "joint_pos_cmd", 0.002)
-    oracle.says("active")
+    oracle.set_mode("active")
     for at in (0.0, 0.01):
         message = COMMAND_CODECS[oracle.topic.codec].encode_course(course(fine, fast), oracle.topic.options)
         oracle.read(at, messages.encode(oracle.topic.type, message))
@@ -424,7 +425,7 @@ def test_a_pause_after_a_trajectory_with_points_left_out_cannot_be_judged() -> N
 def test_the_last_word_to_a_robot_that_holds_efforts_is_zero_at_once(mode: str, last: float, wrong: int) -> None:
     """From 30 N m, a thousandth of a second after them."""
     oracle = Oracle(FRANKA, load_interface(FRANKA, "forward_effort"), "joint_effort_cmd", 0.02)
-    oracle.says("active")
+    oracle.set_mode("active")
     for at, effort in ((0.0, 10.0), (0.02, 20.0), (0.04, 30.0)):
         message = COMMAND_CODECS["forward_array"].encode(effort * np.eye(7)[0], oracle.topic.options)
         oracle.read(at, messages.encode(oracle.topic.type, message))

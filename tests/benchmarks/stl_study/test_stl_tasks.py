@@ -23,10 +23,19 @@ from temporeal.policies.evaluate.suite.catalog import BASELINES, METHODS, SYSTEM
 from temporeal.policies.runs import environments, learners
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.interrupts import Interrupted
+from temporeal_benchmarks import code_digest as code_digests
 from temporeal_benchmarks.measurements import stl_tasks
-from temporeal_benchmarks.measurements.stl_tasks import EPISODES, Item, Progress, Study, code_digest, selection
+from temporeal_benchmarks.options import count
 from temporeal_benchmarks.rows import Row
-from temporeal_benchmarks.stl_study import trial as _stl_trial
+from temporeal_benchmarks.stl_study import digests, formula_files, work
+from temporeal_benchmarks.stl_study import items as catalog_of_trials
+from temporeal_benchmarks.stl_study import progress as limits
+from temporeal_benchmarks.stl_study import study as studies
+from temporeal_benchmarks.stl_study import trial as one_trial
+from temporeal_benchmarks.stl_study.digests import code_digest
+from temporeal_benchmarks.stl_study.items import EPISODES, Item, selection
+from temporeal_benchmarks.stl_study.progress import Progress
+from temporeal_benchmarks.stl_study.study import Study
 
 TASKS = ["linear_reach", "linear_seq", "linear_horizon_50", "unicycle_reach"]
 
@@ -53,7 +62,7 @@ def test_options_choose() -> None:
     ({"seeds": ["x"]}, "whole numbers"), ({"seeds": []}, "whole numbers"), ({"seeds": ["-1"]}, "whole numbers"),
     ({"seeds": ["1", 20 * "9"]}, "--seeds: seed is a whole number from 0 to 2"),
     ({"seeds": [5000 * "9"]}, "--seeds: seed is a whole number from 0 to 2"),
-    ({"seeds": [str(2**63 - 1)]}, "--seeds: seed of a training is at most ")])
+    ({"seeds": [str(2**63 - 1)]}, "--seeds: .*seed of a training is at most ")])
 def test_what_cannot_be_chosen_lists_what_can(given: dict[str, Any], told: str) -> None:
     options = {"systems": None, "methods": None, "wanted": None, "seeds": None, **given}
     with pytest.raises(BadInput, match=told):
@@ -61,21 +70,21 @@ def test_what_cannot_be_chosen_lists_what_can(given: dict[str, Any], told: str) 
 
 
 def test_quick_is_two_formulas_and_one_seed_and_ends_in_time() -> None:
-    items = selection(stl_tasks.suite_tasks(), True, None, None, None, None)
-    assert {item.task for item in items} == set(stl_tasks.QUICK_TASKS) and {item.seed for item in items} == {1}
+    items = selection(catalog_of_trials.suite_tasks(), True, None, None, None, None)
+    assert {item.task for item in items} == set(catalog_of_trials.QUICK_TASKS) and {item.seed for item in items} == {1}
     assert {catalog.METHODS[item.method].key for item in items} == set(METHODS) - {catalog.HOME}
-    named = selection(stl_tasks.suite_tasks(), True, None, [catalog.HOME], None, None)
+    named = selection(catalog_of_trials.suite_tasks(), True, None, [catalog.HOME], None, None)
     assert [item.method for item in named] == [catalog.HOME] * 2
-    assert sum(item.budget_s for item in items) < stl_tasks.QUICK_LIMIT < 600.0
-    of_system = selection(stl_tasks.suite_tasks(), True, ["unicycle"], ["tgpo"], None, None)
+    assert sum(item.budget_s for item in items) < limits.QUICK_LIMIT < 600.0
+    of_system = selection(catalog_of_trials.suite_tasks(), True, ["unicycle"], ["tgpo"], None, None)
     assert [item.system for item in of_system] == ["unicycle", "unicycle"]
     now = time.monotonic()
-    assert Progress(items, 2, now + 1000.0).limit(items[0]) == stl_tasks.QUICK_TRIAL
+    assert Progress(items, 2, now + 1000.0).limit(items[0]) == limits.QUICK_TRIAL
     assert Progress(items, 2, now + 5.0).limit(items[0]) == 0.0
 
 
 def test_every_formula_of_the_suite_has_a_system_with_a_budget() -> None:
-    tasks = stl_tasks.suite_tasks()
+    tasks = catalog_of_trials.suite_tasks()
     assert {averages.system_of(task) for task in tasks} == set(SYSTEMS)
     lengths = [steps for t in tasks if (steps := averages.steps_of(t)) is not None]
     assert lengths == sorted(lengths) and {50, 1000} <= set(lengths)
@@ -101,16 +110,16 @@ def test_what_a_method_is_given_makes_its_task_and_describes_its_trial(method: s
     from temporeal.policies.runs.settings import compose
 
     settings = compose.compose([*Item("linear_reach", method, 1).words, "task=stl/linear_reach"])
-    assert _stl_trial.supported(settings).name == "stl"
-    assert _stl_trial.described(settings, "linear")["steps_of_a_mission"] == 100
+    assert one_trial.supported(settings).name == "stl"
+    assert one_trial.described(settings, "linear")["steps_of_a_mission"] == 100
 
 
 def test_the_time_left_is_what_others_of_the_same_kind_took(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(stl_tasks.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(limits.time, "monotonic", lambda: now[0])
     items = selection(["linear_reach"], False, None, ["tgpo", "cem"], None, ["1", "2"])
     progress, alone = Progress(items, 2), Progress(items)
-    before = SYSTEMS["linear"].budget_s + stl_tasks.AROUND
+    before = SYSTEMS["linear"].budget_s + limits.AROUND
     assert progress.left() == 2 * before
     for number, seconds in ((0, 100.0), (1, 20.0)):
         alone.begin(number)
@@ -129,8 +138,8 @@ def test_the_time_left_is_what_others_of_the_same_kind_took(monkeypatch: pytest.
 @pytest.mark.parametrize("given", [[], ["0"], ["two"], ["1", "2"]])
 def test_how_many_at_once_is_one_number(given: list[str]) -> None:
     with pytest.raises(BadInput, match="--parallel: one whole number from 1"):
-        stl_tasks.crew(given)
-    assert stl_tasks.crew(["3"]) == 3 and stl_tasks.crew(None) >= 1
+        count("parallel", given, 2)
+    assert count("parallel", ["3"], 2) == 3 and count("parallel", None, 2) == 2
 
 
 def test_the_ablation_of_starts_is_no_baseline_and_leaves_the_others_as_they_are() -> None:
@@ -139,8 +148,8 @@ def test_the_ablation_of_starts_is_no_baseline_and_leaves_the_others_as_they_are
 
     assert catalog.HOME not in BASELINES and catalog.HOME not in catalog.MODEL_FREE
     assert Item("linear_reach", "tgpo", 1).words == [
-        "threads=1", "algo=tgpo", "algo.max_seconds=150.0", "algo.clock=cpu", f"algo.total_steps={stl_tasks.ENDLESS}",
-        "algo.threads=1"]
+        "threads=1", "algo=tgpo", "algo.max_seconds=150.0", "algo.clock=cpu",
+        f"algo.total_steps={catalog_of_trials.ENDLESS}", "algo.threads=1"]
     settings = compose.compose([*Item("linear_reach", catalog.HOME, 1).words, "task=stl/linear_reach", "num_worlds=8"])
     _, made = learners.algorithm(settings)
     assert isinstance(made, TGPOConfig) and made.mid_episode_starts == 0.0
@@ -178,8 +187,8 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "stub_of_trials.py").write_text(WORKER)
     monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setattr(stl_tasks, "WORKER", "stub_of_trials")
-    monkeypatch.setattr(stl_tasks, "sources", lambda: (("sim/x.py", "1"), ("policies/planners/cem.py", "2")))
+    monkeypatch.setattr(work, "WORKER", "stub_of_trials")
+    monkeypatch.setattr(code_digests, "sources", lambda parts: (("sim/x.py", "1"), ("policies/planners/cem.py", "2")))
     return tmp_path / "out"
 
 
@@ -203,14 +212,15 @@ def test_a_study_goes_on_with_what_is_missing_or_was_made_with_other_code(
     (stub / "linear_reach-tgpo-1.json").write_text('{"cut')
     go(stub, methods=["tgpo"])
     assert len(calls(stub)) == 3
-    monkeypatch.setattr(stl_tasks, "sources", lambda: (("sim/x.py", "1"), ("policies/planners/cem.py", "other")))
+    changed = (("sim/x.py", "1"), ("policies/planners/cem.py", "other"))
+    monkeypatch.setattr(code_digests, "sources", lambda parts: changed)
     go(stub, methods=["tgpo"])
     assert len(calls(stub)) == 3  # of another algorithm nothing depends
     shown = json.loads((stub / "study.json").read_text())
     assert [t["method"] for t in shown["trials"]] == ["tgpo"] and shown["stale"] == 1
     go(stub, methods=["cem"])
     assert calls(stub)[3:] == ["linear_reach cem"]
-    monkeypatch.setattr(stl_tasks, "SYSTEMS", {**SYSTEMS, "linear": catalog.Target(0.95, 180.0, 99.0)})
+    monkeypatch.setattr(catalog_of_trials, "SYSTEMS", {**SYSTEMS, "linear": catalog.Target(0.95, 180.0, 99.0)})
     go(stub, methods=["tgpo"])
     assert len(calls(stub)) == 5  # another budget
 
@@ -218,7 +228,7 @@ def test_a_study_goes_on_with_what_is_missing_or_was_made_with_other_code(
 def test_policies_of_before_are_judged_by_the_code_of_now(stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     item = Item("linear_reach", "tgpo", 1)
     told = {**told_of(item), "code": "older", "revision": "abc", "wall_s": 7.0, "cpu_s": 6.0, "peak_memory_B": 5,
-            "settings": stl_tasks.settings_digest(item)}
+            "settings": digests.settings_digest(item)}
     before = stub.parent / "before"
     (before / "runs" / item.name).mkdir(parents=True)
     for change in ({"words": []}, {"status": FAILED}, {"settings": "other"}, {}):
@@ -275,21 +285,21 @@ def test_options_are_only_there_with_the_benchmark_that_has_them(capsys: pytest.
 
 def test_a_process_that_hangs_is_given_up_and_one_that_was_killed_failed(tmp_path: Path) -> None:
     began = time.monotonic()
-    told = stl_tasks.worked([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log", 0.3, go_on())
+    told = work.worked([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log", 0.3, go_on())
     assert "given up" in told and time.monotonic() - began < 30.0
     for code in ("raise SystemExit(143)", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"):
-        assert "exit status" in stl_tasks.worked([sys.executable, "-c", code], tmp_path / "log", 60.0, go_on())
+        assert "exit status" in work.worked([sys.executable, "-c", code], tmp_path / "log", 60.0, go_on())
     stop = go_on()
     stop.set()
     with pytest.raises(Interrupted):
-        stl_tasks.worked([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log", 60.0, stop)
+        work.worked([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log", 60.0, stop)
 
 
 def test_a_crash_is_told_by_its_error_first(tmp_path: Path) -> None:
     code = "def f():\n    raise ValueError('no such thing')\nf()"
-    told = stl_tasks.worked([sys.executable, "-c", code], tmp_path / "log", 60.0, go_on())
+    told = work.worked([sys.executable, "-c", code], tmp_path / "log", 60.0, go_on())
     assert told.startswith("exit status 1: ValueError: no such thing; ")
-    assert stl_tasks.worked([sys.executable, "-c", "pass"], tmp_path / "log", 60.0, go_on()) == ""
+    assert work.worked([sys.executable, "-c", "pass"], tmp_path / "log", 60.0, go_on()) == ""
 
 
 def test_what_stops_the_study_ends_the_trials_that_run(stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +307,7 @@ def test_what_stops_the_study_ends_the_trials_that_run(stub: Path, monkeypatch: 
     code = "import json, os, sys, time; open(json.load(open(sys.argv[1]))['run'].split('runs')[0] + 'pid-' + " \
            "str(os.getpid()), 'w'); time.sleep(60)"
     (stub.parent / "worker" / "sleeper_of_trials.py").write_text(code)
-    monkeypatch.setattr(stl_tasks, "WORKER", "sleeper_of_trials")
+    monkeypatch.setattr(work, "WORKER", "sleeper_of_trials")
 
     def draw(progress: Progress) -> None:
         if len(list(stub.glob("pid-*"))) == 2:
@@ -323,17 +333,17 @@ def test_a_folder_in_use_is_refused_at_once_and_its_study_can_be_taken_over(
             go(stub, methods=["cem"])
         assert calls(stub) == ["linear_reach tgpo"]
         other = stub.with_name("other")
-        go(other, methods=["tgpo"], keep=[str(stub / "study.json")])
+        go(other, methods=["tgpo"], reuse=[str(stub / "study.json")])
         assert not (other / "calls.txt").exists() and (other / "linear_reach-tgpo-1.json").is_file()
     go(stub, methods=["cem"])
 
 
 STARTER = '''
 import signal, sys
-from temporeal_benchmarks.measurements import stl_tasks
+from temporeal_benchmarks.stl_study import work
 from temporeal.policies.cli.main import main
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs tests in the background ignores it
-stl_tasks.WORKER = "worker_of_trials"
+work.WORKER = "worker_of_trials"
 words = ["--tasks", "linear_reach", "--methods", "tgpo", "--seeds", "1", "--out", sys.argv[1]]
 sys.exit(main(["bench", "stl-tasks", *words]))
 '''
@@ -344,7 +354,11 @@ def hang(order):
     time.sleep(60.0)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 '''
-TRIAL = "from temporeal_benchmarks.stl_study import trial as _stl_trial\n_stl_trial.trial = hang\n_stl_trial.main(sys.argv[1:])\n"
+TRIAL = '''
+from temporeal_benchmarks.stl_study import trial
+trial.trial = hang
+trial.main(sys.argv[1:])
+'''
 SURVIVOR = "hang(json.load(open(sys.argv[1])))\n"
 
 
@@ -403,7 +417,7 @@ def test_a_trial_that_the_deadline_cuts_short_is_left_and_not_failed(
     for deadline, left, kept in ((0.0, 1, False), (None, 0, True)):
         progress = Progress(items, 1, deadline)
         monkeypatch.setattr(progress, "limit", lambda item: 60.0)
-        assert stl_tasks.work_off(items, stub, progress, lambda: None) == left
+        assert work.work_off(items, stub, progress, lambda: None) == left
         assert (stub / "linear_reach-ppo-1.json").exists() is kept
 
 
@@ -421,7 +435,7 @@ def test_a_trial_depends_on_its_own_formula_method_and_system() -> None:
     item = Item("linear_reach", "tgpo", 1)
 
     def depends(path: str) -> bool:
-        return stl_tasks.needed(path, item, "tgpo")
+        return digests.needed(path, item, "tgpo")
 
     assert all(map(depends, ["policies/algos/tgpo.py", "policies/algos/ppo.py", "sim/env.py", "sim/tasks/stl.py",
                              "sim/systems/linear.py", "sim/system.py", "configs/task/stl/linear_reach.yaml",
@@ -429,11 +443,11 @@ def test_a_trial_depends_on_its_own_formula_method_and_system() -> None:
     assert not any(map(depends, ["policies/planners/cem.py", "sim/tasks/lift.py", "sim/systems/ant.py",
                                  "configs/task/stl/linear_seq.yaml", "configs/algo/cem.yaml",
                                  "configs/experiment/stl_ant.yaml"]))
-    assert stl_tasks.needed("configs/experiment/stl_ant.yaml", Item("ant_reach", "ppo", 1), "ppo")
-    assert not stl_tasks.needed("configs/experiment/stl_ant.yaml", Item("ant_reach", "cem", 1), "cem")
-    digests = {code_digest(Item(t, m, 1)) for t in ("linear_reach", "linear_seq") for m in ("tgpo", "cem")}
-    assert len(digests) == 4 and code_digest(item) == code_digest(Item("linear_reach", "tgpo-uniform", 2))
-    listed = [path for path, _ in stl_tasks.sources()]
+    assert digests.needed("configs/experiment/stl_ant.yaml", Item("ant_reach", "ppo", 1), "ppo")
+    assert not digests.needed("configs/experiment/stl_ant.yaml", Item("ant_reach", "cem", 1), "cem")
+    found = {code_digest(Item(t, m, 1)) for t in ("linear_reach", "linear_seq") for m in ("tgpo", "cem")}
+    assert len(found) == 4 and code_digest(item) == code_digest(Item("linear_reach", "tgpo-uniform", 2))
+    listed = [path for path, _ in code_digests.sources(digests.CODE)]
     assert {"benchmarks/stl_study/trial.py", "configs/experiment/stl_ant.yaml"} <= set(listed)
     assert len(listed) == len(set(listed))
 
@@ -454,7 +468,7 @@ def test_a_trial_of_fewer_starts_does_not_hold(tmp_path: Path) -> None:
 
 def told_of(item: Item) -> dict[str, Any]:
     return {"status": DONE, "words": item.words, "code": code_digest(item), "budget_s": item.budget_s,
-            "formula_file": stl_tasks.formula_digest(item.task), "quick": False, "episodes": EPISODES,
+            "formula_file": formula_files.formula_digest(item.task), "quick": False, "episodes": EPISODES,
             "task": item.task, "method": item.method, "seed": item.seed, "system": item.system, "revision": "def",
             "satisfied": 900, "depth": 1}
 
@@ -523,8 +537,8 @@ def test_drawings_of_the_whole_suite_are_a_few_hundred_kilobytes() -> None:
     path = {"satisfied": True, "points": [[-1.23, 4.56, 1.78]] * 60}
     heat = {"x": [0.15] * 24, "y": [0.15] * 24, "value": [[-1.234] * 24] * 24}
     trials = [{"task": task, "method": "tgpo", "status": DONE, "seed": seed, "paths": [path] * 6, "heat": heat}
-              for task in stl_tasks.suite_tasks() for seed in (1, 2, 3)]
-    assert len(stl_tasks.as_text({"trials": trials})) < 600_000
+              for task in catalog_of_trials.suite_tasks() for seed in (1, 2, 3)]
+    assert len(studies.as_text({"trials": trials})) < 600_000
 
 
 @pytest.mark.parametrize(("trial", "told"), [
@@ -534,20 +548,20 @@ def test_drawings_of_the_whole_suite_are_a_few_hundred_kilobytes() -> None:
 def test_a_damaged_study_is_refused_with_what_a_trial_has(tmp_path: Path, trial: Any, told: str) -> None:
     whole = told_of(Item("linear_reach", "tgpo", 1)) if isinstance(trial, dict) and "task" not in trial else {}
     (tmp_path / "k.json").write_text(json.dumps({"trials": [{**whole, **trial} if isinstance(trial, dict) else trial]}))
-    with pytest.raises(BadInput, match=rf"--keep: .*k.json is damaged: .*{told}.* a trial has task, method, seed, "):
+    with pytest.raises(BadInput, match=rf"--reuse: .*k.json is damaged: .*{told}.* a trial has task, method, seed, "):
         Study(tmp_path, ["linear_reach"], False).take_over(str(tmp_path / "k.json"))
 
 
 def test_nothing_is_lacking_in_the_published_study() -> None:
-    file = Path(__file__).parents[1] / "benchmarks" / "results" / "stl-tasks.json"
-    assert {stl_tasks.lacking(trial) for trial in json.loads(file.read_text())["trials"]} == {""}
+    file = Path(__file__).parents[3] / "benchmarks" / "results" / "stl-tasks.json"
+    assert {studies.lacking(trial) for trial in json.loads(file.read_text())["trials"]} == {""}
 
 
 def test_settings_behind_the_words_are_compared_where_a_trial_tells_them(tmp_path: Path) -> None:
     """The words of before and of now are the same, whatever the algorithm's defaults became."""
     item, study = Item("linear_reach", "tgpo", 1), Study(tmp_path / "new", ["linear_reach"], False)
     study.folder.mkdir()
-    now, file = stl_tasks.settings_digest(item), tmp_path / "study.json"
+    now, file = digests.settings_digest(item), tmp_path / "study.json"
     for settings, taken in (("other", 0), (now, 1), (None, 0)):  # the last one is there already
         file.write_text(json.dumps({"trials": [{**told_of(item), "settings": settings}]}))
         assert study.take_over(str(file)) == taken
@@ -577,25 +591,25 @@ def test_what_is_given_up_in_a_hurry_is_left_and_not_failed(stub: Path, monkeypa
     for deadline, left in ((time.monotonic() + 1e4, 1), (None, 0)):
         progress = Progress(items, 1, deadline)
         monkeypatch.setattr(progress, "limit", lambda item: 0.3)
-        assert stl_tasks.work_off(items, stub, progress, lambda: None) == left
+        assert work.work_off(items, stub, progress, lambda: None) == left
         assert (stub / "linear_reach-tgpo-1.json").exists() is not bool(left)
 
 
 def test_a_formula_of_ones_own_is_compared_as_those_of_the_suite(
     tmp_path: Path, stub: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     file = tmp_path / "own" / "task" / "stl" / "linear_mine.yaml"
     file.parent.mkdir(parents=True)
     file.write_text((root / "configs/task/stl/linear_reach.yaml").read_text())
-    assert "linear_mine" not in stl_tasks.suite_tasks()
+    assert "linear_mine" not in catalog_of_trials.suite_tasks()
     monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path / "own"))
     rows = stl_tasks.run(False, out=stub, tasks=["linear_mine"], methods=["cem"], seeds=["1"], parallel=["1"])
     assert {row.name: row.value for row in rows}["linear.cem.success"] == 0.9
-    before = stl_tasks.formula_digest("linear_mine")
-    assert before == stl_tasks.formula_digest("linear_reach")
+    before = formula_files.formula_digest("linear_mine")
+    assert before == formula_files.formula_digest("linear_reach")
     file.write_text(file.read_text() + "\n# other\n")
-    assert stl_tasks.formula_digest("linear_mine") != before
+    assert formula_files.formula_digest("linear_mine") != before
 
 
 def test_a_method_that_takes_none_of_the_formulas_is_told(stub: Path) -> None:
@@ -606,7 +620,7 @@ def test_a_method_that_takes_none_of_the_formulas_is_told(stub: Path) -> None:
 def test_files_of_ones_own_are_refused_where_they_are_asked_for_and_do_no_other_harm(
     tmp_path: Path, stub: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = (Path(__file__).parents[2] / "configs/task/stl/unicycle_reach.yaml").read_text()
+    text = (Path(__file__).parents[3] / "configs/task/stl/unicycle_reach.yaml").read_text()
     folder = tmp_path / "own" / "task" / "stl"
     folder.mkdir(parents=True)
     for name, said in {"unicycle_mine": text, "linear_uni": text, "linear_mars": text.replace("system: u", "system: m"),
@@ -637,7 +651,8 @@ def test_files_of_ones_own_are_refused_where_they_are_asked_for_and_do_no_other_
         "unicycle_view": r"unicycle_view\.yaml: settings\.view: each method has its own: leave it out",
         "unicycle_paid": r"unicycle_paid\.yaml: settings\.reward: each method has its own: leave it out",
         "unicycle_slack": r"unicycle_slack\.yaml: .*slack is 3, but .* holds by less than",
-        "unicycle_typo": r"unicycle_typo\.yaml, line \d+: .*'mid_episode_satrts'; did you mean 'mid_episode_starts'"}.items():
+        "unicycle_typo": r"unicycle_typo\.yaml, line \d+: .*'mid_episode_satrts'; did you mean",
+    }.items():
         with pytest.raises(BadInput, match=told):
             make(task)
     assert not stub.exists()

@@ -21,9 +21,8 @@ from temporeal.sim.rewards.schedules import draw_schedules, movable
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.planning.arrivals import with_arrivals
 from temporeal.sim.stl.planning.decompose import decompose
-from temporeal_benchmarks.measurements import stl_tasks
-from temporeal_benchmarks.measurements.stl_tasks import Item
-from temporeal_benchmarks.stl_study import trial
+from temporeal_benchmarks.stl_study import digests, landscape, trial
+from temporeal_benchmarks.stl_study.items import Item
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -98,14 +97,14 @@ def test_the_landscape_is_over_the_two_variables_with_room_and_blank_where_illeg
     formula = parse("F[0,2] (p.x > 1 & F[0,1] p.y > 1)", schema(SignalSpec("p", (2,), "m")))
     alternatives = decompose(formula, 0.2).alternatives
     bank = torch.tensor([[0.0, 3.0, 5.0], [0.0, 10.0, 15.0]])
-    found = trial.landscape(alternatives, bank, lambda rows: (rows[:, 1] + 100 * rows[:, 2]).numpy().astype(float))
+    found = landscape.landscape(alternatives, bank, lambda rows: (rows[:, 1] + 100 * rows[:, 2]).numpy().astype(float))
     assert found is not None
     assert found["best"] == pytest.approx([2.0, 3.0])
     value = found["value"]
     assert value.shape == (16, 11) and value[2, 1] == 201.0  # t1 = 1 sample, t2 = 2 samples
     assert np.isnan(value[0, 1]) and np.isnan(value[9, 3]) and not np.isnan(value[8, 3])  # order; 5 samples apart
     single = decompose(parse("F[0,2] p.x > 1", schema(SignalSpec("p", (2,), "m"))), 0.2).alternatives
-    assert trial.landscape(single, torch.tensor([[0.0, 3.0]]), lambda rows: np.zeros(len(rows))) is None
+    assert landscape.landscape(single, torch.tensor([[0.0, 3.0]]), lambda rows: np.zeros(len(rows))) is None
 
 
 def test_the_landscape_moves_variables_at_a_fixed_distance_together() -> None:
@@ -113,10 +112,10 @@ def test_the_landscape_moves_variables_at_a_fixed_distance_together() -> None:
     alternative = with_arrivals(decompose(formula, 0.2).alternatives[0])
     groups = movable(alternative)
     assert sorted(map(len, groups)) == [1, 2]
-    x, y = trial.axes_of(alternative)
+    x, y = landscape.axes_of(alternative)
     assert {x.index, y.index} == {group[0] - 1 for group in groups}
     bank = draw_schedules([alternative], 1, np.random.default_rng(0))
-    found = trial.landscape([alternative], bank, lambda rows: rows[:, 1:].sum(1).numpy().astype(float))
+    found = landscape.landscape([alternative], bank, lambda rows: rows[:, 1:].sum(1).numpy().astype(float))
     assert found is not None and np.isfinite(found["value"]).all()  # no order between the two
 
 
@@ -143,4 +142,4 @@ def test_the_digest_is_of_what_the_method_is_given_and_not_of_its_formula() -> N
                                                         "task.settings.slack=0.01")]
     assert len({digest("linear_reach"), *others}) == 5
     item = Item("linear_seq", "tgpo", 1)
-    assert stl_tasks.settings_digest(item) == trial.digest(compose.compose([*item.words, "task=stl/linear_seq"]))
+    assert digests.settings_digest(item) == trial.digest(compose.compose([*item.words, "task=stl/linear_seq"]))

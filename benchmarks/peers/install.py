@@ -1,0 +1,105 @@
+"""Other libraries for Signal Temporal Logic and simulation, to test and to measure against.
+
+They are no dependencies of the project. Their requirements clash with the project's (rtamt wants ANTLR 4.7, Hydra
+4.9), so each lives in a folder of its own in the environment, ``peers/NAME``, and runs in a process of its own.
+
+rtamt is its pure Python package: its C++ backend comes as source only and is not built. It declares Python < 3.13, for
+one name that ANTLR 4.7 imports, ``typing.io``, which Python 3.13 no longer has; the process of rtamt supplies it, so
+that the tests that need rtamt run on each version of Python that the project supports.
+
+``python -m temporeal_benchmarks.peers`` (``make peers``) installs what is missing: seconds, from PyPI, the first time
+only. Those of :data:`LARGE` are needed by a benchmark and by no test; ``make bench`` installs them, and so does
+``python -m temporeal_benchmarks.peers envpool``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+# what of PyPI each peer is, with everything it imports that the environment has not; the one place that pins it
+PINS: Mapping[str, tuple[str, ...]] = {
+    "rtamt": ("rtamt==0.4.10", "antlr4-python3-runtime==4.7"),
+    "stlcgpp": ("stlcgpp==0.0.2",),
+}
+# EnvPool: 290 MB on disk, without the assets of tasks that are not measured; MuJoCo is linked into it
+LARGE: Mapping[str, tuple[str, ...]] = {
+    "envpool": ("envpool==1.2.5", "envpool-assets==0.3.0", "dm-env==1.6", "dm-tree==0.1.10", "optree==0.20.0",
+                "wrapt==2.5.2", "attrs==26.1.0"),
+}
+
+
+class PeerError(RuntimeError):
+    """A peer cannot be had, or has refused what it was asked."""
+
+
+def pins(name: str) -> tuple[str, ...]:
+    """The packages of a peer."""
+    known = {**PINS, **LARGE}
+    if name not in known:
+        raise PeerError(f"no peer {name!r}; known: {', '.join(known)}")
+    return known[name]
+
+
+def how(name: str) -> str:
+    """The command that installs a peer."""
+    return "make peers" if name in PINS else f"python -m temporeal_benchmarks.peers {name}"
+
+
+def folder(name: str) -> Path:
+    """Where the packages of a peer are."""
+    pins(name)
+    return Path(sys.prefix) / "peers" / name
+
+
+def installed(name: str) -> bool:
+    """Whether the pinned versions of a peer are there."""
+    try:
+        return (folder(name) / "pins.txt").read_text() == _pins_text(name)
+    except OSError:
+        return False
+
+
+def install(name: str) -> None:
+    """Install a peer. A :class:`PeerError` says why it cannot be had here."""
+    target = folder(name)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=target.parent))
+    except OSError as error:
+        raise PeerError(f"{name} is not installed and {target} cannot be written: {error}") from None
+    # the declared range of Python is not asked for (see above); nor the dependencies, which are in PINS or in here
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps",
+               "--no-build-isolation", "--ignore-requires-python", "--target", str(fresh), *pins(name)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    try:
+        if done.returncode:
+            told = (done.stderr or done.stdout).strip()
+            raise PeerError(f"{name} is not installed and pip cannot install it; needs PyPI once: {how(name)}\n"
+                            f"{told}")
+        (fresh / "pins.txt").write_text(_pins_text(name))
+        fresh.chmod(0o755)  # a temporary folder is its maker's alone
+        shutil.rmtree(target, ignore_errors=True)
+        try:
+            fresh.rename(target)
+        except OSError:  # another process was faster
+            if not installed(name):
+                raise
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _pins_text(name: str) -> str:
+    return "\n".join(pins(name)) + "\n"
+
+
+def install_missing(names: Sequence[str] = tuple(PINS)) -> None:
+    """Install those of the named peers that are missing."""
+    for name in names:
+        if not installed(name):
+            print(f"installing {' '.join(pins(name))} into {folder(name)}", file=sys.stderr, flush=True)
+            install(name)
