@@ -34,8 +34,8 @@ def test_links_lead_somewhere(kind: str) -> None:
 
 def test_the_cube_of_the_hand_page_comes_by_its_file() -> None:
     text = PAGES["hand"]
-    begin = text.index("    definitions: {}")
-    content = yaml.safe_load(text[begin:text.index("\n`frame` is")])
+    (file,) = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    content = yaml.safe_load(file)
     assert {"cube_pos_w", "cube_quat_w"} <= load_interface(load_robot("leap_hand"), None, content).carried.keys()
 
 
