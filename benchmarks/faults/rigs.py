@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from temporeal_benchmarks.deployment.artifacts import hover
-from temporeal_benchmarks.deployment.robot_processes import RobotProcesses, reach, rest, see
+from temporeal_benchmarks.deployment.artifacts import hover, reach, rest, see
+from temporeal_benchmarks.deployment.robot_processes import RobotProcesses
 from temporeal_benchmarks.faults.process_faults import (
     CHUNK,
     EYE,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from temporeal.policies.evaluate.rollout import Rollout
+from temporeal_benchmarks import results
 from temporeal_benchmarks.measurements import sim_learning
 from temporeal_benchmarks.processes import Run
 
@@ -43,14 +44,13 @@ def test_a_killed_study_goes_on_with_what_is_missing(trained, tmp_path, monkeypa
     sim_learning.trial(REACH, 2, tmp_path, 1000)
     sim_learning.trial(REACH, 2, tmp_path, 2000)
     assert len(trained) == 4
-    monkeypatch.setattr(sim_learning, "code_digest", lambda experiment: "other")
+    monkeypatch.setattr(sim_learning, "code_of", lambda experiment: "other")
     sim_learning.trial(REACH, 1, tmp_path, 1000)
     assert len(trained) == 5
 
 
-def test_the_whole_study_has_rows_of_each_seed_and_a_file(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(sim_learning, "STUDY", tmp_path)
-    rows = {row.name: row for row in sim_learning.run(False)}
+def test_the_whole_study_has_rows_of_each_seed_and_a_file(trained, tmp_path):
+    rows = {row.name: row for row in sim_learning.run(False, out=tmp_path)}
     assert len(trained) == 9
     assert rows["reach.within_1cm.least"].ok is True
     assert rows["lift.p_satisfied.least"].ok is True
@@ -58,6 +58,7 @@ def test_the_whole_study_has_rows_of_each_seed_and_a_file(trained, tmp_path, mon
     study = json.loads((tmp_path / "study.json").read_text())
     assert len(study["trials"]) == 9
     assert {row["name"] for row in study["rows"]} == rows.keys()
+    assert all(study[field] for field in results.FIELDS) and study["revisions"]
     assert {"command", "revision", "code", "machine", "wall_s", "curve"} <= study["trials"][0].keys()
 
 
@@ -98,3 +99,14 @@ def test_the_rate_is_what_a_cube_turned_over_the_time_it_was_held():
     out = sim_learning.figures_of("cube_rotate", EVALUATION, episodes({"spin": spin}, [False, True]))
     assert out["rate"][0] == pytest.approx(1.5)
     assert out["dropped"][0] == 0.5
+
+
+def test_a_policy_depends_on_its_task_and_its_learner_only() -> None:
+    def depends(path: str) -> bool:
+        return sim_learning.needed(path, "lift")
+
+    assert all(map(depends, ["sim/env.py", "sim/tasks/lift.py", "configs/experiment/lift.yaml",
+                             "policies/algos/ppo.py"]))
+    assert not any(map(depends, ["sim/tasks/reach.py", "configs/experiment/reach.yaml", "policies/algos/tgpo.py",
+                                 "configs/task/stl/linear_reach.yaml", "configs/algo/npc.yaml"]))
+    assert sim_learning.code_of("lift") != sim_learning.code_of("reach")

@@ -6,18 +6,10 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from temporeal.policies.algos.reflex import Constraint
 from temporeal.policies.cli.main import main
-from temporeal.policies.evaluate.rollout import Rollout
-from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.artifact.runtime import Artifact
-from temporeal.robots.signals import SignalSpec, schema
-from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.task import MISSION_TIME
-from temporeal_benchmarks.measurements import reflex as bench
 
 HOVER = ["task=hover", "num_worlds=64", "threads=1"]
 SHORT = ["algo=reflex", "algo.updates=8", "algo.gradient_steps=4", "algo.warmup=3", "algo.batch=32", "algo.every=2",
@@ -84,21 +76,3 @@ def test_a_formula_that_keeps_nothing(policy: Path, tmp_path: Path, capsys: pyte
     told = refused(capsys, *HOVER, "task.settings.formula='F[0,4] (height > 0.9)'", *SHORT, f"algo.policy={policy}",
                    f"out={tmp_path / 'other'}")
     assert "G[0,b] p" in told
-
-
-def test_seeds_of_the_benchmark() -> None:
-    assert bench.chosen(None, (1, 2)) == (1, 2) and bench.chosen(["3", "1", "3"], ()) == (3, 1)
-    for given in ([], ["x"], ["-1"]):
-        with pytest.raises(BadInput, match="whole numbers from 0"):
-            bench.chosen(given, ())
-
-
-def test_a_violation_counts_while_its_episode_lasts() -> None:
-    """Two episodes of x < 1, of 3 and 2 samples: what is written behind an end is of no episode."""
-    x = np.array([[0.0, 0.0], [0.5, 0.5], [0.9, 2.0]], np.float32)
-    time = np.repeat(np.arange(3, dtype=np.float32)[:, None], 2, 1)
-    constraint = Constraint(parse("G[0,2] (x < 1)", schema(SignalSpec("x", (), "m"), MISSION_TIME)))
-    lengths = [np.array([3, 2]), np.array([3, 3])]
-    found = [bench.violations(Rollout({"x": x, "mission_time": time}, x[:2, :, None], n, x[0] > 1, x[0] < 1, 1.0),
-                              constraint).tolist() for n in lengths]
-    assert found == [[False, False], [False, True]]

@@ -629,7 +629,7 @@ def test_files_of_ones_own_are_refused_where_they_are_asked_for_and_do_no_other_
                        "unicycle_never": text.replace("!in_o &", "!in_o & G[0,28] (base_pos_w.x == 1) &"),
                        "unicycle_ever": text.replace("F[0,28] at_a", "F at_a"),
                        "unicycle_misspelt": text.replace("  formula:", "  frmla:"),
-                       "unicycle_view": text.replace("  system:", "  view: history\n  system:"),
+                       "unicycle_view": text.replace("  system:", "  view: tau_mdp\n  system:"),
                        "unicycle_paid": text.replace("  system:", "  reward: {hit: 20}\n  system:"),
                        "unicycle_slack": text.replace("  system:", "  slack: 3.0\n  system:"),
                        "unicycle_typo": text.replace("mid_episode_starts:", "mid_episode_satrts:")}.items():

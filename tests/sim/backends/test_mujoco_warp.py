@@ -14,12 +14,10 @@ import numpy as np
 import pytest
 import torch
 
-pytest.importorskip("mujoco.batch", reason="needs mujoco >= 3.17")
 pytest.importorskip("mujoco_warp", reason="needs mujoco-warp")
 
 import warp as wp
 
-from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.registry import UnknownName
 from temporeal.robots.signals import CommandSpec, SignalSpec, schema
 from temporeal.robots.spec import RobotSpec, Source, load_robot
@@ -29,7 +27,6 @@ from temporeal.sim.capabilities import MissingCapability
 from temporeal.sim.compiler.warp_graphs import Graphs
 from temporeal.sim.physics.warp import capacity
 from temporeal.sim.scene import Scene, box
-from temporeal_benchmarks.measurements import sim_gpu
 
 pytestmark = pytest.mark.slow  # two minutes of compiling, where no kernel is kept yet
 DT = 0.002
@@ -203,7 +200,7 @@ def test_boxes_on_boxes_agree_with_c(scene):
         sim.reset(every(sim), {**begin, "top_vel_w": torch.tensor([[0.1, 0.0, 0.0], [0.0, 0.2, 0.1]])})
         sim.step(torch.tensor([[0.3, 0.4]]).repeat(2, 1), 1)
     assert_close(sims[0].signals(), sims[1].signals(), 1e-3)  # pressed in by 0.5 mm: forces far above SCALE
-    assert int(sims[0]._d.nacon.numpy()[0]) == 2 * data.ncon == 2 * (4 + 8)
+    assert int(sims[0].simulation.d.nacon.numpy()[0]) == 2 * data.ncon == 2 * (4 + 8)
 
 
 # --- parameters
@@ -387,10 +384,10 @@ def test_state_before_a_step_needs_one(scene):
         warp(scene, 1).extract(0, before=True)
 
 
-# --- room
+# --- capacity
 
 
-def test_too_little_room_is_told_and_counted(scene):
+def test_too_little_capacity_is_told_and_counted(scene):
     sim = warp(scene, 2, constraints=6)
     up = torch.tensor([[1.0, 0.0, 1.0], [1.0, 0.0, 0.0295]])
     sim.reset(every(sim), {"cube_pos_w": up})  # four contacts of the cube need more than six rows
@@ -402,9 +399,9 @@ def test_too_little_room_is_told_and_counted(scene):
     assert not sim.status().overflow.any() and sim.status().warnings["nefc"] == 1
 
 
-def test_measured_room_holds_what_c_meets(scene, sims):
+def test_measured_capacity_holds_what_c_meets(scene, sims):
     """... in plays that were not measured, and not more than a few times that."""
-    model, room = sims[0].model, sims[0].room
+    model, limits = sims[0].model, sims[0].simulation.capacity
     data, rng = mujoco.MjData(model.mj), np.random.default_rng(123)
     contacts = rows = 0
     for _ in range(6):
@@ -413,15 +410,15 @@ def test_measured_room_holds_what_c_meets(scene, sims):
             data.ctrl[:] = capacity.command(model, data, rng) if step % 20 == 0 else data.ctrl
             mujoco.mj_step(model.mj, data)
             contacts, rows = max(contacts, data.ncon), max(rows, data.nefc)
-    assert 4 <= contacts <= room.contacts <= 40 and 4 * 4 <= rows <= room.constraints <= 120
-    assert room.convex == 0  # a plane and capsules: all in closed form but capsule and box, which is, too
+    assert 4 <= contacts <= limits.contacts <= 40 and 4 * 4 <= rows <= limits.constraints <= 120
+    assert limits.convex == 0  # a plane and capsules: all in closed form but capsule and box, which is, too
 
 
-def test_given_room_replaces_the_measured_one():
-    room = capacity.Room(contacts=40, convex=20, constraints=100)
-    assert room.given(0, 0) == room
-    assert room.given(80, 0) == capacity.Room(80, 40, 100)  # the share of shapes that need iterations stays
-    assert room.given(10, 30) == capacity.Room(10, 10, 30)
+def test_given_capacity_replaces_the_measured_one():
+    limits = capacity.Capacity(contacts=40, convex=20, constraints=100)
+    assert limits.given(0, 0) == limits
+    assert limits.given(80, 0) == capacity.Capacity(80, 40, 100)  # the share of shapes that need iterations stays
+    assert limits.given(10, 30) == capacity.Capacity(10, 10, 30)
 
 
 def test_candidate_pairs_are_those_of_the_filters(sims):
@@ -447,7 +444,7 @@ def test_rehearsal_leaves_nothing_behind(sims):
     start(sim, random_state(4, 3))
     run(sim, commands(4, 2))
     state = {name: value.clone() for name, value in sim.state().items()}
-    sim._rehearse(lambda: sim._advance(2))
+    sim.simulation._rehearse(lambda: sim.simulation._advance(2))
     assert same(sim.state(), state)
 
 
@@ -481,7 +478,7 @@ def test_graphs_are_recorded_once_and_again_when_an_array_was_replaced(scene, mo
         def drop(self):
             self.known.clear()
 
-    monkeypatch.setattr(sim, "_graphs", Recorder())
+    monkeypatch.setattr(sim.simulation, "graphs", Recorder())
     ctrl = torch.zeros(2, 2)
     sim.step(ctrl, 2), sim.step(ctrl, 2), sim.step(ctrl, 3)
     sim.set_params(torch.tensor([0]), {"damping": torch.ones(1, 2)})  # the first time: new memory
@@ -608,27 +605,3 @@ def test_gpu_work_is_rehearsed_recorded_and_launched(monkeypatch):
     log.clear()
     graphs.drop()
     assert log == ["wait"] and use() == first
-
-
-def test_bench_says_why_there_are_no_figures(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    rows = [row for row in sim_gpu.run(quick=True) if row.name.startswith("sim_gpu.")]
-    assert len(rows) == 3 * 6
-    assert all(row.value is None and row.ok is None and row.peer == sim_gpu.NO_GPU for row in rows)
-
-
-def test_bench_measures_what_is_asked_for(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    rows = sim_gpu.run(quick=False, robots=["hand"], worlds=["7", "8"], learn=["0"])
-    assert {row.name.rsplit(".", 1)[0] for row in rows} == {"settings", "sim_gpu.hand.7", "sim_gpu.hand.8"}
-
-
-@pytest.mark.parametrize("asked, told", [
-    ({"robots": ["leg"]}, "--robots: there is no 'leg'; legal: arm, hand, quadruped"),
-    ({"worlds": ["0"]}, "--worlds: whole numbers from 1 on, got '0'"),
-    ({"learn": ["1", "2"]}, "--learn: one number of seconds from 0 on, got 1,2"),
-    ({"learn": ["nan"]}, "--learn: one number of seconds from 0 on, got nan"),
-])  # fmt: skip
-def test_bench_refuses_what_it_cannot_measure(asked, told):
-    with pytest.raises(BadInput, match=told):
-        sim_gpu.run(quick=True, **asked)
