@@ -1,7 +1,7 @@
 # Every target sets itself up: a bare Debian or Ubuntu with Python 3.11, 3.12 or 3.13 is enough.
 #
 #   make demo      train a mission, judge it, export it, fly it through the ROS 2 nodes
-#   make test      the tests (make slow: the proofs that take minutes)
+#   make test      the tests (make slow: the proofs that take minutes, all examples of properties)
 #   make lint      ruff, mypy, import-linter, codespell
 #   make docs      the site, checked: every link, every page reachable; open site/index.html
 #   make pictures  the pictures of README and docs, from outputs/demo (make demo)
@@ -89,7 +89,7 @@ test: .venv/.dev .venv/.peers
 	$(TEST) -m "not slow" $(ARGS)
 
 slow: .venv/.dev
-	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest -m slow --durations=10 $(ARGS)
+	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest -m "slow or hypothesis" --hypothesis-profile full --durations=10 $(ARGS)
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

@@ -11,10 +11,13 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 import pytest
 from hypothesis import settings  # after the environment is set
+from tests.examples import FULL
 
-# on CI the same examples every time, and no deadline: a shared machine may stall
-settings.register_profile("temporeal", deadline=None, derandomize=bool(os.environ.get("CI")))
-settings.load_profile("temporeal")
+# on CI the same examples every time, and no deadline: a shared machine may stall. `make test` takes a quarter of the
+# examples, `make slow` all (tests/examples.py)
+for profile, count in (("quick", FULL // 4), ("full", FULL)):
+    settings.register_profile(profile, max_examples=count, deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("quick")
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.joint_states import MOST, Reader
@@ -48,7 +49,7 @@ MESSAGES = st.builds(joint_state, NAMES, COUNTS, st.text("abc/", max_size=5), st
 
 
 @given(st.lists(MESSAGES, min_size=1, max_size=12))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_whatever_comes_after_whatever_is_read_as_the_whole_reading_does(rows):
     made = Reader(whole, messages.record)
     for message in [*rows, *rows]:

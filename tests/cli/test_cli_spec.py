@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from tests.examples import examples
 from tests.sim.stl.definition import DT, formulas
 from tests.sim.stl.definition import traces as drawn
 
@@ -79,7 +80,7 @@ def test_json_names_what_decided_and_the_status_tells_the_verdict(
     assert found["robustness"] == pytest.approx(0.25)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(formulas(unbounded=True), drawn(least=2, batch=1))
 def test_what_is_printed_is_the_robustness_of_the_engine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], formula: Any, signals: dict[str, np.ndarray]
@@ -534,7 +535,7 @@ def test_a_picture_has_the_tree_and_is_the_same_each_time(flight: Path, capsys: 
             "due at 2 s: met at 1.6 s, slack 0.4 s", "violated -0.1 at 0.7 s"} <= set(words)
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(4), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(formulas(unbounded=True), drawn(batch=1))
 def test_any_explanation_can_be_drawn(tmp_path: Path, formula: Any, signals: dict[str, np.ndarray]) -> None:
     pytest.importorskip("matplotlib")

@@ -17,6 +17,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.contract.scenes import DT, Case, batch, cases
+from tests.examples import examples
 
 from temporeal.robots.registry import UnknownName
 from temporeal.sim.capabilities import CAPABILITIES, MissingCapability
@@ -594,7 +595,7 @@ def test_many_worlds_are_as_many_backends_of_one(case):
     together, apart = simulated(case, 8), [case.make(1) for _ in range(8)]
     starts = together.state(), [sim.state() for sim in apart]
 
-    @settings(max_examples=8, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=examples(8), deadline=None, derandomize=True, database=None)
     @given(OPS)
     def agree(ops):
         together.set_state(starts[0])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from temporeal.policies.evaluate.partial import bounds, verdict
 from temporeal.robots.signals import SignalSpec, schema
@@ -61,7 +62,7 @@ values = st.lists(st.floats(-2, 2, width=32), min_size=7, max_size=7)
 
 
 @pytest.mark.parametrize("text", FORMULAS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(x=values, y=values, known=st.integers(0, 7), other=st.integers(0, 2**32 - 1))
 def test_bounds_hold_every_completion(text: str, x: list[float], y: list[float], known: int, other: int) -> None:
     formula, rng = spec(text), np.random.default_rng(other)
@@ -77,7 +78,7 @@ def test_bounds_hold_every_completion(text: str, x: list[float], y: list[float],
 
 
 @pytest.mark.parametrize("text", FORMULAS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(x=values, y=values)
 def test_nothing_missing_is_exact(text: str, x: list[float], y: list[float]) -> None:
     formula, signals = spec(text), trace(x=x, y=y)
@@ -90,7 +91,7 @@ def test_nothing_missing_is_exact(text: str, x: list[float], y: list[float]) -> 
 
 
 @pytest.mark.parametrize("text", FORMULAS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(x=values, y=values)
 def test_time_of_decision_is_the_first_prefix_that_decides(text: str, x: list[float], y: list[float]) -> None:
     formula, signals = spec(text), trace(x=x, y=y)

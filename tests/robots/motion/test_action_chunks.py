@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from temporeal.robots.motion.action_chunks import (
     REFUSALS,
@@ -80,7 +81,7 @@ def test_held_components_are_stairs():
 rows_strategy = st.lists(st.lists(st.floats(-3, 3), min_size=2, max_size=2), min_size=2, max_size=8)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(rows=rows_strategy)
 def test_between_rows_it_is_smooth_stays_in_their_range_and_is_at_most_twice_as_steep(rows):
     values = np.array(rows)
@@ -141,7 +142,7 @@ events_strategy = st.lists(
     st.tuples(st.floats(0.001, 0.15), st.floats(0.0, 0.2), st.integers(0, 2**31)), min_size=1, max_size=12)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(events=events_strategy, fade=st.floats(0.02, 0.3))
 def test_the_command_never_jumps_and_never_leaves_the_range_of_the_rows(events, fade):
     """Chunks at any times, of any age, fades within fades, gaps: each 5 ms step is within what rows and fades allow.

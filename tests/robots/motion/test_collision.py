@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from temporeal.robots.model_files import RobotFileError
 from temporeal.robots.motion.collision import Capsules, Link, Nearness, apart, capsules_of
@@ -22,7 +23,7 @@ POINT = st.tuples(*[st.floats(-1, 1, width=32)] * 3)
 
 
 @given(st.lists(st.tuples(POINT, POINT, POINT, POINT), min_size=1, max_size=5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_the_distance_of_segments_is_the_least_of_all_their_points(rows):
     """No pair of points is nearer, and some pair on a fine grid is about as near."""
     points = np.array(rows, dtype=float)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.sim.stl.definition import DT, Definition, formulas, samples, split, traces
 
 from temporeal.sim.stl.language.constructors import always, equal, eventually, release, until
@@ -105,19 +106,19 @@ MANY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 seeds = st.integers(0, 2**32 - 1)
 
 
-@settings(max_examples=200, **MANY)
+@settings(max_examples=examples(200), **MANY)
 @given(formulas(max_leaves=5), seeds, st.integers(0, 3))
 def test_exact_on_traces_that_reach_the_horizon(formula, seed, more):
     exact(formula, noise(steps(horizon(formula, DT), DT) + 1 + more, seed))
 
 
-@settings(max_examples=200, **MANY)
+@settings(max_examples=examples(200), **MANY)
 @given(formulas(max_leaves=5, unbounded=True), traces(most=9))
 def test_exact_on_traces_of_any_length_if_that_is_given(formula, signals):
     exact(formula, signals, len(signals["x"]))
 
 
-@settings(max_examples=60, **MANY)
+@settings(max_examples=examples(60), **MANY)
 @given(formulas(max_leaves=4), traces(most=8))
 def test_exact_where_until_is_closed_on_the_left(formula, signals):
     exact(formula, signals, len(signals["x"]), Semantics(until="closed"))
@@ -216,7 +217,7 @@ def test_there_are_no_more_runs_than_counted():
 
 
 def test_normal_form_has_no_negation_and_the_same_worth():
-    @settings(max_examples=100, **MANY)
+    @settings(max_examples=examples(100), **MANY)
     @given(formulas(max_leaves=5, unbounded=True), traces(most=7, batch=1))
     def holds(formula, signals):
         wanted = positive(formula)
@@ -379,7 +380,7 @@ def test_strict_is_the_same_where_all_can_hold(formula):
 CLASHING = formulas(max_leaves=3, leaf=st.sampled_from([P, ~P, NEVER, Q]))
 
 
-@settings(max_examples=150, **MANY)
+@settings(max_examples=examples(150), **MANY)
 @given(CLASHING, CLASHING, seeds)
 def test_strict_is_worth_the_robustness_where_that_is_positive(one, other, seed):
     formula = one & other

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.sim.stl.definition import DT, Definition, formulas, samples, traces, windows
 
 from temporeal.robots.signals import SignalError
@@ -54,7 +55,7 @@ def at(path, formula, signals, semantics, sample, kind=0):
 # ---------------------------------------------------------------- the chain
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(formulas(unbounded=True), traces(batch=1), st.sampled_from(SEMANTICS))
 def test_what_decides_has_the_robustness_as_its_value(formula, signals, semantics):
     e = explain(formula, one(signals), DT, semantics)
@@ -73,7 +74,7 @@ def test_what_decides_has_the_robustness_as_its_value(formula, signals, semantic
         assert isinf(e.robustness)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(formulas(unbounded=True), traces(batch=1), st.sampled_from(["half-open", "closed"]))
 def test_every_part_has_its_values_and_its_verdicts_over_time(formula, signals, left):
     semantics = Semantics("clip", left)
@@ -114,7 +115,7 @@ def untied(draw):
     return formula, {"v": margins.reshape(length, 40), "zero": np.zeros(length)}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(untied(), st.sampled_from(SEMANTICS), st.integers(0, 2**32 - 1))
 def test_moving_the_deciding_value_moves_the_robustness_and_no_other_does(case, semantics, seed):
     formula, signals = case
@@ -147,7 +148,7 @@ def by_definition(formula, signals, semantics):
     return Definition(trace, 0, semantics).at(formula, 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(untied(), st.sampled_from(["half-open", "closed"]))
 def test_samples_that_do_not_matter_do_not_matter(case, left):
     formula, signals = case
@@ -166,7 +167,7 @@ def test_samples_that_do_not_matter_do_not_matter(case, left):
 # ---------------------------------------------------------------- what is unknown
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(formulas(unbounded=True), traces(batch=1), st.data(), st.sampled_from(SEMANTICS))
 def test_a_nan_is_bounded_by_whatever_the_value_was(formula, signals, data, semantics):
     whole = {name: values.astype(float) for name, values in signals.items()}
@@ -184,7 +185,7 @@ def test_a_nan_is_bounded_by_whatever_the_value_was(formula, signals, data, sema
         assert e.at_s is None
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(formulas(), traces(least=2, batch=1), st.data())
 def test_a_partial_trace_is_bounded_by_every_continuation(formula, signals, data):
     whole = explain(formula, one(signals), DT, partial=True)
@@ -198,7 +199,7 @@ def test_a_partial_trace_is_bounded_by_every_continuation(formula, signals, data
         assert e.decider.kind == "end"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(formulas(), traces(batch=1), st.sampled_from(["half-open", "closed"]), st.data())
 def test_the_monitor_knows_as_much_after_every_sample(formula, signals, left, data):
     trace, semantics = {name: values.astype(float) for name, values in one(signals).items()}, Semantics("clip", left)
@@ -224,7 +225,7 @@ def test_a_partial_trace_waits_for_its_end():
 # ---------------------------------------------------------------- deadlines
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.sampled_from("FUGR"), formulas(max_leaves=2), formulas(max_leaves=2), windows(unbounded=True),
        traces(batch=1), st.sampled_from(["half-open", "closed"]))
 def test_slack_is_that_of_its_definition(letter, left, right, window, signals, ends):
@@ -338,7 +339,7 @@ def test_a_nan_that_does_not_decide_is_named_where_it_does():
     assert explain(until(X > 0, 0, 0, X > 0), x, 1.0).robustness == 1.0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(formulas(unbounded=True), traces(batch=1), st.sampled_from(SEMANTICS))
 def test_words_and_json_of_anything(formula, signals, semantics):
     e = explain(formula, one(signals), DT, semantics)
@@ -397,7 +398,7 @@ def test_samples_that_matter(formula, spans):
 # ---------------------------------------------------------------- what a review found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(formulas(), traces(batch=1))
 def test_of_float32_signals_it_says_what_satisfied_says(formula, signals):
     single = {name: (values * 0.1).astype(np.float32) for name, values in one(signals).items()}
@@ -425,7 +426,7 @@ def test_undefined_arithmetic_is_told_from_lost_samples():
     assert "its arithmetic is undefined there" in e.text()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(formulas(unbounded=True), traces(batch=1), st.sampled_from([Semantics("strong"), Semantics("weak")]))
 def test_windows_into_the_future_end_where_nothing_changes(formula, signals, semantics):
     """Longer bounded windows than the trace, around any formula: the views of the end by the engine."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from temporeal.robots.signals import SignalError
 from temporeal.sim.stl.language.constructors import always, eventually, until
@@ -22,7 +23,7 @@ from temporeal.sim.stl.semantics.robustness import robustness
 
 P, Q, R = (Signal(n) > 0 for n in "xyz")
 DT, SAMPLES = 0.1, 6
-SETTINGS = settings(max_examples=80, deadline=None)
+SETTINGS = settings(max_examples=examples(80), deadline=None)
 
 
 @st.composite

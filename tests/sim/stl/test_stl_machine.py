@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.sim.stl.definition import DT, P, X, Y, defined, formulas, split, traces
 
 from temporeal.robots.signals import SignalError
@@ -109,7 +110,7 @@ def counted(parts, rows):
     return None if parts is None else np.array([1 + round(part * (rows - 1)) for part in parts])
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(formulas(unbounded=True), traces(least=2), SEMANTICS, LENGTHS)
 def test_without_numba_the_values_are_the_same(f, given, semantics, parts):
     f = And((f, X >= X))
@@ -122,7 +123,7 @@ def test_without_numba_the_values_are_the_same(f, given, semantics, parts):
     np.testing.assert_array_equal(satisfied(*args), slow_truth)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(formulas(unbounded=True), st.data())
 def test_a_nan_spreads_to_what_depends_on_it_and_no_further(f, data):
     f = And((f, X >= X))
@@ -139,7 +140,7 @@ def test_a_nan_spreads_to_what_depends_on_it_and_no_further(f, data):
 # ---------------------------------------------------------------- gradients
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(formulas(unbounded=True), traces(least=2), SEMANTICS, LENGTHS)
 def test_the_gradient_is_that_of_the_deciding_sample(f, given, semantics, parts):
     """Moving the one sample that decides moves the value as the gradient says: every value, one-sided at ties."""
@@ -229,7 +230,7 @@ def test_times_in_the_place_of_margins():
 # ---------------------------------------------------------------- what a review found
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(formulas(unbounded=False), st.integers(0, 19), st.sampled_from(["numpy", "arrays", "torch", "grad"]))
 def test_a_nan_reaches_what_may_look_at_it_and_nothing_else(f, at, how):
     """Every value without a NaN is that of the trace with any number there; every other one looks at the sample."""

@@ -6,6 +6,7 @@ from math import inf, nan
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.sim.stl.definition import formulas
 
 from temporeal.sim.stl.language.constructors import always, equal, eventually, norm, rise, until
@@ -125,7 +126,7 @@ json_values = st.recursive(
     max_leaves=6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(formulas(unbounded=True), json_values, st.data())
 def test_any_change_is_a_formula_or_an_error(f, value, data):
     """Anything in any place: a FormulaError, or a formula whose own JSON comes back equal."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.sim.stl.definition import SCHEMA, formulas, predicates
 
 from temporeal.robots.signals import SignalSpec
@@ -32,7 +33,7 @@ from temporeal.sim.stl.language.queries import check_depth, depth
 from temporeal.sim.stl.language.serialization import from_json, to_json
 from temporeal.sim.stl.semantics.robustness import robustness
 
-SETTINGS = settings(max_examples=100, deadline=None)
+SETTINGS = settings(max_examples=examples(100), deadline=None)
 SIGNALS = {**SCHEMA, "q": SignalSpec("q", (4,), "wxyz"), "ratio": SignalSpec("ratio"),
            "grid": SignalSpec("grid", (2, 3), "m"),
            "X": SignalSpec("X"), "/odom/z": SignalSpec("odom")}
@@ -195,7 +196,7 @@ PIECES = [
     "/*", "*/", "from a import b", "specification z", "\n", "\t", "\u00e9", "$"]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=12), st.booleans())
 def test_any_text_is_a_formula_or_an_error_with_a_place(pieces, spaced):
     text = (" " if spaced else "").join(pieces)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.sim.stl.definition import DT, traces, values, windows
 
 from temporeal.robots.signals import SignalSpec
@@ -102,7 +103,7 @@ def shared(max_leaves=5):
     return st.recursive(predicates, grow, max_leaves=max_leaves)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(f=shared(), signals=traces(least=2))
 def test_rtamt_has_the_same_robustness_at_every_sample(rtamt, f, signals):
     np.testing.assert_allclose(robustness(f, signals, DT), theirs(rtamt, to_rtamt(f), signals), rtol=0, atol=1e-9)
@@ -157,7 +158,7 @@ def spelled(f, pick):
     return spaced(pick(WORDS[type(f)]) + window(), within(f.arg))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(f=shared(), random=st.randoms(use_true_random=False), signals=traces(least=2))
 def test_one_text_means_the_same_in_rtamt_and_here(rtamt, f, random, signals):
     text = spelled(f, random.choice)
@@ -205,7 +206,7 @@ def test_what_is_said_to_differ_differs(rtamt, entry):
 # ---------------------------------------------------------------- where rtamt differs, on purpose or by a defect
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(left=shared(max_leaves=2), right=shared(max_leaves=2), signals=traces(least=2))
 def test_rtamt_calls_an_iff_violated_by_the_distance_of_the_two_margins(rtamt, left, right, signals):
     """So that two true formulas of unequal margin are not equivalent there; here it is both implications."""
@@ -271,7 +272,7 @@ def common():
 
 
 @pytest.mark.parametrize("recurrent", [False, True], ids=["masks", "recurrent"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(f=common(), signals=traces(least=12, most=20))
 def test_stlcgpp_has_the_same_robustness_within_the_horizon(stlcgpp, recurrent, f, signals):
     known = len(signals["x"]) - round(horizon(f) / DT)  # beyond, stlcg++ takes -1e9 for every sample

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.sim.stl.definition import (
     DT,
     X,
@@ -34,7 +35,7 @@ from temporeal.sim.stl.language.temporal import (
 )
 from temporeal.sim.stl.semantics.robustness import margin, robustness, satisfied
 
-SETTINGS = settings(max_examples=100, deadline=None)
+SETTINGS = settings(max_examples=examples(100), deadline=None)
 
 
 # ---------------------------------------------------------------- offline

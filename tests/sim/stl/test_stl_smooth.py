@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.sim.stl.costs import FAMILIES, assert_linear, normal, tensors
 from tests.sim.stl.definition import DT, P, X, Y, defined, formulas, predicates, traces
 
@@ -20,7 +21,7 @@ from temporeal.sim.stl.language.propositional import Iff, Truth
 from temporeal.sim.stl.language.temporal import Historically, Once, Until
 from temporeal.sim.stl.semantics.smooth import METHODS, _ladder, _large, smooth_bounds, smooth_robustness
 
-SETTINGS = settings(max_examples=60, deadline=None)
+SETTINGS = settings(max_examples=examples(60), deadline=None)
 SEMANTICS = [Semantics(end, left) for end in ENDS for left in LEFTS]
 methods, temperatures = st.sampled_from(METHODS), st.sampled_from([1e-4, 0.02, 0.3, 4.0])
 

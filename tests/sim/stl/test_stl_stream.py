@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.sim.stl.definition import (
     DT,
     Definition,
@@ -32,7 +33,7 @@ from temporeal.sim.stl.monitoring import stream_kernels
 from temporeal.sim.stl.monitoring.stream import Stream
 from temporeal.sim.stl.semantics.robustness import robustness
 
-SETTINGS = settings(max_examples=100, deadline=None)
+SETTINGS = settings(max_examples=examples(100), deadline=None)
 with_truths = st.one_of(predicates, predicates, predicates, st.booleans().map(Truth))
 random_formulas = formulas(unbounded_past=True, leaf=with_truths, max_leaves=6)
 lefts = st.sampled_from(["half-open", "closed"])
@@ -94,7 +95,7 @@ class Read(Definition):
         return [self.at(g, s) for g, s in reached]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(formulas(unbounded_past=True), st.integers(0, 8), st.integers(2, 10), st.booleans())
 def test_a_missing_sample_is_missed_by_what_depends_on_it_and_by_nothing_else(f, lost, length, compiled):
     x = np.linspace(-1, 1, length)
@@ -108,7 +109,7 @@ def test_a_missing_sample_is_missed_by_what_depends_on_it_and_by_nothing_else(f,
             assert np.isnan(value) == (lost in reads.at(f, k - delay))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(random_formulas, traces(least=2, most=16), st.integers(0, 15), st.booleans())
 def test_a_saved_stream_goes_on(f, signals, cut, compiled):
     first, second = (Stream(f, DT, 2, compiled=compiled) for _ in range(2))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.sim.stl.definition import DT, Definition, X, Y, formulas, predicates, states, traces
 
 from temporeal.robots.signals import SignalError
@@ -45,7 +46,7 @@ def at(signals, k):
     return {name: v[k] for name, v in signals.items()}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(random_formulas, traces(least=2, most=14), lefts, st.booleans(), st.integers(0, 8), st.data())
 def test_bounds_are_the_strong_and_weak_views_and_end_exact(f, signals, left, compiled, restart, data):
     semantics = Semantics(until=left)
@@ -82,7 +83,7 @@ def test_bounds_are_the_strong_and_weak_views_and_end_exact(f, signals, left, co
                 assert answer.verdict[world] == (1 if truth else -1)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(states, states, st.sampled_from([Until, Release, WeakUntil]), st.integers(0, 3), traces(1, 9, 1), st.booleans())
 def test_windows_without_an_end_are_decided_or_wait_for_the_end(p, q, kind, lo, signals, compiled):
     w = Window(round(lo * DT, 9))
@@ -98,7 +99,7 @@ def test_windows_without_an_end_are_decided_or_wait_for_the_end(p, q, kind, lo, 
             assert [ended.lower[0], ended.upper[0]] == pytest.approx([exact, exact], abs=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(random_formulas, st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float64]))
 def test_numba_and_numpy_give_the_same_bits_and_a_saved_state_goes_on(f, seed, dtype):
     rng = np.random.default_rng(seed)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.sim.stl.costs import FAMILIES, assert_linear, normal, tensors
 from tests.sim.stl.definition import DT, P, X, Y, defined, formulas, split, traces
 
@@ -16,10 +17,10 @@ from temporeal.sim.stl.language.propositional import Constant, Predicate
 from temporeal.sim.stl.language.temporal import Always, Eventually, Historically, Once, Release, Since, Until, Window
 from temporeal.sim.stl.language.values import predicate_margin, predicate_truth
 from temporeal.sim.stl.rewriting.lower import lower
-from temporeal.sim.stl.semantics.scans import recursion
 from temporeal.sim.stl.semantics.torch_ops import evaluate, torch_arrays
+from temporeal.sim.stl.semantics.torch_scans import recursion
 
-SETTINGS = settings(max_examples=60, deadline=None)
+SETTINGS = settings(max_examples=examples(60), deadline=None)
 CLOSED = Semantics(until="closed")
 
 
