@@ -7,6 +7,8 @@
 #   make pictures  the pictures of README and docs, from outputs/demo (make demo)
 #   make shape     the shape of the code against its limits: folders, modules, classes, functions, circles
 #   make bench     measure against the targets; outputs/bench/*.json
+#   make measure   measure all short benchmarks on a quiet machine (40 min) and keep them in benchmarks/results
+#   make results   write docs/results.md and the README's table from benchmarks/results
 #   make install   only the set-up: everything into .venv
 #   make peers     only the libraries that tests and benchmarks compare with, into .venv/peers
 #   make clean     remove .venv and caches (not outputs/)
@@ -19,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE :=
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install peers demo test slow lint docs pictures shape bench clean
+.PHONY: help install peers demo test slow lint docs pictures shape bench measure results clean
 
 BIN := .venv/bin
 BRIDGE := ros2_ws/src/temporeal_bridge
@@ -74,8 +76,13 @@ help:
 	@touch $@
 
 # The libraries that are compared with, each in a folder of its own, because their dependencies clash with ours.
-.venv/.peers: .venv/.run benchmarks/peers/process.py
+.venv/.peers: .venv/.run benchmarks/peers/install.py
 	@$(BIN)/python -m temporeal_benchmarks.peers
+	@touch $@
+
+# Those that are large and only benchmarks need, too.
+.venv/.all-peers: .venv/.peers
+	@$(BIN)/python -m temporeal_benchmarks.peers all
 	@touch $@
 
 install: .venv/.dev
@@ -106,8 +113,18 @@ pictures: .venv/.dev
 shape:
 	@python3 .ci/shape.py $(ARGS)
 
-bench: .venv/.run .venv/.peers
+bench: .venv/.run .venv/.all-peers
 	@$(BIN)/temporeal bench --all $(ARGS)
+
+# A missed target (status 1) is a result, and the next benchmark follows.
+measure: .venv/.run .venv/.all-peers
+	@$(BIN)/temporeal bench stl sim quadrotor train-quadrotor planar mujoco --keep || [ $$? = 1 ]
+	@$(BIN)/temporeal bench deploy --priority realtime --core 1 --awake true --minutes 10 --keep || [ $$? = 1 ]
+	@$(BIN)/temporeal bench train-waypoints --keep || [ $$? = 1 ]
+	@$(BIN)/python -m temporeal_benchmarks.results_page
+
+results: .venv/.run
+	@$(BIN)/python -m temporeal_benchmarks.results_page
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist site *.egg-info

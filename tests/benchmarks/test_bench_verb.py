@@ -40,6 +40,12 @@ def test_result_is_written_and_shown(
     assert saved["command"] == "temporeal bench fake"  # where the figures go changes none of them
 
 
+def test_a_result_names_the_command_that_measures_it_alone() -> None:
+    words = ["stl", "sim", "--parts", "cpu", "--keep", "--out", "here", "--json", "--out=there"]
+    assert bench.command_of("stl", words) == "temporeal bench stl --parts cpu"
+    assert bench.command_of("sim", ["--all", "--quick"]) == "temporeal bench sim --quick"
+
+
 @pytest.mark.parametrize("row", [
     Row("speed", 100.0, "M/s", 200.0, None, False), Row("speed", None, "", 1.0, "no peer", False)])
 def test_missed_target_is_status_1(

@@ -71,14 +71,15 @@ def run(argv: Sequence[str]) -> int:
         return show_kept(chosen, options.json)
     check(options, chosen, own)
     given = {name: split(getattr(options, name.replace("-", "_"))) for name in own}
-    return measure(chosen, options, given, reproduced_by(argv))
+    return measure(chosen, options, given, argv)
 
 
-def reproduced_by(argv: Sequence[str]) -> str:
-    """The command that measures the same: without what says where the figures go."""
-    left_out = [word in ("--json", "--keep", "--out") or word.startswith("--out=") or before == "--out"
+def command_of(name: str, argv: Sequence[str]) -> str:
+    """The command that measures the same benchmark: without the others, and without what says where figures go."""
+    known = bench_names()
+    left_out = [word in (*known, "--all", "--json", "--keep", "--out") or word.startswith("--out=") or before == "--out"
                 for before, word in zip(["", *argv], argv)]
-    return shlex.join(["temporeal", "bench", *(word for word, out in zip(argv, left_out) if not out)])
+    return shlex.join(["temporeal", "bench", name, *(word for word, out in zip(argv, left_out) if not out)])
 
 
 def add_own_options(p: Parser, named: Sequence[str]) -> list[str]:
@@ -120,7 +121,7 @@ def check(options: argparse.Namespace, chosen: Sequence[str], own: Sequence[str]
 
 
 def measure(
-    chosen: Sequence[str], options: argparse.Namespace, given: dict[str, list[str] | None], command: str
+    chosen: Sequence[str], options: argparse.Namespace, given: dict[str, list[str] | None], argv: Sequence[str]
 ) -> int:
     """Run the benchmarks one after the other and show their rows."""
     from temporeal_benchmarks import runner
@@ -128,7 +129,7 @@ def measure(
 
     found: dict[str, list[Row]] = {}
     for name in chosen:
-        result = runner.measure(name, options.quick, options.out, given, command, options.json)
+        result = runner.measure(name, options.quick, options.out, given, command_of(name, argv), options.json)
         found[name] = [Row(**row) for row in result["rows"]]
         files = [options.out / f"{name}.json", *([runner.keep(name, options.out, given)] if options.keep else [])]
         if not options.json:
