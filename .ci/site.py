@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -59,28 +60,50 @@ def missing(text: str) -> list[str]:
 
 
 def wrong_commands(text: str) -> list[str]:
-    """Shown commands that name no verb, no benchmark, or an option that the verb has not."""
-    return [f"temporeal {line}" for line in COMMAND.findall(text) if not is_command(line.split("#")[0].split())]
+    """Shown commands that name no verb, no benchmark, an option that the verb has not, or settings that are refused."""
+    shown = (line.split(" #")[0].strip() for line in COMMAND.findall(text.replace("\\\n", " ")))
+    return [f"temporeal {line}: {why}" for line in dict.fromkeys(shown) if (why := wrong(line))]
 
 
-def is_command(words: list[str]) -> bool:
-    """Whether ``temporeal WORDS`` names a verb and, where the options are the verb's own, options that it has."""
+def wrong(line: str) -> str:
+    """What is wrong with ``temporeal LINE``; nothing: ''."""
     from temporeal.policies.cli.main import load_verb, verb_names
 
+    try:
+        words = shlex.split(line)
+    except ValueError:  # the end of the command is in no code span
+        words = line.split()
     if words[0] not in verb_names():
-        return False
+        return "no such verb"
     if words[0] == "bench":  # each benchmark has options of its own
-        return len(words) == 1 or words[1].startswith("-") or words[1].isupper() or (
-            ROOT / "benchmarks/measurements" / f"{words[1].replace('-', '_')}.py").exists()
+        name = words[1] if len(words) > 1 and words[1].islower() and words[1][0] != "-" else "stl"
+        file = ROOT / "benchmarks/measurements" / f"{name.replace('-', '_')}.py"
+        return "" if file.exists() else "no such benchmark"
     known = help_of(load_verb(words[0]))
     options = [word.split("=")[0] for word in words if re.fullmatch(r"--[a-z][\w-]*(=.*)?", word)]
-    return all(option == "--help" or re.search(rf"{option}\b", known) for option in options)
+    missing = [option for option in options if option != "--help" and not re.search(rf"{option}\b", known)]
+    return f"no option {missing[0]}" if missing else refused(words) if words[0] in ("train", "view") else ""
+
+
+def refused(words: list[str]) -> str:
+    """Why the settings among ``words`` are refused. Capitals stand for a name, `mine` is the reader's."""
+    from temporeal.policies.runs.errors import BadInput
+    from temporeal.policies.runs.settings.compose import compose
+
+    given = [word for word in words[1:] if re.match(r"[\w.'\"*/-]+=", word) and not word.startswith("--")]
+    if any(re.search(r"mine|<|\.\.\.|=[A-Z]", word) for word in given):
+        return ""
+    try:
+        compose(given)
+    except BadInput as error:
+        return str(error).splitlines()[0]
+    return ""
 
 
 def complaints(text: str) -> list[str]:
     """What a page says of the repository that is not so."""
     return [f"names `{path}`, which does not exist" for path in missing(text)] + [
-        f"shows `{command}`, which does not exist" for command in wrong_commands(text)]
+        f"shows `{command}" for command in wrong_commands(text)]
 
 
 def to_repository(text: str, page: Path) -> tuple[str, list[str]]:

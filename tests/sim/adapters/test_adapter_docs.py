@@ -40,6 +40,6 @@ def test_the_commands_of_the_page_are_of_the_command_line(capsys):
     assert "model.zip task=hover" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", re.findall(r"from (sim\.adapters\.\w+|policies\.evaluate\.\w+) import", PAGE))
+@pytest.mark.parametrize("name", re.findall(r"from (temporeal\.[\w.]+) import", PAGE))
 def test_modules_named_are_there(name):
     __import__(name)
