@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from temporeal.robots.registry import UnknownName, names, resolve
@@ -37,20 +35,13 @@ class BackendConfig:
 
 
 def backend_names() -> list[str]:
-    """The modules of ``sim/backends`` that make one: those with a ``make`` function (found without importing them)."""
-    folder = Path(__file__).parent / "backends"
-    return [name for name in names("temporeal.sim.backends") if "\ndef make(" in (folder / f"{name}.py").read_text()]
+    """The backends: the modules of ``sim/backends``, found without importing them."""
+    return names("temporeal.sim.backends")
 
 
 def backend_for(robot: RobotSpec) -> str:
     """The backend that simulates ``robot`` where none is named: our own, or MuJoCo."""
     return OF_KIND.get(robot.kind, "mujoco")
-
-
-def backend_name(backend: Backend) -> str:
-    """The name by which ``backend`` is made."""
-    module = sys.modules[type(backend).__module__]
-    return str(getattr(module, "BACKEND", module.__name__.rpartition(".")[2]))
 
 
 def make_backend(task: Task, config: BackendConfig, seed: int = 0) -> Backend:

@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from temporeal.sim.backend_factory import backend_name
 from temporeal.sim.env import Env
 from temporeal.sim.episodes import EpisodeRecord
 from temporeal.sim.types import Backend, Step
@@ -66,7 +65,7 @@ def save(env: Env, world: int, folder: Path) -> Path | None:
     if sum(1 for _ in folder.glob("*.npz")) >= KEPT:
         return None
     about = {
-        "task": env.task.name, "backend": backend_name(env.backend), "seed": env.seed,
+        "task": env.task.name, "backend": env.backend.name, "seed": env.seed,
         "world": world, "episode": int(env.episode[world]), "step": int(env.count[world]),
         "substeps": env.task.substeps, "command": env.task.command, "dt": env.backend.dt, "causes": causes(env, world)}
     path = folder / (f"{about['task']}-seed{about['seed']}-world{world}-episode{about['episode']}-step{about['step']}"
@@ -112,7 +111,7 @@ def replay(found: DivergedWorld, backend: Backend) -> Backend:
     """Set ``backend``, which has one world of the same scene, to the state before the step, and make that step."""
     if backend.num_worlds != 1:
         raise ValueError(f"a diverged world is replayed in one world, the backend has {backend.num_worlds}")
-    for name, mine in (("backend", backend_name(backend)), ("command", backend.command), ("dt", backend.dt)):
+    for name, mine in (("backend", backend.name), ("command", backend.command), ("dt", backend.dt)):
         if found.about[name] != mine:
             raise ValueError(f"the world diverged with {name} {found.about[name]!r}, this backend has {mine!r}")
     backend.set_state(found.state)

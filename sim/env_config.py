@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from temporeal.sim.backend_factory import backend_name
 from temporeal.sim.curriculum.curriculum import parse_curriculum, start_draws
 from temporeal.sim.episodes import Recipe, plain
 from temporeal.sim.randomization.distributions import parse_randomization
@@ -100,4 +99,4 @@ def about(task: Task, backend: Backend, config: EnvConfig) -> dict[str, Any]:
     return plain({
         "task": task.name, "formula": task.formula_text, "constants": task.constants, "command": task.command,
         "control_dt": task.control_dt, "substeps": task.substeps, "episode_s": task.episode_s,
-        "backend": backend_name(backend), **settings, "mid_episode_starts": config.mid_episode_starts})
+        "backend": backend.name, **settings, "mid_episode_starts": config.mid_episode_starts})

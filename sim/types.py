@@ -54,6 +54,8 @@ class Backend(Protocol):
     with what, never on the number of worlds or threads (``deterministic``).
     """
 
+    name: str
+    """The module of ``temporeal.sim.backends`` that makes it."""
     scene: Scene
     robot: RobotSpec
     command: str

@@ -20,7 +20,8 @@ import mujoco
 import numpy as np
 
 from temporeal.robots.registry import UnknownName
-from temporeal.sim.physics.mujoco import mjcf
+from temporeal.sim.physics.mujoco.model import Model, body_of, free_joint
+from temporeal.sim.physics.mujoco.resets import reset_rows
 from temporeal.sim.rendering.camera_rig import drawn
 from temporeal.sim.rendering.viewpoints import GROUPS
 from temporeal.sim.stl.language.queries import signals_in
@@ -70,7 +71,7 @@ class Figure:
         floors: heights [m] of horizontal planes that do not move.
     """
 
-    def __init__(self, model: mjcf.Model, *, corners: int = 24, most: int | None = None) -> None:
+    def __init__(self, model: Model, *, corners: int = 24, most: int | None = None) -> None:
         self.model, self.data = model, mujoco.MjData(model.mj)
         mj = model.mj
         self.bodies = [int(b) for b in np.unique(mj.body_weldid) if b != 0]
@@ -112,7 +113,7 @@ class Figure:
         for name, value in given.items():
             if self.model.scene.signals[name].unit == "wxyz":
                 value[np.linalg.norm(value, axis=-1) < 1e-3] = (1.0, 0.0, 0.0, 0.0)
-        return mjcf.reset_rows(self.model, given, count)[0]
+        return reset_rows(self.model, given, count)[0]
 
     def outline(self, qpos: Array) -> Array:
         """Corners [M, 3] m of what is seen of the worlds ``qpos`` [K, nq], floors left out; at least one point."""
@@ -337,7 +338,7 @@ def placed(specs: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
     return [(n, e, s) for n, s in specs.items() for e, shapes in legal.items() if n.endswith(e) and s.shape in shapes]
 
 
-def followed(task: Task, model: mjcf.Model) -> tuple[str | None, str | None]:
+def followed(task: Task, model: Model) -> tuple[str | None, str | None]:
     """The place that the formula is about, and the attitude that goes with it.
 
     That is the first place that the formula names and that is no goal. What stands (a block with a hole, a cabinet) is
@@ -360,7 +361,7 @@ def followed(task: Task, model: mjcf.Model) -> tuple[str | None, str | None]:
     return point, attitude_of(task, model, point)
 
 
-def attitude_of(task: Task, model: mjcf.Model, place: str) -> str | None:
+def attitude_of(task: Task, model: Model, place: str) -> str | None:
     """The attitude that goes with a place: by its name, else that of the body on which the place is."""
     own = place.removesuffix("_pos_w") + "_quat_w"
     if own in task.schema:
@@ -370,20 +371,20 @@ def attitude_of(task: Task, model: mjcf.Model, place: str) -> str | None:
     return same[0] if same else None
 
 
-def carrier(model: mjcf.Model, signal: str) -> int | None:
+def carrier(model: Model, signal: str) -> int | None:
     """The body on which a place or attitude of the scene is; None for one that the model does not tell."""
     source = model.scene.sources.get(signal)
     if source is None or source.what not in ("pos", "quat"):
         return None
     try:
-        return mjcf.carrier(model.mj, source.names[0])
+        return body_of(model.mj, source.names[0])
     except UnknownName:
         return None
 
 
-def stands(model: mjcf.Model, signal: str) -> bool:
+def stands(model: Model, signal: str) -> bool:
     """Whether a signal is of an object that is not free to move."""
-    return any(signal in thing.signals and mjcf.free_joint(model.mj, f"{thing.name}.root") is None
+    return any(signal in thing.signals and free_joint(model.mj, f"{thing.name}.root") is None
                for thing in model.scene.objects)
 
 
@@ -391,6 +392,6 @@ def free_thing(figure: Figure, attitude: str | None) -> int | None:
     """The index in :attr:`Figure.bodies` of the object that moves freely with this attitude, if it is one's."""
     body = carrier(figure.model, attitude) if attitude else None
     objects = {f"{thing.name}.root" for thing in figure.model.scene.objects}
-    if body is None or figure.model.mj.body(body).name not in objects or mjcf.free_joint(figure.model.mj, body) is None:
+    if body is None or figure.model.mj.body(body).name not in objects or free_joint(figure.model.mj, body) is None:
         return None
     return figure.bodies.index(body)

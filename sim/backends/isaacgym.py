@@ -4,25 +4,17 @@
                    python="/opt/isaacgym/bin/python")
 
 Isaac Gym needs Python 3.8 or older, an old numpy, and to be imported before torch, one simulation per process: it
-cannot live beside current torch. So the user's own interpreter (``python``, or TEMPOREAL_ISAACGYM_PYTHON) runs
-:mod:`temporeal.sim.physics.isaac.gym_worker`; arrays go through a memory-mapped file, messages through two pipes. The
-worker ends when this process ends. What was run where, and what is left out: docs/reference/backends/isaac.md.
+cannot share a process with current torch. So the user's own interpreter (``python``, or TEMPOREAL_ISAACGYM_PYTHON) runs
+:mod:`temporeal.sim.physics.isaac.gym_worker` (:mod:`temporeal.sim.physics.isaac.gym_process`). What was run where, and
+what is left out: docs/reference/backends/isaac.md.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import select
 import shutil
-import signal
-import struct
-import subprocess
 import tempfile
-import time
 import weakref
 from collections.abc import Iterable, Mapping
-from mmap import mmap
 from pathlib import Path
 from typing import Any
 
@@ -31,26 +23,32 @@ import torch
 
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.capabilities import require
-from temporeal.sim.physics.isaac import assets
-from temporeal.sim.physics.isaac.assets import DRIVE, Plan
-from temporeal.sim.physics.isaac.worlds import ALWAYS, Readings, States, Worlds, rotate, touching
+from temporeal.sim.physics.isaac import urdf
+from temporeal.sim.physics.isaac.actors import plan_of
+from temporeal.sim.physics.isaac.drives import DRIVE, drives
+from temporeal.sim.physics.isaac.gym_process import (
+    PROTOCOL,
+    IsaacGymError,
+    Process,
+    end,
+    interpreter,
+    lay_out,
+    map_file,
+)
+from temporeal.sim.physics.isaac.plan import Actor, Plan
+from temporeal.sim.physics.isaac.shapes import filters, nominal
+from temporeal.sim.physics.isaac.worlds import ALWAYS, Readings, States, Worlds, is_gpu, rotate, touching
 from temporeal.sim.physics.mujoco import mjcf
-from temporeal.sim.physics.mujoco.mjcf import Array
-from temporeal.sim.scene import Scene, as_scene
+from temporeal.sim.physics.mujoco.model import Array
+from temporeal.sim.physics.setup import every_core, setup_of
+from temporeal.sim.scene import Scene
 from temporeal.sim.types import Backend
 
-PYTHON = "TEMPOREAL_ISAACGYM_PYTHON"
-WORKER = Path(__file__).with_name("isaacgym_worker.py")
-PROTOCOL = 1
 HAS = ("objects", "arms", "wrench", "delay")
 KINDS = ("friction", "damping", "armature", "kp", "kd", "strength", *ALWAYS)
 MASSES = ("mass", "inertia", "com")  # on the CPU pipeline only
 CHUNK = 16  # physics steps per message: targets of each have room
 START, REPLY = 180.0, 120.0  # s: loading Isaac Gym takes long; a step of many worlds too
-
-
-class IsaacGymError(RuntimeError):
-    """The worker failed, died or did not answer."""
 
 
 def make(
@@ -74,45 +72,20 @@ def make(
         contact_offset: distance at which PhysX makes contacts, m.
         start_timeout, timeout: how long the worker may take to start and to answer, s.
     """
-    if num_worlds < 1:
-        raise ValueError(f"num_worlds is {num_worlds}; it must be at least 1")
-    if threads < 0:
-        raise ValueError(f"threads is {threads}; it must be 0 (every core) or more")
-    gpu = device_kind(device)
+    gpu = is_gpu(device)
+    setup = setup_of(what, num_worlds, command, dt, device, seed, threads)
     has = require("isaacgym", (*HAS, "cuda") if gpu else (*HAS, "mass"), needs)
-    plan = assets.plan_of(mjcf.build(as_scene(what), command, dt))
+    plan = plan_of(mjcf.build(setup.scene, command, dt))
     settings = {
         "device": device, "spacing": spacing, "position_iterations": position_iterations,
         "velocity_iterations": velocity_iterations, "contact_offset": contact_offset,
-        "threads": threads or len(os.sched_getaffinity(0))}
+        "threads": every_core(threads)}
     engine = GymEngine(plan, num_worlds, settings, interpreter(python), has, start_timeout, timeout)
     try:
-        return Worlds(plan, engine, num_worlds, command, seed)
+        return Worlds("isaacgym", plan, engine, setup)
     except BaseException:
         engine.close()
         raise
-
-
-def device_kind(device: str) -> bool:
-    """Whether ``device`` is a GPU; one that is neither that nor the CPU is a ValueError."""
-    kind, _, number = device.partition(":")
-    if kind == "cpu" or (kind == "cuda" and (not number or number.isdigit())):
-        return kind == "cuda"
-    raise ValueError(f"device is {device!r}; Isaac runs on 'cpu', 'cuda' or 'cuda:<number>'")
-
-
-def interpreter(python: str | None) -> str:
-    """The Python that has isaacgym."""
-    given = python or os.environ.get(PYTHON)
-    if not given:
-        raise IsaacGymError(
-            "backend isaacgym needs a Python 3.8 that has Isaac Gym Preview 4 (NVIDIA's download, not on PyPI): give "
-            f"python=..., or set {PYTHON} to that interpreter, e.g. {PYTHON}=$HOME/miniconda3/envs/rlgpu/bin/python")
-    found = shutil.which(os.path.expanduser(given))
-    if found is None:
-        raise IsaacGymError(f"{given!r} is not an interpreter that can be run; {PYTHON} or python= names the Python "
-                            "that has isaacgym")
-    return found
 
 
 class GymEngine:
@@ -131,7 +104,7 @@ class GymEngine:
             self._end()
             raise IsaacGymError(f"device {settings['device']!r}: torch here sees no CUDA device; use device=cpu")
         self.device = torch.device(settings["device"])
-        files = assets.write(plan, self.folder)
+        files = urdf.write(plan, self.folder)
         layout, size = lay_out(self._shapes())
         self.arrays = map_file(self.folder / "arrays", layout, size)
         self._nominal()
@@ -153,8 +126,8 @@ class GymEngine:
         return {"dirty": ("<u1", (n,)), **{k: ("<f4", v) for k, v in {**state, **given}.items()}}
 
     def _nominal(self) -> None:
-        fields = assets.nominal(self.plan.model.mj)
-        self._put_drives(slice(None), assets.drives(self.plan, fields))
+        fields = nominal(self.plan.model.mj)
+        self._put_drives(slice(None), drives(self.plan, fields))
         self.arrays["friction"][:] = fields["geom_friction"][:, touching(self.plan), 0]
 
     def _message(self, settings: Mapping[str, Any], files: Mapping[str, Path], layout: object) -> dict[str, Any]:
@@ -242,7 +215,7 @@ def ground_friction(floor: float | None) -> float | None:
     return 1.0 if floor is not None and floor <= mjcf.SLIPPERY else floor
 
 
-def describe(plan: Plan, actor: assets.Actor, file: str) -> dict[str, Any]:
+def describe(plan: Plan, actor: Actor, file: str) -> dict[str, Any]:
     """What the worker is told of an actor; its pose is that of home."""
     mj, pos, quat = plan.model.mj, actor.links[0].pos, actor.links[0].quat
     if actor.floating:
@@ -252,7 +225,7 @@ def describe(plan: Plan, actor: assets.Actor, file: str) -> dict[str, Any]:
         "name": actor.name, "urdf": file, "floating": actor.floating, "gravity": actor.gravity,
         "pos": list(map(float, pos)), "quat": list(map(float, quat)), "links": [link.name for link in actor.links],
         "dofs": [d.name for d in actor.dofs], "servo": [d.servo for d in actor.dofs],
-        "filters": assets.filters(actor),
+        "filters": filters(actor),
         "shapes": [sum(s.touches for s in link.shapes) for link in actor.links]}
 
 
@@ -260,157 +233,3 @@ def _cpu(value: torch.Tensor) -> Array:
     return value.detach().cpu().numpy()
 
 
-# ---------------------------------------------------------------- shared arrays
-
-
-Layout = dict[str, tuple[str, tuple[int, ...], int]]
-"""Array -> type, shape, offset in the file."""
-
-
-def lay_out(shapes: Mapping[str, tuple[str, tuple[int, ...]]]) -> tuple[Layout, int]:
-    """Offsets of arrays in one file, each at a multiple of 64 bytes; and the file's size."""
-    layout, at = {}, 0
-    for name, (dtype, shape) in shapes.items():
-        layout[name] = (dtype, shape, at)
-        at += -(-int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize // 64) * 64
-    return layout, max(at, 64)
-
-
-def map_file(path: Path, layout: Layout, size: int) -> dict[str, Array]:
-    """A new file, mapped as arrays of zeros."""
-    with path.open("w+b") as file:
-        file.truncate(size)
-        memory = mmap(file.fileno(), size)
-    return {name: np.frombuffer(memory, dtype, int(np.prod(shape, dtype=int)), at).reshape(shape)
-            for name, (dtype, shape, at) in layout.items()}
-
-
-# ---------------------------------------------------------------- the process
-
-
-class Process:
-    """The worker process with its two pipes."""
-
-    def __init__(self, python: str, folder: Path, timeout: float) -> None:
-        self.python, self.log = python, folder / "log.txt"
-        theirs, self._write = os.pipe()
-        self._read, ours = os.pipe()
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [python, str(WORKER), str(theirs), str(ours), str(os.getpid())], pass_fds=(theirs, ours), cwd=folder,
-                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment(python))
-        os.close(theirs)
-        os.close(ours)
-        try:
-            self.versions = self._answer(timeout, "start (import isaacgym)")
-        except IsaacGymError:
-            self.kill()
-            raise
-        if self.versions.get("protocol") != PROTOCOL:
-            self.kill()
-            raise IsaacGymError(f"the worker speaks protocol {self.versions.get('protocol')}, this side {PROTOCOL}")
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._process.pid
-
-    def ask(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """Send a request and wait for its answer; whatever goes wrong ends the worker and is an IsaacGymError."""
-        if self._process.returncode is not None:
-            raise IsaacGymError("the worker has ended; make a new backend")
-        data = json.dumps(message).encode()
-        try:
-            data = struct.pack("<I", len(data)) + data
-            while data:
-                data = data[os.write(self._write, data):]
-            return self._answer(timeout, str(message["do"]))
-        except BrokenPipeError:
-            error = self._ended()
-            self.kill()
-            raise error from None
-        except BaseException:  # also when interrupted: an answer that comes late would be taken for the next one
-            self.kill()
-            raise
-
-    def _answer(self, timeout: float, doing: str) -> dict[str, Any]:
-        end = time.monotonic() + timeout
-        (size,) = struct.unpack("<I", self._exactly(4, end, doing))
-        answer: dict[str, Any] = json.loads(self._exactly(size, end, doing))
-        if "error" in answer:
-            raise self._failed(doing, answer["error"])
-        return answer
-
-    def _exactly(self, count: int, end: float, doing: str) -> bytes:
-        data = b""
-        while len(data) < count:
-            left = end - time.monotonic()
-            if left <= 0 or not select.select([self._read], [], [], left)[0]:
-                raise IsaacGymError(f"the Isaac Gym worker did not answer in time ({doing}). Its log ends:\n"
-                                    f"{self.tail()}")
-            part = os.read(self._read, count - len(data))
-            if not part:
-                raise self._ended()
-            data += part
-        return data
-
-    def _failed(self, doing: str, text: str) -> IsaacGymError:
-        advice = ""
-        if doing.startswith("start"):
-            advice = (f"\n{self.python} could not import isaacgym, numpy and torch. Try: {self.python} -c "
-                      "'import isaacgym, torch'. Isaac Gym Preview 4 wants Python 3.6 to 3.8, numpy < 1.24, and "
-                      "libpython on LD_LIBRARY_PATH.")
-        return IsaacGymError(f"the Isaac Gym worker failed ({doing}):\n{text}{advice}")
-
-    def _ended(self) -> IsaacGymError:
-        try:
-            code: object = self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            code = "unknown"
-        return IsaacGymError(f"the Isaac Gym worker died (exit status {code}). Its log ends:\n{self.tail()}")
-
-    def tail(self) -> str:
-        """The end of what it printed."""
-        try:
-            return self.log.read_bytes()[-4000:].decode(errors="replace")
-        except OSError:
-            return ""
-
-    def close(self) -> None:
-        """Ask it to end, then make it."""
-        if self._process.returncode is None and self._process.poll() is None:
-            try:
-                self.ask({"do": "close"}, 10.0)
-                self._process.wait(10)
-            except (IsaacGymError, subprocess.TimeoutExpired):
-                pass
-        self.kill()
-
-    def kill(self) -> None:
-        """End it with SIGTERM, then SIGKILL, and leave no zombie."""
-        for how in (signal.SIGTERM, signal.SIGKILL):
-            if self._process.poll() is None:
-                self._process.send_signal(how)
-                try:
-                    self._process.wait(5)
-                except subprocess.TimeoutExpired:
-                    continue
-        self._process.wait()
-        for fd in (self._read, self._write):
-            if fd >= 0:
-                os.close(fd)
-        self._read = self._write = -1
-
-
-def end(worker: Process, folder: Path) -> None:
-    """End the worker and remove its folder."""
-    worker.close()
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def environment(python: str) -> dict[str, str]:
-    """The worker's environment: Isaac Gym's library wants libpython of its interpreter on LD_LIBRARY_PATH."""
-    out = dict(os.environ)
-    library = str(Path(python).resolve().parent.parent / "lib")
-    out["LD_LIBRARY_PATH"] = os.pathsep.join(x for x in (library, out.get("LD_LIBRARY_PATH")) if x)
-    return out

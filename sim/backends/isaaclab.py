@@ -3,8 +3,8 @@
     backend = make(Scene(load_robot("franka")), 4096, "joint_pos_cmd", dt=0.005, device="cuda:0")
 
 Nothing of Isaac is imported before :func:`make` is called; it starts the application (AppLauncher), which must come
-before any other import of isaaclab. The two versions differ in the order of quaternions, in what data is made of and in
-the names of writers: all of that is one table, :data:`VERSIONS`. What was run where: docs/reference/backends/isaac.md.
+before any other import of isaaclab. What differs between the versions is one table
+(:mod:`temporeal.sim.physics.isaac.lab_versions`). What was run where: docs/reference/backends/isaac.md.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import importlib.util
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,17 @@ from torch import Tensor
 
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.capabilities import require
-from temporeal.sim.physics.isaac import assets as isaac_assets
-from temporeal.sim.physics.isaac.assets import Actor, Plan
-from temporeal.sim.physics.isaac.worlds import ALWAYS, DRIVES, MASS, Readings, States, Worlds
+from temporeal.sim.physics.isaac import urdf
+from temporeal.sim.physics.isaac.actors import plan_of
+from temporeal.sim.physics.isaac.drives import drives
+from temporeal.sim.physics.isaac.lab_versions import IsaacLabError, version_of
+from temporeal.sim.physics.isaac.plan import Actor, Plan
+from temporeal.sim.physics.isaac.shapes import nominal, solids
+from temporeal.sim.physics.isaac.worlds import ALWAYS, DRIVES, MASS, Readings, States, Worlds, is_gpu
 from temporeal.sim.physics.mujoco import mjcf
-from temporeal.sim.physics.mujoco.mjcf import Array
-from temporeal.sim.scene import Scene, as_scene
+from temporeal.sim.physics.mujoco.model import Array
+from temporeal.sim.physics.setup import setup_of
+from temporeal.sim.scene import Scene
 from temporeal.sim.types import Backend
 
 HAS = ("objects", "arms", "wrench", "delay", "mass")
@@ -39,165 +43,6 @@ PREFIX = "actor_"  # of the scene's entries: an actor may be called like a field
 LIMIT_DEG = 57295.8  # degrees/s = 1000 rad/s
 _APP: list[Any] = []  # the application lives as long as the process
 _USED: list[bool] = []  # whether this process had a simulation before
-
-
-class IsaacLabError(RuntimeError):
-    """Isaac Lab is missing, or does not do what is asked."""
-
-
-# ---------------------------------------------------------------- the two versions
-
-
-@dataclass(frozen=True)
-class Version:
-    """What differs between versions of Isaac Lab.
-
-    Args:
-        xyzw: whether quaternions are scalar last.
-        tensor: what ``asset.data`` gives, as a torch tensor.
-        write: ``write(asset, what, value, env_ids, joint_ids)``; what: pose, velocity, joints, or a drive value's name.
-        target: ``target(asset, position, effort, joint_ids)``.
-        wrench: ``wrench(asset, force, torque, body)``: world frame, [N, 1, 3], until it is set again.
-        mass: ``mass(asset, rows, mass, com, inertia)`` of all worlds [N, B, ...].
-        friction: ``friction(asset, values)``: [N, S] of all shapes.
-    """
-
-    name: str
-    xyzw: bool
-    tensor: Callable[[Any], Tensor]
-    write: Callable[..., None]
-    target: Callable[..., None]
-    wrench: Callable[..., None]
-    mass: Callable[..., None]
-    friction: Callable[..., None]
-
-
-WRITERS_23 = {
-    "stiffness": "write_joint_stiffness_to_sim", "damping": "write_joint_damping_to_sim",
-    "effort": "write_joint_effort_limit_to_sim", "velocity": "write_joint_velocity_limit_to_sim",
-    "armature": "write_joint_armature_to_sim"}
-WRITERS_30 = {
-    "stiffness": ("write_joint_stiffness_to_sim_index", "stiffness"),
-    "damping": ("write_joint_damping_to_sim_index", "damping"),
-    "effort": ("write_joint_effort_limit_to_sim_index", "limits"),
-    "velocity": ("write_joint_velocity_limit_to_sim_index", "limits"),
-    "armature": ("write_joint_armature_to_sim_index", "armature")}
-
-
-def _write_23(asset: Any, what: str, value: Any, env_ids: Tensor, joint_ids: list[int] | None = None) -> None:
-    if what == "pose":
-        asset.write_root_link_pose_to_sim(value, env_ids=env_ids)
-    elif what == "velocity_of_root":
-        asset.write_root_link_velocity_to_sim(value, env_ids=env_ids)
-    elif what == "joints":
-        asset.write_joint_state_to_sim(*value, joint_ids=joint_ids, env_ids=env_ids)
-    elif what == "friction":  # static and dynamic, N m
-        asset.write_joint_friction_coefficient_to_sim(
-            value, joint_dynamic_friction_coeff=value, joint_ids=joint_ids, env_ids=env_ids)
-    else:
-        getattr(asset, WRITERS_23[what])(value, joint_ids=joint_ids, env_ids=env_ids)
-
-
-def _write_30(asset: Any, what: str, value: Any, env_ids: Tensor, joint_ids: list[int] | None = None) -> None:
-    env_ids = env_ids.to(torch.int32)
-    if what == "pose":
-        asset.write_root_link_pose_to_sim_index(root_pose=value, env_ids=env_ids)
-    elif what == "velocity_of_root":
-        asset.write_root_link_velocity_to_sim_index(root_velocity=value, env_ids=env_ids)
-    elif what == "joints":
-        asset.write_joint_position_to_sim_index(position=value[0], joint_ids=joint_ids, env_ids=env_ids)
-        asset.write_joint_velocity_to_sim_index(velocity=value[1], joint_ids=joint_ids, env_ids=env_ids)
-    elif what == "friction":
-        asset.write_joint_friction_coefficient_to_sim_index(
-            joint_friction_coeff=value, joint_ids=joint_ids, env_ids=env_ids)
-        asset.write_joint_dynamic_friction_coefficient_to_sim_index(
-            joint_dynamic_friction_coeff=value, joint_ids=joint_ids, env_ids=env_ids)
-    else:
-        method, keyword = WRITERS_30[what]
-        getattr(asset, method)(**{keyword: value}, joint_ids=joint_ids, env_ids=env_ids)
-
-
-def _target_23(asset: Any, position: Tensor, effort: Tensor, joint_ids: list[int]) -> None:
-    asset.set_joint_position_target(position, joint_ids=joint_ids)
-    asset.set_joint_effort_target(effort, joint_ids=joint_ids)
-
-
-def _target_30(asset: Any, position: Tensor, effort: Tensor, joint_ids: list[int]) -> None:
-    asset.set_joint_position_target_index(target=position, joint_ids=joint_ids)
-    asset.set_joint_effort_target_index(target=effort, joint_ids=joint_ids)
-
-
-def _wrench_23(asset: Any, force: Tensor, torque: Tensor, body: int) -> None:
-    asset.set_external_force_and_torque(force, torque, body_ids=[body], is_global=True)
-
-
-def _wrench_30(asset: Any, force: Tensor, torque: Tensor, body: int) -> None:
-    asset.permanent_wrench_composer.set_forces_and_torques_index(
-        forces=force, torques=torque, body_ids=[body], is_global=True)
-
-
-def _mass_23(asset: Any, rows: list[int], mass: Tensor, com: Tensor, inertia: Tensor) -> None:
-    """PhysX views take CPU tensors of all bodies; a centre's pose is xyz, xyzw in them."""
-    view, every = asset.root_physx_view, torch.arange(len(mass))
-    masses, inertias, centres = view.get_masses().clone(), view.get_inertias().clone(), view.get_coms().clone()
-    count = len(mass)
-    masses.view(count, -1)[:, rows] = mass
-    inertias.view(count, -1, 9)[:, rows] = inertia.reshape(count, -1, 9)
-    centres.view(count, -1, 7)[:, rows] = _centre(com)
-    view.set_masses(masses, every)
-    view.set_coms(centres, every)
-    view.set_inertias(inertias, every)
-
-
-def _mass_30(asset: Any, rows: list[int], mass: Tensor, com: Tensor, inertia: Tensor) -> None:
-    device, every = asset.device, torch.arange(len(mass), dtype=torch.int32, device=asset.device)
-    asset.set_masses_index(masses=mass.to(device), body_ids=rows, env_ids=every)
-    asset.set_coms_index(coms=_centre(com).to(device), body_ids=rows, env_ids=every)
-    asset.set_inertias_index(inertias=inertia.flatten(2).to(device), body_ids=rows, env_ids=every)
-
-
-def _centre(com: Tensor) -> Tensor:
-    """Centres of mass [N, B, 3] as poses with the link's axes, xyzw."""
-    return torch.cat((com, com.new_tensor([0.0, 0, 0, 1]).expand(*com.shape[:-1], 4)), -1)
-
-
-def _friction_23(asset: Any, values: Tensor) -> None:
-    view = asset.root_physx_view
-    view.set_material_properties(_materials(view.get_material_properties(), values), torch.arange(len(values)))
-
-
-def _friction_30(asset: Any, values: Tensor) -> None:
-    warp, view = importlib.import_module("warp"), asset.root_view
-    materials = _materials(warp.to_torch(view.get_material_properties()), values)
-    view.set_material_properties(
-        warp.from_torch(materials, dtype=warp.float32),
-        warp.from_torch(torch.arange(len(values), dtype=torch.int32), dtype=warp.int32))
-
-
-def _materials(materials: Tensor, values: Tensor) -> Tensor:
-    """Materials [N, S, 3] (static, dynamic, restitution) with friction [N, S]."""
-    if materials.shape[:2] != values.shape:
-        raise IsaacLabError(f"an asset has shapes {tuple(materials.shape[:2])}, its URDF {tuple(values.shape)}")
-    out = materials.clone()
-    out[..., 0] = out[..., 1] = values.to(out)
-    return out.contiguous()
-
-
-VERSIONS = {
-    "2.3": Version("2.3", False, lambda value: value, _write_23, _target_23, _wrench_23, _mass_23, _friction_23),
-    "3.0": Version("3.0", True, lambda value: value.torch, _write_30, _target_30, _wrench_30, _mass_30, _friction_30)}
-
-
-def version_of(assets: Any) -> Version:
-    """The version of the imported ``isaaclab.assets``, by what its Articulation can do: package numbers differ."""
-    if hasattr(assets.Articulation, "write_joint_position_to_sim_index"):
-        return VERSIONS["3.0"]
-    if hasattr(assets.Articulation, "write_root_link_pose_to_sim"):
-        return VERSIONS["2.3"]
-    raise IsaacLabError(f"this Isaac Lab is older than 2.3; known versions: {', '.join(VERSIONS)}")
-
-
-# ---------------------------------------------------------------- making one
 
 
 def make(
@@ -220,22 +65,17 @@ def make(
         launch: arguments of AppLauncher, which is started once per process (headless unless they say otherwise); where
             the calling script has started it already, an empty mapping.
     """
-    from temporeal.sim.backends.isaacgym import device_kind
-
-    if num_worlds < 1:
-        raise ValueError(f"num_worlds is {num_worlds}; it must be at least 1")
-    if threads < 0:
-        raise ValueError(f"threads is {threads}; it must be 0 (every core) or more")
-    gpu = device_kind(device)
+    gpu = is_gpu(device)
+    setup = setup_of(what, num_worlds, command, dt, device, seed, threads)
     has = require("isaaclab", (*HAS, "cuda") if gpu else HAS, needs)
-    plan = isaac_assets.plan_of(mjcf.build(as_scene(what), command, dt))
+    plan = plan_of(mjcf.build(setup.scene, command, dt))
     check_plan(plan)
     start(device, launch)
     settings = {"spacing": spacing, "self_collisions": self_collisions, "position": position_iterations,
                 "velocity": velocity_iterations}
     engine = LabEngine(plan, num_worlds, device, has, settings)
     try:
-        return Worlds(plan, engine, num_worlds, command, seed)
+        return Worlds("isaaclab", plan, engine, setup)
     except BaseException:
         engine.close()
         raise
@@ -298,7 +138,7 @@ class LabEngine:
 
     def _scene(self, settings: Mapping[str, Any]) -> Any:
         scene = importlib.import_module("isaaclab.scene")
-        files = isaac_assets.write(self.plan, self.folder)
+        files = urdf.write(self.plan, self.folder)
         cfg = scene.InteractiveSceneCfg(num_envs=self.num_worlds, env_spacing=settings["spacing"],
                                         replicate_physics=True)
         if self.plan.floor is not None:
@@ -361,7 +201,7 @@ class LabEngine:
                 solver_velocity_iteration_count=settings["velocity"]))
 
     def _actuators(self, actor: Actor) -> Any:
-        values = isaac_assets.drives(self.plan, isaac_assets.nominal(self.plan.model.mj))
+        values = drives(self.plan, nominal(self.plan.model.mj))
         rows = [self.plan.dofs.index(d) for d in actor.dofs]
         given = {k: {d.name: float(v[0, r]) for d, r in zip(actor.dofs, rows)} for k, v in values.items()}
         return importlib.import_module("isaaclab.actuators").ImplicitActuatorCfg(
@@ -393,14 +233,14 @@ class LabEngine:
         return next(a for a in self.plan.actors if a.name == name)
 
     def _nominal(self) -> None:
-        every, fields = np.arange(self.num_worlds), isaac_assets.nominal(self.plan.model.mj)
+        every, fields = np.arange(self.num_worlds), nominal(self.plan.model.mj)
         fields = {name: np.repeat(value, self.num_worlds, 0) for name, value in fields.items()}
         self._drives: dict[str, Tensor] = {}
         self._wrenched = False
         geoms = [s.geom for link in self.plan.links for s in link.shapes if s.touches]
         self._frictions = torch.zeros(self.num_worlds, len(geoms))
-        self._solids = tuple(torch.from_numpy(x).float() for x in isaac_assets.solids(self.plan, fields))
-        self.set_drives(every, isaac_assets.drives(self.plan, fields))
+        self._solids = tuple(torch.from_numpy(x).float() for x in solids(self.plan, fields))
+        self.set_drives(every, drives(self.plan, fields))
         self.set_friction(every, fields["geom_friction"][:, geoms, 0])
 
     # ---- the interface
@@ -411,7 +251,7 @@ class LabEngine:
         """Write states, then step (see :class:`temporeal.sim.physics.isaac.worlds.Engine`)."""
         if dirty.any():
             self._write(torch.as_tensor(np.flatnonzero(dirty), device=self.device), states)
-        self._push(wrench)
+        self._apply_wrench(wrench)
         targets, efforts = (torch.from_numpy(x).to(self.device, torch.float32) for x in (position, effort))
         for i in range(substeps):
             row = min(i, len(targets) - 1)
@@ -435,7 +275,7 @@ class LabEngine:
             value = states.dof_pos[worlds][:, columns], states.dof_vel[worlds][:, columns]
             self.version.write(self.entities[name], "joints", value, worlds, joints)
 
-    def _push(self, wrench: Array | None) -> None:
+    def _apply_wrench(self, wrench: Array | None) -> None:
         """Wrenches stay until they are set again: once more, to zero, when they end."""
         if wrench is None and not self._wrenched:
             return

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from temporeal.sim.physics.mujoco import mjcf
+from temporeal.sim.physics.mujoco.model import Model
+from temporeal.sim.physics.mujoco.resets import reset_rows
 from temporeal.sim.rendering.cameras import Camera, Images, Rig
 from temporeal.sim.scene import Scene
 from temporeal.sim.types import Backend
@@ -66,14 +68,14 @@ def parsed(raw: Mapping[str, Any] | None, signals: tuple[str, ...]) -> Augmentat
     return parse_augment(raw, signals)
 
 
-def drawn(scene: Scene) -> mjcf.Model:
+def drawn(scene: Scene) -> Model:
     """The scene's model, for positions and pictures."""
     model = mjcf.build(scene, None, 0.002)
     model.mj.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)  # of steps, which are not made here
     return model
 
 
-def positions(backend: Any, model: mjcf.Model) -> Tensor:
+def positions(backend: Any, model: Model) -> Tensor:
     """qpos [N, nq] in the layout of ``model``, float32: the backend's own, or put together from its signals."""
     if hasattr(backend, "views"):
         return backend.views()["qpos"].float()
@@ -81,5 +83,5 @@ def positions(backend: Any, model: mjcf.Model) -> Tensor:
     if backend.robot.kind == "quadrotor":
         return torch.cat([signals["base_pos_w"], signals["base_quat_w"]], -1)
     known = {n: signals[n].detach().cpu().double().numpy() for n in model.writes if n in signals}
-    qpos, _ = mjcf.reset_rows(model, known, backend.num_worlds)
+    qpos, _ = reset_rows(model, known, backend.num_worlds)
     return torch.from_numpy(qpos.astype(np.float32)).to(backend.device)

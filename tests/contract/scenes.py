@@ -8,7 +8,6 @@ import importlib.util
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -204,13 +203,12 @@ def flat(name: str, command: str) -> Case:
 # ---------------------------------------------------------------- all of them
 
 
-def cramped_mujoco(tmp: Path, num_worlds: int, engine: str = "auto") -> Backend:
+def cramped_mujoco(tmp: Path, num_worlds: int) -> Backend:
     """The arm's scene with a heap of cubes whose contacts do not fit into MuJoCo's memory."""
     model = tmp / "arm.xml"
     text = (Path(__file__).parent / "arm.xml").read_text()
     model.write_text(text.replace("<default>", '<size memory="24K"/>\n  <default>', 1))
-    return mujoco.make(replace(heap(), robot=replace(ARM, model=model)), num_worlds, "arm_cmd", dt=DT, threads=1,
-                       engine=engine)
+    return mujoco.make(replace(heap(), robot=replace(ARM, model=model)), num_worlds, "arm_cmd", dt=DT, threads=1)
 
 
 def cramped_warp(tmp: Path, num_worlds: int) -> Backend:
@@ -240,11 +238,7 @@ def cases() -> list[Case]:
         flat("linear", "vel_cmd"), flat("unicycle", "twist_cmd"),
         flyer("mujoco-crazyflie", mujoco, mujoco_quadrotor.HAS, "ctbr_cmd"),
         jointed("mujoco-arm", mujoco.make, mujoco.HAS, cramped=cramped_mujoco),
-        franka("mujoco-franka", mujoco.make, mujoco.HAS),
-        flyer("mujoco_threads-crazyflie", SimpleNamespace(make=functools.partial(mujoco.make, engine="threads")),
-              mujoco_quadrotor.HAS, "ctbr_cmd"),
-        jointed("mujoco_threads-arm", functools.partial(mujoco.make, engine="threads"), mujoco.HAS, many_steps=1000,
-                cramped=functools.partial(cramped_mujoco, engine="threads"))]
+        franka("mujoco-franka", mujoco.make, mujoco.HAS)]
     if found("temporeal.sim.backends.mujoco_warp"):
         from temporeal.sim.backends import mujoco_warp
 

@@ -31,7 +31,7 @@ def env_of(backend, folder, n=4, compiled=True, task=None, **other):
 
 def alone(env, num_worlds=1, command=None, dt=None):
     task = env.task
-    return BACKENDS[diverged_worlds.backend_name(env.backend)].make(
+    return BACKENDS[env.backend.name].make(
         task.scene, num_worlds, command or task.command, dt=dt or env.backend.dt, threads=1)
 
 

@@ -1,4 +1,4 @@
-"""The process that runs Isaac Gym (Preview 4): started by temporeal.sim.backends.isaacgym with the user's Python 3.8.
+"""The process that runs Isaac Gym (Preview 4): started by the backend isaacgym with the user's Python 3.8.
 
 Imports nothing of this project and nothing newer than Python 3.8: isaacgym (before torch, which it demands), torch,
 numpy. Arguments: file descriptors to read from and to write to, process id of the parent.
@@ -22,7 +22,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def forget_own_folder():
-    """Python puts a script's folder on sys.path; ours has an isaacgym.py and a mujoco.py that must not be found."""
+    """Python puts a script's folder on sys.path; modules of ours must not be found by the names of others."""
     sys.path[:] = [p for p in sys.path if os.path.abspath(p or os.getcwd()) != HERE]
 
 

@@ -1,4 +1,4 @@
-"""N worlds of a scene in an Isaac simulator: what the backends isaacgym and isaaclab have in common.
+"""N worlds of a scene in an Isaac simulator: what the backends isaacgym and isaaclab share.
 
 The :class:`Engine` is the simulator behind one small interface; :class:`Worlds` is the backend
 (:class:`temporeal.sim.types.Backend`): commands and their delay, resets, signals, parameters, the guard.
@@ -16,26 +16,28 @@ What follows from Isaac's rules, for both:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from temporeal.sim.backends import mujoco as reference
-from temporeal.sim.physics.checks import check_ids, check_state, check_world
-from temporeal.sim.physics.isaac import assets
-from temporeal.sim.physics.isaac.assets import Gather, Plan
-from temporeal.sim.physics.mujoco import mjcf
-from temporeal.sim.physics.mujoco.mjcf import Array
-from temporeal.sim.physics.mujoco.threads import engine_class
+from temporeal.sim.physics.checks import check_ids, check_state, check_step, check_world
+from temporeal.sim.physics.isaac.drives import drives, targets
+from temporeal.sim.physics.isaac.plan import Gather, Plan
+from temporeal.sim.physics.isaac.shapes import nominal, solids
+from temporeal.sim.physics.mujoco.model import Array, Group
+from temporeal.sim.physics.mujoco.parameters import WRENCH, check_values, longest_delay, write_params
+from temporeal.sim.physics.mujoco.resets import holding_ctrl, reset_rows
+from temporeal.sim.physics.mujoco.worlds import Worlds as MuJoCoWorlds
+from temporeal.sim.physics.setup import Setup
 from temporeal.sim.types import Status
 
 LIMIT = 1e10  # as in backend mujoco: beyond this a state is bad
 KINEMATICS = 64  # worlds whose signals after a reset are computed at once
 MASS, DRIVES = ("mass", "inertia", "com"), ("damping", "armature", "frictionloss", "kp", "kd", "strength")
-ALWAYS = ("command_delay", *mjcf.WRENCH)
+ALWAYS = ("command_delay", *WRENCH)
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Engine(Protocol):
         """
 
     def set_drives(self, worlds: Array, drives: Mapping[str, Array]) -> None:
-        """Drive values [K, D] by :data:`temporeal.sim.physics.isaac.assets.DRIVE`."""
+        """Drive values [K, D] by :data:`temporeal.sim.physics.isaac.drives.DRIVE`."""
 
     def set_friction(self, worlds: Array, friction: Array) -> None:
         """Friction [K, S]."""
@@ -102,14 +104,22 @@ class Engine(Protocol):
         """End the simulation."""
 
 
+def is_gpu(device: str) -> bool:
+    """Whether ``device`` is a GPU; one that is neither that nor the CPU is a ValueError."""
+    kind, _, number = device.partition(":")
+    if kind == "cpu" or (kind == "cuda" and (not number or number.isdigit())):
+        return kind == "cuda"
+    raise ValueError(f"device is {device!r}; Isaac runs on 'cpu', 'cuda' or 'cuda:<number>'")
+
+
 def kinds_of(plan: Plan, kinds: Iterable[str]) -> dict[str, object]:
     """The model's parameters whose kind is among ``kinds``; wrenches on roots that float alone."""
-    links = {g.prefix for g in plan.model.groups if g.root is not None} - {g.prefix for g, _ in pushed(plan)}
+    links = {g.prefix for g in plan.model.groups if g.root is not None} - {g.prefix for g, _ in free_groups(plan)}
     return {n: p for n, p in plan.model.parameters.items()
             if n.rpartition(".")[2] in kinds and n.removesuffix(n.rpartition(".")[2]) not in links}
 
 
-def pushed(plan: Plan) -> list[tuple[mjcf.Group, int]]:
+def free_groups(plan: Plan) -> list[tuple[Group, int]]:
     """Groups whose root floats, with its place among the floating roots."""
     rows = {actor.links[0].bodies[0]: i for i, actor in enumerate(plan.floating)}
     return [(g, rows[g.root]) for g in plan.model.groups if g.root in rows]
@@ -125,17 +135,16 @@ class Worlds:
 
     snapshot = True  # the state before each step is kept anyway, to put bad worlds back
 
-    def __init__(self, plan: Plan, engine: Engine, num_worlds: int, command: str, seed: int) -> None:
-        model = plan.model
-        self.plan, self.model, self.engine = plan, model, engine
-        self.scene, self.robot, self.command = model.scene, model.scene.robot, command
-        self.num_worlds, self.dt, self.seed = num_worlds, float(model.mj.opt.timestep), seed
+    def __init__(self, name: str, plan: Plan, engine: Engine, setup: Setup) -> None:
+        model, num_worlds = plan.model, setup.num_worlds
+        self.name, self.plan, self.model, self.engine = name, plan, model, engine
+        self.scene, self.robot, self.command = model.scene, model.scene.robot, setup.command
+        self.num_worlds, self.dt, self.seed = num_worlds, float(model.mj.opt.timestep), setup.seed
         self.device, self.capabilities = engine.device, engine.capabilities
         self.parameters = kinds_of(plan, engine.kinds)
         self._values = {n: np.tile(p.nominal, (num_worlds, 1)) for n, p in self.parameters.items()}  # type: ignore[attr-defined]
-        nominal = assets.nominal(model.mj)
-        self._fields = {name: np.repeat(value, num_worlds, 0) for name, value in nominal.items()}
-        steps = mjcf.longest_delay(model.mj) / self.dt if "command_delay" in self.parameters else 0
+        self._fields = {name: np.repeat(value, num_worlds, 0) for name, value in nominal(model.mj).items()}
+        steps = longest_delay(model.mj) / self.dt if "command_delay" in self.parameters else 0
         self._history = np.zeros((num_worlds, max(round(steps), 1), model.mj.nu))  # newest first, one per physics step
         self._ctrl = np.tile(model.home_ctrl, (num_worlds, 1))
         dofs, roots = len(plan.dofs), len(plan.floating)
@@ -145,8 +154,8 @@ class Worlds:
         self._dirty, self._stepped, self._diverged = np.ones(num_worlds, bool), False, 0
         self.bad = torch.zeros(num_worlds, dtype=torch.bool, device=self.device)
         self._out, self._was = ({n: zeros(*s.shape) for n, s in self.scene.signals.items()} for _ in range(2))
-        self._kinematics = reference.MuJoCo(model, min(num_worlds, KINEMATICS), command, torch.device("cpu"), 0, 1,
-                                            engine_class("auto"))
+        self._kinematics = MuJoCoWorlds(model, replace(
+            setup, num_worlds=min(num_worlds, KINEMATICS), device=torch.device("cpu"), threads=1))
         self.reset(torch.arange(num_worlds), {})
 
     # ---- the protocol
@@ -155,12 +164,12 @@ class Worlds:
         """Set the worlds ``ids`` [K] to ``state`` [K, ...]: signals of joints and free bodies, home for the others."""
         worlds = check_ids(ids, self.num_worlds).cpu().numpy()
         given = {n: torch.as_tensor(v).detach().to("cpu", torch.float64) for n, v in state.items()}
-        qpos, qvel = mjcf.reset_rows(self.model, {n: v.numpy() for n, v in given.items()}, len(worlds))
+        qpos, qvel = reset_rows(self.model, {n: v.numpy() for n, v in given.items()}, len(worlds))
         if not len(worlds):
             return
         rows = torch.as_tensor(worlds, device=self.device)
         self._states.put(rows, self._states_of(qpos, qvel))
-        self._ctrl[worlds] = mjcf.holding_ctrl(self.model, qpos)
+        self._ctrl[worlds] = holding_ctrl(self.model, qpos)
         self._history[worlds] = self._ctrl[worlds, None]
         self._dirty[worlds], self.bad[rows] = True, False
         for first in range(0, len(worlds), KINEMATICS):
@@ -190,11 +199,7 @@ class Worlds:
 
     def step(self, ctrl: Tensor, substeps: int) -> None:
         """Advance all worlds but the bad ones by ``substeps`` physics steps under ``ctrl`` [N, U]."""
-        if ctrl.shape != (self.num_worlds, len(self.model.ctrl)):
-            raise ValueError(f"{self.command} has shape {tuple(ctrl.shape)}, expected "
-                             f"{(self.num_worlds, len(self.model.ctrl))}")
-        if substeps < 1:
-            raise ValueError(f"substeps is {substeps}; it must be at least 1")
+        check_step(self.command, ctrl, (self.num_worlds, len(self.model.ctrl)), substeps)
         given = ctrl.detach().to("cpu", torch.float64).numpy()
         good = ~self.bad.cpu().numpy() & np.isfinite(given).all(1)
         self.bad[:] = torch.from_numpy(~good)
@@ -211,13 +216,13 @@ class Worlds:
         """Targets [1 or substeps, N, D]: several only where a delay makes them differ."""
         delay = np.ceil(self._fields["actuator_delay"] / self.dt - 1e-6).astype(int)  # [N, nu] physics steps
         if not delay.any():
-            both = assets.targets(self.plan, self._fields, self._ctrl)
+            both = targets(self.plan, self._fields, self._ctrl)
             return both[0][None], both[1][None]
         rows, columns = np.ogrid[: self.num_worlds, : self._ctrl.shape[1]]
         out = []
         for i in range(substeps):
             old = self._history[rows, np.clip(delay - i - 1, 0, self._history.shape[1] - 1), columns]
-            out.append(assets.targets(self.plan, self._fields, np.where(delay <= i, self._ctrl, old)))
+            out.append(targets(self.plan, self._fields, np.where(delay <= i, self._ctrl, old)))
         return np.stack([p for p, _ in out]), np.stack([e for _, e in out])
 
     def _remember(self, substeps: int, worlds: Array) -> None:
@@ -227,7 +232,7 @@ class Worlds:
 
     def _wrench(self) -> Array | None:
         out = np.zeros((self.num_worlds, len(self.plan.floating), 6))
-        for g, row in pushed(self.plan):
+        for g, row in free_groups(self.plan):
             out[:, row, :3] = self._values[g.prefix + "force_w"]
             out[:, row, 3:] = self._values[g.prefix + "torque_w"]
         return out if out.any() else None
@@ -272,7 +277,7 @@ class Worlds:
             if name in self.model.parameters and name not in self.parameters:
                 raise ValueError(f"set_params: this simulator cannot set {name!r} of single worlds while it runs; it "
                                  f"can set: {', '.join(self.parameters)}")
-        checked = {n: mjcf.check_values(self.model, n, torch.as_tensor(v).detach().cpu().numpy(), len(worlds))
+        checked = {n: check_values(self.model, n, torch.as_tensor(v).detach().cpu().numpy(), len(worlds))
                    for n, v in params.items()}
         for name, value in checked.items():
             self._values[name][worlds] = value
@@ -285,13 +290,13 @@ class Worlds:
         # a quantity that is not set here still takes part where it is written together with another (mass, inertia)
         for name, parameter in self.model.parameters.items():
             values.setdefault(name, np.tile(parameter.nominal, (len(worlds), 1)))
-        mjcf.write_params(self.model, self._fields.__getitem__, worlds, values, names)
+        write_params(self.model, self._fields.__getitem__, worlds, values, names)
         chosen = {name: value[worlds] for name, value in self._fields.items()}
         kinds = {name.rpartition(".")[2] for name in names}
         if kinds & set(DRIVES):
-            self.engine.set_drives(worlds, assets.drives(self.plan, chosen))
+            self.engine.set_drives(worlds, drives(self.plan, chosen))
         if kinds & set(MASS):
-            self.engine.set_mass(worlds, *assets.solids(self.plan, chosen))
+            self.engine.set_mass(worlds, *solids(self.plan, chosen))
         if "friction" in kinds:
             self.engine.set_friction(worlds, chosen["geom_friction"][:, touching(self.plan), 0])
 

@@ -1,60 +1,52 @@
-"""Many quadrotors in MuJoCo, on CPU threads: what :func:`temporeal.sim.backends.mujoco.make` makes for them.
+"""N quadrotors in MuJoCo, on CPU threads: what :func:`temporeal.sim.backends.mujoco.make` makes for them.
 
-    backend = mujoco.make(load_robot("crazyflie"), 500, "ctbr_cmd", dt=0.002)
-    backend.step(ctrl, substeps=10)          # ctrl [500, 4]: a control step of 20 ms
-    backend.signals()["base_pos_w"]          # [500, 3]
-
-A second opinion on :mod:`temporeal.sim.backends.quadrotor`: rigid body, contact and integration are MuJoCo's, the rest
-is
-:mod:`temporeal.sim.physics.quadrotor.rotor`. Everything is computed in float64; tensors that leave are float32 copies.
+A second opinion on the backend ``quadrotor``: rigid body, contact and integration are MuJoCo's, the rest is
+:mod:`temporeal.sim.physics.quadrotor.rotor`. Computed in float64; tensors that leave are float32 copies.
 
 A world whose command or state is not finite is flagged in ``bad`` [N] and stays as it was before that control step
-until it is reset. The other worlds do not notice.
+until it is reset. The other worlds are not affected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import mujoco
 import numpy as np
 import torch
+from mujoco.batch import Batch, SimulationError
 from torch import Tensor
 
-from temporeal.sim.backends.mujoco import KINDS, quiet
-from temporeal.sim.physics.checks import check_ids, check_state, check_world
-from temporeal.sim.physics.mujoco import quadrotor_model
-from temporeal.sim.physics.mujoco.threads import SimulationError
+from temporeal.sim.physics.checks import check_ids, check_state, check_step, check_world
+from temporeal.sim.physics.host import float64
+from temporeal.sim.physics.mujoco import quadrotor_model as models
+from temporeal.sim.physics.mujoco.log import KINDS, counted, quiet
 from temporeal.sim.physics.quadrotor.rotor import SIZES, Rotors, flight_parameters
-from temporeal.sim.scene import Scene
+from temporeal.sim.physics.setup import Setup, every_core
 from temporeal.sim.types import Status
 
-BACKEND = "mujoco"  # the module that makes it
 HAS = ("deterministic", "full_state", "wrench", "delay", "mass")
 COMPONENT_FIRST = ("rotor_speed", "current", "previous")  # the rotors' arrays are [k, N]
 STATE_FIELDS = ("qpos", "qvel", "qacc_warmstart", "time")
 
 
-class MuJoCo:
+class QuadrotorWorlds:
     """N worlds of one quadrotor (:class:`temporeal.sim.types.Backend`)."""
 
+    name = "mujoco"
     capabilities = frozenset(HAS)
     snapshot = True  # it costs nothing here: bad worlds are put back
 
-    def __init__(
-        self, scene: Scene, num_worlds: int, command: str, dt: float, device: torch.device, seed: int, threads: int,
-        engine: Any,
-    ) -> None:
-        robot = scene.robot
-        self.scene, self.robot, self.command, self.num_worlds = scene, robot, command, num_worlds
+    def __init__(self, setup: Setup) -> None:
+        robot, num_worlds, dt = setup.scene.robot, setup.num_worlds, setup.dt
+        self.scene, self.robot, self.command, self.num_worlds = setup.scene, robot, setup.command, num_worlds
         self.parameters = flight_parameters(robot)
-        self.dt, self.device, self.seed = dt, device, seed
-        self.model = quadrotor_model.build(robot, dt)
-        self.rotors = Rotors(robot, quadrotor_model.layout(self.model), num_worlds, command, dt)
-        self.batch = engine(self.model, num_worlds, nthread=threads)
+        self.dt, self.device, self.seed = dt, setup.device, setup.seed
+        self.model = models.build(robot, dt)
+        self.rotors = Rotors(robot, models.layout(self.model), num_worlds, setup.command, dt)
+        self.batch = Batch(self.model, num_worlds, nthread=every_core(setup.threads))
         self._rows = {name: self.batch.bind(name) for name in (*STATE_FIELDS, "ctrl", "qfrc_applied")}
-        self._fields = {name: self.batch.expand(name) for name in quadrotor_model.PER_WORLD}
+        self._fields = {name: self.batch.expand(name) for name in models.PER_WORLD}
         self._bad = np.zeros(num_worlds, dtype=bool)
         self._before: dict[str, np.ndarray] = {}
         self._counts = np.zeros(len(KINDS), dtype=np.int64)  # of warnings, in worlds that were reset since
@@ -69,12 +61,12 @@ class MuJoCo:
         the rotors as they are (``motor_cmd``: their speeds, ``ctbr_cmd``: the weight as thrust and zero rates).
         """
         worlds = check_ids(ids, self.num_worlds).cpu().numpy()
-        given = {name: _numpy(value) for name, value in state.items()}
-        quadrotor_model.check_reset_names(given)
-        values = {n: quadrotor_model.reset_value(self.robot, n, given, len(worlds)) for n in quadrotor_model.STATE_SIGNALS}
+        given = {name: float64(value) for name, value in state.items()}
+        models.check_reset_names(given)
+        values = {n: models.reset_value(self.robot, n, given, len(worlds)) for n in models.STATE_SIGNALS}
         speed = None
         if "rotor_speed" in given:
-            speed = quadrotor_model.reset_value(self.robot, "rotor_speed", given, len(worlds))
+            speed = models.reset_value(self.robot, "rotor_speed", given, len(worlds))
         if not len(worlds):
             return
         self._counts += self.batch.warning[worlds, :, 1].sum(0)
@@ -87,12 +79,9 @@ class MuJoCo:
 
     def step(self, ctrl: Tensor, substeps: int) -> None:
         """Advance all worlds but the ``bad`` ones by ``substeps`` physics steps under ``ctrl`` [N, 4]."""
-        if ctrl.shape != (self.num_worlds, 4):
-            raise ValueError(f"{self.command} has shape {tuple(ctrl.shape)}, expected {(self.num_worlds, 4)}")
-        if substeps < 1:
-            raise ValueError(f"substeps is {substeps}; it must be at least 1")
+        check_step(self.command, ctrl, (self.num_worlds, 4), substeps)
         self._before = before = self._snapshot()
-        given = _numpy(ctrl)
+        given = float64(ctrl)
         self._bad |= ~np.isfinite(given).all(1)
         self.rotors.take(np.where(self._bad[:, None], 0.0, given) if self._bad.any() else given)
         for k in range(substeps):
@@ -123,8 +112,8 @@ class MuJoCo:
     def _flag(self, *names: str) -> None:
         for name in names:
             rows = self._rows[name]
-            if not np.abs(rows).max() < quadrotor_model.LIMIT:  # false for NaN too
-                self._bad |= ~(np.abs(rows) < quadrotor_model.LIMIT).all(1)
+            if not np.abs(rows).max() < models.LIMIT:  # false for NaN too
+                self._bad |= ~(np.abs(rows) < models.LIMIT).all(1)
 
     def _snapshot(self) -> dict[str, np.ndarray]:
         rotors = self.rotors
@@ -159,13 +148,13 @@ class MuJoCo:
     def set_params(self, ids: Tensor, params: Mapping[str, Tensor]) -> None:
         """Set physical parameters of the worlds ``ids`` [K]: [K, ...] by the names of ``rotor.SIZES``."""
         worlds = check_ids(ids, self.num_worlds).cpu().numpy()
-        self.rotors.set_params(worlds, {name: _numpy(value) for name, value in params.items()})
+        self.rotors.set_params(worlds, {name: float64(value) for name, value in params.items()})
         if set(params) & {"mass", "inertia", "arm", "torque_per_thrust"}:
             self._write_params(worlds)
 
     def _write_params(self, worlds: np.ndarray) -> None:
         if len(worlds):
-            quadrotor_model.write_params(self._fields, worlds, self.rotors, self.model)
+            models.write_params(self._fields, worlds, self.rotors, self.model)
             self.batch.set_const(np.sort(worlds))
 
     def state(self) -> dict[str, Tensor]:
@@ -179,7 +168,7 @@ class MuJoCo:
     def set_state(self, state: Mapping[str, Tensor]) -> None:
         """Restore what :meth:`state` returned; the number of worlds must be the same."""
         check_state(self.state(), state)
-        new, rotors = {name: _raw(value) for name, value in state.items()}, self.rotors
+        new, rotors = {name: value.detach().cpu().numpy() for name, value in state.items()}, self.rotors
         for name in STATE_FIELDS:
             self._rows[name][:] = new[name]
         rotors.speed[:], rotors.current[:], rotors.previous[:] = new["rotor_speed"], new["current"], new["previous"]
@@ -191,9 +180,8 @@ class MuJoCo:
 
     def status(self) -> Status:
         """Bad worlds; nothing here can overflow but contacts, of which a quadrotor has few."""
-        counts = self._counts + self.batch.warning[:, :, 1].sum(0)
-        warnings = {k.removeprefix("mjWARN_").lower(): int(c) for k, c in zip(KINDS, counts)}
-        return Status(self.bad.clone().to(self.device), torch.zeros_like(self.bad).to(self.device), warnings)
+        return Status(self.bad.clone().to(self.device), torch.zeros_like(self.bad).to(self.device),
+                      counted(self._counts + self.batch.warning[:, :, 1].sum(0)))
 
     def extract(self, world: int, *, before: bool = False) -> dict[str, Tensor]:
         """The state of one world; ``before``: as it was before the last step."""
@@ -213,12 +201,3 @@ class MuJoCo:
 
     def _tensor(self, value: np.ndarray) -> Tensor:
         return torch.from_numpy(np.array(value, dtype=np.float32, order="C")).to(self.device)
-
-
-def _raw(value: Tensor) -> np.ndarray:
-    array: np.ndarray = value.detach().cpu().numpy()
-    return array
-
-
-def _numpy(value: Tensor) -> np.ndarray:
-    return _raw(torch.as_tensor(value).to(torch.float64))

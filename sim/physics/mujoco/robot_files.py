@@ -2,8 +2,8 @@
 
     spec = read(load_robot("models/arm.urdf"))      # mujoco.MjSpec; compile() gives the model
 
-Users' files (:mod:`temporeal.robots.user_robots`) may leave elements without names, have no actuators (a URDF never
-has) and no home. Files of this project have all that and pass unchanged.
+Users' files (:mod:`temporeal.robots.user_robots`) may leave elements unnamed and may lack actuators (a URDF has none)
+and a home. Files of this project pass unchanged.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ def read(robot: RobotSpec) -> mujoco.MjSpec:
     try:
         spec = parsed(robot, Path(robot.model))
     except ValueError as error:
-        newer = "nsample" in str(error) and not hasattr(mujoco.mjtState, "mjSTATE_HISTORY")
-        told = f"\nDelays of actuators came with MuJoCo 3.5, this is {mujoco.__version__}: update it" if newer else ""
-        raise ValueError(f"robot {robot.name!r}: MuJoCo refuses {robot.model}: {error}{told}") from error
+        raise ValueError(f"robot {robot.name!r}: MuJoCo refuses {robot.model}: {error}") from error
     if Path(robot.model).suffix.lower() == ".urdf":
         spec.compiler.fusestatic = False  # keep links behind fixed joints: tools and sensors have names there
         name_root(spec, robot)

@@ -6,8 +6,8 @@
     world.signals()["joint_pos"]
 
 Model, gains, delay and gravity compensation are those of training, because they are built by the same code
-(:mod:`temporeal.sim.physics.mujoco.mjcf`). Equal, bit for bit, to one world of the batch backend
-(:mod:`temporeal.sim.backends.mujoco`).
+(:mod:`temporeal.sim.physics.mujoco.mjcf`). Equal, bit for bit, to one world of the batch
+(:mod:`temporeal.sim.physics.mujoco.worlds`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,14 @@ import numpy as np
 
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.physics.mujoco import mjcf, robot_files
-from temporeal.sim.physics.mujoco.threads import SET_CONST, stages
+from temporeal.sim.physics.mujoco.model import Read, element
+from temporeal.sim.physics.mujoco.parameters import SET_CONST, check_values, write_params
+from temporeal.sim.physics.mujoco.resets import fill_history, holding_act, holding_ctrl, reset_rows
 from temporeal.sim.scene import Scene, as_scene
 
 LIMIT = 1e10  # beyond this MuJoCo itself calls a state bad (mjMAXVAL)
+POS, VEL, ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{name}")) for name in ("POS", "VEL", "ACC"))
+ENERGY = int(mujoco.mjtEnableBit.mjENBL_ENERGY)
 
 
 def file_dt(robot: RobotSpec) -> float:
@@ -51,10 +55,10 @@ class World:
 
     def set_params(self, params: Mapping[str, Any]) -> None:
         """Change parameters (``mass``, ``kp``, ``command_delay``, ...: [count] or []) now; the motion goes on."""
-        checked = {name: mjcf.check_values(self.nominal, name, np.reshape(value, (1, -1)), 1)
+        checked = {name: check_values(self.nominal, name, np.reshape(value, (1, -1)), 1)
                    for name, value in params.items()}
         self._values.update(checked)
-        written = mjcf.write_params(self.nominal, self._field, np.zeros(1, int), self._values, checked)
+        written = write_params(self.nominal, self._field, np.zeros(1, int), self._values, checked)
         if written & SET_CONST:
             mujoco.mj_setConst(self.model, mujoco.MjData(self.model))
         self._apply_wrench()
@@ -78,31 +82,31 @@ class World:
     def reset(self, state: Mapping[str, Any]) -> None:
         """Set the world to ``state``, signals of joints and free bodies, home for the others. Servos hold it there."""
         given = {name: np.asarray(value, dtype=np.float64)[None] for name, value in state.items()}
-        qpos, qvel = mjcf.reset_rows(self.nominal, given, 1)
-        ctrl = mjcf.holding_ctrl(self.nominal, qpos)
+        qpos, qvel = reset_rows(self.nominal, given, 1)
+        ctrl = holding_ctrl(self.nominal, qpos)
         mujoco.mj_resetData(self.model, self.data)
         self.data.qpos[:], self.data.qvel[:], self.data.ctrl[:] = qpos[0], qvel[0], ctrl[0]
-        self.data.act[:] = mjcf.holding_act(self.nominal, qpos)[0]
-        if getattr(self.model, "nhistory", 0):  # since MuJoCo 3.5
-            mjcf.fill_history(self.nominal, self.data.history[None], np.zeros(1, int), ctrl)
+        self.data.act[:] = holding_act(self.nominal, qpos)[0]
+        if self.model.nhistory:
+            fill_history(self.nominal, self.data.history[None], np.zeros(1, int), ctrl)
         self._apply_wrench()
-        stages(self.model, self.data, int(mujoco.mjtStage.mjSTAGE_ACC) if self.nominal.forces else self.nominal.stage)
+        stages(self.model, self.data, ACC if self.nominal.forces else self.nominal.stage)
 
     def holding(self) -> np.ndarray:
         """The command [U] under which the servos rest where the joints are."""
-        out: np.ndarray = mjcf.holding_ctrl(self.nominal, self.data.qpos[None])[0, self.nominal.ctrl]
+        out: np.ndarray = holding_ctrl(self.nominal, self.data.qpos[None])[0, self.nominal.ctrl]
         return out
 
     def joint_range(self, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Ends [J] of the joints, rad or m; infinite where there are none."""
-        ids = [mjcf.element(self.model, "joint", name).id for name in names]
+        ids = [element(self.model, "joint", name).id for name in names]
         limited, ends = self.model.jnt_limited[ids].astype(bool), self.model.jnt_range[ids]
         return np.where(limited, ends[:, 0], -np.inf), np.where(limited, ends[:, 1], np.inf)
 
     def damping_columns(self, names: Sequence[str]) -> list[int]:
         """Where the joints' numbers are in the parameters ``damping``, ``armature`` and ``frictionloss``."""
         dofs = self.nominal.groups[0].dofs.tolist()
-        return [dofs.index(int(mjcf.element(self.model, "joint", name).dofadr[0])) for name in names]
+        return [dofs.index(int(element(self.model, "joint", name).dofadr[0])) for name in names]
 
     def step(self, command: np.ndarray, substeps: int = 1) -> None:
         """Advance by ``substeps * dt`` under ``command`` [U].
@@ -125,8 +129,28 @@ class World:
         stages(self.model, self.data, self.nominal.stage)
         return {name: self._read(read) for name, read in self.nominal.reads.items()}
 
-    def _read(self, read: mjcf.Read) -> np.ndarray:
+    def _read(self, read: Read) -> np.ndarray:
         values: np.ndarray = getattr(self.data, read.field)[read.columns]
         if read.norm:
             values = np.linalg.norm(values.reshape(-1, 3), axis=-1)
         return np.array(values, dtype=np.float32).reshape(read.shape)
+
+
+def stages(model: mujoco.MjModel, data: mujoco.MjData, stage: int) -> None:
+    """MuJoCo's pipeline up to ``stage``, sensors included, after its checks of the state, as ``mujoco.batch``."""
+    if stage >= POS:
+        mujoco.mj_checkPos(model, data)
+        mujoco.mj_checkVel(model, data)
+    if stage >= ACC:
+        mujoco.mj_forward(model, data)
+    elif stage >= POS:
+        mujoco.mj_fwdPosition(model, data)
+        mujoco.mj_sensorPos(model, data)
+        energy = model.opt.enableflags & ENERGY
+        if energy:
+            mujoco.mj_energyPos(model, data)
+        if stage >= VEL:
+            mujoco.mj_fwdVelocity(model, data)
+            mujoco.mj_sensorVel(model, data)
+            if energy:
+                mujoco.mj_energyVel(model, data)

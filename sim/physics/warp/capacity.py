@@ -1,10 +1,9 @@
-"""How much room a scene's contacts and constraints need on a GPU, where arrays have a fixed size.
+"""How much capacity a scene's contacts and constraints need on a GPU, where arrays have a fixed size.
 
 MuJoCo Warp keeps the contacts of all worlds in one array, and the constraints of each world in one of its own; what
-does not fit is left out (:attr:`temporeal.sim.types.Status.overflow`). Memory grows with the room. So the need is
-measured: the
-scene is played in C with random commands, from home, from joints anywhere, and with the free objects inside the robot,
-and the most that was met is taken with a margin.
+does not fit is left out (:attr:`temporeal.sim.types.Status.overflow`), and memory grows with the room. So the need is
+measured: the scene is simulated in C with random commands, from home, from joints anywhere, and with the free objects
+inside the robot, and the most that occurred is taken with a margin.
 """
 
 from __future__ import annotations
@@ -15,8 +14,9 @@ from math import ceil
 import mujoco
 import numpy as np
 
-from temporeal.sim.backends.mujoco import quiet
-from temporeal.sim.physics.mujoco.mjcf import JOINT_SIZE, Model, free_joint, holding_act, holding_ctrl
+from temporeal.sim.physics.mujoco.log import quiet
+from temporeal.sim.physics.mujoco.model import JOINT_SIZE, Model, free_joint
+from temporeal.sim.physics.mujoco.resets import holding_act, holding_ctrl
 
 Array = np.ndarray
 
@@ -28,12 +28,12 @@ CLOSED = {(SPHERE, SPHERE), (SPHERE, CAPSULE), (SPHERE, CYLINDER), (SPHERE, BOX)
 
 PLAYS, STEPS, HELD = 24, 150, 30  # a third of the plays start at home; a command holds for 30 steps
 NEAR = 0.02  # m, from the middle of a geom of the robot to that of an object put there
-MARGIN, SPARE = 1.5, 8  # room = margin * most + spare
+MARGIN, SPARE = 1.5, 8  # capacity = margin * most + spare
 LEAST = 32, 16, 96  # contacts, convex, constraints: a grasped box on a table; 0.3 GB at 16384 worlds of ten joints
 
 
 @dataclass(frozen=True)
-class Room:
+class Capacity:
     """Sizes per world: ``contacts`` (and candidate pairs), those of them between shapes that need iterations
     (``convex``), ``constraints`` (rows)."""
 
@@ -41,11 +41,11 @@ class Room:
     convex: int
     constraints: int
 
-    def given(self, contacts: int, constraints: int) -> Room:
+    def given(self, contacts: int, constraints: int) -> Capacity:
         """With sizes of the user's where they are not 0; ``convex`` grows with the contacts, within them."""
         wanted = contacts or self.contacts
         convex = min(max(self.convex, ceil(self.convex * wanted / self.contacts)), wanted)
-        return Room(wanted, convex, constraints or self.constraints)
+        return Capacity(wanted, convex, constraints or self.constraints)
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,15 @@ class Pairs:
     convex: Array
 
 
-def measure(model: Model, seed: int = 0) -> Room:
-    """The room for ``model``: 1.5 times the most contacts, candidate pairs and constraints met, and 8 more.
+def measure(model: Model, seed: int = 0) -> Capacity:
+    """The capacity for ``model``: 1.5 times the most contacts, candidate pairs and constraints met, and 8 more.
 
     At least :data:`LEAST`; about 0.3 s for an arm or a hand.
     """
     with quiet():  # plays may diverge, of which MuJoCo would write to stderr and a file
         most = met(model, np.random.default_rng(seed))
     contacts, convex, constraints = (max(ceil(MARGIN * x) + SPARE, least) for x, least in zip(most, LEAST))
-    return Room(contacts, min(convex, contacts) if pairs_of(model.mj).convex.any() else 0, constraints)
+    return Capacity(contacts, min(convex, contacts) if pairs_of(model.mj).convex.any() else 0, constraints)
 
 
 def met(model: Model, rng: np.random.Generator) -> Array:

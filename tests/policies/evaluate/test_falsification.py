@@ -106,7 +106,6 @@ def test_a_flight_depends_on_its_parameters_and_seed_alone() -> None:
 @pytest.mark.parametrize("backend", ["quadrotor", pytest.param("mujoco", marks=pytest.mark.slow)])
 def test_start_is_what_the_space_says(backend: str) -> None:
     if backend == "mujoco":
-        pytest.importorskip("mujoco.batch")
     env = world(backend=backend)
     space = Space((STILL, Real("state.base_pos_w", (-0.1, -0.1, 0.9), (0.1, 0.1, 1.1)),
                    Real("state.base_vel_w", (-1.0, -1.0, -1.0), (1.0, 1.0, 1.0))))
@@ -151,7 +150,6 @@ def test_reset_draws_span_the_tasks_own_starts() -> None:
 def test_push_gives_its_impulse_in_its_time(backend: str) -> None:
     """0.02 N for 0.1 s on 0.0319 kg: 0.063 m/s, from 0.1 s on; and never again in the next batch."""
     if backend == "mujoco":
-        pytest.importorskip("mujoco.batch")
     env = world(backend=backend)
     space = Space((STILL, Real("push.at_s", 0.0, 0.3), Real("push.for_s", 0.0, 0.3),
                    Real("push.force_w", (-0.1,) * 3, (0.1,) * 3)))

@@ -14,20 +14,20 @@ import sys
 import time
 from pathlib import Path
 
+import mujoco
 import numpy as np
 import pytest
 import torch
-
-pytest.importorskip("mujoco.batch", reason="needs mujoco >= 3.17")
-
-import mujoco
 from tests.sim.doubles import FOLDER, REAL, behaviour, isaacgym_backend
 from tests.sim.doubles.bench_arm import arm, cube, drawer, scene, table
 
 from temporeal.robots.signals import schema
 from temporeal.robots.spec import RobotSpec, Source
 from temporeal.sim.backends import isaacgym
-from temporeal.sim.physics.isaac import assets
+from temporeal.sim.physics.isaac import gym_process, rotations, urdf
+from temporeal.sim.physics.isaac.actors import plan_of
+from temporeal.sim.physics.isaac.drives import UNLIMITED, drives, targets
+from temporeal.sim.physics.isaac.shapes import filters, nominal
 from temporeal.sim.physics.mujoco import mjcf
 from temporeal.sim.scene import Object, Scene
 
@@ -189,7 +189,7 @@ def ended(pid):
 
 def test_the_worker_is_python_3_8():
     """Its syntax, and that it imports nothing but the standard library, numpy, torch and isaacgym."""
-    tree = ast.parse(isaacgym.WORKER.read_text(), feature_version=(3, 8))
+    tree = ast.parse(gym_process.WORKER.read_text(), feature_version=(3, 8))
     found = {a.name.partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
     found |= {n.module.partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module}
     standard = {"json", "mmap", "os", "struct", "sys", "threading", "time", "traceback"}
@@ -197,10 +197,10 @@ def test_the_worker_is_python_3_8():
 
 
 def test_the_worker_does_not_find_our_modules(tmp_path):
-    """Python puts a script's folder first on sys.path; there, our isaacgym.py would be found instead of NVIDIA's."""
+    """Python puts a script's folder first on sys.path; modules there could be found instead of NVIDIA's."""
     code = "import sys; sys.argv = ['x', '0', '1', '1']; import runpy; m = runpy.run_path(sys.path.pop()); " \
            "sys.path.insert(0, m['HERE']); m['forget_own_folder'](); print(m['HERE'] in sys.path)"
-    line = f"import sys; sys.path.append({str(isaacgym.WORKER)!r}); {code}"
+    line = f"import sys; sys.path.append({str(gym_process.WORKER)!r}); {code}"
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
@@ -246,7 +246,7 @@ def test_the_double_shows_states_late(broken):
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory):
     made = Scene(arm(tmp_path_factory.mktemp("arm")), (cube(), drawer(), table()), base_pos=(0.1, 0.2, 0.3))
-    return assets.plan_of(mjcf.build(made, COMMAND, DT))
+    return plan_of(mjcf.build(made, COMMAND, DT))
 
 
 def test_actors_are_trees_of_bodies(plan):
@@ -259,7 +259,7 @@ def test_actors_are_trees_of_bodies(plan):
 
 def test_urdf_masses_and_frames_are_the_models(plan, tmp_path):
     """Read back by MuJoCo: masses, centres, inertias and, at a random state, every link where the model has it."""
-    mj, files = plan.model.mj, assets.write(plan, tmp_path)
+    mj, files = plan.model.mj, urdf.write(plan, tmp_path)
     spec = mujoco.MjSpec.from_file(str(files["stand"]))
     spec.compiler.fusestatic = False
     frame = spec.worldbody.bodies[0]
@@ -282,12 +282,12 @@ def test_urdf_masses_and_frames_are_the_models(plan, tmp_path):
 
 
 def test_the_tendon_of_a_gripper_is_a_drive_of_each_finger(plan):
-    values = assets.drives(plan, assets.nominal(plan.model.mj))
+    values = drives(plan, nominal(plan.model.mj))
     fingers = [i for i, d in enumerate(plan.dofs) if d.name in ("left", "right")]
     assert values["stiffness"][0, fingers] == pytest.approx([1000, 1000])
     assert values["effort"][0, fingers] == pytest.approx([30, 30])
     assert values["velocity"][0, fingers] == pytest.approx([1.5, 1.5])  # 30 N against the joint's 20 N s/m
-    position, _ = assets.targets(plan, assets.nominal(plan.model.mj), np.array([[0.1, 0.2, 0.3, 0.05]]))
+    position, _ = targets(plan, nominal(plan.model.mj), np.array([[0.1, 0.2, 0.3, 0.05]]))
     by_name = {d.name: x for d, x in zip(plan.dofs, position[0])}
     assert by_name == pytest.approx(
         {"lift": 0.1, "turn": 0.2, "bend": 0.3, "left": 0.04, "right": 0.04, "drawer_slide": 0})
@@ -296,17 +296,17 @@ def test_the_tendon_of_a_gripper_is_a_drive_of_each_finger(plan):
 def test_an_actuator_of_one_finger_drives_both_where_they_move_alike(tmp_path):
     robot = arm(tmp_path)
     robot.model.write_text(robot.model.read_text().replace('tendon="fingers" kp', 'joint="left" kp'))
-    plan = assets.plan_of(mjcf.build(Scene(robot), COMMAND, DT))
-    values = assets.drives(plan, assets.nominal(plan.model.mj))
+    plan = plan_of(mjcf.build(Scene(robot), COMMAND, DT))
+    values = drives(plan, nominal(plan.model.mj))
     fingers = [i for i, d in enumerate(plan.dofs) if d.name in ("left", "right")]
     assert values["stiffness"][0, fingers] == pytest.approx([1000, 1000])
     assert values["effort"][0, fingers] == pytest.approx([30, 30])
     robot.model.write_text(robot.model.read_text().replace('joint="left" kp', 'joint="left" gear="2" kp').replace(
         "<equality>", "<!--").replace("</equality>", "-->"))
-    alone = assets.plan_of(mjcf.build(Scene(robot), COMMAND, DT))
-    values = assets.drives(alone, assets.nominal(alone.model.mj))
+    alone = plan_of(mjcf.build(Scene(robot), COMMAND, DT))
+    values = drives(alone, nominal(alone.model.mj))
     assert values["stiffness"][0, fingers] == pytest.approx([8000, 0])  # gear 2: 2 * 2000 N/m * 2
-    assert values["effort"][0, fingers] == pytest.approx([120, assets.UNLIMITED])
+    assert values["effort"][0, fingers] == pytest.approx([120, UNLIMITED])
     assert values["damping"][0, fingers] == pytest.approx([20, 20])
 
 
@@ -316,14 +316,14 @@ def test_equalities_without_a_counterpart_are_refused(tmp_path):
     for wrong in ('polycoef="0 2 0 0 0"', 'polycoef="0.1 1 0 0 0"'):
         robot.model.write_text(text.replace('polycoef="0 1 0 0 0"', wrong))
         with pytest.raises(ValueError, match="no such constraint"):
-            assets.plan_of(mjcf.build(Scene(robot), COMMAND, DT))
+            plan_of(mjcf.build(Scene(robot), COMMAND, DT))
     robot.model.write_text(text.replace("<equality>", "<!--").replace("</equality>", "-->"))
     with pytest.raises(ValueError, match="not tied to move alike"):
-        assets.plan_of(mjcf.build(Scene(robot), COMMAND, DT))
+        plan_of(mjcf.build(Scene(robot), COMMAND, DT))
 
 
 def test_filters_keep_excluded_links_apart(plan):
-    bits = dict(zip([link.name for link in plan.actors[0].links], assets.filters(plan.actors[0])))
+    bits = dict(zip([link.name for link in plan.actors[0].links], filters(plan.actors[0])))
     apart = {frozenset(p) for p in plan.actors[0].apart}
     names = list(bits)
     for i, a in enumerate(names):
@@ -336,11 +336,11 @@ def test_roll_pitch_yaw(angles):
     quat = np.array([1.0, 0, 0, 0])
     for angle, axis in zip(angles, np.eye(3)):
         step = np.concatenate(([np.cos(angle / 2)], np.sin(angle / 2) * axis))
-        quat = assets.times(step, quat)
+        quat = rotations.times(step, quat)
     again = np.array([1.0, 0, 0, 0])
-    for angle, axis in zip(assets.roll_pitch_yaw(quat), np.eye(3)):
-        again = assets.times(np.concatenate(([np.cos(angle / 2)], np.sin(angle / 2) * axis)), again)
-    assert assets.matrix(again) == pytest.approx(assets.matrix(quat), abs=1e-9)
+    for angle, axis in zip(rotations.roll_pitch_yaw(quat), np.eye(3)):
+        again = rotations.times(np.concatenate(([np.cos(angle / 2)], np.sin(angle / 2) * axis)), again)
+    assert rotations.matrix(again) == pytest.approx(rotations.matrix(quat), abs=1e-9)
 
 
 def thing(inside):
@@ -359,7 +359,7 @@ REFUSED = {
 @pytest.mark.parametrize("why", REFUSED)
 def test_what_isaac_cannot_express_is_refused(tmp_path, why):
     with pytest.raises(ValueError, match=why):
-        assets.plan_of(mjcf.build(Scene(arm(tmp_path), (thing(REFUSED[why]),)), COMMAND, DT))
+        plan_of(mjcf.build(Scene(arm(tmp_path), (thing(REFUSED[why]),)), COMMAND, DT))
 
 
 def test_sensors_and_unknown_names_are_refused(tmp_path):
@@ -370,7 +370,7 @@ def test_sensors_and_unknown_names_are_refused(tmp_path):
     sensing = RobotSpec(**{**robot.__dict__, "model": path, "signals": specs,
                            "sources": {**robot.sources, "clock": Source("sensor", ("clock",))}})
     with pytest.raises(ValueError, match="sensors clock"):
-        assets.plan_of(mjcf.build(Scene(sensing), COMMAND, DT))
+        plan_of(mjcf.build(Scene(sensing), COMMAND, DT))
 
 
 def test_a_mesh_is_written_as_it_is(tmp_path):
@@ -379,7 +379,7 @@ def test_a_mesh_is_written_as_it_is(tmp_path):
     text = f"""<mujoco><asset><mesh name="m" vertex="{corners}"/></asset><worldbody>
       <body name="b"><freejoint/><geom type="mesh" mesh="m"/></body></worldbody></mujoco>"""
     mj = mujoco.MjModel.from_xml_string(text)
-    assets.write_stl(mj, 0, tmp_path / "m.stl")
+    urdf.write_stl(mj, 0, tmp_path / "m.stl")
     (tmp_path / "back.xml").write_text('<mujoco><asset><mesh name="m" file="m.stl"/></asset><worldbody><body>'
                                        '<freejoint/><geom type="mesh" mesh="m"/></body></worldbody></mujoco>')
     back = mujoco.MjModel.from_xml_path(str(tmp_path / "back.xml"))

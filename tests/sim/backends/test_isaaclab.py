@@ -12,9 +12,6 @@ import sys
 
 import pytest
 import torch
-
-pytest.importorskip("mujoco.batch", reason="needs mujoco >= 3.17")
-
 from tests.sim.doubles import REAL_LAB, behaviour, forget_isaaclab, install_isaaclab, isaaclab_backend
 from tests.sim.doubles.bench_arm import scene
 

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-pytest.importorskip("mujoco.batch", reason="needs mujoco >= 3.17")
-
 from temporeal.robots.registry import UnknownName
 from temporeal.robots.spec import load_robot
 from temporeal.sim.backends import mujoco as backend

@@ -10,6 +10,7 @@ import yaml
 
 from temporeal.robots.spec import Parameter, load_robot
 from temporeal.sim.physics.mujoco import mjcf
+from temporeal.sim.physics.mujoco.parameters import check_values
 from temporeal.sim.physics.quadrotor.rotor import flight_parameters
 from temporeal.sim.randomization.distributions import (
     bounds,
@@ -292,7 +293,7 @@ def test_shipped_sets_fit_their_robots_with_and_without_an_object(config, robot,
     distributions = parse_randomization(raw["parameters"], model.parameters)
     found = draw_parameters(model.parameters, distributions, 1, WORLDS[:500], FIRST[:500])
     for name, value in found.items():
-        mjcf.check_values(model, name, value.numpy(), 500)
+        check_values(model, name, value.numpy(), 500)
         assert len(value.reshape(500, -1).unique(dim=0)) == 500
     assert ("cube.mass" in found) == bool(objects)
     shapes = {name: spec.shape for name, spec in scene.signals.items()}

@@ -17,6 +17,9 @@ from temporeal.sim.backends import mujoco
 from temporeal.sim.env import make_env
 from temporeal.sim.physics.checks import check_ids
 from temporeal.sim.physics.mujoco import mjcf
+from temporeal.sim.physics.mujoco.log import quiet
+from temporeal.sim.physics.mujoco.parameters import check_values, longest_delay
+from temporeal.sim.physics.mujoco.resets import into_body
 from temporeal.sim.randomization.distributions import parse_distribution
 from temporeal.sim.randomization.disturbances import WrenchDisturbances
 from temporeal.sim.scene import Object, Scene, box, fixed_body
@@ -164,7 +167,7 @@ def test_an_angular_velocity_is_written_in_the_bodys_frame_and_read_in_the_world
         assert torch.allclose(sim.signals()["ball_ang_vel_w"], rate, atol=1e-6)
     turned = np.zeros(3)
     mj.mju_rotVecQuat(turned, rate[0].double().numpy(), (quat[0] * torch.tensor([1, -1, -1, -1])).double().numpy())
-    assert mjcf.into_body(quat.double().numpy(), rate.double().numpy())[0] == pytest.approx(turned, abs=1e-12)
+    assert into_body(quat.double().numpy(), rate.double().numpy())[0] == pytest.approx(turned, abs=1e-12)
     sim.close()
 
 
@@ -217,7 +220,7 @@ def test_the_range_of_a_parameter_is_the_published_one_and_must_fit_the_model(tm
 def test_float32_of_a_nominal_value_is_the_nominal_value(scene):
     model = build(scene)
     damping = np.array([[0.1, 0.25]], np.float32).astype(np.float64)
-    assert mjcf.check_values(model, "damping", damping, 1).tolist() == [[0.1, 0.25]]
+    assert check_values(model, "damping", damping, 1).tolist() == [[0.1, 0.25]]
     assert damping[0, 0] != 0.1
 
 
@@ -232,14 +235,14 @@ def test_float32_of_a_nominal_value_is_the_nominal_value(scene):
 ])  # fmt: skip
 def test_a_wrong_parameter_is_named(scene, name, value, message):
     with pytest.raises(ValueError, match=message):
-        mjcf.check_values(build(scene), name, np.array(value), 1)
+        check_values(build(scene), name, np.array(value), 1)
 
 
 def test_a_flat_body_is_one_of_matter(scene):
     """Its largest moment is the sum of the other two, and float32 rounds it up."""
     flat = np.array([[0.1, 0.2, 0.3]], np.float32).astype(np.float64)
     assert flat[0, 2] > flat[0, 0] + flat[0, 1]
-    assert mjcf.check_values(build(scene), "cube.inertia", flat, 1).tolist() == flat.tolist()
+    assert check_values(build(scene), "cube.inertia", flat, 1).tolist() == flat.tolist()
 
 
 @pytest.mark.parametrize("dt", [float("nan"), float("inf"), 0.0, -0.002, 0.2])
@@ -276,10 +279,10 @@ def test_what_was_simulated_with_another_integrator_does_not_fit():
 
 def test_a_delay_is_bounded_by_the_history_the_model_keeps(tmp_path):
     model = build(Scene(robot(tmp_path, SERVO_ONLY)))
-    assert mjcf.longest_delay(model.mj) == pytest.approx(5 * DT)
-    mjcf.check_values(model, "command_delay", np.array([5 * DT]), 1)
+    assert longest_delay(model.mj) == pytest.approx(5 * DT)
+    check_values(model, "command_delay", np.array([5 * DT]), 1)
     with pytest.raises(ValueError, match="command_delay is at most 0.01 s, .* got 0.012"):
-        mjcf.check_values(model, "command_delay", np.array([6 * DT]), 1)
+        check_values(model, "command_delay", np.array([6 * DT]), 1)
     drawn = {"kind": "uniform", "low": 0.0, "high": 5 * DT}
     parse_distribution("randomize.command_delay", drawn, "command_delay", model.parameters["command_delay"])
     with pytest.raises(ValueError, match="randomize.command_delay: command_delay is at most 0.01 s in this simulator, "
@@ -433,7 +436,7 @@ def test_some_signals_are_read_afresh_after_another_backends_state(scene):
 
 def test_the_log_is_as_it_was_after_a_step(scene):
     was = mj.MjLogConfig.get()
-    with mujoco.quiet(), mujoco.quiet():
+    with quiet(), quiet():
         assert not mj.MjLogConfig.get().logto_console and not mj.MjLogConfig.get().logto_file
     now = mj.MjLogConfig.get()
     assert (now.logto_console, now.logto_file, now.logfile) == (was.logto_console, was.logto_file, was.logfile)
