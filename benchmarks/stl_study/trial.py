@@ -81,7 +81,7 @@ def described(settings: Mapping[str, Any], system: str) -> dict[str, Any]:
 
     own = {k: v for k, v in settings["task"]["settings"].items() if k not in ("reward", "of_view")}  # of other views
     with errors.bad_input():
-        task = load_task("stl", **{**own, "view": "plain"})
+        task = load_task("stl", **{**own, "view": "terminal_robustness"})
     made = resolve("temporeal.sim.systems", system).make()
     return {"formula": to_text(task.formula), "depth": depth(task.formula), "steps_of_a_mission": task.steps,
             "dt": task.control_dt, "shapes": list(task.shapes), "planar": len(made.fence["low"]) == 2}

@@ -50,7 +50,7 @@ from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.language.queries import clauses, is_temporal
 from temporeal.sim.stl.language.temporal import Always
 from temporeal.sim.stl.rewriting.normal import positive
-from temporeal.sim.stl.semantics.torch_ops import compiled
+from temporeal.sim.stl.semantics.torch_ops import margin_function
 from temporeal.sim.task import MISSION_TIME, Task
 from temporeal.sim.types import TaskEnv
 
@@ -128,7 +128,7 @@ class Constraint:
         if not kept:
             raise SettingsError(f"a reflex keeps what the formula says must always hold, a part G[0,b] p without "
                                 f"windows in p; there is none in: {formula}")
-        self.kept = [(p.window.hi, compiled(p.arg)) for p in kept]
+        self.kept = [(p.window.hi, margin_function(p.arg)) for p in kept]
 
     def margin(self, signals: Mapping[str, Tensor]) -> Tensor:
         """The least margin [N] of what must hold at this sample, violated below 0; infinite where nothing must."""

@@ -13,7 +13,7 @@ many of them at the frontier of what the policy can do (a reverse curriculum as 
 the critic's values instead of success rates), disjunctions (a schedule also names the alternative), always-eventually
 and until (as chains of variables), proposals that keep precedence, a bound that ties returns to robustness
 (`temporeal.sim.rewards.scheduled.return_bound`), hits before and after their time where others can still be on time,
-and hits that are taken back (`temporeal.sim.rewards.timed_subgoals`). """
+and hits that are taken back (`temporeal.sim.rewards.schedule_automaton`). """
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Allocator:
 
     def __init__(self, env: TaskEnv, config: TGPOConfig, seed: int) -> None:
         if env.task.schedules is None:
-            told = ("it is shown and paid by another view; say task.settings.view=timed" if env.task.name == "stl" else
+            told = ("it is shown and paid by another view; say task.settings.view=scheduled" if env.task.name == "stl" else
                     "choose one, task=stl/...")
             raise SettingsError(f"algo tgpo learns tasks that are formulas and follows their schedules, task "
                                 f"{env.task.name!r} has none: {told}")

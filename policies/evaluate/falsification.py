@@ -33,7 +33,8 @@ import torch
 from torch import Tensor
 
 from temporeal.policies.evaluate.partial import bounds, verdict
-from temporeal.policies.evaluate.rollout import Act, rollout
+from temporeal.policies.evaluate.rollout import rollout
+from temporeal.policies.training.acting import Act
 from temporeal.robots.signals import SignalError
 from temporeal.sim.compiler.keyed_random import stream, uniform
 from temporeal.sim.curriculum.curriculum import start_draws

@@ -1,8 +1,7 @@
-"""Episodes of tasks that are formulas, judged to their end.
+"""Tasks that are formulas, judged over their full horizon.
 
-Training gives up on an episode as soon as its schedule is late or broken: nothing more is learned from it. The formula
-may still be satisfied in another way, above all by a policy that chooses schedules of its own. So it is not cut short
-where it is judged.
+Training ends an episode as soon as its schedule is late or broken. The formula may still be satisfied in another way,
+above all by a policy that chooses its own schedules, so an evaluation never cuts an episode short.
 """
 
 from __future__ import annotations
@@ -16,34 +15,33 @@ from torch import Tensor
 if TYPE_CHECKING:
     from temporeal.sim.task import Objective, Task
 
+Carry = Mapping[str, Tensor]
 
-class Lasting:
+
+class FullHorizon:
     """The objective ``inner``, which ends no episode."""
 
     def __init__(self, inner: Objective) -> None:
-        self.inner, self.memory, self.privileged_dim = inner, inner.memory, inner.privileged_dim
+        self.inner, self.carry, self.privileged_dim = inner, inner.carry, inner.privileged_dim
 
-    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Memory after the sample at time 0."""
-        return self.inner.start(signals, memory)
+    def start(self, signals: Mapping[str, Tensor], carry: Carry) -> Carry:
+        """The carry after the sample at time 0."""
+        return self.inner.start(signals, carry)
 
-    def step(
-        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Reward [N], terminated [N] (never), next memory."""
-        reward, ended, after = self.inner.step(signals, action, memory)
+    def step(self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry) -> tuple[Tensor, Tensor, Carry]:
+        """Reward [N], terminated [N] (never), next carry."""
+        reward, ended, after = self.inner.step(signals, action, carry)
         return reward, ended & ~ended, after
 
-    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
-        """What the critic sees besides, [N, P]."""
-        return self.inner.privileged(signals, memory)
+    def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
+        """The critic's additional inputs, [N, P]."""
+        return self.inner.privileged(signals, carry)
 
-    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def success(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Whether the objective calls the episode a success, [N] bool."""
-        return self.inner.success(signals, memory)
+        return self.inner.success(signals, carry)
 
 
-def lasting(task: Task) -> Task:
-    """``task`` as it is judged: where it is a formula and nothing else, to the end of its episodes: an end by
-    the clock, which is none by the task."""
-    return replace(task, objective=Lasting(task.objective), finite=False) if task.finite else task
+def to_full_horizon(task: Task) -> Task:
+    """``task`` for evaluation: one that is only a formula never terminates; its episodes end by the clock."""
+    return replace(task, objective=FullHorizon(task.objective), finite=False) if task.finite else task

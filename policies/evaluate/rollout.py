@@ -10,14 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from temporeal.policies.training.acting import Act
 from temporeal.sim.types import Obs, Step
 
 if TYPE_CHECKING:
-    from temporeal.sim.maps import Memory, PolicyGraph
     from temporeal.sim.task import Task
-
-Act = Callable[[Tensor], Tensor]
-"""Observation [N, O] to action [N, A], deterministic. A recurrent one carries its own state: see `graph_policy`."""
 
 
 class RolloutEnv(Protocol):
@@ -136,86 +133,6 @@ def resample(times: np.ndarray, values: np.ndarray, dt: float, duration_s: float
     wanted = dt * np.arange(int(end / dt + 1e-6) + 1)
     newest = np.searchsorted(times, wanted + 1e-9, side="right") - 1
     return np.asarray(values)[np.maximum(newest, 0)]
-
-
-def graph_policy(graph: PolicyGraph) -> Act:
-    """The network of ``graph`` on the environment's observations; one that carries something starts with nothing.
-
-    The environment runs the observation and action maps itself, so only what decides is used here.
-    """
-    carried: Memory = {}
-
-    def start(n: int, device: torch.device | str = "cpu") -> Memory:
-        return {name: torch.zeros(n, *shape, device=device) for name, shape in graph.carried.items()}
-
-    def act(obs: Tensor) -> Tensor:
-        nonlocal carried
-        action, carried = graph.decide(obs, carried or start(len(obs), obs.device))
-        return action
-
-    # what it carries from step to step, for a golden trace
-    setattr(act, CARRIED, lambda n: carried or start(n))
-    return act
-
-
-CARRIED = "carried"
-
-
-def record_golden(env: Any, policy: Act, steps: int | None = None) -> dict[str, np.ndarray]:
-    """A golden trace for `temporeal.policies.export.writer.export`: what world 0 measured and was commanded in one
-    episode.
-
-    ``signals.<name>`` are the *measured* signals (noise and latency included) as they entered the environment's
-    observation map, ``memory.<name>`` what that map (and a recurrent network) remembered then, ``commands.<name>`` what
-    the action map sent to the simulator, each [T, *shape], from the first step of an episode to its end (or ``steps``).
-    Use an environment of its own with one world, not compiled.
-    """
-    if env.num_worlds != 1:
-        raise ValueError(f"a golden trace is recorded with one world, the environment has {env.num_worlds}")
-    seen: list[dict[str, np.ndarray]] = []
-    sent: list[np.ndarray] = []
-    kept: list[dict[str, np.ndarray]] = []
-    observe, carried = env.functions.observe, getattr(policy, CARRIED, None)
-    spy = _Spy(observe, lambda args: seen.append({
-        **{f"signals.{k}": host(args[0][k])[0].copy() for k in observe.signals},
-        **{f"memory.{k}": host(args[1][k])[0].copy() for k in observe.memory}}))
-    env.functions.observe = spy
-    try:
-        with torch.no_grad():
-            obs = env.reset()
-            for _ in range(steps or env.task.steps):
-                if carried is not None:
-                    kept.append({f"memory.{k}": host(v)[0] for k, v in carried(1).items()})
-                action = policy(obs.actor)
-                step = env.step(action)
-                sent.append(host(env.command)[0].copy())
-                obs = step.obs
-                if bool((step.terminated | step.truncated)[0]):
-                    break
-    finally:
-        env.functions.observe = observe
-    count = len(sent)
-    if len(seen) < count:
-        raise ValueError("the environment's maps are compiled, so what they are given is not to be seen: make it with "
-                         "compiled=False")
-    trace = {name: np.stack([row[name] for row in seen[:count]]) for name in seen[0]}
-    for name in kept[0] if kept else ():
-        trace[name] = np.stack([row[name] for row in kept])
-    return {**trace, f"commands.{env.task.command}": np.stack(sent)}
-
-
-class _Spy:
-    """An observation map that reports its arguments and is otherwise the one it wraps."""
-
-    def __init__(self, observe: Any, report: Callable[[tuple[Any, ...]], None]) -> None:
-        self._observe, self._report = observe, report
-
-    def __call__(self, *args: Any) -> Any:
-        self._report(args)
-        return self._observe(*args)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._observe, name)
 
 
 def pick(signals: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:

@@ -44,11 +44,11 @@ def checked_robot(said: Mapping[str, Any], task: Task) -> Task:
 
 def resolved(settings: Mapping[str, Any]) -> Settings:
     """``settings`` with what the task takes from elsewhere where they do not say it (``resolved`` of its module)."""
-    from temporeal.robots.registry import resolve
+    from temporeal.sim.task_files import task_module
 
     group = settings["task"]
     with bad_input():
-        find = getattr(resolve("temporeal.sim.tasks", group["name"]), "resolved", None)
+        find = getattr(task_module(group["name"]), "resolved", None)
         if find is None:
             return dict(settings)
         return {**settings, "task": {**group, "settings": find(**(group.get("settings") or {}))}}

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM ended the work; the text says what is left of it. The exit status is the shell's: 130, 143."""
+    """Ctrl-C or SIGTERM ended the work; the text names what was kept. The exit status is the shell's: 130 or 143."""
 
     def __init__(self, number: int, text: str = "") -> None:
         super().__init__(text or f"stopped by {signal.Signals(number).name}")
@@ -19,8 +19,10 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def on_signals(numbers: Iterable[int], handler: Callable[[int, object], None]) -> Iterator[None]:
-    """``handler`` for these signals inside, the old ones afterwards. A signal that is ignored stays so: a shell script
-    does that to Ctrl-C for what it runs in the background. Only a main thread can; elsewhere nothing is done.
+    """Inside, ``handler`` handles these signals.
+
+    A signal that is ignored stays ignored: a shell script ignores Ctrl-C for what it runs in the background. Python
+    handles signals in the main thread only; in others nothing is done.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -35,9 +37,13 @@ def on_signals(numbers: Iterable[int], handler: Callable[[int, object], None]) -
 
 
 @contextmanager
-def stop_asked(quiet: bool = False) -> Iterator[list[int]]:
-    """Inside, Ctrl-C and SIGTERM only enter their number into the list, to be heeded when there is a good moment; a
-    second one interrupts at once."""
+def stop_asked(
+    note: str = "finishing this iteration and keeping a checkpoint", quiet: bool = False
+) -> Iterator[list[int]]:
+    """Inside, the first Ctrl-C or SIGTERM is entered into the list, for a good moment to stop; a second one interrupts.
+
+    ``note``: what is done until then, printed unless ``quiet``.
+    """
     asked: list[int] = []
 
     def ask(number: int, _: object) -> None:
@@ -45,12 +51,12 @@ def stop_asked(quiet: bool = False) -> Iterator[list[int]]:
             raise Interrupted(number)
         asked.append(number)
         if not quiet:  # not through sys.stderr: the signal may have come in the middle of a write to it
-            os.write(2, b"\ntemporeal: finishing this iteration and keeping a checkpoint; once more stops at once\n")
+            os.write(2, f"\ntemporeal: {note}; once more stops at once\n".encode())
 
     with on_signals([signal.SIGINT, signal.SIGTERM], ask):
         yield asked
 
 
 def interrupt(number: int, _: object = None) -> None:
-    """A signal handler: what is under way cleans up as after Ctrl-C."""
+    """A signal handler that ends the work as Ctrl-C does."""
     raise Interrupted(number)

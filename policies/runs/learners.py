@@ -19,7 +19,7 @@ REGISTRIES = ("temporeal.policies.algos", "temporeal.policies.planners")
 
 def check_training_seed(seed: int) -> None:
     """The seed leaves room for that of the evaluation, which is greater."""
-    from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED
+    from temporeal.policies.evaluate.judging import EVALUATION_SEED
 
     check_seed("seed", seed)
     if seed > GREATEST_SEED - EVALUATION_SEED:

@@ -11,20 +11,17 @@ import torch
 
 from temporeal.policies.nets.actor import Actor, make_actor
 from temporeal.policies.nets.normalizer import Normalizer
-from temporeal.policies.training import checkpoint
+from temporeal.policies.training import checkpoint, renamed
 from temporeal.policies.training.ppo_state import Learner, PPOConfig
 from temporeal.policies.training.ranks import Ranks
 from temporeal.sim.compiler.devices import moved
+from temporeal.sim.renamed import with_current_names
 from temporeal.sim.types import Obs, VecEnv
 
 MAY_CHANGE = ("total_steps", "max_seconds", "clock", "checkpoint_seconds")  # between a run and its resumption
 KIND = "temporeal ppo 2"
 UNSAID = {"stagger": False}
 """Settings that checkpoints of before do not have, as they were then."""
-RENAMED = {"explore": "mid_episode_starts", "excerpt": "truncate_after", "bank": "schedule_buffer"}
-RENAMED_OF_COMPANION = {"bank": "buffer", "midway": "frontier"}
-RENAMED_FIGURES = {"faults": "diverged"}
-"""Names in older checkpoints, and what they are called now: of settings, of what a companion keeps, of figures."""
 MODULES = ("actor", "critic", "normalizer", "critic_normalizer", "return_moments", "optimizer")
 """What learns, by its name in a learner."""
 C = TypeVar("C", bound=PPOConfig)
@@ -109,13 +106,10 @@ def _read(path: Path) -> dict[str, Any]:
     state = checkpoint.load(path)  # to the CPU: random states stay there, load_state_dict moves the rest
     if state.get("kind") != KIND:
         raise checkpoint.CheckpointError(f"{path} is not of this PPO: its kind is {state.get('kind')!r}, not {KIND!r}")
-    companion = state.get("companion") and _renamed(state["companion"], RENAMED_OF_COMPANION)
-    return {**state, "config": {**UNSAID, **_renamed(state["config"], RENAMED)}, "companion": companion,
-            "history": [_renamed(row, RENAMED_FIGURES) for row in state["history"]]}
-
-
-def _renamed(state: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    return {names.get(key, key): value for key, value in state.items()}
+    companion = state.get("companion") and with_current_names(state["companion"], renamed.COMPANION)
+    config = {**UNSAID, **with_current_names(state["config"], renamed.SETTINGS)}
+    history = [with_current_names(row, renamed.FIGURES) for row in state["history"]]
+    return {**state, "config": config, "companion": companion, "history": history}
 
 
 def latest(out: Path, ranks: Ranks) -> Path:

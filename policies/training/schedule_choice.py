@@ -51,7 +51,7 @@ class Choosing(nn.Module):
     critic's of what is left with the hits so far, is more than ``patience`` higher. A robot that is on time stays with
     what it follows: among many values the highest is easily too high, and always some other one looks a little better.
     Nor does it go from one that it is behind to another such: it would choose again at every sample, and put off what
-    is to be held from a time on (`temporeal.sim.rewards.timed_subgoals`) as often. What was hit and kept for one
+    is to be held from a time on (`temporeal.sim.rewards.schedule_automaton`) as often. What was hit and kept for one
     alternative says nothing of another: that is chosen once.
 
     Args:

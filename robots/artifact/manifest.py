@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from math import isfinite, prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -264,24 +263,6 @@ def mission_digest(content: Mapping[str, Any]) -> str:
     """SHA-256 of what a manifest (``content``: its JSON values) says of the mission: artifacts that may succeed each
     other in flight are of one, and a monitor of either judges both."""
     return digest(canonical({name: content[name] for name in MISSION}).encode())
-
-
-def read(folder: Path, name: str) -> bytes:
-    """Content of one file of the artifact in ``folder``."""
-    try:
-        return (folder / name).read_bytes()
-    except OSError as error:
-        raise ArtifactError(f"{folder} is not an artifact: {name}: {error.strerror or error}") from error
-
-
-def load_manifest(folder: Path, trust: Path | None = None) -> Manifest:
-    """The manifest of the artifact in ``folder``; with ``trust``, the file of a public key, only one that it signed."""
-    data = read(folder, MANIFEST)
-    if trust is not None:
-        from temporeal.robots.artifact.signature import verify
-
-        verify(folder, data, trust)  # the very bytes that are decoded next
-    return decode(data)
 
 
 def decode(data: bytes) -> Manifest:

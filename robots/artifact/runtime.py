@@ -25,6 +25,7 @@ import numpy as np
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
+from temporeal.robots.artifact.loading import load_manifest, read
 from temporeal.robots.artifact.manifest import (
     ENGAGED,
     GOLDEN,
@@ -39,8 +40,6 @@ from temporeal.robots.artifact.manifest import (
     check_robot,
     contract,
     digest,
-    load_manifest,
-    read,
 )
 from temporeal.robots.artifact.onnx_file import outside
 from temporeal.robots.signals import Schema, SignalError, all_finite, check_signals

@@ -44,7 +44,7 @@ def test_the_artifact_is_judged_as_the_run_is(
 def test_view_and_falsify_show_it_what_chooses(run: Path) -> None:
     settings = run_folders.load_run(run)
     task = environments.make_task(settings)
-    shown = trained.seen_by(run, False, settings, task)
+    shown = trained.trained_policy(trained.load_trained(run), settings, task).task
     assert isinstance(shown.observe, Choosing) and not isinstance(task.observe, Choosing)
     assert run_folders.run_folder({**settings, "out": None}).name == "stl-linear_reach-tgpo-1"
 
@@ -59,7 +59,7 @@ def test_a_run_is_falsified_and_viewed(run: Path, tmp_path: Path, capsys: pytest
 
 def test_a_network_that_plans_is_exported_and_judged_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """STL-NPC: trained through the model, then a policy between signals and commands like any other."""
-    words = ["train", "algo=npc", "task=stl/linear_reach", "task.settings.view=plain", "num_worlds=1", "threads=1",
+    words = ["train", "algo=npc", "task=stl/linear_reach", "task.settings.view=terminal_robustness", "num_worlds=1", "threads=1",
              "algo.updates=3", "algo.batch=8", "algo.hidden=[16]", "--out", str(tmp_path / "run")]
     assert main.main(words) == 0
     assert main.main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "artifact")]) == 0

@@ -12,7 +12,7 @@ import pytest
 from temporeal.policies.cli import main
 from temporeal.policies.cli.verbs import bench, demo, eval
 from temporeal.policies.evaluate.report import page
-from temporeal.policies.runs import environments, run_folders, trained
+from temporeal.policies.runs import artifacts, environments, evaluating, exporting, run_folders
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.settings import files
 from temporeal.policies.runs.settings.compose import compose
@@ -98,9 +98,9 @@ def test_an_unwritable_place_is_refused_before_the_work(
     def work(*_: Any, **__: Any) -> None:
         raise AssertionError("the work began")
 
-    monkeypatch.setattr(eval, "judge", work)
-    monkeypatch.setattr(trained, "load_graph", work)
-    monkeypatch.setattr(trained, "load_artifact", work)
+    monkeypatch.setattr(evaluating, "evaluate_on", work)
+    monkeypatch.setattr(exporting, "load_graph", work)
+    monkeypatch.setattr(artifacts, "load_artifact", work)
     monkeypatch.setattr(bench, "measure", work)
     monkeypatch.setattr(demo, "clear", work)
     run_folders.open_run(compose(), tmp_path / "run", overwrite=False)
@@ -114,7 +114,7 @@ def test_an_unwritable_place_is_refused_before_the_work(
 def test_export_refuses_a_foreign_folder_before_the_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(trained, "load_graph")
+    monkeypatch.delattr(exporting, "load_graph")
     run_folders.open_run(compose(), tmp_path / "run", overwrite=False)
     (tmp_path / "thesis.tex").write_text("years of work")
     assert main.main(["export", str(tmp_path / "run"), "--out", str(tmp_path)]) == 2
@@ -127,10 +127,10 @@ def test_export_to_a_full_disk_is_one_line(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(trained, "load_graph", lambda *_: None)
-    monkeypatch.setattr(trained, "shown_to", lambda _, task: task)
+    monkeypatch.setattr(exporting, "load_graph", lambda *_: None)
+    monkeypatch.setattr(exporting, "shown_to", lambda _, task: task)
     monkeypatch.setattr(environments, "make_env", lambda *_, **__: None)
-    monkeypatch.setattr("temporeal.policies.evaluate.run_outputs.export_policy", full)
+    monkeypatch.setattr("temporeal.policies.export.policy.export_policy", full)
     run_folders.open_run(compose(), tmp_path / "run", overwrite=False)
     assert main.main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "a")]) == 2
     assert capsys.readouterr().err == (

@@ -15,7 +15,8 @@ from temporeal.policies.cli.preflight.preflight import Plan
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.odometry import encode_odometry
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.guard.safety import Estop, Fence, Start, profile
+from temporeal_bridge.guard.safety.profile import Estop, Fence, Start
+from temporeal_bridge.guard.safety.section import profile
 from temporeal_bridge.interface.interface import StateTopic
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.transports import messages

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from temporeal.policies.cli.main import main
-from temporeal.policies.cli.verbs.train import train
-from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED
+from temporeal.policies.evaluate.judging import EVALUATION_SEED
 from temporeal.policies.runs import environments, learners, run_folders
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.settings.compose import compose, override
 from temporeal.policies.runs.settings.files import read
+from temporeal.policies.runs.training import train
 
 
 def settings(tmp_path: Path, *words: str) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def test_a_run_says_what_its_system_brought(tmp_path: Path) -> None:
     run_folders.check_same(made, whole)  # a run of before, resumed: the same
     with pytest.raises(BadInput, match="slack of the run is 0.01, now 0.02"):
         run_folders.check_same(read(tmp_path / "run" / "config.yaml"), override(made, ["task.settings.slack=0.02"]))
-    baseline = settings(tmp_path, "task=stl/franka_reach", "algo=ppo", "task.settings.view=plain")
+    baseline = settings(tmp_path, "task=stl/franka_reach", "algo=ppo", "task.settings.view=terminal_robustness")
     assert environments.resolved(baseline)["task"]["settings"]["reward"] == {"sharp": 50.0}  # of an arm's size
     assert environments.resolved(settings(tmp_path, "task=hover"))["task"] == compose(["task=hover"])["task"]
 

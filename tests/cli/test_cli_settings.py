@@ -470,4 +470,4 @@ def test_tasks_that_documents_measure_are_there(monkeypatch: pytest.MonkeyPatch,
 
     monkeypatch.setenv("TEMPOREAL_CONFIGS", str(Path(__file__).parents[1] / "benchmarks" / "configs"))
     made = make_task(compose([f"task=stl/{task}", "algo=tgpo"]))
-    assert len({route.count for route in made.objective.mission.routes}) > 1  # what they are there for
+    assert len({route.count for route in made.objective.automaton.routes}) > 1  # what they are there for

@@ -15,14 +15,20 @@ from typing import Any
 
 import pytest
 
-from temporeal.policies.cli import workers
+from temporeal.policies.cli import worker as worker_process
 from temporeal.policies.cli.main import main
-from temporeal.policies.cli.verbs import train
-from temporeal.policies.cli.workers import Worker, wait_for
+from temporeal.policies.runs import training, workers
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.interrupts import Interrupted, stop_asked
 from temporeal.policies.runs.settings.files import read
+from temporeal.policies.runs.workers import Worker, wait_for
 from temporeal.policies.training.errors import NonFiniteError
+
+
+def patched_ppo(_: object) -> tuple[Any, None]:
+    """PPO as it is patched, without a configuration."""
+    return sys.modules["temporeal.policies.algos.ppo"], None
+
 
 SMOKE = ["train", "experiment=smoke", "algo.total_steps=100000000"]
 
@@ -84,7 +90,7 @@ def test_settings_that_do_not_fit_and_a_training_that_diverges_are_one_line(
         raise NonFiniteError("iteration 3: loss not finite")
 
     monkeypatch.setattr("temporeal.policies.algos.ppo.train", diverged)
-    monkeypatch.setattr("temporeal.policies.runs.learners.algorithm", lambda _: (sys.modules["temporeal.policies.algos.ppo"], None))
+    monkeypatch.setattr("temporeal.policies.runs.learners.algorithm", patched_ppo)
     assert main([*SMOKE, "--out", str(tmp_path / "run")]) == 2
     assert capsys.readouterr().err == (
         "temporeal: the training diverged and was stopped: iteration 3: loss not finite; try a smaller learning rate\n")
@@ -107,7 +113,7 @@ def test_the_seconds_told_are_those_of_the_whole_training(
     """Not the last iteration's, behind which a companion may fly for a while."""
     result = SimpleNamespace(history=[{"seconds": 1e9, "success": 0.5}])
     monkeypatch.setattr("temporeal.policies.algos.ppo.train", lambda *_, **__: result)
-    monkeypatch.setattr("temporeal.policies.runs.learners.algorithm", lambda _: (sys.modules["temporeal.policies.algos.ppo"], None))
+    monkeypatch.setattr("temporeal.policies.runs.learners.algorithm", patched_ppo)
     assert main([*SMOKE, "--out", str(tmp_path / "run"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert 0 < told["seconds"] < 1e6 and told["success"] == 0.5
@@ -120,7 +126,7 @@ def test_before_the_first_checkpoint_there_is_nothing_to_go_on_from(
         raise Interrupted(signal.SIGTERM)
 
     monkeypatch.setattr("temporeal.policies.algos.ppo.train", interrupted, raising=True)
-    monkeypatch.setattr("temporeal.policies.runs.learners.algorithm", lambda _: (sys.modules["temporeal.policies.algos.ppo"], None))
+    monkeypatch.setattr("temporeal.policies.runs.learners.algorithm", patched_ppo)
     assert main([*SMOKE, "--out", str(tmp_path / "run")]) == 143
     assert capsys.readouterr().err == (
         "temporeal: stopped by SIGTERM before the first checkpoint; --overwrite starts anew\n")
@@ -135,7 +141,7 @@ def test_events_on_a_full_disk_are_one_line(tmp_path: Path, capsys: pytest.Captu
     def full() -> None:
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(BadInput, match=f"cannot be written to {tmp_path}: No space left"), train.events(tmp_path):
+    with pytest.raises(BadInput, match=f"cannot be written to {tmp_path}: No space left"), training.events(tmp_path):
         thread = threading.Thread(target=full)
         thread.start()
         thread.join()
@@ -240,16 +246,17 @@ def test_no_worker_is_left_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_worker_takes_the_settings_as_they_are_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A resumed run may have another budget than its folder says."""
-    def trained(settings: dict[str, Any], **options: Any) -> dict[str, Any]:
+    def trained(settings: dict[str, Any], **options: Any) -> training.TrainedRun:
         assert options == {"quiet": True, "opened": True}
-        return {"rank": 0, "budget": settings["algo"]["total_steps"]}
+        return training.TrainedRun(tmp_path, 1.0, 0, {"budget": settings["algo"]["total_steps"]}, ("a note",))
 
-    monkeypatch.setattr(train, "train", trained)
+    monkeypatch.setattr(training, "train", trained)
     monkeypatch.setattr(workers, "end_without", lambda _: None)
     monkeypatch.setenv(workers.STARTED_BY, "1")
     monkeypatch.setenv(workers.SETTINGS, json.dumps({"out": str(tmp_path), "algo": {"total_steps": 7}}))
-    assert workers.work(["--quiet"]) == 0
-    assert json.loads((tmp_path / workers.RESULT).read_text())["budget"] == 7
+    assert worker_process.work(["--quiet"]) == 0
+    result = training.result_of(tmp_path, json.loads((tmp_path / workers.RESULT).read_text()))
+    assert result == training.TrainedRun(tmp_path, 1.0, 0, {"budget": 7}, ("a note",))
 
 
 def test_a_failed_training_in_processes_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +284,7 @@ def test_two_processes_are_stopped_as_one(tmp_path: Path) -> None:
 
 def test_where_the_kernel_does_not_end_it_a_worker_whose_starter_is_gone_ends_itself() -> None:
     """As on a system without prctl: the process in between starts it, says which it is, and is gone."""
-    own = "import sys; from temporeal.policies.cli import workers; workers.watch(int(sys.argv[1]))"
+    own = "import sys; from temporeal.policies.runs import workers; workers.end_with(int(sys.argv[1]))"
     between = ("import os, subprocess, sys; print(subprocess.Popen("
                f"[sys.executable, '-c', {own!r}, str(os.getpid())], stdout=subprocess.DEVNULL).pid)")
     done = subprocess.run([sys.executable, "-c", between], stdout=subprocess.PIPE, text=True, check=True, timeout=60,

@@ -247,14 +247,14 @@ def same(name: str, tmp_path: Path, bus: str = "memory", reflex: bool = False) -
     trained = golden[f"commands.{task.command}"].reshape(STEPS, -1)
     deployed = Deployed(task, graph, golden, tmp_path, bus)
     seen: list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]] = []  # by step, those left out included
-    act = deployed.node.artifact.act
+    act = deployed.node.policy.artifact.act
 
     def noted(signals: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         seen.append(({key: np.array(signals[key], dtype=np.float32) for key in graph.signals},
-                     {key: np.array(value) for key, value in deployed.node.artifact.memory.items()}))
+                     {key: np.array(value) for key, value in deployed.node.policy.artifact.memory.items()}))
         return act(signals)
 
-    deployed.node.artifact.act = noted
+    deployed.node.policy.artifact.act = noted
     for count in range(200):  # in real time they have to find each other first
         deployed.publish(golden, 0)
         deployed.run(0.02)
@@ -269,7 +269,7 @@ def same(name: str, tmp_path: Path, bus: str = "memory", reflex: bool = False) -
     figures = deployed.node.summary()
     deployed.close()
     if reflex:
-        assert figures["reflex_steps"] == deployed.node.artifact.reflexes > 0 and 0.0 <= figures["risk"] <= 1.0
+        assert figures["reflex_steps"] == deployed.node.policy.artifact.reflexes > 0 and 0.0 <= figures["risk"] <= 1.0
 
     if not reflex:  # a step is not taken for another; what a reflex' policy holds is the same for two
         assert np.abs(np.diff(trained, axis=0)).max(axis=1).min() > 10 * SAME
@@ -290,7 +290,7 @@ def same(name: str, tmp_path: Path, bus: str = "memory", reflex: bool = False) -
     # what reached the guard is what it logs, and what it sends, where it changes nothing
     forwarded = [told for told in deployed.told if told.step >= 0]
     assert forwarded, f"{deployed.guard.mode}: {deployed.guard.flight}"
-    spec, free = task.robot.command(task.command), not np.isfinite(deployed.guard.limits.speed).any()
+    spec, free = task.robot.command(task.command), not np.isfinite(deployed.guard.config.limits.speed).any()
     for told in forwarded:
         assert np.array_equal(told.proposed, deployed.proposals[told.step])
         if free:  # no start ramp, no limits of motion

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from temporeal.policies.evaluate.measurement_recorder import witnessed
+from temporeal.policies.evaluate.measurement_recorder import with_recorder
 from temporeal.policies.export.golden_trace import record_golden
 from temporeal.policies.export.policy import export_policy
 from temporeal.policies.export.writer import ArtifactSpec, export
 from temporeal.policies.nets.actor import make_actor
 from temporeal.policies.nets.normalizer import Normalizer
-from temporeal.policies.runs.trained import artifact_policy
+from temporeal.policies.runs.artifacts import artifact_policy
 from temporeal.policies.training.acting import graph_policy
 from temporeal.policies.training.reflex_policy import Reflex, ReflexGraph
 from temporeal.robots.artifact.manifest import ENGAGED, ArtifactError, ReflexSpec
@@ -105,7 +105,7 @@ def test_judging_an_artifact_rewards_its_own_actions(task, tmp_path):
     graph = graph_of(task)
     artifact = write(task, graph, record_golden(environment(task), graph_policy(graph), steps=STEPS), tmp_path / "a")
     one = make_env(task, num_worlds=3, seed=5, threads=1, compiled=False)
-    other = make_env(witnessed(task), num_worlds=3, seed=5, threads=1, compiled=False)
+    other = make_env(with_recorder(task), num_worlds=3, seed=5, threads=1, compiled=False)
     ours, its = graph_policy(graph), artifact_policy(artifact, other)
     obs, seen = one.reset(), other.reset()
     for _ in range(25):

@@ -386,7 +386,7 @@ def staggered() -> VecEnv:
     from temporeal.sim.env import make_env
     from temporeal.sim.task import load_task
 
-    task = load_task("stl", formula="F[0,4] (norm(base_pos_w) < 0.5)", view="plain")
+    task = load_task("stl", formula="F[0,4] (norm(base_pos_w) < 0.5)", view="terminal_robustness")
     return make_env(task, num_worlds=32, seed=1, threads=1)
 
 

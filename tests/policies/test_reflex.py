@@ -16,11 +16,11 @@ import torch
 
 from temporeal.policies.algos import ppo, reflex
 from temporeal.policies.algos.reflex import Batch, Constraint, ReflexConfig, Steps
-from temporeal.policies.evaluate.rollout import graph_policy
-from temporeal.policies.evaluate.run_outputs import export_policy
+from temporeal.policies.export.policy import export_policy
 from temporeal.policies.nets.actor import make_actor
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training import policy_graphs
+from temporeal.policies.training.acting import graph_policy
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.ppo_state import PPOConfig

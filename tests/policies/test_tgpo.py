@@ -133,7 +133,7 @@ def test_what_must_be_kept_for_long_in_little_room_is_paid_more_than_to_break_it
             return {"base_pos_w": torch.tensor([places[k]], dtype=torch.float32),
                     "base_vel_w": torch.tensor([[*speed]], dtype=torch.float32), SCHEDULE: schedule}
 
-        memory = {name: torch.zeros(1, *shape) for name, shape in objective.memory.items()}
+        memory = {name: torch.zeros(1, *shape) for name, shape in objective.carry.items()}
         memory, total = objective.start(signals(0), memory), 0.0
         for k in range(1, task.steps + 1):
             paid, over, memory = objective.step(signals(k), torch.zeros(1, 2), memory)
@@ -147,9 +147,9 @@ def test_what_must_be_kept_for_long_in_little_room_is_paid_more_than_to_break_it
 
 
 def test_guards_are_as_said_where_there_is_room() -> None:
-    mission = task_of().objective.mission  # type: ignore[attr-defined]
-    assert {guard for _, guard in guards(mission, 0.2)} == {0.2}
-    narrow = task_of(formula=LANE, constants={"a": [0, 0, 0], "r": 0.5}).objective.mission  # type: ignore[attr-defined]
+    automaton = task_of().objective.automaton  # type: ignore[attr-defined]
+    assert {guard for _, guard in guards(automaton, 0.2)} == {0.2}
+    narrow = task_of(formula=LANE, constants={"a": [0, 0, 0], "r": 0.5}).objective.automaton  # type: ignore[attr-defined]
     assert [(str(narrow.predicates[place]), guard) for place, guard in guards(narrow, 0.2)] == [
         ("abs(base_pos_w.y) < 0.1", 0.05)]
     wider = task_of(formula=LANE, constants={"a": [0, 0, 0], "r": 0.5}, margin=0.06).objective  # type: ignore[attr-defined]
@@ -161,14 +161,14 @@ def test_being_done_is_worth_the_same_by_each_alternative() -> None:
     formula = "F[0,4] base_pos_w.x > 1 | (F[0,4] base_pos_w.y > 1 & F[0,4] (norm(base_pos_w - a) < 1))"
     reward = {"distance": 0.0, "near": 0.0, "behind": 0.0, "effort": 0.0, "progress": 0.0}
     task = task_of(formula=formula, constants={"a": [2, 2, 0]}, reward=reward)
-    mission, objective = task.objective.mission, task.objective  # type: ignore[attr-defined]
-    assert sorted(a.variables for a in mission.alternatives) == [1, 2]
+    automaton, objective = task.objective.automaton, task.objective  # type: ignore[attr-defined]
+    assert sorted(a.variables for a in automaton.alternatives) == [1, 2]
     schedule = torch.tensor([[float(number), 3.0, 3.0] for number in range(2)])
 
     def signals(place: list[float]) -> dict[str, torch.Tensor]:
         return {"base_pos_w": torch.tensor([place] * 2), SCHEDULE: schedule}
 
-    memory = {name: torch.zeros(2, *shape) for name, shape in objective.memory.items()}
+    memory = {name: torch.zeros(2, *shape) for name, shape in objective.carry.items()}
     memory, returns, action = objective.start(signals([-2.0, -2.0, 0.0]), memory), torch.zeros(2), torch.zeros(2, 2)
     for _ in range(6):
         paid, _, memory = objective.step(signals([2.0, 2.0, 0.0]), action, memory)
@@ -186,9 +186,9 @@ def test_hits_of_responses_are_paid_when_all_is_done() -> None:
                    constants={}, reward=reward)
     objective = task.objective
     number = next(k for k, found in enumerate(objective.responses) if found)  # type: ignore[attr-defined]
-    schedule = draw_schedules(objective.mission.alternatives, 500, np.random.default_rng(0))  # type: ignore
+    schedule = draw_schedules(objective.automaton.alternatives, 500, np.random.default_rng(0))  # type: ignore
     schedule = schedule[schedule[:, 0] == number][:20]
-    memory = {name: torch.zeros(20, *shape) for name, shape in objective.memory.items()}
+    memory = {name: torch.zeros(20, *shape) for name, shape in objective.carry.items()}
 
     def signals(x: float) -> dict[str, torch.Tensor]:
         return {"base_pos_w": torch.tensor([[x, 1.0, 0.0]] * 20), SCHEDULE: schedule}
@@ -199,7 +199,7 @@ def test_hits_of_responses_are_paid_when_all_is_done() -> None:
         paid.append(reward_now)
     assert torch.stack(paid[:4]).abs().max() == 0 and (memory["hit"] > 0).any()
     assert objective.success(signals(2.5), memory).any()
-    most = max(route.count for route in objective.mission.routes)  # type: ignore[attr-defined]
+    most = max(route.count for route in objective.automaton.routes)  # type: ignore[attr-defined]
     assert (torch.stack(paid).sum(0)[memory["done"] > 0.5] == 10.0 + 10.0 * most).all()
 
 
@@ -284,8 +284,8 @@ def test_robots_that_stay_with_their_schedule_are_not_scored() -> None:
 def test_what_is_hit_for_the_reward_is_hit_for_the_policy() -> None:
     """Between the two a policy would stand still that does not explore."""
     view = task_of(slack=0.07, margin=0.03).observe.view
-    assert view.mission is view.objective.mission
-    assert (view.mission.slack, view.mission.margin) == (0.07, 0.03)
+    assert view.automaton is view.objective.automaton
+    assert (view.automaton.slack, view.automaton.margin) == (0.07, 0.03)
 
 
 def test_behind_is_who_has_not_hit_what_was_due() -> None:
@@ -531,8 +531,8 @@ def test_an_episode_that_begins_where_it_must_not_be_is_not_done() -> None:
 def test_tasks_without_schedules_and_wrong_settings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="tasks that are formulas .* task 'hover' has none: choose one"):
         train(make_env(load_task("hover"), num_worlds=2, seed=1), TGPOConfig(**SMALL), out=tmp_path)
-    with pytest.raises(SettingsError, match="task 'stl' has none: .* say task.settings.view=timed"):
-        train(make_env(load_task("stl", **SEQUENCE, view="plain"), num_worlds=2, seed=1), TGPOConfig(**SMALL),
+    with pytest.raises(SettingsError, match="task 'stl' has none: .* say task.settings.view=scheduled"):
+        train(make_env(load_task("stl", **SEQUENCE, view="terminal_robustness"), num_worlds=2, seed=1), TGPOConfig(**SMALL),
               out=tmp_path)
     for wrong, told in ({"uniform": 2.0}, "a share"), ({"candidates": 999}, "at most schedule_buffer"), ({"schedule_buffer": 1}, "least 2"),\
                         ({"patience": -1.0}, "negative"), ({"frontier": 1.5}, "a share"), ({"places": 0}, "positive"):
@@ -542,7 +542,7 @@ def test_tasks_without_schedules_and_wrong_settings_are_refused(tmp_path: Path) 
 
 def test_a_policy_that_follows_schedules_is_not_trained_without_who_chooses_them(tmp_path: Path) -> None:
     env = env_of(task_of(), 4)
-    with pytest.raises(SettingsError, match="say algo=tgpo, or for ppo task.settings.view=plain"):
+    with pytest.raises(SettingsError, match="say algo=tgpo, or for ppo task.settings.view=terminal_robustness"):
         ppo.train(env, PPOConfig(), out=tmp_path)
 
 

@@ -124,7 +124,7 @@ def test_a_slack_that_nothing_has_room_for_is_spoken_of(slack, told):
 
 
 def test_training_logs_it(tmp_path):
-    words = ["train", "algo=ppo", "task=stl/linear_reach", "task.settings.view=plain", "num_worlds=64", "threads=1",
+    words = ["train", "algo=ppo", "task=stl/linear_reach", "task.settings.view=terminal_robustness", "num_worlds=64", "threads=1",
              "algo.threads=1", "algo.total_steps=16000", "algo.actor_hidden=[16]", "algo.critic_hidden=[16]", "--out",
              str(tmp_path / "r")]
     assert main.main(words) == 0

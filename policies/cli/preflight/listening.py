@@ -13,7 +13,7 @@ import numpy as np
 from temporeal.robots.signals import Schema, SignalError, check_signal
 from temporeal_bridge.codecs.codec import CodecError
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.guard.stop_button import BOOL, TOPIC
+from temporeal_bridge.guard.checks.stop_button import BOOL, TOPIC
 from temporeal_bridge.interface.interface import CommandTopic, Interface, PictureTopic, StateTopic
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Callback, Peer, Received, Transport, full_name, qos_named

@@ -18,15 +18,17 @@ import numpy as np
 from temporeal.policies.cli.preflight.listening import CommandHeard, Heard, StateHeard, listen
 from temporeal.policies.cli.verbs.doctor import Check, guarded
 from temporeal.policies.runs.errors import BadInput
-from temporeal.robots.artifact.manifest import ArtifactError, Manifest, added_signals, load_manifest
+from temporeal.robots.artifact.loading import load_manifest
+from temporeal.robots.artifact.manifest import ArtifactError, Manifest, added_signals
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.signals import CommandSpec
 from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal_bridge.codecs.codec import unstamped
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.guard.config_checks import profile_on
-from temporeal_bridge.guard.safety import Ages, Profile, SafetyError, is_rate
-from temporeal_bridge.guard.stop_button import BOOL, buttons
+from temporeal_bridge.guard.safety.config_checks import profile_on
+from temporeal_bridge.guard.safety.checked_values import SafetyError, is_rate
+from temporeal_bridge.guard.safety.profile import Ages, Profile
+from temporeal_bridge.guard.checks.stop_button import BOOL, buttons
 from temporeal_bridge.interface.checks import check_reads
 from temporeal_bridge.interface.interface import Interface, InterfaceError, PictureTopic, StateTopic
 from temporeal_bridge.interface.loading import load_interface

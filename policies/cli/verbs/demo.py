@@ -13,7 +13,7 @@ from temporeal.policies.cli.console import Parser, add_json, add_overrides, comp
 from temporeal.policies.runs.errors import BAD_INPUT, FAILED, OK, BadInput
 
 if TYPE_CHECKING:
-    from temporeal.policies.evaluate.run_outputs import Judged
+    from temporeal.policies.evaluate.judging import Judged
     from temporeal.robots.artifact.manifest import Manifest
     from temporeal.sim.maps import PolicyGraph
     from temporeal.sim.task import Task
@@ -132,19 +132,21 @@ def clear(out: Path) -> None:
 
 def train(settings: dict[str, Any], quiet: bool, again: str) -> dict[str, Any]:
     """Figures of the training; the run is in ``settings["out"]``. ``again``: how to go on with it, if interrupted."""
-    from temporeal.policies.cli.verbs.train import train as train_run
+    from temporeal.policies.runs import training
 
     began = time.perf_counter()
-    result = train_run(settings, quiet=quiet, again=again)
-    return {"seconds": time.perf_counter() - began, "env_steps": int(result["steps"]), "run": result["run"]}
+    result = training.train(settings, quiet=quiet, again=again)
+    return {"seconds": time.perf_counter() - began, "env_steps": int(result.figures["steps"]),
+            "run": str(result.folder)}
 
 
 def judge(settings: Mapping[str, Any], graph: PolicyGraph, backend: str, episodes: int, quiet: bool) -> Judged:
     """Fresh randomized episodes; MuJoCo at 2 ms, as the simulated robot of the flights."""
     from temporeal.policies.evaluate.evaluation import evaluate
-    from temporeal.policies.evaluate.rollout import graph_policy, rollout
-    from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED, Judged
+    from temporeal.policies.evaluate.judging import EVALUATION_SEED, Judged
+    from temporeal.policies.evaluate.rollout import rollout
     from temporeal.policies.runs import environments
+    from temporeal.policies.training.acting import graph_policy
 
     if backend == "mujoco":
         finer = {**(settings["task"].get("settings") or {}), "substeps": 10}
@@ -166,7 +168,7 @@ def in_words(found: Judged) -> str:
 
 def export(settings: dict[str, Any], task: Task, graph: PolicyGraph, path: Path) -> Manifest:
     """The artifact, proven by its own trace."""
-    from temporeal.policies.evaluate.run_outputs import export_policy
+    from temporeal.policies.export.policy import export_policy
     from temporeal.policies.runs import environments, errors
 
     env = environments.make_env(settings, task=environments.make_task(settings), num_worlds=1, compiled=False)
@@ -201,8 +203,8 @@ def judge_flights(task: Task, manifest: Manifest, flown: FlightReport) -> dict[s
     import numpy as np
 
     from temporeal.policies.evaluate.evaluation import evaluate
+    from temporeal.policies.evaluate.judging import Judged
     from temporeal.policies.evaluate.rollout import from_flights, resample
-    from temporeal.policies.evaluate.run_outputs import Judged
 
     episodes = []
     for row in [row for row in flown.flights if row.get("truth")]:
@@ -258,7 +260,7 @@ def failures_in_words(failed: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def report(task: Task, judged: Mapping[str, Judged], summary: Mapping[str, Any], out: Path) -> Path:
     """The page."""
-    from temporeal.policies.evaluate.run_outputs import make_report
+    from temporeal.policies.evaluate.report.outputs import make_report
 
     flights = summary["eval"]["ros2"]
     latency = state_to_command(summary["node"]["latency_ms"])

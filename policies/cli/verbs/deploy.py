@@ -68,14 +68,14 @@ def parser() -> Parser:
 def run(argv: Sequence[str]) -> int:
     """Check the artifact, then fly."""
     options = parser().parse_intermixed_args(argv)
-    from temporeal.policies.runs import run_folders, trained
+    from temporeal.policies.runs import artifacts, run_folders
 
     needs_bridge()
     deploy = settings(options.overrides)
     if options.sim:
         check_sim(options)
     run_folders.check_writable(options.out or DEFAULT)
-    robot = trained.load_artifact(options.artifact, options.trust).manifest.robot
+    robot = artifacts.load_artifact(options.artifact, options.trust).manifest.robot
     if not options.sim:
         check_real(options, deploy, robot)
     with own_folder(options.out) as out:
@@ -321,7 +321,7 @@ def node_words(
 
 def worker_folder(artifact: Path, given: str | None) -> Path | None:
     """Where controller and inference worker meet: as given, else a new folder; None for a policy without chunks."""
-    from temporeal.robots.artifact.manifest import load_manifest
+    from temporeal.robots.artifact.loading import load_manifest
     from temporeal_bridge.controller.mailbox import new_folder
 
     if load_manifest(artifact).chunk is None:
@@ -332,7 +332,7 @@ def worker_folder(artifact: Path, given: str | None) -> Path | None:
 def check_bus(deploy: Mapping[str, Any], robot: str, artifact: Path | None = None) -> None:
     """What every node would refuse is refused once, before any is started; with an ``artifact`` also what it needs."""
     from temporeal.policies.runs import errors
-    from temporeal.robots.artifact.manifest import load_manifest
+    from temporeal.robots.artifact.loading import load_manifest
     from temporeal.robots.spec import load_robot
     from temporeal_bridge.interface.loading import load_interface
     from temporeal_bridge.launching.preflight import check_mission, check_processes, check_worker

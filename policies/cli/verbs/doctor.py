@@ -111,7 +111,7 @@ def live(options: Any) -> Iterator[Check]:
     from temporeal.policies.cli.preflight import preflight
     from temporeal.policies.cli.verbs.deploy import check_bus, needs_bridge, settings
     from temporeal.policies.runs import errors
-    from temporeal.robots.artifact.manifest import load_manifest
+    from temporeal.robots.artifact.loading import load_manifest
     from temporeal.robots.spec import load_robot
 
     seconds = 3.0 if options.seconds is None else options.seconds

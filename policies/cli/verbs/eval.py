@@ -1,8 +1,8 @@
-"""``temporeal eval``: judge a policy with an interval, as a gate."""
+"""``temporeal eval``: evaluate a policy, as a gate."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,14 @@ from temporeal.policies.runs.errors import FAILED, OK, BadInput
 
 if TYPE_CHECKING:
     from temporeal.policies.evaluate.evaluation import Evaluation
-    from temporeal.policies.evaluate.run_outputs import Judged
-    from temporeal.robots.artifact.runtime import Artifact
+    from temporeal.policies.evaluate.judging import Judged
 
 SUMMARY = "judge a run or an artifact: P(satisfied) with interval, as a gate"
 HELP = """\
-Flies fresh, randomized episodes with the deterministic policy and judges each by the task's formula: probability of
+Runs fresh, randomized episodes with the deterministic policy and judges each by the task's formula: probability of
 satisfaction with its Clopper-Pearson interval, robustness, which clause fails first, slack to the deadlines, effort.
 Writes report.json and report.html (plots and a 3-D replay; opens offline) into RUN/eval or --out.
-An artifact is judged through its own graph, as it would fly; its recorded trace is replayed first.
+An artifact is evaluated through its own graph, as it is deployed; its golden trace is replayed first.
 
 Exit status: 0 every requirement is met, 1 one is not, 2 bad input.
 
@@ -28,7 +27,6 @@ Example:
   temporeal eval outputs/train/waypoints-ppo-1 --backend quadrotor --backend mujoco
   temporeal eval outputs/artifact --backend mujoco --require-lower 0.9 randomize=none
 """
-TITLES = {"quadrotor": "Own simulator (quadrotor)", "mujoco": "MuJoCo"}
 
 
 def parser() -> Parser:
@@ -48,95 +46,52 @@ def parser() -> Parser:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Judge on every named simulator, write the report, apply the gate."""
+    """Evaluate on every named simulator, write the report, apply the gate."""
+    from temporeal.policies.runs import evaluating, run_folders, trained
+    from temporeal.policies.runs.settings.compose import override
+
     options = parser().parse_intermixed_args(argv)
+    check(options)
+    config = evaluating.EvaluationConfig(options.episodes, options.confidence, options.seed)
+    policy = trained.load_trained(options.policy)
+    settings = override(policy.settings, options.overrides)
+    if not options.json and (note := evaluating.caveat(settings)):
+        say(note)
+    folder = Path(options.out) if options.out else policy.results("eval")
+    run_folders.check_writable(folder)
+    judged: dict[str, Judged] = {}
+    for backend in evaluating.backends_of(settings, options.backend):
+        found = evaluating.evaluate_on(policy, settings, backend, config, counter(f"{backend}, step"))
+        judged[backend] = found
+        if not options.json:
+            say(describe(evaluating.BACKEND_TITLES.get(backend, backend), found.evaluation, found.seconds))
+    report = evaluating.write_report(settings, judged, folder, options.require)
+    return outcome(options, judged, report.html)
+
+
+def check(options: Any) -> None:
+    """The probabilities are probabilities."""
     for name in ("require", "require_lower", "confidence"):
         value = getattr(options, name)
         if value is not None and not 0 <= value <= 1:
             raise BadInput(f"--{name.replace('_', '-')} is a probability between 0 and 1, got {value}")
-    if options.confidence in (0, 1):
-        raise BadInput(f"--confidence lies between 0 and 1, both excluded, got {options.confidence}")
-    if options.episodes < 1:
-        raise BadInput(f"--episodes is at least 1, got {options.episodes}")
-    from temporeal.policies.evaluate.evaluation import gate, to_json
-    from temporeal.policies.evaluate.run_outputs import make_report
-    from temporeal.policies.runs import environments, run_folders, trained
-    from temporeal.policies.runs.settings.compose import override
-    from temporeal.robots.artifact.manifest import MANIFEST, POLICY
 
-    is_artifact = any((options.policy / name).is_file() for name in (MANIFEST, POLICY))
-    artifact = trained.load_artifact(options.policy) if is_artifact else None
-    settings = trained.artifact_settings(options.policy, artifact) if artifact else run_folders.load_run(options.policy)
-    settings = override(settings, options.overrides)
-    if not options.json and (note := left_out(settings)):
-        say(note)
-    folder = report_folder(options, is_artifact)
-    run_folders.check_writable(folder)
-    task = environments.make_task(settings)
-    judged: list[tuple[str, Judged]] = []
-    for backend in dict.fromkeys(options.backend or [settings["backend"]["name"]]):
-        found = judge(settings, artifact or options.policy, backend, options)
-        judged.append((backend, found))
-        if not options.json:
-            say(describe(TITLES.get(backend, backend), found.evaluation, found.seconds))
-    rows = [(key, TITLES.get(key, key), found.evaluation, found.rollout) for key, found in judged]
-    report = make_report(task, rows, folder, require=options.require, settings=settings)
-    passed = all(gate(found.evaluation, options.require, options.require_lower) for _, found in judged)
+
+def outcome(options: Any, judged: dict[str, Judged], page: Path) -> int:
+    """Print the outcome; the exit status."""
+    from temporeal.policies.evaluate.evaluation import gate, to_json
+
+    passed = all(gate(found.evaluation, options.require, options.require_lower) for found in judged.values())
     if options.json:
-        figures: dict[str, Any] = {key: to_json(found.evaluation) for key, found in judged}
-        print_json({"passed": passed, "report": report.html, **figures})
+        figures: dict[str, Any] = {key: to_json(found.evaluation) for key, found in judged.items()}
+        print_json({"passed": passed, "report": page, **figures})
     else:
-        say(f"{report.html}\n{verdict(options, passed)}")
+        say(f"{page}\n{verdict(options, passed)}")
     return OK if passed else FAILED
 
 
-def judge(settings: dict[str, Any], policy: Path | Artifact, backend: str, options: Any) -> Judged:
-    """Fresh episodes of an artifact, or of the policy of the run in a folder, on ``backend``."""
-    import time
-    from functools import partial
-
-    from temporeal.policies.evaluate.evaluation import evaluate
-    from temporeal.policies.evaluate.full_horizon import lasting
-    from temporeal.policies.evaluate.measurement_recorder import witnessed
-    from temporeal.policies.evaluate.rollout import graph_policy, rollout
-    from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED, Judged, reference_of
-    from temporeal.policies.runs import environments, trained
-
-    seed = settings["seed"] + EVALUATION_SEED if options.seed is None else options.seed
-    task = environments.make_task(settings)
-    make_env = partial(environments.make_env, settings, num_worlds=options.episodes, backend=backend, seed=seed)
-    if isinstance(policy, Path):
-        graph = trained.load_graph(settings, policy, task)
-        env, act = make_env(task=trained.shown_to(graph, task)), graph_policy(graph)
-    else:
-        env = make_env(task=lasting(witnessed(task, policy.schema)))
-        act = trained.artifact_policy(policy, env)
-    started = time.perf_counter()
-    found = rollout(env, act, progress=counter(f"{backend}, step"))
-    seconds = time.perf_counter() - started
-    evaluation = evaluate(found, task.formula, reference=reference_of(task), confidence=options.confidence)
-    return Judged(evaluation, found, seconds)
-
-
-def left_out(settings: Mapping[str, Any]) -> str:
-    """What the algorithm has besides the policy that is judged; empty where the policy is all."""
-    if (settings.get("algo") or {}).get("name") != "npc":
-        return ""
-    from temporeal.policies.algos.npc import JUDGED_WITHOUT
-
-    return f"algo=npc: {JUDGED_WITHOUT}"
-
-
-def report_folder(options: Any, is_artifact: bool) -> Path:
-    """Where the report goes: an artifact is sealed, so its report lies beside it."""
-    if options.out:
-        return Path(options.out)
-    folder: Path = options.policy
-    return folder.with_name(f"{folder.name}-eval") if is_artifact else folder / "eval"
-
-
 def describe(title: str, e: Evaluation, seconds: float) -> str:
-    """A few lines for a person."""
+    """The evaluation on one simulator in a few lines."""
     p = e.satisfied
     lines = [f"{title}: satisfied {p.successes} of {p.trials} = {p.estimate:.3f}, "
              f"{p.confidence:.0%} interval [{p.low:.3f}, {p.high:.3f}], {seconds:.1f} s"]
@@ -148,7 +103,7 @@ def describe(title: str, e: Evaluation, seconds: float) -> str:
               for g in e.subgoals]
     if p.successes:
         lines.append(f"  slack of the satisfied: {e.delay_s.median:.3g} s (median), {e.delay_s.quantiles[0.0]:.3g} s "
-                     f"(least): so much later everything could have been")
+                     f"(least): the delay that they could still take")
     return "\n".join(lines)
 
 

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.cli.console import Parser, add_json, add_overrides, counter, plain, print_json, say
-from temporeal.policies.runs.errors import FAILED, OK, BadInput
-from temporeal.policies.runs.interrupts import Interrupted, on_signals
+from temporeal.policies.runs.errors import FAILED, OK, BadInput, bad_input
+from temporeal.policies.runs.interrupts import Interrupted
 
 if TYPE_CHECKING:
     from temporeal.policies.evaluate.falsification import PolicyRollout
-    from temporeal.sim.env import Env
+    from temporeal.policies.runs.trained import Trained, TrainedPolicy
     from temporeal.sim.stl.analysis.counterexample import Counterexample, Replay
     from temporeal.sim.stl.analysis.falsify import Falsification
     from temporeal.sim.stl.analysis.space import Space
 
 SUMMARY = "search for a flight that violates the formula; save and replay it"
 HELP = """\
-Looks for a start, physics, sensor errors and pushes with which the policy violates the task's formula, by CMA-ES or by
-sampling. Searches what the task's reset and randomize draw from (--print-space writes it, --space FILE replaces it).
-Writes falsification-<backend>.json and, where something was found, counterexample-<backend>.npz into RUN/falsify or
---out; where these are there already, -2, -3, ...: what was found before is kept. Finding nothing proves nothing.
-Ctrl-C and SIGTERM end the search after the batch that is in the air, and write what was found until then.
+Searches for a start, physics, sensor errors and pushes with which the policy violates the task's formula, by CMA-ES or
+by sampling. The search space is what the task's reset and randomize draw from (--print-space writes it, --space FILE
+replaces it). Writes falsification-<backend>.json and, if something was found, counterexample-<backend>.npz into
+RUN/falsify or --out; if these exist, with -2, -3, ... Finding nothing proves nothing. Ctrl-C and SIGTERM end the search
+after the current batch and write what was found.
 
---replay FILE flies a counterexample again and says whether every bit of the trace is the same; another RUN_OR_ARTIFACT
-with it asks whether that policy still violates.
+--replay FILE flies a counterexample again and compares the trace bit by bit; with another RUN_OR_ARTIFACT it checks
+whether that policy violates the formula, too.
 
 Exit status: 0 no violation found (replayed: it is satisfied), 1 a violation, flights that ended undecided, or rollouts
 that failed, 2 bad input, 130 and 143 interrupted.
@@ -84,7 +82,7 @@ def run(argv: Sequence[str]) -> int:
     if options.replay is not None:
         return run_replay(options)
     if options.policy is None:
-        raise BadInput("which policy? temporeal falsify RUN_OR_ARTIFACT, or --replay FILE; see its --help")
+        raise BadInput("name a policy: temporeal falsify RUN_OR_ARTIFACT, or --replay FILE; see its --help")
     return run_search(options)
 
 
@@ -94,38 +92,31 @@ def run(argv: Sequence[str]) -> int:
 def run_search(options: Any) -> int:
     """Search the space, write what was found."""
     from temporeal.policies.evaluate.falsification import PolicyRollout, default_space, falsify_policy
-    from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED
-    from temporeal.policies.runs import environments, errors, run_folders
+    from temporeal.policies.runs import environments, run_folders, trained
+    from temporeal.policies.runs.interrupts import stop_asked
     from temporeal.policies.runs.settings.compose import override
-    from temporeal.sim.stl.analysis.falsify import check_method
 
-    try:
-        check_method(options.method)
-    except ModuleNotFoundError as error:
-        raise BadInput(str(error)) from error
-    settings = override(read_settings(options.policy), options.overrides)
-    backend = options.backend or settings["backend"]["name"]
-    environments.check_seed("seed", settings["seed"])
-    seed = settings["seed"] + EVALUATION_SEED if options.seed is None else options.seed
-    environments.check_seed("the seed of the search (the run's and a constant)", seed)
-    folder = result_folder(options)
-    env = make_env(settings, options.policy, backend, 1 if options.print_space else options.worlds, seed)
-    with errors.bad_input():
+    check_search(options.method)
+    subject = trained.load_trained(options.policy)
+    settings = override(subject.settings, options.overrides)
+    backend, seed = options.backend or settings["backend"]["name"], search_seed(options, settings)
+    folder = Path(options.out) if options.out else subject.results("falsify")
+    policy = trained.trained_policy(subject, settings, environments.make_task(settings))
+    env = environments.make_env(settings, task=policy.task, num_worlds=1 if options.print_space else options.worlds,
+                                backend=backend, seed=seed)
+    with bad_input():
         space = default_space(env) if options.space is None else read_space(options.space)
     if options.print_space:
         say(space_text(space))
         return OK
     run_folders.check_writable(folder)
-    make_policy, digest = policy_of(settings, options.policy, env)
-    with errors.bad_input(), ending_gently() as asked:
-        rollout = PolicyRollout(env, make_policy, space)
+    with bad_input(), stop_asked("finishing this batch and writing what was found") as asked:
         found = falsify_policy(
-            rollout, budget=options.budget, seed=seed, method=options.method, attack=options.attack,
-            stop_at_violation=not options.whole_budget, patience=options.patience,
-            noise="fresh" if options.fresh_noise else "fixed",
-            interrupted=lambda: bool(asked),
+            PolicyRollout(env, policy.act, space), budget=options.budget, seed=seed, method=options.method,
+            attack=options.attack, stop_at_violation=not options.whole_budget, patience=options.patience,
+            noise="fresh" if options.fresh_noise else "fixed", interrupted=lambda: bool(asked),
             progress=lambda done, of, least: counter(f"{backend}, least robustness {least:.4g}, flight")(done, of))
-        about = {"policy": os.path.relpath(options.policy, folder), "digest": digest, "backend": backend,
+        about = {"policy": os.path.relpath(options.policy, folder), "digest": policy.digest(), "backend": backend,
                  "worlds": options.worlds, "env_seed": seed, "settings": plain(settings)}
         result = write(found, folder, backend, about)
     if options.json:
@@ -138,19 +129,25 @@ def run_search(options: Any) -> int:
     return OK if result["passed"] else FAILED
 
 
-@contextmanager
-def ending_gently() -> Iterator[list[int]]:
-    """Inside, Ctrl-C and SIGTERM enter their number into the list; a second one interrupts at once."""
-    asked: list[int] = []
+def check_search(method: str) -> None:
+    """The method's package is installed."""
+    from temporeal.sim.stl.analysis.falsify import check_method
 
-    def ask(number: int, _: object) -> None:
-        if asked:
-            raise Interrupted(number)
-        asked.append(number)
-        os.write(2, b"\ntemporeal: finishing this batch and writing what was found; once more stops at once\n")
+    try:
+        check_method(method)
+    except ModuleNotFoundError as error:
+        raise BadInput(str(error)) from error
 
-    with on_signals([signal.SIGINT, signal.SIGTERM], ask):
-        yield asked
+
+def search_seed(options: Any, settings: Mapping[str, Any]) -> int:
+    """The seed of search and noise: the one given, else one that the training never used."""
+    from temporeal.policies.evaluate.judging import EVALUATION_SEED
+    from temporeal.policies.runs import environments
+
+    environments.check_seed("seed", settings["seed"])
+    seed: int = settings["seed"] + EVALUATION_SEED if options.seed is None else options.seed
+    environments.check_seed("the seed of the search (the run's and a constant)", seed)
+    return seed
 
 
 def write(found: Falsification, folder: Path, backend: str, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,45 +171,6 @@ def free_names(folder: Path, backend: str) -> tuple[Path, Path]:
         k += 1
 
 
-def is_artifact(folder: Path) -> bool:
-    """Whether ``folder`` holds an artifact rather than a run."""
-    from temporeal.robots.artifact.manifest import MANIFEST, POLICY
-
-    return any((folder / name).is_file() for name in (MANIFEST, POLICY))
-
-
-def read_settings(folder: Path) -> dict[str, Any]:
-    """Settings of the run or the artifact."""
-    from temporeal.policies.runs import run_folders, trained
-
-    return trained.artifact_settings(folder) if is_artifact(folder) else run_folders.load_run(folder)
-
-
-def make_env(settings: dict[str, Any], folder: Path, backend: str, worlds: int, seed: int) -> Env:
-    """The environment of an evaluation; an artifact's policy reads what is measured in it."""
-    from temporeal.policies.runs import environments, trained
-
-    shown = trained.seen_by(folder, is_artifact(folder), settings, environments.make_task(settings))
-    return environments.make_env(settings, task=shown, num_worlds=worlds, backend=backend, seed=seed)
-
-
-def policy_of(settings: dict[str, Any], folder: Path, env: Env) -> tuple[Any, str]:
-    """What makes the policy of a batch from an environment, and the SHA-256 of its weights."""
-    import hashlib
-
-    from temporeal.policies.evaluate.falsification import weights_digest
-    from temporeal.policies.evaluate.rollout import graph_policy
-    from temporeal.policies.runs import environments, trained
-    from temporeal.robots.artifact.manifest import POLICY
-
-    if is_artifact(folder):
-        artifact = trained.load_artifact(folder)
-        digest = hashlib.sha256((folder / POLICY).read_bytes()).hexdigest()
-        return (lambda env: trained.artifact_policy(artifact, env)), digest
-    graph = trained.load_graph(settings, folder, environments.make_task(settings))
-    return (lambda env: graph_policy(graph)), weights_digest(graph)
-
-
 def read_space(path: Path) -> Space:
     """The space that a YAML file describes."""
     import yaml
@@ -230,24 +188,16 @@ def read_space(path: Path) -> Space:
 
 
 def space_text(space: Space) -> str:
-    """The space as YAML that :func:`read_space` reads."""
+    """The space as YAML, for :func:`read_space`."""
     import yaml
 
     text: str = yaml.safe_dump(space.to_json(), sort_keys=False, default_flow_style=None, width=110)
     return text.rstrip()
 
 
-def result_folder(options: Any) -> Path:
-    """Where results go: an artifact is sealed, so its lie beside it."""
-    if options.out:
-        return Path(options.out)
-    folder: Path = options.policy
-    return folder.with_name(f"{folder.name}-falsify") if is_artifact(folder) else folder / "falsify"
-
-
 def save(found: Falsification, path: Path, about: Mapping[str, Any]) -> Path | None:
     """Write the counterexample, if there is one."""
-    from temporeal.policies.export.writer import revision
+    from temporeal.policies.export.provenance import revision
     from temporeal.sim.stl.analysis.counterexample import save_counterexample
 
     if found.verdict == "none found":
@@ -304,37 +254,25 @@ def describe(found: Falsification, path: Path | None) -> str:
 def run_replay(options: Any) -> int:
     """Fly a counterexample again."""
     from temporeal.policies.evaluate.falsification import policy_judge
-    from temporeal.policies.runs import environments, errors, run_folders
+    from temporeal.policies.runs import environments, trained
     from temporeal.policies.runs.settings.compose import override
-    from temporeal.sim.stl.analysis.counterexample import load_counterexample, replay, versions
+    from temporeal.sim.stl.analysis.counterexample import load_counterexample, replay
     from temporeal.sim.stl.language.propositional import to_text
 
-    with errors.bad_input():
+    with bad_input():
         found = load_counterexample(options.replay)
     lacking = {"policy", "digest", "backend", "worlds", "env_seed", "settings"} - set(found.about)
     if lacking or found.space is None:
         raise BadInput(f"{options.replay} was not written by temporeal falsify: it does not say which policy flew")
-    policy = options.policy or options.replay.parent / found.about["policy"]
-    if options.policy is None and not is_artifact(policy):
-        try:
-            run_folders.load_run(policy)
-        except BadInput as error:
-            raise BadInput(f"{error}. The policy that flew is not where it was: name it: temporeal falsify RUN "
-                           f"--replay {options.replay}") from error
     settings = override(found.about["settings"], options.overrides)
     environments.check_seed("seed", settings["seed"])
-    rollout, digest = replay_rollout(settings, policy, options.backend or found.about["backend"], found)
+    policy = trained.trained_policy(flown(options, found), settings, environments.make_task(settings))
+    rollout = replay_rollout(settings, policy, options.backend or found.about["backend"], found)
     if options.overrides and rollout.env.task.formula != found.formula:
         raise BadInput("the overrides change the formula, and a replay judges the saved one. Leave them out, or search "
                        f"anew.\n  saved:   {to_text(found.formula)}\n  changed: {to_text(rollout.env.task.formula)}")
     again = replay(found, rollout, policy_judge(found.dt))
-    changed = {k: [v, versions().get(k)] for k, v in found.versions.items() if versions().get(k) != v}
-    result = {
-        "violated": again.violated, "undecided": again.undecided,
-        "robustness": again.robustness, "saved_robustness": found.robustness,
-        "change": again.change, "identical": again.identical, "tolerance": again.tolerance,
-        "difference": dict(again.difference), "failure": again.failure, "policy": policy,
-        "same_policy": digest == found.about["digest"], "changed_versions": changed}
+    result = replayed(found, again, policy.digest() == found.about["digest"], chosen(options, found))
     if options.json:
         from temporeal.policies.evaluate.evaluation import clean
 
@@ -344,20 +282,50 @@ def run_replay(options: Any) -> int:
     return FAILED if again.violated or again.undecided or again.failure else OK
 
 
-def replay_rollout(
-    settings: dict[str, Any], policy: Path, backend: str, found: Counterexample
-) -> tuple[PolicyRollout, str]:
-    """The rollout that ``found`` came from, of the policy in the folder ``policy``, and that policy's digest."""
-    from temporeal.policies.evaluate.falsification import PolicyRollout
-    from temporeal.policies.runs import errors, run_folders
+def chosen(options: Any, found: Counterexample) -> Path:
+    """The folder of the policy to fly: the one given, else the one that flew."""
+    folder: Path = options.policy or options.replay.parent / found.about["policy"]
+    return folder
 
-    if not is_artifact(policy):
-        run_folders.load_run(policy)  # a missing one is told so
+
+def flown(options: Any, found: Counterexample) -> Trained:
+    """The policy to fly, loaded."""
+    from temporeal.policies.runs import trained
+
+    try:
+        return trained.load_trained(chosen(options, found))
+    except BadInput as error:
+        if options.policy is not None:
+            raise
+        raise BadInput(f"{error}. The policy that flew is not where it was: name it: temporeal falsify RUN "
+                       f"--replay {options.replay}") from error
+
+
+def replay_rollout(
+    settings: dict[str, Any], policy: TrainedPolicy, backend: str, found: Counterexample
+) -> PolicyRollout:
+    """The rollout that ``found`` came from, of ``policy``."""
+    from temporeal.policies.evaluate.falsification import PolicyRollout
+    from temporeal.policies.runs import environments
+
     assert found.space is not None
-    env = make_env(settings, policy, backend, found.about["worlds"], found.about["env_seed"])
-    make_policy, digest = policy_of(settings, policy, env)
-    with errors.bad_input():
-        return PolicyRollout(env, make_policy, found.space), digest
+    env = environments.make_env(settings, task=policy.task, num_worlds=found.about["worlds"], backend=backend,
+                                seed=found.about["env_seed"])
+    with bad_input():
+        return PolicyRollout(env, policy.act, found.space)
+
+
+def replayed(found: Counterexample, again: Replay, same_policy: bool, policy: Path) -> dict[str, Any]:
+    """The result of a replay."""
+    from temporeal.sim.stl.analysis.counterexample import versions
+
+    changed = {k: [v, versions().get(k)] for k, v in found.versions.items() if versions().get(k) != v}
+    return {
+        "violated": again.violated, "undecided": again.undecided,
+        "robustness": again.robustness, "saved_robustness": found.robustness,
+        "change": again.change, "identical": again.identical, "tolerance": again.tolerance,
+        "difference": dict(again.difference), "failure": again.failure, "policy": policy,
+        "same_policy": same_policy, "changed_versions": changed}
 
 
 def describe_replay(found: Counterexample, again: Replay, result: Mapping[str, Any]) -> str:
@@ -372,6 +340,6 @@ def describe_replay(found: Counterexample, again: Replay, result: Mapping[str, A
     else:
         lines.append(f"the trace differs, by at most {again.tolerance:.3g}")
         if not result["same_policy"]:
-            lines.append("  the policy is another one than the one that flew")
+            lines.append("  the policy is not the one that flew")
         lines += [f"  {name} was {old}, is {new}" for name, (old, new) in result["changed_versions"].items()]
     return "\n".join(lines)

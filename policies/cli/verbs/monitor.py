@@ -77,9 +77,9 @@ def run(argv: Sequence[str]) -> int:
 
 def of_artifact(folder: Path) -> Manifest:
     """The manifest of a proven artifact."""
-    from temporeal.policies.runs import trained
+    from temporeal.policies.runs import artifacts
 
-    return trained.load_artifact(folder).manifest
+    return artifacts.load_artifact(folder).manifest
 
 
 def of_formula(options: Any) -> Manifest:

@@ -151,16 +151,16 @@ def beside(bag: Path) -> Path | None:
 
 def the_artifact(options: Any, told: Mapping[str, Any]) -> Artifact:
     """The artifact that is asked for, else the one that was flown, if it still lies where it was."""
-    from temporeal.policies.runs import trained
+    from temporeal.policies.runs import artifacts
     from temporeal.robots.artifact.manifest import MANIFEST, identity
 
     if options.artifact is not None:
-        return trained.load_artifact(options.artifact)
+        return artifacts.load_artifact(options.artifact)
     folder = Path(told["folder"] or "")
     if not told["folder"] or not (folder / MANIFEST).is_file():
         raise BadInput(f"the bag is of artifact {told['name']!r} ({told['identity'][:12]}), which is not in "
                        f"{told['folder'] or 'any folder that it names'} any more: say where it is with --artifact")
-    artifact = trained.load_artifact(folder)
+    artifact = artifacts.load_artifact(folder)
     if identity(artifact.manifest) != told["identity"]:
         raise BadInput(f"{folder} holds another artifact now ({identity(artifact.manifest)[:12]}) than the one that "
                        f"was flown ({told['identity'][:12]}); give one with --artifact, or this one if you mean it")

@@ -97,11 +97,11 @@ def run(argv: Sequence[str]) -> int:
 
 def manifest_of(options: Any, told: Mapping[str, Any]) -> Manifest:
     """Of the artifact that is asked for, else the one in the bag."""
-    from temporeal.policies.runs import trained
+    from temporeal.policies.runs import artifacts
     from temporeal.robots.artifact.manifest import build
 
     if options.artifact is not None:
-        return trained.load_artifact(options.artifact).manifest
+        return artifacts.load_artifact(options.artifact).manifest
     try:
         return build(dict(told["manifest"]))
     except (TypeError, KeyError, ValueError, AttributeError) as error:  # of a version that has other fields
@@ -239,11 +239,12 @@ def context_of(
 def drawing(manifest: Manifest, robot: RobotSpec, signals: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
     """Shapes and stage of the task; without a task, or without the signals that its figure needs, a quadrotor only."""
     from temporeal.policies.runs import environments
+    from temporeal.policies.runs.settings.renamed import with_current_names
 
     task = manifest.training.get("task")
     if not isinstance(task, dict) or "name" not in task:
         return (), None
-    made = environments.make_task(manifest.training)
+    made = environments.make_task(with_current_names(manifest.training))
     if robot.kind == "quadrotor":
         return made.shapes, None
     from temporeal.policies.evaluate.report.outputs import CORNERS, MOST

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.cli.console import Parser, add_json, add_overrides, counter, print_json, say
-from temporeal.policies.runs.errors import OK, BadInput
+from temporeal.policies.runs.errors import OK, BadInput, bad_input
 
 if TYPE_CHECKING:
-    from temporeal.policies.evaluate.rollout import Act
     from temporeal.policies.evaluate.viewer.pictures import Studio
     from temporeal.policies.evaluate.viewer.viewer import Moment, Show
+    from temporeal.policies.runs.trained import TrainedPolicy
     from temporeal.sim.env import Env
     from temporeal.sim.task import Task
 
 SUMMARY = "look at a task in the browser, or as a PNG or a video"
 HELP = """\
-Shows a task's worlds while they run: in the browser, live, with the formula's verdict and bounds; with --png or --video
-as files, without a screen. A policy (--policy, a run or an artifact) drives the robot; without one its actions are zero
-or random. Episodes are drawn as in an evaluation: the randomization and cameras of the settings count.
+Shows a task's worlds while they run: live in the browser, with the formula's verdict and bounds; or as files with --png
+or --video, without a screen. A policy (--policy, a run or an artifact) drives the robot; without one, actions are zero
+or random. Episodes are drawn as in an evaluation, with the settings' randomization and cameras.
 
 Example:
   temporeal view task=lift                                     in the browser: http://127.0.0.1:8080
@@ -38,7 +38,7 @@ def parser() -> Parser:
     """Options of this verb."""
     p = Parser("view", HELP)
     add_overrides(p)
-    p.add_argument("--policy", type=Path, metavar="RUN_OR_ARTIFACT", help="what drives the robot; its task, too")
+    p.add_argument("--policy", type=Path, metavar="RUN_OR_ARTIFACT", help="the policy; its task is shown")
     p.add_argument("--actions", choices=("zero", "random"), help="without a policy (default: zero)")
     p.add_argument("--worlds", type=int, default=1, metavar="N", help=f"worlds, 1 to {MOST} (%(default)s)")
     p.add_argument("--png", type=Path, metavar="FILE", help="write a picture and stop")
@@ -58,16 +58,14 @@ def parser() -> Parser:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Pictures if they are asked for, else the browser."""
+    """Write pictures if asked to, else serve the browser."""
     options = parser().parse_intermixed_args(argv)
     size = check(options)
-    from temporeal.policies.runs import errors
-
-    with errors.bad_input():
-        needed(options)
+    with bad_input():
+        import_needed(options)
     show = make_show(options)
     try:
-        with errors.bad_input():
+        with bad_input():
             pictures(show, size, options) if options.png or options.video else browser(show, options)
     finally:
         show.env.backend.close()
@@ -110,8 +108,8 @@ def picture_size(text: str) -> tuple[int, int]:
     return int(parts[0]), int(parts[1])
 
 
-def needed(options: Any) -> None:
-    """Import what the result is made with: a package that is missing is told now, not after the simulation."""
+def import_needed(options: Any) -> None:
+    """Import the packages that the result needs, so that a missing one is reported before the simulation."""
     import importlib
 
     if not (options.png or options.video):
@@ -124,45 +122,35 @@ def needed(options: Any) -> None:
 
 def make_show(options: Any) -> Show:
     """The worlds and what drives them."""
-    from temporeal.policies.evaluate.full_horizon import lasting
-    from temporeal.policies.evaluate.run_outputs import EVALUATION_SEED
-    from temporeal.policies.evaluate.scene_figure import stage_of
-    from temporeal.policies.evaluate.viewer.viewer import Show
-    from temporeal.policies.runs import environments, errors, run_folders, trained
+    from temporeal.policies.evaluate.full_horizon import to_full_horizon
+    from temporeal.policies.evaluate.judging import EVALUATION_SEED
+    from temporeal.policies.runs import environments, trained
     from temporeal.policies.runs.settings.compose import compose, override
-    from temporeal.robots.artifact.manifest import MANIFEST
 
-    is_artifact = options.policy is not None and (options.policy / MANIFEST).is_file()
-    if options.policy is None:
-        settings = compose(options.overrides)
-    else:
-        saved = trained.artifact_settings(options.policy) if is_artifact else run_folders.load_run(options.policy)
-        settings = override(saved, options.overrides)
+    subject = None if options.policy is None else trained.load_trained(options.policy)
+    settings = compose(options.overrides) if subject is None else override(subject.settings, options.overrides)
     task = environments.make_task(settings)
     if options.at > task.episode_s:
         raise BadInput(f"--at {options.at:g}: an episode of {task.name} lasts {task.episode_s:g} s")
-    shown = lasting(task) if options.policy is None else trained.seen_by(options.policy, is_artifact, settings, task)
-    env = environments.make_env(settings, task=shown, num_worlds=options.worlds, seed=settings["seed"] + EVALUATION_SEED,
-                        compiled=False)
+    policy = None if subject is None else trained.trained_policy(subject, settings, task)
+    env = environments.make_env(
+        settings, task=to_full_horizon(task) if policy is None else policy.task, num_worlds=options.worlds,
+        seed=settings["seed"] + EVALUATION_SEED, compiled=False)
     try:
-        policy = None if options.policy is None else policy_of(options.policy, is_artifact, settings, task, env)
-        with errors.bad_input():
-            return Show(env, stage_of(task, corners=CORNERS), policy, actions=options.actions or "zero")
+        return show_of(env, task, policy, options.actions or "zero")
     except BaseException:
         env.backend.close()
         raise
 
 
-def policy_of(folder: Path, is_artifact: bool, settings: Any, task: Task, env: Env) -> Callable[[], Act]:
-    """Makes the policy of one episode: without a memory of the episode before."""
-    from temporeal.policies.evaluate.rollout import graph_policy
-    from temporeal.policies.runs import trained
+def show_of(env: Env, task: Task, policy: TrainedPolicy | None, actions: str) -> Show:
+    """The show of ``task`` in ``env``, driven by ``policy``, else by ``actions``."""
+    from temporeal.policies.evaluate.scene_figure import stage_of
+    from temporeal.policies.evaluate.viewer.viewer import Show
 
-    if not is_artifact:
-        graph = trained.load_graph(settings, folder, task)
-        return lambda: graph_policy(graph)
-    artifact = trained.load_artifact(folder)
-    return lambda: trained.artifact_policy(artifact, env)
+    act = None if policy is None else lambda: policy.act(env)
+    with bad_input():
+        return Show(env, stage_of(task, corners=CORNERS), act, actions=actions)
 
 
 def pictures(show: Show, size: tuple[int, int], options: Any) -> None:
@@ -183,7 +171,7 @@ def pictures(show: Show, size: tuple[int, int], options: Any) -> None:
             result |= film(show, studio, options)
     finally:
         studio.close()
-    told(show, result, options)
+    announce(show, result, options)
 
 
 def still(show: Show, studio: Studio, options: Any) -> dict[str, Any]:
@@ -239,8 +227,8 @@ def film(show: Show, studio: Studio, options: Any) -> dict[str, Any]:
     return {"video": options.video, "frames": video.frames, "fps": fps}
 
 
-def told(show: Show, result: dict[str, Any], options: Any) -> None:
-    """What was written, and how the episodes stand."""
+def announce(show: Show, result: dict[str, Any], options: Any) -> None:
+    """Print what was written, and the verdicts."""
     moment = show.moment
     assert moment is not None
     verdicts = verdicts_of(moment)

@@ -49,7 +49,7 @@ class Target:
     of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-PLAIN = "task.settings.view=plain"
+TERMINAL = "task.settings.view=terminal_robustness"
 # Of the learners that TGPO is compared with, for all systems; chosen by looks at `linear_reach` and a few others
 # (docs/how-to/learning-formulas.md). Their episodes all last equally long: worlds that begin at once would be in step
 # for
@@ -73,23 +73,23 @@ METHODS: Mapping[str, Method] = {method.key: method for method in (
                "algo=tgpo", "algo.guided=false", "algo.frontier=0")),
     Method("tgpo-home", "TGPO* from home", "an ablation: TGPO* whose episodes all start where the task's do, as those "
            "of the baselines, and none in the middle of a mission", ("algo=tgpo", "algo.mid_episode_starts=0")),
-    Method("ppo", "PPO", "state and time, the formula's robustness at the end", (*LEARNER_WORDS, PLAIN, SO_FAR)),
+    Method("ppo", "PPO", "state and time, the formula's robustness at the end", (*LEARNER_WORDS, TERMINAL, SO_FAR)),
     Method("rnn", "RNN", "a recurrent policy; paid for each change of the soft robustness, and at the end where the "
            "formula is satisfied",
-           (*LEARNER_WORDS, *WINDOWS, PLAIN, SO_FAR,
+           (*LEARNER_WORDS, *WINDOWS, TERMINAL, SO_FAR,
             "task.settings.reward={robustness: 0.0, early: 1.0, satisfied: 10.0}")),
     Method("tau-mdp", "τ-MDP", "the state's history (Aksaray et al., CDC 2016), of 32 samples; paid likewise",
-           (*LEARNER_WORDS, "task.settings.view=history", "task.settings.of_view={samples: 32, privileged: true}",
+           (*LEARNER_WORDS, "task.settings.view=tau_mdp", "task.settings.of_view={samples: 32, privileged: true}",
             "task.settings.reward={satisfied: 10.0}")),
     Method("f-mdp", "F-MDP", "a flag for each inner operator (Venkataraman et al., HSCC 2020); paid likewise",
-           (*LEARNER_WORDS, "task.settings.view=flags", SO_FAR,
+           (*LEARNER_WORDS, "task.settings.view=f_mdp", SO_FAR,
             "task.settings.reward={early: 1.0, satisfied: 10.0, sharp: 1.0}")),
     Method("npc", "STL-NPC", "gradient through the model and smooth robustness, with its backup policy "
-           "(Meng and Fan, RA-L 2023)", ("algo=npc", PLAIN, "num_worlds=1", "algo.backup_steps=300"), MODEL),
+           "(Meng and Fan, RA-L 2023)", ("algo=npc", TERMINAL, "num_worlds=1", "algo.backup_steps=300"), MODEL),
     Method("cem", "CEM", "cross-entropy search over action splines in the model", (
-        "algo=cem", PLAIN, "algo.population=512", "algo.iterations=120", "algo.knots=40"), PLANNER),
+        "algo=cem", TERMINAL, "algo.population=512", "algo.iterations=120", "algo.knots=40"), PLANNER),
     Method("milp", "MILP", "mixed-integer program, exact on linear systems: the classical reference",
-           ("algo=milp", PLAIN), PLANNER, ("linear",)),
+           ("algo=milp", TERMINAL), PLANNER, ("linear",)),
 )}
 OURS, UNIFORM, HOME, HISTORY, EXACT = "tgpo", "tgpo-uniform", "tgpo-home", "tau-mdp", "milp"
 BASELINES = ("ppo", "rnn", "tau-mdp", "f-mdp", "npc", "cem", "milp")

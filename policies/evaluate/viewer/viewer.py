@@ -18,8 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from temporeal.policies.evaluate.rollout import Act, host
+from temporeal.policies.evaluate.rollout import host
 from temporeal.policies.evaluate.scene_figure import Figure, Goal, Stage, carrier, rotation
+from temporeal.policies.training.acting import Act
 from temporeal.sim.env import Env
 from temporeal.sim.rendering.camera_rig import positions
 from temporeal.sim.rendering.viewpoints import GROUPS

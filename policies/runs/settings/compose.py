@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.settings import own_tasks
 from temporeal.policies.runs.settings.files import Settings, refused
 from temporeal.policies.runs.settings.folders import check_folders, groups, own_folders
 from temporeal.policies.runs.settings.overrides import Opened, check_form, divided, parse_override, put
@@ -30,9 +31,12 @@ if TYPE_CHECKING:
 def compose(overrides: Sequence[str] = ()) -> Settings:
     """The configuration with ``overrides`` such as ``task=hover`` or ``algo.learning_rate=1e-3``.
 
-    Raises :class:`BadInput` for an unknown group, option or key, for a value of another type than the one it
-    replaces, and for what is not of the form key=value.
+    ``task=my_task.py`` names a file of the user's. Raises :class:`BadInput` for an unknown group, option or key, for a
+    value of another type than the one it replaces, and for what is not of the form key=value.
     """
+    if any(map(own_tasks.is_task_file, overrides)):
+        name = own_tasks.read(overrides)
+        return own_tasks.put(name, compose(own_tasks.words_for(name, overrides)))
     check_folders()
     opened, others = divided(overrides)
     parsed = [parse_override(text) for text in others]
@@ -70,8 +74,11 @@ def override(settings: Settings, overrides: Sequence[str]) -> Settings:
     from omegaconf.errors import OmegaConfBaseException
 
     check_folders()
-    opened, others = divided(overrides)
-    known, out = groups(), copy.deepcopy(settings)
+    out = copy.deepcopy(settings)
+    if any(map(own_tasks.is_task_file, overrides)):
+        out["task"] = own_tasks.renamed(own_tasks.read(overrides), out["task"])
+    opened, others = divided([word for word in overrides if not own_tasks.is_task_file(word)])
+    known = groups()
     for word in [parse_override(text) for text in others]:
         check_form(word)
         key, value = word.key_or_group, word.value()

@@ -8,6 +8,7 @@ from typing import Any
 
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.settings.folders import file_of, groups, own_folders
+from temporeal.policies.runs.settings.renamed import with_current_names
 
 Settings = dict[str, Any]
 """The composed configuration as plain data. Every group's part has its choice under ``name``."""
@@ -97,7 +98,7 @@ def write(settings: Mapping[str, Any], path: Path) -> None:
 
 
 def read(path: Path) -> Settings:
-    """A configuration that :func:`write` saved."""
+    """A configuration that :func:`write` saved, under the names of today."""
     import yaml
 
     try:
@@ -106,7 +107,7 @@ def read(path: Path) -> Settings:
         raise BadInput(f"cannot read the settings in {path}: {error}") from error
     if not isinstance(loaded, dict):
         raise BadInput(f"{path} holds no settings")
-    return loaded
+    return with_current_names(loaded)
 
 
 def as_yaml(settings: Mapping[str, Any]) -> str:

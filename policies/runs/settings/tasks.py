@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.settings import renamed
 from temporeal.policies.runs.settings.files import Settings, flaw, place_of
 from temporeal.policies.runs.settings.folders import file_of
 from temporeal.policies.runs.settings.values import hint, one_of
@@ -41,7 +42,7 @@ def check_task(
             place = place_of(f"task.{key}", [f"task={option}" for option in chosen])
             if experiment is not None and ", line " not in place:  # no file that was chosen says it
                 place = f"{file_of('experiment', experiment)}: "
-            raise BadInput(f"{place}the file of a task has no setting {key!r}{hint(str(key), OF_TASK)}; legal: "
+            raise BadInput(f"{place}the file of a task has no setting {key!r}{renamed.hint(f'task.{key}') or hint(str(key), OF_TASK)}; legal: "
                            f"{', '.join(OF_TASK)}")
     if not isinstance(said.get("settings", {}), Mapping | None):
         raise BadInput(f"{file or 'task'}: settings is {said['settings']!r}; legal: a group, settings: {{system: ...}}")

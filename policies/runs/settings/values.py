@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.settings import renamed
 
 OWN_ROBOT = ("a task is written for one robot, so a robot comes with its task: leave robot out. For a robot of your "
              "own write a task, docs/how-to/adding-a-robot.md has a whole one")
@@ -40,6 +41,7 @@ def check_value(key: str, value: object, base: Mapping[str, Any]) -> None:
             place = f"{'.'.join(path)} has" if path else "there is"
             legal = list(node) if isinstance(node, Mapping) else []
             told = f"legal: {', '.join(map(str, legal))}{hint(part, legal)}" if legal else "it is a single value"
+            told += renamed.hint(key)
             if path == ["task"]:
                 told += f"; what the task itself takes is set below task.settings: task.settings.{rest}=<value>"
             raise BadInput(f"{key}={value}: {place} no setting {part!r}; {told}")

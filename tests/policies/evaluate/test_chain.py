@@ -9,9 +9,13 @@ import pytest
 import torch
 
 from temporeal.policies.evaluate.evaluation import evaluate
-from temporeal.policies.evaluate.rollout import graph_policy, record_golden, rollout
-from temporeal.policies.evaluate.run_outputs import export_policy, make_report, reference_of
+from temporeal.policies.evaluate.judging import reference_of
+from temporeal.policies.evaluate.report.outputs import make_report
+from temporeal.policies.evaluate.rollout import rollout
+from temporeal.policies.export.golden_trace import record_golden
+from temporeal.policies.export.policy import export_policy
 from temporeal.policies.nets.actor import make_actor
+from temporeal.policies.training.acting import graph_policy
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.sim.env import Env, make_env
 from temporeal.sim.maps import PolicyGraph

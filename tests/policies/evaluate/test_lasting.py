@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from temporeal.policies.evaluate.evaluation import evaluate
-from temporeal.policies.evaluate.full_horizon import lasting
+from temporeal.policies.evaluate.full_horizon import to_full_horizon
 from temporeal.policies.evaluate.rollout import rollout
 from temporeal.sim.env import make_env
 from temporeal.sim.task import load_task
@@ -22,21 +22,21 @@ def there_and_back(env):
 @pytest.mark.parametrize("compiled", [True, False])
 def test_the_verdict_does_not_depend_on_a_schedule_that_nobody_follows(compiled):
     found, ended = {}, {}
-    for view in ("timed", "plain"):
+    for view in ("scheduled", "terminal_robustness"):
         start = {"low": [-0.4, -0.4], "high": [0.4, 0.4]}
         task = load_task("stl", formula=FORMULA, constants={}, start=start, view=view)
-        for name, judged in ((view, lasting(task)), (f"{view}, cut", task)):
+        for name, judged in ((view, to_full_horizon(task)), (f"{view}, cut", task)):
             env = make_env(judged, num_worlds=64, seed=5, threads=1, compiled=compiled)
             of_all = evaluate(rollout(env, there_and_back(env)), task.formula)
             found[name], ended[name] = of_all.episodes, of_all.terminated
     for name in ("satisfied", "robustness", "length_s"):
-        np.testing.assert_array_equal(getattr(found["timed"], name), getattr(found["plain"], name))
-    assert 0 < found["plain"].satisfied.sum() < 64
-    assert ended["timed"] == ended["plain"] == 0  # the clock is no early end
-    cut = found["timed, cut"]
-    assert cut.length_s.min() < 6.0 and cut.satisfied.sum() < found["plain"].satisfied.sum()
+        np.testing.assert_array_equal(getattr(found["scheduled"], name), getattr(found["terminal_robustness"], name))
+    assert 0 < found["terminal_robustness"].satisfied.sum() < 64
+    assert ended["scheduled"] == ended["terminal_robustness"] == 0  # the clock is no early end
+    cut = found["scheduled, cut"]
+    assert cut.length_s.min() < 6.0 and cut.satisfied.sum() < found["terminal_robustness"].satisfied.sum()
 
 
 def test_other_tasks_are_as_they_were():
     task = load_task("hover")
-    assert lasting(task) is task
+    assert to_full_horizon(task) is task

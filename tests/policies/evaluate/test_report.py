@@ -14,7 +14,9 @@ import torch
 from tests.away import away
 
 from temporeal.policies.evaluate.evaluation import evaluate
+from temporeal.policies.evaluate.judging import reference_of
 from temporeal.policies.evaluate.report.charts import histogram, interval, ticks
+from temporeal.policies.evaluate.report.outputs import make_report
 from temporeal.policies.evaluate.report.page import (
     FRAMES,
     Context,
@@ -25,7 +27,6 @@ from temporeal.policies.evaluate.report.page import (
     write_page,
 )
 from temporeal.policies.evaluate.rollout import Rollout
-from temporeal.policies.evaluate.run_outputs import make_report, reference_of
 from temporeal.policies.evaluate.scene_figure import stage_of
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.stl.language.parse import parse

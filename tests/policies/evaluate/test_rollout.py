@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from temporeal.policies.evaluate.rollout import from_flights, graph_policy, record_golden, resample, rollout
+from temporeal.policies.evaluate.rollout import from_flights, resample, rollout
+from temporeal.policies.export.golden_trace import record_golden
+from temporeal.policies.training.acting import graph_policy
 from temporeal.sim.types import Obs, Step
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from temporeal.policies.evaluate.measurement_recorder import Witness, measured, own, witnessed
+from temporeal.policies.evaluate.measurement_recorder import MeasurementRecorder, measured, own, with_recorder
 from temporeal.sim.env import Env, make_env
 from temporeal.sim.task import load_task
 
@@ -15,7 +15,7 @@ SENSORS = {"noise": {"base_pos_w": 0.01}, "bias": {"base_vel_w": 0.05}, "delay_s
 
 def env_of(compiled: bool, *, watched: bool = True) -> Env:
     task = load_task("waypoints")
-    return make_env(witnessed(task) if watched else task, num_worlds=5, seed=4, sensors=SENSORS, compiled=compiled)
+    return make_env(with_recorder(task) if watched else task, num_worlds=5, seed=4, sensors=SENSORS, compiled=compiled)
 
 
 @pytest.mark.parametrize("compiled", [True, False])
@@ -44,7 +44,7 @@ def test_witnessed_episodes_are_the_same_episodes() -> None:
 
 def test_a_witness_tells_the_maps_memory_from_its_own() -> None:
     task = load_task("hover")
-    witness = witnessed(task).observe
-    assert isinstance(witness, Witness) and witness.signals == task.observe.signals
+    witness = with_recorder(task).observe
+    assert isinstance(witness, MeasurementRecorder) and witness.signals == task.observe.signals
     assert set(own(dict.fromkeys(witness.memory, torch.zeros(1)))) == set(task.observe.memory)
     assert witness.memory["measured.base_quat_w"] == (4,)

@@ -18,10 +18,10 @@ from torch import nn
 
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.verbs import deploy
-from temporeal.policies.cli.verbs import export as cli_export
 from temporeal.policies.export.writer import ArtifactSpec, export
-from temporeal.policies.runs import run_folders
-from temporeal.robots.artifact.manifest import GOLDEN, MANIFEST, POLICY, ArtifactError, canonical, digest, load_manifest
+from temporeal.policies.runs import exporting, run_folders
+from temporeal.robots.artifact.loading import load_manifest
+from temporeal.robots.artifact.manifest import GOLDEN, MANIFEST, POLICY, ArtifactError, canonical, digest
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.artifact.signature import SIGNATURE, SignatureError, make_key, sign
 from temporeal.robots.spec import load_robot
@@ -239,7 +239,7 @@ def test_export_signs_what_it_wrote_and_every_node_is_told_whom_to_trust(
 ) -> None:
     key, out, told = tmp_path / "k.pem", tmp_path / "artifact", {}
     public = make_key(key)
-    monkeypatch.setattr(cli_export, "of_run", lambda run, out, name: Artifact.load(write_artifact(out)))
+    monkeypatch.setattr(exporting, "export_run", lambda run, out, *_: Artifact.load(write_artifact(out)))
     monkeypatch.setattr(run_folders, "load_run", lambda run: {})
     assert main(["export", str(tmp_path / "run"), "--out", str(out), "--sign", str(key), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["signed"] is True

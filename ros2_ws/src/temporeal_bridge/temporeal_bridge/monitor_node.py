@@ -30,7 +30,8 @@ from typing import Any
 
 import numpy as np
 
-from temporeal.robots.artifact.manifest import Manifest, check_robot, identity, load_manifest, mission_digest, to_json
+from temporeal.robots.artifact.loading import load_manifest
+from temporeal.robots.artifact.manifest import Manifest, check_robot, identity, mission_digest, to_json
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.stl.language.queries import signals_in
 from temporeal_bridge.interface.interface import Interface

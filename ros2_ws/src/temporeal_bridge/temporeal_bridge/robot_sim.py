@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from temporeal.robots.artifact.manifest import load_manifest
+from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.frames import from_rotation_vector, multiply
 from temporeal.robots.registry import resolve
 from temporeal.robots.spec import RobotSpec

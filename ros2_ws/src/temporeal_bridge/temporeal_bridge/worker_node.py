@@ -23,7 +23,7 @@ import numpy as np
 
 from temporeal.robots.artifact.manifest import ArtifactError, Manifest
 from temporeal.robots.artifact.runtime import Artifact
-from temporeal_bridge.controller.mailbox import LOOK_S, Observation, Reply, WorkerEnd
+from temporeal_bridge.controller.mailbox import LOOK_S, Observation, Reply, WorkerMailbox
 from temporeal_bridge.mission import percentiles
 from temporeal_bridge.process.children import orphaned
 from temporeal_bridge.process.command_line import add_artifact
@@ -47,7 +47,7 @@ class Policy(Protocol):
 class Worker:
     """One policy answering one controller."""
 
-    def __init__(self, end: WorkerEnd, policy: Policy, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, end: WorkerMailbox, policy: Policy, clock: Callable[[], float] = time.monotonic) -> None:
         if policy.manifest.chunk is None:
             raise ArtifactError(f"{policy.manifest.name} gives one command at a time: policy_node runs it by itself")
         self.end, self.policy, self.clock = end, policy, clock
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace, stop: Callable[[], bool]) -> None:
     """Answer until ``stop()``."""
     os.nice(args.nice)
     artifact = load(args.artifact, args.trust)
-    end = WorkerEnd(args.folder, artifact.manifest)
+    end = WorkerMailbox(args.folder, artifact.manifest)
     try:
         worker = Worker(end, artifact)
         while not stop():

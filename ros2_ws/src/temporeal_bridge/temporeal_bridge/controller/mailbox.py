@@ -3,15 +3,15 @@
 They meet in a folder that only this user can enter:
 
 - ``observation``: the newest observation, whole. The controller writes a new file and renames it to this name: a
-  reader has the old one or the new one, never a mixture, however fast the writer is (POSIX, rename). There is no queue,
-  no lock that a killed process could hold, and nothing that depends on the order in which a processor's stores become
-  visible, as a counter beside shared memory does on ARM. On a RAM disk (``/dev/shm``) a picture of 640x480 took 0.35 ms
-  (p50); it is written when a chunk is asked for, not in each control step.
+  reader has the old one or the new one, never a mixture (POSIX, rename). There is no queue, no lock that a killed
+  process could hold, and no dependence on the order in which a processor's stores become visible, as of a counter
+  beside shared memory on ARM. On a RAM disk (``/dev/shm``) a picture of 640x480 took 0.35 ms (p50); it is written when
+  a chunk is requested, not in each control step.
 - ``controller``: a datagram socket to which the worker sends its chunks.
 - ``worker``: a datagram socket to which the controller sends one byte, "look". Losing it costs :data:`LOOK_S`.
 
-Both files and datagrams begin with the artifact's identity: two processes that mean different artifacts do not
-understand each other. Times are CLOCK_MONOTONIC of this machine [s]; the worker only hands the controller's back.
+Files and datagrams begin with the artifact's identity: processes with different artifacts reject each other's. Times
+are CLOCK_MONOTONIC of this machine [s]; the worker only returns the controller's.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ REPLY = struct.Struct("<4s32sddII")  # magic, identity, time of the observation,
 BOX_MAGIC, REPLY_MAGIC = b"TPO1", b"TPC1"
 LARGEST = 1 << 16  # bytes of a datagram; Linux carries 200 kB by default (net.core.wmem_default)
 AT_ONCE = 32  # datagrams read in one control step: a worker that sends without end cannot hold it up
-LOOK_S = 0.1  # the worker looks into the folder at least this often
+LOOK_S = 0.1  # longest interval between the worker's looks into the folder
 
 
 class MailboxError(RuntimeError):
-    """The folder or what lies in it cannot be used; the message says why and what to do."""
+    """The folder or its content cannot be used; the message says why and what to do."""
 
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """What the policy shall act on: when it was made, and its signals by name."""
+    """What the policy acts on: its time, and its signals by name."""
 
     at: float
     signals: Mapping[str, np.ndarray]
@@ -56,21 +56,21 @@ class Observation:
 
 @dataclass(frozen=True, eq=False)
 class Reply:
-    """A chunk as it came: of the observation made at ``observed``, computed in ``seconds``; rows [K, A], unchecked."""
+    """A chunk as received: of the observation made at ``observed``, inferred in ``seconds``; rows [K, A], unchecked."""
 
     observed: float
     seconds: float
     rows: np.ndarray
 
 
-class WorkerLine(Protocol):
-    """The controller's end. Neither call blocks, whatever the worker does or does not do."""
+class WorkerLink(Protocol):
+    """The controller's end. Neither call blocks, whatever the worker does."""
 
     def put(self, at: float, signals: Mapping[str, np.ndarray]) -> None:
-        """This is the newest observation, made at ``at``: ask for its chunk."""
+        """Request a chunk of this observation, made at ``at``."""
 
     def take(self) -> list[Reply]:
-        """The chunks that have come, in the order in which they came."""
+        """The chunks since the last call, in the order of arrival."""
 
     def close(self) -> None:
         """End."""
@@ -112,13 +112,13 @@ def own_folder(folder: Path) -> Path:
 
 
 def new_folder() -> Path:
-    """A folder of this user alone, in memory where the system has such a place."""
-    memory = Path("/dev/shm")
-    return Path(tempfile.mkdtemp(prefix="temporeal-", dir=memory if memory.is_dir() else None))
+    """A folder of this user alone, in RAM where the system has such a place."""
+    shm = Path("/dev/shm")
+    return Path(tempfile.mkdtemp(prefix="temporeal-", dir=shm if shm.is_dir() else None))
 
 
-class End:
-    """One end: its socket, and a lock that only one process can have and that ends with it."""
+class MailboxEnd:
+    """One end: its socket, and a lock that only one process can hold and that ends with it."""
 
     def __init__(self, folder: Path, own: str, other: str) -> None:
         self.folder, self.own, self.other = own_folder(folder), folder / own, os.fspath(folder / other)
@@ -133,7 +133,7 @@ class End:
         self.poll.register(self.socket, select.POLLIN)
 
     def send(self, data: bytes) -> bool:
-        """Whether the other end has it. False where nobody is there, or where it does not read."""
+        """Send; False where nobody is there, or the other end does not read."""
         try:
             self.socket.sendto(data, self.other)
         except OSError:
@@ -141,7 +141,7 @@ class End:
         return True
 
     def receive(self) -> list[bytes]:
-        """What has come, up to :data:`AT_ONCE`."""
+        """Datagrams since the last call, up to :data:`AT_ONCE`."""
         out: list[bytes] = []
         with suppress(BlockingIOError):
             while len(out) < AT_ONCE:
@@ -155,11 +155,11 @@ class End:
         os.close(self.lock)
 
 
-class SocketLine(End):
-    """:class:`WorkerLine` to the worker that uses ``folder``, now or later.
+class ControllerMailbox(MailboxEnd):
+    """:class:`WorkerLink` to the worker that uses ``folder``, now or later.
 
-    ``rejected`` counts datagrams that are no chunk of this artifact, ``unwritten`` observations that the disk did not
-    take; ``last_rejection`` says why.
+    ``rejected`` counts datagrams that are no chunk of this artifact, ``unwritten`` observations that could not be
+    written; ``last_rejection`` says why.
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
@@ -171,7 +171,7 @@ class SocketLine(End):
         self.rejected, self.unwritten, self.last_rejection = 0, 0, ""
 
     def put(self, at: float, signals: Mapping[str, np.ndarray]) -> None:
-        """See :class:`WorkerLine`."""
+        """See :class:`WorkerLink`."""
         self.sequence += 1
         parts: list[Any] = [BOX.pack(BOX_MAGIC, self.key, self.sequence, at)]
         parts += [np.ascontiguousarray(signals[name], dtype=spec.dtype).reshape(-1).view(np.uint8).data
@@ -194,7 +194,7 @@ class SocketLine(End):
         os.replace(self.part, self.box)
 
     def take(self) -> list[Reply]:
-        """See :class:`WorkerLine`."""
+        """See :class:`WorkerLink`."""
         out = []
         for data in self.receive():
             try:
@@ -205,12 +205,12 @@ class SocketLine(End):
         return out
 
     def close(self) -> None:
-        """End. A worker that asks later finds no observation of a controller that has gone."""
+        """End. A worker that looks later finds no observation."""
         self.box.unlink(missing_ok=True)
         super().close()
 
 
-class WorkerEnd(End):
+class WorkerMailbox(MailboxEnd):
     """The worker's end: the newest observation, and a way back for its chunk."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
@@ -224,7 +224,7 @@ class WorkerEnd(End):
                                "give fewer steps")
 
     def wait(self, timeout_s: float = LOOK_S) -> None:
-        """Until there may be a new observation, for ``timeout_s`` at most."""
+        """Until there may be a new observation, for at most ``timeout_s``."""
         if self.poll.poll(max(timeout_s, 0.0) * 1e3):
             self.receive()
 

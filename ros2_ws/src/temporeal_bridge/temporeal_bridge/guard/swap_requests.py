@@ -1,5 +1,4 @@
-"""The guard's side of an exchange of artifacts (:mod:`temporeal_bridge.guard.artifact_swap`): who asks, and what
-they are told."""
+"""The guard's side of an artifact swap: who may ask, what they propose, and what they are answered."""
 
 from __future__ import annotations
 
@@ -13,20 +12,18 @@ from temporeal.robots.artifact.manifest import Manifest, identity
 from temporeal.robots.artifact.signature import public_key
 from temporeal.robots.motion import shield
 from temporeal.robots.motion.rate_limiter import Array, Motion
-from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.guard import admission, artifact_swap
-from temporeal_bridge.guard.artifact_swap import ArtifactSwap
-from temporeal_bridge.guard.safety import Profile
-from temporeal_bridge.interface.interface import Interface
+from temporeal_bridge.guard.artifact_swap import ArtifactSwap, steps_of, unfit
+from temporeal_bridge.guard.checks import admission
+from temporeal_bridge.guard.config import GuardConfig
 from temporeal_bridge.link import artifact_offer, datagrams
 from temporeal_bridge.link.datagrams import Answer, Proposal
 from temporeal_bridge.link.ends import GuardEnd
 from temporeal_bridge.mission import IDLE, check_fits
 
 
-class Standing(NamedTuple):
-    """How things stand: the guard's mode, the mission's number, time zero [ns], last step and reason for its end, and
-    the motion of its last command."""
+class Situation(NamedTuple):
+    """The guard's mode, the mission's number, time zero [ns], last step and reason for its end, and the motion of its
+    last command."""
 
     mode: str
     flight: int
@@ -36,109 +33,114 @@ class Standing(NamedTuple):
     motion: Motion | None
 
 
-class Exchange:
+class SwapRequests:
     """The artifact in charge, and the one that may succeed it.
 
     Args:
-        profile, robot, interface, line: the guard's.
-        tell: says a code and a reason on ``guard/event``.
-        trust: file of the key that must have signed a successor's manifest; None: nobody need. It is read at once: in
-            flight no file is opened.
+        link: the guard's end of the link.
+        announce: publishes a code and a reason.
+        trust: file of the public key that must have signed a successor's manifest; None: no signature is needed. It is
+            read now, because in flight no file is opened.
 
     Attributes:
         manifest, identity: of the artifact in charge.
-        swap: what is under way; None: nothing is.
+        swap: the one under way; None: there is none.
     """
 
     def __init__(
-        self, manifest: Manifest, profile: Profile, robot: RobotSpec, interface: Interface, line: GuardEnd,
-        tell: Callable[[str, str], None], trust: Path | None = None,
+        self, config: GuardConfig, manifest: Manifest, link: GuardEnd, announce: Callable[[str, str], None],
+        trust: Path | None = None,
     ) -> None:
         self.manifest, self.identity = manifest, identity(manifest)
-        self.profile, self.robot, self.interface, self.link, self.tell = profile, robot, interface, line, tell
-        self.spec, self.period = robot.command(manifest.commands[0].name), profile.limits.dt
+        self.config, self.link, self.announce = config, link, announce
         self.trust, self.trusted = trust, None if trust is None else public_key(trust)
         self.swap: ArtifactSwap | None = None
 
-    def hear(self, p: Proposal, now: float, standing: Standing) -> ArtifactSwap | None:
-        """One datagram of a successor: that it asks, or what it proposes once it may. The one returned is in charge at
+    def hear(self, p: Proposal, now: float, situation: Situation) -> ArtifactSwap | None:
+        """One datagram of a successor: its request, or its proposals once it may. A swap that is returned is complete
+        at
         once: :meth:`succeed`."""
         if p.kind == datagrams.TAKEOVER:
-            return self._asks(p, now, standing)
+            return self._request(p, now, situation)
         if self.swap is None or self.swap.back >= 0:
             self._send_away(Answer("refused", reason="the guard has not accepted this successor"))
         elif p.kind == datagrams.COMMAND:
-            self._proposes(self.swap, p, now, standing)
+            self._propose(self.swap, p, now, situation)
         elif p.kind in (datagrams.FAIL, datagrams.END):
             self.refuse(p.text if p.kind == datagrams.FAIL else "it ended its mission")
         return None
 
-    def _asks(self, p: Proposal, now: float, standing: Standing) -> ArtifactSwap | None:
+    def _request(self, p: Proposal, now: float, situation: Situation) -> ArtifactSwap | None:
         new, folder = self.manifest, ""
         try:
             new, folder = artifact_offer.offered(p.text, self.trusted, str(self.trust))
-            check_fits(new, self.robot, self.interface)
-            reason = artifact_swap.unfit(new, self.manifest) or self._untimely(p, standing)
-        except Exception as error:  # whatever is shown must not end the guard of a robot in motion
+            check_fits(new, self.config.robot, self.config.interface)
+            reason = unfit(new, self.manifest) or self._untimely(p, situation)
+        except Exception as error:  # no offer may end the guard of a moving robot
             reason = f"{'' if isinstance(error, ValueError) else f'{type(error).__name__}: '}{error}"
         if reason:
-            self.tell("swap_refused", f"{new.name} may not succeed {self.manifest.name}: {reason}")
+            self.announce("swap_refused", f"{new.name} may not succeed {self.manifest.name}: {reason}")
             if self.swap is None or self.swap.back >= 0:
                 self._send_away(Answer("refused", p.flight, p.stamp_ns, reason))
             return None
-        made = ArtifactSwap(new, identity(new), folder, artifact_swap.steps_of(self.profile.blend_s, self.period), now,
-                    flight=standing.flight, start_ns=standing.start_ns)
-        if standing.mode in IDLE:
+        return self._accept(new, folder, now, situation)
+
+    def _accept(self, new: Manifest, folder: str, now: float, situation: Situation) -> ArtifactSwap | None:
+        blend_s = self.config.profile.blend_s
+        made = ArtifactSwap(new, identity(new), folder, steps_of(blend_s, self.config.period), now,
+                            flight=situation.flight, start_ns=situation.start_ns)
+        if situation.mode in IDLE:
             return made
         self.swap = made
-        self.tell("swap", f"{new.name} succeeds {self.manifest.name} within {self.profile.blend_s:g} s")
+        self.announce("swap", f"{new.name} succeeds {self.manifest.name} within {blend_s:g} s")
         self.link.answer(Answer("blending", made.flight, made.start_ns), successor=True)
         return None
 
-    def _untimely(self, p: Proposal, standing: Standing) -> str:
-        """Why nobody can take over now, or not this one."""
+    def _untimely(self, p: Proposal, situation: Situation) -> str:
+        """Why no artifact, or not this one, can take over now."""
         if self.swap is not None:
-            return "an exchange is under way, or is being taken back"
-        if standing.mode in IDLE:
+            return "a swap is under way, or is being taken back"
+        if situation.mode in IDLE:
             return ""
-        if standing.mode != "active":
-            why = f": {standing.reason}; mission/reset clears it" if standing.reason else ""
-            return f"the guard is {standing.mode}{why}"
-        if (p.flight, p.stamp_ns) != (standing.flight, standing.start_ns):
-            return f"it is prepared for mission {p.flight}, mission {standing.flight} is flown"
-        if standing.motion is None:
+        if situation.mode != "active":
+            why = f": {situation.reason}; mission/reset clears it" if situation.reason else ""
+            return f"the guard is {situation.mode}{why}"
+        if (p.flight, p.stamp_ns) != (situation.flight, situation.start_ns):
+            return f"it is prepared for mission {p.flight}, mission {situation.flight} is flown"
+        if situation.motion is None:
             return "the mission has no command yet"
         return ""
 
-    def _proposes(self, under_way: ArtifactSwap, p: Proposal, now: float, standing: Standing) -> None:
-        reason = self._unwanted(under_way, p, now, standing)
+    def _propose(self, under_way: ArtifactSwap, p: Proposal, now: float, situation: Situation) -> None:
+        reason = self._unusable(under_way, p, now, situation)
         if reason:
             self.refuse(reason)
         elif under_way.newest is None or p.step > under_way.newest.step:
             under_way.newest, under_way.heard = p, now
 
-    def _unwanted(self, under_way: ArtifactSwap, p: Proposal, now: float, standing: Standing) -> str:
+    def _unusable(self, under_way: ArtifactSwap, p: Proposal, now: float, situation: Situation) -> str:
         """What is wrong with a successor's proposal."""
-        _, unusable = admission.unusable(p, now, self.spec, self.profile)
+        profile = self.config.profile
+        _, unusable = admission.unusable(p, now, self.config.spec, profile)
         if unusable:
             return unusable
-        if (p.flight, p.stamp_ns) != (standing.flight, standing.start_ns):
-            return f"it proposes for mission {p.flight}, mission {standing.flight} is flown"
-        if abs(p.step - standing.step) * self.period > self.profile.silent_after_s:
-            return f"it is at step {p.step}, the mission at {standing.step}: they must count the same"
-        rule = self.profile.start
-        if rule is not None and standing.motion is not None and under_way.newest is None:
+        if (p.flight, p.stamp_ns) != (situation.flight, situation.start_ns):
+            return f"it proposes for mission {p.flight}, mission {situation.flight} is flown"
+        if abs(p.step - situation.step) * self.config.period > profile.silent_after_s:
+            return f"it is at step {p.step}, the mission at {situation.step}: they must count the same"
+        rule = profile.start
+        if rule is not None and situation.motion is not None and under_way.newest is None:
             count = len(rule.within)
-            far = shield.behind(np.asarray(p.values, dtype=float)[:count], standing.motion.command[:count], rule.within)
+            far = shield.behind(
+                np.asarray(p.values, dtype=float)[:count], situation.motion.command[:count], rule.within)
             return far and f"its first command is too far from the one in force: {far}"
         return ""
 
     def check(self, under_way: ArtifactSwap, now: float) -> None:
-        """While nobody speaks: is the successor still there?"""
-        quiet = now - under_way.heard
-        if quiet > self.profile.silent_after_s:
-            self.refuse(f"the successor has proposed nothing for {quiet:.3f} s, {self.profile.silent_after_s:g} s is "
-                        "allowed")
+        """Refuse a successor that fell silent."""
+        quiet, most = now - under_way.heard, self.config.profile.silent_after_s
+        if quiet > most:
+            self.refuse(f"the successor has proposed nothing for {quiet:.3f} s, {most:g} s is allowed")
 
     def mix(self, under_way: ArtifactSwap, asked: Array) -> tuple[Array, float, Array]:
         """See :meth:`temporeal_bridge.guard.artifact_swap.ArtifactSwap.mix`."""
@@ -147,28 +149,28 @@ class Exchange:
         return mixed
 
     def refuse(self, reason: str) -> None:
-        """The exchange, if one is under way, is called off; the old controller goes on, what was mixed in fades out."""
+        """Cancel the swap under way: the old controller goes on, and what was mixed in fades out."""
         made = self.swap
         if made is None or made.back >= 0:
             return
-        self.tell("swap_refused", f"{made.manifest.name} does not succeed {self.manifest.name}: {reason}")
+        self.announce("swap_refused", f"{made.manifest.name} does not succeed {self.manifest.name}: {reason}")
         self._send_away(Answer("refused", made.flight, made.start_ns, reason))
         made.fail()
         self._forget_if_over()
 
     def drop(self, reason: str) -> None:
-        """Nothing is mixed any more."""
+        """Cancel the swap, without fading out."""
         self.refuse(reason)
         self.swap = None
 
     def succeed(self, new: ArtifactSwap) -> str:
-        """``new`` is in charge; who was may end. What is to be told of it."""
+        """``new`` is in charge, and the former controller may end; what to announce."""
         who = f"{new.manifest.name} ({new.identity[:12]})"
-        told = f"{self.manifest.name} ({self.identity[:12]}) was relieved by {who}"
-        self.link.answer(Answer("relieved", new.flight, new.start_ns, told))
+        message = f"{self.manifest.name} ({self.identity[:12]}) was relieved by {who}"
+        self.link.answer(Answer("relieved", new.flight, new.start_ns, message))
         self.link.promote()
         self.manifest, self.identity, self.swap = new.manifest, new.identity, None
-        return told
+        return message
 
     def _send_away(self, answer: Answer) -> None:
         self.link.answer(answer, successor=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from temporeal.robots.artifact.manifest import load_manifest
+from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.loading import load_interface

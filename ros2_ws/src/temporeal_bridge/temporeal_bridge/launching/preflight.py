@@ -6,7 +6,7 @@ from typing import Any
 
 from temporeal.robots.artifact.manifest import Manifest
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.guard.config_checks import profile_on
+from temporeal_bridge.guard.safety.config_checks import profile_on
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.mission import check_fits
 from temporeal_bridge.monitor.formula import formula_of

@@ -12,7 +12,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from temporeal.robots.artifact.manifest import MANIFEST, ArtifactError, Manifest, decode, read
+from temporeal.robots.artifact.loading import read
+from temporeal.robots.artifact.manifest import MANIFEST, ArtifactError, Manifest, decode
 from temporeal.robots.artifact.signature import SIGNATURE, check_signed
 from temporeal_bridge.link.datagrams import HEAD, LARGEST, LinkError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from temporeal.robots.artifact.manifest import load_manifest
+from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.spec import RobotSpec, load_robot, robot_names
 from temporeal_bridge.link.sockets import default_path
 from temporeal_bridge.process.scheduling import PRIORITIES

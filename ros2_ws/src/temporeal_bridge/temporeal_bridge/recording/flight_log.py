@@ -13,7 +13,7 @@ import numpy as np
 
 from temporeal.robots.artifact.manifest import mission_digest
 from temporeal_bridge import mission
-from temporeal_bridge.guard.safety import CODES
+from temporeal_bridge.guard.safety.reasons import CODES
 from temporeal_bridge.mission import IDLE, NOT_RESET, ChunkRecord, CommandRecord, MissionStatus
 from temporeal_bridge.recording import records
 from temporeal_bridge.recording.bags import BagError, Recording

@@ -12,7 +12,8 @@ import numpy as np
 
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.guard import hold, stop_actions
+from temporeal_bridge.guard.stop_actions.ramp_and_damp import AT_REST
+from temporeal_bridge.guard.stop_actions import hold
 from temporeal_bridge.guard_node import TICK_S, GuardNode
 from temporeal_bridge.interface.interface import Interface, carried_by
 from temporeal_bridge.interface.state_input import StateReader
@@ -85,7 +86,7 @@ class ReplayStage:
             self.own[CONTROLLER], self.chunks or artifact, robot, interface, InProcessController(self.link))
         self.new_guard = lambda: GuardNode(self.own[GUARD], artifact.manifest, robot, interface, self.link)
         self.guard: GuardNode = self.new_guard()
-        self.guard.watch.seen_since = -inf  # it had seen the robot for long enough, or no mission had begun
+        self.guard.monitor.rest.seen_since = -inf  # it had seen the robot for long enough, or no mission had begun
         self.players = [MemoryTransport(bus, "player", namespace) for bus in self.buses]
         self.endpoints: dict[tuple[int, str], Any] = {}
         self.published = Recording(recording.path, [], {}, "")
@@ -94,9 +95,9 @@ class ReplayStage:
                 player.subscribe(topic, f"std_msgs/msg/{kind}", QOS["deep"], self._record)
         # the guard's one zero setpoint on the ground waits for a subscriber
         self.players[GUARD].subscribe(
-            self.guard.topic.topic, self.guard.topic.type, QOS["deep"], lambda received: None)
+            self.guard.config.topic.topic, self.guard.config.topic.type, QOS["deep"], lambda received: None)
         # a guard that keeps its robot publishes its stop at once, and its first command comes a period later
-        self.sheet = CueSheet(recording, flights, interface, namespace, 0 if self.guard.keeps else TOLD_NS)
+        self.sheet = CueSheet(recording, flights, interface, namespace, 0 if self.guard.config.keeps else TOLD_NS)
         self.guessed, self.unasked = self.sheet.guessed, [0] * len(flights)
         self.looked = 0.0  # when the nodes last looked at their clock [s]
         self.coming = sorted((at for at, _, _ in self.sheet.commands), reverse=True)  # of the guard's commands [ns]
@@ -135,7 +136,7 @@ class ReplayStage:
         now = self.begin_ns + round(1e9 * self.buses[GUARD].seconds)
         while self.coming and self.coming[-1] < now:
             self.coming.pop()
-        soon = bool(self.coming) and self.coming[-1] - now < 0.5e9 * self.guard.period
+        soon = bool(self.coming) and self.coming[-1] - now < 0.5e9 * self.guard.config.period
         if not (soon or self.pending):
             self._turn()
             self._drain()
@@ -186,7 +187,7 @@ class ReplayStage:
         self._turn()
         policy.after = "silence" if ended_silent(recorded) else "stop"
         self.link.waits = {datagrams.COMMAND}
-        if policy.after == "stop" and not self.guard.keeps and any(row.step < 0 for row in recorded.basis):
+        if policy.after == "stop" and not self.guard.config.keeps and any(row.step < 0 for row in recorded.basis):
             self.link.waits.add(datagrams.END)
         if self.chunks is not None and self.made is not None:
             self.chunks.load(recorded.chunks, self.made[flight])
@@ -218,10 +219,10 @@ class ReplayStage:
     def command(self, row: Row) -> None:
         """The guard's turn: the controller's proposal, or a command of its own."""
         now = self.guard.transport.monotonic()
-        if row.step < 0 and self.guard.mode in ("stopping", "holding") and self.guard.sent_at < now:
-            self.guard.due = min(self.guard.due, now)
+        if row.step < 0 and self.guard.mode in ("stopping", "holding") and self.guard.stream.sent_at < now:
+            self.guard.modes.due = min(self.guard.modes.due, now)
         if now < LEAD_S + FIRST_S:
-            self.guard.watch.rests_since = -inf  # how long the robot had rested is not recorded: the guard knew
+            self.guard.monitor.rest.since = -inf  # how long the robot had rested is not recorded: the guard knew
         # where it does not keep the robot, its first own command is sent as it gets the end
         self.link.waits -= {datagrams.COMMAND} if row.step >= 0 else {datagrams.COMMAND, datagrams.END}
         self._turn()
@@ -233,12 +234,12 @@ class ReplayStage:
             self.ending, self.ended = True, self.guard.may_end()
         elif not (self.guard.button.watched and reason.startswith(ESTOP_SILENT)):
             self.unasked[flight] += 1
-            self.guard.stop("operator", reason)
+            self.guard.modes.stop("operator", reason)
         self._drain()
 
     def found(self, flight: int, at: int) -> None:
         """The recorded guard found its stop: note what this one knows now."""
-        values = {**self.guard.watch.values, **self._held_at(self.flights[flight], at)}
+        values = {**self.guard.monitor.values, **self._held_at(self.flights[flight], at)}
         self.seen = (self.buses[GUARD].seconds, values)
         self._hold()
 
@@ -246,18 +247,18 @@ class ReplayStage:
         """The signals of the message, of those received about ``at`` [ns], that says where the robot was held: one of
         the guard's own commands is that place. The recording does not say which message a stop was made of, and the
         recorder may have received it later. Empty where there is none."""
-        guard, rule = self.guard, self.guard.profile.tracking
+        guard, rule = self.guard, self.guard.config.profile.tracking
         own = np.array([command for step, command in flight.sent if step < 0])
-        if rule is None or guard.motion is None or own.ndim != 2 or own.shape[1] != guard.spec.size:
+        if rule is None or guard.stream.motion is None or own.ndim != 2 or own.shape[1] != guard.config.spec.size:
             return {}
-        k = next(k for k, row in enumerate(guard.interface.states) if rule.signal in carried_by(row))
-        reader = StateReader(guard.interface.states[k], guard.interface.carried, [rule.signal])
-        about = [m for m in self.recording.of(self.states[k]) if abs(m.at - at) <= 1e9 * guard.period]
-        apart_by = stop_actions.AT_REST * (guard.limits.high - guard.limits.low)
+        k = next(k for k, row in enumerate(guard.config.interface.states) if rule.signal in carried_by(row))
+        reader = StateReader(guard.config.interface.states[k], guard.config.interface.carried, [rule.signal])
+        about = [m for m in self.recording.of(self.states[k]) if abs(m.at - at) <= 1e9 * guard.config.period]
+        apart_by = AT_REST * (guard.config.limits.high - guard.config.limits.low)
         for message in sorted(about, key=lambda message: abs(message.at - at)):
             with suppress(Exception):  # bytes from anywhere: the guard counted them
                 signals = reader.signals(reader.message(message.type, message.data)[0])
-                place = hold.measured(guard.profile, guard.motion, signals)
+                place = hold.measured(guard.config.profile, guard.stream.motion, signals)
                 if (np.abs(own - place) <= apart_by).all(axis=1).any():
                     return {rule.signal: signals[rule.signal]}
         return {}
@@ -265,11 +266,11 @@ class ReplayStage:
     def _hold(self) -> None:
         """A robot is held where it was when its stop was found; this guard finds it a little earlier or later."""
         guard, (at, values) = self.guard, self.seen
-        stop = guard.stopper.under_way
-        if stop.target is None or guard.motion is None or abs(stop.since - at) > guard.period:
+        stop = guard.active_stop.under_way
+        if stop.target is None or guard.stream.motion is None or abs(stop.since - at) > guard.config.period:
             return
         self.seen = NOT_SEEN
         known = ~np.isnan(stop.target)
-        if guard.profile.place:
-            place = hold.measured(guard.profile, guard.motion, values)
-            guard.stopper.under_way = replace(stop, target=np.where(known, place, stop.target))
+        if guard.config.profile.place:
+            place = hold.measured(guard.config.profile, guard.stream.motion, values)
+            guard.active_stop.under_way = replace(stop, target=np.where(known, place, stop.target))

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
-from temporeal.robots.artifact.manifest import ArtifactError, Manifest, load_manifest
+from temporeal.robots.artifact.loading import load_manifest
+from temporeal.robots.artifact.manifest import ArtifactError, Manifest
 from temporeal.robots.registry import resolve
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import RobotSpec, load_robot
+from temporeal.sim.renamed import task_settings
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.queries import signals_in
 from temporeal_bridge.interface.rows import EXTRA, PICTURES, checked_row, read_yaml
@@ -40,7 +42,7 @@ def task_of(manifest: Manifest) -> tuple[str, Mapping[str, Any]] | None:
     task = manifest.training.get("task")
     if not isinstance(task, Mapping) or "name" not in task:
         return None
-    return str(task["name"]), task.get("settings") or {}
+    return str(task["name"]), task_settings(task.get("settings") or {})
 
 
 def world_of(manifest: Manifest, robot: RobotSpec) -> OneWorld | None:

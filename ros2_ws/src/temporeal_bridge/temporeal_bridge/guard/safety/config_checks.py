@@ -1,9 +1,8 @@
-"""A robot's safety profile on one of its interfaces: every signal that it reads comes, and as often as it must.
+"""A robot's safety profile on one of its interfaces: every signal that it reads is carried, and often enough.
 
-:mod:`temporeal_bridge.guard.safety` checks the section by itself. Here it meets the topics, those of a user's file
-included:
-for the guard, and for who asks before anything is started (:mod:`temporeal_bridge.launching.preflight`, ``temporeal
-doctor``).
+:mod:`temporeal_bridge.guard.safety.section` checks the section alone. Here it is checked against the topics, including
+those of a user's file: for the guard, and for checks before the start (:mod:`temporeal_bridge.launching.preflight`,
+``temporeal doctor``).
 """
 
 from __future__ import annotations
@@ -18,25 +17,17 @@ from temporeal.robots.signals import CommandSpec
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.codecs.joint_state import joint_state_options
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
-from temporeal_bridge.guard.safety import (
-    Ages,
-    Fingers,
-    Frozen,
-    Profile,
-    SafetyError,
-    check_carried,
-    check_setpoint,
-    profile,
-)
-from temporeal_bridge.guard.state_monitor import GAP_S
+from temporeal_bridge.guard.safety.checked_values import SafetyError
+from temporeal_bridge.guard.safety.profile import GAP_S, Ages, Fingers, Frozen, Profile
+from temporeal_bridge.guard.safety.section import profile
 from temporeal_bridge.interface.interface import Interface, StateTopic
 
 
 def profile_on(robot: RobotSpec, interface: Interface, spec: CommandSpec, period: float) -> Profile:
     """The profile of ``robot`` for its command ``spec``, sent every ``period`` [s] on ``interface``.
 
-    Ages of the command's own are asked of topics that carry a signal which the profile reads. What else a task has,
-    the pose of a cube that a camera sees, need not be as fresh as the velocity that damps.
+    Ages of the command's own section apply to topics that carry a signal which the profile reads. A task's other
+    signals, for example the pose of a cube seen by a camera, need not be as fresh as the velocity that damps.
     """
     topic = interface.command(spec.name)
     found = profile(robot, interface.safety, spec, period)
@@ -49,8 +40,26 @@ def profile_on(robot: RobotSpec, interface: Interface, spec: CommandSpec, period
     return replace(found, ages=ages, fingers=fingers_on(found, interface))
 
 
+def check_carried(found: Profile, carried: Collection[str]) -> None:
+    """Refuse a profile that reads a signal which no topic brings: the rule would never be checked."""
+    for where, names in found.reads().items():
+        for name in names:
+            if name not in carried:
+                raise SafetyError(f"safety: {where} needs {name!r}, which no topic of the interface carries; carried: "
+                                  f"{', '.join(carried)}")
+
+
+def check_setpoint(found: Profile, led: bool) -> None:
+    """Refuse the servo law for a command that is not the servos' setpoint, but a trajectory (``led``)."""
+    if found.effort is not None and led:
+        raise SafetyError("safety: effort needs an interface whose command is the servos' setpoint. The points of a "
+                          "trajectory lie ahead of it, and what they will ask for is not known yet. Use an interface "
+                          "with single positions, or leave effort out and limit it in the robot's own controller")
+
+
 def fingers_on(found: Profile, interface: Interface) -> Fingers | None:
-    """What says of a hand where it is: where motors pull several joints each (option ``driven``), these joints do."""
+    """The signals that say where a hand is: where motors drive several joints each (option ``driven``), these
+    joints."""
     for row in interface.states if found.fingers is not None else ():
         if row.options.get("driven", {}).get("signal") == found.place:
             driven = joint_state_options(row.options).driven
@@ -58,12 +67,12 @@ def fingers_on(found: Profile, interface: Interface) -> Fingers | None:
             motors, joints = driven
             parts = np.split(np.array(joints), np.cumsum(motors.count)[:-1])
             return found.fingers._replace(
-                said=frozenset({row.options["position"]}), parts=tuple(tuple(part.tolist()) for part in parts))
+                signals=frozenset({row.options["position"]}), parts=tuple(tuple(part.tolist()) for part in parts))
     return found.fingers
 
 
 def age_of(row: StateTopic, found: Profile, interface: Interface, command: str) -> Ages:
-    """How old what the topic brings may be."""
+    """The largest ages of the topic's messages."""
     content = interface.safety
     names = carried_by(row) & found.signals()
     own = bool(names)
@@ -78,23 +87,23 @@ def age_of(row: StateTopic, found: Profile, interface: Interface, command: str) 
 
 
 def check_rules(names: Collection[str], found: Profile, row: StateTopic) -> None:
-    """Refuse a rule about signals of a topic whose silence says nothing: of a source that died it would go on."""
+    """Refuse a rule about signals of a topic that is sent on change: the death of its source would not be noticed."""
     for rule, read in found.reads().items():
         if judged := sorted(set(names) & set(read)):
             raise SafetyError(f"the safety profile's {rule} reads {judged[0]}, but topic {row.topic!r} is sent only "
-                              "when it changes (rate_hz 0), so that nobody would see its source die. Needed is a topic "
-                              "with a rate_hz above 0")
+                              "when it changes (rate_hz 0), so that nobody would notice that its source died. Needed "
+                              "is a topic with a rate_hz above 0")
 
 
 def check_frozen(rule: Frozen, interface: Interface) -> None:
-    """Refuse a rule about signals that do not come as often as they must change."""
+    """Refuse a rule about signals that come less often than they must change."""
     for row in interface.states:
         if names := sorted(carried_by(row) & {*rule.signals, *rule.each}):
             check_period("safety.frozen.after_s", rule.after_s, row, f"{names[0]} would count as frozen")
 
 
 def check_agree(found: Profile, interface: Interface) -> None:
-    """Refuse a rule about what comes so seldom that nobody knows what was meanwhile."""
+    """Refuse a rule about signals that come so seldom that they are never compared."""
     for row in interface.states:
         for rule in found.agree:
             if (names := sorted(carried_by(row) & {rule.place, rule.rate})) and row.rate_hz * GAP_S <= 1:
@@ -105,7 +114,7 @@ def check_agree(found: Profile, interface: Interface) -> None:
 
 
 def check_period(where: str, seconds: float, row: StateTopic, otherwise: str) -> None:
-    """Refuse a time in which no message of the topic need come."""
+    """Refuse a time that may pass without a message of the topic."""
     period = 1.0 / row.rate_hz
     if seconds <= period:
         raise SafetyError(f"{where} is {seconds:g} s, but topic {row.topic!r} comes every {period:.4g} s (rate_hz "

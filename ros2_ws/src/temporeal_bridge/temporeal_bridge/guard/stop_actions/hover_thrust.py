@@ -1,7 +1,7 @@
-"""Which thrust a quadrotor hovers with, from what a mission's commands and states say.
+"""The thrust with which a quadrotor hovers, estimated from a mission's commands and states.
 
-No two weigh the same, and motors age: a stop that held the nominal thrust would lift one and drop the other. Plain
-functions; the thrust that levels is :mod:`temporeal_bridge.guard.level`'s. ``values``: the newest signals by name.
+No two weigh the same, and motors age: a stop action with the nominal thrust would lift one and drop another. Plain
+functions; :mod:`temporeal_bridge.guard.stop_actions.level` uses the estimate. ``values``: the newest signals by name.
 """
 
 from __future__ import annotations
@@ -10,29 +10,40 @@ from math import exp, inf
 from typing import NamedTuple
 
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.guard.stop_actions import Values
+from temporeal_bridge.guard.stop_actions.step import Values
 
 GRAVITY = 9.81  # m/s^2
-SMOOTH_S = 0.3  # of heights, and of what velocities say of them. Chosen: 1 cm of noise is 0.03 m/s then
-FLOWN_S, ENOUGH_S = 2.0, 0.2  # so long it is remembered what carried; after so long of that, smoothed, enough was
-# flown: 0.7 s after the thrust came. Chosen: at 0.5 s a take-off looks 10 % heavier, or lighter, than the robot is
-HOVERS = (0.7, 1.35)  # of the nominal hover thrust: other thrusts hover no robot. Chosen: 0.74 to 1.25 are published
-ANSWERS_S = 0.08  # so late motors, command and state are. Chosen: a Crazyflie's motors alone are 0.06 to 0.15 s
-APART = 0.15  # of the nominal hover thrust: by so much more or less pushes who flies, for motors and state are late.
-# Chosen: thrust that is cut all at once is 0.12 off when it is 0.1 s late
-ROSE_M, STOOD_S = 0.03, 0.5  # who is so far from where the mission began flies, or flew; who is not may stand, and what
-# pushed it is remembered for so long. Chosen: 3 standard deviations of a poor height
+SMOOTH_S = 0.3  # time constant for heights and integrated velocities. Chosen: 1 cm of noise becomes 0.03 m/s
+FLOWN_S = 2.0  # time constant with which the estimate forgets. Chosen
+ENOUGH_S = 0.2  # of smoothed flight, 0.7 s after the thrust came. Chosen: after 0.5 s a take-off looks 10 % heavier, or
+# lighter, than the robot is
+HOVERS = (0.7, 1.35)  # of the nominal hover thrust: no robot hovers with others. Chosen: 0.74 to 1.25 are published
+ANSWERS_S = 0.08  # delay of motors, command and state. Chosen: a Crazyflie's motors alone need 0.06 to 0.15 s
+APART = 0.15  # of the nominal hover thrust: tolerance for a flying robot, because motors and state are late. Chosen:
+# thrust that is cut at once is 0.12 off when it is 0.1 s late
+ROSE_M = 0.03  # a robot that is so far from where the mission began flies, or flew. Chosen: 3 standard deviations of a
+# poor height
+STOOD_S = 0.5  # time constant with which a robot that may stand forgets. Chosen
 
 
-class Flown(NamedTuple):
-    """What a mission's commands and states say, ``since`` its first command [s] and up to the one ``at`` [s]. Of the
-    thrust that hovers: sums [s] that fade with FLOWN_S of the ``thrust`` that carried, in nominal hover thrusts, and of
-    what it ``carried``, in weights: 1 + acceleration / g. All that goes into them is smoothed twice, for then all is
-    late alike: what the ``motors`` pushed up (``pushed``: smoothed once, twice), the 1 of what is ``counted``, and the
-    ``height`` [m] (once, ``twice``), which changes with ``speed`` [m/s]. Whether the robot ``rose`` from where it began
-    or sank, and whether it ``flies``: it did, or is high. For a stop that begins: ``height``, ``said`` and ``place`` of
-    :class:`temporeal_bridge.guard.level.Levelling`, and what is ``shown`` [m]: how far its height is above the smoothed
-    one, which is how it climbs times SMOOTH_S."""
+class HoverEstimate(NamedTuple):
+    """What a mission's commands and states have shown so far.
+
+    Everything that enters ``thrust`` and ``carried`` is smoothed twice, so that all of it is equally late.
+
+    Attributes:
+        at, since: time [s] of the last and of the first command.
+        thrust: decaying sum [s] of the thrust that carried, in nominal hover thrusts.
+        carried: the same of what it carried, in weights: 1 + acceleration / g.
+        motors: the thrust of the motors, with their delay; pushed: smoothed once, twice.
+        counted: the 1 of what is counted, smoothed once, twice.
+        beginning: height [m] at the first command. height, twice: smoothed once, twice; it changes with ``speed``
+        [m/s].
+        said: by how much [m] the smoothed height would lag behind if the robot sank as its velocity says.
+        shown: the height minus the smoothed one [m]: the climb rate times SMOOTH_S.
+        place: x and y [m] in the world, smoothed.
+        rose, flies: whether the robot moved up or down from the beginning; whether it did, or is high.
+    """
 
     at: float = -inf
     since: float = inf
@@ -53,23 +64,27 @@ class Flown(NamedTuple):
 
 
 def nominal_thrust(robot: RobotSpec) -> float:
-    """The thrust [N] that carries the robot as its ``spec.py`` has it."""
+    """The thrust [N] that carries the robot with the mass of its ``spec.py``."""
     return robot.parameters["mass"].nominal[0] * GRAVITY
 
 
 def lifts(robot: RobotSpec) -> float:
-    """The least thrust [N] that may lift the robot: with less none of those that are published hovers."""
+    """The least thrust [N] that may lift the robot: with less, no published one hovers."""
     return HOVERS[0] * nominal_thrust(robot)
 
 
-def flown(before: Flown, below: float, share: float, values: Values, now: float, period: float) -> Flown:
-    """One more command, a ``period`` [s] or more later, with the collective thrust ``share``, in nominal hover thrusts:
-    only the part of it that points up carries. What is not higher than ``below`` [m] may stand. A thrust that lifts no
-    robot counts once it is known to fly, and what fits no robot that flies (it stands, or is held) never."""
+def updated(
+    before: HoverEstimate, below: float, share: float, values: Values, now: float, period: float
+) -> HoverEstimate:
+    """The estimate after one more command, a ``period`` [s] or more later, with the collective thrust ``share``, in
+    nominal hover thrusts, of which only the vertical part carries.
+
+    A robot below the height ``below`` [m] may stand. A thrust that lifts no robot counts once the robot is known to
+    fly; a thrust that fits no flying robot (it stands, or is held) never counts."""
     height, velocity = float(values["height"]), values.get("base_vel_w")
     new = before.at == -inf
     if new:
-        before = Flown(now - period, now, beginning=height, height=height, twice=height)
+        before = HoverEstimate(now - period, now, beginning=height, height=height, twice=height)
     gap = period * max(round((now - before.at) / period), 1)
     smooth = exp(-gap / SMOOTH_S)
     once = height + smooth * (before.height - height)
@@ -88,8 +103,9 @@ def flown(before: Flown, below: float, share: float, values: Values, now: float,
     if least * carried - slack <= thrust <= most * carried + slack:
         kept = exp(-gap / (FLOWN_S if rose else STOOD_S))
         sums = kept * sums[0] + gap * thrust, kept * sums[1] + gap * carried
-    return Flown(now, before.since, *sums, motors, pushed, counted, before.beginning, once, twice, speed, said,
-                 height - once, sideways(before.place, values, smooth), rose, rose or height > below)
+    return HoverEstimate(
+        now, before.since, *sums, motors, pushed, counted, before.beginning, once, twice, speed, said, height - once,
+        sideways(before.place, values, smooth), rose, rose or height > below)
 
 
 def _smoothed(before: tuple[float, float], value: float, kept: float) -> tuple[float, float]:
@@ -98,22 +114,22 @@ def _smoothed(before: tuple[float, float], value: float, kept: float) -> tuple[f
     return once, once + kept * (before[1] - once)
 
 
-def known(told: Flown) -> bool:
-    """Whether enough was flown to know the thrust that hovers."""
-    return told.flies and told.carried >= ENOUGH_S
+def known(estimate: HoverEstimate) -> bool:
+    """Whether the flight was long enough to know the hover thrust."""
+    return estimate.flies and estimate.carried >= ENOUGH_S
 
 
-def hover_thrust(robot: RobotSpec, told: Flown) -> float:
-    """The thrust [N] that the robot hovers with: as flown, if it was for long enough; else the nominal one."""
+def hover_thrust(robot: RobotSpec, estimate: HoverEstimate) -> float:
+    """The thrust [N] with which the robot hovers: as estimated, if that is known; else the nominal one."""
     nominal = nominal_thrust(robot)
-    if not known(told):
+    if not known(estimate):
         return nominal
     least, most = HOVERS
-    return nominal * min(max(told.thrust / told.carried, least), most)
+    return nominal * min(max(estimate.thrust / estimate.carried, least), most)
 
 
 def sideways(before: tuple[float, ...], values: Values, kept: float) -> tuple[float, ...]:
-    """The place [m], x and y in the world, smoothed as the height is; (): nobody says it."""
+    """The place [m], x and y in the world, smoothed as the height is; (): it is not measured."""
     place = values.get("base_pos_w")
     if place is None:
         return ()

@@ -1,10 +1,7 @@
 """One training in several processes of this machine: started, watched and ended together.
 
-    python -m temporeal.policies.cli.workers [--quiet]      # one of them, with the settings in the environment
-
-A worker is a session of its own: Ctrl-C at the terminal reaches only the process that started it, which passes on what
-was asked for. A worker whose starter is gone is killed.
-"""
+Each process runs ``python -m temporeal.policies.cli.worker`` in a session of its own: Ctrl-C at the terminal reaches
+only their starter, which passes it on. A worker whose starter is gone is killed. """
 
 from __future__ import annotations
 
@@ -18,22 +15,21 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from temporeal.policies.cli.console import complain
-from temporeal.policies.runs.errors import BAD_INPUT, OK, BadInput
+from temporeal.policies.runs.errors import BAD_INPUT, BadInput
 from temporeal.policies.runs.interrupts import Interrupted, stop_asked
 
-RESULT = "result.json"  # in a run's folder: what the first worker's training returned
-# in a worker's environment: process id of the starter; the run's settings as JSON (a resumed run may have others than
-# its folder says)
+RESULT = "result.json"  # in a run's folder: the result of the first worker
+# environment variables of a worker: the starter's process id; the run's settings as JSON, which in a resumed run may
+# differ from those in its folder
 STARTED_BY, SETTINGS = "TEMPOREAL_STARTED_BY", "TEMPOREAL_SETTINGS"
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 POLL_S = 0.05
-OTHERS_S = 5.0  # for the others to end by themselves after one has failed
+OTHERS_S = 5.0  # for the others to end by themselves after one failed
 
 
 @dataclass
@@ -43,7 +39,7 @@ class Worker:
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
 
-    def said(self) -> str:
+    def error_text(self) -> str:
         """What it wrote to its standard error."""
         self.errors.seek(0)
         return self.errors.read().decode(errors="replace").strip()
@@ -80,7 +76,7 @@ def started(settings: Mapping[str, Any], quiet: bool) -> Iterator[list[Worker]]:
         for rank in range(settings["processes"]):
             errors = tempfile.TemporaryFile()
             workers.append(Worker(subprocess.Popen(
-                [sys.executable, "-m", "temporeal.policies.cli.workers", *words], stderr=errors, start_new_session=True,
+                [sys.executable, "-m", "temporeal.policies.cli.worker", *words], stderr=errors, start_new_session=True,
                 env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}), errors))
         yield workers
     finally:
@@ -116,11 +112,11 @@ def first_failed(workers: Sequence[Worker], asked: Sequence[int]) -> Worker | No
 
 def why(failed: Worker, rank: int, folder: Path) -> str:
     """Why the training ended: its own message where the worker left one, else how it ended."""
-    status, said = failed.process.returncode, failed.said()
+    status, text = failed.process.returncode, failed.error_text()
     if status == BAD_INPUT:
-        return said.removeprefix("temporeal: ")
-    if said:
-        complain(said)
+        return text.removeprefix("temporeal: ")
+    if text:
+        print(text, file=sys.stderr, flush=True)
     ended = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
     return f"training: process {rank} {ended}; resume=true goes on from the last checkpoint of {folder}, if any"
 
@@ -133,45 +129,16 @@ def end_without(starter: int) -> None:
     """
     prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
     if prctl is None:
-        threading.Thread(target=watch, args=(starter,), daemon=True).start()
+        threading.Thread(target=end_with, args=(starter,), daemon=True).start()
     elif prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
-        complain(f"temporeal: this process outlives its starter if that is killed: {os.strerror(ctypes.get_errno())}")
+        print(f"temporeal: this process outlives its starter if that is killed: {os.strerror(ctypes.get_errno())}",
+              file=sys.stderr, flush=True)
     if os.getppid() != starter:  # gone before that
         os._exit(1)
 
 
-def watch(starter: int) -> None:
-    """End this process when its parent is another than ``starter``."""
+def end_with(starter: int) -> None:
+    """End this process as soon as its parent is no longer ``starter``."""
     while os.getppid() == starter:
         time.sleep(1.0)
     os._exit(1)
-
-
-def work(argv: Sequence[str]) -> int:
-    """One of the workers."""
-    from torch import distributed
-
-    from temporeal.policies.cli.verbs import train as verb
-    from temporeal.robots.atomic_files import write_whole
-
-    end_without(int(os.environ[STARTED_BY]))
-    settings = json.loads(os.environ[SETTINGS])
-    result = verb.train(settings, quiet="--quiet" in argv, opened=True)
-    if result["rank"] == 0:
-        write_whole(Path(settings["out"]) / RESULT, (json.dumps(result) + "\n").encode())
-    if distributed.is_initialized():
-        distributed.destroy_process_group()
-    return OK
-
-
-if __name__ == "__main__":
-    from temporeal.policies.cli.main import guarded
-
-    status = guarded(work, sys.argv[1:])
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # nobody reads it
-            if stream is not None:
-                stream.flush()
-    # Not by the interpreter's end: a thread of the process group that is still there then aborts the process, now and
-    # then even after it was destroyed, and a training that is done counts as failed. All files are written by now.
-    os._exit(status)

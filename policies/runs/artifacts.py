@@ -1,0 +1,102 @@
+"""Artifacts from disk: loaded, checked, and as policies of an environment."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from temporeal.policies.runs.environments import backend_defaults
+from temporeal.policies.runs.errors import BadInput, bad_input
+from temporeal.policies.runs.settings.files import Settings
+from temporeal.policies.runs.settings.renamed import with_current_names
+
+if TYPE_CHECKING:
+    from temporeal.policies.training.acting import Act
+    from temporeal.robots.artifact.runtime import Artifact
+    from temporeal.sim.env import Env
+
+
+def is_artifact(folder: Path) -> bool:
+    """Whether ``folder`` holds an artifact rather than a run."""
+    from temporeal.robots.artifact.manifest import MANIFEST, POLICY
+
+    return any((folder / name).is_file() for name in (MANIFEST, POLICY))
+
+
+def load_artifact(folder: Path, trust: Path | None = None) -> Artifact:
+    """The artifact in ``folder``, checked against its robot and self-tested.
+
+    ``trust``: the file of a public key; an artifact that this key did not sign is refused.
+    """
+    from temporeal.robots.artifact.loading import load_manifest
+    from temporeal.robots.artifact.manifest import MANIFEST, ArtifactError, added_signals
+    from temporeal.robots.artifact.runtime import Artifact
+    from temporeal.robots.spec import load_robot
+
+    if not (folder / MANIFEST).is_file():
+        raise BadInput(f"{folder} is not an artifact (it has no {MANIFEST}); `temporeal export RUN` makes one")
+    with bad_input():
+        try:
+            manifest = load_manifest(folder, trust)
+            robot = load_robot(manifest.robot)
+            artifact = Artifact.load(folder, robot, task_signals=added_signals(manifest, robot), trust=trust)
+            artifact.self_test()
+        except ArtifactError as error:
+            raise BadInput(str(error) if str(folder) in str(error) else f"{folder}: {error}") from error
+        return artifact
+
+
+def artifact_settings(folder: Path, artifact: Artifact) -> Settings:
+    """The settings that the ``artifact`` in ``folder`` was trained with."""
+    settings = with_current_names(artifact.manifest.training)
+    if not {"task", "backend", "randomize", "seed"} <= set(settings):
+        raise BadInput(f"{folder} does not hold the settings of its training: it was not written by `temporeal export`")
+    return {**settings, "backend": backend_defaults(settings["backend"])}
+
+
+def artifact_policy(artifact: Artifact, env: Env) -> Act:
+    """The artifact's own graph as a policy of ``env``: it reads the measured signals, not the observation.
+
+    ``env`` is of a task :func:`temporeal.policies.evaluate.measurement_recorder.with_recorder`. For rollouts of one
+    episode per world: a world that starts a second episode keeps the memory of its first.
+    """
+    import torch
+
+    from temporeal.policies.evaluate.measurement_recorder import measured
+
+    check_task(artifact, env)
+    act, memory = env.task.act, artifact.initial_memory(env.num_worlds)
+
+    def policy(obs: Any) -> Any:
+        nonlocal memory
+        commands, memory = artifact.act_batch(measured(env), memory)
+        command = torch.as_tensor(commands[act.command]).to(obs.device)
+        env.command_override = command  # the action is known only approximately where the action map loses something
+        if (acted := memory.get("last_action")) is not None and acted.shape[-1] == act.action_dim:
+            return torch.as_tensor(acted).to(obs.device)
+        return act.inverse(command, {k.removeprefix("memory."): v for k, v in env.column.items() if k.startswith(
+            "memory.")})
+
+    return policy
+
+
+def check_task(artifact: Artifact, env: Env) -> None:
+    """Refuse an artifact that does not fit the task of ``env``: its rate, signals, commands and robot."""
+    from temporeal.robots.artifact.manifest import ArtifactError, check_robot
+    from temporeal.robots.spec import load_robot
+
+    manifest, task = artifact.manifest, env.task
+    if not math.isclose(manifest.rate_hz * task.control_dt, 1.0, rel_tol=1e-6):
+        rate = 1 / task.control_dt
+        raise BadInput(f"the artifact runs at {manifest.rate_hz:g} Hz, task {task.name!r} as set at {rate:g} Hz")
+    observe: Any = task.observe
+    offered = [*observe.signals, task.act.command]
+    needed = [*artifact.schema, *[spec.name for spec in manifest.commands]]
+    if lacking := [name for name in needed if name not in offered]:
+        raise BadInput(f"the artifact needs {', '.join(lacking)}, which task {task.name!r} does not have: "
+                       "judge it on the task it was trained for")
+    try:
+        check_robot(manifest, load_robot(manifest.robot), task.schema)
+    except ArtifactError as error:
+        raise BadInput(f"{error}: judge it on the task it was trained for") from error

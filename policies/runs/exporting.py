@@ -1,0 +1,67 @@
+"""Export a run, or a model of stable-baselines3, as an artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from temporeal.policies.runs import environments
+from temporeal.policies.runs.errors import BadInput, bad_input
+from temporeal.policies.runs.run_folders import load_run
+from temporeal.policies.runs.trained import load_graph, shown_to
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from temporeal.robots.artifact.runtime import Artifact
+
+
+def export_run(run: Path, out: Path, name: str | None = None, task: str | Path | None = None) -> Artifact:
+    """Write the policy of ``run`` as an artifact to the folder ``out``.
+
+    ``name`` in the manifest: else the task's. ``task``: the user's file that the run was trained on, if it was.
+    """
+    from temporeal.policies.export.policy import export_policy
+    from temporeal.policies.runs.settings.compose import override
+
+    settings = override(load_run(run), [] if task is None else [f"task={task}"])
+    task = environments.make_task(settings)
+    here = {**settings, "device": "cpu"}  # an artifact runs on a CPU, wherever the run was trained
+    graph = load_graph(here, run, task)
+    env = environments.make_env(here, task=shown_to(graph, task), num_worlds=1, compiled=False)
+    with writable(out), bad_input():
+        return export_policy(graph, task, out, env, training=settings, seed=settings["seed"], name=name)
+
+
+def export_model(
+    model: Path, out: Path, overrides: Sequence[str], normalize: Path | Literal[False] | None = None,
+    name: str | None = None,
+) -> Artifact:
+    """Write a model that stable-baselines3 saved as an artifact; ``overrides`` say what it was trained on.
+
+    ``normalize``: the file of ``VecNormalize.save``; False: there was none; None: the model's file shows it.
+    """
+    from temporeal.policies.runs.settings.compose import compose
+
+    bare = [] if any(word.startswith("randomize=") for word in overrides) else ["randomize=none"]
+    settings = compose([*bare, *overrides])
+    with writable(out), bad_input():
+        from temporeal.policies.export.external_policies import export_sb3
+        from temporeal.sim.adapters.worlds import recipe
+
+        made = recipe(
+            settings["task"]["name"], backend=settings["backend"]["name"],
+            randomize=settings["randomize"].get("parameters"), sensors=settings["randomize"].get("sensors"),
+            **(settings["task"].get("settings") or {}))
+        return export_sb3(model, out, made, normalize=normalize, seed=settings["seed"], name=name)
+
+
+@contextmanager
+def writable(out: Path) -> Iterator[None]:
+    """Inside, a file that cannot be written is the user's to correct."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"{out} cannot be written: {error.strerror}; what was there before is untouched") from error

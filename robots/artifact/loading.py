@@ -1,0 +1,24 @@
+"""Read an artifact's files; with a trusted key, only what its owner signed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from temporeal.robots.artifact.manifest import MANIFEST, ArtifactError, Manifest, decode
+from temporeal.robots.artifact.signature import verify
+
+
+def read(folder: Path, name: str) -> bytes:
+    """Content of one file of the artifact in ``folder``."""
+    try:
+        return (folder / name).read_bytes()
+    except OSError as error:
+        raise ArtifactError(f"{folder} is not an artifact: {name}: {error.strerror or error}") from error
+
+
+def load_manifest(folder: Path, trust: Path | None = None) -> Manifest:
+    """The manifest of the artifact in ``folder``; with ``trust``, the file of a public key, only one that it signed."""
+    data = read(folder, MANIFEST)
+    if trust is not None:
+        verify(folder, data, trust)  # the very bytes that are decoded next
+    return decode(data)
