@@ -10,7 +10,8 @@ import numpy as np
 
 from temporeal_benchmarks.faults.stand_ins import CHUNK_STEPS
 from temporeal_benchmarks.faults.world import KINDS, ROLLS, STATE_S, World
-from temporeal_bridge.guard_node import LOOK_S, TICK_S
+from temporeal_bridge.guard.checks.competing_publishers import CHECK_S
+from temporeal_bridge.guard_node import TICK_S
 from temporeal_bridge.link import datagrams
 from temporeal_bridge.link.datagrams import Proposal
 
@@ -54,17 +55,17 @@ SERVO = "MoveIt Servo halts 100 ms after the last command"
 
 def stale_s(world: World) -> float:
     """A state that does not come is missed after this time."""
-    return world.guard.profile.stale_after_s + TICK_S
+    return world.guard.config.profile.stale_after_s + TICK_S
 
 
 def silent_s(world: World) -> float:
     """A controller that says nothing is missed after this time; its last proposal is a period old at most."""
-    return world.period + world.guard.profile.silent_after_s + TICK_S
+    return world.period + world.guard.config.profile.silent_after_s + TICK_S
 
 
 def first_signal(world: World) -> str:
     """Of which a jump is watched."""
-    return next(iter(world.guard.profile.jump or {"joint_pos": 0}))
+    return next(iter(world.guard.config.profile.jump or {"joint_pos": 0}))
 
 
 def broken(how: str) -> Callable[[World], None]:
@@ -196,7 +197,7 @@ CASES: dict[str, Case] = {
         state(name="lost", share=0.3), GOES_ON, kinds=tuple(kind for kind in KINDS if kind != "franka-effort")),
     "state repeated, old stamps": Case(state(name="repeated"), "stale", lambda w: stale_s(w) + STATE_S, promise=SERVO),
     "state frozen, fresh stamps": Case(
-        state(name="frozen"), "frozen", lambda w: w.guard.profile.frozen.after_s + SEEN_S + STATE_S, FROZEN),
+        state(name="frozen"), "frozen", lambda w: w.guard.config.profile.frozen.after_s + SEEN_S + STATE_S, FROZEN),
     "state frozen, no rule": Case(state(name="frozen"), ANY, kinds=("allegro_hand",), also=("speeds",)),
     "state old by 2 s": Case(state(name="stamped", by_s=-2.0), "stamps", lambda w: SEEN_S),
     "state of the future": Case(state(name="stamped", by_s=2.0), "stamps", lambda w: SEEN_S),
@@ -234,15 +235,15 @@ CASES: dict[str, Case] = {
     "chunks reordered": Case(lambda w: setattr(w.worker, "broken", "reordered"), GOES_ON, kinds=("crazyflie-chunks",)),
     "chunks exhausted": Case(
         lambda w: setattr(w.worker, "alive", False), "silent", chunks_end_s, ("crazyflie-chunks",)),
-    "second publisher": Case(World.rival, "publisher", lambda w: LOOK_S + TICK_S,
+    "second publisher": Case(World.rival, "publisher", lambda w: CHECK_S + TICK_S,
                              promise="unitree_rl_lab looks once, at the start"),
     "operator: stop": Case(lambda w: w.tell("mission/stop"), "operator", lambda w: TICK_S),
     "operator: stop set": Case(estop, "operator", lambda w: TICK_S),
     "operator: stop flaps": Case(flapping, "operator", lambda w: TICK_S),
     "operator: stop lost": Case(lambda w: setattr(w, "heart", False), "operator",
-                                lambda w: w.guard.profile.estop.heartbeat_s + TICK_S),
+                                lambda w: w.guard.config.profile.estop.heartbeat_s + TICK_S),
     "start far from the pose": Case(far, "start", lambda w: 2 * w.period + SEEN_S, MEASURED, before=True),
-    "joint blocked": Case(blocked, "tracking", lambda w: w.guard.profile.tracking.after_s + SEEN_S, FELT),
+    "joint blocked": Case(blocked, "tracking", lambda w: w.guard.config.profile.tracking.after_s + SEEN_S, FELT),
     "joint blocked, no rule": Case(blocked, ANY, kinds=("leap_hand", "allegro_hand", "franka-effort", "franka-tool")),
     "world pushes a finger": Case(pushed, GOES_ON, kinds=("allegro_hand",)),
     "world pushes a finger that was stopped": Case(

@@ -16,7 +16,7 @@ from temporeal.robots.signals import SignalSpec
 from temporeal_benchmarks.deployment.robot_processes import RobotProcesses
 from temporeal_benchmarks.priority import ordinary
 from temporeal_bridge.controller.mailbox import LOOK_S
-from temporeal_bridge.guard_node import LOOK_S as GUARD_LOOK_S
+from temporeal_bridge.guard.checks.competing_publishers import CHECK_S as GUARD_LOOK_S
 from temporeal_bridge.guard_node import TICK_S
 from temporeal_bridge.process.children import Process, start
 from temporeal_bridge.transports.dds import DdsTransport

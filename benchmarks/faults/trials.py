@@ -11,7 +11,7 @@ import numpy as np
 
 from temporeal_benchmarks.faults.cases import ANY, CASES, GOES_ON, Case
 from temporeal_benchmarks.faults.world import KINDS, World
-from temporeal_bridge.guard.safety import APART_RAD, APART_S, FINGERS_RAD
+from temporeal_bridge.guard.safety.profile import APART_RAD, APART_S, FINGERS_RAD
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def judge(world: World, rule: Case, struck: float, limit: float | None, wrong: l
         wrong.append(f"stopped by {event['code']!r} ({event['reason']}), {rule.code!r} was due")
     elif reaction > limit + 1e-4:
         wrong.append(f"stopped after {reaction:.4f} s, {limit:.4f} s is allowed")
-    action = world.guard.profile.action(event["code"])
+    action = world.guard.config.profile.action(event["code"])
     if world.guard.flight.action != action:
         wrong.append(f"the stop action is {world.guard.flight.action!r}, {action!r} was due")
     return reaction
@@ -112,9 +112,9 @@ def judge(world: World, rule: Case, struck: float, limit: float | None, wrong: l
 def leads_away(world: World, seconds: float) -> bool:
     """Whether a velocity that is frozen with its place, for so long, is seen not to be how that changes: a fast joint's
     is, before it is frozen for long enough. A fifth is left for what place and velocity were apart before."""
-    speed = max((float(np.max(np.abs(world.said[rule.rate]))) for rule in world.guard.profile.moving
+    speed = max((float(np.max(np.abs(world.said[rule.rate]))) for rule in world.guard.config.profile.moving
                  if rule.unit == "rad"), default=0.0)
-    far = APART_RAD if world.guard.profile.effort is None else FINGERS_RAD
+    far = APART_RAD if world.guard.config.profile.effort is None else FINGERS_RAD
     return speed * APART_S * (1 - np.exp(-seconds / APART_S)) > 0.8 * far
 
 

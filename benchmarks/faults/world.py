@@ -221,7 +221,7 @@ class World:
                 self.oracle.servos.read(
                     topic, self.bus.seconds, data, self.fault is None or self.fault.name not in fault_injection.SIGNALS)
             self.own.publish(endpoint, data)
-        below = self.guard.profile.unlock_below_m
+        below = self.guard.config.profile.unlock_below_m
         self.oracle.grounded = below is not None and bool(true["height"] < below)
         if self.arm:
             found = {"position": true["joint_pos"], "velocity": true["joint_vel"], "effort": np.zeros(self.spec.size),
@@ -251,7 +251,7 @@ class World:
         return np.asarray(self.speed + STATE_S * (wanted - FRICTION * self.speed) / INERTIA)
 
     def _look_behind(self, measured: np.ndarray) -> None:
-        rule = self.guard.profile.tracking
+        rule = self.guard.config.profile.tracking
         if rule is not None and self.oracle.trace and self.oracle.mode == "active":
             off = np.abs(self.oracle.trace[-1][1][: measured.size] - measured) > np.asarray(rule.error)
             self.behind_at = min(self.behind_at, self.bus.seconds) if off.any() else np.inf

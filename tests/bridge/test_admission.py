@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from temporeal.robots.signals import CommandSpec
-from temporeal_bridge.guard import admission
-from temporeal_bridge.guard.safety import Ages
-from temporeal_bridge.guard.state_monitor import NOTHING
+from temporeal_bridge.guard.checks import admission
+from temporeal_bridge.guard.safety.profile import Ages
+from temporeal_bridge.guard.safety.reasons import NOTHING
 from temporeal_bridge.link.datagrams import COMMAND, Proposal
 
 PROFILE = SimpleNamespace(age=lambda topic: Ages(0.1, None), oldest_s=0.1)

@@ -12,9 +12,12 @@ import pytest
 
 from temporeal.robots.frames import from_rotation_vector, multiply
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.guard.config_checks import profile_on
-from temporeal_bridge.guard.safety import SafetyError
-from temporeal_bridge.guard.state_monitor import GAP_S, NOTHING, Watch, turn
+from temporeal_bridge.guard.checks.rate_pairs import turn
+from temporeal_bridge.guard.checks.state_monitor import StateMonitor
+from temporeal_bridge.guard.safety.checked_values import SafetyError
+from temporeal_bridge.guard.safety.config_checks import profile_on
+from temporeal_bridge.guard.safety.profile import GAP_S
+from temporeal_bridge.guard.safety.reasons import NOTHING
 from temporeal_bridge.interface.loading import load_interface
 
 ROBOT = load_robot("crazyflie")
@@ -24,10 +27,10 @@ PERIOD = 0.01
 MOVES = Callable[[Signals, float], Signals]
 
 
-def watching(interface: str = "crazyswarm2") -> Watch:
+def watching(interface: str = "crazyswarm2") -> StateMonitor:
     """Of a Crazyflie: odometry (topic 0) and gyro (1)."""
     found = load_interface(ROBOT, interface)
-    return Watch(profile_on(ROBOT, found, ROBOT.command("ctbr_cmd"), 0.02), [row.rate_hz for row in found.states])
+    return StateMonitor(profile_on(ROBOT, found, ROBOT.command("ctbr_cmd"), 0.02), [row.rate_hz for row in found.states])
 
 
 def flight(seconds: float, swing: float = 0.5, pace: float = 3.0, step: float = 0.001) -> list[Signals]:
@@ -44,7 +47,7 @@ def flight(seconds: float, swing: float = 0.5, pace: float = 3.0, step: float = 
 
 
 def told(
-    watch: Watch, true: list[Signals], lie: MOVES = lambda signals, t: signals, apart_s: float = 0.0, lost: float = 0.0,
+    watch: StateMonitor, true: list[Signals], lie: MOVES = lambda signals, t: signals, apart_s: float = 0.0, lost: float = 0.0,
     since: float = 0.0,
 ) -> float:
     """Tell it every 10 ms, the gyro as it was ``apart_s`` before; of either a share is ``lost``. The time [s] then."""
@@ -63,8 +66,8 @@ def told(
     return since + 0.001 * (len(true) - 1)
 
 
-def reason(watch: Watch, now: float) -> tuple[str, str]:
-    watch.at = [now, now]  # it is fresh: that is another rule
+def reason(watch: StateMonitor, now: float) -> tuple[str, str]:
+    watch.freshness.at = [now, now]  # it is fresh: that is another rule
     return watch.reason(now, None)
 
 
@@ -93,7 +96,7 @@ def test_who_says_what_is_so_is_believed(swing, pace, most, lost, apart_s):
         return {**signals, "base_quat_w": -signals["base_quat_w"]} if flip else signals
 
     now = told(watch, flight(4.0, swing, pace), turned, apart_s, lost)
-    assert reason(watch, now) == NOTHING and watch.sees_attitude(now) and watch.sound(now) and not watch.lied
+    assert reason(watch, now) == NOTHING and watch.sees_attitude(now) and watch.sound(now) and not watch.disagreed
     assert worst < most
 
 
@@ -191,8 +194,8 @@ def test_a_gyro_that_does_not_come_any_more_lets_the_attitude_be_believed():
     watch, true = watching(), flight(2.0, swing=2.0, pace=10.0)
     told(watch, true[:500])
     now = told(watch, true[500:], lambda signals, t: signals if "base_quat_w" in signals else {}, since=0.5)
-    watch.at = [now, 0.5]
-    assert watch.reason(now, None)[0] == "stale" and watch.seen(now) and watch.sees_attitude(now) and watch.sound(now)
+    watch.freshness.at = [now, 0.5]
+    assert watch.reason(now, None)[0] == "stale" and watch.freshness.seen(now) and watch.sees_attitude(now) and watch.sound(now)
 
 
 def test_a_state_that_comes_later_and_later_is_stale():
@@ -255,18 +258,18 @@ def test_states_that_waited_on_the_way_and_come_in_a_heap_are_judged_by_when_the
                 watch.take(0, round(1e9 * (5.0 + at)), signals, t, round(1e9 * (5.0 + t)))
                 if t <= 0.5 + held_up_s:
                     watch.begin(t)  # right after the first message of a heap
-                assert watch.reason(t, None) == NOTHING and watch.sound(t) and watch.upright
+                assert watch.reason(t, None) == NOTHING and watch.sound(t) and watch.attitude_sound
             waiting.clear()
 
 
-def circled(said: Callable[[float], float], seconds: float = 6.0) -> tuple[Watch, float]:
+def circled(said: Callable[[float], float], seconds: float = 6.0) -> tuple[StateMonitor, float]:
     """A place that goes round with 3 m/s and 6 m/s^2, and a velocity that tells ``said`` of it along one axis, from the
     time [s]; and how long it took until one of them was not believed [s]."""
     watch = watching()
     for k in range(round(100 * seconds)):
         t = 0.01 * k
         watch.take(0, 0, {"base_pos_w": 1.5 * np.sin(2.0 * t) * X, "base_vel_w": said(t) * X}, t, 0)
-        if watch.lied:
+        if watch.disagreed:
             return watch, t
     return watch, np.inf
 

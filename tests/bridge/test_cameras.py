@@ -23,7 +23,7 @@ from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.codec import CodecError
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.guard.safety import Ages
+from temporeal_bridge.guard.safety.profile import Ages
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.interface import InterfaceError
 from temporeal_bridge.interface.loading import load_interface

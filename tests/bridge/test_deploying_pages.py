@@ -12,7 +12,7 @@ import yaml
 from temporeal.robots.franka import spec as franka
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.table import COMMAND_CODECS
-from temporeal_bridge.guard.safety import BELOW_M, LONGEST
+from temporeal_bridge.guard.safety.fallback_actions import BELOW_M, LONGEST
 from temporeal_bridge.interface.loading import load_interface
 
 DOCS = Path(__file__).parents[2] / "docs" / "how-to"

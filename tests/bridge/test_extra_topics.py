@@ -12,8 +12,9 @@ from temporeal.robots.artifact.manifest import Manifest
 from temporeal.robots.spec import load_robot
 from temporeal.sim.task import load_task
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.guard.config_checks import profile_on
-from temporeal_bridge.guard.safety import Ages, SafetyError
+from temporeal_bridge.guard.safety.checked_values import SafetyError
+from temporeal_bridge.guard.safety.config_checks import profile_on
+from temporeal_bridge.guard.safety.profile import Ages
 from temporeal_bridge.interface.checks import check_reads
 from temporeal_bridge.interface.interface import InterfaceError
 from temporeal_bridge.interface.loading import load_interface

@@ -14,8 +14,8 @@ from temporeal.robots.artifact.manifest import Manifest, identity
 from temporeal.robots.motion.rate_limiter import at_rest
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
-from temporeal_bridge.guard.safety import SafetyError
-from temporeal_bridge.guard_node import GuardNode
+from temporeal_bridge.guard.safety.checked_values import SafetyError
+from temporeal_bridge.guard_node import GuardNode, GuardOptions
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import datagrams
 from temporeal_bridge.link.datagrams import Proposal
@@ -52,7 +52,7 @@ class Arm:
         self.controller = ends[0]
         transport = MemoryTransport(lockstep.bus, "guard_node", "/arm")
         self.guard = lockstep.add(transport, GuardNode(
-            transport, MANIFEST, ROBOT, self.interface, ends[1], awake=awake))
+            transport, MANIFEST, ROBOT, self.interface, ends[1], GuardOptions(awake=awake)))
         self.topic = self.interface.command("joint_pos_cmd")
         self.codec = COMMAND_CODECS[self.topic.codec]
         self.sent: list[np.ndarray] = []
@@ -135,7 +135,7 @@ def moving(arm):
 
 def kept(arm: Arm) -> bool:
     """Whether every command kept every limit of place, speed, acceleration and jerk (positions cross as float64)."""
-    limits, rows = arm.guard.limits, np.array([HOME] * 3 + arm.sent)
+    limits, rows = arm.guard.config.limits, np.array([HOME] * 3 + arm.sent)
     # what a difference of commands near 3 rad can be off by, in rad: speeds divide it by dt, jerks by its cube
     good, slack = bool((rows >= limits.low).all() and (rows <= limits.high).all()), 8 * np.finfo(float).eps
     for limit in (limits.speed, limits.acceleration, limits.jerk):
@@ -168,9 +168,9 @@ def test_rehearsing_changes_no_command(interface, lockstep_of):
 
 
 def test_a_rehearsal_that_fails_is_nobodys_reason(moving):
-    moving.guard.asked = np.zeros(3)  # of no arm
+    moving.guard.forwarder.asked = np.zeros(3)  # of no arm
     with pytest.raises(ValueError):
-        moving.guard._limited(moving.guard.asked, moving.own.monotonic())
+        moving.guard.forwarder.limited(moving.guard.forwarder.asked, moving.guard.flight, moving.own.monotonic())
     moving.guard._rehearse(moving.own.monotonic())
     moving.run(0.2, swinging)
     assert moving.mode == "active"
@@ -258,13 +258,13 @@ def test_who_would_hold_but_does_not_know_where_the_arm_is_comes_to_rest_on_its_
     arm.run(0.4, HOME + 1.0)  # at speed
     count = len(arm.sent)
     arm.run(0.9, HOME + 1.0, states=False)
-    assert arm.guard.flight.code == "stale" and len(arm.guard.stopper.unheld) == 7 and arm.mode == "holding"
+    assert arm.guard.flight.code == "stale" and len(arm.guard.active_stop.unheld) == 7 and arm.mode == "holding"
     assert (np.diff(arm.sent[count:], axis=0) >= -1e-12).all() and kept(arm)
 
 
 def test_an_arm_that_was_pushed_over_its_soft_limit_is_held_at_it(lockstep):
     arm = Arm(lockstep, stop={"default": "hold"})
-    edge = arm.guard.limits.high[3]
+    edge = arm.guard.config.limits.high[3]
     arm.position[3] = edge - 0.01
     arm.begin()
     arm.run(0.8, arm.position.copy())
@@ -385,7 +385,7 @@ def test_every_trajectory_ends_at_rest(moving):
     for message in moving.messages:
         assert not np.any(message.points[-1].velocities)
         ends = np.array([p.positions for p in message.points])
-        assert (ends >= moving.guard.limits.low).all() and (ends <= moving.guard.limits.high).all()
+        assert (ends >= moving.guard.config.limits.low).all() and (ends <= moving.guard.config.limits.high).all()
 
 
 def test_a_forward_controller_gets_positions(lockstep):
@@ -480,7 +480,7 @@ def test_in_a_gap_of_the_controller_no_servo_is_asked_for_more_either(servoed):
 def test_a_velocity_that_is_none_stops_the_robot_and_leads_no_command(servoed, unit):
     """In degrees per second, or always 0: the way to rest is that of a robot that nobody sees."""
     servoed.unit, servoed.blocked = unit, True
-    while servoed.mode == "active" and servoed.guard.motion.command[3] < 0.0:
+    while servoed.mode == "active" and servoed.guard.stream.motion.command[3] < 0.0:
         servoed.position = servoed.position + 0.015 * np.eye(7)[3]
         servoed.run(0.01, swinging)
     assert servoed.guard.flight.code == "speeds"
@@ -488,16 +488,16 @@ def test_a_velocity_that_is_none_stops_the_robot_and_leads_no_command(servoed, u
     servoed.position = servoed.position + 0.1  # after that its velocity is right again: it has lied, all the same
     servoed.run(0.5)
     after = np.array(servoed.sent[count:])
-    assert (np.abs(np.diff(after, axis=0)) <= servoed.guard.limits.speed * PERIOD + 1e-9).all()
+    assert (np.abs(np.diff(after, axis=0)) <= servoed.guard.config.limits.speed * PERIOD + 1e-9).all()
     assert (np.abs(np.diff(after, 2, axis=0)) <= 6.0 * PERIOD**2 + 1e-9).all() and np.ptp(after[-5:], axis=0).max() == 0
 
 
 def test_the_next_mission_believes_the_velocity_again(servoed):
     servoed.unit, servoed.blocked = 0.0, True
-    while servoed.mode == "active" and servoed.guard.motion.command[3] < 0.0:
+    while servoed.mode == "active" and servoed.guard.stream.motion.command[3] < 0.0:
         servoed.position = servoed.position + 0.015 * np.eye(7)[3]
         servoed.run(0.01, swinging)
-    assert servoed.guard.flight.code == "speeds" and servoed.guard.watch.lied
+    assert servoed.guard.flight.code == "speeds" and servoed.guard.monitor.disagreed
     servoed.unit, servoed.blocked = 1.0, False
     servoed.run(1.0)
     servoed.own.publish(servoed.reset, messages.empty())
@@ -506,9 +506,9 @@ def test_the_next_mission_believes_the_velocity_again(servoed):
     servoed.controller.send(Proposal(datagrams.HELLO, text=identity(MANIFEST)))
     servoed.controller.send(Proposal(datagrams.BEGIN, 2, -1, 6))
     servoed.run(0.1)
-    assert servoed.modes[-1] == "active 2" and not servoed.guard.watch.lied
-    servoed.guard.motion = at_rest(servoed.position.copy())
-    servoed.guard.stop("operator", "a test")
+    assert servoed.modes[-1] == "active 2" and not servoed.guard.monitor.disagreed
+    servoed.guard.stream.motion = at_rest(servoed.position.copy())
+    servoed.guard.modes.stop("operator", "a test")
     assert max(pushed(servoed, propose=False)) <= MOST
 
 
@@ -533,8 +533,8 @@ def test_a_stale_state_says_nothing_of_efforts(servoed):
 
 def test_beyond_the_limits_of_place_is_no_command(servoed):
     """Pushed over its soft limit by more than the servo's window: the end itself is the least that can be asked for."""
-    servoed.blocked, high = True, servoed.guard.limits.high
-    servoed.guard.stop("operator", "a test")
+    servoed.blocked, high = True, servoed.guard.config.limits.high
+    servoed.guard.modes.stop("operator", "a test")
     for place in np.linspace(servoed.position[3], high[3] + 0.2, 60):
         servoed.position[3] = place
         servoed.run(0.01)
@@ -546,7 +546,7 @@ def test_an_arm_that_would_hit_itself_comes_to_rest_before(lockstep):
     """Folding up: the flange towards the shoulder, within all joint limits."""
     arm = Arm(lockstep, fence=False)
     arm.begin()
-    rule = arm.guard.profile.self_collision
+    rule = arm.guard.config.profile.self_collision
     assert rule is not None
     folded = np.array([0.0, 1.0, 0.0, -2.95, 0.0, 3.0, 0.0])
     assert rule.capsules.distance(folded)[0] < rule.margin < rule.capsules.distance(HOME)[0]

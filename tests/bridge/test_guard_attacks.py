@@ -22,11 +22,14 @@ from temporeal.robots.frames import from_rotation_vector
 from temporeal.robots.motion.rate_limiter import Bounds
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import mission
-from temporeal_bridge.guard import safety
-from temporeal_bridge.guard.ground import FLIES_S
-from temporeal_bridge.guard.state_monitor import Watch
-from temporeal_bridge.guard.stop_actions import damping
-from temporeal_bridge.guard_node import EARLY, PACE
+from temporeal_bridge.guard.checks.state_monitor import StateMonitor
+from temporeal_bridge.guard.command_stream import EARLY, PACE
+from temporeal_bridge.guard.safety.checked_values import SafetyError
+from temporeal_bridge.guard.safety.config_checks import check_carried
+from temporeal_bridge.guard.safety.profile import Profile
+from temporeal_bridge.guard.safety.section import profile as safety_profile
+from temporeal_bridge.guard.stop_actions.ground import FLIES_S
+from temporeal_bridge.guard.stop_actions.ramp_and_damp import damping
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import datagrams
 from temporeal_bridge.link.datagrams import Proposal
@@ -86,20 +89,21 @@ def test_a_controller_that_is_too_fast_is_slowed_down(moving):
 @pytest.mark.parametrize("early, count", [(0.0001, 0), (-0.0001, 1)])
 def test_what_is_too_early_follows_from_what_the_guard_tells(moving, monkeypatch, early, count):
     """When a command was begun, however long it took: else a replay, which takes no time, would decide otherwise."""
-    bus, limited = moving.lockstep.bus, moving.guard._limited
+    bus, limited = moving.lockstep.bus, moving.guard.forwarder.limited
 
-    def slow(asked, now):
+    def slow(asked, flight, now):
         bus.advance(0.0003)
-        return limited(asked, now)
+        return limited(asked, flight, now)
 
-    monkeypatch.setattr(moving.guard, "_limited", slow)
+    monkeypatch.setattr(moving.guard.forwarder, "limited", slow)
     moving.publish()
     moving.propose(swinging(75))
+    made = bus.seconds
     moving.guard.step()
     moving.own.wait(0.0)
     before, guard = len(moving.sent), moving.guard
-    assert guard.sent_at - guard.acting == pytest.approx(0.0003)
-    bus.advance(guard.acting + (PACE - EARLY) * guard.period - early - bus.seconds)
+    assert guard.stream.sent_at - made == pytest.approx(0.0003)
+    bus.advance(made + (PACE - EARLY) * guard.config.period - early - bus.seconds)
     moving.propose(swinging(76))
     guard.step()
     moving.own.wait(0.0)
@@ -147,7 +151,7 @@ def hurrying(step: int) -> np.ndarray:
 def test_after_a_pause_it_goes_on_where_the_robot_went(moving):
     """The trajectory that it had sent led the arm to rest: the stop begins there, not where the guard left off."""
     moving.run(0.4, hurrying)
-    assert np.abs(moving.guard.motion.speed).max() > 0.9
+    assert np.abs(moving.guard.stream.motion.speed).max() > 0.9
     pair = moving.lockstep.pairs.pop()
     moving.run(1.0, swinging)
     rest = np.array(moving.messages[-1].points[-1].positions)
@@ -213,7 +217,7 @@ def test_bytes_that_are_no_message_change_nothing_but_at_the_stop_button(flying)
     flying.own.publish(flying.states, b"\x00\x01")
     flying.own.publish(flying.topics["monitor/verdict"], b"\x00\x01")
     flying.fly(0.1)
-    assert flying.mode == "active" and flying.guard.garbled == 1 and flying.guard.state.rejected == 1
+    assert flying.mode == "active" and flying.guard.unreadable == 1 and flying.guard.state.rejected == 1
     flying.own.publish(flying.topics["estop"], b"")
     flying.fly(0.02)
     assert flying.mode == "stopping" and flying.code == "operator"
@@ -224,7 +228,7 @@ def test_reports_that_cannot_be_published_do_not_stop_a_stop(flying):
     publish = bus.publish
 
     def broken(endpoint: Any, data: bytes) -> None:
-        if endpoint is not flying.guard.command:
+        if endpoint not in flying.guard.output.endpoints.values():
             raise RuntimeError("no room")
         publish(endpoint, data)
 
@@ -232,7 +236,8 @@ def test_reports_that_cannot_be_published_do_not_stop_a_stop(flying):
     count = len(flying.commands)
     flying.tell("mission/stop")
     flying.fly(0.1)
-    assert flying.guard.mode == "stopping" and len(flying.commands) > count + 3 and flying.guard.voice.unsaid > 3
+    assert flying.guard.mode == "stopping" and len(flying.commands) > count + 3
+    assert flying.guard.output.announcements.unpublished > 3
 
 
 # stops at bad moments
@@ -289,7 +294,7 @@ def test_who_has_not_said_what_he_flies_begins_nothing(flying):
     come_down(flying)
     flying.tell("mission/reset")
     flying.fly(0.1, None)
-    flying.guard.greeted, flying.guard.mode = flying.own.monotonic(), "ready"
+    flying.guard.checks.controller.greeted, flying.guard.modes.mode = flying.own.monotonic(), "ready"
     flying.begin(2)
     flying.pause()
     assert "has not said which artifact" in flying.events[-1]["reason"]
@@ -342,10 +347,10 @@ def test_a_guard_is_ready_when_it_can_say_that_the_robot_rests(lockstep):
 def test_a_jump_across_a_gap_is_a_jump():
     profile = replace(quadrotor_profile(), stale_after_s=1.0)
     for gap, far, jumped in ((0.01, 0.19, False), (0.01, 0.21, True), (0.15, 0.29, False), (0.15, 0.31, True)):
-        watch = Watch(profile, [100.0])
+        watch = StateMonitor(profile, [100.0])
         watch.take(0, 1, {"base_pos_w": np.zeros(3)}, 0.0, 1)
         watch.take(0, 2, {"base_pos_w": np.array([far, 0.0, 0.0])}, gap, 2)
-        assert (watch.jumped[0] == "jump") == jumped, (gap, far)
+        assert (watch.jump[0] == "jump") == jumped, (gap, far)
 
 
 def test_a_step_is_flown_once(flying):
@@ -358,10 +363,10 @@ def test_a_step_is_flown_once(flying):
 def test_of_several_topics_the_worst_stamp_counts_to_either_side():
     for late_s, way in ((-2.0, "after"), (2.0, "before")):
         for order in ((0.01, late_s), (late_s, 0.01)):
-            watch = Watch(quadrotor_profile(), [100.0, 100.0])
+            watch = StateMonitor(quadrotor_profile(), [100.0, 100.0])
             for topic, late in enumerate(order):
                 watch.take(topic, 10**18 - round(1e9 * late), {}, 0.0, 10**18)
-            code, told = watch.stamps()
+            code, told = watch.freshness.stamps()
             assert code == "stamps" and f"was stamped 2.000 s {way} it arrived" in told
 
 
@@ -369,7 +374,7 @@ def test_frozen_is_what_has_no_signal_left_that_changes():
     rule = quadrotor_profile().frozen
     assert rule is not None and rule.signals == ("base_pos_w", "base_quat_w")
     for alive, frozen in ((rule.signals, False), (rule.signals[:1], False), (rule.signals[1:], False), ((), True)):
-        watch = Watch(quadrotor_profile(), [100.0])
+        watch = StateMonitor(quadrotor_profile(), [100.0])
         for k in range(40):
             place, attitude = (np.full(3, 0.001 * k * (name in alive)) for name in rule.signals)
             watch.take(0, k, {"base_pos_w": place, "base_quat_w": from_rotation_vector(attitude)}, 0.01 * k, k)
@@ -377,12 +382,12 @@ def test_frozen_is_what_has_no_signal_left_that_changes():
 
 
 def test_a_state_is_as_old_as_its_oldest_part():
-    watch = Watch(quadrotor_profile(), [100.0, 50.0, 0.0])
+    watch = StateMonitor(quadrotor_profile(), [100.0, 50.0, 0.0])
     for topic, at in ((2, 0.1), (0, 1.0)):
         watch.take(topic, 1, {}, at, 1)
-    assert watch.age(1.0) == np.inf  # a part is missing
+    assert watch.freshness.age(1.0) == np.inf  # a part is missing
     watch.take(1, 1, {}, 0.8, 1)
-    assert watch.age(1.0) == pytest.approx(0.2) and watch.stale(1.0)[0] == "stale"  # the last one never ages
+    assert watch.freshness.age(1.0) == pytest.approx(0.2) and watch.freshness.stale(1.0)[0] == "stale"  # topic 2 never ages
 
 
 def test_what_was_before_a_mission_is_forgiven(world):
@@ -415,18 +420,18 @@ def test_an_effort_that_damps_is_against_the_velocity():
     assert damping(profile, spec, None).tolist() == [0.0, 0.0]
 
 
-def quadrotor_profile() -> safety.Profile:
+def quadrotor_profile() -> Profile:
     robot = load_robot("crazyflie")
-    return safety.profile(robot, load_interface(robot).safety, robot.command("ctbr_cmd"), 0.02)
+    return safety_profile(robot, load_interface(robot).safety, robot.command("ctbr_cmd"), 0.02)
 
 
 def test_what_nobody_brings_cannot_be_watched():
     profile = quadrotor_profile()
     names = ["base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b", "height"]
-    safety.check_carried(profile, names)
+    check_carried(profile, names)
     for lost in names:
-        with pytest.raises(safety.SafetyError, match=f"needs '{lost}', which no topic"):
-            safety.check_carried(profile, [name for name in names if name != lost])
+        with pytest.raises(SafetyError, match=f"needs '{lost}', which no topic"):
+            check_carried(profile, [name for name in names if name != lost])
 
 
 def test_an_autopilot_that_does_not_obey_gets_silence_and_nothing_else():
@@ -434,8 +439,8 @@ def test_an_autopilot_that_does_not_obey_gets_silence_and_nothing_else():
     content = load_interface(robot).safety
     assert quadrotor_profile().action("autopilot") == "silence" and quadrotor_profile().action("silent") == "level"
     commands = {"ctbr_cmd": {"stop": {"default": "level", "autopilot": "level"}}}
-    with pytest.raises(safety.SafetyError, match=r"stop\.autopilot is 'level'; legal: silence alone"):
-        safety.profile(robot, {**content, "commands": commands}, robot.command("ctbr_cmd"), 0.02)
+    with pytest.raises(SafetyError, match=r"stop\.autopilot is 'level'; legal: silence"):
+        safety_profile(robot, {**content, "commands": commands}, robot.command("ctbr_cmd"), 0.02)
 
 
 # a guard that fails
@@ -457,26 +462,26 @@ def test_a_guard_that_fails_first_brings_the_arm_to_rest(moving):
     moving.own.wait(0.0)
     assert moving.guard.mode == "holding" and moving.guard.flight.code == "guard"
     assert moving.guard.flight.reason == "the guard failed: KeyError: 'by zero'"
-    assert len(moving.sent) > count and arms.kept(moving) and not moving.guard.motion.speed.any()
+    assert len(moving.sent) > count and arms.kept(moving) and not moving.guard.stream.motion.speed.any()
 
 
 def test_an_arm_is_brought_to_rest_without_the_watch_that_fails_every_time(moving, monkeypatch):
     def broken(now: float) -> bool:
         raise KeyError("joint_pos")
 
-    monkeypatch.setattr(moving.guard.watch, "seen", broken)
+    monkeypatch.setattr(moving.guard.monitor.freshness, "seen", broken)
     count = len(moving.sent)
     spin_into(moving.guard, KeyError("joint_pos"))
-    assert moving.guard.stopper.blind > 0
+    assert moving.guard.active_stop.blind > 0
     moving.own.wait(0.0)
     assert moving.guard.mode == "holding" and moving.guard.flight.code == "guard"
-    assert len(moving.sent) > count and arms.kept(moving) and not moving.guard.motion.speed.any()
+    assert len(moving.sent) > count and arms.kept(moving) and not moving.guard.stream.motion.speed.any()
 
 
 def test_a_guard_whose_stop_fails_too_tries_again(moving):
     """What the guard failed by is met once more where the stop begins: the arm must not hold its last command."""
     guard, count, failed = moving.guard, len(moving.sent), []
-    catch_up = guard._catch_up
+    catch_up = guard.stream.catch_up
 
     def once(now: float) -> None:
         if not failed:
@@ -484,12 +489,12 @@ def test_a_guard_whose_stop_fails_too_tries_again(moving):
             raise KeyError("by zero")
         catch_up(now)
 
-    guard._catch_up = once
+    guard.stream.catch_up = once
     spin_into(moving.guard, KeyError("by zero"))
     moving.own.wait(0.0)
     assert failed == ["active"]  # the first attempt had come to nothing
     assert moving.guard.mode == "holding" and moving.guard.flight.code == "guard"
-    assert len(moving.sent) > count and arms.kept(moving) and not moving.guard.motion.speed.any()
+    assert len(moving.sent) > count and arms.kept(moving) and not moving.guard.stream.motion.speed.any()
 
 
 def test_a_guard_that_fails_first_brings_the_quadrotor_down(flying):
@@ -529,7 +534,7 @@ def test_memory_stays_flat_over_many_missions(flying):
         flying.propose()
         flying.pause()
     guard = flying.guard
-    assert len(guard.flights) == mission.FLIGHTS and guard.flight.number == mission.FLIGHTS + 19
-    assert all(len(f.latency_s) == 0 and f.latency_ms for f in list(guard.flights)[:-1])
-    assert guard.latency_s.maxlen == guard.flight.latency_s.maxlen == mission.AGES
+    assert len(guard.modes.flights) == mission.FLIGHTS and guard.flight.number == mission.FLIGHTS + 19
+    assert all(len(f.latency_s) == 0 and f.latency_ms for f in list(guard.modes.flights)[:-1])
+    assert guard.forwarder.latency_s.maxlen == guard.flight.latency_s.maxlen == mission.AGES
     assert json.dumps(plain(guard.summary()["flights"][0]))

@@ -12,7 +12,7 @@ import pytest
 from temporeal.robots.artifact.manifest import Manifest, identity
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.guard import hold
+from temporeal_bridge.guard.stop_actions import hold
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import datagrams
@@ -62,7 +62,7 @@ class Hand:
     @property
     def at(self) -> np.ndarray:
         """Where the motors are measured [A]."""
-        return np.asarray(self.guard.watch.values[self.guard.profile.place]).reshape(-1)
+        return np.asarray(self.guard.monitor.values[self.guard.config.profile.place]).reshape(-1)
 
     def publish(self, place: np.ndarray | None = None, stamp: float = 0.0) -> None:
         """One state: the fingers rest where they are blocked, or as the driver says at ``place``, ``stamp`` [s] from
@@ -104,12 +104,12 @@ def test_the_operators_stop_lets_go_of_what_the_fingers_press_on(gripping):
     gripping.run(1.0)
     assert gripping.guard.flight.action == "hold" and gripping.guard.mode == "holding"
     assert np.abs(gripping.sent[-1] - gripping.at).max() < 10 * NOISE
-    steps, closes = np.diff(gripping.sent[count:], axis=0), np.asarray(gripping.guard.profile.fingers.closes)
-    assert (np.abs(steps) <= PERIOD * gripping.guard.limits.speed + 1e-6).all()
+    steps, closes = np.diff(gripping.sent[count:], axis=0), np.asarray(gripping.guard.config.profile.fingers.closes)
+    assert (np.abs(steps) <= PERIOD * gripping.guard.config.limits.speed + 1e-6).all()
     assert (np.abs(steps)[:, closes == 0] <= PERIOD * hold.GENTLE + 1e-6).all()
     assert (steps * closes <= PERIOD * hold.GENTLE + 1e-6).all()
     first = next(k for k, sent in enumerate(gripping.sent[count:]) if ((sent - gripping.at) * closes).max() < 0.05)
-    assert first * PERIOD <= 0.8 / gripping.guard.limits.speed.min() + 0.2  # as fast as the motors may
+    assert first * PERIOD <= 0.8 / gripping.guard.config.limits.speed.min() + 0.2  # as fast as the motors may
 
 
 def test_a_guard_that_is_told_to_end_leaves_no_grip(gripping):
@@ -136,7 +136,7 @@ def test_a_state_that_leapt_says_nothing_of_where_the_fingers_are(gripping):
     assert gripping.guard.flight.code == "jump"
     gripping.own.publish(gripping.stop, messages.empty())
     gripping.run(1.0)
-    assert gripping.guard.stopper.unheld == list(range(gripping.spec.size))
+    assert gripping.guard.active_stop.unheld == list(range(gripping.spec.size))
     assert np.abs(gripping.sent[-1] - before).max() < 0.3
 
 
@@ -144,8 +144,8 @@ def test_where_a_hand_is_measured_is_what_its_command_says(lockstep):
     """Of the Shadow Hand a J0 is the sum of two joints, which one motor moves."""
     for name in HANDS:
         hand = Hand(lockstep, name)
-        assert hand.robot.signals[hand.guard.profile.place].shape == hand.spec.shape
-        assert np.abs(hand.at - hand.robot.home[hand.guard.profile.place]).max() < 10 * NOISE
+        assert hand.robot.signals[hand.guard.config.profile.place].shape == hand.spec.shape
+        assert np.abs(hand.at - hand.robot.home[hand.guard.config.profile.place]).max() < 10 * NOISE
 
 
 @pytest.mark.parametrize("name", ["leap_hand", "shadow_hand"])
@@ -206,7 +206,7 @@ class Following(Hand):
 
     def closes(self) -> float:
         """How far [rad] the fingers have closed since the stop."""
-        return float(np.max((self.place - self.opened) * np.asarray(self.guard.profile.fingers.closes)))
+        return float(np.max((self.place - self.opened) * np.asarray(self.guard.config.profile.fingers.closes)))
 
 
 @pytest.mark.parametrize("late, ahead, old", [
@@ -228,13 +228,13 @@ def test_a_driver_that_says_the_same_from_the_first_command_on_closes_no_hand(lo
     hand.own.publish(hand.stop, messages.empty())
     hand.run(0.8)
     assert hand.guard.flight.code == "operator" and hand.guard.mode == "holding"
-    assert np.abs(hand.sent[-1] - hand.stuck).max() < 0.01 and hand.guard.stopper.unheld == []
+    assert np.abs(hand.sent[-1] - hand.stuck).max() < 0.01 and hand.guard.active_stop.unheld == []
 
 
 def test_fingers_that_move_are_held_where_they_are(lockstep):
     hand = Following(lockstep, "leap_hand")
     hand.opens(0.2)
-    assert hand.guard.stopper.under_way.action == "hold" and hand.closes() < 0.05 and hand.guard.mode == "holding"
+    assert hand.guard.active_stop.under_way.action == "hold" and hand.closes() < 0.05 and hand.guard.mode == "holding"
 
 
 def test_a_stop_lets_go_once_the_place_is_known(gripping):
@@ -246,7 +246,7 @@ def test_a_stop_lets_go_once_the_place_is_known(gripping):
     gripping.run(0.1)
     gripping.own.publish(gripping.stop, messages.empty())  # of a stop that was for the state it is the first
     gripping.run(0.8)
-    assert gripping.guard.mode == "holding" and gripping.beyond() < 10 * NOISE and gripping.guard.stopper.unheld == []
+    assert gripping.guard.mode == "holding" and gripping.beyond() < 10 * NOISE and gripping.guard.active_stop.unheld == []
 
 
 @pytest.mark.parametrize("after", ["stop", "silence"])
@@ -281,12 +281,12 @@ def test_a_hand_that_somebody_else_commanded_since_its_mission_is_told_nothing(g
     gripping.run(0.3)
     gripping.lockstep.run(silent_s)
     gripping.run(0.2)
-    other, topic = MemoryTransport(gripping.lockstep.bus, "other", "/hand"), gripping.guard.topic
+    other, topic = MemoryTransport(gripping.lockstep.bus, "other", "/hand"), gripping.guard.config.topic
     other.advertise(topic.topic, topic.type, QOS["default"])
     gripping.run(0.5)
     other.close()
     gripping.run(0.5)
-    assert not gripping.guard.rival
+    assert not gripping.guard.checks.publishers.competing
     count = len(gripping.sent)
     gripping.own.publish(gripping.stop, messages.empty())
     gripping.run(0.5)
@@ -333,7 +333,7 @@ def test_one_finger_whose_reading_stands_is_not_closed_by_the_stop(lockstep):
     hand.own.publish(hand.stop, messages.empty())
     hand.run(0.6)
     assert hand.sent[-1][hand.joint] <= before + 0.01
-    assert hand.guard.stopper.unheld == [hand.joint] and hand.guard.mode == "holding"
+    assert hand.guard.active_stop.unheld == [hand.joint] and hand.guard.mode == "holding"
     assert any('"held"' in text and f"components [{hand.joint}] are not held yet" in text for text in hand.told)
 
 
@@ -346,7 +346,7 @@ def test_a_hand_that_was_silent_is_let_go_of_joint_by_joint(lockstep):
     hand.own.publish(hand.stop, messages.empty())
     hand.run(0.5)
     others = np.arange(hand.spec.size) != hand.joint
-    assert hand.guard.mode == "holding" and hand.guard.stopper.unheld == [hand.joint]
+    assert hand.guard.mode == "holding" and hand.guard.active_stop.unheld == [hand.joint]
     assert np.abs(hand.sent[-1] - hand.place)[others].max() < 10 * NOISE
     assert [row[hand.joint] for row in hand.sent[count:]] == pytest.approx([told] * (len(hand.sent) - count))
 
@@ -387,8 +387,8 @@ def test_a_joint_that_rests_beside_one_that_moves_keeps_nobody_from_the_next_mis
         hand.run(PERIOD)
     hand.own.publish(hand.stop, messages.empty())
     hand.run(1.5)
-    assert hand.guard.mode == "holding" and hand.guard.stopper.unheld == []
-    assert not any(hand.guard.watch.whereabouts(hand.own.monotonic())[0])
+    assert hand.guard.mode == "holding" and hand.guard.active_stop.unheld == []
+    assert not any(hand.guard.monitor.doubts(hand.own.monotonic())[0])
 
 
 def test_a_finger_that_rests_on_what_it_gripped_before_a_silence_can_begin_again_once_it_was_let_go(lockstep):
@@ -399,7 +399,7 @@ def test_a_finger_that_rests_on_what_it_gripped_before_a_silence_can_begin_again
     assert hand.guard.mode == "active" and hand.beyond() > 0.5
     hand.lockstep.run(1.3)
     hand.run(0.3)
-    readings, now_s = hand.guard.watch.readings, hand.guard.watch.now_s
+    readings, now_s = hand.guard.monitor.readings, hand.guard.monitor.freshness.now_s
     assert hand.guard.mode == "stopped" and any(readings.stood(hand.own.monotonic(), now_s))
     hand.own.publish(hand.stop, messages.empty())
     hand.run(1.2)
@@ -441,7 +441,7 @@ def test_one_sensor_of_two_that_stands_closes_no_finger(lockstep):
     opened = float(hand.sent[-1][hand.motor])
     hand.own.publish(hand.stop, messages.empty())
     hand.run(1.0)
-    assert hand.guard.mode == "holding" and hand.guard.stopper.unheld == [hand.motor]
+    assert hand.guard.mode == "holding" and hand.guard.active_stop.unheld == [hand.motor]
     assert opened < 0.7 and hand.sent[-1][hand.motor] <= opened + 0.01
 
 
@@ -470,7 +470,7 @@ def test_a_grip_can_be_ended_after_a_reset_and_before_the_next_missions_first_co
     else:
         gripping.controller.send(Proposal(datagrams.END, 1, gripping.step + 1, 5, text="silence"))
         gripping.run(0.5)
-        gripping.controller.send(Proposal(datagrams.HELLO, text=gripping.guard.identity))
+        gripping.controller.send(Proposal(datagrams.HELLO, text=gripping.guard.swaps.identity))
         gripping.run(0.1)
         gripping.controller.send(Proposal(datagrams.BEGIN, 2, -1, 6))
         gripping.run(0.03)
@@ -539,11 +539,11 @@ def test_a_place_that_comes_late_since_the_last_mission_closes_no_hand(lockstep)
     hand.run(0.3)
     hand.late = 20
     hand.run(0.5)
-    hand.controller.send(Proposal(datagrams.HELLO, text=hand.guard.identity))
+    hand.controller.send(Proposal(datagrams.HELLO, text=hand.guard.swaps.identity))
     hand.run(0.1)
     hand.controller.send(Proposal(datagrams.BEGIN, 2, -1, 6))
     hand.run(0.05)
-    closed = hand.guard.watch.whereabouts(hand.own.monotonic())
+    closed = hand.guard.monitor.doubts(hand.own.monotonic())
     assert closed[0] == [True] * 16 and "0.2" in closed[1]
 
 
@@ -552,7 +552,7 @@ def test_what_closes_a_hand_brings_its_fingertips_to_the_thumbs(name, lockstep):
     """By the model's kinematics about home: 1 where a greater angle does by more than 3 mm for 0.3 rad, and a smaller
     one the other way; of a J0 of the Shadow Hand for both of its joints."""
     hand = Hand(lockstep, name)
-    robot, closes = hand.robot, hand.guard.profile.fingers.closes
+    robot, closes = hand.robot, hand.guard.config.profile.fingers.closes
     model = mujoco.MjModel.from_xml_path(str(robot.model))
     data, home = mujoco.MjData(model), np.array(robot.home["joint_pos"])
     where = [model.joint(joint).qposadr[0] for joint in robot.sources["joint_pos"].names]
@@ -590,14 +590,14 @@ def test_a_start_does_not_forget_which_finger_is_in_doubt(begins, lockstep):
     hand.controller.send(Proposal(datagrams.END, 1, hand.step + 1, 5, text="silence"))
     hand.run(0.3)
     if begins:
-        hand.controller.send(Proposal(datagrams.HELLO, text=hand.guard.identity))
+        hand.controller.send(Proposal(datagrams.HELLO, text=hand.guard.swaps.identity))
         hand.run(0.1)
         hand.controller.send(Proposal(datagrams.BEGIN, 2, -1, 6))
         hand.run(0.03)
         assert hand.guard.mode == "active"
     hand.own.publish(hand.stop, messages.empty())
     hand.run(1.5)
-    assert hand.guard.stopper.unheld == [joint] and hand.sent[-1][joint] == pytest.approx(before, abs=0.01)
+    assert hand.guard.active_stop.unheld == [joint] and hand.sent[-1][joint] == pytest.approx(before, abs=0.01)
 
 
 def test_no_mission_begins_where_a_reading_stands_that_its_command_has_left(lockstep):
@@ -606,7 +606,7 @@ def test_no_mission_begins_where_a_reading_stands_that_its_command_has_left(lock
     joint, before = hand.joint, float(hand.sent[-1][hand.joint])
     hand.controller.send(Proposal(datagrams.END, 1, hand.step + 1, 5, text="silence"))
     hand.run(0.3)
-    hand.controller.send(Proposal(datagrams.HELLO, text=hand.guard.identity))
+    hand.controller.send(Proposal(datagrams.HELLO, text=hand.guard.swaps.identity))
     hand.run(0.1)
     hand.controller.send(Proposal(datagrams.BEGIN, 2, -1, 6))
     hand.run(0.03)
@@ -641,15 +641,15 @@ def test_what_is_let_go_of_is_not_pressed_on_again(lockstep):
     hand.own.publish(hand.stop, messages.empty())
     hand.run(1.5)
     after = np.array(hand.sent[count:])
-    assert (np.diff(after, axis=0) * hand.guard.profile.fingers.closes < 1e-9).all()
+    assert (np.diff(after, axis=0) * hand.guard.config.profile.fingers.closes < 1e-9).all()
 
 
 def test_a_watch_that_fails_leaves_a_hold_that_rests_where_it_was_sent(gripping, monkeypatch):
     """It is counted, and nobody is led to a place that was not looked at."""
     grip = gripping.beyond()
-    monkeypatch.setattr(gripping.guard.watch, "whereabouts", lambda now: 1 / 0)
+    monkeypatch.setattr(gripping.guard.monitor, "doubts", lambda now: 1 / 0)
     gripping.own.publish(gripping.stop, messages.empty())
     gripping.run(0.5)
-    assert gripping.guard.mode == "holding" and gripping.guard.stopper.blind > 0
-    assert gripping.guard.stopper.unheld == list(range(gripping.spec.size))
+    assert gripping.guard.mode == "holding" and gripping.guard.active_stop.blind > 0
+    assert gripping.guard.active_stop.unheld == list(range(gripping.spec.size))
     assert gripping.beyond() == pytest.approx(grip, abs=20 * NOISE)

@@ -14,9 +14,9 @@ from tests.bridge.test_replay import EMPTY, INTERFACE, NUMBER, Flown
 from temporeal.robots.frames import rotate
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.guard import level
-from temporeal_bridge.guard.config_checks import profile_on
-from temporeal_bridge.guard.state_monitor import Watch
+from temporeal_bridge.guard.checks.state_monitor import StateMonitor
+from temporeal_bridge.guard.safety.config_checks import profile_on
+from temporeal_bridge.guard.stop_actions import level
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import datagrams
 from temporeal_bridge.simulated_robot.drivers import Firmware
@@ -79,9 +79,9 @@ def test_a_guard_that_is_deactivated_in_flight_lands_what_it_flew(at_s, artifact
         speed = np.linalg.norm(true["base_vel_w"]) if true["height"] > 0.05 else speed
     assert (flown.guard.flight.code, flown.guard.flight.action) == ("inactive", "level")
     assert len(tilts) < 160 and max(tilts) < TILT_DEG and speed < 1.0 and flown.robot.true()["height"] < 0.1
-    last = flown.guard.sent_at
+    last = flown.guard.stream.sent_at
     flown.lockstep.run(1.0)
-    assert flown.guard.sent_at == last  # down, and silent
+    assert flown.guard.stream.sent_at == last  # down, and silent
     flown.close()
 
 
@@ -148,12 +148,12 @@ def test_an_attitude_that_stands_alone_turns_nobody_over(at_s, stop_s, artifact,
     flown.close()
 
 
-def watched(*steps: tuple[float, float, float]) -> Watch:
+def watched(*steps: tuple[float, float, float]) -> StateMonitor:
     """A watch that has seen a state every 10 ms of each part: for so long [s], with the wall clock of this computer and
     the robot's so much ahead by its end [s]. Messages take 5 ms."""
     robot = load_robot("crazyflie")
     interface = load_interface(robot, "odometry")
-    watch = Watch(profile_on(robot, interface, robot.command("ctbr_cmd"), 0.02), [100.0])
+    watch = StateMonitor(profile_on(robot, interface, robot.command("ctbr_cmd"), 0.02), [100.0])
     rng, now = np.random.default_rng(0), 10.0
     for seconds, wall, theirs in steps:
         for _ in range(round(seconds / 0.01)):
@@ -259,9 +259,9 @@ def test_a_robot_that_landed_is_told_zeros_until_it_counts_as_standing(standing)
     flown.send("mission/stop", EMPTY)
     assert running(flown, 5.0) < 0.5
     flown.lockstep.run(2.4)
-    assert flown.guard.mode == "stopping" and flown.guard.sent_at > flown.lockstep.bus.seconds - 0.05
+    assert flown.guard.mode == "stopping" and flown.guard.stream.sent_at > flown.lockstep.bus.seconds - 0.05
     flown.lockstep.run(4.0)
-    assert flown.guard.mode == "stopped" and flown.guard.sent_at < flown.lockstep.bus.seconds - 3.0
+    assert flown.guard.mode == "stopped" and flown.guard.stream.sent_at < flown.lockstep.bus.seconds - 3.0
     assert not flown.robot.plant.firmware.locked
     flown.send("mission/reset", EMPTY)
     flown.lockstep.run(0.5)
@@ -313,7 +313,7 @@ def test_a_word_that_is_repeated_is_one_word(again, standing, monkeypatch):
     flown.lockstep.run(2.5 if topic == "estop" else 0.1)
     flown.send(topic, kind, **content)
     flown.lockstep.run(0.1)
-    assert flown.guard.stopper.under_way.action == "level" and flown.guard.stopper.under_way.told is None
+    assert flown.guard.active_stop.under_way.action == "level" and flown.guard.active_stop.under_way.told is None
 
 
 def test_what_was_held_as_it_flew_does_not_climb_away_when_it_comes_free(artifact, lockstep_of, tmp_path):

@@ -17,9 +17,9 @@ from tests.bridge.guard_world import (
 )
 
 from temporeal.robots.frames import from_rotation_vector
-from temporeal_bridge.guard.config_checks import profile_on
-from temporeal_bridge.guard.hover_thrust import Flown, flown, hover_thrust
-from temporeal_bridge.guard.level import OFF_S, SHOWN_S, Levelling, looked, sinking, trimmed
+from temporeal_bridge.guard.safety.config_checks import profile_on
+from temporeal_bridge.guard.stop_actions.hover_thrust import HoverEstimate, hover_thrust, updated
+from temporeal_bridge.guard.stop_actions.level import OFF_S, SHOWN_S, Levelling, observed, sinking, trimmed
 from temporeal_bridge.interface.loading import load_interface
 
 
@@ -83,7 +83,7 @@ def test_a_velocity_that_agrees_with_the_height_is_believed_to_the_last_bit():
         for k, speed in enumerate(speeds.tolist()):
             height += 0.02 * speed
             values = {"height": np.array(height + 0.005 * rng.normal()), "base_vel_w": np.array([0, 0, speed - off])}
-            stop = looked(stop, values, 0.02 * k, 0.02)
+            stop = observed(stop, values, 0.02 * k, 0.02)
             out.append(sinking(stop, values, 0.3))
         return np.array(out)
 
@@ -133,7 +133,7 @@ def test_a_robot_whose_height_nobody_believes_is_let_down(flying):
     frozen["base_quat_w"] = np.array([1.0, 0.0, 0.0, 0.0])
     for _ in range(1000):
         flying.publish({**frozen, "base_quat_w": from_rotation_vector(1e-3 * flying.rng.normal(size=3))})
-        flying.guard.watch.leapt.add("base_pos_w")
+        flying.guard.monitor.jumped.add("base_pos_w")
         flying.pause()
     told = shares(flying, begun)
     assert flying.mode == "stopping" and told[200] == pytest.approx(0.85, abs=1e-3)
@@ -176,13 +176,13 @@ def test_the_thrust_that_hovers_is_what_was_flown(start, motion):
     level, nominal = {"landed_m": 0.06}, hovering()
 
     def after(seconds: float, share: float, degrees: float = 0.0, floor: bool = False) -> float:
-        quat, told = from_rotation_vector(np.array([np.deg2rad(degrees), 0.0, 0.0])), Flown()
+        quat, told = from_rotation_vector(np.array([np.deg2rad(degrees), 0.0, 0.0])), HoverEstimate()
         for k in range(round(seconds / PERIOD)):
             t = k * PERIOD
             more = motion * np.exp(-t)  # m/s^2: up to ``motion`` m/s
             height = 0.0 if floor else 1.0 + motion * (t + np.exp(-t) - 1.0)
             thrust = share * (1.0 + more / 9.81) / np.cos(np.deg2rad(degrees))
-            told = flown(told, level["landed_m"], thrust, {"height": np.array(height), "base_quat_w": quat}, t, PERIOD)
+            told = updated(told, level["landed_m"], thrust, {"height": np.array(height), "base_quat_w": quat}, t, PERIOD)
         return hover_thrust(ROBOT, told) / nominal
 
     assert after(0.5, 0.85) == after(3.0, 0.85, floor=True) == 1.0
@@ -202,7 +202,7 @@ def trim(speed: float, said: float, seconds: float, late: bool = False) -> float
     stop, now = Levelling("level", 0.0, lasted=6.0 if late else 0.0), 0.0
     while now < seconds:
         values = {"height": np.array(5.0 - speed * now), "base_vel_w": np.array([0.0, 0.0, -said])}
-        stop = trimmed(looked(stop, values, now, PERIOD), profile, values, True)
+        stop = trimmed(observed(stop, values, now, PERIOD), profile, values, True)
         now += PERIOD
     return stop.carries
 
@@ -227,7 +227,7 @@ def test_what_carries_is_left_alone_while_a_climb_is_braked():
         speed = 2.0 - 1.47 * k * PERIOD
         height += speed * PERIOD
         values = {"height": np.array(height), "base_vel_w": np.array([0.0, 0.0, speed])}
-        stop = trimmed(looked(stop, values, k * PERIOD, PERIOD), profile, values, True)
+        stop = trimmed(observed(stop, values, k * PERIOD, PERIOD), profile, values, True)
     assert stop.carries > 0.97
 
 
@@ -237,7 +237,7 @@ def test_a_gap_in_the_state_does_not_end_a_stop_that_is_under_way(high):
     robot = Sinking(high, 3.0, 0.0)
     robot.fall(2.0)
     high.fly(0.3, None, states=False)  # stale for 0.2 s of it
-    carried = high.guard.stopper.under_way.carries * hovering()
+    carried = high.guard.active_stop.under_way.carries * hovering()
     assert high.mode == "stopping" and high.commands[-1][1][0] == pytest.approx(0.85 * carried, rel=1e-3)
     robot.fall(30.0)
     assert high.mode == "stopped" and robot.height < 0.07

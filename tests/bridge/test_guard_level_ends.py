@@ -10,8 +10,8 @@ import pytest
 from tests.bridge.guard_world import HOVER, Sinking, World, ready
 
 from temporeal.robots.frames import from_rotation_vector
-from temporeal_bridge.guard.ground import FLIES_S, LIFTED_M_S
-from temporeal_bridge.guard.level import OFF_S
+from temporeal_bridge.guard.stop_actions.ground import FLIES_S, LIFTED_M_S
+from temporeal_bridge.guard.stop_actions.level import OFF_S
 from temporeal_bridge.link import datagrams
 from temporeal_bridge.link.datagrams import Proposal
 
@@ -140,7 +140,7 @@ def test_values_may_stand_until_it_was_sent_what_lifts_it(pad):
     begun = pad.own.monotonic()
     while pad.mode == "active":
         stand(pad, 0.02, HOVER)
-    lifted_s = LIFTED_M_S / (9.81 * (HOVER[0] / pad.guard.ground.lifts - 1.0))
+    lifted_s = LIFTED_M_S / (9.81 * (HOVER[0] / pad.guard.stream.airborne.ground.lifts - 1.0))
     assert pad.code == "frozen" and pad.own.monotonic() - begun == pytest.approx(lifted_s + FROZEN_S, abs=0.06)
 
 
@@ -292,7 +292,7 @@ def test_a_stop_that_was_blind_for_a_while_comes_out_the_same_in_a_replay(artifa
     height = flown.robot.true()["height"]
     flown.robot.set_fault(json.dumps({"name": "stopped", "for_s": 0.6}))
     flown.lockstep.run(0.55)
-    assert flown.guard.mode == "stopping" and flown.lockstep.bus.seconds - flown.guard.sent_at > 0.1
+    assert flown.guard.mode == "stopping" and flown.lockstep.bus.seconds - flown.guard.stream.sent_at > 0.1
     flown.lockstep.run(4.0)
     assert height > 0.5 and not flown.robot.plant.firmware.locked
     flown.lockstep.run(5.0, until=lambda: flown.guard.mode == "stopped")

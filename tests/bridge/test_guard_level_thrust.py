@@ -17,9 +17,9 @@ from temporeal.robots.frames import from_rotation_vector, multiply, rotate, rota
 from temporeal.robots.motion import shield
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.guard import hover_thrust as hovering
-from temporeal_bridge.guard.hover_thrust import hover_thrust
-from temporeal_bridge.guard.level import Levelling, climbing, leaning, looked, sinking
+from temporeal_bridge.guard.stop_actions import hover_thrust as hovering
+from temporeal_bridge.guard.stop_actions.hover_thrust import hover_thrust
+from temporeal_bridge.guard.stop_actions.level import Levelling, climbing, leaning, observed, sinking
 from temporeal_bridge.link import datagrams
 
 ROBOT = load_robot("crazyflie")
@@ -32,14 +32,14 @@ def estimate(*parts: tuple[float, Callable[[float], float]], weight: float = 1.0
              stands: bool = False, noise: float = 0.0, digit: float = 0.0) -> float:
     """The guard's hover thrust over the true one, which is ``weight`` nominal ones, after ``parts``: for so long [s] a
     thrust, in true hover thrusts, by the speed [m/s]. Where it ``stands``, the robot rests until thrust lifts it."""
-    rng, told, now, speed, floor = np.random.default_rng(0), hovering.Flown(), 0.0, 0.0, height
+    rng, told, now, speed, floor = np.random.default_rng(0), hovering.HoverEstimate(), 0.0, 0.0, height
     push = 0.0 if stands else 1.0
     for seconds, thrust in parts:
         for _ in range(round(seconds / PERIOD)):
             asked, seen = max(thrust(speed), 0.0), height + noise * rng.normal()
             seen = round(seen / digit) * digit if digit else seen
             values = {"height": np.array(seen), "base_quat_w": UPRIGHT}
-            told = hovering.flown(told, FLOOR_M, asked * weight, values, now, PERIOD)
+            told = hovering.updated(told, FLOOR_M, asked * weight, values, now, PERIOD)
             for _ in range(20):
                 push = asked + exp(-0.001 / MOTORS_S) * (push - asked)
                 speed += 0.001 * 9.81 * (push - 1.0)
@@ -95,13 +95,13 @@ def seen(height: float, velocity: Any, place: Any = (0.0, 0.0)) -> dict[str, np.
 
 def stopped(velocity: Any, told: Any = None, seconds: float = 1.0) -> tuple[Levelling, dict[str, np.ndarray]]:
     """A stop's first look after a flight with ``velocity`` [3] m/s of which ``told`` was said, and what it sees."""
-    (x, y, z), flown = velocity, hovering.Flown()
+    (x, y, z), flown = velocity, hovering.HoverEstimate()
     for k in range(round(seconds / PERIOD) + 1):
         t = k * PERIOD
         values = seen(9.0 + z * t, velocity if told is None else told, (x * t, y * t))
         if t < seconds:
-            flown = hovering.flown(flown, FLOOR_M, 1.0, values, t, PERIOD)
-    return looked(Levelling("level", seconds), values, seconds, PERIOD, flown), values
+            flown = hovering.updated(flown, FLOOR_M, 1.0, values, t, PERIOD)
+    return observed(Levelling("level", seconds), values, seconds, PERIOD, flown), values
 
 
 def test_a_stop_begins_with_the_speed_that_velocity_and_height_agree_on():
@@ -117,7 +117,7 @@ def test_no_height_that_creeps_lifts_a_robot():
     stop = Levelling("level", 0.0)
     for k in range(100):
         values = seen(2.0 - 0.8 * k * PERIOD, (0.0, 0.0, 0.0))
-        stop = looked(stop, values, k * PERIOD, PERIOD)
+        stop = observed(stop, values, k * PERIOD, PERIOD)
         assert sinking(stop, values, 0.3) <= 0.3
 
 

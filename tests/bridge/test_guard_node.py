@@ -22,8 +22,8 @@ from tests.bridge.guard_world import (
 
 from temporeal.robots.artifact.manifest import identity, mission_digest, to_json
 from temporeal.robots.frames import from_rotation_vector
-from temporeal_bridge.guard.ground import FLIES_S
-from temporeal_bridge.guard.level import OFF_S
+from temporeal_bridge.guard.stop_actions.ground import FLIES_S
+from temporeal_bridge.guard.stop_actions.level import OFF_S
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.interface.state_input import Source
 from temporeal_bridge.link import datagrams
@@ -347,7 +347,7 @@ def test_an_attitude_that_comes_back_turned_after_a_gap_turns_nothing(flying, ga
     flying.state = over
     flying.fly(0.5, None)
     sent = np.array([command for _, command in flying.commands[count:]])
-    assert flying.code == "stale" and not flying.guard.watch.upright
+    assert flying.code == "stale" and not flying.guard.monitor.attitude_sound
     assert len(sent) > 0 and not sent[:, 1:].any()
 
 
@@ -534,7 +534,7 @@ def test_no_mission_begins_with_two_stop_buttons(lockstep, artifact, heartbeat_s
     world.begin()
     world.fly(0.1)
     assert not any(mode.startswith("active") for mode in world.modes)
-    assert "/cf1/panel2, /cf1/peer publish on estop: one" in world.events[-1]["reason"]
+    assert "/cf1/panel2, /cf1/peer publish on estop" in world.events[-1]["reason"]
 
 
 def test_a_second_stop_button_that_comes_in_flight_stops(flying):
@@ -667,7 +667,7 @@ def test_a_violated_formula_stops_or_is_told(lockstep, artifact, rule, mode):
 def test_a_verdict_on_another_formula_than_the_artifacts_stops_nothing(flying):
     """Somebody watches a formula of his own beside the flight, or another artifact's. A successor's monitor, or that of
     the artifact that was relieved, judges the same mission."""
-    manifest, said = flying.guard.manifest, {"verdict": "violated", "at_risk": True, "flight": 1}
+    manifest, said = flying.guard.swaps.manifest, {"verdict": "violated", "at_risk": True, "flight": 1}
     ours = mission_digest(to_json(manifest))
     assert ours == mission_digest(to_json(replace(manifest, name="successor", seed=7)))
     for change in ({"formula": "G[0,4] (height > 5)"}, {"constants": {"a": 1.0}}, {"robot": "other"}, {"rate_hz": 7.0}):

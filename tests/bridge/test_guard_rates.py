@@ -14,9 +14,10 @@ from temporeal.robots.motion.rate_limiter import at_rest
 from temporeal.robots.motion.shield import speed_window
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
-from temporeal_bridge.guard.admission import rests
-from temporeal_bridge.guard.safety import SafetyError, profile
-from temporeal_bridge.guard.stop_actions import damping
+from temporeal_bridge.guard.command_limits import rests
+from temporeal_bridge.guard.safety.checked_values import SafetyError
+from temporeal_bridge.guard.safety.section import profile
+from temporeal_bridge.guard.stop_actions.ramp_and_damp import damping
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import datagrams
@@ -124,7 +125,7 @@ def test_a_command_begins_at_zero_and_comes_as_it_is_asked_for(arm):
 
 def test_no_command_drives_a_joint_out_of_its_range(arm):
     """The most that may be asked for, for 6 s, one way and the other: joints stop at the ends, and keep their speed."""
-    ends = arm.guard.profile.ends
+    ends = arm.guard.config.profile.ends
     low, high = (np.array(ROBOT.command("joint_pos_cmd").low), np.array(ROBOT.command("joint_pos_cmd").high))
     turns = np.isin(np.arange(7), (0, 4, 6))  # those that never lead it too near to itself
     arm.run(0.1, np.zeros(7))  # a mission begins at rest
@@ -428,7 +429,7 @@ def test_links_that_would_come_together_stop_it(lockstep):
     arm.run(4.0, [0, -0.5, 0, -1.0, 0, -1.0, 0])  # it curls up
     assert arm.guard.flight.action == "damp" and "would come to" in arm.guard.flight.reason
     assert abs(arm.speed).max() < 1e-6
-    clear, _ = arm.guard.nearness.distance(arm.place)
+    clear, _ = arm.guard.stream.nearness.distance(arm.place)
     assert clear > 0.015
 
 
@@ -446,7 +447,7 @@ def test_a_tools_velocity_that_leads_links_together_is_stopped_by_where_the_join
     assert (arm.guard.flight.code == "collision") == curls
     if curls:
         assert arm.guard.flight.action == "damp" and "would come to" in arm.guard.flight.reason
-        clear, _ = arm.guard.nearness.distance(arm.place + 0.5 * arm.speed**2 / 4.0 * np.sign(arm.speed))
+        clear, _ = arm.guard.stream.nearness.distance(arm.place + 0.5 * arm.speed**2 / 4.0 * np.sign(arm.speed))
         assert clear > 0.0
 
 
@@ -460,7 +461,7 @@ def test_a_velocity_that_lies_does_not_hide_where_a_tool_leads_the_joints(lockst
         arm.run(DT, np.zeros(6))
         if arm.guard.mode != "active":
             break
-    assert arm.guard.flight.code == "speeds" and arm.guard.nearness.distance(arm.place)[0] > 0.02
+    assert arm.guard.flight.code == "speeds" and arm.guard.stream.nearness.distance(arm.place)[0] > 0.02
 
 
 def within_the_margin():

@@ -16,7 +16,7 @@ import yaml
 from temporeal.robots.artifact.manifest import CHUNK_VERSION, GOLDEN, POLICY, ChunkSpec, Manifest, encode
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import guard_node, monitor_node, policy_node, recorder, robot_sim, worker_node
-from temporeal_bridge.guard.safety import LONGEST
+from temporeal_bridge.guard.safety.fallback_actions import LONGEST
 from temporeal_bridge.guard_node import RESCUE_S
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.launching import launch_files

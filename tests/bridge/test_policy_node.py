@@ -15,13 +15,14 @@ from temporeal.robots.spec import load_robot
 from temporeal_bridge import policy_node
 from temporeal_bridge.codecs.crazyflie import decode_legacy_rates, encode_legacy_rates
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.guard import hover_thrust
-from temporeal_bridge.guard.ground import FLIES_S
+from temporeal_bridge.controller.loading import load_artifact
+from temporeal_bridge.guard.stop_actions import hover_thrust
+from temporeal_bridge.guard.stop_actions.ground import FLIES_S
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link.in_process import linked
 from temporeal_bridge.mission import MISSION_TIME
-from temporeal_bridge.policy_node import PolicyNode
+from temporeal_bridge.policy_node import Options, PolicyNode
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
@@ -37,9 +38,10 @@ class Bench:
         self.lockstep, self.interface = lockstep, load_interface(ROBOT, interface)
         self.own = MemoryTransport(lockstep.bus, "peer", "/cf1")
         transport = MemoryTransport(lockstep.bus, "policy_node", "/cf1")
-        self.loaded = policy_node.load(artifact, ROBOT, self.interface)
+        self.loaded = load_artifact(artifact, ROBOT, self.interface)
         ends, robot = linked(), (ROBOT, self.interface)
-        self.node = lockstep.add(transport, PolicyNode(transport, self.loaded, *robot, ends[0], **options))
+        self.node = lockstep.add(transport, PolicyNode(
+            transport, self.loaded, *robot, ends[0], Options(**options)))
         transport = MemoryTransport(lockstep.bus, "guard_node", "/cf1")
         self.guard = lockstep.add(transport, GuardNode(transport, self.loaded.manifest, *robot, ends[1]))
         self.commands: list[tuple[float, np.ndarray]] = []
@@ -216,7 +218,7 @@ def test_after_the_mission_it_levels_and_sinks_then_falls_silent(bench):
     bench.fly(6.14)
     assert bench.mode == "stopping"
     hover = ROBOT.parameters["mass"].nominal[0] * 9.81
-    flown = hover_thrust.hover_thrust(ROBOT, bench.guard.flown) / hover
+    flown = hover_thrust.hover_thrust(ROBOT, bench.guard.stream.airborne.estimate) / hover
     assert all(0.85 - 1e-6 <= command[0] / hover / flown < 1.1 for _, command in bench.commands[-5:])  # by a noise
     bench.fly(25.0)  # it never sinks: it is let down
     assert bench.mode == "finished"
@@ -296,7 +298,7 @@ class Broken:
 
 
 def test_commands_are_clamped_and_counted(bench):
-    bench.node.artifact = Broken(bench.loaded, np.array([9.0, 99.0, -99.0, 0.0]))
+    bench.node.policy.artifact = Broken(bench.loaded, np.array([9.0, 99.0, -99.0, 0.0]))
     bench.begin()
     bench.fly(0.2)
     spec = ROBOT.command("ctbr_cmd")
@@ -307,7 +309,7 @@ def test_commands_are_clamped_and_counted(bench):
 @pytest.mark.parametrize(("command", "word"), [
     (np.full(4, np.nan), "not finite"), (np.zeros(3), "shape"), (ZeroDivisionError("by zero"), "ZeroDivisionError")])
 def test_a_broken_policy_is_stopped_before_anything_is_sent(bench, command, word):
-    bench.node.artifact = Broken(bench.loaded, command)
+    bench.node.policy.artifact = Broken(bench.loaded, command)
     bench.begin()
     bench.fly(0.05)
     assert word in bench.guard.flight.reason and bench.mode == "stopped"
@@ -380,7 +382,7 @@ def test_an_artifact_of_another_robot_is_refused(tmp_path, artifact):
 
     other = replace(ROBOT, name="dragonfly")
     with pytest.raises(ArtifactError, match="for robot 'crazyflie', this robot is 'dragonfly'"):
-        policy_node.load(artifact, other, load_interface(ROBOT))
+        load_artifact(artifact, other, load_interface(ROBOT))
 
 
 def test_a_damaged_artifact_is_refused(tmp_path, artifact):
@@ -392,7 +394,7 @@ def test_a_damaged_artifact_is_refused(tmp_path, artifact):
     data[len(data) // 2] ^= 1
     (broken / "policy.onnx").write_bytes(data)
     with pytest.raises(ArtifactError, match="SHA-256"):
-        policy_node.load(broken, ROBOT, load_interface(ROBOT))
+        load_artifact(broken, ROBOT, load_interface(ROBOT))
 
 
 def test_it_sleeps_until_the_first_state_after_a_start(bench):

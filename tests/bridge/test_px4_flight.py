@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from temporeal.robots.spec import load_robot
-from temporeal_bridge import policy_node
 from temporeal_bridge.codecs.px4 import MODE, RATES
+from temporeal_bridge.controller.loading import load_artifact
 from temporeal_bridge.guard.px4 import MAVROS, ORDER, STATUS
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.interface import InterfaceError, armed_by
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link.in_process import linked
 from temporeal_bridge.monitor_node import MonitorNode
+from temporeal_bridge.policy_node import Options, PolicyNode
 from temporeal_bridge.simulated_robot.px4_commander import AUTO_LAND, POSCTL
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
@@ -48,11 +49,11 @@ class Field:
         start = {**interface.simulation["start"], "ground_m": 0.0145} if ground else interface.simulation["start"]
         bus = self.node["robot_sim"]
         self.robot = lockstep.add(bus, RobotSim(bus, ROBOT, self.interface, seed=3, settings={"start": start}))
-        loaded = policy_node.load(artifact, ROBOT, self.interface)
+        loaded = load_artifact(artifact, ROBOT, self.interface)
         ends = linked()
         bus = self.node["policy_node"]
         self.policy = lockstep.add(
-            bus, policy_node.PolicyNode(bus, loaded, ROBOT, self.interface, ends[0], after=after))
+            bus, PolicyNode(bus, loaded, ROBOT, self.interface, ends[0], Options(after=after)))
         bus = self.node["guard_node"]
         self.guard = lockstep.add(bus, GuardNode(bus, loaded.manifest, ROBOT, self.interface, ends[1]))
         bus = self.node["monitor_node"]
@@ -130,7 +131,7 @@ def test_from_the_ground_to_both_goals(field):
     field.run(7.5, until=lambda: bool(field.monitor.mission.results))
     (result,) = field.monitor.mission.results
     assert result["verdict"] == "satisfied" and result["lost"] == 0
-    assert field.px4.denials == [] and field.policy.flight.missed == 0 and len(field.guard.flights) == 1
+    assert field.px4.denials == [] and field.policy.flight.missed == 0 and len(field.guard.modes.flights) == 1
     assert len(field.policy.flights) == 1 and field.guard.flight.dropped == 0
     field.run(0.2)
     assert field.mode == "finished" and field.silent(1.5)
@@ -157,7 +158,7 @@ def test_a_second_flight(field):
         field.run(12.0, until=lambda: not field.px4.armed)
         field.tell("sim/reset", number)
         field.run(1.0)
-    assert [f.number for f in field.guard.flights] == [1, 2] and field.guard.offboard.failed == ""
+    assert [f.number for f in field.guard.modes.flights] == [1, 2] and field.guard.offboard.failed == ""
 
 
 def test_a_mission_that_begins_in_the_air_begins_where_it_should(lockstep, artifact):

@@ -18,16 +18,17 @@ import pytest
 from rosbags.rosbag2 import Reader
 from tests.bridge.foreign_messages import FOREIGN, numbers, text
 
-from temporeal.robots.artifact.manifest import load_manifest, mission_digest, to_json
+from temporeal.robots.artifact.loading import load_manifest
+from temporeal.robots.artifact.manifest import mission_digest, to_json
 from temporeal.robots.spec import load_robot
-from temporeal_bridge import policy_node
-from temporeal_bridge.guard_node import GuardNode
+from temporeal_bridge.controller.loading import load_artifact
+from temporeal_bridge.guard_node import GuardNode, GuardOptions
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import artifact_offer
 from temporeal_bridge.link.in_process import InProcessController, InProcessGuard
 from temporeal_bridge.mission import NOT_RESET, refusal
 from temporeal_bridge.monitor_node import MonitorNode
-from temporeal_bridge.policy_node import PolicyNode
+from temporeal_bridge.policy_node import Options, PolicyNode
 from temporeal_bridge.recorder import Recorder
 from temporeal_bridge.recording import bags, flight_analysis, flight_log
 from temporeal_bridge.recording.bag_writer import Bag
@@ -54,17 +55,18 @@ class Flown:
     def __init__(self, lockstep: Any, artifact: Path, bag: Path, after: str = "silence",
                  line: InProcessGuard | None = None, remaps: tuple[tuple[str, str], ...] = ()) -> None:
         self.lockstep, manifest = lockstep, load_manifest(artifact)
-        self.tape = bag.parent / f"{bag.name}-line" / "tape"
+        self.log = bag.parent / f"{bag.name}-line" / "steps"
         self.line = line or InProcessGuard()
         self.bus = {name: MemoryTransport(lockstep.bus, name, "/cf1", remaps) for name in (
             "robot_sim", "policy_node", "guard_node", "monitor_node", "recorder", "peer", "successor")}
         self.robot = self.add("robot_sim", lambda bus: RobotSim(bus, ROBOT, INTERFACE, seed=0))
         self.recorder = self.add("recorder", lambda bus: Recorder(bus, Bag(bag), robot_topics(INTERFACE, ["/cf1"])))
-        loaded = policy_node.load(artifact, ROBOT, INTERFACE)
+        loaded = load_artifact(artifact, ROBOT, INTERFACE)
         self.policy = self.add("policy_node", lambda bus: PolicyNode(
-            bus, loaded, ROBOT, INTERFACE, InProcessController(self.line), after=after, tape=self.tape))
+            bus, loaded, ROBOT, INTERFACE, InProcessController(self.line),
+            Options(after=after, step_log=self.log)))
         self.guard = self.add("guard_node", lambda bus: GuardNode(
-            bus, manifest, ROBOT, INTERFACE, self.line, artifact))
+            bus, manifest, ROBOT, INTERFACE, self.line, GuardOptions(artifact)))
         self.monitor = self.add("monitor_node", lambda bus: MonitorNode(bus, manifest, ROBOT, INTERFACE))
 
     def add(self, name: str, make: Any) -> Any:
@@ -89,8 +91,8 @@ class Flown:
     def take_over(self, artifact: Path) -> PolicyNode:
         """Another artifact, flown on by a controller of its own."""
         return self.add("successor", lambda bus: PolicyNode(
-            bus, policy_node.load(artifact, ROBOT, INTERFACE), ROBOT, INTERFACE, InProcessController(self.line),
-            after="silence", tape=self.tape, offer=artifact_offer.offer(artifact)))
+            bus, load_artifact(artifact, ROBOT, INTERFACE), ROBOT, INTERFACE, InProcessController(self.line),
+            Options(after="silence", step_log=self.log, offer=artifact_offer.offer(artifact))))
 
     def close(self) -> Path:
         self.recorder.close()
@@ -116,7 +118,7 @@ def bag(artifact, lockstep_of, tmp_path_factory) -> Path:
 def again(bag: Path, artifact: Path, **changes: Any) -> Any:
     namespace, told = bags.robot_of(bag)
     recording = bags.read(bag, needed(INTERFACE, namespace))
-    return replay(recording, policy_node.load(artifact, ROBOT, INTERFACE), ROBOT, INTERFACE, namespace, **changes)
+    return replay(recording, load_artifact(artifact, ROBOT, INTERFACE), ROBOT, INTERFACE, namespace, **changes)
 
 
 @pytest.mark.slow
@@ -133,7 +135,7 @@ def test_a_flight_in_which_the_artifact_was_exchanged_is_compared_up_to_there(
     flown.lockstep.run(0.2)
     flown.lockstep.pairs.pop()  # killed
     flown.lockstep.run(1.5)
-    assert flown.policy.mode == "active" and flown.guard.swap is None
+    assert flown.policy.mode == "active" and flown.guard.swaps.swap is None
     new = flown.take_over(other_artifact)
     flown.lockstep.run(1.0)
     (step, _), = flown.guard.flight.swapped
@@ -223,7 +225,7 @@ def test_a_guard_that_was_started_again_flies_the_next_flight(artifact, lockstep
     flown.lockstep.run(0.5)
     bus = MemoryTransport(flown.lockstep.bus, "guard_node", "/cf1")
     flown.guard = flown.lockstep.add(bus, GuardNode(
-        bus, load_manifest(artifact), ROBOT, INTERFACE, flown.line, artifact))
+        bus, load_manifest(artifact), ROBOT, INTERFACE, flown.line, GuardOptions(artifact)))
     flown.lockstep.run(1.0)
     flown.fly(6)
     first, second = again(flown.close(), artifact, tolerance=0.0).flights
@@ -241,7 +243,7 @@ def test_a_start_that_the_guard_refused_is_left_out_and_said(artifact, lockstep_
         panel.advertise("estop", "std_msgs/msg/Bool", QOS["default"])
     flown.start(5)
     flown.lockstep.run(1.0)
-    assert flown.guard.flights == flown.guard.flights.__class__()
+    assert flown.guard.modes.flights == flown.guard.modes.flights.__class__()
     panels[1].close()
     flown.lockstep.run(1.0)
     flown.fly(5)
@@ -300,7 +302,8 @@ def test_topics_that_were_called_otherwise_are_found_in_the_bag(artifact, lockst
     bag = flown.close()
     other = [bags.Message(m.at - 1_000_000, "/cf1/odom", m.type, m.data)
              for m in bags.read(bag).of("/mocap/cf1/odom")[5:]]
-    bag = written(sorted([*bags.read(bag).messages, *other], key=lambda m: m.at), tmp_path / "all")  # ros2 bag record -a
+    whole = sorted([*bags.read(bag).messages, *other], key=lambda m: m.at)
+    bag = written(whole, tmp_path / "all")  # ros2 bag record -a
     assert {"/mocap/cf1/odom", "/estop", "/cf1/odom"} <= set(bags.read(bag).counts)
     _, told = bags.robot_of(bag)
     assert told["renamed"] == {"/cf1/odom": "/mocap/cf1/odom", "/cf1/estop": "/estop"}
@@ -339,7 +342,7 @@ def test_a_guard_says_that_it_stops_after_its_first_command(late_s, ended, artif
             said = json.loads(message.decode().data)
             later = text("guard/event", {**said, "t": said["t"] + late_s})
             recording.messages[i] = bags.Message(message.at, message.topic, message.type, later.data)
-    loaded = policy_node.load(artifact, ROBOT, INTERFACE)
+    loaded = load_artifact(artifact, ROBOT, INTERFACE)
     assert replay(recording, loaded, ROBOT, INTERFACE, namespace, 0.0).equal
 
 
@@ -413,7 +416,7 @@ def test_a_changed_byte_shows_at_its_step(bag, artifact, tmp_path):
                 data[8] += 0.25
                 said[i] = bags.Message(message.at, message.topic, message.type, messages.encode(
                     message.type, messages.array64(data)))
-    loaded = policy_node.load(artifact, ROBOT, INTERFACE)
+    loaded = load_artifact(artifact, ROBOT, INTERFACE)
     found = replay(bags.Recording(bag, said, {}, ""), loaded, ROBOT, INTERFACE, namespace).flights[0]
     assert (found.sent.differing, found.sent.first) == (1, 50) and found.proposed.equal
     assert found.sent.largest == pytest.approx((0, 0, 0.25, 0), abs=1e-12)
@@ -439,7 +442,7 @@ def test_a_stop_that_is_told_late_was_made_with_its_first_command(bag, artifact,
             event = json.loads(message.decode().data)
             told = text("guard/event", event | {"t": event["t"] + late_s})
             said[i] = bags.Message(message.at, message.topic, message.type, told.data)
-    found = replay(bags.Recording(bag, said, {}, ""), policy_node.load(artifact, ROBOT, INTERFACE), ROBOT, INTERFACE,
+    found = replay(bags.Recording(bag, said, {}, ""), load_artifact(artifact, ROBOT, INTERFACE), ROBOT, INTERFACE,
                    "/cf1")
     assert [flight.own.count > 0 for flight in found.flights] == [False, True]
     assert all(flight.own.equal and flight.sent.equal for flight in found.flights), found.flights[1].own
@@ -554,7 +557,7 @@ def test_states_that_the_bag_lacks_are_counted(bag, artifact):
     odom = [m for m in recording.messages if m.topic == "/cf1/odom"]
     gone = {id(m) for m in odom[100:104]}
     said = [m for m in recording.messages if id(m) not in gone]
-    loaded = policy_node.load(artifact, ROBOT, INTERFACE)
+    loaded = load_artifact(artifact, ROBOT, INTERFACE)
     found = replay(bags.Recording(bag, said, {}, ""), loaded, ROBOT, INTERFACE, namespace).flights[0]
     assert found.guessed == 2 == found.proposed.differing and found.lost == 0  # 100 Hz of state, 50 Hz of steps
     assert found.proposed.count == 306 and not found.equal
@@ -722,28 +725,28 @@ def ends(artifact, lockstep_of, tmp_path_factory) -> Path:
     from temporeal_bridge.transports.memory_bus import Bus
 
     flown = Flown(lockstep_of(Bus()), artifact, tmp_path_factory.mktemp("ends") / "bag")
-    stops = flown.guard.profile
-    flown.guard.profile = replace(stops, violated="warn")
+    config = flown.guard.config
+    flown.guard.config = replace(config, profile=replace(config.profile, violated="warn"))
     flown.start(3)
     flown.lockstep.run(1.0)
     judged(flown, at_risk=True)
     judged(flown, verdict="violated")
     for code in FLIES_ON[2:]:
-        flown.guard._tell(code, "of a successor")
+        flown.guard.modes.announce(code, "of a successor")
     flown.lockstep.run(8.0, until=lambda: flown.guard.mode == "finished")
     flown.lockstep.run(5.0)
     flown.send("mission/stop", EMPTY)
     flown.lockstep.run(0.5)
-    flown.guard._tell("operator", f"{refusal(3)}: the operator's stop is set")
+    flown.guard.modes.announce("operator", f"{refusal(3)}: the operator's stop is set")
     flown.send("mission/reset", EMPTY)
     flown.lockstep.run(0.5)
-    flown.guard.profile = stops
+    flown.guard.config = config
     flown.start(4)
     flown.lockstep.run(1.0)
     judged(flown, at_risk=True)
-    flown.guard.stop("tracking", "the robot is behind")
+    flown.guard.modes.stop("tracking", "the robot is behind")
     flown.lockstep.run(7.0, until=lambda: flown.guard.mode not in ("stopping", "active"))
-    flown.guard._tell("operator", f"{NOT_RESET}: the operator's stop is still set")
+    flown.guard.modes.announce("operator", f"{NOT_RESET}: the operator's stop is still set")
     for word in ("reset", "stop", "reset"):
         flown.send(f"mission/{word}", EMPTY)
         flown.lockstep.run(0.5)

@@ -16,12 +16,12 @@ import yaml
 from tests.bridge.conftest import write_arm_artifact
 
 from temporeal.policies.cli.main import main
-from temporeal.robots.artifact.manifest import load_manifest
+from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
-from temporeal_bridge import policy_node
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.guard_node import GuardNode
+from temporeal_bridge.controller.loading import load_artifact
+from temporeal_bridge.guard_node import GuardNode, GuardOptions
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link.in_process import InProcessController, InProcessGuard
 from temporeal_bridge.policy_node import PolicyNode
@@ -66,9 +66,10 @@ class Held:
         bus = {name: MemoryTransport(lockstep.bus, name, "/arm") for name in names}
         made = {"robot_sim": RobotSim(bus["robot_sim"], ROBOT, interface, seed=0),
                 "recorder": Recorder(bus["recorder"], Bag(bag), robot_topics(interface, ["/arm"])),
-                "policy_node": PolicyNode(bus["policy_node"], policy_node.load(artifact, ROBOT, interface), ROBOT,
+                "policy_node": PolicyNode(bus["policy_node"], load_artifact(artifact, ROBOT, interface), ROBOT,
                                           interface, InProcessController(line)),
-                "guard_node": GuardNode(bus["guard_node"], load_manifest(artifact), ROBOT, interface, line, artifact)}
+                "guard_node": GuardNode(
+                    bus["guard_node"], load_manifest(artifact), ROBOT, interface, line, GuardOptions(artifact))}
         for name, node in made.items():
             lockstep.add(bus[name], node)
         self.guard, self.recorder = made["guard_node"], made["recorder"]
@@ -116,7 +117,7 @@ def test_an_arm_is_held_where_it_was_when_the_stop_was_found(after_s, ends, arm_
     first = next(row.at for row in told.basis if row.step < 0)
     assert code == "tracking" and 0.01 < first - found < 0.04
     flight, = replay(
-        recording, policy_node.load(arm_artifact, ROBOT, field.interface), ROBOT, field.interface, "/arm").flights
+        recording, load_artifact(arm_artifact, ROBOT, field.interface), ROBOT, field.interface, "/arm").flights
     assert flight.equal and flight.own.count > 5 and max(flight.own.largest) < 1e-9, flight
     assert flight.events[0] == (("tracking", "operator") if ends else ("tracking",))
 
@@ -124,8 +125,8 @@ def test_an_arm_is_held_where_it_was_when_the_stop_was_found(after_s, ends, arm_
 def test_a_ramp_that_became_a_hold_comes_out_bit_for_bit(arm_artifact, lockstep_of, tmp_path):
     """How long a blocked arm pressed counts whole periods, and where it is held the state of that command says."""
     field = Held(lockstep_of(Bus()), arm_artifact, load_interface(ROBOT), tmp_path / "bag", blocked=["fr3_joint1"])
-    assert field.guard.flight.action == "ramp" and field.guard.stopper.under_way.action == "hold"
-    flight, = replay(field.recording(), policy_node.load(arm_artifact, ROBOT, field.interface), ROBOT, field.interface,
+    assert field.guard.flight.action == "ramp" and field.guard.active_stop.under_way.action == "hold"
+    flight, = replay(field.recording(), load_artifact(arm_artifact, ROBOT, field.interface), ROBOT, field.interface,
                      "/arm").flights
     assert flight.equal and flight.own.count > 10 and max(flight.own.largest) == 0.0, flight
     assert flight.events[0] == ("operator", "held")
@@ -139,7 +140,7 @@ def test_without_a_command_that_came_to_rest_the_recorders_time_says_where(arm_a
     cut = told.start_ns + round(1e9 * (told.stops[0][0] + 0.1))
     part = bags.Recording(recording.path, [m for m in recording.messages if m.at < cut], {}, "cut")
     flight, = replay(
-        part, policy_node.load(arm_artifact, ROBOT, field.interface), ROBOT, field.interface, "/arm").flights
+        part, load_artifact(arm_artifact, ROBOT, field.interface), ROBOT, field.interface, "/arm").flights
     assert flight.own.count >= 2 and 0.0 < np.max(flight.own.largest) < 0.003 and flight.events[0] == flight.events[1]
 
 

@@ -16,7 +16,7 @@ from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy
 from temporeal_bridge.controller.mailbox import Reply
-from temporeal_bridge.guard_node import GuardNode
+from temporeal_bridge.guard_node import GuardNode, GuardOptions
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.interface.state_input import mark
 from temporeal_bridge.link.in_process import InProcessController, InProcessGuard
@@ -119,7 +119,7 @@ class Field:
             self.bus["policy_node"], ChunkedPolicy(loaded.manifest, self.worker, clock), ROBOT, INTERFACE,
             InProcessController(line)))
         self.guard = lockstep.add(self.bus["guard_node"], GuardNode(
-            self.bus["guard_node"], loaded.manifest, ROBOT, INTERFACE, line, artifact))
+            self.bus["guard_node"], loaded.manifest, ROBOT, INTERFACE, line, GuardOptions(artifact)))
         lockstep.run(0.5)
 
     def say(self, topic: str, kind: str, data: bytes) -> None:
@@ -163,7 +163,7 @@ def flown(swaying, lockstep_of, tmp_path_factory) -> tuple[Path, PolicyNode]:
     field.start(3, 1.0)
     field.stall(2.4 / RATE_HZ)
     field.lockstep.run(4.0, until=lambda: field.guard.mode == "finished")
-    assert [flight.code for flight in field.guard.flights] == ["operator", "silent", ""]
+    assert [flight.code for flight in field.guard.modes.flights] == ["operator", "silent", ""]
     assert field.guard.mode == "finished" and field.node.flight.missed >= 1
     field.lockstep.run(0.2)
     field.recorder.close()

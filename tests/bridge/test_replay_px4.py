@@ -10,7 +10,7 @@ import pytest
 from tests.bridge.test_px4_flight import OFFBOARD, Field
 
 from temporeal.robots.spec import load_robot
-from temporeal_bridge import policy_node
+from temporeal_bridge.controller.loading import load_artifact
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.recorder import Recorder
 from temporeal_bridge.recording import bags, flight_log
@@ -40,7 +40,7 @@ class Recorded(Field):
         interface = load_interface(ROBOT, self.name)  # as the command line has it: who armed is in the bag only
         recording = bags.read(self.recorder.bag.path, needed(interface, "/cf1"))
         return flight_log.flights(recording, "/cf1"), replay(
-            recording, policy_node.load(artifact, ROBOT, interface), ROBOT, interface, "/cf1", 0.0)
+            recording, load_artifact(artifact, ROBOT, interface), ROBOT, interface, "/cf1", 0.0)
 
 
 @pytest.mark.parametrize("name", ["px4", "mavros"])
@@ -122,7 +122,7 @@ def test_a_bag_without_the_autopilots_status_says_so(lockstep, grounded, tmp_pat
     interface = load_interface(ROBOT, "px4")
     recording = bags.read(tmp_path / "bag", needed(load_interface(ROBOT), "/cf1"))
     with pytest.raises(bags.BagError, match="no message on /cf1/fmu/out/vehicle_status.*, the autopilot's status"):
-        replay(recording, policy_node.load(grounded, ROBOT, interface), ROBOT, interface, "/cf1")
+        replay(recording, load_artifact(grounded, ROBOT, interface), ROBOT, interface, "/cf1")
 
 
 def test_the_report_of_such_a_flight_leaves_nothing_out(lockstep, artifact, tmp_path, capsys):

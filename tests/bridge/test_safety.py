@@ -12,9 +12,13 @@ import pytest
 
 from temporeal.robots.motion.rate_limiter import at_rest, following, resting, stopping
 from temporeal.robots.spec import RobotSpec, load_robot
-from temporeal_bridge.guard.config_checks import profile_on
-from temporeal_bridge.guard.safety import ACTIONS, CODES, Ages, Profile, SafetyError, profile
-from temporeal_bridge.guard.state_monitor import NOTHING, Watch
+from temporeal_bridge.guard.checks.state_monitor import StateMonitor
+from temporeal_bridge.guard.safety.checked_values import SafetyError
+from temporeal_bridge.guard.safety.config_checks import profile_on
+from temporeal_bridge.guard.safety.fallback_actions import ACTIONS
+from temporeal_bridge.guard.safety.profile import Ages, Profile
+from temporeal_bridge.guard.safety.reasons import CODES, NOTHING
+from temporeal_bridge.guard.safety.section import profile
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.loading import load_interface
 
@@ -139,7 +143,7 @@ def test_what_is_left_out_is_not_checked():
     (FLYING, "jump", {"base_pos_w": 0}, "safety.jump.base_pos_w is 0"),
     (FLYING, "violated", "explode", "legal: stop, warn"),
     (FLYING, "estop.required", "yes", "legal: true, false"),
-    (FLYING, "estop.heartbeat_s", None, "its loss would not be seen"),
+    (FLYING, "estop.heartbeat_s", None, "its loss would not be"),
     (FLYING, "estop.heartbeat_s", 0.001, "the guard looks every 0.02 s: at least two periods are needed"),
     (MOVING, "commands.joint_pos_cmd.stop.default", "level", "level needs a quadrotor"),
     (MOVING, "commands.joint_pos_cmd", {"stop": {"default": "hold"}}, "hold needs the section tracking, or start"),
@@ -255,11 +259,11 @@ def test_every_code_can_have_an_action_of_its_own():
     assert {found.action(code) for code in CODES} == {"silence"}
 
 
-def hand_watch(*told: tuple[float, float, float]) -> Watch:
+def hand_monitor(*told: tuple[float, float, float]) -> StateMonitor:
     """What the guard of an Allegro hand saw: times [s], speed of the first joint [rad/s], age of the stamp [s]."""
     robot = load_robot("allegro_hand")
     content = load_interface(robot).safety
-    watch = Watch(profile(robot, content, robot.command("joint_pos_cmd"), 0.05), [100.0])
+    watch = StateMonitor(profile(robot, content, robot.command("joint_pos_cmd"), 0.05), [100.0])
     place = np.zeros(16)
     for now, speed, age in told:
         velocity = np.concatenate([[speed], np.zeros(15)])
@@ -269,16 +273,16 @@ def hand_watch(*told: tuple[float, float, float]) -> Watch:
 
 def test_a_velocity_may_change_with_every_sample_that_was_lost() -> None:
     """A finger turns round within some milliseconds: what is a leap from one sample to the next is none after three."""
-    assert hand_watch((1.0, 5.0, 0.0), (1.01, -5.0, 0.0)).jumped[0] == "jump"
-    assert hand_watch((1.0, 5.0, 0.0), (1.014, -5.0, 0.0)).jumped[0] == "jump"  # late, but none was lost
-    assert hand_watch((1.0, 5.0, 0.0), (1.03, -5.0, 0.0)).jumped == NOTHING
-    assert hand_watch((1.0, 15.0, 0.0), (1.03, -15.0, 0.0)).jumped[0] == "jump"
+    assert hand_monitor((1.0, 5.0, 0.0), (1.01, -5.0, 0.0)).jump[0] == "jump"
+    assert hand_monitor((1.0, 5.0, 0.0), (1.014, -5.0, 0.0)).jump[0] == "jump"  # late, but none was lost
+    assert hand_monitor((1.0, 5.0, 0.0), (1.03, -5.0, 0.0)).jump == NOTHING
+    assert hand_monitor((1.0, 15.0, 0.0), (1.03, -15.0, 0.0)).jump[0] == "jump"
 
 
 def test_servos_are_judged_by_no_old_state_in_a_stop_and_by_one_of_another_clock() -> None:
-    assert hand_watch((1.0, 0.0, 0.0)).seen_moving(1.0)
-    assert not hand_watch((1.0, 0.0, 0.6)).seen_moving(1.0)
-    assert hand_watch((1.0, 0.0, -2.0)).seen_moving(1.0)  # of the future: clocks differ, the state is of now
+    assert hand_monitor((1.0, 0.0, 0.0)).sees_motion(1.0)
+    assert not hand_monitor((1.0, 0.0, 0.6)).sees_motion(1.0)
+    assert hand_monitor((1.0, 0.0, -2.0)).sees_motion(1.0)  # of the future: clocks differ, the state is of now
 
 
 # where the profile meets the topics
@@ -339,26 +343,26 @@ def test_of_each_topic_the_watch_asks_its_own_ages():
     content = load_interface(ARM).safety
     ages = [Ages(0.03, 0.015), Ages(0.1, 0.5, False), Ages(np.inf, None, False)]
     found = replace(profile(ARM, content, ARM.command("joint_effort_cmd"), 0.02), ages=ages)
-    watch = Watch(found, [1000.0, 20.0, 0.0])
+    watch = StateMonitor(found, [1000.0, 20.0, 0.0])
 
     def told(joints: float, cube: float, goal: float) -> tuple[str, str]:
         """How long ago each came."""
-        watch.at = [10.0 - joints, 10.0 - cube, 10.0 - goal]
-        return watch.stale(10.0)
+        watch.freshness.at = [10.0 - joints, 10.0 - cube, 10.0 - goal]
+        return watch.freshness.stale(10.0)
 
-    assert watch.stale(10.0) == ("stale", "the newest state is inf s old, 0.030 s is allowed")  # none has come
-    assert told(0.025, 0.095, 9.0) == NOTHING and watch.fresh(10.0)
+    assert watch.freshness.stale(10.0) == ("stale", "the newest state is inf s old, 0.030 s is allowed")  # none has come
+    assert told(0.025, 0.095, 9.0) == NOTHING and watch.freshness.fresh(10.0)
     assert told(0.035, 0.0, 0.0) == ("stale", "the newest state is 0.035 s old, 0.030 s is allowed")
     assert told(0.0, 0.105, 0.0) == ("stale", "the newest state is 0.105 s old, 0.100 s is allowed")
-    assert watch.seen(10.0) and not watch.fresh(10.0)
+    assert watch.freshness.seen(10.0) and not watch.freshness.fresh(10.0)
     for offset, who, text in (((0.014, 0.49, 9.0), "", ""), ((0.02, 0.0, 0.0), "stamps", "0.015 s is allowed"),
                               ((-0.02, 0.49, 0.0), "stamps", "0.020 s after it arrived, 0.015 s is allowed"),
                               ((0.0, 0.51, 0.0), "stamps", "0.510 s before it arrived, 0.5 s is allowed")):
-        watch.offset = list(offset)
-        code, said = watch.stamps()
+        watch.freshness.offset = list(offset)
+        code, said = watch.freshness.stamps()
         assert code == who and text in said
-        assert watch.old == (offset[0] > 0.015)  # of the joints, which rules read
-        assert (watch.stamps(read=True) == NOTHING) == (abs(offset[0]) <= 0.015)
+        assert watch.freshness.old == (offset[0] > 0.015)  # of the joints, which rules read
+        assert (watch.freshness.stamps(read=True) == NOTHING) == (abs(offset[0]) <= 0.015)
     for late, seen in (((0.02, 0.09, 9.0), True), ((0.03, 0.0, 0.0), False), ((0.0, 0.1, 0.0), True)):
-        watch.offset, watch.beside = list(late), list(late)
+        watch.freshness.offset, watch.freshness.mono_offset = list(late), list(late)
         assert watch.sees_attitude(10.0) == seen

@@ -13,24 +13,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from temporeal.robots.artifact.manifest import MANIFEST, encode, identity, load_manifest
+from temporeal.robots.artifact.loading import load_manifest
+from temporeal.robots.artifact.manifest import MANIFEST, encode, identity
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.frames import from_rotation_vector
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import policy_node
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.controller.step_log import Step, Tape, TapeReader
-from temporeal_bridge.controller.takeover import TakeoverError
+from temporeal_bridge.controller.loading import load_artifact
+from temporeal_bridge.controller.step_log import LoggedStep
+from temporeal_bridge.controller.takeover import SUCCEED_S, TakeoverError
 from temporeal_bridge.guard.artifact_swap import ArtifactSwap, smooth, steps_of
-from temporeal_bridge.guard.safety import SafetyError
-from temporeal_bridge.guard_node import GuardNode
+from temporeal_bridge.guard.safety.checked_values import SafetyError
+from temporeal_bridge.guard_node import GuardNode, GuardOptions
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import artifact_offer, datagrams
 from temporeal_bridge.link.datagrams import Proposal
 from temporeal_bridge.link.in_process import InProcessController, linked
 from temporeal_bridge.link.sockets import SocketController, SocketGuard, datagram_socket
 from temporeal_bridge.mission import MISSION_TIME, CommandRecord
-from temporeal_bridge.policy_node import PolicyNode
+from temporeal_bridge.policy_node import Options, PolicyNode
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
@@ -54,7 +56,8 @@ class World:
         self.old, self.line = linked()
         transport = MemoryTransport(lockstep.bus, "guard_node", "/cf1")
         self.guard: GuardNode = lockstep.add(transport, GuardNode(
-            transport, self.manifest, ROBOT, self.interface, self.line, artifact, trust))
+            transport, self.manifest, ROBOT, self.interface, self.line,
+            GuardOptions(artifact, trust)))
         self.sent: list[CommandRecord] = []
         self.mixed: list[np.ndarray] = []
         self.modes: list[str] = []
@@ -246,7 +249,7 @@ def test_the_command_goes_over_without_a_step(two, other_artifact):
     assert two.answers("new")[0] == "blending" and two.answers("new")[-1] == "active"
     assert two.answers("old")[-1] == "relieved"
     new = identity(load_manifest(other_artifact))
-    assert two.flown[-1] == two.guard.identity == new and two.guard.flight.swapped == [[two.step - 10, new]]
+    assert two.flown[-1] == two.guard.swaps.identity == new and two.guard.flight.swapped == [[two.step - 10, new]]
 
 
 def test_moving_proposals_move_the_command_no_faster_than_they_do_and_the_mix_explains(two, other_artifact):
@@ -287,7 +290,7 @@ def test_a_successor_that_fails_half_way_is_refused_and_the_old_one_flies_on(ble
     assert blending.answers("new") == ["blending", "refused"] and "relieved" not in blending.answers("old")
     assert blending.commands[-1] == pytest.approx(OLD, abs=1e-12)
     assert (largest_step(blending) <= 15 / 8 * PERIOD / BLEND_S * np.abs(NEW - OLD) + 1e-12).all()
-    assert blending.guard.swap is None and blending.guard.identity == identity(blending.manifest)
+    assert blending.guard.swaps.swap is None and blending.guard.swaps.identity == identity(blending.manifest)
 
 
 def test_a_successor_that_falls_silent_half_way_is_refused_in_the_time_of_any_controller(blending):
@@ -323,7 +326,7 @@ def test_an_old_controller_that_fails_half_way_stops_the_robot(blending, how):
 def test_an_operator_stops_the_robot_in_the_exchange_as_ever(blending):
     blending.say("mission/stop", "std_msgs/msg/Empty")
     blending.run(2, OLD, NEW)
-    assert blending.mode == "stopping" and blending.guard.flight.code == "operator" and blending.guard.swap is None
+    assert blending.mode == "stopping" and blending.guard.flight.code == "operator" and blending.guard.swaps.swap is None
     assert "refused" in blending.answers("new")
 
 
@@ -331,7 +334,7 @@ def test_the_end_of_the_mission_ends_the_exchange(blending):
     blending.old.send(Proposal(datagrams.END, 1, blending.step, blending.began, text="silence"))
     blending.run(1, None, NEW)
     assert blending.mode == "finished" and blending.codes == ["swap", "swap_refused"]
-    assert blending.guard.identity == identity(blending.manifest)
+    assert blending.guard.swaps.identity == identity(blending.manifest)
 
 
 def test_twice(two, artifact, other_artifact):
@@ -343,7 +346,7 @@ def test_twice(two, artifact, other_artifact):
     two.run(STEPS, NEW, OLD)
     two.run(5, None, OLD)
     assert two.codes == ["swap", "swapped"] * 2 and two.commands[-1] == pytest.approx(OLD)
-    assert two.guard.identity == identity(two.manifest) and len(two.guard.flight.swapped) == 2
+    assert two.guard.swaps.identity == identity(two.manifest) and len(two.guard.flight.swapped) == 2
 
 
 def test_a_second_successor_is_refused_while_one_is_there(blending, artifact):
@@ -472,10 +475,10 @@ def test_where_nothing_is_flown_it_takes_over_at_once(lockstep, artifact, other_
     two.pause()
     assert two.mode == mode
     two.ask(other_artifact)
-    assert two.codes == ["swapped"] and two.guard.identity == identity(load_manifest(other_artifact))
+    assert two.codes == ["swapped"] and two.guard.swaps.identity == identity(load_manifest(other_artifact))
     two.run(1, None)
     assert two.answers("new")[0] == mode and (mode == "waiting" or two.answers("old")[-1] == "relieved")
-    two.new.send(Proposal(datagrams.HELLO, text=two.guard.identity))
+    two.new.send(Proposal(datagrams.HELLO, text=two.guard.swaps.identity))
     two.fly(0.1)
     two.new.send(Proposal(datagrams.BEGIN, 1, -1, two.began))
     two.old, two.step = two.new, -1
@@ -524,15 +527,15 @@ def test_over_sockets_the_guard_hears_both_and_knows_who_is_who(tmp_path, artifa
 class Chain(World):
     """The guard with real controllers, which are given states only: the old one flies from the start."""
 
-    def __init__(self, lockstep: Any, artifact: Path, tape: Path, **options: Any) -> None:
+    def __init__(self, lockstep: Any, artifact: Path, log: Path, **options: Any) -> None:
         super().__init__(lockstep, artifact, **options)
-        self.tape = tape
+        self.log = log
         self.policy = self.controller(artifact, self.old, "policy_node")
 
     def controller(self, folder: Path, end: Any, name: str, offer: str = "") -> PolicyNode:
         transport = MemoryTransport(self.lockstep.bus, name, "/cf1")
-        node = PolicyNode(transport, policy_node.load(folder, ROBOT, self.interface), ROBOT, self.interface, end,
-                          after="silence", tape=self.tape, offer=offer)
+        node = PolicyNode(transport, load_artifact(folder, ROBOT, self.interface), ROBOT, self.interface, end,
+                          Options(after="silence", step_log=self.log, offer=offer))
         return self.lockstep.add(transport, node)
 
     def successor(self, folder: Path) -> PolicyNode:
@@ -551,8 +554,8 @@ class Chain(World):
 
 @pytest.fixture
 def chain(lockstep, artifact, tmp_path) -> Iterator[Chain]:
-    (tmp_path / "tape").mkdir(mode=0o700)
-    made = Chain(lockstep, artifact, tmp_path / "tape" / "cf1.tape")
+    (tmp_path / "log").mkdir(mode=0o700)
+    made = Chain(lockstep, artifact, tmp_path / "log" / "cf1.steps")
     yield made
     made.leave(made.policy)
 
@@ -560,14 +563,14 @@ def chain(lockstep, artifact, tmp_path) -> Iterator[Chain]:
 def watched(node: PolicyNode) -> list[tuple[int, dict[str, np.ndarray], np.ndarray]]:
     """Step, signals and command of every call of its artifact from now on."""
     calls: list[tuple[int, dict[str, np.ndarray], np.ndarray]] = []
-    act = node.artifact.act
+    act = node.policy.artifact.act
 
     def acting(signals: Any) -> Any:
         out = act(signals)
         calls.append((node.flight.steps, {k: np.array(v) for k, v in signals.items()}, np.array(out["ctbr_cmd"])))
         return out
 
-    node.artifact.act = acting
+    node.policy.artifact.act = acting
     return calls
 
 
@@ -588,7 +591,7 @@ def test_the_successor_knows_the_mission_as_if_it_had_flown_it(chain, other_arti
         assert np.array_equal(direct.act(seen)["ctbr_cmd"], command), step
     for _, signals, command in lived[len(flown) :]:
         assert np.array_equal(direct.act(signals)["ctbr_cmd"], command)
-    assert float(new.artifact.memory["tick"][0]) == new.flight.steps == len(lived)
+    assert float(new.policy.artifact.memory["tick"][0]) == new.flight.steps == len(lived)
     assert lived[-1][1]["mission_time"] == pytest.approx((len(lived) - 1) * PERIOD)
     assert new.flight.steps * PERIOD == pytest.approx(4.5, abs=0.1)
 
@@ -659,7 +662,7 @@ def test_a_successor_whose_policy_fails_says_so_and_ends(chain, other_artifact):
     def fails(signals: Any) -> Any:
         raise ZeroDivisionError("by zero")
 
-    new.artifact.act = fails
+    new.policy.artifact.act = fails
     with pytest.raises(TakeoverError, match="the policy failed: ZeroDivisionError: by zero"):
         chain.fly(0.1)
     chain.leave(new)
@@ -675,7 +678,7 @@ def test_a_successor_that_the_guard_refuses_says_why(chain, artifact, tmp_path):
     other = Path(shutil.copytree(artifact, tmp_path / "other"))
     manifest = load_manifest(other)
     new = chain.successor(other)
-    new.offer = artifact_offer.offer(changed(other, tmp_path / "changed", horizon_s=manifest.horizon_s + 1))
+    new.successor.offer = artifact_offer.offer(changed(other, tmp_path / "changed", horizon_s=manifest.horizon_s + 1))
     with pytest.raises(TakeoverError, match=r"refuses the takeover: its horizon_s is 7\.0, .* in charge has 6\.0"):
         chain.fly(1.0)
     assert chain.mode == "active"
@@ -687,15 +690,15 @@ def test_a_target_that_actions_move_does_not_run_away_in_the_shadow(lockstep, ar
     holds the arm it would push its own target on and on: it takes the command that is in force instead."""
     robot, transport = load_robot("franka"), MemoryTransport(lockstep.bus, "successor", "/arm1")
     interface, home = load_interface(robot), np.array(robot.home["joint_pos"], dtype=np.float32)
-    loaded = policy_node.load(arm_artifact, robot, interface)
-    (tmp_path / "tape").mkdir(mode=0o700)
-    node = PolicyNode(transport, loaded, robot, interface, linked()[0], tape=tmp_path / "tape" / "t",
-                      offer=artifact_offer.offer(arm_artifact))
+    loaded = load_artifact(arm_artifact, robot, interface)
+    (tmp_path / "log").mkdir(mode=0o700)
+    node = PolicyNode(transport, loaded, robot, interface, linked()[0], Options(
+        step_log=tmp_path / "log" / "steps", offer=artifact_offer.offer(arm_artifact)))
     assert loaded.echoes == {"target": "joint_pos_cmd"}
     assert Artifact.load(artifact).echoes == {}  # thrust and rates: memory of nothing that was sent
     signals = {"joint_pos": home, "grip_pos_w": np.zeros(3, np.float32)}
     for k in range(10):
-        node._live(Step(k, 0, 0.0, home, signals))
+        node.successor._live(LoggedStep(k, 0, 0.0, home, signals))
     first = loaded.act(signals)["joint_pos_cmd"]
     assert first == pytest.approx(home + 0.01, abs=1e-6) and float(loaded.memory["tick"][0]) == 11
     loaded.reset()
@@ -708,23 +711,23 @@ def test_a_successor_that_reads_what_nobody_kept_is_refused(chain, other_artifac
     chain.start()
     chain.fly(0.5)
     new = chain.successor(other_artifact)
-    reader = new.artifact.schema
-    new.artifact.schema = {**reader, "goal_pos_w": replace(reader["base_pos_w"], name="goal_pos_w")}
+    reader = new.policy.artifact.schema
+    new.policy.artifact.schema = {**reader, "goal_pos_w": replace(reader["base_pos_w"], name="goal_pos_w")}
     with pytest.raises(TakeoverError, match=r"mission 1: at step 0 missing signals \['goal_pos_w'\]"):
         chain.fly(0.5)
     chain.leave(new)
 
 
-def test_without_a_tape_nobody_takes_over(chain, other_artifact):
+def test_without_a_step_log_nobody_takes_over(chain, other_artifact):
     """The disk was full: the mission went on; a successor waits, and gives up."""
     chain.start()
     chain.fly(0.5)
-    chain.policy.tape._fail(OSError(28, "No space left on device"))
+    chain.policy.step_log._fail(OSError(28, "No space left on device"))
     chain.fly(0.5)
-    assert chain.mode == "active" and "No space left" in chain.policy.tape.fault
+    assert chain.mode == "active" and "No space left" in chain.policy.step_log.fault
     new = chain.successor(other_artifact)
-    new.until = new.transport.monotonic() + 1.0
-    with pytest.raises(TakeoverError, match=r"no exchange within .* prepared: 0 steps of mission 1"):
+    new.successor.until = new.transport.monotonic() + 1.0
+    with pytest.raises(TakeoverError, match=r"no artifact swap within .* prepared: 0 steps of mission 1"):
         chain.fly(2.0)
     assert chain.mode == "active"
     chain.leave(new)
@@ -734,12 +737,12 @@ def test_who_flies_without_a_state_topic_of_the_guard_waits(lockstep, other_arti
     """No guard, no controller: nothing is taken over, and it is said after a time."""
     transport = MemoryTransport(lockstep.bus, "successor", "/cf1")
     interface = load_interface(ROBOT, "odometry")
-    (tmp_path / "tape").mkdir(mode=0o700)
+    (tmp_path / "log").mkdir(mode=0o700)
     node = lockstep.add(transport, PolicyNode(
-        transport, policy_node.load(other_artifact, ROBOT, interface), ROBOT, interface, linked()[0],
-        tape=tmp_path / "tape" / "t", offer=artifact_offer.offer(other_artifact)))
+        transport, load_artifact(other_artifact, ROBOT, interface), ROBOT, interface, linked()[0],
+        Options(step_log=tmp_path / "log" / "steps", offer=artifact_offer.offer(other_artifact))))
     with pytest.raises(TakeoverError, match=r"guard: silent, state: missing"):
-        lockstep.run(policy_node.SUCCEED_S + 1.0)
+        lockstep.run(SUCCEED_S + 1.0)
     node.close()
 
 
@@ -754,66 +757,3 @@ def test_a_controller_with_a_worker_has_nothing_to_rehearse(other_artifact, tmp_
                               worker=tmp_path, takeover=False)
     with pytest.raises(ValueError, match="there is nothing to rehearse"):
         policy_node.make(args, MemoryTransport(Bus(), "policy_node", "/cf1"))
-
-
-# ---------------------------------------------------------------- the tape
-
-
-def test_a_tape_gives_back_what_was_put_in(tmp_path):
-    path = tmp_path / "own" / "t"
-    tape, rng = Tape(path), np.random.default_rng(0)
-    signals = [{"a": rng.normal(size=(2, 3)).astype(np.float32), "b": np.float32(k), "image": np.zeros(9, np.uint8)}
-               for k in range(5)]
-    reader = TapeReader(path, 3, 7)
-    assert not reader.ready()
-    tape.begin(3, 7, 1.5, 2, signals[0])
-    assert reader.ready() and list(reader.steps()) == [] and not TapeReader(path, 3, 8).ready()
-    for step, row in zip((0, 1, 4), signals):  # two steps were missed before the last
-        tape.add(step, 0.1 * step, None if step == 1 else np.array([step, 2.5]), row)
-    found = list(reader.steps())
-    assert [(s.step, s.missed, s.due) for s in found] == [(0, 0, 0.0), (1, 0, 0.1), (4, 2, 0.4)]
-    assert [s.command.tolist() for s in found[::2]] == [[0.0, 2.5], [4.0, 2.5]] and np.isnan(found[1].command).all()
-    for step, row in zip(found, signals):
-        assert set(step.signals) == {"a", "b"} and np.array_equal(step.signals["a"], row["a"])
-        assert step.signals["b"] == row["b"] and step.signals["a"].dtype == np.float32
-    tape.add(4, 9.0, np.zeros(2), signals[3])  # somebody else's word on the same step
-    tape.add(5, 0.5, np.zeros(2), signals[4])
-    assert [s.step for s in reader.steps()] == [5]
-    reader.close()
-    tape.close()
-    assert not path.exists()
-
-
-def test_a_new_mission_has_a_new_tape_and_the_old_one_can_be_read_to_its_end(tmp_path):
-    path = tmp_path / "own" / "t"
-    tape, reader = Tape(path), TapeReader(path, 1, 0)
-    tape.begin(1, 0, 0.0, 1, {"a": np.zeros(1, np.float32)})
-    tape.add(0, 0.0, np.zeros(1), {"a": np.ones(1, np.float32)})
-    assert reader.ready()
-    tape.begin(2, 5, 0.0, 1, {"a": np.zeros(1, np.float32)})
-    tape.add(0, 0.0, np.zeros(1), {"a": np.zeros(1, np.float32)})
-    assert [float(s.signals["a"][0]) for s in reader.steps()] == [1.0] and TapeReader(path, 2, 5).ready()
-    assert path.stat().st_mode & 0o077 == 0 or path.parent.stat().st_mode & 0o077 == 0
-    tape.close()
-
-
-def test_a_tape_that_cannot_be_written_harms_nobody(tmp_path):
-    path = tmp_path / "own" / "t"
-    tape = Tape(path)
-    tape.begin(1, 0, 0.0, 1, {"a": np.zeros(1, np.float32)})
-
-    class Full:
-        def write(self, data: bytes) -> int:
-            raise OSError(28, "No space left on device")
-
-        def close(self) -> None:
-            pass
-
-    tape.file.close()
-    tape.file = Full()
-    tape.add(0, 0.0, np.zeros(1), {"a": np.zeros(1, np.float32)})
-    tape.add(1, 0.0, np.zeros(1), {"a": np.zeros(1, np.float32)})
-    assert "No space left" in tape.fault and not path.exists()
-    tape.begin(2, 0, 0.0, 1, {"a": np.zeros(1, np.float32)})
-    assert tape.fault == "" and path.exists()  # the next mission has one again
-    tape.close()

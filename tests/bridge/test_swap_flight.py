@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from temporeal.robots.artifact.manifest import identity, load_manifest
+from temporeal.robots.artifact.loading import load_manifest
+from temporeal.robots.artifact.manifest import identity
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.mission import CommandRecord
 from temporeal_bridge.process.children import Process, end, last_words, start

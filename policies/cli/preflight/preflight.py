@@ -25,10 +25,10 @@ from temporeal.robots.signals import CommandSpec
 from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal_bridge.codecs.codec import unstamped
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.guard.safety.config_checks import profile_on
-from temporeal_bridge.guard.safety.checked_values import SafetyError, is_rate
-from temporeal_bridge.guard.safety.profile import Ages, Profile
 from temporeal_bridge.guard.checks.stop_button import BOOL, buttons
+from temporeal_bridge.guard.safety.checked_values import SafetyError, is_rate
+from temporeal_bridge.guard.safety.config_checks import profile_on
+from temporeal_bridge.guard.safety.profile import Ages, Profile
 from temporeal_bridge.interface.checks import check_reads
 from temporeal_bridge.interface.interface import Interface, InterfaceError, PictureTopic, StateTopic
 from temporeal_bridge.interface.loading import load_interface

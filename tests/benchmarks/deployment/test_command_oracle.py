@@ -13,7 +13,7 @@ from temporeal_benchmarks.deployment.command_oracle import Oracle
 from temporeal_benchmarks.deployment.matched_commands import MatchedCommands
 from temporeal_benchmarks.faults import trials, world
 from temporeal_bridge.codecs.table import COMMAND_CODECS
-from temporeal_bridge.guard_node import GuardNode
+from temporeal_bridge.guard.command_stream import CommandStream
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.mission import CommandRecord
 from temporeal_bridge.transports import messages
@@ -184,6 +184,6 @@ def test_a_guard_that_stood_still_is_judged_as_the_oracle_judges_it_that_knows_t
     good = trials.trial(*case)
     seen = Observed.last.judged()
     assert good.wrong == () and seen.oracle.wrong == [] and seen.lost == 0 and seen.oracle.commands == good.commands
-    monkeypatch.setattr(GuardNode, "_catch_up", lambda guard, now: None)
+    monkeypatch.setattr(CommandStream, "catch_up", lambda stream, now: None)
     assert trials.trial(*case).wrong
     assert "acceleration of component" in Observed.last.judged().oracle.wrong[0]

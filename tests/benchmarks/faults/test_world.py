@@ -17,7 +17,7 @@ from temporeal_benchmarks.deployment.command_oracle import Oracle
 from temporeal_benchmarks.deployment.matched_commands import MatchedCommands
 from temporeal_benchmarks.faults import cases, trials, world
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
-from temporeal_bridge.guard_node import GuardNode
+from temporeal_bridge.guard.command_stream import CommandStream
 from temporeal_bridge.interface.interface import Interface, StateTopic
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.interface.state_input import mark
@@ -72,23 +72,23 @@ def test_a_frozen_state_may_be_told_by_its_velocity_but_no_sooner_than_that_lead
     says so of less has seen something else."""
     pair = ("franka-tool", "state frozen, fresh stamps", 1)
     assert trials.trial(*pair, tmp_path).wrong == ()
-    monkeypatch.setattr("temporeal_bridge.guard.safety.APART_RAD", 0.03)
+    monkeypatch.setattr("temporeal_bridge.guard.safety.profile.APART_RAD", 0.03)
     wrong = trials.trial(*pair, tmp_path).wrong
     assert len(wrong) == 1 and wrong[0].startswith("stopped by 'speeds'") and "'frozen' was due" in wrong[0]
 
 
-REAL = GuardNode._catch_up
+REAL = CommandStream.catch_up
 STOOD = "guard late by some periods"
 
 
-def forgets(guard: GuardNode, now: float) -> None:
+def forgets(stream: CommandStream, now: float) -> None:
     """Goes on from the last command, as if no time had passed."""
 
 
-def counts_twice(guard: GuardNode, now: float) -> None:
+def counts_twice(stream: CommandStream, now: float) -> None:
     """Asked again before it has sent anything, it goes on by the same pause once more."""
-    guard.stands_at = guard.sent_at
-    REAL(guard, now)
+    stream.stands_at = stream.sent_at
+    REAL(stream, now)
 
 
 @pytest.mark.parametrize("kind, seed, catch_up", [
@@ -98,7 +98,7 @@ def test_a_guard_that_leaps_after_it_stood_still_is_caught(
 ) -> None:
     """Trajectories and single commands; the real guard does not in the same missions."""
     assert trials.trial(kind, STOOD, seed, tmp_path).wrong == ()
-    monkeypatch.setattr(GuardNode, "_catch_up", catch_up)
+    monkeypatch.setattr(CommandStream, "catch_up", catch_up)
     wrong = trials.trial(kind, STOOD, seed, tmp_path).wrong
     assert wrong and "acceleration of component" in wrong[0]
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.spec import RobotSpec
-from temporeal_bridge.guard.stop_actions.ramp_and_damp import AT_REST
 from temporeal_bridge.guard.stop_actions import hold
+from temporeal_bridge.guard.stop_actions.ramp_and_damp import AT_REST
 from temporeal_bridge.guard_node import TICK_S, GuardNode
 from temporeal_bridge.interface.interface import Interface, carried_by
 from temporeal_bridge.interface.state_input import StateReader
