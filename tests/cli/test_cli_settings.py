@@ -471,3 +471,29 @@ def test_tasks_that_documents_measure_are_there(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("TEMPOREAL_CONFIGS", str(Path(__file__).parents[1] / "benchmarks" / "configs"))
     made = make_task(compose([f"task=stl/{task}", "algo=tgpo"]))
     assert len({route.count for route in made.objective.automaton.routes}) > 1  # what they are there for
+
+
+OLD = {"randomize": {"name": "none", "pushes": {"interval_s": 1.0}, "cameras": {}},
+       "backend": {"name": "mujoco", "engine": "threads", "integrator": "rk4"}}
+
+
+def test_settings_of_before_are_read_under_the_names_of_today(tmp_path: Path) -> None:
+    write(OLD, tmp_path / "config.yaml")
+    found = read(tmp_path / "config.yaml")
+    assert found["randomize"] == {"name": "none", "disturbances": {"interval_s": 1.0}, "appearance": {}}
+    assert found["backend"] == {"name": "mujoco", "integrator": "rk4"}
+
+
+@pytest.mark.parametrize(("word", "told"), [
+    ("randomize.pushes.interval_s=1", "randomize.pushes is now called randomize.disturbances"),
+    ("backend.engine=threads", "backend.engine is no more: mujoco.batch steps the worlds")])
+def test_a_word_of_before_is_told_its_name_of_today(word: str, told: str) -> None:
+    with pytest.raises(BadInput, match=told):
+        compose(["task=reach", "backend=mujoco", word])
+
+
+def test_a_file_of_ones_own_with_a_key_of_before_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_files(tmp_path, randomize__lab="parameters: {}\nsensors: {}\npushes: {interval_s: 1.0}\n")
+    monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path))
+    with pytest.raises(BadInput, match="randomize.pushes is now called randomize.disturbances"):
+        compose(["task=hover", "randomize=lab"])

@@ -12,6 +12,7 @@ from temporeal.policies.runs.settings import own_tasks
 from temporeal.policies.runs.settings.files import Settings, refused
 from temporeal.policies.runs.settings.folders import check_folders, groups, own_folders
 from temporeal.policies.runs.settings.overrides import Opened, check_form, divided, parse_override, put
+from temporeal.policies.runs.settings.renamed import refuse_old_names
 from temporeal.policies.runs.settings.tasks import (
     AUTO,
     AUTOMATIC,
@@ -64,6 +65,7 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
             check_value(override.key_or_group, override.value(), base)
         lines.append(str(override.input_line))
     settings = _compose(lines, opened)
+    refuse_old_names(settings)
     own_worlds(settings["task"])
     return titled(checked_robot(settings), [o.value() for o in parsed if o.key_or_group == "task"])
 

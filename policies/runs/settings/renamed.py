@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.training import renamed as of_learners
 from temporeal.sim import renamed as of_worlds
 
@@ -21,14 +22,28 @@ def with_current_names(settings: Mapping[str, Any]) -> dict[str, Any]:
         held = _part(found, group)
         if name in held and (group != "algo" or held.get("name") == "tgpo"):
             held[new.rpartition(".")[2]] = held.pop(name)
+    for old in of_worlds.REMOVED:
+        group, _, name = old.rpartition(".")
+        _part(found, group).pop(name, None)
     own = _part(found, "task.settings")
     own.update(of_worlds.task_settings(own))
     return found
 
 
 def hint(key: str) -> str:
-    """What a dotted ``key`` that there is no more is called now; empty where it never was."""
-    return f"; it is now called {KEYS[key]}" if key in KEYS else ""
+    """What a dotted ``key`` that there is no more, or what it is below, is called now; empty where it never was."""
+    for old, new in KEYS.items():
+        if key == old or key.startswith(f"{old}."):
+            return f"; {old} is now called {new}"
+    return f"; {key} is no more: {of_worlds.REMOVED[key]}" if key in of_worlds.REMOVED else ""
+
+
+def refuse_old_names(settings: Mapping[str, Any]) -> None:
+    """A :class:`BadInput` where composed ``settings``, from a file of the user's, have a key of before."""
+    for old, new in of_worlds.SETTINGS.items():
+        group, _, name = old.rpartition(".")
+        if name in _part(dict(settings), group):
+            raise BadInput(f"{old} is now called {new}")
 
 
 def _part(settings: dict[str, Any], group: str) -> dict[str, Any]:
