@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from temporeal.sim.curriculum.curriculum import parse_curriculum, start_draws
+from temporeal.sim.curriculum.configuration import parse_curriculum, start_draws
 from temporeal.sim.episodes import Recipe, plain
 from temporeal.sim.randomization.distributions import parse_randomization
 from temporeal.sim.randomization.sensors import SensorConfig, Sensors

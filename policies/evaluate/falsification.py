@@ -37,7 +37,7 @@ from temporeal.policies.evaluate.rollout import rollout
 from temporeal.policies.training.acting import Act
 from temporeal.robots.signals import SignalError
 from temporeal.sim.compiler.keyed_random import stream, uniform
-from temporeal.sim.curriculum.curriculum import start_draws
+from temporeal.sim.curriculum.configuration import start_draws
 from temporeal.sim.env import Env
 from temporeal.sim.episodes import Draws, Named, draw_episodes
 from temporeal.sim.randomization.distributions import Distribution

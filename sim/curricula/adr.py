@@ -1,4 +1,4 @@
-"""Automatic domain randomization: ranges that grow where the learner succeeds at their ends and shrink where it fails.
+"""``adr``: automatic domain randomization. A range grows where the learner succeeds at its end, and shrinks where not.
 
 OpenAI et al., "Solving Rubik's Cube with a Robot Hand", 2019 (section 5, algorithm 1), vectorized as in Handa et al.,
 "DeXtreme: Transfer of Agile In-hand Manipulation from Simulation to Reality", 2022: many worlds at once, of which a
@@ -20,8 +20,10 @@ import torch
 from torch import Tensor
 
 from temporeal.sim.compiler.keyed_random import stream, uniform
-from temporeal.sim.curriculum.points import Points, Trials, check_share
+from temporeal.sim.curriculum.checks import check_settings
+from temporeal.sim.curriculum.points import Points, Trials
 
+GROWS = True
 INSIDE = -1  # tag of a point that is at no end; 2 d + 1 is at the high end of dimension d, 2 d at the low one
 
 
@@ -39,6 +41,11 @@ class Settings:
     grow: float = 0.8
     shrink: float = 0.5
 
+    def __post_init__(self) -> None:
+        check_settings(self, shares=("boundary", "grow", "shrink"))
+        if self.samples < 1 or not 0 < self.step <= 1 or not self.shrink < self.grow:
+            raise ValueError(f"curriculum: needs samples >= 1, 0 < step <= 1 and shrink < grow; got {self}")
+
 
 class Adr:
     """The state is the range of each dimension and the outcomes at its ends.
@@ -50,10 +57,7 @@ class Adr:
     shared = True
 
     def __init__(self, low: np.ndarray, high: np.ndarray, settings: Settings | None = None) -> None:
-        self.settings = s = settings or Settings()
-        check_share("boundary", s.boundary)
-        if s.samples < 1 or not 0 < s.step <= 1 or not s.shrink < s.grow:
-            raise ValueError(f"curriculum: needs samples >= 1, 0 < step <= 1 and shrink < grow; got {s}")
+        self.settings = settings or Settings()
         self.first = np.stack([low, high]).astype(np.float64)  # [2, D]
         self.ends = self.first.copy()
         self.outcomes: list[list[float]] = [[] for _ in range(2 * self.ends.shape[1])]
@@ -109,3 +113,8 @@ class Adr:
             raise ValueError(f"curriculum: a state of {np.shape(state['ends'])} ends, expected {self.ends.shape}")
         self.ends = torch.as_tensor(state["ends"]).numpy().copy()
         self.outcomes = [list(x) for x in state["outcomes"]]
+
+
+def make(low: np.ndarray, high: np.ndarray, num_worlds: int, settings: Settings) -> Adr:
+    """The teacher."""
+    return Adr(low, high, settings)

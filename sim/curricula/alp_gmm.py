@@ -1,4 +1,4 @@
-"""ALP-GMM: teach where the learner's competence changes, whether it learns or forgets.
+"""``alp_gmm``: teach where the learner's competence changes, whether it learns or forgets.
 
 Portelas, Colas, Hofmann, Oudeyer, "Teacher algorithms for curriculum learning of Deep RL in continuously parameterized
 environments", CoRL 2019; in Romac et al., "TeachMyAgent", ICML 2021. The absolute learning progress (ALP) of an episode
@@ -23,8 +23,10 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from temporeal.sim.compiler.keyed_random import normal, stream, uniform
-from temporeal.sim.curriculum.points import Points, Trials, check_share
+from temporeal.sim.curriculum.checks import check_settings
+from temporeal.sim.curriculum.points import Points, Trials
 
+GROWS = False
 RIDGE = 1e-6  # added to the variances of a mixture, as scikit-learn does
 ROUNDS, GAIN = 100, 1e-3  # of expectation and maximization, and the gain of the mean log-likelihood at which they end
 FLOOR = 1e-12
@@ -45,6 +47,13 @@ class Settings:
     components: tuple[int, int] = (2, 10)
     history: int = 20_000
 
+    def __post_init__(self) -> None:
+        check_settings(self, shares=("random",))
+        first, last = self.components
+        if self.every < 1 or self.window < 2 or self.history < 1 or not 1 <= first <= last:
+            raise ValueError("curriculum: needs every >= 1, window >= 2, history >= 1 and 1 <= least <= greatest "
+                             f"components; got {self}")
+
 
 class Mixture(NamedTuple):
     """Weights [G], means [G, D], covariances [G, D, D] of a Gaussian mixture."""
@@ -60,12 +69,7 @@ class AlpGmm:
     shared = True
 
     def __init__(self, low: np.ndarray, high: np.ndarray, settings: Settings | None = None) -> None:
-        self.settings = s = settings or Settings()
-        check_share("random", s.random)
-        first, last = s.components
-        if s.every < 1 or s.window < 2 or s.history < 1 or not 1 <= first <= last:
-            raise ValueError(f"curriculum: needs every >= 1, window >= 2, history >= 1 and 1 <= least <= greatest "
-                             f"components; got {s}")
+        self.settings = settings or Settings()
         self.low, self.high = low.astype(np.float64), high.astype(np.float64)
         self.tried = np.zeros((0, len(low) + 1))  # point, outcome
         self.window = np.zeros((0, len(low) + 1))  # point, absolute learning progress
@@ -135,6 +139,11 @@ class AlpGmm:
         self.waiting, self.fits = int(state["waiting"]), int(state["fits"])
         mixture = [x.numpy().copy() for x in state["mixture"]]
         self.mixture = Mixture(*mixture) if mixture else None
+
+
+def make(low: np.ndarray, high: np.ndarray, num_worlds: int, settings: Settings) -> AlpGmm:
+    """The teacher."""
+    return AlpGmm(low, high, settings)
 
 
 # ---------------------------------------------------------------- Gaussian mixtures

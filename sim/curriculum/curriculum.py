@@ -20,8 +20,6 @@ proposals differ by its seed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from math import isfinite, log
 from typing import Any
 
 import numpy as np
@@ -30,258 +28,13 @@ from torch import Tensor
 
 from temporeal.robots.spec import Parameter
 from temporeal.sim.compiler.devices import moved
-from temporeal.sim.curricula import adr, alp_gmm, plain
-from temporeal.sim.curriculum.points import Teacher, Trials, check_share
-from temporeal.sim.randomization.distributions import LARGEST_UNIT, POSITIVE, is_signed
+from temporeal.sim.curriculum.dimensions import START, Dimension
+from temporeal.sim.curriculum.points import Teacher, Trials
+from temporeal.sim.randomization.distributions import LARGEST_UNIT
 
 Draw = Callable[[str, int], Tensor]
 Gather = Callable[[Tensor], Tensor]
 """Rows [E, C] of this process to the rows [sum of E, C] of all, in the order of the processes; float64 on the CPU."""
-
-START = "start."
-ACTIONS = ("value", "scale", "add")
-KINDS: dict[str, tuple[str, ...]] = {
-    "none": (), "fixed": (), "uniform": (), "linear": ("episodes",),
-    "levels": tuple(f.name for f in fields(plain.LevelSettings)),
-    "adr": tuple(f.name for f in fields(adr.Settings)),
-    "alp_gmm": tuple(f.name for f in fields(alp_gmm.Settings))}
-GROWING = ("fixed", "linear", "levels", "adr")  # where the range begins decides what is drawn
-WHOLE = ("episodes", "levels", "samples", "every", "window", "components", "history")
-SHARES, PAIRS = ("up", "down", "grow", "shrink", "boundary", "random"), ("components",)
-COMMON = ("kind", "parameters", "outcome", "return_range")
-DIMENSION_KEYS = ("of", "as", "low", "high", "log", "first", "components")
-
-
-@dataclass(frozen=True)
-class Dimension:
-    """One number of an episode.
-
-    Args:
-        of: a parameter's name, or ``start.<stream>``.
-        action: ``value``: it is set; ``scale``: it multiplies, ``add``: it is added to, what the randomization drew
-            (the nominal value where it drew nothing).
-        low, high: over the whole curriculum. ``log``: its logarithm is what is spread evenly.
-        first: range in which the curriculum begins (``uniform`` has the whole range from the start).
-        components: of the parameter or stream that it acts on; all if empty.
-    """
-
-    name: str
-    of: str
-    action: str
-    low: float
-    high: float
-    log: bool
-    first: tuple[float, float]
-    components: tuple[int, ...]
-
-    def value(self, u: Tensor) -> Tensor:
-        """The value at ``u`` [K] in [0, 1], float32."""
-        if self.log:
-            return torch.exp(log(self.low) + (log(self.high) - log(self.low)) * u.double()).float()
-        return (self.low + (self.high - self.low) * u.double()).float()
-
-    def unit(self, value: float) -> float:
-        """The opposite of :meth:`value`."""
-        if self.log:
-            return (log(value) - log(self.low)) / (log(self.high) - log(self.low))
-        return (value - self.low) / (self.high - self.low)
-
-
-def start_draws(initial: Callable[[Draw], object]) -> dict[str, int]:
-    """Streams that a task's reset draws from, and how many numbers of each."""
-    found: dict[str, int] = {}
-
-    def draw(name: str, count: int) -> Tensor:
-        found[name] = max(count, found.get(name, 0))
-        return torch.full((1, count), 0.5)
-
-    initial(draw)
-    return found
-
-
-# ---------------------------------------------------------------- from configuration
-
-
-def parse_curriculum(
-    raw: Mapping[str, Any] | None, parameters: Mapping[str, Parameter], starts: Mapping[str, int], num_worlds: int,
-    seed: int,
-) -> Curriculum | None:
-    """The curriculum of a configuration, every name and number checked; None where there is none.
-
-    Args:
-        parameters: of the backend, and of the camera rig where there is one.
-        starts: from :func:`start_draws`.
-        seed: of the environment.
-    """
-    raw = {key: value for key, value in dict(raw or {}).items() if key != "name"}
-    kind = raw.get("kind", "none")
-    if kind not in KINDS:
-        raise ValueError(f"curriculum.kind is {kind!r}; legal: {', '.join(KINDS)}")
-    legal = (*COMMON, *KINDS[kind])
-    if unknown := [key for key in raw if key not in legal]:
-        raise ValueError(f"curriculum: unknown keys {unknown}; legal with kind {kind}: {', '.join(legal)}")
-    parameters_of = raw.get("parameters") or {}
-    if not isinstance(parameters_of, Mapping):
-        raise ValueError(f"curriculum.parameters is a mapping from names to dimensions, got {parameters_of!r}")
-    given = {name: spec for name, spec in parameters_of.items() if spec is not None}
-    if kind == "none":
-        if given:
-            raise ValueError(f"curriculum.parameters ({', '.join(map(str, given))}) need a teacher: name one with "
-                             f"curriculum=<kind>; legal: {', '.join(k for k in KINDS if k != kind)}")
-        return None
-    if not given:
-        raise ValueError(f"curriculum: kind {kind} needs parameters, such as "
-                         f"friction: {{as: scale, low: 0.5, high: 2}}")
-    dimensions = tuple(parse_dimension(str(name), spec, parameters, starts, grows=kind in GROWING)
-                       for name, spec in given.items())
-    outcome, ends = raw.get("outcome", "success"), raw.get("return_range")
-    if outcome not in ("success", "return"):
-        raise ValueError(f"curriculum.outcome is {outcome!r}; legal: success, return")
-    if outcome == "return" and ends is None:
-        raise ValueError("curriculum: outcome return needs return_range: [return of a bad episode, of a good one]")
-    settings = {key: tuple(raw[key]) if isinstance(raw[key], list) else raw[key] for key in KINDS[kind] if key in raw}
-    teacher = make_teacher(kind, dimensions, num_worlds, settings)
-    return Curriculum(teacher, dimensions, num_worlds, seed, None if outcome == "success" else _pair(
-        "curriculum.return_range", ends))
-
-
-def make_teacher(kind: str, dimensions: tuple[Dimension, ...], num_worlds: int, settings: Mapping[str, Any]) -> Teacher:
-    """The teacher called ``kind`` for these dimensions."""
-    low, high = (np.array([d.unit(d.first[side]) for d in dimensions]) for side in (0, 1))
-    for key, value in settings.items():
-        pair = key in PAIRS
-        numbers = value if pair and isinstance(value, tuple) else (value,)
-        if len(numbers) != (2 if pair else 1) or any(not _is_number(x) for x in numbers):
-            told = "[least, greatest]" if pair else "a finite number"
-            raise ValueError(f"curriculum.{key} is {told}, got {value!r}")
-        if key in WHOLE and any(not isinstance(x, int) for x in numbers):
-            raise ValueError(f"curriculum.{key} is a whole number{' each' if pair else ''}, got {value!r}")
-        if key in SHARES:
-            check_share(key, value)
-    if kind == "adr":
-        return adr.Adr(low, high, adr.Settings(**settings))
-    if kind == "alp_gmm":
-        return alp_gmm.AlpGmm(low, high, alp_gmm.Settings(**settings))
-    if kind == "levels":
-        return plain.Levels(low, high, num_worlds, plain.LevelSettings(**settings))
-    if kind == "linear":
-        if "episodes" not in settings:
-            raise ValueError("curriculum: kind linear needs episodes: how many of a world until all is drawn")
-        return plain.Linear(low, high, settings["episodes"])
-    return (plain.Fixed if kind == "fixed" else plain.Uniform)(low, high)
-
-
-def parse_dimension(
-    name: str, raw: Any, parameters: Mapping[str, Parameter], starts: Mapping[str, int], grows: bool = False
-) -> Dimension:
-    """One dimension, checked. ``grows``: it begins with ``first``, or where that is not given at what is nominal."""
-    where = f"curriculum.parameters.{name}"
-    if not isinstance(raw, Mapping) or set(raw) - set(DIMENSION_KEYS) or not {"low", "high"} <= set(raw):
-        raise ValueError(f"{where} is a mapping with low and high, legal keys: {', '.join(DIMENSION_KEYS)}; "
-                         f"got {raw!r}")
-    of = str(raw.get("of") or name)
-    low, high = (_number(f"{where}.{key}", raw[key]) for key in ("low", "high"))
-    if not low < high:
-        raise ValueError(f"{where}: needs low < high, got {low:g} and {high:g}")
-    if raw.get("log") not in (None, True, False) or (raw.get("log") and low <= 0):
-        raise ValueError(f"{where}.log is true or false, and true needs low > 0; got {raw['log']!r}, low {low:g}")
-    count, action = _target(where, of, raw.get("as", "value"), parameters, starts)
-    _check_ends(where, of, action, low, high, parameters)
-    components = _components(where, raw.get("components"), count)
-    first = raw.get("first")
-    if first is None and grows:
-        first = _nominal(where, of, action, low, high, components, parameters)
-    pair = (low, high) if first is None else _pair(f"{where}.first", first)
-    if not low <= pair[0] <= pair[1] <= high:
-        raise ValueError(f"{where}.first lies from low to high, {low:g} to {high:g}; got {first!r}")
-    return Dimension(name, of, action, low, high, bool(raw.get("log")), pair, components)
-
-
-def _nominal(
-    where: str, of: str, action: str, low: float, high: float, components: tuple[int, ...],
-    parameters: Mapping[str, Parameter],
-) -> float:
-    """The value between ``low`` and ``high`` that changes nothing."""
-    nominal = parameters[of].nominal if of in parameters else ()
-    same = {float(action == "scale")} if action != "value" else {
-        x for i, x in enumerate(nominal) if i in (components or range(len(nominal)))}
-    if len(same) != 1 or not low <= (value := same.pop()) <= high:
-        raise ValueError(f"{where} needs first, where the range begins: a number or [least, greatest] within {low:g} "
-                         f"to {high:g}; what is nominal is not one number there")
-    return value
-
-
-def _target(
-    where: str, of: str, action: Any, parameters: Mapping[str, Parameter], starts: Mapping[str, int]
-) -> tuple[int, str]:
-    """How many components ``of`` has, and what is done with it."""
-    legal = (*parameters, *(f"{START}{name}" for name in starts))
-    if of not in legal:
-        raise ValueError(f"{where}: there is no {of!r}; legal: {', '.join(legal)}")
-    if action not in ACTIONS:
-        raise ValueError(f"{where}.as is {action!r}; legal: {', '.join(ACTIONS)}")
-    if of.startswith(START) and action != "value":
-        raise ValueError(f"{where}.as is {action!r}; a draw of the reset is set: value")
-    return (starts[of.removeprefix(START)] if of not in parameters else len(parameters[of].nominal)), action
-
-
-def _check_ends(
-    where: str, of: str, action: str, low: float, high: float, parameters: Mapping[str, Parameter]
-) -> None:
-    """Neither end is a value that the parameter cannot have."""
-    if of not in parameters:
-        if low < 0 or high > 1:
-            raise ValueError(f"{where}: a draw of the reset lies in [0, 1], got {low:g} to {high:g}")
-        return
-    p = parameters[of]
-    reached = {"value": high, "scale": high * max(p.nominal), "add": max(p.nominal) + high}[action]
-    if reached > p.most + 1e-9:  # of sums in float
-        raise ValueError(f"{where}: {of} is at most {p.most:g} {p.unit} in this simulator, and high = {high:g} gives "
-                         f"{reached:g}")
-    if is_signed(of, p):
-        return
-    nominal = min(p.nominal)
-    least = {"value": low, "scale": low, "add": nominal + low}[action]
-    positive = of.rpartition(".")[2] in POSITIVE and nominal > 0
-    if least < 0 or (positive and least == 0):
-        raise ValueError(f"{where}: {of} is {'greater than' if positive else 'at least'} 0, and low = {low:g} gives "
-                         f"{least:g}")
-
-
-def _components(where: str, raw: Any, count: int) -> tuple[int, ...]:
-    places = [] if raw is None else raw if isinstance(raw, (list, tuple)) else [raw]
-    if any(isinstance(i, bool) or not isinstance(i, int) or not 0 <= i < count for i in places):
-        raise ValueError(f"{where}.components are places from 0 to {count - 1}, got {raw!r}")
-    return tuple(places)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
-
-
-def _number(where: str, value: Any) -> float:
-    if not _is_number(value):
-        raise ValueError(f"{where} is a finite number, got {value!r}")
-    return float(value)
-
-
-def _pair(where: str, value: Any) -> tuple[float, float]:
-    ends = value if isinstance(value, (list, tuple)) else (value, value)
-    if len(ends) != 2:
-        raise ValueError(f"{where} is a number or [least, greatest], got {value!r}")
-    low, high = _number(where, ends[0]), _number(where, ends[1])
-    if low > high:
-        raise ValueError(f"{where} is [least, greatest], got {value!r}")
-    return low, high
-
-
-def _listed(prefix: str, settings: object) -> dict[str, Any]:
-    """The fields of a dataclass (of none: nothing) as plain data."""
-    values = {} if settings is None else vars(settings)
-    return {f"{prefix}{key}": list(v) if isinstance(v, tuple) else v for key, v in values.items()}
-
-
-# ---------------------------------------------------------------- in training
 
 
 class Curriculum:
@@ -306,7 +59,7 @@ class Curriculum:
         self.results = {"episodes": 0.0, "outcome": 0.0}
         self.about: dict[str, Any] = {
             "teacher": type(teacher).__name__, "return_range": None if return_range is None else list(return_range),
-            **_listed("", getattr(teacher, "settings", None)), "episodes": getattr(teacher, "episodes", None)}
+            "episodes": None, **_listed("", getattr(teacher, "settings", None))}
         for d in dimensions:
             self.about |= _listed(f"parameters.{d.name}.", d)
         """What makes this curriculum another than one with the same names: plain data."""
@@ -394,7 +147,7 @@ class Curriculum:
             self.points[place, worlds], self.tags[place, worlds].double(), outcome, worlds.double()]))
 
     def update(self, gather: Gather | None = None) -> None:
-        """Tell the teacher of the episodes that ended since the last update; ``gather`` adds those of other processes.
+        """Give the teacher the episodes that ended since the last update; ``gather`` adds those of other processes.
 
         Every process calls it, as often as the others.
         """
@@ -447,7 +200,13 @@ class Curriculum:
         if about.get("teacher") != self.about["teacher"]:
             raise ValueError(f"curriculum: a state of teacher {about.get('teacher')}, expected {self.about['teacher']}")
         if tuple(state["names"]) != self.names:
-            return  # told with the number of worlds
+            return  # the error about the number of worlds names them
         for key in dict.fromkeys((*about, *self.about)):
             if about.get(key) != self.about.get(key):
                 raise ValueError(f"curriculum: a state with {key} {about.get(key)}, expected {self.about.get(key)}")
+
+
+def _listed(prefix: str, settings: object) -> dict[str, Any]:
+    """The fields of a dataclass (of none: nothing) as plain data."""
+    values = {} if settings is None else vars(settings)
+    return {f"{prefix}{key}": list(v) if isinstance(v, tuple) else v for key, v in values.items()}

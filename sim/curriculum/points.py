@@ -1,4 +1,4 @@
-"""What teachers propose and what they are told: points of the unit cube and the outcomes of episodes there."""
+"""What teachers propose and learn from: points of the unit cube, and the outcomes of episodes there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Points(NamedTuple):
     """What is proposed to K worlds."""
 
     points: Tensor  # [K, D] float64 in [0, 1]
-    tag: Tensor  # [K] int64: what the teacher wants to know of it when its episode is over
+    tag: Tensor  # [K] int64: what the teacher gets back with the outcome
 
 
 class Trials(NamedTuple):
@@ -26,9 +26,9 @@ class Trials(NamedTuple):
 
 
 class Teacher(Protocol):
-    """Chooses where to learn. A point depends on (seed, world, episode) and on what the teacher has been told.
+    """Chooses where to learn. A point depends on (seed, world, episode) and on the episodes observed so far.
 
-    ``shared``: several processes have one such teacher, which is told of the episodes of all; else each its own.
+    ``shared``: several processes have one such teacher, which observes the episodes of all; else each its own.
     """
 
     shared: bool
@@ -49,7 +49,15 @@ class Teacher(Protocol):
         """Restore what :meth:`state_dict` returned."""
 
 
-def check_share(name: str, value: float) -> None:
-    """``value`` is in [0, 1]."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise ValueError(f"curriculum.{name} is a share, 0 to 1, got {value!r}")
+class Kind(Protocol):
+    """What a module of ``temporeal.sim.curricula`` has: one way to choose where to learn.
+
+    ``Settings``: a frozen dataclass of what its configuration may say. ``GROWS``: whether dimensions begin with a range
+    of their own (``first``) that widens.
+    """
+
+    Settings: type
+    GROWS: bool
+
+    def make(self, low: np.ndarray, high: np.ndarray, num_worlds: int, settings: Any) -> Teacher | None:
+        """The teacher of dimensions that begin with ``low`` to ``high`` [D]; None where nothing is to be chosen."""

@@ -126,12 +126,12 @@ def test_what_a_named_distribution_has_is_set_below_its_name() -> None:
 
 
 def test_the_keys_that_end_a_name_are_those_of_what_is_named() -> None:
-    from temporeal.sim.curriculum.curriculum import DIMENSION_KEYS
+    from temporeal.sim.curriculum.dimensions import KEYS
     from temporeal.sim.randomization.distributions import COMMON, TAKES
 
     assert set(DOTTED["randomize.parameters"]) == {*COMMON, *(key for keys in TAKES.values() for key in keys)}
     assert DOTTED["randomize.appearance"] == DOTTED["randomize.parameters"]
-    assert set(DOTTED["curriculum.parameters"]) == set(DIMENSION_KEYS)
+    assert set(DOTTED["curriculum.parameters"]) == set(KEYS)
 
 
 def own_files(folder: Path, **texts: str) -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from temporeal.sim.curriculum.curriculum import parse_curriculum, start_draws
+from temporeal.sim.curriculum.configuration import parse_curriculum, start_draws
 from temporeal.sim.env import make_env
 from temporeal.sim.episodes import EpisodeRecord, Recipe, draw_episodes, episode_record, replay
 from temporeal.sim.task import load_task

@@ -9,8 +9,10 @@ from temporeal.robots.spec import Parameter
 from temporeal.sim.curricula.adr import Adr, Settings
 from temporeal.sim.curricula.alp_gmm import AlpGmm, best_mixture, fitted
 from temporeal.sim.curricula.alp_gmm import Settings as AlpSettings
-from temporeal.sim.curricula.plain import Levels, LevelSettings, Uniform
-from temporeal.sim.curriculum.curriculum import parse_curriculum, start_draws
+from temporeal.sim.curricula.levels import Levels
+from temporeal.sim.curricula.levels import Settings as LevelSettings
+from temporeal.sim.curricula.uniform import Uniform
+from temporeal.sim.curriculum.configuration import parse_curriculum, start_draws
 from temporeal.sim.curriculum.points import Trials
 
 PARAMETERS = {
@@ -316,7 +318,7 @@ def test_no_curriculum():
 
 
 @pytest.mark.parametrize("change, told", [
-    ({"kind": "adrr"}, "'adrr'; legal: none, fixed, uniform, linear, levels, adr, alp_gmm"),
+    ({"kind": "adrr"}, "'adrr'; legal: adr, alp_gmm, fixed, levels, linear, none, uniform"),
     ({"samplez": 3}, "unknown keys .*legal with kind adr: kind, parameters"),
     ({"parameters": {}}, "kind adr needs parameters"), ({"samples": 0}, "samples >= 1"),
     ({"grow": 0.4}, "shrink < grow"),
