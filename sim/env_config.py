@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from temporeal.sim.curriculum.configuration import parse_curriculum, start_draws
 from temporeal.sim.episodes import Recipe, plain
 from temporeal.sim.randomization.distributions import parse_randomization
-from temporeal.sim.randomization.sensors import SensorConfig, Sensors
+from temporeal.sim.randomization.sensor_config import SensorConfig
+from temporeal.sim.randomization.sensors import Sensors
 from temporeal.sim.step_functions import Shapes
 from temporeal.sim.task import Task
 from temporeal.sim.types import Backend

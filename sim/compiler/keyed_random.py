@@ -1,7 +1,7 @@
 """Random numbers that depend on (seed, env, episode, stream, step) and on nothing else.
 
 World 7 of a run with 16 worlds draws what world 7 of a run with 16,384 draws, on one thread or on many. There is no
-generator state to save. ``stream`` keeps the draws of different purposes apart: ``stream("wind")``.
+generator state to save. ``stream`` keeps draws for different purposes apart: ``stream("wind")``.
 
     wind = normal(seed, env, episode, stream("wind"), 3)     # [K, 3]
 
@@ -12,6 +12,7 @@ counter (env, episode, step, block); each of them modulo 2^32.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +27,7 @@ from temporeal.sim.compiler import threefry
 from temporeal.sim.compiler.devices import lacks_warp
 
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True}
-# no fastmath here: the same bits whether a draw falls into a vector lane or into the loop's remainder
+# no fastmath: the same bits whether a draw falls into a SIMD lane or into the loop's remainder
 
 
 @njit(forceinline=True)
@@ -113,44 +114,59 @@ def key(seed: int, stream: int) -> tuple[np.uint32, np.uint32, np.uint32]:
     return np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32 & 0xFFFFFFFF), np.uint32(stream & 0xFFFFFFFF)
 
 
-def uniform(
-    seed: int, env: Tensor, episode: Tensor, stream: int, count: int, step: int | Tensor = 0,
-    device: torch.device | str | None = None,
-) -> Tensor:  # fmt: skip
-    """Uniform numbers in [0, 1), float32 [K, count].
+@dataclass(frozen=True)
+class KeyedDraws:
+    """Draws of one row per (seed, env, episode, step), apart by the names of their streams.
 
     Args:
         env, episode: int64 [K].
-        stream: from :func:`stream`.
         step: one for all, or int64 [K].
-        device: of the result; that of ``env`` if left out.
     """
-    return _draw("uniform", seed, env, episode, stream, count, step, device)
+
+    seed: int
+    env: Tensor
+    episode: Tensor
+    step: int | Tensor = 0
+
+    def uniform(self, name: str, count: int) -> Tensor:
+        """Uniform numbers in [0, 1) of the stream ``name``, float32 [K, count]."""
+        return _draw("uniform", self, stream(name), count)
+
+    def normal(self, name: str, count: int) -> Tensor:
+        """Standard normal numbers of the stream ``name``, float32 [K, count]."""
+        return _draw("normal", self, stream(name), count)
+
+
+def uniform(
+    seed: int, env: Tensor, episode: Tensor, stream: int, count: int, step: int | Tensor = 0
+) -> Tensor:
+    """Uniform numbers in [0, 1), float32 [K, count], where ``env`` is; arguments as of :class:`KeyedDraws`.
+
+    ``stream``: from :func:`stream`.
+    """
+    return _draw("uniform", KeyedDraws(seed, env, episode, step), stream, count)
 
 
 def normal(
     seed: int, env: Tensor, episode: Tensor, stream: int, count: int, step: int | Tensor = 0,
-    device: torch.device | str | None = None, out: Tensor | None = None,
+    out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Standard normal numbers, float32 [K, count]; arguments as for :func:`uniform`. ``out``: filled and returned."""
-    return _draw("normal", seed, env, episode, stream, count, step, device, out)
+    return _draw("normal", KeyedDraws(seed, env, episode, step), stream, count, out)
 
 
-def _draw(
-    kind: str, seed: int, env: Tensor, episode: Tensor, stream: int, count: int, step: int | Tensor,
-    device: torch.device | str | None, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+def _draw(kind: str, draws: KeyedDraws, stream: int, count: int, out: Tensor | None = None) -> Tensor:
+    env, episode, step = draws.env, draws.episode, draws.step
     if env.shape != episode.shape or env.dim() != 1:
         raise ValueError(f"env {tuple(env.shape)} and episode {tuple(episode.shape)} must both have shape [K]")
-    where = torch.device(device) if device is not None else env.device
     steps = step if isinstance(step, Tensor) else torch.full_like(env, step)
-    if where.type != "cpu":
-        found = _draw_on_gpu(kind, seed, env.to(where), episode.to(where), stream, count, steps.to(where))
+    if env.device.type != "cpu":
+        found = _draw_on_gpu(kind, draws.seed, env, episode.to(env.device), stream, count, steps.to(env.device))
         return found if out is None else out.copy_(found)
     if out is None:
         out = torch.empty((len(env), count), dtype=torch.float32)
     fill = _fill_uniform if kind == "uniform" else _fill_normal
-    fill(*key(seed, stream), *(x.cpu().contiguous().numpy() for x in (env, episode, steps)), out.numpy())
+    fill(*key(draws.seed, stream), *(x.cpu().contiguous().numpy() for x in (env, episode, steps)), out.numpy())
     return out
 
 

@@ -1,8 +1,7 @@
 """The draws of :mod:`temporeal.sim.compiler.keyed_random` on an NVIDIA GPU, one kernel each: the same bits as on a CPU.
 
-The functions of :mod:`temporeal.sim.compiler.threefry` are called once, with variables that write down what is done to
-them: that is the
-C++ which Warp compiles (as in :mod:`temporeal.sim.compiler.vectorize_warp`, on a CPU too, to be tested).
+The functions of :mod:`temporeal.sim.compiler.threefry` are called once, with variables that record what is done to them
+as C++, which Warp compiles (as in :mod:`temporeal.sim.compiler.vectorize_warp`, for tests on a CPU too).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Counter-based random numbers as scalar functions: Threefry-4x32 with 13 rounds, and what is drawn from its words.
 
 Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. Additions, rotations and
-exclusive-ors of 32-bit words only, so that it fills vector lanes on a CPU and compiles for CUDA. See
+exclusive-ors of 32-bit words only, so that it fills SIMD lanes on a CPU and compiles for CUDA. See
 :mod:`temporeal.sim.compiler.scalar_functions` for how these functions are bound to a target: ``word`` truncates to 32
 bits, ``bits_of`` and ``float_of`` reinterpret.
 """

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from temporeal.robots.spec import Parameter
-from temporeal.sim.compiler.keyed_random import normal, stream, uniform
+from temporeal.sim.compiler.keyed_random import KeyedDraws
 
 Numbers = float | tuple[float, ...]  # for all components, or one each
 Parameters = Mapping[str, Parameter]
@@ -345,33 +345,19 @@ def draw_parameters(
     for name, dist in distributions.items():
         when = torch.zeros_like(episode) if dist.when == "start" else episode
         step = change if isinstance(dist.when, tuple) else 0
-        draw = _Draw(seed, ids, when, step)
+        draw = KeyedDraws(seed, ids, when, step)
         value = _drawn(dist, parameters[name], name, f"randomize.{name}", draw)
         out[name] = value[:, 0] if len(parameters[name].nominal) == 1 else value
     return out
 
 
-@dataclass(frozen=True)
-class _Draw:
-    seed: int
-    ids: Tensor
-    episode: Tensor
-    step: int | Tensor
-
-    def uniform(self, key: str, count: int) -> Tensor:
-        return uniform(self.seed, self.ids, self.episode, stream(key), count, step=self.step)
-
-    def normal(self, key: str, count: int) -> Tensor:
-        return normal(self.seed, self.ids, self.episode, stream(key), count, step=self.step)
-
-
-def _drawn(dist: Distribution, p: Parameter, name: str, key: str, draw: _Draw) -> Tensor:
+def _drawn(dist: Distribution, p: Parameter, name: str, key: str, draw: KeyedDraws) -> Tensor:
     """Values [K, count]."""
     count = len(p.nominal)
     if dist.kind:
         value = _of_kind(dist, p, name, key, draw, 1 if dist.shared or dist.kind == "choice" else count, count)
     else:
-        value = torch.tensor(p.nominal, device=draw.ids.device).expand(len(draw.ids), count)
+        value = torch.tensor(p.nominal, device=draw.env.device).expand(len(draw.env), count)
     if dist.components:
         columns = [_drawn(dist.components[i], component(p, i), name, f"{key}.{i}", draw) if i in dist.components
                    else value[:, i : i + 1] for i in range(count)]
@@ -389,7 +375,7 @@ def possible_inertia(value: Tensor) -> Tensor:
 
 
 def _of_kind(
-    dist: Distribution, p: Parameter, name: str, key: str, draw: _Draw, draws: int, count: int
+    dist: Distribution, p: Parameter, name: str, key: str, draw: KeyedDraws, draws: int, count: int
 ) -> Tensor:
     if dist.kind == "normal" and is_signed(name, p) and dist.low == -inf and dist.high == inf:
         mean = p.nominal if dist.mean is None else _each(dist.mean, count)
@@ -400,8 +386,8 @@ def _of_kind(
     return quantile(dist, p, draw.uniform(key, draws).expand(-1, count))
 
 
-def _tensor(value: Numbers, draw: _Draw) -> Any:
-    return torch.tensor(value, device=draw.ids.device) if isinstance(value, tuple) else value
+def _tensor(value: Numbers, draw: KeyedDraws) -> Any:
+    return torch.tensor(value, device=draw.env.device) if isinstance(value, tuple) else value
 
 
 def _rotation(dist: Distribution, axis: Tensor, u: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """What disturbs a world within an episode, as a pure function of (seed, world, episode, step).
 
-    wrenches = WrenchDisturbances.parse({"interval_s": [2, 5], "duration_s": 0.2, "force_n": [1, 3]}, parameters, dt=0.02)
+    raw = {"interval_s": [2, 5], "duration_s": 0.2, "force_n": [1, 3]}
+    wrenches = WrenchDisturbances.parse(raw, backend.parameters, dt=0.02)
     wrenches.at(seed, worlds, episode, step)   # {"force_w": [N, 3]} to add to the drawn value; None: as a step before
 
 No timer is kept. Event k of an episode comes at ``(phase + k) T + j_k``, where ``T`` is the middle of the interval,
@@ -288,7 +289,7 @@ class Disturbances:
         raw: Mapping[str, Any] | None, distributions: Mapping[str, Distribution], parameters: Mapping[str, Parameter],
         dt: float,
     ) -> Disturbances:
-        """``raw``: disturbances from configuration; ``distributions``: all that are drawn; ``dt``: control period, s."""
+        """``raw``: from configuration; ``distributions``: all that are drawn; ``dt``: control period, s."""
         redrawn = {name: d for name, d in distributions.items() if isinstance(d.when, tuple)}
         return Disturbances(WrenchDisturbances.parse(raw, parameters, dt), redrawn, parameters)
 

@@ -19,7 +19,8 @@ from temporeal.sim.randomization.distributions import (
     possible_inertia,
     quantile,
 )
-from temporeal.sim.randomization.sensors import SensorConfig, Sensors
+from temporeal.sim.randomization.sensor_config import SensorConfig
+from temporeal.sim.randomization.sensors import Sensors
 from temporeal.sim.scene import Scene, box
 
 N = 8000

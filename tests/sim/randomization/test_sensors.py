@@ -9,7 +9,8 @@ import torch
 import yaml
 
 from temporeal.sim.compiler import vectorize as kernels
-from temporeal.sim.randomization.sensors import SensorConfig, Sensors, perturb
+from temporeal.sim.randomization.sensor_config import SensorConfig
+from temporeal.sim.randomization.sensors import Sensors, perturb
 
 N = 4000
 DT = 0.02
