@@ -50,7 +50,7 @@ from temporeal.sim.stl.language.queries import is_temporal, signals_in
 from temporeal.sim.stl.language.sampling import window_steps
 from temporeal.sim.stl.language.temporal import Always, Eventually, Release, Until, WeakUntil, Window
 from temporeal.sim.stl.rewriting.normal import positive
-from temporeal.sim.stl.semantics.torch_ops import compiled
+from temporeal.sim.stl.semantics.torch_ops import margin_function
 from temporeal.sim.task import MISSION_TIME, weights
 
 FORMS = """\
@@ -243,7 +243,7 @@ def truths(f: Formula) -> Truths:
             join = torch.logical_and if isinstance(f, And) else torch.logical_or
             return lambda s: reduce(join, [part(s) for part in parts])
         case Predicate(op):
-            margin = compiled(f)
+            margin = margin_function(f)
             return (lambda s: margin(s) > 0) if op in ("<", ">", "!=") else (lambda s: margin(s) >= 0)
     raise TypeError(f"not a formula of one sample: {f!r}")
 

@@ -37,7 +37,7 @@ from temporeal.sim.stl.language.temporal import (
     Window,
 )
 from temporeal.sim.stl.rewriting.normal import positive
-from temporeal.sim.stl.semantics.torch_ops import compiled
+from temporeal.sim.stl.semantics.torch_ops import margin_function
 
 Memory = dict[str, Tensor]
 
@@ -178,7 +178,7 @@ class Online:
             case Not(arg):
                 return self._negated(self._follow(arg))
             case _ if not is_temporal(f):
-                margin = compiled(f)
+                margin = margin_function(f)
                 return Part(lambda s: margin(s.signals), 0)
             case And(args) | Or(args):
                 parts = self._aligned(args)

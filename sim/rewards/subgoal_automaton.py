@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.sim.stl.planning.plan import Plan
-from temporeal.sim.stl.semantics.torch_ops import compiled
+from temporeal.sim.stl.semantics.torch_ops import margin_function
 
 EPS = 1e-6  # s: windows are closed, sample times are rounded multiples of the control period
 NEVER = 1e3  # a margin or time that means "not active"
@@ -50,7 +50,7 @@ class Mission(nn.Module):
         self.memory = {"tick": (), "hit": (len(self.subgoals),), "held": (len(self.subgoals),)}
         # each distinct predicate is evaluated once per sample
         self.predicates = tuple(dict.fromkeys((*self.stages, *(inv.predicate for inv in self.invariants))))
-        self.margins = [compiled(p) for p in self.predicates]
+        self.margins = [margin_function(p) for p in self.predicates]
         self.of_stage = [self.predicates.index(p) for p in self.stages]
         self.of_invariant = [self.predicates.index(inv.predicate) for inv in self.invariants]
         for name, values in (("keep_lo", [i.lo for i in self.invariants]), ("keep_hi", [i.hi for i in self.invariants]),

@@ -36,7 +36,7 @@ from temporeal.sim.stl.planning.arrivals import never_empty, with_arrivals
 from temporeal.sim.stl.planning.decompose import Decomposition
 from temporeal.sim.stl.rewriting.normal import NotDecomposable
 from temporeal.sim.stl.rewriting.ranges import margin_upper_bound
-from temporeal.sim.stl.semantics.torch_ops import compiled
+from temporeal.sim.stl.semantics.torch_ops import margin_function
 
 NEVER = 1e3
 """A margin that means: nothing is asked."""
@@ -142,7 +142,7 @@ class TimedMission(nn.Module):
         asked = [x.predicate for a in self.alternatives for x in (*a.reaches, *a.keeps)]
         self.predicates = tuple(dict.fromkeys(asked))
         self.slacks = tuple(min(slack, 0.5 * margin_upper_bound(p)) if fitted else slack for p in self.predicates)
-        self.values = [compiled(p) for p in self.predicates]
+        self.values = [margin_function(p) for p in self.predicates]
         places = {p: i for i, p in enumerate(self.predicates)}
         self.routes = [Route(a, places) for a in self.alternatives]
         hit = {place for route in self.routes for wanted in route.asked for place in wanted}

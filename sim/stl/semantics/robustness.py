@@ -1,19 +1,16 @@
-"""Exact semantics of whole traces, batched: robustness (how much) and satisfaction (whether).
+"""Exact semantics of whole traces, batched: robustness and Boolean satisfaction.
 
-Signals are ``[T, N, *shape]`` (any number of batch dimensions, also none), numpy arrays or torch tensors of any
-type and device; what comes out is ``[T, N]`` of the same library: the value of the formula at each sample. Time O(T)
-for every operator whatever its window, memory O(T N).
+Signals are ``[T, N, *shape]`` with any number of batch dimensions, also none: numpy arrays or torch tensors of any type
+and device. The result is ``[T, N]`` of the same library, the value of the formula at each sample. Time is O(T) for
+every operator whatever its window, memory O(T N).
 
-numpy arrays and torch tensors on the CPU go through compiled kernels (`temporeal.sim.stl.semantics.machine`), also with
-gradients; other
-devices through torch operations (`temporeal.sim.stl.semantics.torch_ops`). Without numba, numpy arrays go through
-`temporeal.sim.stl.semantics.windows`: the same values, slower.
+numpy arrays and torch tensors on the CPU go through compiled kernels (`compiled`), also with gradients; other devices
+through torch operations (`torch_ops`). Without numba, numpy arrays go through `numpy_ops`: the same values, slower.
 
-Conventions at the end of a trace are those of :class:`temporeal.sim.stl.language.conventions.Semantics`, by default rtamt's:
-a window is clipped
-to the samples that exist; a window that lies wholly past the end is empty, so ``G`` is +inf there and ``F`` and ``U``
-are -inf. ``a U b`` asks for ``a`` up to the sample before ``b``. A NaN in a signal makes every robustness NaN that
-depends on it; ``satisfied`` refuses it. Where several samples are equally deciding, the gradient goes to one of them.
+The conventions at the end of a trace are `conventions.Semantics`, by default rtamt's: a window is clipped to the
+samples that exist; one wholly past the end is empty, so that ``G`` is +inf there and ``F`` and ``U`` are -inf. ``a U
+b`` requires ``a`` up to the sample before ``b``. A NaN in a signal makes every robustness NaN that depends on it;
+``satisfied`` refuses it. Where several samples are critical, the gradient goes to one of them.
 """
 
 from __future__ import annotations
@@ -28,9 +25,9 @@ import numpy as np
 
 from temporeal.sim.stl.language.conventions import RTAMT, Semantics
 from temporeal.sim.stl.language.propositional import Formula, Predicate
-from temporeal.sim.stl.language.queries import clauses, horizon
 from temporeal.sim.stl.language.values import Array, Arrays, predicate_margin, predicate_truth, state_margin
 from temporeal.sim.stl.rewriting.lower import Fixed, Leaf, Lowered, Merge, Node, Scan, Shift, Slide, dependence, lower
+from temporeal.sim.stl.semantics.numpy_ops import merged, recursion, shifted, sliding
 from temporeal.sim.stl.semantics.traces import (
     exists,
     filled,
@@ -43,9 +40,6 @@ from temporeal.sim.stl.semantics.traces import (
     traces,
     where,
 )
-from temporeal.sim.stl.semantics.windows import merged, recursion, shifted, sliding
-
-__all__ = ["clauses", "evaluate_leaves", "horizon", "margin", "robustness", "satisfied"]
 
 COMPILED = find_spec("numba") is not None
 """Whether numpy arrays go through the compiled kernels."""
@@ -54,8 +48,8 @@ COMPILED = find_spec("numba") is not None
 def margin(formula: Formula, signals: Mapping[str, Array]) -> Array:
     """Robustness at each sample by itself of a formula without temporal operators.
 
-    ``signals`` have any leading dimensions, which are those of the result. On torch tensors it is made of basic
-    operations: differentiable, and traceable into an exported graph.
+    ``signals`` have any leading dimensions, which the result has too. On torch tensors it consists of basic operations:
+    differentiable, and traceable into an exported graph.
     """
     used = inputs(formula, signals)
     like = next(iter(used.values()))
@@ -67,17 +61,17 @@ def robustness(
     formula: Formula, signals: Mapping[str, Array], dt: float, lengths: Array | None = None,
     semantics: Semantics = RTAMT,
 ) -> Array:
-    """Robustness ``[T, N]`` of ``formula`` at every sample of traces sampled each ``dt`` seconds.
+    """Robustness ``[T, N]`` of ``formula`` at every sample of traces sampled every ``dt`` seconds.
 
-    ``lengths`` [N] are the numbers of samples of traces that are padded to T (what stands in the padding does not
-    matter); values past the end of a trace are NaN.
+    ``lengths`` [N] are the numbers of samples of traces that are padded to T; the padding may hold anything. Values
+    past the end of a trace are NaN.
     """
     used, shape, counts = traces(formula, signals, lengths)
     lowered, like = lower(formula, dt, semantics), next(iter(used.values()))
     if _fast(used) and not (is_tensor(like) and _differentiated(used) and lowered.leaves):
-        out, spread = _machine(lowered, used, shape, counts, truth=False)
+        out, spread = _compiled(lowered, used, shape, counts, truth=False)
     else:
-        by = _traced if _fast(used) else _by_nodes
+        by = _with_gradient if _fast(used) else _by_nodes
         out = by(lowered, used, shape, counts)
         spread = any(isinstance(node, Scan) for node in lowered.nodes) and _has_nan(out)
     if spread:
@@ -89,15 +83,15 @@ def satisfied(
     formula: Formula, signals: Mapping[str, Array], dt: float, lengths: Array | None = None,
     semantics: Semantics = RTAMT,
 ) -> Array:
-    """Whether ``formula`` is true, bool ``[T, N]``. Finer than the sign of the robustness: ``x <= 1`` holds at x = 1.
+    """Whether ``formula`` is true, bool ``[T, N]``; at robustness zero the comparison decides: ``x <= 1`` holds at 1.
 
-    False past the end of a trace. A signal that is NaN within a trace raises a :class:`SignalError`.
+    False past the end of a trace. A NaN within a trace raises a :class:`SignalError`.
     """
     used, shape, counts = traces(formula, signals, lengths)
     refuse_nan(formula, used, shape, counts)
     lowered, like = lower(formula, dt, semantics), next(iter(used.values()))
     if _fast(used):
-        out = _machine(lowered, used, shape, counts, truth=True)[0] > 0
+        out = _compiled(lowered, used, shape, counts, truth=True)[0] > 0
     else:
         out = _by_nodes(lowered, used, shape, counts, truth=True)
     return out if counts is None else out & exists(counts, shape, like)
@@ -106,15 +100,15 @@ def satisfied(
 def evaluate_leaves(
     lowered: Lowered, leaf: Callable[[Leaf], np.ndarray], shape: tuple[int, int], lengths: np.ndarray | None = None
 ) -> np.ndarray:
-    """The value [T, N] of a lowered formula over other numbers than margins: ``leaf`` gives each its array [T, N].
+    """The value [T, N] of a lowered formula over other numbers than margins: ``leaf`` gives the array [T, N] of each.
 
-    Only their order matters to the minima and maxima, so that times or ranks can stand in the place of margins.
+    Minima and maxima depend on order only, so that times or ranks can take the place of margins.
     """
     arrays = [np.asarray(leaf(lowered.nodes[i]), dtype=np.float64) for i in lowered.leaves]  # type: ignore[arg-type]
     if COMPILED:
-        from temporeal.sim.stl.semantics import machine
+        from temporeal.sim.stl.semantics import compiled
 
-        return machine.evaluate(lowered, arrays, shape, np.float64, lengths=lengths, of_each_leaf=True)[0]
+        return compiled.evaluate(lowered, arrays, shape, np.float64, lengths=lengths, of_each_leaf=True)[0]
     given = dict(zip((lowered.nodes[i] for i in lowered.leaves), arrays))
     mask = None if lengths is None else exists(lengths, shape, np.empty(0))
     return _by_numpy(lowered, lambda node: given[node], shape, mask)
@@ -126,8 +120,8 @@ def _without_spread(
 ) -> Array:
     """``out`` with NaN only where a value depends on one.
 
-    A timed until is computed by way of one without an end, whose NaN may come from behind the window. Its value does
-    not: with any number in the place of the NaN it is the same.
+    A timed until is computed from an unbounded one, whose NaN may come from beyond the window. The value of the timed
+    one does not: it is the same with any number in place of that NaN.
     """
     nan = out != out if counts is None else (out != out) & exists(counts, shape, out)
     flat = (shape[0], prod(shape[1:]))
@@ -145,7 +139,7 @@ def _without_spread(
 
 
 def _has_nan(array: Array) -> bool:
-    # a maximum is NaN where one value is, and faster than to ask each; inside a transform nothing can be asked
+    # a maximum propagates NaN, and is faster than a test of each; inside a transform values cannot be inspected
     if is_tensor(array):
         torch = sys.modules["torch"]
         if torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(array):
@@ -177,10 +171,10 @@ def _differentiated(used: Mapping[str, Array]) -> bool:
     return bool(sys.modules["torch"].is_grad_enabled()) and any(a.requires_grad for a in used.values())
 
 
-def _machine(
+def _compiled(
     lowered: Lowered, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None, truth: bool
 ) -> tuple[Array, bool]:
-    from temporeal.sim.stl.semantics import machine
+    from temporeal.sim.stl.semantics import compiled
 
     arrays = {name: a.detach().numpy() if is_tensor(a) else a for name, a in used.items()}
     result = np.result_type(*arrays.values())
@@ -188,21 +182,21 @@ def _machine(
     flat = {name: a.astype(dtype, copy=False).reshape(shape[0], prod(shape[1:]), *a.shape[len(shape):])
             for name, a in arrays.items()}
     ends = None if counts is None else counts.reshape(-1)
-    out, spread = machine.evaluate(lowered, flat, (shape[0], prod(shape[1:])), dtype, truth=truth, lengths=ends)
+    out, spread = compiled.evaluate(lowered, flat, (shape[0], prod(shape[1:])), dtype, truth=truth, lengths=ends)
     out = out.reshape(shape).astype(result, copy=False)
     return sys.modules["torch"].from_numpy(out) if is_tensor(next(iter(used.values()))) else out, spread
 
 
-def _traced(
+def _with_gradient(
     lowered: Lowered, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None
 ) -> Array:
-    from temporeal.sim.stl.semantics import torch_ops, torch_traced
+    from temporeal.sim.stl.semantics import torch_ops, torch_subgradient
 
     like = next(iter(used.values()))
     used = used if counts is None else padded(used, shape, counts)
     leaves = [node for i in lowered.leaves if isinstance(node := lowered.nodes[i], Leaf)]
-    margins = {p: filled(torch_ops.deciding_margin(p, used), like, shape) for p in {n.predicate for n in leaves}}
-    return torch_traced.robustness(lowered, leaves, margins, shape, counts)
+    margins = {p: filled(torch_ops.nan_safe_margin(p, used), like, shape) for p in {n.predicate for n in leaves}}
+    return torch_subgradient.robustness(lowered, leaves, margins, shape, counts)
 
 
 # ---------------------------------------------------------------- by array operations
@@ -212,7 +206,7 @@ def _by_nodes(
     lowered: Lowered, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None,
     truth: bool = False, known: bool = False,
 ) -> Array:
-    """Robustness, or truth as booleans; with ``known`` margins that are NaN count as zero."""
+    """Robustness, or truth as booleans; with ``known``, margins of NaN count as zero."""
     like = next(iter(used.values()))
     arrays, mask = library(like), None
     if counts is not None:
@@ -238,7 +232,7 @@ def _margin(predicate: Predicate, used: Mapping[str, Array], arrays: Arrays) -> 
     if is_tensor(next(iter(used.values()))):
         from temporeal.sim.stl.semantics import torch_ops
 
-        return torch_ops.deciding_margin(predicate, used)
+        return torch_ops.nan_safe_margin(predicate, used)
     return predicate_margin(predicate, used, arrays)
 
 
@@ -292,7 +286,7 @@ def _numpy_node(
     mask: np.ndarray | None,
 ) -> np.ndarray:
     def ahead(index: int, past: bool, fill: float) -> np.ndarray:
-        """The values in the direction in which the node looks; ``fill`` past the end of a trace."""
+        """The values, reversed for the past; ``fill`` past the end of a trace."""
         if past:
             return values[index][::-1]
         return values[index] if mask is None else np.where(mask, values[index], values[index].dtype.type(fill))

@@ -1,17 +1,16 @@
-"""Smooth robustness: every sample that matters has a gradient, not only the deciding one. Needs torch.
+"""Smooth robustness: every sample that matters has a gradient, not only the critical one. Needs torch.
 
 A maximum over values v becomes, with the temperature h > 0 in the unit of the margin,
 
 - ``logsumexp``: h log sum exp(v/h), at least the maximum, monotone in every value; its gradient is weights of sum one;
 - ``softmax``: the mean of v weighted by exp(v/h), at most the maximum, not monotone.
 
-A minimum is minus the maximum of the negated values. As the temperature goes to zero both become exact; how far they
-are from it at most is what :func:`smooth_bounds` says (derived in docs/explanation/stl-smooth.md). Work and memory
-are O(T) per operator, as in the exact evaluation: both kinds are folds, and until is a recursion, that of
-:class:`_Ladder`.
+A minimum is minus the maximum of the negated values. Both become exact as the temperature goes to zero;
+:func:`smooth_bounds` bounds the difference (derived in docs/explanation/stl-smooth.md). Work and memory are O(T) per
+operator, as in the exact evaluation: both kinds are folds, and until is the recursion of :class:`_Ladder`.
 
-Inside, values are margins divided by the temperature, and infinities (empty windows, what lies past the end in the
-strong and weak views) are large finite numbers, so that no gradient has inf - inf in it.
+Internally, values are margins divided by the temperature, and infinities (empty windows, samples past the end in the
+strong and weak views) are large finite numbers, so that no gradient contains inf - inf.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.language.values import Array, predicate_margin
 from temporeal.sim.stl.rewriting.lower import Leaf, Merge, Node, Scan, Slide, inputs, lower
-from temporeal.sim.stl.semantics.scans import Algebra, Fold, Parts, prefixes, recursion, suffixes, walk
 from temporeal.sim.stl.semantics.torch_ops import torch_arrays
+from temporeal.sim.stl.semantics.torch_scans import Algebra, Fold, Parts, prefixes, recursion, suffixes, walk
 from temporeal.sim.stl.semantics.traces import exists, filled, padded, traces
 
 Method = Literal["logsumexp", "softmax"]
@@ -45,12 +44,12 @@ def smooth_robustness(
     formula: Formula, signals: Mapping[str, Array], dt: float, temperature: float, method: Method = "logsumexp",
     lengths: Array | None = None, semantics: Semantics = RTAMT,
 ) -> Array:
-    """Smooth robustness ``[T, N]`` of ``formula`` at every sample of traces sampled each ``dt`` seconds.
+    """Smooth robustness ``[T, N]`` of ``formula`` at every sample of traces sampled every ``dt`` seconds.
 
-    Infinite where the exact robustness is infinite, NaN past the end of a trace and where it depends on a NaN.
+    Infinite where the exact robustness is; NaN past the end of a trace and where it depends on a NaN.
 
     Args:
-        formula: any formula; its margins should have one unit, since one temperature serves all of them.
+        formula: any formula; its margins should have one unit, as all share one temperature.
         signals: ``[T, N, *shape]``, any number of batch dimensions; torch tensors of float32 or float64 on any device,
             or numpy arrays, for which the result is one.
         dt: sample period, s.
@@ -92,10 +91,10 @@ def smooth_bounds(
     formula: Formula, samples: int, dt: float, temperature: float, method: Method = "logsumexp",
     semantics: Semantics = RTAMT,
 ) -> tuple[float, float]:
-    """``(below, above)``: exact - below <= smooth <= exact + above for every trace of up to that many ``samples``.
+    """``(below, above)``: exact - below <= smooth <= exact + above for every trace of up to ``samples`` samples.
 
-    In exact arithmetic; rounding adds a few units in the last place of the largest margin. The bounds have the unit of
-    the margins and are proportional to the temperature.
+    This holds in exact arithmetic; rounding adds a few units in the last place of the largest margin. The bounds have
+    the unit of the margins and are proportional to the temperature.
     """
     _check(temperature, method)
     if samples < 1:
@@ -112,7 +111,7 @@ def smooth_bounds(
 
 
 def _own_bounds(node: Node, rows: int, method: Method) -> tuple[float, float]:
-    """How far below and above the exact operation on the same inputs one smooth one can be, in temperatures."""
+    """How far a smooth operation can be below and above the exact one on the same inputs, in temperatures."""
     match node:
         case Merge(most, args):
             return _extremum_bounds(most, len(args), method)
@@ -133,7 +132,7 @@ def _extremum_bounds(most: bool, count: int, method: Method) -> tuple[float, flo
 
 
 def _lambert(c: float) -> float:
-    """w with w exp(w) = c >= 0, by Newton's method from above: never less than the root, but for rounding."""
+    """w with w exp(w) = c >= 0, by Newton's method from above: never less than the root, except for rounding."""
     w = log1p(c)
     for _ in range(50):
         w -= (w * exp(w) - c) / (exp(w) * (1 + w))
@@ -148,7 +147,7 @@ def _check(temperature: float, method: str) -> None:
 
 
 def _tensors(signals: Mapping[str, Array]) -> tuple[Mapping[str, Array], Any]:
-    """``signals`` as tensors, and the way back for the result."""
+    """``signals`` as tensors, and the function that converts the result back."""
     if any(isinstance(x, Tensor) for x in signals.values()):
         return signals, lambda out: out
     arrays = {name: np.array(x) for name, x in signals.items()}
@@ -157,7 +156,7 @@ def _tensors(signals: Mapping[str, Array]) -> tuple[Mapping[str, Array], Any]:
 
 
 def _large(like: Tensor) -> float:
-    """What stands for infinity: products with gradients and sums over time stay finite."""
+    """The number that represents infinity: products with gradients and sums over time stay finite."""
     return float(torch.finfo(like.dtype).max ** 0.75)
 
 
@@ -187,7 +186,7 @@ def _add(a: Parts, b: Parts) -> Parts:
 
 
 def _average(a: Parts, b: Parts) -> Parts:
-    """Logarithms of the sums of the weights, and the means: a convex combination of means, so that nothing cancels."""
+    """Logarithms of the sums of weights, and means: a convex combination of means, without cancellation."""
     ahead = a[0] - b[0]
     return torch.logaddexp(a[0], b[0]), torch.sigmoid(ahead) * a[1] + torch.sigmoid(-ahead) * b[1]
 
@@ -196,7 +195,7 @@ def _average(a: Parts, b: Parts) -> Parts:
 
 
 def _ladder(large: float, most: bool, keep: Tensor, reach: Tensor) -> Tensor:
-    """``Scan`` with the logsumexp maximum and minimum of two."""
+    """``Scan`` with logsumexp maxima and minima."""
     if not most:
         return -_ladder(large, True, -keep, -reach)
     out: Tensor = _Ladder.apply(keep, reach, large)  # type: ignore[no-untyped-call]
@@ -204,9 +203,9 @@ def _ladder(large: float, most: bool, keep: Tensor, reach: Tensor) -> Tensor:
 
 
 def _mean_ladder(large: float, most: bool, keep: Tensor, reach: Tensor) -> Tensor:
-    """The mean of all that the logsumexp ``Scan`` reads, weighted by its gradient.
+    """The mean of everything that the logsumexp ``Scan`` reads, weighted by its gradient.
 
-    For one maximum that is the softmax: its weights are the gradient of the logsumexp.
+    For a single maximum that is the softmax, whose weights are the gradient of the logsumexp.
     """
     if not most:
         return -_mean_ladder(large, True, -keep, -reach)
@@ -218,7 +217,7 @@ def _mean_ladder(large: float, most: bool, keep: Tensor, reach: Tensor) -> Tenso
 
 @dataclass(frozen=True)
 class _Weights:
-    """Derivatives of one step: of u by ``reach`` and by what comes ``through`` the minimum, of that by its inputs."""
+    """Derivatives of one step: of u by ``reach`` and by the minimum (``through``), of the minimum by its two inputs."""
 
     reach: Tensor
     through: Tensor
@@ -239,9 +238,9 @@ class _Ladder(torch.autograd.Function):
 
         f(U) = P + E QU/(Q + U),   0 < E <= 1,
 
-    P the value for U = 0, E the gain there, Q where the gain is used up. Composition has sums, products and parallel
-    sums of positive numbers only, so that its logarithms (p, q, e) lose no digits, unlike the products of the 2 x 2
-    matrices of the same maps, whose entries grow without bound.
+    with P the value at U = 0, E the gain there, and Q where it saturates. Composition consists of sums, products and
+    parallel sums of positive numbers, so that in logarithms (p, q, e) no digits are lost, unlike in products of the
+    2 x 2 matrices of the same maps, whose entries grow without bound.
     """
 
     generate_vmap_rule = True
@@ -260,7 +259,7 @@ class _Ladder(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         keep, reach, out = ctx.saved_tensors
         w = _weights(keep, reach, _next(out, -ctx.large))
-        # what flows into u[t]: its own gradient, and from u[t-1] that part which came through
+        # the gradient of u[t]: its own, and the part of u[t-1]'s that comes through the minimum
         gain = w.through * w.ahead
         steps = (torch.cat([torch.zeros_like(gain[:1]), gain[:-1]]).flip(0), grad.flip(0))
         (flow,) = recursion(steps, (torch.zeros_like(grad[:1]),), _affine_composed, _affine)

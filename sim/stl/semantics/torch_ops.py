@@ -1,4 +1,4 @@
-"""The torch side of the exact semantics. Imported only where a tensor comes in."""
+"""Exact semantics of torch tensors on any device, and margins as functions of tensors. Imported for tensors only."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from temporeal.sim.stl.language.propositional import (
 from temporeal.sim.stl.language.queries import leaves, signals_in
 from temporeal.sim.stl.language.values import Arrays, numpy_arrays, predicate_margin, raised, signed_margin, value
 from temporeal.sim.stl.rewriting.lower import Leaf, Lowered
-from temporeal.sim.stl.semantics.scans import Algebra, Fold, Parts, recursion, walk
+from temporeal.sim.stl.semantics.torch_scans import Algebra, Fold, Parts, recursion, walk
 
 
 def _norm(v: Tensor) -> Tensor:
-    # vector_norm and not sqrt(sum of squares): its gradient at zero is zero, not NaN
+    # not sqrt(sum of squares): the gradient of vector_norm at zero is zero, not NaN
     out: Tensor = torch.linalg.vector_norm(v, dim=-1)
     return out
 
 
 def _tensors(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Any, Any], Tensor]:
-    """``function`` with a number allowed as one argument."""
+    """``function`` that also takes a number as one of its arguments."""
 
     def of(a: Tensor | float, b: Tensor | float) -> Tensor:
         if isinstance(a, Tensor):
             return function(a, b if isinstance(b, Tensor) else torch.full_like(a, b))
-        assert isinstance(b, Tensor)  # two numbers are folded before they come here
+        assert isinstance(b, Tensor)  # two numbers were folded before
         return function(torch.full_like(b, a), b)
 
     return of
@@ -76,38 +76,38 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = {
 
 
 def torch_arrays(like: Tensor) -> Arrays:
-    """torch, with vector constants of ``like``'s type and device."""
+    """The functions of torch, with vector constants of the type and device of ``like``."""
     dtype = like.dtype if like.dtype.is_floating_point else torch.get_default_dtype()
 
     def vector(value: tuple[float, ...]) -> Tensor:
-        # filled on the device and not copied to it: no synchronization, and nothing for a tracer to warn of
+        # filled on the device, not copied to it: no synchronization, and no warning of a tracer
         return torch.stack([torch.full((), x, dtype=dtype, device=like.device) for x in value])
 
     return Arrays(OPERATIONS, vector)
 
 
-# the gradient of each is infinite or undefined somewhere in its domain
+# operations whose gradient is infinite or undefined somewhere in their domain
 _SINGULAR = frozenset(("sqrt", "pow", "/", "exp", "atan2", "hypot", "angle", "rotation_angle"))
 
 
-def deciding_margin(predicate: Predicate, signals: Mapping[str, Tensor]) -> Any:
-    """The margin of a predicate, whose gradient is zero at every sample at which that of the margin is zero.
+def nan_safe_margin(predicate: Predicate, signals: Mapping[str, Tensor]) -> Any:
+    """The margin of a predicate; signals get a gradient of zero at every sample at which the margin's is zero.
 
-    Through an infinite derivative (``sqrt(x)`` at 0) a gradient of zero would come back as NaN, from samples that
-    decide nothing.
+    Otherwise a zero gradient would become NaN at an infinite derivative (``sqrt(x)`` at 0), from samples that are not
+    critical.
     """
     names = signals_in(predicate)
     arrays = torch_arrays(next(iter(signals.values())))
     plain = all(not torch._C._functorch.is_functorch_wrapped_tensor(signals[n]) for n in names)
     if not plain or not any(signals[n].requires_grad for n in names) or not _operations(predicate) & _SINGULAR:
         return predicate_margin(predicate, signals, arrays)
-    deciding: dict[str, Tensor] = {}
+    critical: dict[str, Tensor] = {}
 
     def note(gradient: Tensor) -> None:
-        deciding["samples"] = gradient != 0
+        critical["samples"] = gradient != 0
 
     def masked(gradient: Tensor) -> Tensor:
-        samples = deciding["samples"]
+        samples = critical["samples"]
         return torch.where(samples.reshape(*samples.shape, *[1] * (gradient.ndim - samples.ndim)), gradient, 0)
 
     used = dict(signals)
@@ -133,31 +133,31 @@ def _operations(predicate: Predicate) -> set[str]:
     return found
 
 
-def compiled(formula: Formula) -> Callable[[Mapping[str, Tensor]], Tensor]:
-    """The margin of a formula without temporal operators as one function of the signals: ``robustness.margin``
-    with the tree walked and checked once and not at each call, for the inside of a simulation's step.
+def margin_function(formula: Formula) -> Callable[[Mapping[str, Tensor]], Tensor]:
+    """The margin of a formula without temporal operators as one function of the signals, for the step of a simulation.
 
-    Signals have any equal leading dimensions. The formula must read a signal in each predicate.
+    The same as `robustness.margin`, but the formula is walked and checked once and not at each call. Signals have any
+    equal leading dimensions. Each predicate must read a signal.
     """
     match formula:
         case Predicate(op, left, right):
-            a, b = _compiled_value(left), _compiled_value(right)
+            a, b = _value_function(left), _value_function(right)
             return lambda s: signed_margin(op, a(s), b(s))
         case Not(arg):
-            inner = compiled(arg)
+            inner = margin_function(arg)
             return lambda s: -inner(s)
         case And(args) | Or(args):
             fold = torch.minimum if isinstance(formula, And) else torch.maximum
-            parts = [compiled(arg) for arg in args]
+            parts = [margin_function(arg) for arg in args]
             return lambda s: reduce(fold, [part(s) for part in parts])
         case Implies(left, right):
-            return compiled(Or((Not(left), right)))
+            return margin_function(Or((Not(left), right)))
         case Iff(left, right):
-            return compiled(And((Implies(left, right), Implies(right, left))))
-    raise FormulaError(f"a margin is that of one sample; this looks further: {formula}")
+            return margin_function(And((Implies(left, right), Implies(right, left))))
+    raise FormulaError(f"a margin is that of one sample; this formula looks further: {formula}")
 
 
-def _compiled_value(expression: Expr) -> Callable[[Mapping[str, Tensor]], Any]:
+def _value_function(expression: Expr) -> Callable[[Mapping[str, Tensor]], Any]:
     match expression:
         case Signal(name):
             return lambda s: s[name]
@@ -178,13 +178,13 @@ def _compiled_value(expression: Expr) -> Callable[[Mapping[str, Tensor]], Any]:
             if isinstance(of, Constant):
                 entry = constant_tuple(of)[index]
                 return lambda s: entry
-            inner, rest = _compiled_value(of), [slice(None)] * (len(of.shape) - 1)
+            inner, rest = _value_function(of), [slice(None)] * (len(of.shape) - 1)
             return lambda s: inner(s)[(..., index, *rest)]
         case Apply() if not expression.shape and all(isinstance(leaf, Constant) for leaf in leaves(expression)):
             folded = float(value(expression, {}, numpy_arrays()))
             return lambda s: folded
         case Apply(op, args):
-            function, parts = OPERATIONS[op], [_compiled_value(a) for a in args]
+            function, parts = OPERATIONS[op], [_value_function(a) for a in args]
             rank = len(expression.shape) if op in ("*", "/") else 0
             axes = [max(0, rank - len(a.shape)) for a in args]
 
@@ -205,20 +205,20 @@ def evaluate(
     """Value [T, ...] of a lowered formula at every sample, on any device: O(T) work and memory for every node.
 
     Args:
-        lowered: the formula. Rows past the end of the strong and weak views are the caller's to append.
-        leaf: the margins ``shape`` of a leaf, its negation done, or its truth.
+        lowered: the formula. The caller appends the samples past the end of the strong and weak views.
+        leaf: the margins ``shape`` of a leaf, or its truth, with the negation applied.
         shape: T and the batch dimensions.
         like: a tensor of the type and device of the values: floating for robustness, bool for satisfaction.
         mask: true where a sample exists. Values where it is false mean nothing.
 
-    A NaN makes every value NaN that depends on it. The gradient is a subgradient: that of the deciding sample, of the
-    last or half and half where several are equal, none where a window is empty; ``torch.func`` transforms apply.
+    A NaN makes every value NaN that depends on it. The gradient is a subgradient: that of the critical sample, of the
+    last one or half and half where several are equal, none where a window is empty. ``torch.func`` transforms apply.
     """
     return walk(lowered, leaf, shape, like, mask, _TRUTH if like.dtype == torch.bool else _MARGIN)
 
 
 def _running(function: Callable[..., Any], parts: Parts, turned: bool) -> Parts:
-    """``torch.cummax`` or ``cummin`` along axis 1, with ``turned`` from its end."""
+    """``torch.cummax`` or ``cummin`` along axis 1; ``turned``: from the end."""
     (x,) = parts
     if not turned:
         return (function(x, 1).values,)
@@ -234,7 +234,7 @@ def _exact(neutral: float | bool, pair: Callable[[Tensor, Tensor], Tensor], runn
 
 
 def _scan(bottom: float | bool, top: float | bool, most: bool, keep: Tensor, reach: Tensor) -> Tensor:
-    """``u[t] = max(reach[t], min(keep[t], u[t+1]))``; without ``most`` min and max change places.
+    """``u[t] = max(reach[t], min(keep[t], u[t+1]))``; without ``most`` min and max are swapped.
 
     The maps u -> max(p, min(q, u)) are closed under composition, because min and max distribute over each other.
     """

@@ -1,4 +1,4 @@
-"""Signals of whole traces as they come in: checked, of one array library and one shape."""
+"""Signals of whole traces: checked, of one array library, and with equal leading dimensions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from temporeal.sim.stl.language.values import Array, Arrays, check_shape, numpy_
 
 
 def is_tensor(x: Any) -> bool:
-    # only a program that has imported torch can hold a tensor
+    """Whether ``x`` is a torch tensor, without importing torch: a program without torch has no tensors."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
 
 
 def is_traced(x: Array) -> bool:
-    # under a tracer shapes are symbols, and asking them would be recorded as a decision
+    """Whether a tracer records the operations on ``x``: it would record questions about its shape too."""
     return is_tensor(x) and bool(sys.modules["torch"].jit.is_tracing())
 
 
@@ -54,7 +54,7 @@ def inputs(formula: Formula, signals: Mapping[str, Array]) -> dict[str, Array]:
         check_depth(formula)
         raise
     if not names:
-        raise SignalError(f"{to_text(formula)} reads no signal, so that its batch is unknown")
+        raise SignalError(f"{to_text(formula)} reads no signal: its batch size is unknown")
     used = {name: _floating(name, array) for name, array in required(names, signals).items()}
     if len({is_tensor(a) for a in used.values()}) > 1:
         raise SignalError(f"torch tensors and numpy arrays are mixed: {sorted(used)}")
@@ -65,7 +65,7 @@ def inputs(formula: Formula, signals: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _of_one_type(used: dict[str, Array]) -> dict[str, Array]:
-    """Tensors of several types in the widest; numpy finds it by itself."""
+    """Tensors of several types in the widest; numpy promotes by itself."""
     types = {array.dtype for array in used.values() if is_tensor(array)}
     if len(types) < 2:
         return used
@@ -74,7 +74,7 @@ def _of_one_type(used: dict[str, Array]) -> dict[str, Array]:
 
 
 def leading(formula: Formula, used: Mapping[str, Array]) -> tuple[int, ...]:
-    """The leading dimensions, equal in all signals."""
+    """The leading dimensions; an error unless they are equal in all signals."""
     names = signals_in(formula)
     shapes = {n: tuple(a.shape[: a.ndim - len(names[n].shape)]) for n, a in used.items()}
     if len(set(shapes.values())) > 1:
@@ -105,9 +105,9 @@ def exists(counts: np.ndarray, shape: tuple[int, ...], like: Array) -> Array:
 
 
 def padded(used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray) -> dict[str, Array]:
-    """The signals with every sample past a trace's end equal to its first one.
+    """The signals with the padding of each trace replaced by its first sample.
 
-    Padding may hold anything, NaN too, whose gradient would be NaN.
+    Padding may hold anything, NaN included, and its gradient would be NaN.
     """
     mask = exists(counts, shape, next(iter(used.values())))
     return {n: where(mask.reshape(*shape, *[1] * (a.ndim - len(shape))), a, a[:1]) for n, a in used.items()}
@@ -116,20 +116,22 @@ def padded(used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray
 def refuse_nan(
     formula: Formula, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None
 ) -> None:
+    """Raise a :class:`SignalError` if a signal is NaN within its trace."""
     for name, array in used.items():
         bad = array != array
         if counts is not None and bool(bad.any()):
             bad = bad.reshape(*shape, -1).any(-1) & exists(counts, shape, array)
         if bool(bad.any()):
-            raise SignalError(f"signal {name!r} has a NaN: whether {to_text(formula)} holds is unknown")
+            raise SignalError(f"signal {name!r} has a NaN: it is unknown whether {to_text(formula)} holds")
 
 
 def where(mask: Array, a: Array, b: Array) -> Array:
+    """``a`` where ``mask`` is true, else ``b``, in the library of ``a``."""
     return sys.modules["torch"].where(mask, a, b) if is_tensor(a) else np.where(mask, a, b)
 
 
 def filled(x: Any, like: Array, shape: tuple[int, ...]) -> Array:
-    """``x`` if it is an array, else an array of ``shape`` like ``like`` full of the number ``x``."""
+    """``x``; if it is a number, an array of ``shape`` like ``like``, filled with it."""
     if not isinstance(x, (float, bool, np.bool_)):
         return x
     return like.new_full(shape, x) if is_tensor(like) else np.full(shape, x, dtype=like.dtype)

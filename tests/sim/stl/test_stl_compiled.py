@@ -7,7 +7,7 @@ from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.semantics.robustness import margin
-from temporeal.sim.stl.semantics.torch_ops import compiled
+from temporeal.sim.stl.semantics.torch_ops import margin_function
 
 SCHEMA = schema(SignalSpec("p", (3,), "m", "w"), SignalSpec("q", (4,), "wxyz", "w"), SignalSpec("h", (), "m"))
 CONSTANTS = {"a": (0.1, -0.2, 0.3), "r": 0.5}
@@ -25,11 +25,11 @@ def test_equal_to_the_interpreted_margin(text):
     gen = torch.Generator().manual_seed(1)
     signals = {"p": torch.randn(7, 5, 3, generator=gen), "q": torch.randn(7, 5, 4, generator=gen),
                "h": torch.randn(7, 5, generator=gen)}
-    torch.testing.assert_close(compiled(formula)(signals), margin(formula, signals))
+    torch.testing.assert_close(margin_function(formula)(signals), margin(formula, signals))
     double = {k: v.double() for k, v in signals.items()}  # constants follow the signals' type
-    assert compiled(formula)(double).dtype == torch.float64
+    assert margin_function(formula)(double).dtype == torch.float64
 
 
 def test_temporal_formulas_are_refused():
     with pytest.raises(FormulaError, match="looks further"):
-        compiled(parse("G[0,1] (h > 0)", SCHEMA))
+        margin_function(parse("G[0,1] (h > 0)", SCHEMA))

@@ -1,8 +1,8 @@
-"""Margins and truths of predicates as arithmetic on single numbers, for machines that know no vectors.
+"""Margins and truths of predicates as arithmetic on scalars, for interpreters without vectors. numpy only.
 
 A scalar is a nested tuple: ``("load", (signal, component), sign, offset)`` is ``sign * signal[component] + offset``,
-``("const", x)`` a number, and ``(operation, a[, b])`` one of ``operations.OPERATIONS`` on scalars or a comparison (1 where
-it holds, else -1). Equal tuples are equal numbers. Standard library and numpy only.
+``("const", x)`` a number, and ``(operation, a[, b])`` one of `operations.OPERATIONS` on scalars or a comparison (1
+where it holds, else -1). Equal tuples are equal numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Scalar = tuple[Any, ...]
 
 
 def operands(scalar: Scalar) -> tuple[Scalar, ...]:
-    """The scalars that ``scalar`` is computed from."""
+    """The scalars from which ``scalar`` is computed."""
     return () if scalar[0] in ("const", "load") else scalar[1:]
 
 
@@ -31,7 +31,7 @@ def constant(value: float) -> Scalar:
 
 
 def apply(op: str, *args: Scalar) -> Scalar:
-    """``op`` on scalars; constants are folded, and a signal plus or minus a constant is one load."""
+    """``op`` on scalars; constants are folded, and a signal plus or minus a constant becomes one load."""
     if all(a[0] == "const" for a in args):
         with np.errstate(all="ignore"):
             return constant(float(NUMPY_OPERATIONS[op](*(np.float64(a[1]) for a in args))))
@@ -79,8 +79,8 @@ _OF_VECTORS: Mapping[str, Callable[..., Scalar]] = {
     "norm": _norm, "dist": _dist, "angle": _angle, "rotation_angle": _rotation_angle}
 
 
-def scalars(expression: Expr) -> Any:
-    """The entries of an expression: an object array of its shape."""
+def scalarized(expression: Expr) -> Any:
+    """The entries of an expression as scalars: an object array of its shape."""
     out = np.empty(expression.shape, dtype=object)
     match expression:
         case Signal(name, shape):
@@ -90,12 +90,12 @@ def scalars(expression: Expr) -> Any:
             for at in np.ndindex(*expression.shape):
                 out[at] = constant(value[at[0]] if isinstance(value, tuple) else value)
         case Component(of, index):
-            return scalars(of)[(index,)] if len(of.shape) > 1 else _cell(scalars(of)[index])
+            return scalarized(of)[(index,)] if len(of.shape) > 1 else _cell(scalarized(of)[index])
         case Apply(op, args) if op in _OF_VECTORS:
-            return _cell(_OF_VECTORS[op](*(scalars(a) for a in args)))
+            return _cell(_OF_VECTORS[op](*(scalarized(a) for a in args)))
         case Apply(op, args):
-            parts = [scalars(a) for a in args]
-            # a scalar beside a vector: every entry meets it
+            parts = [scalarized(a) for a in args]
+            # a scalar argument is combined with every entry of a vector
             for at in np.ndindex(*expression.shape):
                 entries = [part[at] if part.shape else part[()] for part in parts]
                 out[at] = _elementwise(op, entries)
@@ -120,9 +120,9 @@ def _elementwise(op: str, entries: list[Scalar]) -> Scalar:
 
 def margin_scalar(predicate: Predicate, negated: bool, truth: bool) -> Scalar:
     """The margin of a predicate, or its truth as 1 or -1; of its negation with ``negated``."""
-    op, left, right = predicate.op, scalars(predicate.left)[()], scalars(predicate.right)[()]
+    op, left, right = predicate.op, scalarized(predicate.left)[()], scalarized(predicate.right)[()]
     if truth:
-        # a NaN is refused before: each comparison has a complement
+        # NaN was refused before, so that each comparison has a complement
         if op in ("==", "!="):
             return ("==" if (op == "==") != negated else "!=", left, right)
         if op[0] == ">":

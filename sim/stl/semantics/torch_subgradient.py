@@ -13,11 +13,11 @@ from torch.autograd.function import once_differentiable
 
 from temporeal.sim.stl.language.propositional import Predicate
 from temporeal.sim.stl.rewriting.lower import Leaf, Lowered
-from temporeal.sim.stl.semantics import machine
+from temporeal.sim.stl.semantics import compiled
 
 
-class _Deciding(torch.autograd.Function):
-    """Each value is that of one leaf at one sample, to which its gradient goes back."""
+class _CriticalSamples(torch.autograd.Function):
+    """Each value is that of one leaf at one critical sample, which gets its gradient."""
 
     @staticmethod
     def forward(ctx: Any, lowered: Lowered, signs: Sequence[tuple[int, bool]], counts: Any, *margins: Tensor) -> Tensor:
@@ -25,7 +25,7 @@ class _Deciding(torch.autograd.Function):
         flat = [m.detach().numpy().reshape(shape[0], -1) for m in margins]
         leaves = [-flat[k] if negated else flat[k] for k, negated in signs]
         size = (shape[0], prod(shape[1:]))
-        out, origins = machine.evaluate_traced(lowered, leaves, size, leaves[0].dtype, counts)
+        out, origins = compiled.evaluate_with_origins(lowered, leaves, size, leaves[0].dtype, counts)
         ctx.origins, ctx.signs, ctx.shape, ctx.count = origins, signs, shape, len(margins)
         return torch.from_numpy(out).reshape(shape)
 
@@ -33,7 +33,7 @@ class _Deciding(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
         flat = np.ascontiguousarray(upstream.detach().numpy().reshape(ctx.origins.shape))
-        each = torch.from_numpy(machine.gradient(ctx.origins, flat, len(ctx.signs))).reshape(-1, *ctx.shape)
+        each = torch.from_numpy(compiled.gradient(ctx.origins, flat, len(ctx.signs))).reshape(-1, *ctx.shape)
         out: list[Tensor | None] = [None] * ctx.count
         for gradient, (k, negated) in zip(each, ctx.signs):
             signed = -gradient if negated else gradient
@@ -51,5 +51,5 @@ def robustness(
     signs = [(order[leaf.predicate], leaf.negated) for leaf in leaves]
     ends = None if counts is None else counts.reshape(-1)
     given = [m.expand(shape) for m in margins.values()]
-    out: Tensor = _Deciding.apply(lowered, signs, ends, *given)  # type: ignore[no-untyped-call]
+    out: Tensor = _CriticalSamples.apply(lowered, signs, ends, *given)  # type: ignore[no-untyped-call]
     return out

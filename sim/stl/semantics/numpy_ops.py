@@ -1,7 +1,6 @@
 """Windows and recursions over axis 0 of numpy arrays, in O(T) work and memory whatever the window.
 
-Seconds become samples here, exactly or not at all. The array operations serve where numba is not installed: the
-compiled kernels of `temporeal.sim.stl.semantics.machine` do the same many times faster.
+They serve where numba is not installed; `compiled` gives the same values many times faster.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ Values = NDArray[Any]
 
 
 def shifted(x: Values, by: int, fill: float) -> Values:
-    """``x[t+by]`` for each t, ``fill`` where there is none."""
+    """``x[t+by]`` for each t, ``fill`` past the end."""
     kept = x[min(by, len(x)):]
     return np.concatenate([kept, np.full((len(x) - len(kept), *x.shape[1:]), fill, dtype=x.dtype)])
 
 
 def sliding(x: Values, lo: int, hi: int | None, most: bool) -> Values:
-    """The maximum (``most``) or minimum of ``x[t+lo .. t+hi]`` for each t, clipped at the end; of nothing -inf, +inf.
+    """The maximum (``most``) or minimum of ``x[t+lo .. t+hi]`` for each t, clipped at the end; -inf or +inf if empty.
 
     A window is a right part of one block of samples and a left part of the next (van Herk, Pattern Recognition Letters
     13(7), 1992).
@@ -43,7 +42,7 @@ def sliding(x: Values, lo: int, hi: int | None, most: bool) -> Values:
 
 
 def recursion(keep: Values, reach: Values, most: bool) -> Values:
-    """``u[t] = max(reach[t], min(keep[t], u[t+1]))``, u[T] = -inf; without ``most`` min and max change places."""
+    """``u[t] = max(reach[t], min(keep[t], u[t+1]))``, u[T] = -inf; without ``most`` min and max are swapped."""
     join, meet = (np.maximum, np.minimum) if most else (np.minimum, np.maximum)
     out = np.empty_like(reach)
     after = np.full_like(reach[:1], -inf if most else inf)[0]

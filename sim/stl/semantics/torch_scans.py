@@ -1,7 +1,7 @@
 """Folds over windows and recursions over time in torch: O(T) work and O(log T) passes, on any device.
 
-An evaluator of a lowered formula is given what its maximum and minimum are (an :class:`Algebra`); :func:`walk` does the
-rest. ``torch_ops`` has the exact algebra, ``smooth`` the smooth ones. Time is axis 0 everywhere.
+An evaluator of a lowered formula defines its maximum and minimum (an :class:`Algebra`); :func:`walk` does the rest.
+`torch_ops` has the exact algebra, `smooth` the smooth ones. Time is axis 0 everywhere.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from temporeal.sim.stl.rewriting.lower import Fixed, Leaf, Lowered, Merge, Node, Scan, Shift, Slide, inputs
 
 Parts = tuple[Tensor, ...]
-"""What is carried along time: one tensor or several of equal shape."""
+"""The state of a fold: one tensor or several of equal shape."""
 Join = Callable[[Parts, Parts], Parts]
 
 
@@ -26,12 +26,12 @@ class Fold:
     """A kind of maximum or minimum of many values, as an associative operation on :data:`Parts`.
 
     Args:
-        neutral: the value of none, -infinity of a maximum.
-        lift: what one value carries.
-        join: what two disjoint sets of values carry together.
-        value: the maximum or minimum.
-        prefixes: along axis 1, what the values up to each carry together.
-        suffixes: the same of the values from each on.
+        neutral: the value of no values: -infinity for a maximum.
+        lift: the state of one value.
+        join: the state of two disjoint sets of values from those of each.
+        value: the maximum or minimum of a state.
+        prefixes: along axis 1, the states of the values up to each.
+        suffixes: the states of the values from each on.
     """
 
     neutral: float | bool
@@ -54,7 +54,7 @@ class Algebra:
         return self.most if most else self.least
 
     def infinity(self, value: float) -> float | bool:
-        """What stands here for +inf (the minimum of nothing) or -inf (the maximum of nothing)."""
+        """What represents +inf (the minimum of nothing) or -inf (the maximum of nothing)."""
         return self.fold(value < 0).neutral
 
 
@@ -64,8 +64,8 @@ def walk(
 ) -> Tensor:
     """Value ``shape`` = [T, ...] of a lowered formula at every sample.
 
-    ``leaf`` gives the values of leaves; ``like`` has the type and device of all values; ``mask`` is true where a
-    sample exists: whoever looks ahead sees nothing past the end of a trace. Values there mean nothing.
+    ``leaf`` gives the values of leaves; ``like`` has the type and device of all values; ``mask`` is true where a sample
+    exists: nothing past the end of a trace is looked at, and values there have no meaning.
     """
     values: dict[int, Tensor] = {}
     readers = Counter(i for node in lowered.nodes for i in inputs(node))
@@ -84,7 +84,7 @@ def _node(
     mask: Tensor | None, algebra: Algebra,
 ) -> Tensor:
     def ahead(x: Tensor, fill: float | bool) -> Tensor:
-        # shift, slide and scan of the past never read a sample past the end for one before it
+        # operators of the past never read a sample past the end
         return x if mask is None else torch.where(mask, x, torch.full_like(x, fill))
 
     match node:
@@ -111,14 +111,14 @@ def _node(
 
 
 def shift(x: Tensor, by: int, past: bool, fill: float | bool) -> Tensor:
-    """``x[t+by]``, with ``past`` ``x[t-by]``; ``fill`` where there is none."""
+    """``x[t+by]``, with ``past`` ``x[t-by]``; ``fill`` beyond the ends."""
     by = min(by, len(x))
     none = x.new_full((by, *x.shape[1:]), fill)
     return torch.cat([none, x[: len(x) - by]] if past else [x[by:], none])
 
 
 def slide(x: Tensor, lo: int, hi: int | None, past: bool, fold: Fold) -> Tensor:
-    """``fold`` over ``x[t+lo .. t+hi]``, with ``past`` over ``x[t-hi .. t-lo]``, as far as there are such samples."""
+    """``fold`` over ``x[t+lo .. t+hi]``, with ``past`` over ``x[t-hi .. t-lo]``, clipped at the ends."""
     last = len(x) - 1
     if lo == hi or lo > last:
         return shift(x, lo, past, fold.neutral)
@@ -131,10 +131,10 @@ def slide(x: Tensor, lo: int, hi: int | None, past: bool, fold: Fold) -> Tensor:
 
 
 def windows(x: Tensor, first: int, width: int, fold: Fold) -> Tensor:
-    """``fold`` over ``x[t+first .. t+first+width-1]``, ``width`` at least two, as far as there are such samples.
+    """``fold`` over ``x[t+first .. t+first+width-1]``, ``width`` at least two, clipped at the ends.
 
-    In blocks of ``width - 1`` samples a window is always a suffix of one block and a prefix of the next, which have no
-    sample in common, so that sums may be folded, not only maxima. After van Herk, "A fast algorithm for local minimum
+    In blocks of ``width - 1`` samples a window is a suffix of one block and a prefix of the next, without a common
+    sample, so that sums can be folded too, not only maxima. After van Herk, "A fast algorithm for local minimum
     and maximum filters on rectangular and octagonal kernels", Pattern Recognition Letters 13, 1992.
     """
     length, block = len(x), width - 1
