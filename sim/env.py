@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from temporeal.sim.backend_factory import BackendConfig, backend_name, make_backend
+from temporeal.sim.backend_factory import BackendConfig, make_backend
 from temporeal.sim.capabilities import require
 from temporeal.sim.compiler.keyed_random import stream, uniform
 from temporeal.sim.compiler.step_buffers import Results, distinct, seen_by
@@ -27,9 +27,9 @@ from temporeal.sim.episodes import (
     episode_record,
     replay,
     require_same,
-    with_current_names,
 )
 from temporeal.sim.randomization.disturbances import Disturbances
+from temporeal.sim.renamed import with_current_names
 from temporeal.sim.step_functions import StepFunctions, cleaned
 from temporeal.sim.step_table import StepTable, is_compiled
 from temporeal.sim.task import Task
@@ -339,7 +339,7 @@ class Env:
         Raises :class:`temporeal.sim.capabilities.MissingCapability` where the backend cannot give a world's whole
         state.
         """
-        require(backend_name(self.backend), self.backend.capabilities, ["full_state"])
+        require(self.backend.name, self.backend.capabilities, ["full_state"])
         self.backend.snapshot = True
         self.table.keep_previous()
 

@@ -87,7 +87,7 @@ class EpisodeQueue:
         places = [place for place in (f"memory.{name}", f"progress.{name}") if place in column]
         if not places and name != "tick":
             f = self.table.functions
-            known = sorted({*f.observe.memory, *f.objective.memory, "tick"})
+            known = sorted({*f.observe.memory, *f.objective.carry, "tick"})
             raise ValueError(f"a start of task {f.task.name!r} has memory {name!r}, which neither its maps nor its "
                              f"objective remember; known: {', '.join(known)}")
         return [*places, "count"] if name == "tick" else places

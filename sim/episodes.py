@@ -27,6 +27,7 @@ from temporeal.sim.compiler.keyed_random import stream, uniform
 from temporeal.sim.curriculum.curriculum import Curriculum
 from temporeal.sim.randomization.distributions import Distribution, draw_parameters
 from temporeal.sim.randomization.sensors import Sensors
+from temporeal.sim.renamed import with_current_names
 
 Draw = Callable[[str, int], Tensor]
 Named = dict[str, Tensor]
@@ -118,9 +119,6 @@ def _like(flags: Tensor, value: Tensor) -> Tensor:
 # ---------------------------------------------------------------- records
 
 GROUPS = ("parameters", "appearance", "sensors", "state", "memory")
-RENAMED = {"pushes": "disturbances", "cameras": "appearance", "look": "appearance", "explore": "mid_episode_starts",
-           "midway": "mid_episode", "faults": "diverged"}
-"""Names in older records and states, and what they are called now."""
 
 
 @dataclass(frozen=True)
@@ -173,11 +171,6 @@ class EpisodeRecord:
         if not isinstance(data, dict):
             raise ValueError(f"not the record of an episode: {text[:40]!r}")
         return EpisodeRecord.from_dict(data)
-
-
-def with_current_names(data: Mapping[str, Any]) -> dict[str, Any]:
-    """``data`` of an older record or state under the names of :data:`RENAMED`."""
-    return {RENAMED.get(key, key): value for key, value in data.items()}
 
 
 def episode_record(

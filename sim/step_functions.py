@@ -63,8 +63,8 @@ class StepFunctions:
             **EPISODE, **sensors.drawn, **sensors.noise, **sensors.past,
             **({"chance": (extra.chances,)} if extra is not None and extra.chances else {}),
             **{f"memory.{k}": tuple(v) for k, v in self.observe.memory.items()},
-            **{f"progress.{k}": tuple(v) for k, v in self.objective.memory.items()},
-            **{f"extra.{k}": tuple(v) for k, v in (extra.memory.items() if extra is not None else ())},
+            **{f"progress.{k}": tuple(v) for k, v in self.objective.carry.items()},
+            **{f"extra.{k}": tuple(v) for k, v in (extra.carry.items() if extra is not None else ())},
             **{f"added.{k}": tuple(v) for k, v in self.added.items()}}
 
     def command(self, x: Named) -> Named:

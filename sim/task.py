@@ -10,7 +10,6 @@ from typing import Any, Protocol, TypeVar, get_args, get_type_hints
 
 from torch import Tensor, nn
 
-from temporeal.robots.registry import resolve
 from temporeal.robots.signals import Schema, SignalSpec, schema
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.maps import ActionMap
@@ -23,6 +22,7 @@ from temporeal.sim.stl.language.sampling import window_steps
 from temporeal.sim.stl.planning.alternative import Alternative
 from temporeal.sim.stl.planning.plan import NotSequential
 from temporeal.sim.stl.rewriting.normal import NotDecomposable
+from temporeal.sim.task_files import blamed_on, task_module
 
 MISSION_TIME = SignalSpec("mission_time", (), "s")
 """Time since mission start: every evaluator of a formula supplies it (environment, report, on-robot monitor)."""
@@ -47,46 +47,49 @@ traces by any formula."""
 """What to write where a task refuses a formula as :class:`NotSequential` or :class:`NotDecomposable`; one that takes
 others says so as ``TAKES``."""
 
+Carry = dict[str, Tensor]
+"""What an objective, or a task's own signals, keep from one sample to the next: [N, ...] by name, zeros before the first."""
+
 Draw = Callable[[str, int], Tensor]
 """``draw(stream, count)``: uniform numbers in [0, 1), [K, count], keyed by the episode of each of K worlds."""
 
 
 class Objective(Protocol):
-    """Reward and termination from true signals, with memory of its own (progress). All tensors [N, ...]."""
+    """Reward and termination from true signals. All tensors [N, ...]; ``carry``: shapes of what it keeps, without N."""
 
-    memory: Mapping[str, tuple[int, ...]]
+    carry: Mapping[str, tuple[int, ...]]
     privileged_dim: int
 
-    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Memory after the first sample of an episode (time 0)."""
+    def start(self, signals: Mapping[str, Tensor], carry: Carry) -> Carry:
+        """The carry after the first sample of an episode (time 0)."""
 
     def step(
-        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Reward [N], terminated [N] and the next memory for the sample after ``action``."""
+        self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry
+    ) -> tuple[Tensor, Tensor, Carry]:
+        """Reward [N], terminated [N] and the next carry for the sample after ``action``."""
 
-    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """What the critic sees beyond the observation: [N, privileged_dim]."""
 
-    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def success(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Whether an episode that ends here did what the task asks: bool [N]."""
 
 
 class Extra(Protocol):
     """Signals that the task itself gives, such as a goal. Tensors [N, ...].
 
-    ``memory`` is what they are computed from: given by the task's ``initial``, zeros otherwise. ``chances``: how many
+    ``carry``: shapes of what they are computed from; the task's ``initial`` may give values. ``chances``: how many
     fresh uniform numbers in [0, 1) it is given at each sample, for what changes in mid-episode.
     """
 
     signals: Schema
-    memory: Mapping[str, tuple[int, ...]]
+    carry: Mapping[str, tuple[int, ...]]
     chances: int
 
     def __call__(
-        self, signals: Mapping[str, Tensor], chance: Tensor, memory: dict[str, Tensor]
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The added signals of this sample and the memory for the next. ``signals``: the simulator's, true."""
+        self, signals: Mapping[str, Tensor], chance: Tensor, carry: Carry
+    ) -> tuple[dict[str, Tensor], Carry]:
+        """The added signals of this sample and the carry for the next. ``signals``: the simulator's, true."""
 
 
 class Constant:
@@ -96,13 +99,13 @@ class Constant:
 
     def __init__(self, *specs: SignalSpec) -> None:
         self.signals: Schema = schema(*specs)
-        self.memory = {spec.name: spec.shape for spec in specs}
+        self.carry = {spec.name: spec.shape for spec in specs}
 
     def __call__(
-        self, signals: Mapping[str, Tensor], chance: Tensor, memory: dict[str, Tensor]
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The memory as signals."""
-        return dict(memory), memory
+        self, signals: Mapping[str, Tensor], chance: Tensor, carry: Carry
+    ) -> tuple[dict[str, Tensor], Carry]:
+        """The carry as signals."""
+        return dict(carry), carry
 
 
 class Schedules(Protocol):
@@ -144,7 +147,7 @@ class Task:
         initial: ``initial(draw) -> state`` of K worlds by signal name, and what ``extra`` remembers at the start.
         mid_episode: starts in mid-episode, for training only: ``mid_episode(draw) -> (state, memory)``, where
             ``memory`` holds a ``tick`` [K] (control steps since mission start) and replaces what both the observation
-            map and the objective would remember by then.
+            map and the objective would keep by then.
         schedules: where the policy follows a schedule, which somebody has to choose (algo=tgpo): which there are.
         observe: the observation map; ``act``: the action map; ``objective``: reward and termination.
         extra: signals that the task itself gives: a goal.
@@ -211,10 +214,11 @@ def weights(kind: type[T], given: Mapping[str, float] | None) -> T:
 
 def load_task(name: str, **overrides: Any) -> Task:
     """Task ``name`` from ``sim/tasks``, its numbers replaced by ``overrides`` (see the task's ``make``)."""
-    module = resolve("temporeal.sim.tasks", name)
+    module = task_module(name)
     check_overrides(name, module, overrides)
     try:
-        task: Task = module.make(**overrides)
+        with blamed_on(name):
+            task: Task = module.make(**overrides)
     except (NotSequential, NotDecomposable) as error:
         raise FormulaError(f"task {name!r}: {error}\n{getattr(module, 'TAKES', SEQUENTIAL)}") from error
     except TypeError as error:

@@ -76,7 +76,7 @@ def _flaw_of_formula(task: str, said: Mapping[str, Any]) -> str:
     room = {name: value for name, value in given.items() if name in ROOM}
     try:
         # the view that takes all formulas
-        environments.make_task({"task": {**said, "settings": {**asked, "view": "plain"}}})
+        environments.make_task({"task": {**said, "settings": {**asked, "view": "terminal_robustness"}}})
         if room:
             with suppress(FormulaError):  # one that is not TGPO's: its trial says so
                 load_task(said["name"], **asked, **room)

@@ -36,7 +36,7 @@ policy already: what its training said of itself."""
 
 CURVE, PATHS, SAMPLES = 60, 6, 60  # points of a curve, drawn episodes, their points
 BATCH = {"cem": (50, 20), "npc": (250, 250), "milp": (1, 1)}
-"""Starts planned at once, between looks at the clock: of plans that are followed to the end, and of plans made anew on
+"""Starts planned at once, between checks of the clock: of plans that are followed to the end, and of plans made anew on
 the way, which cost many times as much."""
 
 
@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
     from temporeal.policies.runs.workers import STARTED_BY, end_without
     from temporeal.robots.atomic_files import write_whole
 
-    if STARTED_BY in os.environ:  # else somebody makes it by hand
+    if STARTED_BY in os.environ:  # else it is made by hand
         end_without(int(os.environ[STARTED_BY]))
     order = json.loads(Path(argv[0]).read_text())
     found = clean(plain({**order, **trial(order)}))
@@ -88,7 +88,7 @@ def described(settings: Mapping[str, Any], system: str) -> dict[str, Any]:
 
 
 OF_FORMULA = ("formula", "constants", "start", "shapes", "episode_s")
-"""Settings of a task that are its formula's, not the method's: the digest of its file tells these."""
+"""Settings of a task that are its formula's, not the method's: the digest of its file covers these."""
 
 
 def digest(settings: Mapping[str, Any]) -> str:

@@ -86,7 +86,7 @@ def recipe(task: str, **keywords: Any) -> Recipe:
 def some_cameras(given: Any) -> tuple[Any, ...]:
     """The `temporeal.sim.rendering.cameras.Camera` objects that ``given`` holds, or describes by name as configuration
     does."""
-    from temporeal.sim.rendering.viewpoints import Camera, parse_cameras
+    from temporeal.sim.rendering.cameras import Camera, parse_cameras
 
     if isinstance(given, Mapping):
         return parse_cameras(given)
@@ -159,7 +159,7 @@ def check_view(task: Task) -> None:
     """Refuse a task whose policy follows schedules: nobody chooses them here, and they would be drawn at random."""
     if task.schedules is not None:
         raise ValueError(f"task {task.name!r} is shown by the view of algo=tgpo, whose policy follows schedules that "
-                         "only it chooses: give view='plain' to the task, or 'history' or 'flags'")
+                         "only it chooses: give view='terminal_robustness' to the task, or 'tau_mdp' or 'f_mdp'")
 
 
 def shown(obs: Obs, observation: str) -> Tensor | dict[str, Tensor]:

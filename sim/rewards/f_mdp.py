@@ -1,4 +1,4 @@
-"""The F-MDP view of a formula: the policy sees a flag for each inner temporal sub-formula.
+"""The F-MDP: the policy sees a flag for each inner temporal sub-formula.
 
 Venkataraman, Aksaray and Seiler, "Tractable Reinforcement Learning of Signal Temporal Logic Objectives" (HSCC 2020)
 take F[a,b] phi and G[a,b] phi, where phi joins F and G over predicates by & and |. In place of the history each of
@@ -30,13 +30,13 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from temporeal.robots.signals import SignalSpec
+from temporeal.sim.maps import Memory
 from temporeal.sim.rewards.online_robustness import Online
 from temporeal.sim.rewards.terminal_robustness import (
     Clock,
-    Memory,
     NotSupported,
     Soft,
     check_length,
@@ -51,14 +51,14 @@ from temporeal.sim.stl.language.sampling import window_steps
 from temporeal.sim.stl.language.temporal import Always, Eventually, Release, Until, WeakUntil, Window
 from temporeal.sim.stl.rewriting.normal import positive
 from temporeal.sim.stl.semantics.torch_ops import margin_function
-from temporeal.sim.task import MISSION_TIME, weights
+from temporeal.sim.task import MISSION_TIME, Carry, weights
 
 FORMS = """\
-The flags view (F-MDP) takes, with p and q without windows, and every window with an end:
+The view f_mdp takes, with p and q without windows, and every window with an end:
   F[a,b] p, G[a,b] p, p U[a,b] q, p R[a,b] q, p W[a,b] q
   F[a,b] phi, G[a,b] phi          phi: F[c,d] p and G[c,d] p joined by & | ! ->
 and these joined by & | ! ->. Not taken: three layers of windows; U, R or W inside F or G, F or G inside U, R or W; X
-and the past. The views plain and history take all."""
+and the past. The views terminal_robustness and tau_mdp take all."""
 
 Truths = Callable[[Mapping[str, Tensor]], Tensor]
 Verdict = Callable[[Sequence[Tensor]], Tensor]
@@ -71,7 +71,8 @@ class Reward:
 
     satisfied: float = 1.0  # each step of an outer F where phi holds; each of an outer G where not (minus); else once
     shaping: float = 0.0  # times the change of the share of sub-formulas whose flags say that they (still) hold
-    early: float = 0.0  # times the change of the soft robustness of what was seen so far (`temporeal.sim.rewards.terminal_robustness.Soft`)
+    # times the change of the soft robustness of what was seen so far (`temporeal.sim.rewards.terminal_robustness.Soft`)
+    early: float = 0.0
     sharp: float = 5.0  # of it, 1 / unit of the margins: with 1, what just failed was worth more than what just held
     cap: float = 10.0  # margins' unit: robustness counts as within +-cap
 
@@ -258,52 +259,53 @@ class Objective:
             raise ValueError("of_view.privileged shows the critic what reward.early is paid by, which is 0 here")
         self.flags, self.weights = Flags(formula, dt), reward
         check_length(self.flags.last, steps)
-        self.memory: dict[str, tuple[int, ...]] = {**self.flags.memory, "share": (), "soft": ()}
+        self.carry: dict[str, tuple[int, ...]] = {**self.flags.memory, "share": (), "soft": ()}
         self.shares = reward.shaping != 0
         self.online = Online(dt)
         self.soft = Soft(formula, self.online, reward.sharp, reward.cap) if reward.early else None
-        self.memory |= self.online.memory
+        self.carry |= self.online.carry
         self.shown = margins_of(self.online) if privileged else []
         self.privileged_dim = len(self.shown)
 
-    def start(self, signals: Mapping[str, Tensor], memory: Memory) -> Memory:
-        """Memory after the sample at time 0."""
-        return self._seen(signals, {**memory, **self.online.begin(memory)})
+    def start(self, signals: Mapping[str, Tensor], carry: Carry) -> Carry:
+        """The carry after the sample at time 0."""
+        return self._seen(signals, {**carry, **self.online.begin(carry)})
 
-    def step(self, signals: Mapping[str, Tensor], action: Tensor, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
-        """Reward [N], terminated [N] (never), next memory."""
-        flags, w, tick = self.flags, self.weights, memory["tick"]
-        after = self._seen(signals, memory)
+    def step(self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry) -> tuple[Tensor, Tensor, Carry]:
+        """Reward [N], terminated [N] (never), next carry."""
+        flags, w, tick = self.flags, self.weights, carry["tick"]
+        after = self._seen(signals, carry)
         holds = flags.now(after).float()
         due = (tick >= flags.first) & (tick <= flags.last) if flags.outer else tick == max(flags.last, 1)
         reward = w.satisfied * torch.where(due, holds if flags.most else holds - 1.0, torch.zeros_like(holds))
-        shaped = w.shaping * (after["share"] - memory["share"]) + w.early * (after["soft"] - memory["soft"])
+        shaped = w.shaping * (after["share"] - carry["share"]) + w.early * (after["soft"] - carry["soft"])
         return reward + shaped, due & ~due, after
 
-    def _seen(self, signals: Mapping[str, Tensor], memory: Memory) -> Memory:
-        after = {**memory, **self.flags(signals, memory)}
+    def _seen(self, signals: Mapping[str, Tensor], carry: Carry) -> Carry:
+        after = {**carry, **self.flags(signals, carry)}
         if self.shares:
             after["share"] = self.flags.share(after)
         if self.soft is None:
             return after
-        sample = self.online.sample(signals, memory["tick"], memory)
+        sample = self.online.sample(signals, carry["tick"], carry)
         soft = self.soft(sample)
         return {**after, **sample.after, "soft": soft}
 
-    def privileged(self, signals: Mapping[str, Tensor], memory: Memory) -> Tensor:
+    def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Margins so far [N, privileged_dim], within +-cap."""
-        return margins_so_far(memory, self.shown, self.weights.cap)
+        return margins_so_far(carry, self.shown, self.weights.cap)
 
-    def success(self, signals: Mapping[str, Tensor], memory: Memory) -> Tensor:
+    def success(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Whether the formula is satisfied, and that is known: bool [N]."""
-        return (memory["tick"] > self.flags.last) & self.flags.verdict(memory)
+        return (carry["tick"] > self.flags.last) & self.flags.verdict(carry)
 
 
-class FlagView:
+class FlagsView:
     """Flags and time."""
 
     def __init__(self, formula: Formula, dt: float, steps: int, objective: Objective) -> None:
         self.clock, self.objective, self.flags, self.dt = Clock(steps), objective, Flags(formula, dt), dt
+        self.module: nn.Module | None = None
         self.reads = tuple(n for n in signals_in(formula) if n != MISSION_TIME.name)
         self.size = self.flags.size + 1
         self.memory = dict(self.flags.memory)
@@ -318,7 +320,7 @@ class FlagView:
 def make(
     formula: Formula, dt: float, steps: int, schema: Mapping[str, SignalSpec], *,
     reward: Mapping[str, float] | None = None, privileged: bool = False,
-) -> FlagView:
+) -> FlagsView:
     """The view of a formula of the forms in :data:`FORMS`; others are :class:`NotSupported`.
 
     Args:
@@ -329,6 +331,6 @@ def make(
     """
     try:
         checked = check_reward(weights(Reward, reward), "sharp", "cap")
-        return FlagView(formula, dt, steps, Objective(formula, dt, steps, checked, privileged))
+        return FlagsView(formula, dt, steps, Objective(formula, dt, steps, checked, privileged))
     except FormulaError as error:
-        raise NotSupported(f"flags view (F-MDP) of {to_text(formula)}: {error}\n{FORMS}") from error
+        raise NotSupported(f"view f_mdp of {to_text(formula)}: {error}\n{FORMS}") from error

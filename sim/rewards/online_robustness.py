@@ -39,17 +39,17 @@ from temporeal.sim.stl.language.temporal import (
 from temporeal.sim.stl.rewriting.normal import positive
 from temporeal.sim.stl.semantics.torch_ops import margin_function
 
-Memory = dict[str, Tensor]
+Carry = dict[str, Tensor]
 
 
 @dataclass
 class Sample:
-    """One sample of N worlds: what is known of it, and the memory for the next one as it is being filled."""
+    """One sample of N worlds: what is known of it, and the carry for the next one as it is being filled."""
 
     signals: Mapping[str, Tensor]
     tick: Tensor  # [N] number of the sample, the first is 0
-    memory: Mapping[str, Tensor]
-    after: Memory = field(default_factory=dict)
+    carry: Mapping[str, Tensor]
+    after: Carry = field(default_factory=dict)
     known: dict[Part, Tensor] = field(default_factory=dict)
 
 
@@ -74,25 +74,25 @@ class Part:
 
 
 class Online:
-    """Builds parts, which share their memory where they are the same.
+    """Builds parts, which share their carry where they are the same.
 
-    ``memory`` has the shapes (without N) of what they remember: in ``begin``'s state at the start of an episode.
+    ``carry`` has the shapes (without N) of what they remember: in ``begin``'s state at the start of an episode.
     """
 
     def __init__(self, dt: float) -> None:
         self.dt = dt
-        self.memory: dict[str, tuple[int, ...]] = {}
-        self._first: dict[str, float] = {}  # what stands in a memory before the first sample
+        self.carry: dict[str, tuple[int, ...]] = {}
+        self._first: dict[str, float] = {}  # what stands in a carry before the first sample
         self._made: dict[object, Part] = {}
         self._stacks: dict[tuple[Part, int, float], Callable[[Sample], Tensor]] = {}
 
-    def begin(self, memory: Mapping[str, Tensor]) -> Memory:
-        """Its memory before the first sample; ``memory``: tensors of the right shapes."""
-        return {name: torch.full_like(memory[name], first) for name, first in self._first.items()}
+    def begin(self, carry: Mapping[str, Tensor]) -> Carry:
+        """Its carry before the first sample; ``carry``: tensors of the right shapes."""
+        return {name: torch.full_like(carry[name], first) for name, first in self._first.items()}
 
-    def sample(self, signals: Mapping[str, Tensor], tick: Tensor, memory: Mapping[str, Tensor]) -> Sample:
-        """Sample number ``tick`` [N]; when all parts have been asked, ``after`` is the memory for the next."""
-        return Sample(signals, tick, memory)
+    def sample(self, signals: Mapping[str, Tensor], tick: Tensor, carry: Mapping[str, Tensor]) -> Sample:
+        """Sample number ``tick`` [N]; when all parts have been asked, ``after`` is the carry for the next."""
+        return Sample(signals, tick, carry)
 
     def at_start(self, formula: Formula) -> Part:
         """The robustness of ``formula`` at sample 0, known from sample ``late`` on."""
@@ -137,7 +137,7 @@ class Online:
         first, last = first + part.late, last + part.late
 
         def of(s: Sample) -> Tensor:
-            before = s.memory[name]
+            before = s.carry[name]
             inside = (s.tick >= first) & (s.tick <= last)
             s.after[name] = torch.where(inside, fold(before, part(s)), before)
             return s.after[name]
@@ -150,9 +150,9 @@ class Online:
 
         def of(s: Sample) -> Tensor:
             inside = (s.tick >= first + lo) & (s.tick <= first + hi)
-            reached = torch.maximum(s.memory[found], torch.minimum(right(s), s.memory[kept]))
-            s.after[found] = torch.where(inside, reached, s.memory[found])
-            s.after[kept] = torch.where(s.tick >= first, torch.minimum(s.memory[kept], left(s)), s.memory[kept])
+            reached = torch.maximum(s.carry[found], torch.minimum(right(s), s.carry[kept]))
+            s.after[found] = torch.where(inside, reached, s.carry[found])
+            s.after[kept] = torch.where(s.tick >= first, torch.minimum(s.carry[kept], left(s)), s.carry[kept])
             return s.after[found]
 
         return Part(of, at + hi + late)
@@ -161,7 +161,7 @@ class Online:
         name, when = self._register((), 0.0), at + part.late
 
         def of(s: Sample) -> Tensor:
-            s.after[name] = torch.where(s.tick == when, part(s), s.memory[name])
+            s.after[name] = torch.where(s.tick == when, part(s), s.carry[name])
             return s.after[name]
 
         return Part(of, when, when)
@@ -226,7 +226,7 @@ class Online:
         name, fold = self._register((), fill), torch.maximum if most else torch.minimum
 
         def of(s: Sample) -> Tensor:
-            s.after[name] = fold(s.memory[name], part(s))
+            s.after[name] = fold(s.carry[name], part(s))
             return s.after[name]
 
         return Part(of, late)
@@ -246,8 +246,8 @@ class Online:
         name = self._register((), -inf)
 
         def of(s: Sample) -> Tensor:
-            held = torch.maximum(reach(s), torch.minimum(keep(s), s.memory[name]))
-            s.after[name] = torch.where(s.tick >= same, held, s.memory[name])
+            held = torch.maximum(reach(s), torch.minimum(keep(s), s.carry[name]))
+            s.after[name] = torch.where(s.tick >= same, held, s.carry[name])
             return s.after[name]
 
         whole = self._delayed(Part(of, same), late - same + lo, -inf)
@@ -291,7 +291,7 @@ class Online:
         name = self._register((count,), fill)
 
         def of(s: Sample) -> Tensor:
-            values = torch.cat([s.memory[name], part(s)[:, None]], -1)
+            values = torch.cat([s.carry[name], part(s)[:, None]], -1)
             s.after[name] = values[:, 1:]
             return values
 
@@ -300,8 +300,8 @@ class Online:
         return stacked
 
     def _register(self, shape: tuple[int, ...], first: float) -> str:
-        name = f"kept{len(self.memory)}"
-        self.memory[name], self._first[name] = shape, first
+        name = f"kept{len(self.carry)}"
+        self.carry[name], self._first[name] = shape, first
         return name
 
     def _bounded(self, f: Formula, window: Window) -> tuple[int, int]:

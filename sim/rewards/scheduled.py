@@ -1,4 +1,4 @@
-"""The timed view of a formula, TGPO's: what a policy sees of a mission that follows a schedule, and what it is paid.
+"""The scheduled view of a formula, TGPO's: what a policy that follows a schedule sees of it, and what it is paid.
 
 The reward is dense and stage-wise: the way to the current subgoal, what must be kept, completion. See :class:`Reward`.
 """
@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.robots.signals import SignalSpec
-from temporeal.sim.maps import rotation
-from temporeal.sim.rewards.timed_subgoals import NEVER, Timed, TimedMission
+from temporeal.sim.maps import Memory, rotation
+from temporeal.sim.rewards.schedule_automaton import NEVER, ScheduleAutomaton, ScheduleProgress
 from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.stl.planning.decompose import Decomposition
 from temporeal.sim.stl.rewriting.ranges import margin_upper_bound
-from temporeal.sim.task import MISSION_TIME, weights
+from temporeal.sim.task import MISSION_TIME, Carry, weights
 
 Lost = Callable[[Mapping[str, Tensor]], Tensor]
 """Whether [N] robots are in a state in which learning gives them up, such as fallen over."""
@@ -34,7 +34,7 @@ class Reward:
         - late [a window passed], with potential = hit * (hits) - progress * min(distance / scale, 1)
 
     so that a return above ``hit * V + progress`` is only had by an episode that is done: it satisfies the formula with
-    a robustness of at least its slack at each subgoal (``TimedMission.slacks``) and ``margin`` at what is kept
+    a robustness of at least its slack at each subgoal (``ScheduleAutomaton.slacks``) and ``margin`` at what is kept
     (`return_bound`). No coefficient is negative: those per second only lower a return, and nobody is paid for what
     fails. A hit is worth something wherever the next subgoal is only if ``hit`` is at least ``progress``, which is
     therefore asked for.
@@ -71,26 +71,27 @@ class Reward:
                              f"subgoal, which may be far away, the current one; got {self.hit:g}")
 
 
-def guards(mission: TimedMission, guard: float) -> tuple[tuple[int, float], ...]:
+def guards(automaton: ScheduleAutomaton, guard: float) -> tuple[tuple[int, float], ...]:
     """The place of each predicate that must be kept at times, and from which margin on it is safe: ``guard``, or
-    halfway between the mission's own ``margin`` and the most that it can hold by, where this is less. Where nothing was
+    halfway between the automaton's own ``margin`` and the most that it can hold by, where this is less. Where nothing was
     safe, to stay cost so much in a minute that it paid to break what must be kept, or never to begin it.
     """
-    kept = dict.fromkeys(keep.predicate for a in mission.alternatives for keep in a.keeps)
-    return tuple((mission.predicates.index(p), min(guard, 0.5 * (mission.margin + margin_upper_bound(p)))) for p in kept)
+    kept = dict.fromkeys(keep.predicate for a in automaton.alternatives for keep in a.keeps)
+    return tuple((automaton.predicates.index(p), min(guard, 0.5 * (automaton.margin + margin_upper_bound(p))))
+                 for p in kept)
 
 
 def return_bound(reward: Reward, variables: int) -> float:
-    """Returns (undiscounted) above this are only had by episodes that are done, of a mission of so many ``variables``
-    (V of :class:`temporeal.sim.rewards.timed_subgoals.TimedMission`). See :class:`Reward`."""
+    """Returns (undiscounted) above this are only had by episodes that are done, for a formula of so many ``variables``
+    (V of :class:`temporeal.sim.rewards.schedule_automaton.ScheduleAutomaton`). See :class:`Reward`."""
     return reward.hit * variables + reward.progress
 
 
-def features(timed: Timed, schedule: Tensor, mission: TimedMission) -> Tensor:
-    """What a policy sees of the mission [N, 3 P + 5 V + A + 1]: margins, what is asked now, margins of what is kept
+def features(timed: ScheduleProgress, schedule: Tensor, automaton: ScheduleAutomaton) -> Tensor:
+    """What a policy sees of the formula [N, 3 P + 5 V + A + 1]: margins, what is asked now, margins of what is kept
     now, times to go and to spare, hits, stage, holds, which way, the time."""
-    length = float(mission.samples)
-    ways = [(schedule[:, :1] - number).abs() < 0.5 for number in range(len(mission.alternatives))]
+    length = float(automaton.samples)
+    ways = [(schedule[:, :1] - number).abs() < 0.5 for number in range(len(automaton.alternatives))]
     return torch.cat([
         torch.tanh(timed.margins), timed.asked.float(), torch.tanh(timed.kept),
         (timed.togo / length).clamp(-1.0, 1.0), (timed.spare / length).clamp(-1.0, 1.0), timed.hit.float(),
@@ -102,7 +103,7 @@ STEP = 0.01  # m: slopes are differences over this
 
 
 def way(
-    timed: Timed, signals: Mapping[str, Tensor], mission: TimedMission, place: str, attitude: str
+    timed: ScheduleProgress, signals: Mapping[str, Tensor], automaton: ScheduleAutomaton, place: str, attitude: str
 ) -> Tensor:
     """Which way to go, in the robot's frame [N, 6]: along it what the stage asks for grows fastest, then what must be
     kept and is nearest to fail; each as its slope over the place, of length 1 for distances, and 0 where there is none.
@@ -112,16 +113,16 @@ def way(
     least = lambda flags, margins: torch.where(flags, margins, NEVER).amin(-1)  # noqa: E731
     keeping, slopes = timed.kept < NEVER, []
     for axis in torch.eye(3, device=timed.margins.device):
-        moved = mission.margins({**signals, place: signals[place] + STEP * axis}, timed.time)
+        moved = automaton.margins({**signals, place: signals[place] + STEP * axis}, timed.time)
         slopes.append(torch.stack([least(flags, moved) - least(flags, timed.margins)
                                    for flags in (timed.asked, keeping)], -1))
     turn = rotation(signals[attitude]).transpose(-1, -2)
     return (turn @ torch.stack(slopes, -2) / STEP).transpose(-1, -2).flatten(1)
 
 
-def features_size(mission: TimedMission) -> int:
+def features_size(automaton: ScheduleAutomaton) -> int:
     """Numbers in :func:`features`."""
-    return 3 * len(mission.predicates) + 5 * mission.variables + len(mission.alternatives) + 1
+    return 3 * len(automaton.predicates) + 5 * automaton.variables + len(automaton.alternatives) + 1
 
 
 class Objective:
@@ -129,48 +130,48 @@ class Objective:
 
     privileged_dim = 0
 
-    def __init__(self, mission: TimedMission, reward: Reward, lost: Lost | None = None) -> None:
-        self.mission, self.weights, self.lost = mission, reward, lost
-        most = max(route.count for route in mission.routes)
+    def __init__(self, automaton: ScheduleAutomaton, reward: Reward, lost: Lost | None = None) -> None:
+        self.automaton, self.weights, self.lost = automaton, reward, lost
+        most = max(route.count for route in automaton.routes)
         # by alternative: its responses, and how many hits are paid when all is done
-        self.responses = tuple(tuple(v for v in range(route.count) if route.answers[v]) for route in mission.routes)
-        self.owed = tuple(most - route.count + len(v) for route, v in zip(mission.routes, self.responses))
-        self.guards = guards(mission, reward.guard)
-        self.memory: dict[str, tuple[int, ...]] = {**mission.memory, "potential": (), "done": (), "broken": ()}
+        self.responses = tuple(tuple(v for v in range(route.count) if route.answers[v]) for route in automaton.routes)
+        self.owed = tuple(most - route.count + len(v) for route, v in zip(automaton.routes, self.responses))
+        self.guards = guards(automaton, reward.guard)
+        self.carry: dict[str, tuple[int, ...]] = {**automaton.memory, "potential": (), "done": (), "broken": ()}
 
     def to(self, device: torch.device) -> Objective:
         """The objective with its constants on ``device``."""
-        self.mission.to(device)
+        self.automaton.to(device)
         return self
 
-    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Memory after the sample at time 0."""
-        timed, after = self._follow(signals, memory)
-        return {**memory, **after, "potential": self.potential(timed, signals[SCHEDULE]),
+    def start(self, signals: Mapping[str, Tensor], carry: Carry) -> Carry:
+        """The carry after the sample at time 0."""
+        timed, after = self._follow(signals, carry)
+        return {**carry, **after, "potential": self.potential(timed, signals[SCHEDULE]),
                 "broken": timed.violated.float(), "done": (timed.done & ~timed.violated).float()}
 
     def step(
-        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Reward [N], terminated [N], next memory."""
-        w, dt = self.weights, self.mission.dt
-        timed, after = self._follow(signals, memory)
-        going = memory["done"] < 0.5
+        self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry
+    ) -> tuple[Tensor, Tensor, Carry]:
+        """Reward [N], terminated [N], next carry."""
+        w, dt = self.weights, self.automaton.dt
+        timed, after = self._follow(signals, carry)
+        going = carry["done"] < 0.5
         potential, far = self.potential(timed, signals[SCHEDULE]), (timed.distance / w.scale).clamp(max=1.0)
         # an episode that began where it must not be is over at its first step
-        broken = (timed.violated | (memory["broken"] > 0.5)) & going
+        broken = (timed.violated | (carry["broken"] > 0.5)) & going
         # given up by learning only: not remembered, for it may get up and do what is asked for
         over = broken if self.lost is None else broken | (self.lost(signals) & going)
         late = timed.late & ~timed.done & going
         behind = (timed.stage * (timed.togo < 0).float()).sum(-1)
         unsafe = torch.stack([1.0 - timed.kept[:, place] / guard for place, guard in self.guards] or [
             torch.zeros_like(behind)], -1).amax(-1).clamp(0.0, 1.0)
-        reward = torch.where(going, potential - memory["potential"], 0.0)
+        reward = torch.where(going, potential - carry["potential"], 0.0)
         reward = reward + self.worth(signals[SCHEDULE]) * (timed.done & going & ~over).float() - w.broken * over.float()
         reward = reward - w.late * (late & ~over).float()
         reward = reward - dt * going.float() * (w.distance * far + w.near * unsafe + w.behind * behind)
         reward = reward - dt * w.effort * action.square().sum(-1)
-        done = torch.maximum(memory["done"], (timed.done & ~broken).float())
+        done = torch.maximum(carry["done"], (timed.done & ~broken).float())
         return reward, over | late, {**after, "potential": potential, "done": done, "broken": broken.float()}
 
     def worth(self, schedule: Tensor) -> Tensor | float:
@@ -178,7 +179,7 @@ class Objective:
         return self.weights.done + sum(self.weights.hit * count * _follows(schedule, number)
                                        for number, count in enumerate(self.owed) if count)
 
-    def potential(self, timed: Timed, schedule: Tensor) -> Tensor:
+    def potential(self, timed: ScheduleProgress, schedule: Tensor) -> Tensor:
         """hit * hits - progress * min(distance / scale, 1), [N]; hits of responses do not count."""
         w, hits = self.weights, timed.hit.float().sum(-1)
         for number, responses in enumerate(self.responses):
@@ -186,16 +187,16 @@ class Objective:
                 hits = hits - _follows(schedule, number) * sum(timed.hit[:, v].float() for v in responses)
         return w.hit * hits - w.progress * (timed.distance / w.scale).clamp(max=1.0)
 
-    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Nothing: the critic chooses schedules on the robot, from what the robot sees."""
         return signals[SCHEDULE][:, :0]
 
-    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def success(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Whether all was hit and kept: implies that the formula is satisfied."""
-        return memory["done"] > 0.5
+        return carry["done"] > 0.5
 
-    def _follow(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> tuple[Timed, dict[str, Tensor]]:
-        return self.mission(signals, signals[SCHEDULE], {k: memory[k] for k in self.mission.memory})
+    def _follow(self, signals: Mapping[str, Tensor], carry: Carry) -> tuple[ScheduleProgress, Carry]:
+        return self.automaton(signals, signals[SCHEDULE], {k: carry[k] for k in self.automaton.memory})
 
 
 def _follows(schedule: Tensor, number: int) -> Tensor:
@@ -203,7 +204,7 @@ def _follows(schedule: Tensor, number: int) -> Tensor:
     return ((schedule[:, 0] - number).abs() < 0.5).float()
 
 
-class TimedView:
+class ScheduledView:
     """Margins, times to go, hits, stage and holds; ``objective`` pays by stages. Exportable.
 
     Args:
@@ -212,51 +213,47 @@ class TimedView:
         slack, margin: by how much more than asked subgoals and what is kept must hold, in the predicates' unit, to
             count: the same for the reward and for what the policy sees. Where the policy asked for more, it stood still
             between the two: what was hit for the reward was not for itself, and only exploring had taken it farther.
-        fitted: where there is no room for ``slack``, less will do
-        (:class:`temporeal.sim.rewards.timed_subgoals.TimedMission`).
+        fitted: where there is no room for ``slack``, less will do: see
+            :class:`temporeal.sim.rewards.schedule_automaton.ScheduleAutomaton`.
     """
 
     def __init__(
         self, decomposition: Decomposition, slack: float, margin: float, reward: Reward, lost: Lost | None = None,
         body: tuple[str, str] | None = None, fitted: bool = False,
     ) -> None:
-        self.mission = TimedMission(decomposition, slack, margin, fitted)
-        self.objective = Objective(self.mission, reward, lost)
-        named = {name for predicate in self.mission.predicates for name in signals_in(predicate)}
+        self.automaton = ScheduleAutomaton(decomposition, slack, margin, fitted)
+        self.module: nn.Module | None = self.automaton
+        self.objective = Objective(self.automaton, reward, lost)
+        named = {name for predicate in self.automaton.predicates for name in signals_in(predicate)}
         self.body = body
         self.reads = (*sorted({*named, *(body or ())} - {MISSION_TIME.name}), SCHEDULE)
-        self.memory: dict[str, tuple[int, ...]] = dict(self.mission.memory)
-        self.size = features_size(self.mission) + (0 if body is None else 6)
-        self.spec = SignalSpec(SCHEDULE, (self.mission.schedule_size,), "1")
+        self.memory: dict[str, tuple[int, ...]] = dict(self.automaton.memory)
+        self.size = features_size(self.automaton) + (0 if body is None else 6)
+        self.spec = SignalSpec(SCHEDULE, (self.automaton.schedule_size,), "1")
 
-    @property
-    def module(self) -> nn.Module:
-        """What has constants on a device."""
-        return self.mission
-
-    def features(self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    def features(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[Tensor, Memory]:
         """Features [N, size] and the next memory."""
         timed, after = self._follow(signals, memory)
-        seen = features(timed, signals[SCHEDULE], self.mission)
+        seen = features(timed, signals[SCHEDULE], self.automaton)
         if self.body is None:
             return seen, after
-        return torch.cat([seen, way(timed, self._now(signals, memory), self.mission, *self.body)], -1), after
+        return torch.cat([seen, way(timed, self._now(signals, memory), self.automaton, *self.body)], -1), after
 
-    def behind(self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> Tensor:
+    def behind(self, signals: Mapping[str, Tensor], memory: Memory) -> Tensor:
         """Whether [N] the time of the current subgoal has passed."""
         timed, _ = self._follow(signals, memory)
         return (timed.stage * timed.togo).sum(-1) < 0.0
 
-    def _follow(self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> tuple[Timed, dict[str, Tensor]]:
-        return self.mission(self._now(signals, memory), signals[SCHEDULE], {name: memory[name] for name in self.memory})
+    def _follow(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[ScheduleProgress, Memory]:
+        return self.automaton(self._now(signals, memory), signals[SCHEDULE], {k: memory[k] for k in self.memory})
 
-    def _now(self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {**signals, MISSION_TIME.name: memory["tick"] * self.mission.dt}
+    def _now(self, signals: Mapping[str, Tensor], memory: Memory) -> dict[str, Tensor]:
+        return {**signals, MISSION_TIME.name: memory["tick"] * self.automaton.dt}
 
 
 def make(
     decomposition: Decomposition, *, slack: float = 0.0, margin: float = 0.0, reward: Mapping[str, float] | None = None,
     lost: Lost | None = None, body: tuple[str, str] | None = None, fitted: bool = False,
-) -> TimedView:
+) -> ScheduledView:
     """The view of a formula that can be decomposed."""
-    return TimedView(decomposition, slack, margin, weights(Reward, reward), lost, body, fitted)
+    return ScheduledView(decomposition, slack, margin, weights(Reward, reward), lost, body, fitted)

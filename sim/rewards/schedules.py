@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from temporeal.sim.rewards.timed_subgoals import width
+from temporeal.sim.rewards.schedule_automaton import width
 from temporeal.sim.stl.planning.alternative import Alternative
 from temporeal.sim.stl.planning.grounding import feasible, sample
 

@@ -25,7 +25,7 @@ NEVER = 1e3  # a margin or time that means "not active"
 
 
 class Progress(NamedTuple):
-    """Where N worlds are in the mission. S subgoals, H timed holds, stages S + H."""
+    """Where N worlds are. S subgoals, H timed holds, stages S + H."""
 
     time: Tensor  # [N] s
     margin: Tensor  # [N, S + H] of each stage's predicate, in its own unit (m for distances)
@@ -36,7 +36,7 @@ class Progress(NamedTuple):
     keep: Tensor  # [N, I] margin of each invariant where it is active, NEVER elsewhere
 
 
-class Mission(nn.Module):
+class SubgoalAutomaton(nn.Module):
     """The automaton. ``slack`` [unit of the margin] must be exceeded for a hit, to be robust to sensor noise."""
 
     def __init__(self, plan: Plan, dt: float, slack: float = 0.0) -> None:

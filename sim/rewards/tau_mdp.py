@@ -1,4 +1,4 @@
-"""The tau-MDP view of a formula: the policy sees a history as long as the inner formula looks ahead.
+"""The tau-MDP: the policy sees a history as long as the inner formula looks ahead.
 
 Aksaray, Jones, Kong, Schwager and Belta, "Q-Learning for Robust Satisfaction of Signal Temporal Logic Specifications"
 (CDC 2016, arXiv 1609.07409) take F[a,b] phi and G[a,b] phi, where phi may look tau samples far. They augment the state
@@ -10,8 +10,7 @@ of one length (per step (exp(beta r) - 1) / beta and (1 - exp(-beta r)) / beta, 
 What the paper leaves open, and how it is here:
 
 * phi is any formula whose windows end, of any depth: r is its exact robustness
-(`temporeal.sim.rewards.online_robustness`), tau all it looks
-  ahead. The paper's phi has one more layer of F or G over predicates, and tau grows with every further layer.
+  (`temporeal.sim.rewards.online_robustness`), tau all it looks ahead. The paper's phi has one more layer of F or G over predicates, and tau grows with every further layer.
 * A formula with another outer operator (a conjunction, a disjunction, an until) is F[0,0] of itself. Then tau is the
   whole horizon. The log-sum-exp is over the parts of the conjunction, and what a new sample changes of it is paid at
   that sample (`temporeal.sim.rewards.terminal_robustness.Soft`). A whole history knows it, one that is thinned out
@@ -30,18 +29,19 @@ from math import ceil, prod
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from temporeal.robots.signals import SignalSpec
+from temporeal.sim.maps import Memory
 from temporeal.sim.rewards.online_robustness import Online, Part
-from temporeal.sim.rewards.terminal_robustness import Clock, Memory, NotSupported, Scored, Soft, check_reward
+from temporeal.sim.rewards.terminal_robustness import Clock, NotSupported, Scored, Soft, check_reward
 from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.propositional import Formula, to_text
 from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.stl.language.sampling import window_steps
 from temporeal.sim.stl.language.temporal import Always, Eventually
 from temporeal.sim.stl.rewriting.normal import positive
-from temporeal.sim.task import MISSION_TIME, weights
+from temporeal.sim.task import MISSION_TIME, Carry, weights
 
 
 @dataclass(frozen=True)
@@ -87,21 +87,21 @@ class Objective(Scored):
         super().__init__(online, online.at_start(formula), steps, privileged, reward.cap, soft)
         self.weights = reward
 
-    def step(self, signals: Mapping[str, Tensor], action: Tensor, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
-        """Reward [N], terminated [N] (never), next memory."""
-        outer, tick = self.outer, memory["tick"]
-        (worth, inner), after = self.seen(signals, memory, outer.part)
+    def step(self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry) -> tuple[Tensor, Tensor, Carry]:
+        """Reward [N], terminated [N] (never), next carry."""
+        outer, tick = self.outer, carry["tick"]
+        (worth, inner), after = self.seen(signals, carry, outer.part)
         if outer.most is None:
-            reward = self.change(memory, after)
+            reward = self.change(carry, after)
         else:
             now = (tick >= outer.first) & (tick <= outer.last)
             reward = torch.where(now, self.paid_for(inner), torch.zeros_like(inner))
         done = ((tick == self.paid) & (worth > 0)).float()
         return self.weights.robustness * reward + self.weights.satisfied * done, tick < 0, after
 
-    def start(self, signals: Mapping[str, Tensor], memory: Memory) -> Memory:
-        """Memory after the sample at time 0."""
-        return self.seen(signals, {**memory, **self.online.begin(memory)}, self.outer.part)[1]
+    def start(self, signals: Mapping[str, Tensor], carry: Carry) -> Carry:
+        """The carry after the sample at time 0."""
+        return self.seen(signals, {**carry, **self.online.begin(carry)}, self.outer.part)[1]
 
     def paid_for(self, robustness: Tensor) -> Tensor:
         """What a step pays for the robustness [N] of the inner formula."""
@@ -110,13 +110,14 @@ class Objective(Scored):
         return (torch.exp(exponent) - 1.0) / w.beta if self.outer.most else (1.0 - torch.exp(-exponent)) / w.beta
 
 
-class History:
+class HistoryView:
     """What the formula reads: now, and at ``rows`` samples before it, ``stride`` samples apart, the newest first."""
 
     def __init__(
         self, formula: Formula, schema: Mapping[str, SignalSpec], steps: int, objective: Objective, samples: int | None
     ) -> None:
         self.clock, self.objective = Clock(steps), objective
+        self.module: nn.Module | None = None
         self.reads = tuple(n for n in signals_in(formula) if n != MISSION_TIME.name)
         self.width = sum(prod(schema[n].shape) for n in self.reads)
         before = objective.outer.part.late if self.reads else 0
@@ -145,7 +146,7 @@ class History:
 def make(
     formula: Formula, dt: float, steps: int, schema: Mapping[str, SignalSpec], *,
     reward: Mapping[str, Any] | None = None, samples: int | None = None, privileged: bool = False,
-) -> History:
+) -> HistoryView:
     """The view of any formula whose windows end.
 
     Args:
@@ -159,6 +160,6 @@ def make(
         raise ValueError(f"samples is a whole number above 0, or null for all, got {samples!r}")
     checked = check_reward(weights(Reward, reward), "beta", "sharp", "exponent", "cap")
     try:
-        return History(formula, schema, steps, Objective(formula, dt, steps, checked, privileged), samples)
+        return HistoryView(formula, schema, steps, Objective(formula, dt, steps, checked, privileged), samples)
     except FormulaError as error:
-        raise NotSupported(f"history view (tau-MDP) of {to_text(formula)}: {error}") from error
+        raise NotSupported(f"view tau_mdp of {to_text(formula)}: {error}") from error

@@ -1,4 +1,4 @@
-"""The plain view of a formula: the policy sees the state and the time, and is told at the end what it was worth.
+"""Terminal robustness: the policy sees the state and the time, and is paid the robustness at the episode's end.
 
 With a recurrent actor (``memory`` of :mod:`temporeal.policies.algos.ppo`) it is the recurrent baseline.
 """
@@ -11,20 +11,19 @@ from math import inf
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from temporeal.robots.signals import SignalSpec
+from temporeal.sim.maps import Memory
 from temporeal.sim.rewards.online_robustness import Online, Part, Sample
 from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.propositional import And, Formula, to_text
 from temporeal.sim.stl.rewriting.normal import positive
-from temporeal.sim.task import weights
-
-Memory = dict[str, Tensor]
+from temporeal.sim.task import Carry, weights
 
 
 class NotSupported(FormulaError):
-    """A view that is published for some forms of formulas only was asked for another one: the message names both."""
+    """A view was given a formula that it is not published for; the message names both."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +49,10 @@ class Clock:
 
 
 class Scored:
-    """What objectives share that know the formula's robustness when it can be known, and succeed where it is positive.
+    """Base of objectives that succeed where the formula's robustness is known and positive.
 
-    ``memory["tick"]`` counts the samples seen. ``privileged``: whether the critic sees the numbers that the robustness
-    is made of (the largest and smallest margins so far).
+    ``carry["tick"]`` counts the samples seen. ``privileged``: whether the critic sees what the robustness is made of,
+    the largest and smallest margins so far.
     """
 
     def __init__(
@@ -64,55 +63,55 @@ class Scored:
         check_length(value.late, steps)
         self.shown = margins_of(online) if privileged else []
         self.privileged_dim = len(self.shown)
-        self.memory: dict[str, tuple[int, ...]] = {"tick": (), "worth": (), **online.memory}
+        self.carry: dict[str, tuple[int, ...]] = {"tick": (), "worth": (), **online.carry}
         if self.soft is not None:
-            self.memory["soft"] = ()
+            self.carry["soft"] = ()
 
-    def start(self, signals: Mapping[str, Tensor], memory: Memory) -> Memory:
-        """Memory after the sample at time 0."""
-        return self.seen(signals, {**memory, **self.online.begin(memory)})[1]
+    def start(self, signals: Mapping[str, Tensor], carry: Carry) -> Carry:
+        """The carry after the sample at time 0."""
+        return self.seen(signals, {**carry, **self.online.begin(carry)})[1]
 
-    def seen(self, signals: Mapping[str, Tensor], memory: Memory, *also: Part) -> tuple[list[Tensor], Memory]:
-        """The robustness, and the parts ``also``, at a new sample; and the next memory."""
-        sample = self.online.sample(signals, memory["tick"], memory)
+    def seen(self, signals: Mapping[str, Tensor], carry: Carry, *also: Part) -> tuple[list[Tensor], Carry]:
+        """The robustness, and the parts ``also``, at a new sample; and the next carry."""
+        sample = self.online.sample(signals, carry["tick"], carry)
         worth, *others = [part(sample) for part in (self.value, *also)]
-        after = {"worth": worth, "tick": memory["tick"] + 1.0}
+        after = {"worth": worth, "tick": carry["tick"] + 1.0}
         if self.soft is not None:
             after["soft"] = self.soft(sample)
-        return [worth, *others], {**memory, **sample.after, **after}
+        return [worth, *others], {**carry, **sample.after, **after}
 
-    def change(self, memory: Memory, after: Memory) -> Tensor:
-        """Of the soft robustness [N]; nothing where there is none."""
-        return after["soft"] - memory["soft"] if self.soft is not None else torch.zeros_like(after["worth"])
+    def change(self, carry: Carry, after: Carry) -> Tensor:
+        """The change of the soft robustness [N]; 0 where none is paid."""
+        return after["soft"] - carry["soft"] if self.soft is not None else torch.zeros_like(after["worth"])
 
-    def privileged(self, signals: Mapping[str, Tensor], memory: Memory) -> Tensor:
+    def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Margins so far [N, privileged_dim], within +-cap."""
-        return margins_so_far(memory, self.shown, self.cap)
+        return margins_so_far(carry, self.shown, self.cap)
 
-    def success(self, signals: Mapping[str, Tensor], memory: Memory) -> Tensor:
+    def success(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Whether the robustness is known and positive: then the formula is satisfied."""
-        return (memory["tick"] > self.value.late) & (memory["worth"] > 0)
+        return (carry["tick"] > self.value.late) & (carry["worth"] > 0)
 
 
 def margins_of(online: Online) -> list[str]:
     """The names of the numbers that robustness is made of: the largest and smallest margins so far."""
-    return [name for name, shape in online.memory.items() if shape == ()]
+    return [name for name, shape in online.carry.items() if shape == ()]
 
 
-def margins_so_far(memory: Memory, names: Sequence[str], cap: float) -> Tensor:
+def margins_so_far(carry: Carry, names: Sequence[str], cap: float) -> Tensor:
     """Those ``names`` [N, len(names)], within +-``cap``."""
     if not names:
-        return memory["tick"][:, None][:, :0]
-    return torch.stack([memory[name] for name in names], -1).clamp(-cap, cap)
+        return carry["tick"][:, None][:, :0]
+    return torch.stack([carry[name] for name in names], -1).clamp(-cap, cap)
 
 
 class Soft:
-    """The robustness of a conjunction of what was seen so far: its minimum as a log-sum-exp.
+    """The robustness so far of a conjunction, its minimum as a log-sum-exp.
 
-    What no sample could tell yet, a window that has not begun, counts as ``cap``. Paid as it changes, it sums to what
-    it is at the end, less what it was at the first sample. It is up to log(parts) / ``sharp`` below the minimum: with a
-    small one all parts count, so that one can be improved while another one is the least; what is violated by a
-    little may then be worth more than what just holds, which a reward for being satisfied mends.
+    A part whose window has not begun counts as ``cap``. Paid as it changes, it sums to its value at the end less that
+    at the first sample. It is up to log(parts) / ``sharp`` below the minimum. With a small ``sharp`` all parts count, so
+    that one can be improved while another is the least; a part violated by a little may then be worth more than one that
+    just holds, which ``satisfied`` makes up for.
     """
 
     def __init__(self, formula: Formula, online: Online, sharp: float, cap: float) -> None:
@@ -122,18 +121,18 @@ class Soft:
 
     def __call__(self, sample: Sample) -> Tensor:
         """At a sample [N]."""
-        found = torch.stack([self._told(part, sample) for part in self.parts], -1)
+        found = torch.stack([self._known(part, sample) for part in self.parts], -1)
         least = found.amin(-1)
         return least - torch.log(torch.exp(self.sharp * (least[:, None] - found)).sum(-1)) / self.sharp
 
-    def _told(self, part: Part, sample: Sample) -> Tensor:
+    def _known(self, part: Part, sample: Sample) -> Tensor:
         value = part(sample)
-        untold = (sample.tick < part.since) | ((sample.tick < part.late) & (value == -inf))
-        return torch.where(untold, torch.full_like(value, self.cap), value.clamp(-self.cap, self.cap))
+        unknown = (sample.tick < part.since) | ((sample.tick < part.late) & (value == -inf))
+        return torch.where(unknown, torch.full_like(value, self.cap), value.clamp(-self.cap, self.cap))
 
 
 class Terminal(Scored):
-    """Robustness at the end; besides, if asked for, its change all along."""
+    """Robustness at the end; with ``early`` also its change at each sample."""
 
     def __init__(self, formula: Formula, dt: float, steps: int, reward: Reward, privileged: bool) -> None:
         online = Online(dt)
@@ -141,17 +140,18 @@ class Terminal(Scored):
         super().__init__(online, online.at_start(formula), steps, privileged, reward.cap, soft)
         self.weights = reward
 
-    def step(self, signals: Mapping[str, Tensor], action: Tensor, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
-        """Reward [N], terminated [N] (never), next memory."""
-        w, now = self.weights, memory["tick"] == self.paid
-        (worth,), after = self.seen(signals, memory)
+    def step(self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry) -> tuple[Tensor, Tensor, Carry]:
+        """Reward [N], terminated [N] (never), next carry."""
+        w, now = self.weights, carry["tick"] == self.paid
+        (worth,), after = self.seen(signals, carry)
         reward = w.robustness * worth.clamp(-w.cap, w.cap) + w.satisfied * (worth > 0).float()
         paid = torch.where(now, reward, torch.zeros_like(reward))
-        return paid + w.early * self.change(memory, after), now & ~now, after
+        return paid + w.early * self.change(carry, after), now & ~now, after
 
 
 def check_length(late: int, steps: int) -> None:
-    """An episode of ``steps`` control steps reaches to sample ``late``, at which the robustness is known."""
+    """A ValueError where an episode of ``steps`` control steps ends before sample ``late``, at which the robustness is
+    known."""
     if late > steps:
         raise ValueError(f"the formula's robustness is known after {late} control steps, an episode has {steps}: "
                          f"make it longer, or the windows shorter")
@@ -165,11 +165,12 @@ def check_reward(reward: Any, *positive: str) -> Any:
     return reward
 
 
-class Plain:
+class StateAndTime:
     """State and time."""
 
     reads: tuple[str, ...] = ()
     size = 1
+    module: nn.Module | None = None
 
     def __init__(self, steps: int, objective: Terminal) -> None:
         self.clock, self.objective = Clock(steps), objective
@@ -183,17 +184,17 @@ class Plain:
 def make(
     formula: Formula, dt: float, steps: int, schema: Mapping[str, SignalSpec], *,
     reward: Mapping[str, float] | None = None, privileged: bool = False,
-) -> Plain:
+) -> StateAndTime:
     """The view of any formula whose windows end.
 
     Args:
         dt: control period, s. ``steps``: control steps of an episode.
         schema: signals by name.
         reward: coefficients of :class:`Reward` by name.
-        privileged: whether the critic sees margins so far: for actors that remember, with a critic that does not.
+        privileged: whether the critic, which has no memory, sees the margins so far: for recurrent actors.
     """
     checked = check_reward(weights(Reward, reward), "sharp", "cap")
     try:
-        return Plain(steps, Terminal(formula, dt, steps, checked, privileged))
+        return StateAndTime(steps, Terminal(formula, dt, steps, checked, privileged))
     except FormulaError as error:
-        raise NotSupported(f"plain view of {to_text(formula)}: {error}") from error
+        raise NotSupported(f"view terminal_robustness of {to_text(formula)}: {error}") from error

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from temporeal.robots.signals import Schema, SignalSpec, schema
+from temporeal.sim.task import Carry
 
 
 class Goals:
@@ -32,15 +33,15 @@ class Goals:
         self.name, self.dt, self.reach, self.chances = spec.name, dt, reach, chances
         self.miss, self.following = miss, following
         self.signals: Schema = schema(spec, SignalSpec("goal_age", (), "s"), SignalSpec("goals_met", (), "1"))
-        self.memory = {spec.name: spec.shape, "age": (), "met": ()}
+        self.carry = {spec.name: spec.shape, "age": (), "met": ()}
 
     def __call__(
-        self, signals: Mapping[str, Tensor], chance: Tensor, memory: dict[str, Tensor]
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The goal's signals at this sample, and the memory for the next. ``age`` counts samples."""
-        goal, age = memory[self.name], memory["age"]
+        self, signals: Mapping[str, Tensor], chance: Tensor, carry: Carry
+    ) -> tuple[dict[str, Tensor], Carry]:
+        """The goal's signals at this sample, and the carry for the next. ``age`` counts samples."""
+        goal, age = carry[self.name], carry["age"]
         hit = self.miss(signals, goal) < self.reach
-        met = memory["met"] + hit.float()
+        met = carry["met"] + hit.float()
         after = {self.name: torch.where(hit[:, None], self.following(chance, goal), goal),
                  "age": torch.where(hit, torch.zeros_like(age), age + 1.0), "met": met}
         return {self.name: goal, "goal_age": age * self.dt, "goals_met": met}, after

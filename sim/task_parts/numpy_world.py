@@ -31,7 +31,7 @@ class OneWorld:
         self.task, self.scene, self.command, self.dt = task, task.scene, task.command, task.control_dt
         self.specs: Schema = task.extra.signals if task.extra is not None else {}
         self.steady = task.extra is None or isinstance(task.extra, Constant)
-        self.memory: dict[str, torch.Tensor] = {}
+        self.carry: dict[str, torch.Tensor] = {}
         self.rng = np.random.default_rng(0)
 
     def start(self, rng: np.random.Generator) -> dict[str, Any]:
@@ -39,8 +39,8 @@ class OneWorld:
         drawn = self.task.initial(lambda stream, count: _uniform(rng, count))
         extra = self.task.extra
         self.rng = rng
-        self.memory = {} if extra is None else {
-            name: drawn.get(name, torch.zeros(1, *shape)) for name, shape in extra.memory.items()}
+        self.carry = {} if extra is None else {
+            name: drawn.get(name, torch.zeros(1, *shape)) for name, shape in extra.carry.items()}
         return {key: value[0].numpy() for key, value in drawn.items() if key in self.scene.signals}
 
     def added(self, signals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -49,7 +49,7 @@ class OneWorld:
         if extra is None:
             return {}
         truth = {key: torch.from_numpy(np.array(value, dtype=np.float32)[None]) for key, value in signals.items()}
-        found, self.memory = extra(truth, _uniform(self.rng, extra.chances), self.memory)
+        found, self.carry = extra(truth, _uniform(self.rng, extra.chances), self.carry)
         return {key: value[0].numpy() for key, value in found.items()}
 
 

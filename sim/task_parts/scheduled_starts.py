@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from temporeal.sim.compiler.vectorize import VectorizedFunction
+from temporeal.sim.rewards.schedule_automaton import ScheduleAutomaton
 from temporeal.sim.rewards.scheduled import SCHEDULE
-from temporeal.sim.rewards.timed_subgoals import TimedMission
 from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.system import System
 from temporeal.sim.task import MISSION_TIME, Draw
@@ -40,17 +40,17 @@ class ScheduledStarts:
     """
 
     def __init__(
-        self, place: Callable[[Draw], State], system: System, start: Mapping[str, Any], mission: TimedMission,
+        self, place: Callable[[Draw], State], system: System, start: Mapping[str, Any], automaton: ScheduleAutomaton,
         buffer: Tensor,
     ) -> None:
-        self.place, self.system, self.mission, self.buffer = place, system, mission, buffer
-        self.alternatives, self.slack = mission.alternatives, mission.slack
+        self.place, self.system, self.automaton, self.buffer = place, system, automaton, buffer
+        self.alternatives, self.slack = automaton.alternatives, automaton.slack
         self.frontier: tuple[State, State] | None = None
         self.frontier_share = 0.0
-        self.named = sorted({name for predicate in mission.predicates for name in signals_in(predicate)})
+        self.named = sorted({name for predicate in automaton.predicates for name in signals_in(predicate)})
         self.feasible, self.compiled = VectorizedFunction(self._feasible, {"feasible": ()}), True
         low, high = system.fence["low"], system.fence["high"]
-        self.crossing = max(b - a for a, b in zip(low, high)) / system.pace / mission.dt  # samples: of the arena
+        self.crossing = max(b - a for a, b in zip(low, high)) / system.pace / automaton.dt  # samples: of the arena
         room = {"low": [a + INSIDE * (b - a) for a, b in zip(low, high)],
                 "high": [b - INSIDE * (b - a) for a, b in zip(low, high)]}
         self.anywhere = system.anywhere or partial(system.initial, start={**start, **room})
@@ -84,7 +84,7 @@ class ScheduledStarts:
         """The signals of starts: all of them where the system has a model, else what ``state`` says."""
         model = self.system.model
         return {**state, **(model.signals(model.state(state)) if model is not None else {}),
-                MISSION_TIME.name: memory["tick"] * self.mission.dt}
+                MISSION_TIME.name: memory["tick"] * self.automaton.dt}
 
     def _scheduled(self, place: Callable[[Draw], State], draw: Draw) -> State:
         size = len(self.buffer)
@@ -110,9 +110,9 @@ class ScheduledStarts:
         return state, {"tick": tick, "hit": torch.where(times < tick[:, None], 1.0 + times, 0.0)}
 
     def _when(self, times: Tensor, draw: Draw) -> Tensor:
-        """Samples [K] to start at: anywhere in the mission, or about one of ``times`` [K, V] or its end. Also a sample
+        """Samples [K] to start at: anywhere in the episode, or about one of ``times`` [K, V] or its end. Also a sample
         before the end: what is to be kept for long is learned backwards from there."""
-        last, u = float(max(self.mission.samples - 2, 0)), draw("explore.time", 4)
+        last, u = float(max(self.automaton.samples - 2, 0)), draw("explore.time", 4)
         times = torch.cat([times, torch.full_like(times[:, :1], last)], 1)
         one = times.gather(1, (u[:, 1:2] * times.shape[1]).long().clamp(max=times.shape[1] - 1))[:, 0]
         about = (one + torch.floor((2.0 * u[:, 2] - 1.0) * self.crossing)).clamp(min=0.0)
@@ -130,10 +130,10 @@ class ScheduledStarts:
 
     def _feasible(self, x: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Whether the mission can still be done, as a function of one world."""
-        fresh = {name: x["tick"].new_zeros(len(x["tick"]), *shape) for name, shape in self.mission.memory.items()}
+        fresh = {name: x["tick"].new_zeros(len(x["tick"]), *shape) for name, shape in self.automaton.memory.items()}
         signals = {name: x[f"signal.{name}"] for name in self.named}
-        timed, _ = self.mission(signals, x[SCHEDULE], {**fresh, "tick": x["tick"], "hit": x["hit"]})
-        left_s = (timed.stage * timed.spare).sum(-1) * self.mission.dt
+        timed, _ = self.automaton(signals, x[SCHEDULE], {**fresh, "tick": x["tick"], "hit": x["hit"]})
+        left_s = (timed.stage * timed.spare).sum(-1) * self.automaton.dt
         return {"feasible": ~timed.violated & ~timed.late & (timed.distance <= self.system.pace * left_s)}
 
 

@@ -18,11 +18,11 @@ from temporeal.robots.ant.spec import ANKLE, HEIGHT, LEAST, MOST
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
 from temporeal.sim.maps import AffineAction, rotation
-from temporeal.sim.rewards.formula_judge import Judge
+from temporeal.sim.rewards.formula_tracker import FormulaTracker
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.queries import signals_in
-from temporeal.sim.task import Draw, Task, task_schema, weights
+from temporeal.sim.task import Carry, Draw, Task, task_schema, weights
 from temporeal.sim.task_parts.goals import Goals
 
 FORMULA = """\
@@ -108,41 +108,41 @@ class Objective:
 
     privileged_dim = 2
 
-    def __init__(self, judge: Judge, reward: Reward) -> None:
-        self.judge, self.weights = judge, reward
+    def __init__(self, tracker: FormulaTracker, reward: Reward) -> None:
+        self.tracker, self.weights = tracker, reward
         late = ["goal_age" in signals_in(inv.predicate) or "goals_met" in signals_in(inv.predicate)
-                for inv in judge.mission.invariants]
+                for inv in tracker.automaton.invariants]
         self.timely, self.posture = ([i for i, x in enumerate(late) if x is kind] for kind in (True, False))
-        self.memory = {**judge.memory, "previous": (8,), "count": ()}
+        self.carry = {**tracker.carry, "previous": (8,), "count": ()}
 
-    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Memory after the sample at time 0."""
-        return {**memory, **self.judge(signals, memory).memory, "count": signals["goals_met"]}
+    def start(self, signals: Mapping[str, Tensor], carry: Carry) -> Carry:
+        """The carry after the sample at time 0."""
+        return {**carry, **self.tracker(signals, carry).carry, "count": signals["goals_met"]}
 
     def step(
-        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Reward [N], terminated [N], next memory."""
-        w, verdict = self.weights, self.judge(signals, memory)
+        self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry
+    ) -> tuple[Tensor, Tensor, Carry]:
+        """Reward [N], terminated [N], next carry."""
+        w, tracked = self.weights, self.tracker(signals, carry)
         way, _ = towards(signals)
         speed = (way * signals["base_vel_w"][:, :2]).sum(-1).clamp(max=w.fastest)
         upright = rotation(signals["base_quat_w"])[:, 2, 2]
-        keep = verdict.progress.keep
+        keep = tracked.progress.keep
         fallen = lowest(keep[:, self.posture], speed) <= 0
         late = lowest(keep[:, self.timely], speed) <= 0
-        reward = self.judge.mission.dt * (
+        reward = self.tracker.automaton.dt * (
             w.closer * speed + w.alive - w.late * late.float() - w.effort * action.square().sum(-1)
-            - w.smooth * (action - memory["previous"]).square().sum(-1) - w.tilt * (1 - upright)
-        ) + w.met * (signals["goals_met"] - memory["count"]) + w.hit * verdict.hits - w.violated * fallen.float()
-        return reward, fallen, {**verdict.memory, "previous": action, "count": signals["goals_met"]}
+            - w.smooth * (action - carry["previous"]).square().sum(-1) - w.tilt * (1 - upright)
+        ) + w.met * (signals["goals_met"] - carry["count"]) + w.hit * tracked.hits - w.violated * fallen.float()
+        return reward, fallen, {**tracked.carry, "previous": action, "count": signals["goals_met"]}
 
-    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """How long the goal has waited, and the time."""
         return torch.stack([signals["goal_age"] / 5, signals["mission_time"] / EPISODE], -1)
 
-    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def success(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """The formula, as its decomposition sees it."""
-        return self.judge.success(memory)
+        return self.tracker.success(carry)
 
 
 def lowest(margins: Tensor, like: Tensor) -> Tensor:
@@ -185,5 +185,5 @@ def make(
     return Task(
         name="ant", scene=Scene(robot), command="torque_cmd", control_dt=control_dt, substeps=substeps,
         episode_s=EPISODE, formula=parsed, formula_text=formula, constants=constants, observe=Observe(), act=act,
-        objective=Objective(Judge(parsed, control_dt), weights(Reward, reward)), initial=initial, extra=goals,
+        objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward)), initial=initial, extra=goals,
         stop="hold")

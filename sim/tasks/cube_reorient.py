@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.maps import StepAction
-from temporeal.sim.rewards.formula_judge import Judge
+from temporeal.sim.rewards.formula_tracker import FormulaTracker
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.queries import signals_in
-from temporeal.sim.task import Draw, Task, check_range, task_schema, weights
+from temporeal.sim.task import Carry, Draw, Task, check_range, task_schema, weights
 from temporeal.sim.task_parts import hands
 from temporeal.sim.task_parts.arms import turn_between
 from temporeal.sim.task_parts.goals import Goals
@@ -105,53 +105,53 @@ class Observe(nn.Module):
 class Objective:
     """Nearer to the goal, and the next; a cube that is dropped or a goal that waits too long ends the episode."""
 
-    def __init__(self, judge: Judge, reward: Reward, robot: RobotSpec) -> None:
-        self.judge, self.weights = judge, reward
+    def __init__(self, tracker: FormulaTracker, reward: Reward, robot: RobotSpec) -> None:
+        self.tracker, self.weights = tracker, reward
         timed = [not {"goal_age", "goals_met"}.isdisjoint(signals_in(inv.predicate))
-                 for inv in judge.mission.invariants]
+                 for inv in tracker.automaton.invariants]
         self.timely, self.guarded = ([i for i, x in enumerate(timed) if x is kind] for kind in (True, False))
         self.palm, self.home = torch.tensor(PALMS[robot.name]), torch.tensor(robot.home["joint_pos"])
-        self.memory = {**judge.memory, "previous": (JOINTS,), "angle": (), "count": (), "fresh": ()}
+        self.carry = {**tracker.carry, "previous": (JOINTS,), "angle": (), "count": (), "fresh": ()}
         self.privileged_dim = 6 + JOINTS + 3
 
-    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Memory after the sample at time 0."""
+    def start(self, signals: Mapping[str, Tensor], carry: Carry) -> Carry:
+        """The carry after the sample at time 0."""
         _, angle = turn_between(signals["cube_quat_w"], signals["goal_quat_w"])
         met = signals["goals_met"]
-        return {**memory, **self.judge(signals, memory).memory, "angle": angle, "count": met, "fresh": met}
+        return {**carry, **self.tracker(signals, carry).carry, "angle": angle, "count": met, "fresh": met}
 
     def step(
-        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Reward [N], terminated [N], next memory. ``fresh``: the goal was met at the sample before, so it is new."""
-        w, verdict, dt = self.weights, self.judge(signals, memory), self.judge.mission.dt
+        self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry
+    ) -> tuple[Tensor, Tensor, Carry]:
+        """Reward [N], terminated [N], next carry. ``fresh``: the goal was met at the sample before, so it is new."""
+        w, tracked, dt = self.weights, self.tracker(signals, carry), self.tracker.automaton.dt
         _, angle = turn_between(signals["cube_quat_w"], signals["goal_quat_w"])
-        closer = (memory["angle"] - angle) * (1 - memory["fresh"])
-        met = signals["goals_met"] - memory["count"]
-        keep = verdict.progress.keep
+        closer = (carry["angle"] - angle) * (1 - carry["fresh"])
+        met = signals["goals_met"] - carry["count"]
+        keep = tracked.progress.keep
         dropped = (held(signals, self.palm) < 0.5) | (hands.lowest(keep[:, self.guarded], angle) <= 0)
         late = (hands.lowest(keep[:, self.timely], angle) <= 0) & ~dropped
         torque, speed = signals["joint_torque"], signals["joint_vel"]
         place = (signals["cube_pos_w"] - self.palm.to(angle.device))[:, :2]
         off = signals["joint_pos"] - self.home.to(angle.device)
-        reward = w.closer * closer + w.met * met + w.hit * verdict.hits + dt * (
+        reward = w.closer * closer + w.met * met + w.hit * tracked.hits + dt * (
             w.near * 0.4 / (0.4 + angle) - w.slide * signals["cube_vel_w"].abs().sum(-1)
             - w.centred * place.square().sum(-1).sqrt() - w.pose * off.square().sum(-1)
             - w.torque * torque.square().sum(-1) - w.work * (torque * speed).abs().sum(-1)
-            - w.smooth * (action - memory["previous"]).square().sum(-1)
+            - w.smooth * (action - carry["previous"]).square().sum(-1)
         ) - w.dropped * dropped.float() - w.late * late.float()
-        after = {**verdict.memory, "previous": action, "angle": angle, "count": signals["goals_met"], "fresh": met}
+        after = {**tracked.carry, "previous": action, "angle": angle, "count": signals["goals_met"], "fresh": met}
         return reward, dropped | late, after
 
-    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """The cube's velocities, the joints' speeds, the angle to the goal, for how long it waits, the time."""
         _, angle = turn_between(signals["cube_quat_w"], signals["goal_quat_w"])
         times = torch.stack([angle, signals["goal_age"] / 8, signals["mission_time"] / EPISODE], -1)
         return torch.cat([cube_motion(signals), 0.3 * signals["joint_vel"], times], -1)
 
-    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def success(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """The formula, as its decomposition sees it."""
-        return self.judge.success(memory)
+        return self.tracker.success(carry)
 
 
 def miss(signals: Mapping[str, Tensor], goal: Tensor) -> Tensor:
@@ -205,5 +205,5 @@ def make(
     return Task(
         name="cube_reorient", scene=scene, command=COMMAND, control_dt=control_dt, substeps=substeps,
         episode_s=EPISODE, formula=parsed, formula_text=formula, constants=constants, observe=Observe(act, spec),
-        act=act, objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), spec), initial=initial,
+        act=act, objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), spec), initial=initial,
         extra=extra, stop="hold")

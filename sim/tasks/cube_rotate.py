@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.maps import StepAction
-from temporeal.sim.rewards.formula_judge import Judge
+from temporeal.sim.rewards.formula_tracker import FormulaTracker
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.task import Draw, Task, check_range, task_schema, weights
+from temporeal.sim.task import Carry, Draw, Task, check_range, task_schema, weights
 from temporeal.sim.task_parts import hands
 from temporeal.sim.task_parts.gaits import GaitAction
 from temporeal.sim.task_parts.hands import (
@@ -87,17 +87,17 @@ class Turned:
             raise ValueError(f"cube_rotate: control_dt is a whole part of the {WINDOW:g} s over which turning counts, "
                              f"got {dt:g} s")
         self.signals = schema(SignalSpec("spin", (), "rad"), SignalSpec("turned", (), "rad"))
-        self.memory = {"face": (3,), "heading": (2,), "turns": (self.count,), "spin": ()}
+        self.carry = {"face": (3,), "heading": (2,), "turns": (self.count,), "spin": ()}
 
     def __call__(
-        self, signals: Mapping[str, Tensor], chance: Tensor, memory: dict[str, Tensor]
+        self, signals: Mapping[str, Tensor], chance: Tensor, carry: Carry
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The signals of this sample and the memory for the next. Zeros as memory: nothing was before, no turn."""
-        face, kept = hands.watched(signals["cube_quat_w"], memory["face"])
+        """The signals of this sample and the carry for the next. Zeros as carry: nothing was before, no turn."""
+        face, kept = hands.watched(signals["cube_quat_w"], carry["face"])
         now = hands.heading(signals["cube_quat_w"], face)
-        turn = hands.heading_change(memory["heading"], now, kept)
-        turns = torch.cat([turn[:, None], memory["turns"][:, :-1]], -1)
-        spin = memory["spin"] + turn
+        turn = hands.heading_change(carry["heading"], now, kept)
+        turns = torch.cat([turn[:, None], carry["turns"][:, :-1]], -1)
+        spin = carry["spin"] + turn
         return {"spin": spin, "turned": turns.sum(-1)}, {"face": face, "heading": now, "turns": turns, "spin": spin}
 
 
@@ -135,27 +135,27 @@ class Observe(nn.Module):
 class Objective:
     """Turn; the formula says how fast and where the cube must stay."""
 
-    def __init__(self, judge: Judge, reward: Reward, robot: RobotSpec) -> None:
-        self.judge, self.weights = judge, reward
-        invariants = judge.mission.invariants
-        self.guarded = [i for i, inv in enumerate(invariants) if inv not in judge.mission.holds]
+    def __init__(self, tracker: FormulaTracker, reward: Reward, robot: RobotSpec) -> None:
+        self.tracker, self.weights = tracker, reward
+        invariants = tracker.automaton.invariants
+        self.guarded = [i for i, inv in enumerate(invariants) if inv not in tracker.automaton.holds]
         self.palm, self.home = torch.tensor(PALMS[robot.name]), torch.tensor(robot.home["joint_pos"])
-        self.memory = {**judge.memory, "previous": (JOINTS,), "turned_by": ()}
+        self.carry = {**tracker.carry, "previous": (JOINTS,), "turned_by": ()}
         self.privileged_dim = 12 + 6 + JOINTS + 2
 
-    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Memory after the sample at time 0."""
-        return {**memory, **self.judge(signals, memory).memory, "turned_by": signals["spin"]}
+    def start(self, signals: Mapping[str, Tensor], carry: Carry) -> Carry:
+        """The carry after the sample at time 0."""
+        return {**carry, **self.tracker(signals, carry).carry, "turned_by": signals["spin"]}
 
     def step(
-        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Reward [N], terminated [N], next memory."""
-        w, verdict, dt = self.weights, self.judge(signals, memory), self.judge.mission.dt
-        rate = (signals["spin"] - memory["turned_by"]) / dt
-        keep = verdict.progress.keep
+        self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry
+    ) -> tuple[Tensor, Tensor, Carry]:
+        """Reward [N], terminated [N], next carry."""
+        w, tracked, dt = self.weights, self.tracker(signals, carry), self.tracker.automaton.dt
+        rate = (signals["spin"] - carry["turned_by"]) / dt
+        keep = tracked.progress.keep
         dropped = (held(signals, self.palm) < 0.5) | (lowest(keep[:, self.guarded], rate) <= 0)
-        asked = verdict.progress.margin[:, len(self.judge.mission.subgoals) :]
+        asked = tracked.progress.margin[:, len(self.tracker.automaton.subgoals) :]
         steady = (lowest(asked, rate) > 0).float() if asked.shape[-1] else torch.zeros_like(rate)
         place = (signals["cube_pos_w"] - self.palm.to(rate.device))[:, :2]
         off = signals["joint_pos"] - self.home.to(rate.device)
@@ -165,19 +165,19 @@ class Objective:
             - w.slide * signals["cube_vel_w"].abs().sum(-1) - w.centred * place.square().sum(-1).sqrt()
             - w.tipped * tipped(signals["cube_quat_w"]) - w.pose * off.square().sum(-1)
             - w.torque * torque.square().sum(-1) - w.work * (torque * speed).abs().sum(-1)
-            - w.smooth * (action - memory["previous"]).square().sum(-1)
-        ) + w.hit * verdict.hits - w.dropped * dropped.float()
-        return reward, dropped, {**verdict.memory, "previous": action, "turned_by": signals["spin"]}
+            - w.smooth * (action - carry["previous"]).square().sum(-1)
+        ) + w.hit * tracked.hits - w.dropped * dropped.float()
+        return reward, dropped, {**tracked.carry, "previous": action, "turned_by": signals["spin"]}
 
-    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """The cube's pose and velocities, the joints' speeds, how much it turned lately, the time."""
         return torch.cat([
             cube_place(signals, self.palm), cube_look(signals["cube_quat_w"]), cube_motion(signals),
             0.3 * signals["joint_vel"], signals["turned"][:, None], signals["mission_time"][:, None] / EPISODE], -1)
 
-    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def success(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """The formula, as its decomposition sees it."""
-        return self.judge.success(memory)
+        return self.tracker.success(carry)
 
 
 def tipped(quat_wxyz: Tensor) -> Tensor:
@@ -216,5 +216,5 @@ def make(
     return Task(
         name="cube_rotate", scene=scene, command=COMMAND, control_dt=control_dt, substeps=substeps, episode_s=EPISODE,
         formula=parsed, formula_text=formula, constants=constants, observe=Observe(act, spec, hands.check_sees(sees)),
-        act=act, objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), spec), initial=initial,
+        act=act, objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), spec), initial=initial,
         extra=extra, stop="hold")

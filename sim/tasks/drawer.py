@@ -21,10 +21,10 @@ from temporeal.robots.franka.spec import HIGH, HOME, LOW, OPEN
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import Source, load_robot
 from temporeal.sim.maps import rotation
-from temporeal.sim.rewards.formula_judge import Judge, Judged
+from temporeal.sim.rewards.formula_tracker import FormulaObjective, FormulaTracker
 from temporeal.sim.scene import Object, Scene, numbers
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.task import Draw, Task, task_schema, weights
+from temporeal.sim.task import Carry, Draw, Task, task_schema, weights
 from temporeal.sim.task_parts.arms import (
     ArmObserve,
     axes,
@@ -138,35 +138,35 @@ class Seen:
             5 * opening_seen(signals["handle_pos_w"], signals["cabinet_place"])[:, None]], -1)
 
 
-class Objective(Judged):
+class Objective(FormulaObjective):
     """To the handle, then pull; the formula says when it is open."""
 
     privileged_dim = 3 + 1 + 1 + 1
 
-    def __init__(self, judge: Judge, reward: Reward, opening: float, action_dim: int) -> None:
-        super().__init__(judge, action_dim)
+    def __init__(self, tracker: FormulaTracker, reward: Reward, opening: float, action_dim: int) -> None:
+        super().__init__(tracker, action_dim)
         self.weights, self.opening = reward, opening
 
     def step(
-        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Reward [N], terminated [N], next memory."""
-        w, verdict = self.weights, self.judge(signals, memory)
+        self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry
+    ) -> tuple[Tensor, Tensor, Carry]:
+        """Reward [N], terminated [N], next carry."""
+        w, tracked = self.weights, self.tracker(signals, carry)
         place, tilt, turn = misfit(signals)
         away = place.square().sum(-1).sqrt()
         angles = tilt.square().sum(-1).sqrt() + least(turn).abs()
         share = (signals["drawer_pos"] / self.opening).clamp(0.0, 1.0)
         pulling = (signals["drawer_vel"] / 0.3).clamp(0.0, 1.0) * (share < 1).float()
-        terminated = verdict.safe <= 0
-        reward = self.judge.mission.dt * (
+        terminated = tracked.safe <= 0
+        reward = self.tracker.automaton.dt * (
             w.approach * (1 - torch.tanh(5 * away)) + w.near * (1 - torch.tanh(away / 0.02))
             + w.aligned * (1 - torch.tanh(angles / 0.3)) + w.gripped * gripped(signals) + w.opened * share
-            + w.pulling * pulling + w.inside * verdict.inside - w.effort * action.square().sum(-1)
-            - w.smooth * (action - memory["previous"]).square().sum(-1)) - w.violated * terminated.float()
-        reward = reward + w.hit * verdict.hits
-        return reward, terminated, {**verdict.memory, "previous": action}
+            + w.pulling * pulling + w.inside * tracked.inside - w.effort * action.square().sum(-1)
+            - w.smooth * (action - carry["previous"]).square().sum(-1)) - w.violated * terminated.float()
+        reward = reward + w.hit * tracked.hits
+        return reward, terminated, {**tracked.carry, "previous": action}
 
-    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Velocity of the tool and of the drawer, whether the handle is gripped, the time."""
         return torch.cat([
             signals["grip_vel_w"], signals["drawer_vel"][:, None], gripped(signals)[:, None],
@@ -191,7 +191,7 @@ def make(
         name="drawer", scene=scene, command="arm_cmd", control_dt=control_dt, substeps=substeps, episode_s=6.0,
         formula=parsed, formula_text=formula, constants=constants,
         observe=ArmObserve(act, Seen.reads, Seen(), Seen.size, READY), act=act,
-        objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), float(constants["opening"]),
+        objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), float(constants["opening"]),
                             act.action_dim),
         initial=initial, mid_episode=MidEpisode(control_dt), stop="hold")
 

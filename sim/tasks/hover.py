@@ -21,7 +21,7 @@ from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal.sim.maps import AffineAction, rotation
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.task import Draw, Task, check_range, task_schema, weights
+from temporeal.sim.task import Carry, Draw, Task, check_range, task_schema, weights
 
 FORMULA = """\
 F[0,2.5] G[0,2.5] (norm(base_pos_w - home) < hold)
@@ -83,16 +83,16 @@ class Objective:
 
     def __init__(self, home: Tensor, fence: float, hold: float, weights: Reward, settle: int) -> None:
         self.home, self.fence, self.hold, self.weights, self.settle = home, fence, hold, weights, settle
-        self.memory: dict[str, tuple[int, ...]] = {"settled": ()}
+        self.carry: dict[str, tuple[int, ...]] = {"settled": ()}
 
-    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Memory after the sample at time 0."""
-        return memory
+    def start(self, signals: Mapping[str, Tensor], carry: Carry) -> Carry:
+        """The carry after the sample at time 0."""
+        return carry
 
     def step(
-        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Reward [N], terminated [N], next memory."""
+        self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry
+    ) -> tuple[Tensor, Tensor, Carry]:
+        """Reward [N], terminated [N], next carry."""
         w = self.weights
         error = signals["base_pos_w"] - self.home
         cost = (
@@ -102,17 +102,17 @@ class Objective:
         terminated = error.abs().max(-1).values > self.fence
         reward = torch.where(terminated, torch.zeros_like(cost), w.scale * (w.constant - cost))
         inside = (error.norm(dim=-1) < self.hold).float()
-        return reward, terminated, {"settled": (memory["settled"] + 1) * inside}
+        return reward, terminated, {"settled": (carry["settled"] + 1) * inside}
 
-    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """True state, rotor speeds and disturbances for the critic."""
         return torch.cat([
             signals["base_pos_w"] - self.home, rotation(signals["base_quat_w"]).flatten(1), signals["base_vel_w"],
             signals["base_ang_vel_b"], signals["rotor_speed"], 10 * signals["force_w"], 1e3 * signals["torque_b"]], -1)
 
-    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def success(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Inside the hold ball for the last 2.5 s."""
-        return memory["settled"] >= self.settle
+        return carry["settled"] >= self.settle
 
 
 def tilted(u: Tensor, limit_rad: float) -> Tensor:

@@ -18,10 +18,10 @@ from torch import Tensor
 from temporeal.robots.franka.spec import HIGH, HOME, LOW, OPEN
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
-from temporeal.sim.rewards.formula_judge import Judge, Judged
+from temporeal.sim.rewards.formula_tracker import FormulaObjective, FormulaTracker
 from temporeal.sim.scene import Scene, box
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.task import Constant, Draw, Task, task_schema, weights
+from temporeal.sim.task import Carry, Constant, Draw, Task, task_schema, weights
 from temporeal.sim.task_parts.arms import (
     ArmObserve,
     about_z,
@@ -77,36 +77,36 @@ def seen(signals: Mapping[str, Tensor]) -> Tensor:
                       5 * (signals["goal_pos_w"] - signals["cube_pos_w"])], -1)
 
 
-class Objective(Judged):
+class Objective(FormulaObjective):
     """Approach, grasp, lift, carry; the formula says when it is there."""
 
     privileged_dim = 3 + 3 + 3 + 1 + 1
 
-    def __init__(self, judge: Judge, reward: Reward, action_dim: int) -> None:
-        super().__init__(judge, action_dim)
+    def __init__(self, tracker: FormulaTracker, reward: Reward, action_dim: int) -> None:
+        super().__init__(tracker, action_dim)
         self.weights = reward
 
     def step(
-        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Reward [N], terminated [N], next memory."""
-        w, verdict = self.weights, self.judge(signals, memory)
+        self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry
+    ) -> tuple[Tensor, Tensor, Carry]:
+        """Reward [N], terminated [N], next carry."""
+        w, tracked = self.weights, self.tracker(signals, carry)
         between = (signals["cube_pos_w"] - signals["grip_pos_w"]).norm(dim=-1)
         away = (signals["goal_pos_w"] - signals["cube_pos_w"]).norm(dim=-1)
         held = grasped(signals)
         height = ((signals["cube_pos_w"][:, 2] - HALF) / 0.05).clamp(0.0, 1.0) * held
         x, y = signals["grip_quat_w"][:, 1], signals["grip_quat_w"][:, 2]
         down = (2 * (x * x + y * y) - 1).clamp(min=0.0)  # minus the z component of the tool's own z axis
-        terminated = verdict.safe <= 0
-        reward = self.judge.mission.dt * (
+        terminated = tracked.safe <= 0
+        reward = self.tracker.automaton.dt * (
             w.approach * (1 - torch.tanh(5 * between)) + w.above * down + w.grasped * held + w.lifted * height
             + height * (w.carry * (1 - torch.tanh(5 * away)) + w.fine * (1 - torch.tanh(30 * away)))
-            + w.inside * verdict.inside - w.effort * action.square().sum(-1)
-            - w.smooth * (action - memory["previous"]).square().sum(-1)) - w.violated * terminated.float()
-        reward = reward + w.hit * verdict.hits
-        return reward, terminated, {**verdict.memory, "previous": action}
+            + w.inside * tracked.inside - w.effort * action.square().sum(-1)
+            - w.smooth * (action - carry["previous"]).square().sum(-1)) - w.violated * terminated.float()
+        reward = reward + w.hit * tracked.hits
+        return reward, terminated, {**tracked.carry, "previous": action}
 
-    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Velocities of tool and cube, whether it is grasped, the time."""
         return torch.cat([
             signals["grip_vel_w"], signals["cube_vel_w"], 0.1 * signals["cube_ang_vel_w"],
@@ -135,7 +135,7 @@ def make(
         name="lift", scene=scene, command="arm_cmd", control_dt=control_dt, substeps=substeps, episode_s=6.0,
         formula=parsed, formula_text=formula, constants=constants,
         observe=ArmObserve(act, SEEN, seen, 12), act=act,
-        objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), act.action_dim), initial=initial,
+        objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), act.action_dim), initial=initial,
         mid_episode=MidEpisode(control_dt), extra=GOAL, stop="hold")
 
 

@@ -21,10 +21,10 @@ from temporeal.robots.franka.spec import HIGH, HOME, LOW
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import Source, load_robot
 from temporeal.sim.maps import rotation
-from temporeal.sim.rewards.formula_judge import Judge, Judged
+from temporeal.sim.rewards.formula_tracker import FormulaObjective, FormulaTracker
 from temporeal.sim.scene import Object, Scene, free_body, numbers
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.task import Draw, Task, task_schema, weights
+from temporeal.sim.task import Carry, Draw, Task, task_schema, weights
 from temporeal.sim.task_parts.arms import (
     ArmObserve,
     axes,
@@ -126,7 +126,7 @@ class Seen:
                           axes(signals["hole_quat_w"])], -1)
 
 
-class Objective(Judged):
+class Objective(FormulaObjective):
     """Over the hole, upright, centred, in; the formula says when it is deep enough.
 
     An episode ends when the peg is lost, not when the block was pushed too hard, although it cannot succeed any more:
@@ -136,16 +136,16 @@ class Objective(Judged):
     privileged_dim = 3 + 3 + 1 + 1
 
     def __init__(
-        self, judge: Judge, reward: Reward, depth: float, slip: float, square: float, action_dim: int,
+        self, tracker: FormulaTracker, reward: Reward, depth: float, slip: float, square: float, action_dim: int,
     ) -> None:
-        super().__init__(judge, action_dim)
+        super().__init__(tracker, action_dim)
         self.weights, self.depth, self.slip, self.square = reward, depth, slip, square
 
     def step(
-        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Reward [N], terminated [N], next memory."""
-        w, verdict = self.weights, self.judge(signals, memory)
+        self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry
+    ) -> tuple[Tensor, Tensor, Carry]:
+        """Reward [N], terminated [N], next carry."""
+        w, tracked = self.weights, self.tracker(signals, carry)
         tip, tilt, turn = misfit(signals, self.square)
         off = tip[:, :2].square().sum(-1).sqrt()
         angles = tilt.square().sum(-1).sqrt() + least(turn).abs()
@@ -154,19 +154,19 @@ class Objective(Judged):
         centred = aligned * (1 - torch.tanh(off / 0.002))
         deep = (-tip[:, 2] / self.depth).clamp(0.0, 1.0) * (off < 0.25 * WIDTH).float()
         near = 1 - torch.tanh(5 * tip.square().sum(-1).sqrt())
-        inside = verdict.inside * (1 - verdict.memory["broken"])
+        inside = tracked.inside * (1 - tracked.carry["broken"])
         terminated = (signals["peg_pos_w"] - signals["grip_pos_w"]).square().sum(-1) >= self.slip**2
-        reward = self.judge.mission.dt * (
+        reward = self.tracker.automaton.dt * (
             w.approach * torch.maximum(near, deep) + w.beside * beside + w.upright * (1 - torch.tanh(angles / 0.5))
             + w.aligned * aligned + w.centred * centred + w.deep * deep
             + w.low * centred * (1 - torch.tanh(tip[:, 2].clamp(min=0.0) / 0.03)) + w.inside * inside
             - w.push * (signals["hole_force"] - 10.0).clamp(min=0.0)
-            - w.broken * (verdict.safe <= 0).float() - w.effort * action.square().sum(-1)
-            - w.smooth * (action - memory["previous"]).square().sum(-1)) - w.lost * terminated.float()
-        reward = reward + w.hit * verdict.hits
-        return reward, terminated, {**verdict.memory, "previous": action}
+            - w.broken * (tracked.safe <= 0).float() - w.effort * action.square().sum(-1)
+            - w.smooth * (action - carry["previous"]).square().sum(-1)) - w.lost * terminated.float()
+        reward = reward + w.hit * tracked.hits
+        return reward, terminated, {**tracked.carry, "previous": action}
 
-    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Velocities of tool and peg, the force on the block, the time."""
         return torch.cat([
             signals["grip_vel_w"], signals["peg_vel_w"], 0.05 * signals["hole_force"][:, None],
@@ -196,7 +196,7 @@ def make(
         name="peg", scene=scene, command="arm_cmd", control_dt=control_dt, substeps=substeps, episode_s=8.0,
         formula=parsed, formula_text=formula, constants=constants,
         observe=ArmObserve(act, Seen.reads, Seen(square), Seen.size), act=act,
-        objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), float(constants["depth"]),
+        objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), float(constants["depth"]),
                             float(constants["slip"]), square, act.action_dim),
         initial=Start(), mid_episode=MidEpisode(control_dt), stop="hold")
 

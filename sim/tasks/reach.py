@@ -19,10 +19,10 @@ from torch import Tensor
 from temporeal.robots.franka.spec import HIGH, HOME, LOW
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
-from temporeal.sim.rewards.formula_judge import Judge, Judged
+from temporeal.sim.rewards.formula_tracker import FormulaObjective, FormulaTracker
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.task import Constant, Draw, Task, check_range, task_schema, weights
+from temporeal.sim.task import Carry, Constant, Draw, Task, check_range, task_schema, weights
 from temporeal.sim.task_parts.arms import ArmObserve, franka_action, franka_chain, turn_between
 
 FORMULA = """\
@@ -62,33 +62,33 @@ def way(signals: Mapping[str, Tensor]) -> Tensor:
     return torch.cat([5 * (signals["goal_pos_w"] - signals["grip_pos_w"]), turn], -1)
 
 
-class Objective(Judged):
+class Objective(FormulaObjective):
     """Closer, aligned, still; the formula says when it is there."""
 
     privileged_dim = 3 + 1
 
-    def __init__(self, judge: Judge, reward: Reward, action_dim: int) -> None:
-        super().__init__(judge, action_dim)
+    def __init__(self, tracker: FormulaTracker, reward: Reward, action_dim: int) -> None:
+        super().__init__(tracker, action_dim)
         self.weights = reward
 
     def step(
-        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Reward [N], terminated [N], next memory."""
-        w, verdict = self.weights, self.judge(signals, memory)
+        self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry
+    ) -> tuple[Tensor, Tensor, Carry]:
+        """Reward [N], terminated [N], next carry."""
+        w, tracked = self.weights, self.tracker(signals, carry)
         distance = (signals["goal_pos_w"] - signals["grip_pos_w"]).norm(dim=-1)
         _, angle = turn_between(signals["grip_quat_w"], signals["goal_quat_w"])
         near = 1 - torch.tanh(distance / 0.1)
-        terminated = verdict.safe <= 0
-        reward = self.judge.mission.dt * (
+        terminated = tracked.safe <= 0
+        reward = self.tracker.automaton.dt * (
             -w.far * distance + w.near * near + w.close * (1 - torch.tanh(distance / 0.02)) - w.turned * angle
-            + w.aligned * near * (1 - torch.tanh(angle / 0.2)) + w.inside * verdict.inside
+            + w.aligned * near * (1 - torch.tanh(angle / 0.2)) + w.inside * tracked.inside
             - w.speed * near * signals["joint_vel"].square().sum(-1) - w.effort * action.square().sum(-1)
-            - w.smooth * (action - memory["previous"]).square().sum(-1)) - w.violated * terminated.float()
-        reward = reward + w.hit * verdict.hits
-        return reward, terminated, {**verdict.memory, "previous": action}
+            - w.smooth * (action - carry["previous"]).square().sum(-1)) - w.violated * terminated.float()
+        reward = reward + w.hit * tracked.hits
+        return reward, terminated, {**tracked.carry, "previous": action}
 
-    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Velocity of the tool and the time, for the critic."""
         return torch.cat([signals["grip_vel_w"], signals["mission_time"][:, None] / 4], -1)
 
@@ -138,5 +138,5 @@ def make(
         name="reach", scene=Scene(robot), command=command, control_dt=control_dt, substeps=substeps,
         episode_s=4.0, formula=parsed, formula_text=formula, constants=constants,
         observe=ArmObserve(act, tuple(GOAL.signals), way, 6), act=act,
-        objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), act.action_dim), initial=initial,
+        objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), act.action_dim), initial=initial,
         extra=GOAL, stop="hold" if drive == "position" else "damp")

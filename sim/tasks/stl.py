@@ -1,6 +1,6 @@
 """A task that is a formula and nothing else: a system, what it must do, where it starts. The reward is the formula's.
 
-How the formula is seen and rewarded is a *view*, which the learning algorithm chooses: ``timed`` (TGPO's,
+How the formula is seen and rewarded is a *view*, chosen with the learning algorithm: ``scheduled`` (TGPO's,
 :mod:`temporeal.sim.rewards.scheduled`), or one of the baselines' (:mod:`temporeal.sim.rewards.views`).
 """
 
@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from temporeal.robots.registry import resolve
 from temporeal.sim.maps import Memory
 from temporeal.sim.rewards import scheduled
+from temporeal.sim.rewards.schedule_automaton import ScheduleAutomaton
 from temporeal.sim.rewards.schedules import draw_schedules
-from temporeal.sim.rewards.timed_subgoals import TimedMission
-from temporeal.sim.rewards.views import PER_LENGTH, REWARDS, VIEWS, View
+from temporeal.sim.rewards.views import PER_LENGTH, REWARDS, SCHEDULED, VIEWS, View, check_view
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.language.queries import horizon
@@ -45,7 +45,6 @@ part that is named above. `temporeal spec` judges recorded traces by any formula
 """What to write where a formula is refused."""
 EXAMPLE: dict[str, Any] = {"a": [3.0, 3.0, 0.0], "r": 0.8}  # of FORMULA, m
 
-TIMED = "timed"
 SCHEDULES = 4096  # schedules to draw from, before an algorithm puts better ones there
 
 
@@ -55,7 +54,7 @@ class Observe(nn.Module):
     def __init__(self, system: System, view: View) -> None:
         super().__init__()
         self.system, self.view = system, view
-        self.mission = getattr(view, "module", None)  # so that its constants move with the map
+        self.module = view.module  # so that its constants move with the map
         self.signals = tuple(dict.fromkeys((*system.reads, *view.reads)))
         self.memory = {**view.memory, **system.memory}
         self.obs_dim = system.size + view.size
@@ -71,12 +70,12 @@ class Observe(nn.Module):
         return {**memory, **self.system.record({name: memory[name] for name in self.system.memory}, action)}
 
 
-def resolved(*, system: str = "linear", view: str = TIMED, **given: Any) -> dict[str, Any]:
+def resolved(*, system: str = "linear", view: str = SCHEDULED, **given: Any) -> dict[str, Any]:
     """The settings with what the system brings, so that a run's file says what it was trained with, whatever the
     system's own become."""
     settings = {"system": system, "view": view, **given}
     of: System = resolve("temporeal.sim.systems", system).make()
-    if view != TIMED:
+    if view != SCHEDULED:
         return {**settings, "reward": {**fitted(of, view), **(given.get("reward") or {})}}
     slack = of.slack if given.get("slack") is None else given["slack"]
     reward = weights(scheduled.Reward, {**of.reward, **(given.get("reward") or {})})
@@ -144,10 +143,10 @@ def _told(impossible: Sequence[Formula], none_left: bool, clashes: Sequence[str]
     return "; ".join(never)
 
 
-def check_room(mission: TimedMission, slack: float | None, margin: float) -> None:
+def check_room(automaton: ScheduleAutomaton, slack: float | None, margin: float) -> None:
     """A ValueError where a subgoal can never hold by the ``slack`` that a task says, or what is kept by ``margin``."""
-    kept = dict.fromkeys(keep.predicate for a in mission.alternatives for keep in a.keeps)
-    for name, value, asked in (("slack", slack, mission.reached), ("margin", margin, kept)):
+    kept = dict.fromkeys(keep.predicate for a in automaton.alternatives for keep in a.keeps)
+    for name, value, asked in (("slack", slack, automaton.reached), ("margin", margin, kept)):
         for predicate in asked:
             most = margin_upper_bound(predicate)
             if value is not None and value >= most:
@@ -157,7 +156,7 @@ def check_room(mission: TimedMission, slack: float | None, margin: float) -> Non
 
 def check_of_view(view: str, given: Mapping[str, Any]) -> None:
     """``given`` are settings that the view has."""
-    own = {} if view == TIMED else inspect.signature(VIEWS[view]).parameters
+    own = {} if view == SCHEDULED else inspect.signature(VIEWS[view]).parameters
     legal = [name for name, p in own.items() if p.kind is p.KEYWORD_ONLY and name != "reward"]
     if unknown := [name for name in given if name not in legal]:
         raise ValueError(f"task 'stl': of_view.{unknown[0]}: view {view} has no such setting; legal: "
@@ -167,26 +166,25 @@ def check_of_view(view: str, given: Mapping[str, Any]) -> None:
 def make(
     *, system: str = "linear", formula: str | None = None, constants: Mapping[str, Any] | None = None,
     start: Mapping[str, Any] | None = None, shapes: Sequence[Mapping[str, Any]] = (), episode_s: float | None = None,
-    view: str = TIMED, slack: float | None = None, margin: float = 0.0, reward: Mapping[str, float] | None = None,
+    view: str = SCHEDULED, slack: float | None = None, margin: float = 0.0, reward: Mapping[str, float] | None = None,
     of_view: Mapping[str, Any] | None = None,
 ) -> Task:
     """The task.
 
     Args:
         system: of `sim/systems`; ``start``: its settings of where episodes begin.
-        view: ``timed``, or one of :data:`temporeal.sim.rewards.views.VIEWS`; ``reward``: coefficients of that view,
-        those left out
-            as the system says (``timed``) or as the view does, what is per length in proportion to the system's.
-        slack, margin: of the timed view, in the predicates' unit; ``slack`` None, or the system's own (as a run's file
+        view: ``scheduled``, or one of :data:`temporeal.sim.rewards.views.VIEWS`; ``reward``: coefficients of that view,
+            those left out as the system says (``scheduled``) or as the view does, what is per length in proportion to
+            the system's.
+        slack, margin: of the scheduled view, in the predicates' unit; ``slack`` None, or the system's own (as a run's file
             says it): that, or half of what a predicate can hold by at all where this is less. Any other is as it is
-            said. ``of_view``: other settings of the view, such as ``samples`` of ``history`` and ``privileged`` of
-            ``plain``.
+            said. ``of_view``: other settings of the view, such as ``samples`` of ``tau_mdp`` and ``privileged`` of
+            ``terminal_robustness``.
         episode_s: s; the formula's horizon if left out.
     """
     for name, value in (("slack", 0.0 if slack is None else slack), ("margin", margin)):
         check_range("stl", name, value, 0.0, 10.0, "of the predicates' unit")
-    if view not in (TIMED, *VIEWS):
-        raise ValueError(f"task 'stl': view is {view!r}; legal: {', '.join((TIMED, *VIEWS))}")
+    check_view(view)
     check_of_view(view, dict(of_view or {}))
     of: System = resolve("temporeal.sim.systems", system).make()
     text, given = spoken(formula, constants, start)
@@ -195,14 +193,14 @@ def make(
     start = dict(start or {})
     extra, schedules, mid_episode = None, None, None
     initial: Callable[[Draw], dict[str, Tensor]] = partial(of.initial, start=start)
-    if view == TIMED:
+    if view == SCHEDULED:
         said = None if slack == of.slack else slack
         seen: Any = scheduled.make(ways(parsed, dt), slack=of.slack if said is None else said, margin=margin,
                                    reward={**of.reward, **(reward or {})}, lost=of.lost, body=of.body,
                                    fitted=said is None)
-        check_room(seen.mission, said, margin)
-        buffer = draw_schedules(seen.mission.alternatives, SCHEDULES, np.random.default_rng(0))
-        extra, schedules = Constant(seen.spec), ScheduledStarts(initial, of, start, seen.objective.mission, buffer)
+        check_room(seen.automaton, said, margin)
+        buffer = draw_schedules(seen.automaton.alternatives, SCHEDULES, np.random.default_rng(0))
+        extra, schedules = Constant(seen.spec), ScheduledStarts(initial, of, start, seen.objective.automaton, buffer)
         initial, mid_episode = schedules.initial, schedules.mid_episode
     else:
         if not isfinite(length):

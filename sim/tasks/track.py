@@ -19,7 +19,7 @@ from temporeal.robots.spec import load_robot
 from temporeal.sim.maps import AffineAction, rotation
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.task import Draw, Task, task_schema, weights
+from temporeal.sim.task import Carry, Draw, Task, task_schema, weights
 from temporeal.sim.tasks.hover import tilted
 
 # the size and period of the public figure-eight of Learning to Fly in Seconds: 2 m x 1 m in 5.5 s
@@ -97,16 +97,16 @@ class Objective:
 
     def __init__(self, reference: Reference, c: Mapping[str, Any], weights: Reward, dt: float, action_dim: int) -> None:
         self.reference, self.c, self.weights, self.dt = reference, c, weights, dt
-        self.memory = {"last_action": (action_dim,), "lost": ()}
+        self.carry = {"last_action": (action_dim,), "lost": ()}
 
-    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Memory after the sample at time 0."""
-        return memory
+    def start(self, signals: Mapping[str, Tensor], carry: Carry) -> Carry:
+        """The carry after the sample at time 0."""
+        return carry
 
     def step(
-        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Reward [N], terminated [N], next memory."""
+        self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry
+    ) -> tuple[Tensor, Tensor, Carry]:
+        """Reward [N], terminated [N], next carry."""
         w, c, position, time = self.weights, self.c, signals["base_pos_w"], signals["mission_time"]
         error = position - self.reference(time)
         distance = error.norm(dim=-1)
@@ -114,22 +114,22 @@ class Objective:
         terminated = outside | (signals["height"] <= c["floor"]) | (signals["height"] >= c["ceiling"])
         reward = self.dt * (
             w.near * torch.exp(-(distance / 0.25).square()) - w.far * distance - w.effort * action.square().sum(-1)
-            - w.smooth * (action - memory["last_action"]).square().sum(-1)
+            - w.smooth * (action - carry["last_action"]).square().sum(-1)
             - w.spin * signals["base_ang_vel_b"].square().sum(-1)) - w.violated * terminated.float()
         away = (error[:, :2].norm(dim=-1) >= c["close"]) | (error[:, 2].abs() >= c["close"])
-        lost = torch.maximum(memory["lost"], (away & (time > 2 - 1e-6)).float())
+        lost = torch.maximum(carry["lost"], (away & (time > 2 - 1e-6)).float())
         return reward, terminated, {"last_action": action, "lost": lost}
 
-    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """True state, rotor speeds, disturbances and error for the critic."""
         return torch.cat([
             signals["base_pos_w"], rotation(signals["base_quat_w"]).flatten(1), signals["base_vel_w"],
             signals["base_ang_vel_b"], signals["rotor_speed"], 10 * signals["force_w"], 1e3 * signals["torque_b"],
             self.reference(signals["mission_time"]) - signals["base_pos_w"]], -1)
 
-    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def success(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Never further than ``close`` after 2 s."""
-        return memory["lost"] == 0
+        return carry["lost"] == 0
 
 
 def make(

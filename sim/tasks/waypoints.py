@@ -19,13 +19,13 @@ from temporeal.robots.crazyflie.spec import GRAVITY
 from temporeal.robots.spec import load_robot
 from temporeal.sim.compiler.devices import on_device
 from temporeal.sim.maps import AffineAction, Disturbance, rotation
-from temporeal.sim.rewards.subgoal_automaton import NEVER, Mission, Progress
+from temporeal.sim.rewards.subgoal_automaton import NEVER, Progress, SubgoalAutomaton
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.queries import constants_in, signals_in
 from temporeal.sim.stl.planning.decompose import decompose
 from temporeal.sim.stl.planning.plan import plan
-from temporeal.sim.task import MISSION_TIME, Draw, Task, check_range, task_schema, weights
+from temporeal.sim.task import MISSION_TIME, Carry, Draw, Task, check_range, task_schema, weights
 
 FORMULA = """\
 F[0,3] (norm(base_pos_w - a) < reach & F[0,3] (norm(base_pos_w - b) < reach))
@@ -66,13 +66,13 @@ class Reward:
     heading: float = 1.0  # per second, times 1 - cos of the angle between body x and world x: nothing else asks for one
 
 
-def stage_points(mission: Mission, points: Mapping[str, Any], text: str) -> Tensor:
+def stage_points(automaton: SubgoalAutomaton, points: Mapping[str, Any], text: str) -> Tensor:
     """The point [S + H, 3] of each stage: the constant that its predicate ``norm(base_pos_w - <constant>)`` names."""
-    if not mission.stages:
+    if not automaton.stages:
         raise ValueError(f"nowhere to fly to: the formula needs an F, or a G that begins later, around "
                          f"norm(base_pos_w - <point>) < <radius>; got {text}")
     out = []
-    for predicate in mission.stages:
+    for predicate in automaton.stages:
         found = [tuple(c) for c in constants_in(predicate) if len(c) == 3]
         if len(found) != 1:
             raise ValueError(
@@ -92,20 +92,20 @@ STATE = ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b")
 class Observe(nn.Module):
     """State, disturbance, vectors to this and the next stage's point, time left, margins to keep, last actions."""
 
-    def __init__(self, mission: Mission, points: Tensor, disturbance: Disturbance, action_dim: int) -> None:
+    def __init__(self, automaton: SubgoalAutomaton, points: Tensor, disturbance: Disturbance, action_dim: int) -> None:
         super().__init__()
-        self.mission, self.disturbance = mission, disturbance
-        named = {name for predicate in mission.predicates for name in signals_in(predicate)} - {MISSION_TIME.name}
+        self.automaton, self.disturbance = automaton, disturbance
+        named = {name for predicate in automaton.predicates for name in signals_in(predicate)} - {MISSION_TIME.name}
         self.signals = (*STATE, *sorted(named - set(STATE)))  # a policy reads nothing that it has no use for
         self.register_buffer("points", points)
         self.points: Tensor
         self.action_dim = action_dim
-        self.memory = {**mission.memory, **disturbance.memory, "actions": (HISTORY * action_dim,)}
-        self.obs_dim = 18 + 6 + 6 + len(points) + 1 + len(mission.invariants) + HISTORY * action_dim
+        self.memory = {**automaton.memory, **disturbance.memory, "actions": (HISTORY * action_dim,)}
+        self.obs_dim = 18 + 6 + 6 + len(points) + 1 + len(automaton.invariants) + HISTORY * action_dim
 
     def forward(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Observation [N, O] and the next memory."""
-        progress, after = self.mission({**signals, "mission_time": memory["tick"] * self.mission.dt}, memory)
+        progress, after = self.automaton({**signals, "mission_time": memory["tick"] * self.automaton.dt}, memory)
         residual, observed = self.disturbance(signals, memory["actions"][:, : self.action_dim], memory)
         position = signals["base_pos_w"]
         here = progress.stage @ self.points - position
@@ -127,40 +127,40 @@ class Observe(nn.Module):
 class Objective:
     """Reward, termination and training statistics from the true signals."""
 
-    def __init__(self, mission: Mission, points: Tensor, weights: Reward, action_dim: int) -> None:
-        self.mission, self.points, self.weights = mission, points, weights
-        self.guarded = [i for i, inv in enumerate(mission.invariants) if inv not in mission.holds]
-        self.memory = {**mission.memory, "last_action": (action_dim,), "distance": (len(points),), "broken": ()}
-        self.privileged_dim = 3 + 9 + 6 + 4 + 3 + 3 + len(mission.subgoals) + len(points)
+    def __init__(self, automaton: SubgoalAutomaton, points: Tensor, weights: Reward, action_dim: int) -> None:
+        self.automaton, self.points, self.weights = automaton, points, weights
+        self.guarded = [i for i, inv in enumerate(automaton.invariants) if inv not in automaton.holds]
+        self.carry = {**automaton.memory, "last_action": (action_dim,), "distance": (len(points),), "broken": ()}
+        self.privileged_dim = 3 + 9 + 6 + 4 + 3 + 3 + len(automaton.subgoals) + len(points)
 
     def distances(self, signals: Mapping[str, Tensor]) -> Tensor:
         """Distance [N, stages] to each stage's point, m."""
         return (signals["base_pos_w"][:, None] - self.points).norm(dim=-1)
 
-    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Memory after the sample at time 0."""
-        progress, after = self.mission(signals, memory)
+    def start(self, signals: Mapping[str, Tensor], carry: Carry) -> Carry:
+        """The carry after the sample at time 0."""
+        progress, after = self.automaton(signals, carry)
         broken = (lowest(progress.keep) <= 0).float()
-        return {**memory, **after, "distance": self.distances(signals), "broken": broken}
+        return {**carry, **after, "distance": self.distances(signals), "broken": broken}
 
     def step(
-        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Reward [N], terminated [N], next memory."""
-        w, dt = self.weights, self.mission.dt
-        progress, after = self.mission(signals, memory)
+        self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry
+    ) -> tuple[Tensor, Tensor, Carry]:
+        """Reward [N], terminated [N], next carry."""
+        w, dt = self.weights, self.automaton.dt
+        progress, after = self.automaton(signals, carry)
         distance = self.distances(signals)
         # the stage that was open before this step: no jump in the reward when the stage changes
-        was_open = self.mission.next_stage(progress.time - dt, memory["hit"])
-        closer = ((memory["distance"] - distance) * was_open).sum(-1)
-        hits = progress.hit.float().sum(-1) - (memory["hit"] > 0).float().sum(-1)
-        holding = progress.stage[:, len(self.mission.subgoals):].sum(-1)
+        was_open = self.automaton.next_stage(progress.time - dt, carry["hit"])
+        closer = ((carry["distance"] - distance) * was_open).sum(-1)
+        hits = progress.hit.float().sum(-1) - (carry["hit"] > 0).float().sum(-1)
+        holding = progress.stage[:, len(self.automaton.subgoals):].sum(-1)
         here = (distance * progress.stage).sum(-1)
         inside = (progress.margin * progress.stage).sum(-1) > 0
         smallest = lowest(progress.keep)
         safety = self.safety(progress)
         late = (progress.left < 0).float() * (1 - holding)
-        change = (action - memory["last_action"]).square().sum(-1)
+        change = (action - carry["last_action"]).square().sum(-1)
         reward = w.progress * closer + w.hit * hits + dt * (
             w.hold * (progress.hold & inside).float() + w.near * holding * torch.exp(-here / 0.2) - w.late * late
             - w.keep * (w.keep_margin - safety).clamp(min=0) / w.keep_margin
@@ -170,24 +170,24 @@ class Objective:
             - w.spin * signals["base_ang_vel_b"].square().sum(-1))
         terminated = safety <= 0
         reward = reward - w.violated * terminated.float()
-        broken = torch.maximum(memory["broken"], (smallest <= 0).float())
+        broken = torch.maximum(carry["broken"], (smallest <= 0).float())
         return reward, terminated, {**after, "last_action": action, "distance": distance, "broken": broken}
 
     def safety(self, progress: Progress) -> Tensor:
         """Smallest margin [N] of what is kept and is no stage to fly to: its violation ends the episode."""
         return lowest(progress.keep[:, self.guarded])
 
-    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """True state and disturbances for the critic."""
         return torch.cat([
             signals["base_pos_w"], rotation(signals["base_quat_w"]).flatten(1), signals["base_vel_w"],
             signals["base_ang_vel_b"], signals["rotor_speed"], 10 * signals["force_w"], 1e3 * signals["torque_b"],
-            memory["hit"], memory["distance"],
+            carry["hit"], carry["distance"],
         ], -1)
 
-    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+    def success(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Every subgoal hit and nothing broken: implies that the formula is satisfied at the horizon."""
-        return (memory["hit"] > 0).all(-1) & (memory["broken"] == 0)
+        return (carry["hit"] > 0).all(-1) & (carry["broken"] == 0)
 
 
 def initial(draw: Draw) -> dict[str, Tensor]:
@@ -202,7 +202,7 @@ def initial(draw: Draw) -> dict[str, Tensor]:
 
 
 class MidEpisode:
-    """Starts in the middle of the mission: a stage, a time that fits it, a place on the way between its points.
+    """Starts in mid-episode: a stage, a time that fits it, a place on the way between its points.
 
     A place that violates what must be kept is replaced by the stage's first point, or the mission's start.
     """
@@ -217,11 +217,11 @@ class MidEpisode:
         if u.device not in self.copies:  # an environment takes only its own objective to a GPU
             self.copies[u.device] = on_device(self.objective, u.device)
         objective = self.copies[u.device]
-        mission, points = objective.mission, objective.points
-        goals = len(mission.subgoals)
+        automaton, points = objective.automaton, objective.points
+        goals = len(automaton.subgoals)
         stage = (u[:, 0] * len(points)).long().clamp(max=len(points) - 1)
         hit, time = torch.zeros(len(u), goals, device=u.device), torch.zeros(len(u), device=u.device)
-        for i, goal in enumerate(mission.subgoals):  # earlier subgoals were hit somewhere in their windows
+        for i, goal in enumerate(automaton.subgoals):  # earlier subgoals were hit somewhere in their windows
             share = 0.25 + 0.75 * draw("explore.took", goals)[:, i]
             took = goal.window[0] + (goal.window[1] - goal.window[0]) * share
             passed = i < stage
@@ -230,11 +230,11 @@ class MidEpisode:
         time = time + 1.5 * u[:, 1]
         before = torch.cat([torch.tensor([[0.0, 0.0, 1.0]], device=u.device), points[:-1]])[stage]
         place = before + u[:, 2:3].square() * (points[stage] - before) + 0.3 * (u[:, 3:6] - 0.5)
-        tick = torch.round(time / mission.dt)
+        tick = torch.round(time / automaton.dt)
         state = {"base_pos_w": place, "base_quat_w": state["base_quat_w"], "base_vel_w": 2.4 * u[:, 6:9] - 1.2,
                  "base_ang_vel_b": 2 * u[:, 9:12] - 1}
         memory = {"tick": tick, "hit": hit, "held": torch.zeros_like(hit)}
-        progress, _ = mission({**state, "height": place[:, 2], "mission_time": time}, memory)
+        progress, _ = automaton({**state, "height": place[:, 2], "mission_time": time}, memory)
         unsafe = objective.safety(progress) < 0.1
         state["base_pos_w"] = torch.where(unsafe[:, None], before, place)
         return state, memory
@@ -265,14 +265,14 @@ def make(
     robot = load_robot("crazyflie")
     parsed = parse(formula, task_schema(robot), constants)
     parts = plan(decompose(parsed, control_dt))
-    mission = Mission(parts, control_dt, 2 * slack)
-    points = stage_points(mission, constants, formula)
+    automaton = SubgoalAutomaton(parts, control_dt, 2 * slack)
+    points = stage_points(automaton, constants, formula)
     mass = robot.parameters["mass"].nominal[0]
     act = AffineAction(robot, "ctbr_cmd", center=(mass * GRAVITY, 0.0, 0.0, 0.0), scale=(0.2, 5.0, 5.0, 2.0))
     disturbance = Disturbance(act, mass, control_dt, robot.parameters["tau_up"].nominal[0])
-    objective = Objective(mission, points, weights(Reward, reward), 4)
+    objective = Objective(automaton, points, weights(Reward, reward), 4)
     return Task(
         name="waypoints", scene=Scene(robot), command="ctbr_cmd", control_dt=control_dt, substeps=substeps,
         episode_s=9.0, formula=parsed, formula_text=formula, constants=constants,
-        observe=Observe(Mission(parts, control_dt, slack), points, disturbance, 4), act=act,
+        observe=Observe(SubgoalAutomaton(parts, control_dt, slack), points, disturbance, 4), act=act,
         objective=objective, initial=initial, mid_episode=MidEpisode(objective), shapes=shapes(constants))

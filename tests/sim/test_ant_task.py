@@ -23,7 +23,7 @@ def rest(**changes):
 def gain(action=None, **changes):
     """Reward and termination of one step after :func:`rest`, with some signals changed."""
     objective = load_task("ant").objective
-    memory = objective.start(rest(), {k: torch.zeros(1, *s) for k, s in objective.memory.items()})
+    memory = objective.start(rest(), {k: torch.zeros(1, *s) for k, s in objective.carry.items()})
     signals = rest(mission_time=torch.full((1,), 0.05), **changes)
     reward, fallen, _ = objective.step(signals, torch.zeros(1, 8) if action is None else action, memory)
     return float(reward), bool(fallen)
@@ -96,21 +96,21 @@ def test_goals_in_the_environment_follow_at_once_and_whatever_the_number_of_worl
 
 def walk(task, speed, seconds=20.0, height=0.5):
     """Signals [T, 1, ...] of an ant that slides towards its goals, and what the objective makes of them."""
-    extra, judge = task.extra, task.objective.judge
+    extra, tracker = task.extra, task.objective.tracker
     chances = torch.rand(round(seconds / 0.05) + 1, 1, 2, generator=torch.Generator().manual_seed(3))
     pos = torch.tensor([[0.0, 0.0, height]])
     added = {"goal_pos_w": torch.tensor([[4.0, 0.0]]), "age": torch.zeros(1), "met": torch.zeros(1)}
-    memory, trace = {k: torch.zeros(1, *s) for k, s in judge.memory.items()}, []
+    memory, trace = {k: torch.zeros(1, *s) for k, s in tracker.carry.items()}, []
     for t, chance in enumerate(chances):
         found, added = extra({"base_pos_w": pos}, chance, added)
         sample = rest(base_pos_w=pos, mission_time=torch.full((1,), 0.05 * t), **found)
-        memory = judge(sample, memory).memory
+        memory = tracker(sample, memory).carry
         trace.append(sample)
         way, distance = ant.towards(sample)
         pos = pos + torch.cat([way * (speed * 0.05), torch.zeros(1, 1)], -1)
     signals = {k: torch.stack([s[k] for s in trace]) for k in trace[0]}
     verdict = satisfied(task.formula, {k: v.numpy() for k, v in signals.items()}, 0.05)[0]
-    return signals, bool(verdict[0]), bool(judge.success(memory)[0])
+    return signals, bool(verdict[0]), bool(tracker.success(memory)[0])
 
 
 @pytest.mark.parametrize(("speed", "height", "good"), [(1.2, 0.5, True), (0.5, 0.5, False), (1.2, 0.26, False)])
@@ -127,7 +127,7 @@ def test_other_formulas_over_the_same_signals():
     assert walk(task, 0.5)[1:] == (False, False)
     reward, fallen, _ = task.objective.step(
         rest(goals_met=torch.full((1,), 3.0)), torch.zeros(1, 8),
-        {k: torch.zeros(1, *s) for k, s in task.objective.memory.items()})
+        {k: torch.zeros(1, *s) for k, s in task.objective.carry.items()})
     w = ant.Reward()
     assert float(reward) == pytest.approx(0.05 * w.alive + 3 * w.met + w.hit) and not fallen
 

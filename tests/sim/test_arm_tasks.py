@@ -12,9 +12,10 @@ import torch
 import yaml
 from tests.sim.arm_experts import EXPERTS, about_up, moves, peg_expert
 
-from temporeal.policies.evaluate.rollout import graph_policy, record_golden
-from temporeal.policies.evaluate.run_outputs import export_policy
+from temporeal.policies.export.golden_trace import record_golden
+from temporeal.policies.export.policy import export_policy
 from temporeal.policies.nets.actor import make_actor
+from temporeal.policies.training.acting import graph_policy
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.franka.spec import HOME, OPEN
 from temporeal.sim.env import make_env
@@ -188,7 +189,7 @@ def row(task, **signals):
 def reward_of(task, action, **signals):
     """Reward and end of a step whose sample is this, with no action before it."""
     objective = task.objective
-    memory = {name: torch.zeros(1, *shape) for name, shape in objective.memory.items()}
+    memory = {name: torch.zeros(1, *shape) for name, shape in objective.carry.items()}
     reward, terminated, _ = objective.step(row(task, **signals), torch.tensor([action]), memory)
     return float(reward) / task.control_dt, bool(terminated)
 
@@ -296,7 +297,7 @@ def test_reward_of_drawer():
 def test_every_weight_of_a_reward_matters(name, module):
     env = env_of(name, 2)
     _, _, trace = episodes(env, EXPERTS[name](env.task, 2))
-    memory = {k: torch.zeros(2, *shape) for k, shape in env.task.objective.memory.items()}
+    memory = {k: torch.zeros(2, *shape) for k, shape in env.task.objective.carry.items()}
     action = 0.3 * torch.ones(2, env.action_dim)
 
     def total(task):
@@ -348,7 +349,7 @@ def test_too_hard_a_push_fails_and_a_lost_peg_ends_the_episode():
     verdict = torch.as_tensor(satisfied(task.formula, trace, task.control_dt)[0])
     assert pushed.any() and not verdict[pushed].any()
     objective = task.objective
-    memory = {name: torch.zeros(1, *shape) for name, shape in objective.memory.items()}
+    memory = {name: torch.zeros(1, *shape) for name, shape in objective.carry.items()}
     held = row(task, grip_pos_w=(0.5, 0, 0.3), peg_pos_w=(0.5, 0, 0.28), hole_quat_w=UP, peg_quat_w=DOWN)
     lost = {**held, "peg_pos_w": torch.tensor([[0.5, 0, 0.25]])}
     rewards = [objective.step(s, torch.zeros(1, 6), memory)[:2] for s in (held, lost)]

@@ -1,4 +1,4 @@
-"""Arms: kinematics against MuJoCo and finite differences, attitudes, actions that move the tool, the judge."""
+"""Arms: kinematics against MuJoCo and finite differences, attitudes, actions that move the tool, the tracker."""
 
 from math import pi
 
@@ -25,7 +25,7 @@ from temporeal.robots.spec import Source, load_robot
 from temporeal.sim.backends import mujoco
 from temporeal.sim.env import make_env
 from temporeal.sim.maps import StepAction, rotation
-from temporeal.sim.rewards.formula_judge import Judge
+from temporeal.sim.rewards.formula_tracker import FormulaTracker
 from temporeal.sim.rewards.subgoal_automaton import NEVER
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
@@ -530,27 +530,27 @@ FORMULA = "F[0,3] G[0,1] (x > 0) & G[0,4] (y > 0)"
 
 
 def verdicts(x, y, slack=0.0, formula=FORMULA):
-    judge = Judge(parse(formula, SCHEMA, {}), 0.5, slack)
-    memory = {name: torch.zeros(1, *shape) for name, shape in judge.memory.items()}
+    tracker = FormulaTracker(parse(formula, SCHEMA, {}), 0.5, slack)
+    memory = {name: torch.zeros(1, *shape) for name, shape in tracker.carry.items()}
     out = []
     for a, b in zip(x, y):
-        verdict = judge({"x": torch.tensor([a]), "y": torch.tensor([b])}, memory)
-        memory = verdict.memory
+        verdict = tracker({"x": torch.tensor([a]), "y": torch.tensor([b])}, memory)
+        memory = verdict.carry
         out.append(verdict)
-    return judge, out
+    return tracker, out
 
 
 def test_a_subgoal_is_hit_once_after_it_was_held():
-    judge, out = verdicts([-1.0, 1, -1, 1, 1, 1, 1, -1, -1], [1.0] * 9)
+    tracker, out = verdicts([-1.0, 1, -1, 1, 1, 1, 1, -1, -1], [1.0] * 9)
     assert [float(v.hits) for v in out] == [0, 0, 0, 0, 0, 1, 0, 0, 0]
     assert [bool(v.done) for v in out] == [False] * 5 + [True] * 4
-    assert bool(judge.success(out[-1].memory)) and all(float(v.safe) == 1.0 for v in out)
+    assert bool(tracker.success(out[-1].carry)) and all(float(v.safe) == 1.0 for v in out)
 
 
 def test_what_is_broken_stays_broken():
-    judge, out = verdicts([1.0] * 9, [1.0, 1, -0.5, 1, 1, 1, 1, 1, 1])
+    tracker, out = verdicts([1.0] * 9, [1.0, 1, -0.5, 1, 1, 1, 1, 1, 1])
     assert float(out[2].safe) == -0.5 and float(out[3].safe) == 1.0
-    assert bool(out[-1].done) and not bool(judge.success(out[-1].memory))
+    assert bool(out[-1].done) and not bool(tracker.success(out[-1].carry))
 
 
 def test_slack_asks_for_more_than_the_formula():
@@ -561,19 +561,19 @@ def test_slack_asks_for_more_than_the_formula():
 def test_nothing_to_keep_is_safe_and_nothing_to_reach_is_done():
     _, out = verdicts([1.0] * 9, [1.0] * 9, formula="F[0,3] (x > 0)")
     assert float(out[0].safe) == pytest.approx(NEVER)
-    judge, out = verdicts([1.0] * 9, [1.0] * 9, formula="G[0,4] (y > 0)")
-    assert bool(out[0].done) and bool(judge.success(out[-1].memory))
+    tracker, out = verdicts([1.0] * 9, [1.0] * 9, formula="G[0,4] (y > 0)")
+    assert bool(out[0].done) and bool(tracker.success(out[-1].carry))
 
 
 def test_success_implies_that_the_formula_is_satisfied():
     n, formula = 300, parse(FORMULA, SCHEMA, {})
-    judge = Judge(formula, 0.5)
+    tracker = FormulaTracker(formula, 0.5)
     traces = {name: torch.randn(9, n, generator=generator(i)) + shift
               for i, (name, shift) in enumerate((("x", 0.5), ("y", 1.8)))}
-    memory = {name: torch.zeros(n, *shape) for name, shape in judge.memory.items()}
+    memory = {name: torch.zeros(n, *shape) for name, shape in tracker.carry.items()}
     for t in range(9):
-        memory = judge({k: v[t] for k, v in traces.items()}, memory).memory
-    found, true = judge.success(memory), satisfied(formula, traces, 0.5)[0]
+        memory = tracker({k: v[t] for k, v in traces.items()}, memory).carry
+    found, true = tracker.success(memory), satisfied(formula, traces, 0.5)[0]
     assert 0.1 < found.float().mean() < 0.9 and not (found & ~true).any()
     assert (found == true).float().mean() > 0.99  # for this formula the earliest hit is the right one
 

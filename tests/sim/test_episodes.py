@@ -107,7 +107,7 @@ def test_what_is_no_record_is_refused():
 
 
 def point(n):
-    task = load_task("stl", system="linear", formula="F[0,10] (norm(base_pos_w) < 0.5)", view="plain")
+    task = load_task("stl", system="linear", formula="F[0,10] (norm(base_pos_w) < 0.5)", view="terminal_robustness")
     return make_env(task, backend="planar", num_worlds=n, seed=9, threads=1)
 
 

@@ -105,7 +105,7 @@ def test_starts_can_be_made_anew_and_alike():
 
 def test_turned_counts_the_last_two_seconds_and_spin_everything():
     extra, dt, rate = cube_rotate.Turned(0.05), 0.05, 2.5
-    memory = {k: torch.zeros(1, *shape) for k, shape in extra.memory.items()}
+    memory = {k: torch.zeros(1, *shape) for k, shape in extra.carry.items()}
     tilted = hands.product(about_z(0.3)[None], torch.tensor([[0.98, 0.2, 0.0, 0.0]]) / 1.0002)
     for i in range(100):
         quat = hands.product(about_z(rate * dt * min(i, 60))[None], tilted)
@@ -119,7 +119,7 @@ def test_turned_counts_the_last_two_seconds_and_spin_everything():
 def counted(quats):
     """``spin`` and ``turned`` [T, N] of attitudes [T, N, 4]."""
     extra, found = cube_rotate.Turned(0.05), []
-    memory = {k: torch.zeros(quats.shape[1], *shape) for k, shape in extra.memory.items()}
+    memory = {k: torch.zeros(quats.shape[1], *shape) for k, shape in extra.carry.items()}
     for quat in quats:
         added, memory = extra({"cube_quat_w": quat}, torch.zeros(len(quat), 1), memory)
         found.append(added)
@@ -234,7 +234,7 @@ def kinematic(task, seconds, rate, away=0.0, stop=None):
     quat = about_z(rate * (time if stop is None else time.clamp(max=stop)))[:, None]
     pos = (torch.tensor(task.constants["palm"]) + torch.tensor([away, 0.0, 0.0])).expand(n, 1, 3)
     signals = {"cube_pos_w": pos, "cube_quat_w": quat, "mission_time": time[:, None]}
-    memory = {k: torch.zeros(1, *shape) for k, shape in task.extra.memory.items()}
+    memory = {k: torch.zeros(1, *shape) for k, shape in task.extra.carry.items()}
     if "goal_quat_w" in memory:
         memory["goal_quat_w"] = about_z([0.0 if rate == 0 else 3.0])
     added = []
@@ -247,12 +247,12 @@ def kinematic(task, seconds, rate, away=0.0, stop=None):
 
 def verdicts(task, signals):
     """Whether the formula is satisfied, and whether the objective says so."""
-    judge = task.objective.judge
-    memory = {k: torch.zeros(1, *shape) for k, shape in judge.memory.items()}
+    tracker = task.objective.tracker
+    memory = {k: torch.zeros(1, *shape) for k, shape in tracker.carry.items()}
     for t in range(len(signals["mission_time"])):
-        memory = judge({k: v[t] for k, v in signals.items()}, memory).memory
+        memory = tracker({k: v[t] for k, v in signals.items()}, memory).carry
     exact = satisfied(task.formula, {k: v.numpy() for k, v in signals.items()}, task.control_dt)[0]
-    return bool(exact[0]), bool(judge.success(memory)[0])
+    return bool(exact[0]), bool(tracker.success(memory)[0])
 
 
 @pytest.mark.parametrize(("case", "good"), [
@@ -327,7 +327,7 @@ def objective_case(name, **changes):
         "spin": torch.zeros(1), "turned": torch.zeros(1), "goal_quat_w": about_z([1.0]),
         "goal_age": torch.zeros(1), "goals_met": torch.zeros(1)}
     objective = task.objective
-    memory = objective.start(signals, {k: torch.zeros(1, *s) for k, s in objective.memory.items()})
+    memory = objective.start(signals, {k: torch.zeros(1, *s) for k, s in objective.carry.items()})
     action = changes.pop("action", torch.zeros(1, 16))
     signals = {**signals, "mission_time": torch.full((1,), 0.05), **changes}
     reward, ended, after = objective.step(signals, action, memory)
@@ -491,7 +491,7 @@ def test_a_formula_of_ones_own_is_paid_for_its_subgoals():
                      constants={"full": 6.0})
     good, bad = kinematic(task, 6.0, 1.1), kinematic(task, 6.0, 0.9)
     assert verdicts(task, good) == (True, True) and verdicts(task, bad) == (False, False)
-    memory = {k: torch.zeros(1, *s) for k, s in task.objective.memory.items()}
+    memory = {k: torch.zeros(1, *s) for k, s in task.objective.carry.items()}
     rest = objective_case("cube_rotate").signals
     reward, _, _ = task.objective.step({**rest, "spin": torch.full((1,), 7.0)}, torch.zeros(1, 16), memory)
     w = task.objective.weights

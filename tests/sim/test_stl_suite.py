@@ -12,7 +12,7 @@ import yaml
 from tests.sim.stl_experts import STEER, corners, perform
 
 from temporeal import configs
-from temporeal.policies.evaluate.full_horizon import lasting
+from temporeal.policies.evaluate.full_horizon import to_full_horizon
 from temporeal.robots.registry import resolve
 from temporeal.sim.env import make_env
 from temporeal.sim.maps import rotation
@@ -104,18 +104,18 @@ def test_all_regions_of_a_formula_are_drawn(task):
 
 def test_a_task_that_says_no_slack_has_its_system_s():
     own = load_task("stl", system="quadrotor", formula="F[0,5] (height > 1)")
-    assert own.objective.mission.slack == 0.03 and own.observe.view.mission.slack == 0.03
-    assert load_task("stl", system="quadrotor", formula="F[0,5] (height > 1)", slack=0.0).objective.mission.slack == 0.0
-    assert load_task("stl").objective.mission.slack == 0.05
+    assert own.objective.automaton.slack == 0.03 and own.observe.view.automaton.slack == 0.03
+    assert load_task("stl", system="quadrotor", formula="F[0,5] (height > 1)", slack=0.0).objective.automaton.slack == 0.0
+    assert load_task("stl").objective.automaton.slack == 0.05
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_subgoal_of_the_suite_has_room_for_the_slack_of_its_system(task):
     settings = content(task)["settings"]
-    mission = load_task("stl", **settings).objective.mission
+    automaton = load_task("stl", **settings).objective.automaton
     own = system_of(settings["system"]).slack
-    assert {s for p, s in zip(mission.predicates, mission.slacks) if p in mission.reached} == {own}
-    assert all(margin_upper_bound(predicate) >= 2 * own for predicate in mission.reached)
+    assert {s for p, s in zip(automaton.predicates, automaton.slacks) if p in automaton.reached} == {own}
+    assert all(margin_upper_bound(predicate) >= 2 * own for predicate in automaton.reached)
 
 
 REST = "F[0,10] (norm(base_pos_w - a) < r & norm(base_vel_w) < 0.05 & F[0,8] (norm(base_pos_w - b) < r))"
@@ -123,12 +123,12 @@ REST_AT = {"a": [2.0, 2.0, 0.0], "b": [-2.0, 2.0, 0.0], "r": 0.6}
 
 
 def test_a_subgoal_with_less_room_than_the_slack_counts_at_half_of_its_room():
-    mission = load_task("stl", formula=REST, constants=REST_AT).objective.mission
-    assert dict(zip(map(str, mission.predicates), mission.slacks)) == {
+    automaton = load_task("stl", formula=REST, constants=REST_AT).objective.automaton
+    assert dict(zip(map(str, automaton.predicates), automaton.slacks)) == {
         "norm(base_pos_w - a) < r & norm(base_vel_w) < 0.05": 0.025, "norm(base_pos_w - b) < r": 0.05}
-    zeros = {name: torch.zeros(2, *shape) for name, shape in mission.memory.items()}
+    zeros = {name: torch.zeros(2, *shape) for name, shape in automaton.memory.items()}
     at_a, resting = torch.tensor([REST_AT["a"]] * 2), torch.tensor([[0.0, 0.024, 0.0], [0.0, 0.026, 0.0]])
-    timed, _ = mission({"base_pos_w": at_a, "base_vel_w": resting}, torch.tensor([[0.0, 0.0, 40.0]] * 2), zeros)
+    timed, _ = automaton({"base_pos_w": at_a, "base_vel_w": resting}, torch.tensor([[0.0, 0.0, 40.0]] * 2), zeros)
     assert timed.hit[:, 0].tolist() == [True, False]
     assert timed.distance.tolist() == pytest.approx([4.0 - 0.6 + 0.05, 0.001], abs=1e-5)
 
@@ -147,8 +147,8 @@ def test_a_slack_that_a_subgoal_has_no_room_for_is_refused(slack, told):
 
 @pytest.mark.parametrize(("slack", "own"), [(0.04, 0.04), (0.0, 0.0), (None, 0.025), (0.05, 0.025)])
 def test_a_slack_that_a_task_says_is_as_it_says(slack, own):
-    mission = load_task("stl", formula="F[0,5] (norm(base_vel_w) < 0.05)", slack=slack).objective.mission
-    assert mission.slacks == (own,)
+    automaton = load_task("stl", formula="F[0,5] (norm(base_vel_w) < 0.05)", slack=slack).objective.automaton
+    assert automaton.slacks == (own,)
 
 
 def test_a_margin_that_what_is_kept_has_no_room_for_is_refused():
@@ -169,7 +169,7 @@ def test_a_formula_that_can_never_be_done_is_refused(formula, told):
         load_task("stl", formula=formula)
 
 
-@pytest.mark.parametrize("view", ["plain", "history"])
+@pytest.mark.parametrize("view", ["terminal_robustness", "tau_mdp"])
 @pytest.mark.parametrize("formula", [
     "F[0,10] (base_pos_w.x == 1)", "G[0,5] (norm(base_pos_w) < 0)", "(base_pos_w.x == 1) U[1,5] (base_pos_w.x > 1)",
     "F[0,5] (base_pos_w.x > 1 & base_pos_w.x <= 1) | F[0,5] (base_pos_w.x == 1)",
@@ -185,7 +185,7 @@ def test_other_views_refuse_what_can_never_hold_too(view, formula):
     ("F (base_pos_w.x > 1)", r"a window without an end.* such as F\[0,10\]")])
 def test_other_views_refuse_what_nothing_can_satisfy_or_no_episode_can_tell(formula, told):
     with pytest.raises(ValueError, match=told):
-        load_task("stl", formula=formula, view="plain")
+        load_task("stl", formula=formula, view="terminal_robustness")
 
 
 @pytest.mark.parametrize(("formula", "never"), [
@@ -200,20 +200,20 @@ def test_what_never_holds_is_told_by_its_form(formula, never):
 
 def test_other_views_warn_of_parts_that_can_never_hold():
     with pytest.warns(UserWarning, match="base_pos_w.x == 1 can never hold by more than 0: what asks for it is never"):
-        load_task("stl", formula="F[0,5] (base_pos_w.x > 1) | F[0,5] (base_pos_w.x == 1)", view="plain")
+        load_task("stl", formula="F[0,5] (base_pos_w.x > 1) | F[0,5] (base_pos_w.x == 1)", view="terminal_robustness")
 
 
 def test_ways_that_can_never_be_gone_are_left_out():
     formula = "F[0,5] (base_pos_w.x > 1) | F[0,5] (norm(base_pos_w) < 0)"
     with pytest.warns(UserWarning, match=r"norm\(base_pos_w\) < 0 can never hold by more than 0: ways .* left out"):
-        mission = load_task("stl", formula=formula).objective.mission
-    assert [str(p) for p in mission.predicates] == ["base_pos_w.x > 1"] and len(mission.alternatives) == 1
+        automaton = load_task("stl", formula=formula).objective.automaton
+    assert [str(p) for p in automaton.predicates] == ["base_pos_w.x > 1"] and len(automaton.alternatives) == 1
 
 
 def test_no_schedule_asks_for_a_predicate_and_its_negation_at_one_sample():
     formula = ("(base_pos_w.x > 0 -> F[0,5] (base_pos_w.y > 1)) & (base_pos_w.x <= 0 -> F[0,5] (base_pos_w.y < -1))")
     task = load_task("stl", formula=formula)
-    at_start = [{str(k.predicate) for k in a.keeps} for a in task.objective.mission.alternatives]
+    at_start = [{str(k.predicate) for k in a.keeps} for a in task.objective.automaton.alternatives]
     assert len(at_start) == 3 and {"base_pos_w.x > 0", "base_pos_w.x <= 0"} not in at_start
     assert set(task.schedules.buffer[:, 0].tolist()) == {0.0, 1.0, 2.0}
 
@@ -250,7 +250,7 @@ def test_learning_gives_up_an_ant_that_has_fallen_over_and_no_verdict_does():
     task = load_task("stl", system="ant", formula="F[0,5] (base_pos_w.x > 3) & G[0,5] (base_pos_w.x < 9)")
     objective, env = task.objective, make_env(task, num_worlds=2, seed=1, threads=1, compiled=False)
     env.reset()
-    zeros = {name: torch.zeros(2, *shape) for name, shape in objective.memory.items()}
+    zeros = {name: torch.zeros(2, *shape) for name, shape in objective.carry.items()}
     signals, memory = env.true_signals(), objective.start(env.true_signals(), zeros)
     upright = objective.step(signals, torch.zeros(2, 8), memory)
     tilt = torch.tensor([1.2, 0.9])  # rad, about x: beyond 60 degrees, and not
@@ -258,7 +258,7 @@ def test_learning_gives_up_an_ant_that_has_fallen_over_and_no_verdict_does():
     tilted = objective.step({**signals, "base_quat_w": quat}, torch.zeros(2, 8), memory)
     assert upright[1].tolist() == [False, False] and tilted[1].tolist() == [True, False]
     assert (upright[0] - tilted[0]).tolist() == pytest.approx([objective.weights.broken, 0.0])
-    assert tilted[2]["broken"].tolist() == [0.0, 0.0] and not lasting(task).objective.step(
+    assert tilted[2]["broken"].tolist() == [0.0, 0.0] and not to_full_horizon(task).objective.step(
         {**signals, "base_quat_w": quat}, torch.zeros(2, 8), memory)[1].any()
 
 

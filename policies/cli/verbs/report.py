@@ -56,7 +56,7 @@ def parser() -> Parser:
 def run(argv: Sequence[str]) -> int:
     """Judge the recording and write the page."""
     options = parser().parse_args(argv)
-    from temporeal.policies.cli.verbs.deploy import needs_bridge, needs_training
+    from temporeal.policies.cli.deployment.requirements import needs_bridge, needs_training
     from temporeal.policies.cli.verbs.replay import chosen, refused
     from temporeal.policies.runs import run_folders
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from temporeal.policies.cli.exclusive_folder import held
+from temporeal.policies.cli.deployment.exclusive_folder import held
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.verbs import bench
 from temporeal.policies.evaluate.suite import averages, catalog

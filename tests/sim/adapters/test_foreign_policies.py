@@ -210,11 +210,11 @@ def test_a_policy_that_follows_schedules_is_not_exported_without_who_chooses_the
     from temporeal.policies.cli.main import main
 
     formula = "F[0,2] (base_pos_w.x > 1)"
-    env = stable_baselines3.make_vec_env("stl", 2, formula=formula, view="plain", threads=1)
+    env = stable_baselines3.make_vec_env("stl", 2, formula=formula, view="terminal_robustness", threads=1)
     model = learned(env)
     assert export_sb3(model, tmp_path / "plain").self_test().steps > 0
     for timed in (recipe("stl", formula=formula), recipe("stl", formula=formula).build(1)):
-        with pytest.raises(ValueError, match=r"task 'stl' .* algo=tgpo.*give view='plain'"):
+        with pytest.raises(ValueError, match=r"task 'stl' .* algo=tgpo.*give view='terminal_robustness'"):
             export_sb3(model, tmp_path / "timed", timed, normalize=False)
     model.save(tmp_path / "model")
     assert main(["export", str(tmp_path / "model.zip"), "task=stl/linear_reach", "--no-normalize"]) == 2

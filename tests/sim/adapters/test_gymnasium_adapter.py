@@ -59,7 +59,7 @@ def episode_ends(env, plan):
     ("hover", "actor"), ("hover", "dict"), ("reach", "actor"), *(
         pytest.param(name, "actor", marks=pytest.mark.slow) for name in TASKS if name not in ("hover", "reach"))])
 def test_gymnasiums_checker_finds_only_that_signals_have_no_largest_value(task, observation):
-    view = {"view": "plain"} if task == "stl" else {}
+    view = {"view": "terminal_robustness"} if task == "stl" else {}
     env = gymnasium.make(f"temporeal/{task}-v0", observation=observation, randomize="auto", **view)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -146,7 +146,7 @@ def test_the_clock_truncates_a_crash_terminates_and_a_step_after_either_is_refus
 
 
 def test_what_a_learner_writes_into_its_observation_is_not_in_the_critics():
-    env = make_env("stl", view="plain", formula=NEAR)
+    env = make_env("stl", view="terminal_robustness", formula=NEAR)
     obs, info = env.reset(seed=1)
     before = info["critic"].copy()
     obs += 5.0
@@ -154,10 +154,10 @@ def test_what_a_learner_writes_into_its_observation_is_not_in_the_critics():
 
 
 def test_schedules_that_nobody_would_choose_are_not_shown():
-    with pytest.raises(ValueError, match=r"task 'stl' .* algo=tgpo.*give view='plain'"):
+    with pytest.raises(ValueError, match=r"task 'stl' .* algo=tgpo.*give view='terminal_robustness'"):
         make_env("stl", formula=NEAR)
-    with pytest.raises(ValueError, match=r"task 'stl' .* algo=tgpo.*give view='plain'"):
-        make_vector_env("stl", num_envs=2, formula=NEAR, view="timed")
+    with pytest.raises(ValueError, match=r"task 'stl' .* algo=tgpo.*give view='terminal_robustness'"):
+        make_vector_env("stl", num_envs=2, formula=NEAR, view="scheduled")
 
 
 def test_the_dictionary_holds_what_the_critic_sees_and_info_the_signals_asked_for():

@@ -61,8 +61,8 @@ def envs(sensors=None, mid_episode_starts=0.0, compiled=True, **settings):
 
 
 NOISE = {"noise": {"base_pos_w": 0.01}, "delay_steps": 1}
-CASES = [("timed", 0.0, None), ("timed", 0.7, None), ("timed", 0.5, NOISE), ("flags", 0.0, None),
-         ("history", 0.0, None)]
+CASES = [("scheduled", 0.0, None), ("scheduled", 0.7, None), ("scheduled", 0.5, NOISE), ("f_mdp", 0.0, None),
+         ("tau_mdp", 0.0, None)]
 
 
 @pytest.mark.parametrize(("view", "share", "sensors"), CASES)
@@ -96,8 +96,8 @@ def test_a_mission_that_is_followed_once_gives_what_following_it_twice_gives(mon
 def test_a_mission_is_followed_once_where_the_policy_sees_it_as_it_is():
     assert envs().functions.twins == {"memory.tick": "progress.tick", "memory.hit": "progress.hit"}
     assert envs(NOISE).functions.twins == {"memory.tick": "progress.tick"}
-    assert {"memory.tick", "memory.flags"} <= set(envs(view="flags").functions.twins)
-    assert set(envs(view="plain").functions.twins) == {"memory.tick"}
+    assert {"memory.tick", "memory.flags"} <= set(envs(view="f_mdp").functions.twins)
+    assert set(envs(view="terminal_robustness").functions.twins) == {"memory.tick"}
 
 
 def test_states_in_which_they_differ_are_refused_and_starts_name_what_is_remembered():

@@ -18,7 +18,7 @@ from temporeal.sim.rendering.augmentation import (
     corrupt_depth,
     parse_augment,
 )
-from temporeal.sim.rendering.camera_rig import Pictures
+from temporeal.sim.rendering.backend_pictures import Pictures
 from temporeal.sim.rendering.cameras import Camera
 from temporeal.sim.task import load_task
 

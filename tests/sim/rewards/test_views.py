@@ -126,7 +126,7 @@ def test_plain_of_any_formula(formula, seed):
     assert rewards.sum().item() == pytest.approx(min(max(worth, -1e4), 1e4), rel=1e-5, abs=1e-5)
 
 
-@pytest.mark.parametrize("view", ["plain", "f_mdp", "tau_mdp"])
+@pytest.mark.parametrize("view", ["terminal_robustness", "f_mdp", "tau_mdp"])
 def test_a_critic_beside_an_actor_that_does_not_know_them_sees_the_margins_so_far(view):
     formula = parse("F[0,1] (x > 1) & G[0,1] (y < 2)", ALL)
     signals = noise(11)
@@ -230,7 +230,7 @@ def test_what_can_never_hold_counts_at_the_end():
     assert (memory["soft"] <= -5.0).all()
 
 
-@pytest.mark.parametrize("view", ["history", "f_mdp"])
+@pytest.mark.parametrize("view", ["tau_mdp", "f_mdp"])
 def test_satisfied_is_paid_once(view):
     formula = parse(FORMS["reach and avoid"], ALL)
     length = samples_of(formula) + 3
@@ -355,12 +355,12 @@ def test_shaping_pays_the_change_of_what_holds(text):
     ("(F[0,1] (x > 0)) U[0,1] (y > 0)", "windows inside its own"), ("F (x > 0)", "no end"),
     ("F[0,1] true & F[0,1] (x > 0)", "reads no signal"), ("F[0,0.15] (x > 0)", "no multiple of the sample period")])
 def test_flags_name_the_forms_they_take(text, why):
-    with pytest.raises(NotSupported, match=r"(?s)F-MDP.*phi: F\[c,d\] p and G\[c,d\] p joined") as error:
+    with pytest.raises(NotSupported, match=r"(?s)f_mdp.*phi: F\[c,d\] p and G\[c,d\] p joined") as error:
         made("f_mdp", parse(text, ALL), 60)
     assert why in str(error.value)
 
 
-@pytest.mark.parametrize("view", ["plain", "tau_mdp"])
+@pytest.mark.parametrize("view", ["terminal_robustness", "tau_mdp"])
 def test_a_window_without_an_end_is_refused(view):
     with pytest.raises(NotSupported, match="no end"):
         made(view, parse("G (x > 0) & F[0,1] (y > 0)", ALL), 60)
@@ -483,7 +483,7 @@ def test_an_environment_pays_the_robustness_of_what_it_did(text, compiled):
     """Also in the second episode; and its state is enough to go on bit by bit."""
     base = load_task("waypoints")
     formula = parse(text, base.schema)
-    view = VIEWS["plain"](formula, base.control_dt, 25, base.schema)
+    view = VIEWS["terminal_robustness"](formula, base.control_dt, 25, base.schema)
     task = replace(base, formula=formula, formula_text=text, episode_s=0.5, objective=view.objective,
                    observe=Seen(view), mid_episode=None, schedules=None)
     env = make_env(task, num_worlds=32, seed=3, compiled=compiled)

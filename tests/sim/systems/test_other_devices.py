@@ -23,7 +23,7 @@ ON_A_GPU = {"quadrotor": "choice", "franka": "key", "ant": "patrol"}
 N = 6
 
 
-def task_of(system, view="timed"):
+def task_of(system, view="scheduled"):
     task = environments.make_task(compose.compose([f"task=stl/{system}_{ON_A_GPU[system]}", f"task.settings.view={view}"]))
     if task.schedules is not None:
         task.schedules.compiled = False
@@ -44,7 +44,7 @@ def start(task, device):
     return seen, *zeros.values()
 
 
-@pytest.mark.parametrize("view", ["timed", "history", "flags", "plain"])
+@pytest.mark.parametrize("view", ["scheduled", "tau_mdp", "f_mdp", "terminal_robustness"])
 @pytest.mark.parametrize("system", ON_A_GPU)
 def test_a_task_observes_acts_and_pays_on_its_device(system, view):
     task = task_of(system, view)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from temporeal.robots.signals import SignalSpec, schema
-from temporeal.sim.rewards.subgoal_automaton import Mission
+from temporeal.sim.rewards.subgoal_automaton import SubgoalAutomaton
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.planning.decompose import decompose
 from temporeal.sim.stl.planning.plan import plan
@@ -25,12 +25,12 @@ def trace(seed, steps=13, n=400):
 
 
 def run(formula, signals, slack=0.0):
-    mission = Mission(plan(decompose(formula, DT)), DT, slack)
+    automaton = SubgoalAutomaton(plan(decompose(formula, DT)), DT, slack)
     n = signals["x"].shape[1]
-    memory = {k: torch.zeros(n, *s) for k, s in mission.memory.items()}
+    memory = {k: torch.zeros(n, *s) for k, s in automaton.memory.items()}
     kept, out = torch.ones(n, dtype=torch.bool), []
     for t in range(len(signals["x"])):
-        progress, memory = mission({k: v[t] for k, v in signals.items()}, memory)
+        progress, memory = automaton({k: v[t] for k, v in signals.items()}, memory)
         kept &= (progress.keep > 0).all(-1)
         out.append(progress)
     return out, (memory["hit"] > 0).all(-1) & kept

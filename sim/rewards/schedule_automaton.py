@@ -42,7 +42,7 @@ NEVER = 1e3
 """A margin that means: nothing is asked."""
 
 
-class Timed(NamedTuple):
+class ScheduleProgress(NamedTuple):
     """Where N worlds are. Times are in samples."""
 
     time: Tensor  # [N]
@@ -119,7 +119,7 @@ class Route:
         return come | reduce(torch.logical_and, on_time, time == time)
 
 
-class TimedMission(nn.Module):
+class ScheduleAutomaton(nn.Module):
     """Follows schedules [N, 1 + V]: the number of the alternative, then a sample for each of its variables.
 
     Args:
@@ -155,7 +155,7 @@ class TimedMission(nn.Module):
 
     def forward(
         self, signals: Mapping[str, Tensor], schedule: Tensor, memory: Mapping[str, Tensor]
-    ) -> tuple[Timed, dict[str, Tensor]]:
+    ) -> tuple[ScheduleProgress, dict[str, Tensor]]:
         """What is so at this sample and the memory for the next one (zeros are the start)."""
         time = memory["tick"]
         margins = self.margins(signals, time)
@@ -165,7 +165,7 @@ class TimedMission(nn.Module):
                               [(c, f[name]) for c, f in zip(chosen[1:], found[1:])], found[0][name])
                  for name in found[0]}
         hits, dues = parts.pop("hits"), parts.pop("dues", None)
-        timed = Timed(time=time, margins=margins, hit=hits > 0, **{
+        timed = ScheduleProgress(time=time, margins=margins, hit=hits > 0, **{
             name: value > 0.5 if name in ("asked", "violated", "late", "done") else value
             for name, value in parts.items()})
         return timed, {"tick": time + 1.0, "hit": hits, **({} if dues is None else {"due": dues})}
@@ -177,7 +177,7 @@ class TimedMission(nn.Module):
     def _follow(
         self, route: Route, margins: Tensor, time: Tensor, allocated: Tensor, memory: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        """One alternative: the fields of :class:`Timed` by name as floats, ``hits`` and ``dues`` [N, V]."""
+        """One alternative: the fields of :class:`ScheduleProgress` by name as floats, ``hits`` and ``dues`` [N, V]."""
         zero, every = torch.zeros_like(time), range(route.count)
         pad = [zero] * (self.variables - route.count)
         hits = [memory["hit"][:, v] for v in every]

@@ -12,9 +12,10 @@ import torch
 
 from temporeal.robots.registry import UnknownName
 from temporeal.robots.spec import load_robot
-from temporeal.sim.rendering import cameras
-from temporeal.sim.rendering.cameras import Camera, Rig, parse_cameras
+from temporeal.sim.rendering import rig as rig_module
+from temporeal.sim.rendering.cameras import Camera, parse_cameras
 from temporeal.sim.rendering.opengl_renderer import MissingRenderer
+from temporeal.sim.rendering.rig import Rig, measure
 
 SCENE = """
 <mujoco>
@@ -458,7 +459,7 @@ def test_the_crazyflie_s_chase_camera_sees_the_crazyflie():
 
 @pytest.mark.slow
 def test_auto_takes_warp_and_says_so(caplog):
-    cameras._told.clear()
+    rig_module._logged.clear()
     with caplog.at_level(logging.INFO):
         assert Rig(MODEL, 1, EYES[:1]).renderer == "warp"
         Rig(MODEL, 1, EYES[:1])
@@ -471,7 +472,7 @@ def without_warp(monkeypatch):
 
 
 def test_auto_takes_opengl_where_warp_is_missing_and_says_why(monkeypatch, caplog):
-    cameras._told.clear()
+    rig_module._logged.clear()
     without_warp(monkeypatch)
     with Rig(MODEL, 1, EYES[:1]) as rig:
         assert rig.renderer == "gl"
@@ -568,5 +569,5 @@ def test_cameras_from_configuration():
 @pytest.mark.slow
 def test_measure_counts_frames():
     with Rig(MODEL, 2, EYES, renderer="warp") as rig:
-        found = cameras.measure(rig, states(2), seconds=0.05)
+        found = measure(rig, states(2), seconds=0.05)
     assert set(found) == {"cpu_ms", "wall_ms"} and all(0 < value < 1e3 for value in found.values())

@@ -6,8 +6,8 @@ import torch
 
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.compiler import vectorize
+from temporeal.sim.rewards.schedule_automaton import NEVER, ScheduleAutomaton
 from temporeal.sim.rewards.schedules import draw_schedules
-from temporeal.sim.rewards.timed_subgoals import NEVER, TimedMission
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.planning.decompose import decompose
 from temporeal.sim.stl.semantics.robustness import robustness
@@ -34,11 +34,11 @@ FORMULAS = {
 
 def mission(text, **kw):
     formula = parse(text, PLACE)
-    return formula, TimedMission(decompose(formula, DT), **kw)
+    return formula, ScheduleAutomaton(decompose(formula, DT), **kw)
 
 
 def follow(m, places, schedules):
-    """Each sample's :class:`temporeal.sim.rewards.timed_subgoals.Timed` of the traces [T, N, 2]."""
+    """Each sample's :class:`temporeal.sim.rewards.schedule_automaton.ScheduleProgress` of the traces [T, N, 2]."""
     memory = {name: torch.zeros(len(schedules), *shape) for name, shape in m.memory.items()}
     out = []
     for place in places:
