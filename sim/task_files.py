@@ -1,0 +1,54 @@
+"""The modules that make tasks: those of ``sim/tasks``, and files that the user names."""
+
+from __future__ import annotations
+
+import importlib.util
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from temporeal.robots.registry import resolve
+
+_FILES: dict[str, ModuleType] = {}
+"""Modules of users' task files, by file name: those that somebody named in this process, and no others."""
+
+
+def read_task_file(file: Path) -> str:
+    """Run a user's Python file with ``make() -> Task``; the name by which :func:`load_task` knows it from now on.
+
+    Only whoever starts the process may name a file: what is read from a run folder or an artifact never does.
+    """
+    spec = importlib.util.spec_from_file_location(f"temporeal_task_{file.stem}", file)
+    if file.suffix != ".py" or not file.is_file() or spec is None or spec.loader is None:
+        raise ValueError(f"task={file}: there is no such Python file")
+    module = importlib.util.module_from_spec(spec)
+    with blamed_on(file.name):
+        spec.loader.exec_module(module)
+    if not callable(getattr(module, "make", None)):
+        raise ValueError(f"task={file}: the file of a task has a function make() that returns a Task")
+    _FILES[file.name] = module
+    return file.name
+
+
+@contextmanager
+def blamed_on(name: str) -> Iterator[None]:
+    """Inside, an error that code of the user's file ``name`` raises names the file and the line; no error of ours."""
+    try:
+        yield
+    except Exception as error:
+        places = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == name]
+        if not places or not name.endswith(".py"):
+            raise
+        raise ValueError(f"{name}, line {places[-1].lineno}: {type(error).__name__}: {error}") from error
+
+
+def task_module(name: str) -> ModuleType:
+    """The module of ``sim/tasks``, or of a file that was named in this process, that makes task ``name``."""
+    if not name.endswith(".py"):
+        return resolve("temporeal.sim.tasks", name)
+    if name not in _FILES:
+        raise ValueError(f"the task is a file of its user, {name}, and code of files runs only where you name it: add "
+                         f"task=FOLDER/{name}")
+    return _FILES[name]
