@@ -17,7 +17,7 @@ NO_GPU = "no GPU here"
 
 def machine() -> dict[str, Any]:
     """Processor, cores, Python, and how busy the machine is."""
-    from temporeal.policies.cli.verbs.doctor import cpu_model
+    from temporeal.policies.cli.preflight.machine import cpu_model
 
     return {"cpu": cpu_model(), "cores": os.cpu_count(), "usable_cores": len(os.sched_getaffinity(0)),
             "python": platform.python_version(), "load": round(os.getloadavg()[0], 2)}

@@ -17,7 +17,7 @@ class Run(NamedTuple):
     began: float  # Unix time, s
     wall: float  # s, until its exit
     cpu: float  # s, of all threads
-    memory: float  # B, peak of what they take of the machine, looked at ten times a second; shared pages count once
+    memory: float  # B, peak of what they take of the machine, checked ten times a second; shared pages count once
 
 
 def run_module(module: str, arguments: Sequence[str], quiet: bool = False) -> Run:
@@ -26,10 +26,11 @@ def run_module(module: str, arguments: Sequence[str], quiet: bool = False) -> Ru
     began, clock = time.time(), time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", module, *arguments], env=environment,
                                stdout=subprocess.DEVNULL if quiet else None)
-    memory, look = 0.0, 0.0
+    memory, next_check = 0.0, 0.0
     while True:
-        if time.perf_counter() >= look:
-            memory, look = max(memory, sum(_taken(p) for p in _family(process.pid))), time.perf_counter() + 0.1
+        if time.perf_counter() >= next_check:
+            memory = max(memory, sum(_taken(p) for p in _family(process.pid)))
+            next_check = time.perf_counter() + 0.1
         ended, status, usage = os.wait4(process.pid, os.WNOHANG)
         if ended:
             break
@@ -54,9 +55,10 @@ def _family(process: int) -> Iterator[int]:
 
 
 def _taken(process: int) -> float:
-    """Memory [B] of a running process, of a page that several share its part (PSS, proc(5)); 0 once it is gone.
+    """Memory [B] of a running process, shared pages divided among those that share them (PSS, proc(5)); 0 once it is
+    gone.
 
-    Not what wait4 reports: that begins with the memory of this process, which the child was forked from.
+    wait4 reports another figure: it begins with the memory of this process, which the child was forked from.
     """
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()

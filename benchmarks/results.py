@@ -83,8 +83,8 @@ def current(runs: Iterable[Run]) -> dict[str, tuple[Row, Run]]:
 
 @cache
 def age(revision: str) -> int | None:
-    """Commits since ``revision``; None where that cannot be told: in an export, in a shallow clone, of a revision that
-    this clone does not have."""
+    """Commits since ``revision``; None where that is unknown: in an export, in a shallow clone, of a revision
+    that this clone does not have."""
     found = HASH.match(revision)
     if found is None or git("rev-parse", "--is-shallow-repository") != "false":
         return None
@@ -93,7 +93,7 @@ def age(revision: str) -> int | None:
 
 
 def is_stale(run: Run) -> bool | None:
-    """Whether the oldest code that was measured is older than STALE commits; None where that cannot be told."""
+    """Whether the oldest code that was measured is older than STALE commits; None where that is unknown."""
     ages = [age(revision) for revision in run.revisions]
     known = [found for found in ages if found is not None]
     return any(found > STALE for found in known) or (False if len(known) == len(ages) else None)

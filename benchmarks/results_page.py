@@ -130,7 +130,7 @@ def table(rows: Sequence[tuple[Row, Run]], judged: bool = True) -> str:
 
 
 def target_of(row: Row) -> str:
-    """The target, with its direction where the figure tells it: a row does not say whether more is better."""
+    """The target, with its direction where the figure shows it: a row does not say whether more is better."""
     target, value = row.target, row.value
     if isinstance(target, str) or target is None or value is None or row.ok is None or value == target:
         return cell(number(target))

@@ -30,13 +30,13 @@ from temporeal_bridge.transports.transport import QOS, Received, Transport
 
 PERIOD = 0.002  # s, of 500 Hz
 STATE, ARRAY = "sensor_msgs/msg/JointState", "std_msgs/msg/Float64MultiArray"
-BEHIND = -1  # of the controller's priority: the echo is never in its way, and nobody else is in between
+BEHIND = -1  # below the controller's priority: the echo is never in its way, and nothing else is in between
 ON, OFF = signal.SIGUSR1, signal.SIGUSR2  # to the camera, which begins with pictures
 FIRST, READ = "first", "reader.json"  # files of the reader: there is a first picture; when each came, at its end
 
 
 class Echo:
-    """Answers each ping with a command's bytes: what the bus alone takes, there and back. ``awake``: it looks for the
+    """Answers each ping with a command's bytes: what the bus alone takes, there and back. ``awake``: it polls for the
     next ping without sleep around its time, as the controller does for the next state."""
 
     def __init__(self, transport: Transport, awake: bool) -> None:
@@ -102,7 +102,7 @@ class Camera:
 
 
 class Reader:
-    """Takes in and decodes what the camera shows, as who looks for something in it does first; ``folder`` is where it
+    """Takes in and decodes what the camera shows, as a detector does first; ``folder`` is where it
     says that there is a first picture."""
 
     def __init__(self, transport: Transport, interface: Interface, folder: Path) -> None:
@@ -147,7 +147,7 @@ ROLES: dict[str, Callable[[argparse.Namespace, Transport], Node]] = {
 def main(role: str, arguments: list[str]) -> int:
     """Entry point."""
     options = parser(role, f"The {role} of `temporeal bench deploy`.")
-    add_awake(options, "look for the next ping without sleep")
+    add_awake(options, "poll for the next ping without sleep")
     return run(options, arguments, ROLES[role], f"{role}.json", BEHIND)
 
 

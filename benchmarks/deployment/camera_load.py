@@ -52,7 +52,7 @@ class Camera:
         both = (self.reader, self.camera)
         ask(both)
         self.flight.run(10.0, lambda: all(p.poll() is not None for p in both))  # pages that they shared with the others
-        told = self.out / READ  # count for these from now on
-        at = json.loads(told.read_text())["at"] if told.exists() else []
+        file = self.out / READ  # count for these from now on
+        at = json.loads(file.read_text())["at"] if file.exists() else []
         return (sum(began <= x <= ended for began, ended in self.windows for x in at),
                 self.rate_hz * sum(ended - began for began, ended in self.windows))

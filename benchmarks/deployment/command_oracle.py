@@ -27,7 +27,7 @@ ON_TIME = 0.9
 # Periods: a command's turn comes PACE after the one before, and it is early EARLY before that
 # (docs/reference/faults.md). Two commands are at least 0.45 of a period apart, and in the long run at least 0.95
 PACE, EARLY = 0.95, 0.5
-CLOCK_S = 1e-9  # times are told since the mission began, as differences of float64
+CLOCK_S = 1e-9  # times are recorded since the mission began, as differences of float64
 KEEPS = ("hold", "ramp", "damp")  # stop actions that go on from the last command, a period after it; others at once
 SPOKEN = ("active", "stopping", "holding")  # modes in which commands may be on the wire
 # s: an observer may receive a command so long before the mode that it belongs to, or after the mode that ended. Topics
@@ -143,7 +143,7 @@ class Oracle:
         self, at: float, data: bytes, times: Times | None = None, marks: Sequence[int] | None = None
     ) -> None:
         """One message on the command's topic, taken at ``at`` [s]; its ``times`` and the ``marks`` of the state that it
-        was made of, where the sender has told them."""
+        was made of, where the sender has recorded them."""
         self.commands += 1
         self.settle(at)
         now, timed = times or Times(at, at), self.timed or times is not None
@@ -234,7 +234,7 @@ class Oracle:
         if not led:
             self.history = [self.history[-1]] * 3
         elif self.ahead is None:
-            self._bad("a trajectory left points out: where it led in a pause cannot be told")
+            self._bad("a trajectory left points out: where it led in a pause is unknown")
         else:
             passed = [self.ahead[min(k, len(self.ahead) - 1)] for k in range(1, missed + 1)]
             self.history = [*self.history, *passed][-3:]

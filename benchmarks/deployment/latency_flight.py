@@ -79,7 +79,7 @@ class LatencyFlight:
         module = "temporeal_benchmarks.deployment.bus_peers"
         made = Process([sys.executable, "-m", module, role, *self.nodes.shared(), *options], env=env,
                        start_new_session=True)
-        ordinary(made.pid)  # it takes the priority that it is told once it has loaded
+        ordinary(made.pid)  # it takes the priority of its options once it has loaded
         made.name = role
         self.helpers.append(made)
         return made

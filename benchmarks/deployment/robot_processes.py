@@ -60,7 +60,7 @@ class RobotProcesses:
         self.processes: dict[str, Process] = {}
         self.number = 0
         self.matched = MatchedCommands(self.oracle) if on_command is None else None
-        self.proposed = (-1, -np.inf)  # mission, and s in it when the controller's last command had gone, as told
+        self.proposed = (-1, -np.inf)  # mission, and s in it when the controller's last command had gone, as recorded
         self.low_at = -np.inf  # when the robot last said that it is on the ground
         self.bus.subscribe(self.topic.topic, self.topic.type, DEEP, on_command or self._on_command)
         if self.matched is not None:

@@ -48,7 +48,7 @@ FELT = ("franka", "franka-forward", "franka-velocity")  # an arm that takes effo
 JOINTS = (*ARMS, "leap_hand", "allegro_hand")
 MEASURED = (*FELT, "franka-tool", "leap_hand", "allegro_hand")  # compare a first command with what is measured
 FROZEN = ("crazyflie", "crazyflie-chunks", *ARMS, "leap_hand")
-SEEN_S = STATE_S + TICK_S  # a state comes, and the guard looks
+SEEN_S = STATE_S + TICK_S  # a state comes, and the guard checks
 LIES_S = 0.5  # for a velocity that is not how the joints move, which must have moved first; chosen
 SERVO = "MoveIt Servo halts 100 ms after the last command"
 
@@ -97,7 +97,7 @@ def flapping(world: World) -> None:
     """The operator's stop is set and let go, again and again."""
     def flip() -> None:
         world.estop = not world.estop
-        world.tell("estop", world.estop)
+        world.publish("estop", world.estop)
 
     flip()
     world.every = flip
@@ -106,11 +106,11 @@ def flapping(world: World) -> None:
 def estop(world: World) -> None:
     """The operator's stop is set."""
     world.estop = True
-    world.tell("estop", True)
+    world.publish("estop", True)
 
 
 def garbage(world: World) -> None:
-    """Datagrams of nonsense, and commands of somebody else, on the line."""
+    """Datagrams of nonsense, and commands of a stranger, on the link."""
     junk = np.random.default_rng(1)
 
     def send() -> None:
@@ -153,8 +153,8 @@ def pushed(world: World) -> None:
 
 
 def stopped_and_pushed(world: World) -> None:
-    """The operator stops it, and then somebody pushes."""
-    world.tell("mission/stop")
+    """The operator stops it, and then it is pushed."""
+    world.publish("mission/stop")
     pushed(world)
 
 
@@ -237,7 +237,7 @@ CASES: dict[str, Case] = {
         lambda w: setattr(w.worker, "alive", False), "silent", chunks_end_s, ("crazyflie-chunks",)),
     "second publisher": Case(World.rival, "publisher", lambda w: CHECK_S + TICK_S,
                              promise="unitree_rl_lab looks once, at the start"),
-    "operator: stop": Case(lambda w: w.tell("mission/stop"), "operator", lambda w: TICK_S),
+    "operator: stop": Case(lambda w: w.publish("mission/stop"), "operator", lambda w: TICK_S),
     "operator: stop set": Case(estop, "operator", lambda w: TICK_S),
     "operator: stop flaps": Case(flapping, "operator", lambda w: TICK_S),
     "operator: stop lost": Case(lambda w: setattr(w, "heart", False), "operator",

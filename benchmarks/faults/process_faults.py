@@ -25,7 +25,7 @@ from temporeal_bridge.transports.transport import QOS
 RATE_HZ, HAND_HZ = 50.0, 20.0
 PAUSE_S = 0.5  # of a guard that is stopped and goes on
 LEVELS = "Crazyflie levels after 500 ms"  # its firmware without setpoints (supervisor.c)
-FOUND_S = 0.05  # until DDS discovery has told of a publisher; chosen: some 10 ms were measured (faults-processes.json)
+FOUND_S = 0.05  # until DDS discovery reports a publisher; chosen: some 10 ms were measured (faults-processes.json)
 STATE_S = 0.01  # the simulated robot says its state at 100 Hz
 SUBSCRIBER = """
 import sys
@@ -88,7 +88,7 @@ class Fault:
         strike: does it. mend: undoes it, before the next mission.
         code: of the stop that must follow; "": the mission goes on, and the largest gap between commands is measured.
         stated_s: from the fault to the stop, as docs/reference/faults.md says.
-        promise: what somebody else promises.
+        promise: what others promise.
         may: stops that may come where the mission should go on: code, and s at most since the controller's last
             command, by the guard's clock.
     """
@@ -138,13 +138,13 @@ HELPERS: list[subprocess.Popen[str]] = []
 
 
 def rival(nodes: RobotProcesses) -> None:
-    """Somebody else publishes commands."""
+    """Another publisher of commands."""
     RIVALS.append(DdsTransport("rival", "/r", domain=nodes.domain, loopback=True))
     RIVALS[-1].advertise(nodes.topic.topic, nodes.topic.type, QOS["command"])
 
 
 def no_rival(nodes: RobotProcesses) -> None:
-    """He leaves; the guard looks twice a second."""
+    """The other publisher leaves; the guard checks twice a second."""
     RIVALS.pop().close()
     nodes.spin(1.0)
 
@@ -192,7 +192,7 @@ def start_worker(nodes: RobotProcesses) -> None:
 
 
 def start_camera(nodes: RobotProcesses) -> None:
-    """A camera's driver whose pictures are noise; told SIGUSR1 they come a second late, SIGUSR2 in another size."""
+    """A camera's driver whose pictures are noise: after SIGUSR1 a second late, after SIGUSR2 of another size."""
     nodes.close(["camera"])
     start_script(nodes, "camera", CAMERA, str(nodes.domain), EYE_TOPIC, EYE.name, str(EYE_HZ), *map(str, EYE.shape[:2]))
 
@@ -226,8 +226,8 @@ FAULTS: dict[str, Fault] = {
     "operator: stop": Fault(lambda nodes: nodes.publish("mission/stop"), nothing, "operator", TICK_S),
     "monitor SIGSTOP": Fault(kill("monitor_node", signal.SIGSTOP), goes_on("monitor_node"), ""),
     "subscriber of commands SIGSTOP": Fault(slow_subscriber, no_helpers, ""),
-    # who got no turn is missed like one that is gone: within the time of a silent controller since its last command,
-    # whatever is found first. A guard that stood still itself could not look: it says so when it can
+    # a process that gets no turn is missed like one that is gone: within the time of a silent controller since its last
+    # command, whatever is found first. A guard that stood still itself could not check: it says so when it can
     "CPU hog": Fault(hog, no_helpers, "", may={
         "silent": SILENT_S, "stale": SILENT_S, "stamps": SILENT_S, "guard": inf}),
 }
@@ -235,7 +235,7 @@ WORKER_S = CHUNK_S + 0.12 + 1 / RATE_HZ + TICK_S  # until the chunk in force end
 NOBODY = "nobody promises this"
 CHUNKED: dict[str, Fault] = {  # of a policy that gives chunks, and of an arm
     "worker SIGKILL": Fault(kill("worker_node", signal.SIGKILL), start_worker, "silent", WORKER_S, NOBODY),
-    "worker SIGTERM": Fault(  # it may answer once more: it looks whether it was told to end every LOOK_S
+    "worker SIGTERM": Fault(  # it may answer once more: it checks for a signal every LOOK_S
         kill("worker_node", signal.SIGTERM), start_worker, "silent", WORKER_S + LOOK_S, NOBODY),
     "worker SIGSTOP": Fault(kill("worker_node", signal.SIGSTOP), goes_on("worker_node"), "silent", WORKER_S, NOBODY),
 }
@@ -246,7 +246,7 @@ HANDS: dict[str, Fault] = {  # of a hand, whose commands are judged by the effor
     "guard of a hand SIGSTOP": Fault(pause_guard, nothing, "guard", PAUSE_S + TICK_S, NOBODY),
 }
 SEEN_S = EYE_S + 1 / RATE_HZ + TICK_S  # a picture's own age; it was fresh when it struck
-SEEING: dict[str, Fault] = {  # of an arm whose policy looks at a picture
+SEEING: dict[str, Fault] = {  # of an arm whose policy reads a picture
     name: Fault(strike, mend, "policy", SEEN_S, NOBODY) for name, strike, mend in (
         ("camera SIGKILL", kill("camera", signal.SIGKILL), start_camera),
         ("camera SIGSTOP", kill("camera", signal.SIGSTOP), goes_on("camera")),

@@ -123,7 +123,7 @@ def guard_killed(nodes: RobotProcesses, trials: int, rng: random.Random) -> list
 
 def mismatched(nodes: RobotProcesses, trials: int, rng: random.Random) -> list[Row]:
     """A guard that asks for a reliable state, and a driver that is replaced in flight by one of best effort: a state
-    that does not arrive is none, whoever is there. The guard stops, and does not get ready again."""
+    that does not arrive is no state. The guard stops, and does not get ready again."""
     start_otherwise(nodes, "guard_node", "sensor", "default", "--artifact", str(nodes.artifact))
     nodes.modes.clear()
     topic = nodes.facts.states[0]
@@ -152,7 +152,7 @@ def mismatched(nodes: RobotProcesses, trials: int, rng: random.Random) -> list[R
 
 
 def clean(nodes: RobotProcesses, minutes: float) -> list[Row]:
-    """A flight with no fault: stops that nobody asked for."""
+    """A flight with no fault: any stop is a false one."""
     stops, why, flown, loads = 0, list[str](), 0.0, [os.getloadavg()[0]]
     until = time.monotonic() + 60 * minutes
     while time.monotonic() < until:

@@ -71,7 +71,7 @@ def closing_hand(out: Path) -> Any:
 
 @contextmanager
 def seeing_arm(out: Path) -> Any:
-    """A Franka that keeps its home pose, with a policy that looks at what a camera shows."""
+    """A Franka that keeps its home pose, with a policy that reads a camera's pictures."""
     shutil.rmtree(out, ignore_errors=True)
     nodes = RobotProcesses(see(out / "artifact", EYE), "franka", "forward_position", "joint_pos_cmd", RATE_HZ, out)
     try:

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from temporeal.robots.artifact.manifest import ArtifactError, load_manifest
+from temporeal.robots.artifact.loading import load_manifest
+from temporeal.robots.artifact.manifest import ArtifactError
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.spec import load_robot
 from temporeal_benchmarks.deployment.robot_processes import RobotProcesses

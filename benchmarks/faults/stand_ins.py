@@ -64,13 +64,13 @@ class Worker:
         self.broken = ""
 
     def put(self, at: float, signals: Mapping[str, np.ndarray]) -> None:
-        """See :class:`temporeal_bridge.controller.mailbox.WorkerLine`."""
+        """See :class:`temporeal_bridge.controller.mailbox.WorkerLink`."""
         t = float(signals["mission_time"])
         rows = np.stack([self.wish(t + self.dt * k) for k in range(CHUNK_STEPS)]).astype(np.float32)
         self.waiting.append((at + self.latency, Reply(at, self.latency, rows)))
 
     def take(self) -> list[Reply]:
-        """See :class:`temporeal_bridge.controller.mailbox.WorkerLine`."""
+        """See :class:`temporeal_bridge.controller.mailbox.WorkerLink`."""
         now = self.clock()
         due = [reply for at, reply in self.waiting if at <= now and self.alive]
         self.waiting = [pair for pair in self.waiting if pair[0] > now]

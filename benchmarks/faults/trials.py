@@ -71,8 +71,8 @@ def flown(
         reaction = judge(world, rule, struck, limit, wrong)
         world.run(float(rng.uniform(0.3, 1.5)))  # the stop action is read, too
         if rng.random() < 0.3:  # an order to go on, fault or not: nothing may move that must not
-            world.tell("mission/reset")
-            world.tell("mission/start", 99)
+            world.publish("mission/reset")
+            world.publish("mission/start", 99)
             world.run(0.5)
         return world, reaction, limit, wrong
     finally:
@@ -80,23 +80,23 @@ def flown(
 
 
 def stopped(world: World) -> bool:
-    """Whether the guard has told of a stop."""
+    """Whether the guard has reported a stop."""
     return any(event["code"] for _, event in world.events)
 
 
 def judge(world: World, rule: Case, struck: float, limit: float | None, wrong: list[str]) -> float | None:
     """The time to the stop [s]; adds what was wrong with it."""
-    told = next(((at, event) for at, event in world.events if event["code"]), None)
+    stop = next(((at, event) for at, event in world.events if event["code"]), None)
     if limit is None:
-        if rule.code == GOES_ON and (told or world.oracle.mode != "active"):
-            wrong.append(f"it should have gone on: mode {world.oracle.mode}, {told}")
-        elif told and rule.also and not (told[1]["code"] in rule.also and leads_away(world, told[0] - struck)):
-            wrong.append(f"it should have gone on, or stopped by one of {', '.join(rule.also)}: {told}")
+        if rule.code == GOES_ON and (stop or world.oracle.mode != "active"):
+            wrong.append(f"it should have gone on: mode {world.oracle.mode}, {stop}")
+        elif stop and rule.also and not (stop[1]["code"] in rule.also and leads_away(world, stop[0] - struck)):
+            wrong.append(f"it should have gone on, or stopped by one of {', '.join(rule.also)}: {stop}")
         return None
-    if told is None:
+    if stop is None:
         wrong.append(f"no stop within {limit:.3f} s, {rule.code!r} was due")
         return None
-    at, event = told
+    at, event = stop
     reaction = at - (min(world.behind_at, at) if rule.code == "tracking" else struck)
     sooner = (rule.code, event["code"]) == ("frozen", "speeds") and leads_away(world, reaction)
     if event["code"] not in (rule.code, *rule.also) and not sooner:
@@ -112,7 +112,7 @@ def judge(world: World, rule: Case, struck: float, limit: float | None, wrong: l
 def leads_away(world: World, seconds: float) -> bool:
     """Whether a velocity that is frozen with its place, for so long, is seen not to be how that changes: a fast joint's
     is, before it is frozen for long enough. A fifth is left for what place and velocity were apart before."""
-    speed = max((float(np.max(np.abs(world.said[rule.rate]))) for rule in world.guard.config.profile.moving
+    speed = max((float(np.max(np.abs(world.published[rule.rate]))) for rule in world.guard.config.profile.moving
                  if rule.unit == "rad"), default=0.0)
     far = APART_RAD if world.guard.config.profile.effort is None else FINGERS_RAD
     return speed * APART_S * (1 - np.exp(-seconds / APART_S)) > 0.8 * far

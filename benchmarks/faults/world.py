@@ -38,7 +38,7 @@ from temporeal_bridge.transports.transport import QOS, QoS
 STATE_S = 0.01  # the robot says its state at 100 Hz
 HEARTBEAT_S = 0.1  # of the operator's stop
 INERTIA, FRICTION = 1.0, 2.0  # kg m^2, N m s/rad: of the stand-in's joints that take efforts
-# ... of those that are told where to be: rad/s; share of the way in a state period, as kd / kp of 40 to 75 ms do it
+# ... of those that take positions: rad/s; share of the way in a state period, as kd / kp of 40 to 75 ms do it
 FASTEST, FOLLOWS = 7.0, 0.15
 ROLLS = (0, 4, 6)  # joints of an arm that turn it about itself: it does not come too near to itself by these
 SETTLED_S = 0.6  # for the first state, the greeting and the first heartbeat
@@ -117,7 +117,7 @@ class World:
         self.own.subscribe("guard/event", "std_msgs/msg/String", QOS["deep"], lambda r: self.events.append((
             r.at, json.loads(messages.decode(r.type, r.data).data))))
         self.states = [(s, self.own.advertise(s.topic, s.type, QOS["default"])) for s in self.interface.states]
-        self.tell_topics = {name: self.own.advertise(name, f"std_msgs/msg/{type}", QOS["default"]) for name, type in (
+        self.topics = {name: self.own.advertise(name, f"std_msgs/msg/{type}", QOS["default"]) for name, type in (
             ("mission/start", "UInt64"), ("mission/stop", "Empty"), ("mission/reset", "Empty"), ("estop", "Bool"),
             ("monitor/verdict", "String"))}
         self.target = self.place = np.array(self.robot.home["joint_pos"]) if self.arm else np.array([0.0, 0.0, 1.0])
@@ -127,8 +127,8 @@ class World:
             self.target = np.zeros(self.spec.size)
         self.fault: fault_injection.Fault | None = None
         self.blocked: list[int] = []
-        self.said: dict[str, np.ndarray] = {}  # the last signals that it has told, whatever is so
-        self.pushed: np.ndarray | float = 0.0  # rad in the next state period, by somebody else
+        self.published: dict[str, np.ndarray] = {}  # the signals that it last published, true or not
+        self.pushed: np.ndarray | float = 0.0  # rad in the next state period, from outside
         self.clock_off_ns, self.heart, self.estop = 0, True, False
         self.next_state, self.next_heart = 0.0, 0.0
         self.cycles, self.flight = 0, 0
@@ -196,7 +196,7 @@ class World:
         return {s.topic: (s.type, STATE_CODECS[s.codec].encode(signals, stamp, ("world", "r"), s.options))
                 for s, _ in self.states}
 
-    def publish(self) -> None:
+    def publish_state(self) -> None:
         """One state of the robot, which has moved on."""
         if self.arm:
             self._move()
@@ -209,11 +209,11 @@ class World:
         if self.fault is not None:
             self.fault.remember(sample)
         for topic, endpoint in reversed(self.states):
-            told = sample if self.fault is None else self.fault.sample(topic.topic)
-            if told is None:
+            sent = sample if self.fault is None else self.fault.sample(topic.topic)
+            if sent is None:
                 continue
-            self.said.update(told.signals)
-            message = STATE_CODECS[topic.codec].encode(told.signals, told.stamp, ("world", "r"), topic.options)
+            self.published.update(sent.signals)
+            message = STATE_CODECS[topic.codec].encode(sent.signals, sent.stamp, ("world", "r"), topic.options)
             if self.fault is not None:
                 message = self.fault.message(topic.topic, message)
             data = messages.encode(topic.type, message)
@@ -273,15 +273,15 @@ class World:
         if self.oracle.trace:
             self.target = self.oracle.trace[-1][1]
 
-    def tell(self, name: str, value: Any = None) -> None:
+    def publish(self, name: str, value: Any = None) -> None:
         """Say something on a topic of the operator's or the monitor's."""
-        endpoint = self.tell_topics[name]
+        endpoint = self.topics[name]
         data = messages.empty() if value is None else messages.encode(
             endpoint.type, messages.record(endpoint.type)(data=value))
         self.own.publish(endpoint, data)
 
     def stranger(self, data: bytes) -> None:
-        """A datagram of somebody else to the guard's socket."""
+        """A datagram of a stranger to the guard's socket."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
             name = self.path.with_name(f"{self.path.name}.other")
             name.unlink(missing_ok=True)
@@ -301,12 +301,12 @@ class World:
             now = self.bus.seconds
             if now >= self.next_state - 1e-9:
                 self.next_state += STATE_S
-                self.publish()
+                self.publish_state()
                 self.every()
             if now >= self.next_heart - 1e-9:
                 self.next_heart += HEARTBEAT_S
                 if self.heart:
-                    self.tell("estop", self.estop)
+                    self.publish("estop", self.estop)
             soonest = min(self.next_state, self.next_heart, end)
             for actor in (self.thinking, self.guarding):
                 soonest = min(soonest, self._turn(actor))
@@ -320,7 +320,7 @@ class World:
         if actor.asleep:
             actor.asleep = 0.0
             actor.woken()
-        if actor is not self.guarding:  # which looks at the bus itself, when it thinks fit
+        if actor is not self.guarding:  # which reads the bus itself
             actor.transport.wait(0.0)
         actor.node.step()
         self.cycles += actor is self.guarding
@@ -335,7 +335,7 @@ class World:
         self.flight += 1
         self.run(SETTLED_S)
         self.run(3.0, self.ready)
-        self.tell("mission/start", self.flight)
+        self.publish("mission/start", self.flight)
 
     def close(self) -> None:
         """Leave the line."""

@@ -24,7 +24,7 @@ HELP = (
 )
 OPTIONS = {
     "trials": "trials of each fault: of real processes (default 4, quick 1), and of each robot in fake time",
-    "seed": "seed of the first round in fake time (default 0); with --case KIND,FAULT only that trial, told in full",
+    "seed": "seed of the first round in fake time (default 0); with --case KIND,FAULT only that trial, in full",
     "case": "one pair KIND,FAULT of the fuzz",
     "cycles": "cycles of the guard in fake time at least (default 1000000, quick 20000)",
     "clean-minutes": "minutes of a clean flight for the false stops (default 2, quick 0.2)",

@@ -276,7 +276,7 @@ def _gymnasium_cheetah() -> Any:
 
     silent = mujoco.MjLogConfig.get()
     silent.logto_console = silent.logto_file = False
-    silent.set()  # each process would tell of the file's deprecated settings
+    silent.set()  # each process would warn of the file's deprecated settings
     return gymnasium.make(CHEETAH)
 
 
@@ -415,7 +415,7 @@ def frames(size: Size) -> list[Row]:
     import mujoco
     import torch
 
-    from temporeal.sim.rendering.camera_rig import drawn
+    from temporeal.sim.rendering.backend_pictures import drawn
 
     env, _ = lifting()
     plain = mujoco.MjModel.from_xml_string(PLAIN)
@@ -427,7 +427,8 @@ def frames(size: Size) -> list[Row]:
 def frame(camera: str, model: Any, qpos: torch.Tensor, seconds: float) -> list[Row]:
     """Processor time [ms] of one 64x64 colour picture: the median of repeats over ``seconds``, the least and the
     most."""
-    from temporeal.sim.rendering.cameras import Camera, Rig
+    from temporeal.sim.rendering.cameras import Camera
+    from temporeal.sim.rendering.rig import Rig
 
     name = f"camera.{camera}.64x64"
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from temporeal.policies.cli.console import complain
-from temporeal.policies.cli.exclusive_folder import Lock, held
+from temporeal.policies.cli.deployment.exclusive_folder import Lock, held
 from temporeal.policies.evaluate.suite import averages, catalog
 from temporeal.policies.evaluate.suite.catalog import METHODS
 from temporeal.policies.runs.errors import BadInput
@@ -76,7 +76,7 @@ def run(
             taken = study.take_over(single("reuse", "file", reuse))
             complain(f"  {taken} trials of {reuse[0]} are taken over")
         before = None if judge is None else with_policies(Path(single("judge", "folder", judge)))
-        if before is not None and not before.samefile(study.folder):  # nobody trains them anew meanwhile
+        if before is not None and not before.samefile(study.folder):  # no other study may train them anew meanwhile
             stack.enter_context(held(before, NAME, DYING))
         return go_on(study, items, at_once, before, lock)
 

@@ -78,9 +78,8 @@ def install(name: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     try:
         if done.returncode:
-            told = (done.stderr or done.stdout).strip()
             raise PeerError(f"{name} is not installed and pip cannot install it; needs PyPI once: {how(name)}\n"
-                            f"{told}")
+                            f"{(done.stderr or done.stdout).strip()}")
         (fresh / "pins.txt").write_text(_pins_text(name))
         fresh.chmod(0o755)  # a temporary folder is its maker's alone
         shutil.rmtree(target, ignore_errors=True)

@@ -37,7 +37,7 @@ def nested_past(window: int = WINDOW) -> Formula:
 
 
 def mixed_horizons(window: int = WINDOW) -> Formula:
-    """Conjuncts that look ahead differently far."""
+    """Conjuncts with different horizons."""
     return And((always(0, window, X > 0.0), eventually(0, window // 2, Y > 0.0)))
 
 

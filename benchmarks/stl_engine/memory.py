@@ -36,8 +36,8 @@ def memory_rows(lengths: Sequence[int], peer_at_hand: bool) -> list[Row]:
             theirs = float(peer.ask("memory", tree=tree, signals=as_lists(random_signals(length, 1), 1)))
         rows.append(Row(f"memory.stlcgpp.until.T{length}.N1", theirs, "B", peer="with masks"))
     guessed = theirs * (1000 / lengths[-1]) ** 3
-    told = f"with masks, extrapolated from T = {lengths[-1]} with the cube of T, the size of its tensors"
-    return [*rows, Row("memory.stlcgpp.until.T1000.N1", guessed, "B", peer=told)]
+    remark = f"with masks, extrapolated from T = {lengths[-1]} with the cube of T, the size of its tensors"
+    return [*rows, Row("memory.stlcgpp.until.T1000.N1", guessed, "B", peer=remark)]
 
 
 def needed_memory(length: int = 1000, worlds: int = 64) -> int:

@@ -128,8 +128,8 @@ def _online_rows(passes: Mapping[str, Sequence[Sequence[float]]]) -> list[Row]:
     if "rtamt" not in passes:
         return [*rows, not_measured("online.against_rtamt", "1", None, NOT_INSTALLED)]
     one, theirs = (median(chain(*passes[name])) for name in ("one", "rtamt"))
-    told = f"one robot, medians; rtamt (pure Python) {1e6 * theirs:.4g} us, its values agree"
-    return [*rows, Row("online.against_rtamt", theirs / one, "1", peer=told)]
+    remark = f"one robot, medians; rtamt (pure Python) {1e6 * theirs:.4g} us, its values agree"
+    return [*rows, Row("online.against_rtamt", theirs / one, "1", peer=remark)]
 
 
 def _update_rows(name: str, passes: Sequence[Sequence[float]]) -> list[Row]:
@@ -171,5 +171,5 @@ def check_rtamt(rtamt: Peer) -> list[Row]:
         if formula == monitored():
             equal(ours, late, "online against rtamt")
     wrong = float(np.mean(~np.isclose(ours, late, rtol=1e-6, atol=1e-6)))
-    told = f"of its values after the delay, of {to_text(mixed_horizons())}"
-    return [Row("online.rtamt.wrong_where_horizons_differ", wrong, "1", peer=told)]
+    remark = f"of its values after the delay, of {to_text(mixed_horizons())}"
+    return [Row("online.rtamt.wrong_where_horizons_differ", wrong, "1", peer=remark)]

@@ -44,7 +44,7 @@ Peers = Mapping[str, Peer | None]
 
 @contextmanager
 def peers_at_hand() -> Iterator[Peers]:
-    """The peers, each in its process; one that is not installed and cannot be is told of, once, and left out."""
+    """The peers, each in its process; one that is not installed and cannot be is announced once and left out."""
     with ExitStack() as stack:
         peers: dict[str, Peer | None] = {}
         for name in PINS:

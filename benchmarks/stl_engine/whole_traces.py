@@ -113,8 +113,8 @@ def _without_window_row(found: Rates) -> Row:
     name = "against_rtamt.G_without_window.T1000"
     if PLAIN not in found:
         return not_measured(name, "1", None, NOT_INSTALLED)
-    told = f"rtamt (pure Python), always without a window: {middle(found[PLAIN]):.3g} /CPU-s"
-    return Row(name, ratio(found, "forward.G.T1000", PLAIN), "1", peer=told)
+    remark = f"rtamt (pure Python), always without a window: {middle(found[PLAIN]):.3g} /CPU-s"
+    return Row(name, ratio(found, "forward.G.T1000", PLAIN), "1", peer=remark)
 
 
 def _against(

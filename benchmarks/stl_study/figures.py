@@ -60,7 +60,7 @@ def described(share: averages.Share) -> str:
 
 
 def of_unknown(count: int) -> str:
-    """That ``count`` trials do not tell all their settings."""
+    """That not all settings of ``count`` trials are known."""
     return f"settings of {count} trials unknown but for their command line"
 
 
@@ -69,17 +69,18 @@ def horizon_rows(trials: Sequence[Trial]) -> Iterator[Row]:
     ours, theirs = (dict(comparison.by_horizon(trials, method)) for method in (catalog.OURS, catalog.HISTORY))
     for steps, share in ours.items():
         whole, name = share.seeds >= catalog.SEEDS, f"linear.horizon{steps}.{catalog.OURS}.success"
-        told = described(share) + ("" if whole else ", incomplete")
+        remark = described(share) + ("" if whole else ", incomplete")
         if steps == catalog.LONG:
-            yield Row(name, share.estimate, "1", catalog.LONG_SUCCESS, told,
+            yield Row(name, share.estimate, "1", catalog.LONG_SUCCESS, remark,
                       share.estimate >= catalog.LONG_SUCCESS if whole else None)
         elif steps in catalog.SHORT and steps in theirs:
             other = theirs[steps]
             both = whole and other.seeds >= catalog.SEEDS
-            yield Row(name, share.estimate, "1", f"tau-MDP's {other.estimate:.3f} within the interval, or below", told,
+            target = f"tau-MDP's {other.estimate:.3f} within the interval, or below"
+            yield Row(name, share.estimate, "1", target, remark,
                       comparison.not_worse(share, other) if both else None)
         else:
-            yield Row(name, share.estimate, "1", None, told)
+            yield Row(name, share.estimate, "1", None, remark)
 
 
 def margin_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
@@ -135,8 +136,8 @@ def time_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
 def to_threshold(found: timing.Times, threshold: float) -> str:
     """What a median time to ``threshold`` is of."""
     if not found.pooled:
-        return (f"not measured: none of {found.trainings} trainings tells its success over {timing.POOL} whole "
-                "episodes; those of before tell it of one iteration, in which often a single one ended")
+        return (f"not measured: none of {found.trainings} trainings keeps its success over {timing.POOL} whole "
+                "episodes; early ones keep it of one iteration, in which often a single episode ended")
     count, _ = found.to[threshold]
     return (f"median over {found.pooled} of {found.trainings} trainings, of the time of learning from which on "
             f"{threshold:g} of the whole episodes were successful, exploring, on the average of what followed; {count} "

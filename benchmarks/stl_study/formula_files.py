@@ -12,6 +12,7 @@ from typing import Any
 
 from temporeal.policies.evaluate.suite.catalog import SYSTEMS
 from temporeal.policies.runs.errors import BadInput
+from temporeal_benchmarks.stl_study import renamed
 
 ASKED = ("system", "formula", "constants", "start", "episode_s")
 """Settings of a formula's file that say what is asked for; the others are for methods."""
@@ -92,4 +93,4 @@ def formula_digest(task: str) -> str:
     path = file_of("task", f"stl/{task}")
     if path is None:
         raise BadInput(f"there is no formula {task!r} any more: its file was there when the study began")
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(renamed.file_as_then(path.read_bytes())).hexdigest()[:16]

@@ -18,6 +18,7 @@ from temporeal_benchmarks.stl_study.digests import besides, code_digest, setting
 from temporeal_benchmarks.stl_study.figures import TRIED, rows_of
 from temporeal_benchmarks.stl_study.formula_files import flaw, formula_digest
 from temporeal_benchmarks.stl_study.items import CPU_CLOCK, Item
+from temporeal_benchmarks.stl_study.renamed import words_today
 
 STUDY = "study.json"
 
@@ -46,15 +47,15 @@ class Study:
         return found if whole and "status" in found else None
 
     def suits(self, item: Item, found: Trial) -> bool:
-        """Whether a trial is of the formula, the settings and the budget of ``item``: of all settings where it tells
+        """Whether a trial is of the formula, the settings and the budget of ``item``: of all settings where it keeps
         them, however its command line put them, else
         (:func:`temporeal.policies.evaluate.suite.averages.unknown_settings`) of those that a command line names."""
         was = tuple(found.get(k) for k in ("formula_file", "budget_s", "quick"))
         if was != (formula_digest(item.task), item.budget_s, item.quick) or flaw(item.task):
             return False
-        told, given = found.get("settings"), found.get("words") or []
-        if told is not None:
-            return told == settings_digest(item) and besides(given) == besides(item.words)
+        known, given = found.get("settings"), words_today(found.get("words") or [])
+        if known is not None:
+            return known == settings_digest(item) and besides(given) == besides(item.words)
         words = item.words
         if CPU_CLOCK in words and CPU_CLOCK not in given and found.get("cpu_s", 0.0) >= item.budget_s:
             words = [word for word in words if word != CPU_CLOCK]  # by the wall clock, with a core for itself: the same

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from temporeal.policies.evaluate.suite import averages, catalog, timing
+from temporeal_benchmarks.stl_study import renamed
 from temporeal_benchmarks.stl_study.landscape import heat
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def digest(settings: Mapping[str, Any]) -> str:
     from temporeal.policies.runs import environments
 
     own = {k: v for k, v in environments.resolved(settings)["task"]["settings"].items() if k not in OF_FORMULA}
-    whole = {"algo": settings["algo"], "num_worlds": settings["num_worlds"], "task": own}
+    whole = {"algo": renamed.algorithm_as_then(settings["algo"]), "num_worlds": settings["num_worlds"],
+             "task": renamed.task_as_then(own)}
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from temporeal.policies.cli.exclusive_folder import Lock
+from temporeal.policies.cli.deployment.exclusive_folder import Lock
 from temporeal.policies.evaluate.suite import averages, catalog
 from temporeal.policies.evaluate.suite.averages import Trial
 from temporeal.policies.evaluate.suite.catalog import METHODS
@@ -44,7 +44,7 @@ def work_off(
     :func:`policies_of`."""
     stop, left = threading.Event(), 0
 
-    def halt(number: int, _: object) -> None:  # once: what is ended then takes a second or two, whoever insists
+    def halt(number: int, _: object) -> None:  # once: ending trials takes a second or two, however often it is asked
         if not stop.is_set():
             stop.set()
             raise Interrupted(number)
@@ -140,8 +140,8 @@ def worked(words: Sequence[str], log: Path, limit_s: float, stop: threading.Even
     if process.returncode == 0:
         return ""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip(" ^~")]
-    told = [line for line in lines if "please report it" not in line][-3:]
-    return f"exit status {process.returncode}: {'; '.join([*told[-1:], *told[:-1]])[:600]}"
+    last = [line for line in lines if "please report it" not in line][-3:]
+    return f"exit status {process.returncode}: {'; '.join([*last[-1:], *last[:-1]])[:600]}"
 
 
 def ended(process: subprocess.Popen[bytes]) -> None:

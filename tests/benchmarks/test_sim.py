@@ -104,7 +104,7 @@ def test_a_picture_is_judged_by_the_median(monkeypatch):
     clock = iter([0.0, 1.0, 1.0, 5.0, 5.0, 6.0])
     wall = iter([0.0, 1.0, 1.0, 1.0, 3.0])
     rig = SimpleNamespace(renderer="none", render=lambda qpos: None)
-    monkeypatch.setattr("temporeal.sim.rendering.cameras.Rig", lambda *_: rig)
+    monkeypatch.setattr("temporeal.sim.rendering.rig.Rig", lambda *_: rig)
     monkeypatch.setattr(sim.time, "process_time", lambda: next(clock))
     monkeypatch.setattr(sim.time, "perf_counter", lambda: next(wall))
     middle, least, most = sim.frame("plain", None, [0, 0], 2.0)

@@ -417,7 +417,7 @@ def test_a_pause_after_a_trajectory_with_points_left_out_cannot_be_judged() -> N
     for at in (0.0, 0.01):
         message = COMMAND_CODECS[oracle.topic.codec].encode_course(course(fine, fast), oracle.topic.options)
         oracle.read(at, messages.encode(oracle.topic.type, message))
-    assert oracle.wrong == ["a trajectory left points out: where it led in a pause cannot be told"]
+    assert oracle.wrong == ["a trajectory left points out: where it led in a pause is unknown"]
 
 
 @pytest.mark.parametrize("mode, last, wrong", [

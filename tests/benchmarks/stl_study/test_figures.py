@@ -49,7 +49,7 @@ def test_rows_are_judged_against_the_targets() -> None:
     assert "median over 6 of 6 trainings" in told and "0.5 of the whole episodes" in told and "6 of them got" in told
     before = {row.name: row for row in rows_of([{**t, "pooled": None} for t in whole()], SUITE)}
     row = before["linear.tgpo.seconds_to_0.5"]
-    assert row.value is None and row.peer.startswith("not measured: none of 6 trainings tells")
+    assert row.value is None and row.peer.startswith("not measured: none of 6 trainings keeps")
 
 
 def test_rows_say_of_how_many_trials_all_settings_are_not_known() -> None:
