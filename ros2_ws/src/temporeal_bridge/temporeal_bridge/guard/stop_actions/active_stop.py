@@ -168,7 +168,8 @@ class ActiveStop:
 
     def _doubts(self, now: float) -> tuple[list[bool] | None, str]:
         """See :meth:`temporeal_bridge.guard.checks.state_monitor.StateMonitor.doubts`."""
-        return self._seen(lambda: self.monitor.doubts(now), (None, "the state monitor failed"))
+        failed: tuple[list[bool] | None, str] = None, "the state monitor failed"
+        return self._seen(lambda: self.monitor.doubts(now), failed)
 
     def _seen(self, ask: Callable[[], T], otherwise: T) -> T:
         """The monitor's answer; ``otherwise`` where it fails, which is counted."""

@@ -323,7 +323,9 @@ def carried(stop: Levelling, autopilot: bool) -> float:
 
 def ordered_down(stop: Stopping) -> Levelling | None:
     """``stop`` after the operator repeated the order to stop; None: it was given already, or level has just begun."""
-    return replace(stop, told=0.0) if stop.action == "level" and stop.told is None and stop.lasted >= AGAIN_S else None
+    if isinstance(stop, Levelling) and stop.action == "level" and stop.told is None and stop.lasted >= AGAIN_S:
+        return replace(stop, told=0.0)
+    return None
 
 
 def off(stop: Levelling, spec: CommandSpec, period: float) -> tuple[Levelling, Step]:
