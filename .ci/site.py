@@ -19,6 +19,9 @@ OUTSIDE = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)#\s]+)\)")
 LINK = re.compile(r"\]\(((?!https?:|mailto:|#)[^)#\s]+)[^)]*\)")
 COMMAND = re.compile(r"(?:^|`)(?:\.venv/bin/)?temporeal ([a-z][^\n`]*)", re.M)
 BESIDE = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "ros2_ws/README.md")
+NAME = re.compile(r"\b(temporeal(?:_bridge)?(?:\.\w+)+)")
+PACKAGES = {"temporeal": ROOT / "src/temporeal",
+            "temporeal_bridge": ROOT / "ros2_ws/src/temporeal_bridge/temporeal_bridge"}
 LIMIT = 1_500_000  # bytes of a picture
 COMMANDS = "reference/commands.md"
 HEAD = """\
@@ -57,6 +60,24 @@ def help_of(verb: Any) -> str:
 def missing(text: str) -> list[str]:
     """Paths in code spans that are neither a file nor a folder of the repository."""
     return [path for path in PATH.findall(text) if not (ROOT / path.rstrip("/.")).exists()]
+
+
+def unknown_names(text: str) -> list[str]:
+    """Dotted names of ours that no module has."""
+    return [name for name in dict.fromkeys(NAME.findall(text)) if not is_name(*name.split("."))]
+
+
+def is_name(package: str, *parts: str) -> bool:
+    """Whether ``package.parts`` is a module, or a name that a module defines. Nothing is imported."""
+    place = PACKAGES[package]
+    for k, part in enumerate(parts):
+        if (place / part).is_dir():
+            place = place / part
+            continue
+        module = place / f"{part}.py" if (place / f"{part}.py").is_file() else place / "__init__.py"
+        rest = parts[k + 1:] if module.stem == part else parts[k:]
+        return not rest or (module.is_file() and re.search(rf"\b{rest[0]}\b", module.read_text()) is not None)
+    return True
 
 
 def wrong_commands(text: str) -> list[str]:
@@ -102,7 +123,7 @@ def refused(words: list[str]) -> str:
 
 def complaints(text: str) -> list[str]:
     """What a page says of the repository that is not so."""
-    return [f"names `{path}`, which does not exist" for path in missing(text)] + [
+    return [f"names `{path}`, which does not exist" for path in missing(text) + unknown_names(text)] + [
         f"shows `{command}" for command in wrong_commands(text)]
 
 

@@ -48,6 +48,8 @@ def test_a_page_is_no_book(page: Path) -> None:
 
 def test_what_does_not_exist_is_found(site: ModuleType) -> None:
     assert site.missing("`sim/tasks/hover.py`, `sim/tasks/`, `sim/tasks/hower.py`") == ["sim/tasks/hower.py"]
+    names = "temporeal.sim.task.Task temporeal.sim.tasks temporeal_bridge.guard_node"
+    assert site.unknown_names(f"{names} temporeal.sim.tusk") == ["temporeal.sim.tusk"]
     shown = ("```sh\ntemporeal trian task=hover\ntemporeal bench stl\ntemporeal train \\\n  task=hower\n```\n"
              "`temporeal eval RUN --requires 0.9`")
     wrong = site.wrong_commands(shown)
