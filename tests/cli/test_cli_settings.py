@@ -465,7 +465,7 @@ def test_overrides_of_saved_settings_with_a_broken_reference_are_bad_input() -> 
 
 @pytest.mark.parametrize("task", ["linear_bias2", "linear_imp", "linear_sides"])
 def test_tasks_that_documents_measure_are_there(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
-    """docs/how-to/learning-formulas.md names them with this folder."""
+    """docs/notes/learning-formulas.md names them with this folder."""
     from temporeal.policies.runs.environments import make_task
 
     monkeypatch.setenv("TEMPOREAL_CONFIGS", str(Path(__file__).parents[1] / "benchmarks" / "configs"))

@@ -200,7 +200,7 @@ class Deployed:
 
 
 def test_only_tasks_of_robots_without_a_ros_yaml_are_left_out() -> None:
-    """docs/how-to/deploying.md names them."""
+    """docs/reference/nodes.md names them."""
     silent = {name for name in robot_names() if not load_robot(name).ros or not load_robot(name).ros.exists()}
     assert silent == {"ant", "linear", "unicycle"}
     assert set(names("temporeal.sim.tasks")) - set(DEPLOYABLE) == {"ant", "stl"}

@@ -51,7 +51,7 @@ class Target:
 
 TERMINAL = "task.settings.view=terminal_robustness"
 # Of the learners that TGPO is compared with, for all systems; chosen by looks at `linear_reach` and a few others
-# (docs/how-to/learning-formulas.md). Their episodes all last equally long: worlds that begin at once would be in step
+# (docs/notes/learning-formulas.md). Their episodes all last equally long: worlds that begin at once would be in step
 # for
 # ever. What is paid late must not be discounted away: 0.999^1000 = 0.37. Their critics see the margins so far, of which
 # their rewards are made, for a view that forgets them makes a reward of luck. A recurrent actor learns from whole
