@@ -468,7 +468,7 @@ def test_tasks_that_documents_measure_are_there(monkeypatch: pytest.MonkeyPatch,
     """docs/notes/learning-formulas.md names them with this folder."""
     from temporeal.policies.runs.environments import make_task
 
-    monkeypatch.setenv("TEMPOREAL_CONFIGS", str(Path(__file__).parents[1] / "benchmarks" / "configs"))
+    monkeypatch.setenv("TEMPOREAL_CONFIGS", str(Path(__file__).parents[2] / "benchmarks" / "configs"))
     made = make_task(compose([f"task=stl/{task}", "algo=tgpo"]))
     assert len({route.count for route in made.objective.automaton.routes}) > 1  # what they are there for
 
