@@ -16,7 +16,7 @@ from temporeal.sim.task import Task
 from temporeal.sim.types import Backend
 
 if TYPE_CHECKING:
-    from temporeal.sim.rendering.camera_rig import Pictures
+    from temporeal.sim.rendering.backend_pictures import Pictures
     from temporeal.sim.rendering.cameras import Camera
 
 
@@ -72,7 +72,7 @@ def make_pictures(backend: Backend, config: EnvConfig) -> Pictures | None:
             if given:
                 raise ValueError(f"{key} has {', '.join(given)}, but there is no camera: name some")
         return None
-    from temporeal.sim.rendering.camera_rig import Pictures
+    from temporeal.sim.rendering.backend_pictures import Pictures
 
     return Pictures(backend, config.cameras, renderer=config.renderer, augment=config.augment)
 

@@ -22,7 +22,7 @@ import numpy as np
 from temporeal.robots.registry import UnknownName
 from temporeal.sim.physics.mujoco.model import Model, body_of, free_joint
 from temporeal.sim.physics.mujoco.resets import reset_rows
-from temporeal.sim.rendering.camera_rig import drawn
+from temporeal.sim.rendering.backend_pictures import drawn
 from temporeal.sim.rendering.viewpoints import GROUPS
 from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.task import Task

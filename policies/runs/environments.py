@@ -64,7 +64,7 @@ def make_env(
     an evaluation never does. Whoever looks at what the observation map is given needs it not ``compiled``.
     """
     from temporeal.sim.env import make_env as build
-    from temporeal.sim.rendering.viewpoints import parse_cameras
+    from temporeal.sim.rendering.cameras import parse_cameras
 
     task, drawn = task or make_task(settings), settings["randomize"]
     check_device(settings["device"])

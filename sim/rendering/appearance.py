@@ -1,4 +1,4 @@
-"""What worlds of one model look like, each by itself: poses of cameras, lights, colours, textures.
+"""Visual parameters of single worlds: poses of cameras, lights, colours, textures.
 
 A parameter is a few numbers with a nominal value (the model's) and a range; in each world it becomes a row of a field
 of ``MjModel``, which either renderer reads.
@@ -56,7 +56,7 @@ Encode = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Knob:
+class Visual:
     """A parameter and where it goes: ``field[world][where] = encode(value)``, if ``legal(value)`` [K, count] holds."""
 
     parameter: Parameter
@@ -67,7 +67,7 @@ class Knob:
     legal: Encode = torch.isfinite
 
 
-def find_knobs(model: mujoco.MjModel, views: Views) -> dict[str, Knob]:
+def visual_parameters(model: mujoco.MjModel, views: Views) -> dict[str, Visual]:
     """Every parameter of ``model`` as seen through ``views``, by name."""
     return {**_cameras(views), **_lights(model), **_colors(model), **_textures(model)}
 
@@ -86,47 +86,47 @@ def _one(value: Tensor) -> Tensor:
     return value[:, 0]
 
 
-def _cameras(views: Views) -> dict[str, Knob]:
+def _cameras(views: Views) -> dict[str, Visual]:
     out = {}
     for i, camera in enumerate(views.cameras):
         row = {name: value[i] for name, value in views.fields.items()}
         name, mode = f"camera.{camera.name}", int(row["cam_mode"])
         place = f"cam_{PLACES[mode]}"
-        out[f"{name}.pos"] = Knob(_around(row[place], POS, "m"), place, (i,), _as_is)
+        out[f"{name}.pos"] = Visual(_around(row[place], POS, "m"), place, (i,), _as_is)
         if mode == FIXED:
-            out[f"{name}.turn"] = Knob(_around(np.zeros(3), TURN, "rad"), "cam_quat", (i,), _turned(row["cam_quat"]))
+            out[f"{name}.turn"] = Visual(_around(np.zeros(3), TURN, "rad"), "cam_quat", (i,), _turned(row["cam_quat"]))
         elif mode in (TRACK, TRACKCOM):
             mat = row["cam_mat0"]
-            out[f"{name}.turn"] = Knob(_around(np.zeros(3), TURN, "rad"), "cam_mat0", (i,), _turned_mat(mat))
+            out[f"{name}.turn"] = Visual(_around(np.zeros(3), TURN, "rad"), "cam_mat0", (i,), _turned_mat(mat))
         if row["cam_projection"] != int(mujoco.mjtProjection.mjPROJ_PERSPECTIVE):
             parameter = _around(row["cam_fovy"], 0.05 * row["cam_fovy"], "m")
-            out[f"{name}.fovy"] = Knob(parameter, "cam_fovy", (i,), _one, "positive", lambda v: v > 0)
+            out[f"{name}.fovy"] = Visual(parameter, "cam_fovy", (i,), _one, "positive", lambda v: v > 0)
         elif row["cam_sensorsize"][1] == 0:
             half = min(FOVY, 0.5 * float(row["cam_fovy"]), 0.5 * (180 - float(row["cam_fovy"])))
-            out[f"{name}.fovy"] = Knob(_around(row["cam_fovy"], half, "deg"), "cam_fovy", (i,), _one,
-                                       "between 0 and 180", lambda v: (v > 0) & (v < 180))
+            out[f"{name}.fovy"] = Visual(_around(row["cam_fovy"], half, "deg"), "cam_fovy", (i,), _one,
+                                         "between 0 and 180", lambda v: (v > 0) & (v < 180))
     return out
 
 
-def _lights(model: mujoco.MjModel) -> dict[str, Knob]:
+def _lights(model: mujoco.MjModel) -> dict[str, Visual]:
     out = {}
     for i, name in enumerate(names_of(model, "light")):
         if not name:
             continue
         mode = int(model.light_mode[i])
         place = f"light_{PLACES[mode]}"
-        out[f"light.{name}.pos"] = Knob(_around(getattr(model, place)[i], LIGHT_POS, "m"), place, (i,), _as_is)
+        out[f"light.{name}.pos"] = Visual(_around(getattr(model, place)[i], LIGHT_POS, "m"), place, (i,), _as_is)
         if mode not in (TARGET, TARGETCOM):
             aim = "light_dir" if mode == FIXED else "light_dir0"
-            out[f"light.{name}.dir"] = Knob(_around(getattr(model, aim)[i], LIGHT_DIR, "1"), aim, (i,), _unit,
-                                            "of a length above 0", _has_length)
+            out[f"light.{name}.dir"] = Visual(_around(getattr(model, aim)[i], LIGHT_DIR, "1"), aim, (i,), _unit,
+                                              "of a length above 0", _has_length)
         diffuse = model.light_diffuse[i]
-        out[f"light.{name}.diffuse"] = Knob(_around(diffuse, DIFFUSE * diffuse, "1", 0.0), "light_diffuse", (i,),
-                                            _as_is, "0 or more", lambda v: (v >= 0) & v.isfinite())
+        out[f"light.{name}.diffuse"] = Visual(_around(diffuse, DIFFUSE * diffuse, "1", 0.0), "light_diffuse", (i,),
+                                              _as_is, "0 or more", lambda v: (v >= 0) & v.isfinite())
     return out
 
 
-def _colors(model: mujoco.MjModel) -> dict[str, Knob]:
+def _colors(model: mujoco.MjModel) -> dict[str, Visual]:
     out = {}
     materials = names_of(model, "material")
     for i, name in enumerate(names_of(model, "geom")):
@@ -139,9 +139,9 @@ def _colors(model: mujoco.MjModel) -> dict[str, Knob]:
     return out | {f"color.{name}": _color(model.mat_rgba[i], "mat_rgba", i) for i, name in enumerate(materials) if name}
 
 
-def _color(rgba: np.ndarray, field: str, index: int) -> Knob:
+def _color(rgba: np.ndarray, field: str, index: int) -> Visual:
     parameter = Parameter(tuple(float(x) for x in rgba[:3]), (0.0,) * 3, (1.0,) * 3, "1", "model")
-    return Knob(parameter, field, (index, slice(0, 3)), _not_default, "0 to 1", lambda v: (v >= 0) & (v <= 1))
+    return Visual(parameter, field, (index, slice(0, 3)), _not_default, "0 to 1", lambda v: (v >= 0) & (v <= 1))
 
 
 def _not_default(rgb: Tensor) -> Tensor:
@@ -149,7 +149,7 @@ def _not_default(rgb: Tensor) -> Tensor:
     return torch.where((rgb == 0.5).all(-1, keepdim=True), rgb + 1e-6, rgb)
 
 
-def _textures(model: mujoco.MjModel) -> dict[str, Knob]:
+def _textures(model: mujoco.MjModel) -> dict[str, Visual]:
     """Materials with a flat texture, and the flat textures. A cube texture fits no flat one's place."""
     flat = np.flatnonzero(model.tex_type == FLAT)
     out = {}
@@ -158,7 +158,7 @@ def _textures(model: mujoco.MjModel) -> dict[str, Knob]:
         if name and own in flat:
             index, last = float(np.flatnonzero(flat == own)[0]), len(flat)
             parameter = Parameter((index,), (0.0,), (float(last),), "index", "model")
-            out[f"texture.{name}"] = Knob(parameter, "mat_texid", (i, RGB_ROLE), _chosen(flat), f"0 to {last}",
+            out[f"texture.{name}"] = Visual(parameter, "mat_texid", (i, RGB_ROLE), _chosen(flat), f"0 to {last}",
                                           lambda v, last=last: (v >= 0) & (v <= last))
     return out
 
@@ -212,8 +212,8 @@ class Appearance:
 
     def __init__(self, model: mujoco.MjModel, views: Views, num_worlds: int, device: torch.device) -> None:
         self.num_worlds, self.device = num_worlds, device
-        self.knobs = find_knobs(model, views)
-        self.parameters = {name: knob.parameter for name, knob in self.knobs.items()}
+        self.visual = visual_parameters(model, views)
+        self.parameters = {name: visual.parameter for name, visual in self.visual.items()}
         self.values: dict[str, Tensor] = {}
         self.fields: dict[str, Tensor] = {}
         """Model field -> [N, ...]; only those of which a parameter was ever set."""
@@ -222,13 +222,13 @@ class Appearance:
 
     def all_fields(self) -> frozenset[str]:
         """The model fields that parameters can change."""
-        return frozenset(knob.field for knob in self.knobs.values())
+        return frozenset(visual.field for visual in self.visual.values())
 
-    def find(self, name: str) -> Knob:
+    def find(self, name: str) -> Visual:
         """The parameter ``name``; an unknown name lists the known ones."""
-        if name not in self.knobs:
-            raise UnknownName(f"there is no visual parameter {name!r} here; known: {', '.join(self.knobs) or 'none'}")
-        return self.knobs[name]
+        if name not in self.visual:
+            raise UnknownName(f"there is no visual parameter {name!r} here; known: {', '.join(self.visual) or 'none'}")
+        return self.visual[name]
 
     def nominal(self, name: str) -> Tensor:
         """The nominal value in every world, [N, count]."""
@@ -243,24 +243,24 @@ class Appearance:
             self._write(name, ids, value)
 
     def _checked(self, name: str, value: Tensor, k: int) -> Tensor:
-        knob = self.find(name)
-        count = len(knob.parameter.nominal)
+        visual = self.find(name)
+        count = len(visual.parameter.nominal)
         value = torch.as_tensor(value, dtype=torch.float32, device=self.device)
         if value.shape not in ((k, count), (k,) if count == 1 else (k, count)):
             raise ValueError(f"{name}: shape is [{k}, {count}] for {k} worlds, got {list(value.shape)}")
         value = value.reshape(k, count)
-        legal = knob.legal(value) & value.isfinite()
+        legal = visual.legal(value) & value.isfinite()
         if not bool(legal.all()):
             bad = value[~legal.all(-1)][0].tolist()
-            raise ValueError(f"{name} is {knob.rule} ({knob.parameter.unit}), got {bad}")
+            raise ValueError(f"{name} is {visual.rule} ({visual.parameter.unit}), got {bad}")
         return value
 
     def _write(self, name: str, ids: Tensor, value: Tensor) -> None:
-        knob = self.knobs[name]
-        if knob.field not in self.fields:
-            self.fields[knob.field] = self._nominal_rows(knob.field)
-        field = self.fields[knob.field]
-        field[(ids, *knob.where)] = knob.encode(value).to(field.dtype)
+        visual = self.visual[name]
+        if visual.field not in self.fields:
+            self.fields[visual.field] = self._nominal_rows(visual.field)
+        field = self.fields[visual.field]
+        field[(ids, *visual.where)] = visual.encode(value).to(field.dtype)
 
     def _nominal_rows(self, field: str) -> Tensor:
         nominal = torch.as_tensor(self._nominal[field], device=self.device)
@@ -277,6 +277,6 @@ class Appearance:
         for name, value in state.items():
             self._checked(name, value, self.num_worlds)
         self.values = {}
-        # a field stays among those that a renderer is told of: it keeps what it was told last
+        # a field stays among those that a renderer gets: it keeps the last values it got
         self.fields = {name: self._nominal_rows(name) for name in self.fields}
         self.set(everyone, state)

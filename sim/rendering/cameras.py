@@ -1,233 +1,94 @@
-"""Pictures of N worlds of one MuJoCo model: RGB and depth, and what the worlds look like.
-
-    rig = Rig(model, 64, (Camera("wrist", 64, 64),))
-    images = rig.render(qpos)                       # qpos [64, nq]
-    images["wrist_rgb"], images["wrist_depth"]      # uint8 [64, 64, 64, 3], float32 [64, 64, 64] m
-    rig.set_params(ids, {"camera.wrist.pos": ..., "color.table": ...})      # [K, 3] each
-
-A picture depends on its own world's ``qpos``, mocap poses and visual parameters and on nothing else: not on the number
-of worlds, nor on which others are rendered with it. See docs/how-to/cameras.md for the two renderers and what each can
-draw.
-"""
+"""Cameras as configured, and what they give."""
 
 from __future__ import annotations
 
-import importlib
-import logging
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
-import mujoco
 import numpy as np
-import torch
 from torch import Tensor
 
-from temporeal.robots.registry import UnknownName
-from temporeal.robots.spec import Parameter
-from temporeal.sim.rendering.appearance import Appearance
-from temporeal.sim.rendering.viewpoints import KINDS, Camera, Images, find_views, parse_cameras
-
-__all__ = ["KINDS", "RENDERERS", "Camera", "Images", "Rig", "measure", "parse_cameras"]
-
-RENDERERS = {"warp": ("temporeal.sim.rendering.warp_renderer", "WarpRenderer"), "gl": ("temporeal.sim.rendering.opengl_renderer", "GLRenderer")}
-log = logging.getLogger(__name__)
-_told: set[str] = set()
+Images = dict[str, Tensor]
+"""``<camera>_rgb`` uint8 [K, H, W, 3] and ``<camera>_depth`` float32 [K, H, W], m."""
+KINDS = ("rgb", "depth")
 
 
-class Rig:
-    """Cameras over ``num_worlds`` worlds of ``model``.
+@dataclass(frozen=True)
+class Camera:
+    """One camera: of the model where ``pos`` is left out, else placed.
 
     Args:
-        model: it is not changed, and later changes of it are not seen.
-        cameras: the model's, by name, or placed ones.
-        device: where the pictures go. ``warp`` renders there; ``gl`` renders where OpenGL runs and copies.
-        renderer: ``"warp"``, ``"gl"``, or ``"auto"``: warp if mujoco-warp is installed, else gl; the log says which.
-        needs: visual parameters that will be set; a name that this rig has not is refused here.
-
-    Raises:
-        UnknownName: a camera, body, renderer or parameter that there is not; lists those there are.
-        ValueError: a device that is not there, or anything else that is no legal value.
-        ModuleNotFoundError, temporeal.sim.rendering.opengl_renderer.MissingRenderer: the renderer cannot run here; says
-        what to install.
+        name: of the camera, and the beginning of its signals' names.
+        width, height: pixels.
+        kinds: ``"rgb"``, ``"depth"`` or both.
+        fovy_deg: vertical field of view, degrees; the model's if left out (a placed camera: 45, as in MuJoCo).
+        max_depth: m; nearer of this and the model's far plane is the depth of everything farther and of nothing.
+        body: what a placed camera is fixed to: a body of the model.
+        pos: m, in the body's frame.
+        quat: wxyz, camera to body; a camera looks along its -z, x to the right, y up.
     """
 
-    def __init__(
-        self, model: mujoco.MjModel, num_worlds: int, cameras: Sequence[Camera], *,
-        device: torch.device | str = "cpu", renderer: str = "auto", needs: Sequence[str] = (),
-    ) -> None:  # fmt: skip
-        if isinstance(num_worlds, bool) or not isinstance(num_worlds, int) or num_worlds < 1:
-            raise ValueError(f"num_worlds is a whole number from 1, got {num_worlds!r}")
-        self.num_worlds, self.device = num_worlds, usable(device)
-        self.views = find_views(model, tuple(cameras))
-        self.cameras, self.far = self.views.cameras, self.views.far
-        self.appearance = Appearance(model, self.views, num_worlds, self.device)
-        for name in needs:
-            self.appearance.find(name)
-        self.nq, self.nmocap = model.nq, model.nmocap
-        self._home = _home(model, self.device)
-        self.renderer, make = _load(renderer)
-        self._renderer = make(model, self.views, num_worlds, self.device, self.appearance.all_fields())
+    name: str
+    width: int
+    height: int
+    kinds: tuple[str, ...] = KINDS
+    fovy_deg: float | None = None
+    max_depth: float | None = None
+    body: str = "world"
+    pos: tuple[float, float, float] | None = None
+    quat: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
 
-    @property
-    def parameters(self) -> Mapping[str, Parameter]:
-        """The visual parameters that can be set (:mod:`temporeal.sim.rendering.appearance`), with nominal values and
-        ranges."""
-        return self.appearance.parameters
-
-    @property
-    def signals(self) -> dict[str, tuple[int, ...]]:
-        """Name of each picture -> its shape without the worlds."""
-        return {f"{c.name}_{kind}": (c.height, c.width, 3) if kind == "rgb" else (c.height, c.width)
-                for c in self.cameras for kind in KINDS if kind in c.kinds}
-
-    @torch.no_grad()
-    def render(
-        self, qpos: Tensor, mocap_pos: Tensor | None = None, mocap_quat: Tensor | None = None,
-        ids: Tensor | None = None,
-    ) -> Images:  # fmt: skip
-        """Pictures of the worlds ``ids`` [K] (of all N if left out), in memory of their own.
-
-        Args:
-            qpos: [K, nq].
-            mocap_pos, mocap_quat: [K, nmocap, 3] m and [K, nmocap, 4] wxyz; where the model puts them if left out.
-            ids: int64; whose visual parameters apply.
-
-        Returns:
-            ``<camera>_rgb`` uint8 [K, H, W, 3]; ``<camera>_depth`` float32 [K, H, W], m along the optical axis, at
-            most ``far[camera]``, which is also the depth where nothing is. A world whose state is not finite is
-            black and at ``far``.
-        """
-        ids = self._ids(ids)
-        k, nm = len(ids), self.nmocap
-        state = [self._state("qpos", qpos, (k, self.nq), None),
-                 self._state("mocap_pos", mocap_pos, (k, nm, 3), self._home[0]),
-                 self._state("mocap_quat", mocap_quat, (k, nm, 4), self._home[1])]
-        everyone = k == self.num_worlds and self._in_order(ids)
-        fields = {name: value if everyone else value[ids] for name, value in self.appearance.fields.items()}
-        return self._renderer.render(*state, fields)
-
-    def _in_order(self, ids: Tensor) -> bool:
-        return bool((ids == torch.arange(len(ids), device=ids.device)).all())
-
-    def _ids(self, ids: Tensor | None) -> Tensor:
-        if ids is None:
-            return torch.arange(self.num_worlds, device=self.device)
-        ids = torch.as_tensor(ids, device=self.device)
-        if ids.dim() != 1 or ids.dtype != torch.int64:
-            raise ValueError(f"ids are int64 [K], got {ids.dtype} {list(ids.shape)}")
-        if len(ids) > self.num_worlds:
-            raise ValueError(f"at most {self.num_worlds} worlds at a time, got {len(ids)} ids")
-        if len(ids) and not bool(((ids >= 0) & (ids < self.num_worlds)).all()):
-            raise ValueError(f"ids lie in 0..{self.num_worlds - 1}, got {ids.min().item()}..{ids.max().item()}")
-        return ids
-
-    def _state(self, name: str, value: Any, shape: tuple[int, ...], default: Tensor | None) -> Tensor:
-        if value is None and default is not None:
-            return default.expand(shape)
-        if not isinstance(value, (Tensor, np.ndarray)):
-            raise ValueError(f"{name} is a tensor {list(shape)} (worlds first), got {value!r}")
-        value = torch.as_tensor(value, device=self.device)
-        if value.shape != shape:
-            raise ValueError(f"{name} has shape {list(shape)} (worlds first), got {list(value.shape)}")
-        return value.float()
-
-    def set_params(self, ids: Tensor, params: Mapping[str, Tensor]) -> None:
-        """Set visual parameters of the worlds ``ids`` [K], [K, count] each, by the names of :attr:`parameters`.
-
-        Raises:
-            UnknownName, ValueError: a name, shape or value that is not legal, or a world that is named twice; then
-                nothing is set.
-        """
-        ids = self._ids(ids)
-        if len(ids.unique()) < len(ids):
-            raise ValueError(f"each world is named once, got ids {ids.tolist()}")
-        self.appearance.set(ids, params)
-
-    def params(self) -> dict[str, Tensor]:
-        """All visual parameters now, [N, count] each (copies)."""
-        return {name: self.appearance.values[name].clone() if name in self.appearance.values
-                else self.appearance.nominal(name) for name in self.parameters}
-
-    def state(self) -> dict[str, Tensor]:
-        """A copy of everything that is not the caller's: the visual parameters that were set."""
-        return self.appearance.state()
-
-    def set_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what :meth:`state` returned: the next pictures are the same to the bit."""
-        self.appearance.set_state(state)
-
-    def close(self) -> None:
-        """Give back what the renderer holds outside Python's memory."""
-        self._renderer.close()
-
-    def __enter__(self) -> Rig:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __post_init__(self) -> None:
+        where = f"camera {self.name!r}"
+        if not isinstance(self.name, str) or not self.name.isidentifier():
+            raise ValueError(f"a camera's name begins its signals' names: letters, digits, _; got {self.name!r}")
+        for key in ("width", "height"):
+            value = getattr(self, key)
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 8192:
+                raise ValueError(f"{where}: {key} is a whole number of pixels, 1 to 8192, got {value!r}")
+        listed = isinstance(self.kinds, (tuple, list)) and all(k in KINDS for k in self.kinds)
+        if not listed or not self.kinds or len(set(self.kinds)) < len(self.kinds):
+            raise ValueError(f"{where}: kinds are some of {', '.join(KINDS)}, each once; got {self.kinds!r}")
+        if self.fovy_deg is not None and not (_is_number(self.fovy_deg) and 0 < self.fovy_deg < 180):
+            raise ValueError(f"{where}: fovy_deg is a number between 0 and 180, got {self.fovy_deg!r}")
+        if self.max_depth is not None and not (_is_number(self.max_depth) and self.max_depth > 0):
+            raise ValueError(f"{where}: max_depth is a positive number (m), got {self.max_depth!r}")
+        if not isinstance(self.body, str):
+            raise ValueError(f"{where}: body is the name of a body, got {self.body!r}")
+        _numbers(where, "quat", self.quat, 4)
+        if self.pos is None and (self.body != "world" or tuple(self.quat) != (1.0, 0.0, 0.0, 0.0)):
+            raise ValueError(f"{where}: body and quat place a camera and need pos")
+        if self.pos is not None:
+            _numbers(where, "pos", self.pos, 3)
+            if abs(np.linalg.norm(self.quat) - 1) > 1e-3:
+                raise ValueError(f"{where}: quat has length 1, got {self.quat}")
 
 
-def usable(device: torch.device | str) -> torch.device:
-    """``cpu``, or a GPU that torch sees."""
-    try:
-        found = torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise ValueError(f"device={device!r}: cpu, cuda or cuda:<index>") from error
-    if found.type not in ("cpu", "cuda"):
-        raise ValueError(f"device={str(device)!r}: cpu, cuda or cuda:<index>")
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if found.type == "cuda" and (found.index or 0) >= count:
-        raise ValueError(f"device={str(device)!r}: torch {torch.__version__} sees {count or 'no'} NVIDIA GPU here; use "
-                         "device='cpu', or ask `temporeal doctor`")
-    return found
+def _numbers(where: str, key: str, value: Any, count: int) -> None:
+    ok = isinstance(value, (tuple, list)) and len(value) == count
+    if not ok or not all(_is_number(x) and np.isfinite(x) for x in value):
+        raise ValueError(f"{where}: {key} is {count} finite numbers, got {value!r}")
 
 
-def _home(model: mujoco.MjModel, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Where the model puts its mocap bodies."""
-    bodies = np.argsort(model.body_mocapid)[model.nbody - model.nmocap :]
-    pos, quat = (torch.tensor(x[bodies], dtype=torch.float32, device=device)
-                 for x in (model.body_pos, model.body_quat))
-    return pos, quat
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _load(renderer: str) -> tuple[str, Any]:
-    """The name and class of a renderer that can be imported."""
-    if renderer not in (*RENDERERS, "auto"):
-        raise UnknownName(f"no renderer {renderer!r}; known: {', '.join(RENDERERS)}, auto")
-    if renderer != "auto":
-        module, name = RENDERERS[renderer]
-        return renderer, getattr(importlib.import_module(module), name)
-    try:
-        chosen = _load("warp")
-        _tell(logging.INFO, "renderer auto: warp. It compiles for each new scene at the first picture (seconds to a "
-                            "minute on a CPU), then finds it in its cache")
-    except ModuleNotFoundError as error:
-        chosen = _load("gl")
-        _tell(logging.WARNING, "renderer auto: gl, one world after the other, because %s", error)
-    return chosen
-
-
-def _tell(level: int, message: str, *args: object) -> None:
-    if message not in _told:
-        _told.add(message)
-        log.log(level, message, *args)
-
-
-def measure(rig: Rig, qpos: Tensor, seconds: float = 1.0) -> dict[str, float]:
-    """Milliseconds for one frame (one camera of one world), least of repeats over ``seconds``: CPU time and wall time.
-
-    The first picture, which may compile, is not counted. On a GPU, wall time to the end of the work there.
-    """
-    images = rig.render(qpos)
-    frames = len(qpos) * len(rig.cameras)
-    cpu, wall, end = [], [], time.perf_counter() + seconds
-    while time.perf_counter() < end or not wall:
-        start = time.perf_counter(), time.process_time()
-        images = rig.render(qpos)
-        if rig.device.type == "cuda":
-            torch.cuda.synchronize(rig.device)
-        wall.append(time.perf_counter() - start[0])
-        cpu.append(time.process_time() - start[1])
-    del images
-    return {"cpu_ms": 1e3 * min(cpu) / frames, "wall_ms": 1e3 * min(wall) / frames}
+def parse_cameras(raw: Mapping[str, Any] | None) -> tuple[Camera, ...]:
+    """Cameras from configuration, ``{name: {width: 64, height: 64, kinds: [rgb], ...}}``; every key is checked."""
+    legal = [f.name for f in fields(Camera)][1:]
+    out = []
+    if raw is not None and not isinstance(raw, Mapping):
+        raise ValueError(f"cameras is a mapping from names to width, height, ..., got {raw!r}")
+    for name, spec in (raw or {}).items():
+        if not isinstance(spec, Mapping) or not {"width", "height"} <= set(spec):
+            raise ValueError(f"cameras.{name} is a mapping with width and height, got {spec!r}")
+        unknown = set(spec) - set(legal)
+        if unknown:
+            raise ValueError(f"cameras.{name}: unknown keys {sorted(map(str, unknown))}; legal: {', '.join(legal)}")
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in spec.items()}
+        if isinstance(values.get("kinds"), str):
+            values["kinds"] = (values["kinds"],)
+        out.append(Camera(str(name), **values))
+    return tuple(out)

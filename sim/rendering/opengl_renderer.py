@@ -24,7 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from temporeal.sim.rendering.viewpoints import CAMERA_FIELDS, GROUPS, Camera, Images, Views
+from temporeal.sim.rendering.cameras import Camera, Images
+from temporeal.sim.rendering.viewpoints import CAMERA_FIELDS, GROUPS, Views
 
 OFF = (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION, mujoco.mjtRndFlag.mjRND_HAZE,
        mujoco.mjtRndFlag.mjRND_FOG)  # fmt: skip

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from temporeal.sim.rendering.viewpoints import CAMERA_FIELDS, FACES, GROUPS, Images, Views
+from temporeal.sim.rendering.cameras import Images
+from temporeal.sim.rendering.viewpoints import CAMERA_FIELDS, FACES, GROUPS, Views
 
 try:
     import mujoco_warp as mjw

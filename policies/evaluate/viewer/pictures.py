@@ -35,7 +35,8 @@ from temporeal.policies.evaluate.viewer.viewer import (
     spatial,
 )
 from temporeal.robots.registry import UnknownName
-from temporeal.sim.rendering.cameras import Camera, Rig
+from temporeal.sim.rendering.cameras import Camera
+from temporeal.sim.rendering.rig import Rig
 from temporeal.sim.rendering.video import label, tile
 from temporeal.sim.rendering.viewpoints import names_of
 
@@ -62,7 +63,7 @@ class Studio:
         camera: one of the model's own, or a viewpoint: ``frame`` (all of the start, from where its objects are seen
             best), ``front``, ``side``, ``top``, ``follow`` (what the formula is about, and where it is to go). Left
             out: ``follow`` for what walks about, ``frame`` for the rest.
-        renderer: as of :class:`temporeal.sim.rendering.cameras.Rig`.
+        renderer: as of :class:`temporeal.sim.rendering.rig.Rig`.
     """
 
     def __init__(

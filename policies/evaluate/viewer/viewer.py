@@ -22,10 +22,11 @@ from temporeal.policies.evaluate.rollout import host
 from temporeal.policies.evaluate.scene_figure import Figure, Goal, Stage, carrier, rotation
 from temporeal.policies.training.acting import Act
 from temporeal.sim.env import Env
-from temporeal.sim.rendering.camera_rig import positions
+from temporeal.sim.rendering.backend_pictures import positions
 from temporeal.sim.rendering.viewpoints import GROUPS
 from temporeal.sim.stl.language.queries import signals_in
-from temporeal.sim.stl.monitoring.monitor import SATISFIED, UNDECIDED, VIOLATED, Monitor, Reading
+from temporeal.sim.stl.monitoring.monitor import Monitor, Reading
+from temporeal.sim.stl.semantics.verdicts import SATISFIED, UNDECIDED, VIOLATED
 
 Array = np.ndarray
 ACTIONS = ("zero", "random")

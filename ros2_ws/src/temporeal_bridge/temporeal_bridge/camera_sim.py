@@ -119,7 +119,8 @@ def renderer(camera: SimCamera, model: Any) -> Render:
         import torch
 
         from temporeal.sim.rendering.augmentation import parse_augment
-        from temporeal.sim.rendering.cameras import Rig, parse_cameras
+        from temporeal.sim.rendering.cameras import parse_cameras
+        from temporeal.sim.rendering.rig import Rig
     except ImportError as error:
         raise RuntimeError(f"{error}: simulated cameras need what `pip install '.[train,cameras]'` brings") from error
     rows, columns = camera.size

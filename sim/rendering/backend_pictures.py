@@ -13,7 +13,8 @@ from torch import Tensor
 from temporeal.sim.physics.mujoco import mjcf
 from temporeal.sim.physics.mujoco.model import Model
 from temporeal.sim.physics.mujoco.resets import reset_rows
-from temporeal.sim.rendering.cameras import Camera, Images, Rig
+from temporeal.sim.rendering.cameras import Camera, Images
+from temporeal.sim.rendering.rig import Rig
 from temporeal.sim.scene import Scene
 from temporeal.sim.types import Backend
 
