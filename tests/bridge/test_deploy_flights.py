@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 import yaml
 
+from temporeal.policies.cli.deployment import bus_settings
+from temporeal.policies.cli.deployment import nodes as deployment_nodes
 from temporeal.policies.cli.main import main
-from temporeal.policies.cli.preflight.preflight import may_be_realtime
+from temporeal.policies.cli.preflight.machine import may_be_realtime
 from temporeal.policies.cli.verbs import deploy
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.settings.compose import section
@@ -131,11 +133,11 @@ def test_a_topic_that_says_something_once_is_known_for_ever():
 
 
 def test_the_guard_ends_first_and_chunks_bring_a_worker(arm_artifact, chunked_arm_artifact, tmp_path):
-    nodes = deploy.node_words(SETTINGS, "franka", arm_artifact, tmp_path, tmp_path / "bag", None)
+    nodes = deployment_nodes.node_arguments(SETTINGS, "franka", arm_artifact, tmp_path, tmp_path / "bag", None)
     assert list(nodes) == ["guard_node", "policy_node", "monitor_node", "recorder"]
-    folder = deploy.worker_folder(chunked_arm_artifact, None)
+    folder = deployment_nodes.worker_folder(chunked_arm_artifact, None)
     try:
-        nodes = deploy.node_words(SETTINGS, "franka", chunked_arm_artifact, tmp_path, tmp_path / "bag", folder)
+        nodes = deployment_nodes.node_arguments(SETTINGS, "franka", chunked_arm_artifact, tmp_path, tmp_path / "bag", folder)
         assert next(iter(nodes)) == "guard_node"
         assert nodes["worker_node"][nodes["worker_node"].index("--folder") + 1] == str(folder)
         assert nodes["policy_node"][nodes["policy_node"].index("--worker") + 1] == str(folder)
@@ -143,15 +145,15 @@ def test_the_guard_ends_first_and_chunks_bring_a_worker(arm_artifact, chunked_ar
         folder.rmdir()
     there = Path("/dev/shm/theirs")
     settings = {**SETTINGS, "worker": str(there)}
-    nodes = deploy.node_words(settings, "franka", chunked_arm_artifact, tmp_path, tmp_path / "bag", there)
+    nodes = deployment_nodes.node_arguments(settings, "franka", chunked_arm_artifact, tmp_path, tmp_path / "bag", there)
     assert "worker_node" not in nodes and "/dev/shm/theirs" in nodes["policy_node"]
 
 
 def test_a_worker_for_a_policy_without_chunks_is_refused(arm_artifact):
-    assert deploy.worker_folder(arm_artifact, None) is None
+    assert deployment_nodes.worker_folder(arm_artifact, None) is None
     settings = section("deploy", ["deploy.worker=/dev/shm/theirs", "deploy=dds"])
     with pytest.raises(BadInput, match="worker /dev/shm/theirs: the policy .* gives one command at a time"):
-        deploy.check_bus(settings, "franka", arm_artifact)
+        bus_settings.check_bus(settings, "franka", arm_artifact)
 
 
 def test_what_no_topic_brings_is_refused_before_anything_starts(arm_artifact, tmp_path, capsys):

@@ -65,7 +65,7 @@ class Lab(MemoryTransport):
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     made = Lab()
-    monkeypatch.setattr("temporeal.policies.cli.preflight.preflight.open_transport", lambda *_, **__: made)
+    monkeypatch.setattr("temporeal.policies.cli.preflight.robot.open_transport", lambda *_, **__: made)
     return made
 
 

@@ -16,6 +16,9 @@ from typing import Any
 
 import pytest
 
+from temporeal.policies.cli.deployment import bus_settings, output_folder
+from temporeal.policies.cli.deployment import flights as deployment_flights
+from temporeal.policies.cli.deployment import nodes as deployment_nodes
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.verbs import deploy, monitor
 from temporeal.policies.runs.errors import BadInput
@@ -67,7 +70,7 @@ def test_monitor_refuses(words: list[str], told: str, capsys: pytest.CaptureFixt
 def test_node_options_of_a_namespace() -> None:
     settings = {"transport": "dds", "domain": 7, "namespace": "/cf1", "interface": None, "signals": None,
                 "loopback": True}
-    words = deploy.node_options(settings, "crazyflie")
+    words = deployment_nodes.node_options(settings, "crazyflie")
     assert words == ["--robot", "crazyflie", "--transport", "dds", "--domain", "7", "--namespace", "/cf1", "--loopback"]
 
 
@@ -77,7 +80,7 @@ def test_the_nodes_know_these_options() -> None:
 
     settings = {"transport": "dds", "domain": 7, "namespace": "/cf1", "interface": "x", "signals": "goal.yaml",
                 "loopback": True}
-    parsed = parser("node", "").parse_args(deploy.node_options(settings, "crazyflie"))
+    parsed = parser("node", "").parse_args(deployment_nodes.node_options(settings, "crazyflie"))
     assert (parsed.robot, parsed.transport, parsed.namespace, parsed.loopback) == ("crazyflie", "dds", "/cf1", True)
     assert (parsed.interface, parsed.signals) == ("x", Path("goal.yaml"))
 
@@ -99,7 +102,7 @@ def sleeper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_when_one_node_ends_the_others_are_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sleeper(monkeypatch, tmp_path)
     note, ready = tmp_path / "note", tmp_path / "ready"
-    ended = deploy.run_nodes({"sleeps": [str(note), str(ready)], "fails": [str(ready)]}, [])
+    ended = deployment_nodes.run_nodes({"sleeps": [str(note), str(ready)], "fails": [str(ready)]}, [])
     assert ended is not None
     assert children.how_ended(ended) == "fails ended with status 3"
     assert note.read_text() == "stopped"
@@ -113,9 +116,9 @@ def test_a_controller_that_was_relieved_is_no_failure(
     note, ready, over = tmp_path / "note", tmp_path / "ready", tmp_path / "over"
     (tmp_path / "temporeal_bridge" / "policy_node.py").write_text(
         "import sys; open(sys.argv[1], 'w').close()\n")
-    ended = deploy.run_nodes({"sleeps": [str(note), str(ready)], "policy_node": [str(over)], "fails": [str(over)]}, [])
+    ended = deployment_nodes.run_nodes({"sleeps": [str(note), str(ready)], "policy_node": [str(over)], "fails": [str(over)]}, [])
     assert ended is not None and ended.name == "fails" and note.read_text() == "stopped"
-    deploy.run_nodes({"policy_node": [str(over)], "fails": [str(over)]}, [])
+    deployment_nodes.run_nodes({"policy_node": [str(over)], "fails": [str(over)]}, [])
     assert "another controller relieved it" in capsys.readouterr().err
 
 
@@ -135,7 +138,7 @@ def test_the_others_go_on_without_recorder_and_monitor(
         "def said(): return os.path.exists(sys.argv[1]) and open(sys.argv[1]).read()\n"
         "while not said() or os.path.exists('/proc/' + said().strip()): time.sleep(0.01)\nsys.exit(3)\n")
     lost: list[children.Process] = []
-    ended = deploy.run_nodes({"sleeps": [str(note), str(ready)], "recorder": [],
+    ended = deployment_nodes.run_nodes({"sleeps": [str(note), str(ready)], "recorder": [],
                               "monitor_node": [str(over), str(ready)], "fails": [str(over)]}, lost)
     assert ended is not None and ended.name == "fails" and note.read_text() == "stopped"
     assert sorted(each.name for each in lost) == ["monitor_node", "recorder"]
@@ -150,7 +153,7 @@ def test_who_was_lost_is_in_the_exit_status(
 ) -> None:
     gone = [SimpleNamespace(name=name, returncode=2, log=None) for name in lost]
     monkeypatch.setattr(deploy, "run_nodes", lambda nodes, told: told.extend(gone))
-    monkeypatch.setattr(deploy, "node_words", lambda *_: {})
+    monkeypatch.setattr(deploy, "node_arguments", lambda *_: {})
     monkeypatch.setattr(deploy, "worker_folder", lambda *_: None)
     options = deploy.parser().parse_args([str(tmp_path)])
     assert deploy.operate(options, {"worker": None}, "crazyflie", tmp_path) == status
@@ -167,19 +170,19 @@ def test_the_recorder_is_told_which_guard_it_waits_for(tmp_path: Path, monkeypat
     (tmp_path / "temporeal_bridge" / "fails.py").write_text(
         "import os, sys, time\nwhile not all(os.path.exists(x) and os.path.getsize(x) for x in sys.argv[1:]): "
         "time.sleep(0.01)\n")
-    deploy.run_nodes({"sleeps": [str(note)], "recorder": [str(heard)], "fails": [str(note), str(heard)]}, [])
+    deployment_nodes.run_nodes({"sleeps": [str(note)], "recorder": [str(heard)], "fails": [str(note), str(heard)]}, [])
     assert heard.read_text() == note.read_text()
 
 
 def test_two_that_are_started_at_once_have_a_folder_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("time.strftime", lambda _: "20260101-000000")
-    with deploy.own_folder(None) as one, deploy.own_folder(None) as two:
+    with output_folder.own_folder(None) as one, output_folder.own_folder(None) as two:
         assert (one.name, two.name) == ("20260101-000000", "20260101-000000-2")
         (one / "guard.json").touch()
         with pytest.raises(BadInput, match=f"{one}: another temporeal deploy writes there now: .* with --out"):
-            deploy.own_folder(one).__enter__()
-    with deploy.own_folder(one):  # the first has ended
+            output_folder.own_folder(one).__enter__()
+    with output_folder.own_folder(one):  # the first has ended
         assert not two.exists()  # nothing came of it
 
 
@@ -194,32 +197,32 @@ def test_interrupt_stops_all_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     threading.Thread(target=terminate, daemon=True).start()
     with on_signals([signal.SIGTERM], interrupt):
-        assert deploy.run_nodes({"sleeps": [str(note), str(ready)]}, []) is None
+        assert deployment_nodes.run_nodes({"sleeps": [str(note), str(ready)]}, []) is None
     assert note.read_text() == "stopped"
 
 
 def test_summary_of_flights(tmp_path: Path) -> None:
-    assert deploy.summary(tmp_path / "monitor.json") == []
+    assert deployment_flights.read_flights(tmp_path / "monitor.json") == []
     (tmp_path / "monitor.json").write_text(json.dumps({"flights": [{"flight": 0, "verdict": "satisfied"}]}))
-    assert deploy.summary(tmp_path / "monitor.json")[0]["verdict"] == "satisfied"
+    assert deployment_flights.read_flights(tmp_path / "monitor.json")[0]["verdict"] == "satisfied"
 
 
 def test_flights_of_another_guard_are_not_told_as_our_own() -> None:
     judged = [{"flight": 0, "start_ns": 5}, {"flight": 0, "start_ns": 9}]
     guard = SimpleNamespace(name="guard_node", returncode=2)
-    assert deploy.own(judged, None, guard) == []  # type: ignore[arg-type]  # it was refused
-    assert deploy.own(judged, [{"flight": 0, "start_ns": 9}], None) == judged[1:]
+    assert deployment_flights.own_flights(judged, None, guard) == []  # type: ignore[arg-type]  # it was refused
+    assert deployment_flights.own_flights(judged, [{"flight": 0, "start_ns": 9}], None) == judged[1:]
     guard.returncode = -signal.SIGKILL
-    assert deploy.own(judged, None, guard) == deploy.own(judged, None, None) == judged  # type: ignore[arg-type]
+    assert deployment_flights.own_flights(judged, None, guard) == deployment_flights.own_flights(judged, None, None) == judged  # type: ignore[arg-type]
     many = [{"flight": i, "start_ns": 6 + i} for i in range(FLIGHTS)]
-    assert deploy.own(judged, many, None) == judged[:1]  # it keeps the last ones only
+    assert deployment_flights.own_flights(judged, many, None) == judged[:1]  # it keeps the last ones only
 
 
 def test_a_flight_that_nobody_judged_is_told() -> None:
     flown = [{"flight": 1, "start_ns": 5, "sent": 306}, {"flight": 1, "start_ns": 9, "sent": 306},
              {"flight": 2, "start_ns": 12, "sent": 0}]
-    assert deploy.unjudged(flown, [{"flight": 1, "start_ns": 5}]) == [flown[1]]
-    assert deploy.unjudged(flown, [{"flight": 1, "start_ns": 5}, {"flight": 1, "start_ns": 9}]) == []
+    assert deployment_flights.unjudged_flights(flown, [{"flight": 1, "start_ns": 5}]) == [flown[1]]
+    assert deployment_flights.unjudged_flights(flown, [{"flight": 1, "start_ns": 5}, {"flight": 1, "start_ns": 9}]) == []
 
 
 def test_what_a_simulated_flight_needs_is_said(
@@ -254,7 +257,7 @@ def test_flights_have_numbers_that_records_can_say(
     (["deploy.core=4096"], "core 4096: this machine has cores 0 to")])
 def test_what_every_node_refuses_is_refused_before_any_is_started(words: list[str], told: str) -> None:
     with pytest.raises(BadInput, match=told):
-        deploy.check_bus(section("deploy", ["deploy=dds", *words]), "crazyflie")
+        bus_settings.check_bus(section("deploy", ["deploy=dds", *words]), "crazyflie")
 
 
 @pytest.mark.parametrize(("word", "told"), [
@@ -290,13 +293,13 @@ def test_a_file_of_the_users_own_has_what_deploy_reads(
     (tmp_path / "deploy" / "mine.yaml").write_text(content)
     monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path))
     with pytest.raises(BadInput, match=re.escape(told)):
-        deploy.settings(["deploy=mine"])
+        bus_settings.deploy_settings(["deploy=mine"])
 
 
 def test_each_setting_has_its_kind() -> None:
     for choice in ("dds", "rclpy"):
-        assert deploy.settings([f"deploy={choice}"]).keys() == {"name", *deploy.KINDS}
-    assert deploy.settings(["deploy.worker=./5", "deploy.core=1"])["worker"] == "./5"
+        assert bus_settings.deploy_settings([f"deploy={choice}"]).keys() == {"name", *bus_settings.KINDS}
+    assert bus_settings.deploy_settings(["deploy.worker=./5", "deploy.core=1"])["worker"] == "./5"
 
 
 def test_flight_table_shows_monitor_and_truth() -> None:
@@ -306,7 +309,7 @@ def test_flight_table_shows_monitor_and_truth() -> None:
         {"seed": 1, "verdict": "violated", "missed": 0, "reason": "left the geofence"},
         {"seed": 2, "verdict": "failed", "missed": None, "reason": "policy_node was killed by SIGKILL"},
     ]
-    lines = deploy.flight_table(rows).splitlines()
+    lines = deployment_flights.flight_table(rows).splitlines()
     assert lines[1].split() == ["0", "satisfied", "satisfied", "0.100", "1"]
     assert "left the geofence" in lines[2]
     assert lines[3].split(maxsplit=3) == ["2", "failed", "?", "policy_node was killed by SIGKILL"]

@@ -7,11 +7,12 @@ import json
 import pytest
 
 from temporeal.policies.cli.main import main
+from temporeal.policies.cli.preflight import machine, middleware, packages
 from temporeal.policies.cli.verbs import doctor
 
 
 def only(monkeypatch: pytest.MonkeyPatch, *checks: object) -> None:
-    monkeypatch.setattr(doctor, "CHECKS", checks)
+    monkeypatch.setattr(doctor, "MACHINE_CHECKS", checks)
 
 
 def test_json_has_every_check(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,12 +33,12 @@ def test_json_has_every_check(capsys: pytest.CaptureFixture[str]) -> None:
     [("0", "ok"), ("101", "ok"), ("150", "warn"), ("233", "fail"), ("-1", "fail"), ("home", "fail")])
 def test_domain(domain: str, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROS_DOMAIN_ID", domain)
-    assert next(doctor.ros_domain()).status == status
+    assert next(middleware.ros_domain()).status == status
 
 
 def test_missing_optimizer_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "installed_version", lambda name: None)
-    (check,) = doctor.falsification()
+    monkeypatch.setattr(packages, "installed_version", lambda name: None)
+    (check,) = packages.falsification()
     assert (check.name, check.status) == ("cma", "warn")
     assert "pip install cma" in check.advice
     assert "--method random" in check.advice
@@ -45,7 +46,7 @@ def test_missing_optimizer_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_failure_is_status_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("ROS_DOMAIN_ID", "999")
-    only(monkeypatch, doctor.python, doctor.ros_domain)
+    only(monkeypatch, packages.python, middleware.ros_domain)
     assert main(["doctor"]) == 1
     assert "not ready: ROS_DOMAIN_ID" in capsys.readouterr().out
 
@@ -54,7 +55,7 @@ def test_a_check_that_breaks_is_a_finding(monkeypatch: pytest.MonkeyPatch, capsy
     def broken() -> object:
         raise OSError("no such luck")
 
-    only(monkeypatch, broken, doctor.python)
+    only(monkeypatch, broken, packages.python)
     assert main(["doctor", "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert report["failed"] == ["broken"]
@@ -66,20 +67,20 @@ def test_extra_packages_reads_markers() -> None:
         "numpy", 'torch>=2; extra == "train"', "rosbags ; extra == 'robot'", 'numba-cuda[cu12]; extra == "gpu"',
         'cyclonedds; (sys_platform != "linux" or platform_machine != "aarch64") and extra == "robot"',
     ]
-    assert doctor.extra_packages(required, "train") == ["torch"]
-    assert doctor.extra_packages(required, "gpu") == ["numba-cuda"]
-    assert "rosbags" in doctor.extra_packages(required, "robot")
-    assert doctor.extra_packages(required, "dev") == []
+    assert packages.extra_packages(required, "train") == ["torch"]
+    assert packages.extra_packages(required, "gpu") == ["numba-cuda"]
+    assert "rosbags" in packages.extra_packages(required, "robot")
+    assert packages.extra_packages(required, "dev") == []
 
 
 def test_disk_full_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     full = type("Usage", (), {"free": 1e8})
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: full)
-    check = next(doctor.disk())
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda path: full)
+    check = next(machine.disk())
     assert (check.status, "0.10 GB" in check.found) == ("fail", True)
 
 
 def test_clock_going_backwards_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter([*range(10_000), *range(10_000)])
-    monkeypatch.setattr(doctor.time, "monotonic_ns", lambda: next(ticks))
-    assert next(doctor.clock()).status == "fail"
+    monkeypatch.setattr(machine.time, "monotonic_ns", lambda: next(ticks))
+    assert next(machine.clock()).status == "fail"

@@ -190,7 +190,7 @@ def test_people_read_it(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(("words", "told"), [
-    ([], "which policy"), (["nowhere"], "is not a run"), (["RUN", "--budget", "0"], "--budget is at least 1"),
+    ([], "name a policy"), (["nowhere"], "is not a run"), (["RUN", "--budget", "0"], "--budget is at least 1"),
     (["RUN", "--backend", "gazebo"], "known: "), (["RUN", "--method", "newton"], "cma"),
     (["RUN", "--space", "SPACE"], "unknown parameter 'physics.weight'; legal: start.initial"),
     (["RUN", "--space", "nowhere.yaml"], "cannot read the space"),

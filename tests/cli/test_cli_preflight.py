@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from temporeal.policies.cli.preflight import preflight
+from temporeal.policies.cli.preflight import findings as preflight_findings
+from temporeal.policies.cli.preflight import graph, machine, robot, timing
+from temporeal.policies.cli.preflight import values as preflight_values
 from temporeal.policies.cli.preflight.listening import CommandHeard, Heard, StateHeard, decoded
-from temporeal.policies.cli.preflight.preflight import Plan
+from temporeal.policies.cli.preflight.plan import Plan
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.odometry import encode_odometry
 from temporeal_bridge.codecs.table import STATE_CODECS
@@ -76,9 +78,9 @@ def heard(**changes: Any) -> Heard:
     return Heard(**{**given, **changes})
 
 
-def findings(sample: Heard, plan: Plan = PLAN) -> dict[str, preflight.Check]:
+def findings(sample: Heard, plan: Plan = PLAN) -> dict[str, preflight_findings.Check]:
     """What is not ok, by name; every finding says what to do."""
-    checks = [check for examine in preflight.CHECKS for check in examine(sample, plan)]
+    checks = [check for examine in robot.ROBOT_CHECKS for check in examine(sample, plan)]
     assert len({check.name for check in checks}) == len(checks)
     found = {check.name: check for check in checks if check.status != "ok"}
     assert all(check.advice for check in found.values())
@@ -93,7 +95,7 @@ def only(sample: Heard, name: str, status: str, *words: str, plan: Plan = PLAN) 
 
 def test_a_healthy_robot_has_no_finding() -> None:
     assert findings(heard()) == {}
-    names = {check.name for examine in preflight.CHECKS for check in examine(heard(), PLAN)}
+    names = {check.name for examine in robot.ROBOT_CHECKS for check in examine(heard(), PLAN)}
     assert {"odom there", "odom type", "odom rate", "odom clock", "odom alive", "gyro rate", "clock here", "geofence",
             "height limits", "cmd_vel_legacy alone", "cmd_vel_legacy heard", "node names", "namespace"} <= names
 
@@ -164,12 +166,12 @@ def test_this_robots_own_guard_is_no_stranger():
     """Somebody asks the doctor why the guard of a deployment that is up stays waiting."""
     twist, text = "geometry_msgs/msg/Twist", "std_msgs/msg/Float64MultiArray"
 
-    def said(by: Sequence[tuple[str, str]], guards: Sequence[tuple[str, str]]) -> dict[str, preflight.Check]:
+    def said(by: Sequence[tuple[str, str]], guards: Sequence[tuple[str, str]]) -> dict[str, preflight_findings.Check]:
         def peers(kind: str, whose: Sequence[tuple[str, str]]) -> tuple[Peer, ...]:
             return tuple(replace(peer(kind, node), participant=process) for node, process in whose)
 
         command = replace(heard().commands[0], publishers=peers(twist, by))
-        return {c.name: c for c in preflight.alone(heard(commands=(command,), guards=peers(text, guards)), PLAN)}
+        return {c.name: c for c in graph.alone(heard(commands=(command,), guards=peers(text, guards)), PLAN)}
 
     guard = ("/cf1/guard_node", "a")
     found = said([guard], [guard])["cmd_vel_legacy alone"]
@@ -274,7 +276,7 @@ def test_stamps_that_are_not_there_go_back_or_are_repeated() -> None:
     repeated = np.repeat(walls[::4] - 2_000_000, 4)
     only(heard(states=(odom(stamps=repeated), gyro())), "odom clock", "warn", "same stamp")
     turned = replace(GYRO, topic="turned", type="std_msgs/msg/Float64MultiArray", codec="array")
-    found = preflight.stamped(state(turned, {}, stamps=np.zeros(K, np.int64)), PLAN)
+    found = timing.stamped(state(turned, {}, stamps=np.zeros(K, np.int64)), PLAN)
     assert found.status == "warn" and "Float64MultiArray has no stamp" in found.found
 
 
@@ -342,7 +344,7 @@ def arm(position: np.ndarray = HOME, names: tuple[str, ...] = JOINTS, row: State
 
 def test_joints_in_any_order_and_more_of_them_are_fine() -> None:
     assert findings(arm(), ARM_PLAN) == {}
-    (check,) = preflight.joints(arm(names=("gripper", *reversed(JOINTS))), ARM_PLAN)
+    (check,) = preflight_values.joints(arm(names=("gripper", *reversed(JOINTS))), ARM_PLAN)
     assert check.status == "ok" and "all 7 by name, 1 more that are not used: gripper" in check.found
 
 
@@ -355,18 +357,18 @@ def test_missing_and_doubled_joints() -> None:
 def test_joints_are_those_of_the_model_where_the_interface_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
     by_model = replace(STATE_CODECS["odometry"], signals=lambda options: ("joint_pos", "joint_vel", "grip_pos_w"))
     monkeypatch.setitem(STATE_CODECS, "by_model", by_model)
-    assert preflight.expected_joints(replace(ROW, codec="by_model", options={}), ARM) == JOINTS
-    assert preflight.expected_joints(replace(ROW, options={"joints": ["7", "1"]}), ARM) == ("7", "1")
+    assert preflight_values.expected_joints(replace(ROW, codec="by_model", options={}), ARM) == JOINTS
+    assert preflight_values.expected_joints(replace(ROW, options={"joints": ["7", "1"]}), ARM) == ("7", "1")
 
 
 def test_limits_come_from_setpoints_signals_and_joints() -> None:
-    known = preflight.limits(ARM)
+    known = preflight_values.limits(ARM)
     assert known["joint_pos"][0].tolist() == list(ARM.commands["joint_pos_cmd"].low)
     assert known["joint_vel"][1].tolist() == [ARM.limits[f"{joint}_vel"][1] for joint in JOINTS]
     assert known["joint_torque"][1].tolist() == [87.0] * 4 + [12.0] * 3
-    hand = preflight.limits(load_robot("leap_hand"))
+    hand = preflight_values.limits(load_robot("leap_hand"))
     assert hand["joint_vel"][1].shape == (16,)
-    assert preflight.limits(ROBOT)["height"][1] == 10.0
+    assert preflight_values.limits(ROBOT)["height"][1] == 10.0
 
 
 def test_outside_and_on_the_limits() -> None:
@@ -416,18 +418,18 @@ def test_a_start_state_unlike_the_recorded_trace() -> None:
 @pytest.mark.parametrize(
     ("found", "status"), [({}, "ok"), ({"performance": 4}, "ok"), ({"powersave": 3, "performance": 1}, "warn")])
 def test_governors(found: Mapping[str, int], status: str) -> None:
-    assert preflight.governor(found).status == status
+    assert machine.governor(found).status == status
 
 
 def test_realtime() -> None:
-    assert [preflight.realtime(allowed).status for allowed in (True, False)] == ["ok", "warn"]
+    assert [machine.realtime(allowed).status for allowed in (True, False)] == ["ok", "warn"]
 
 
 def test_trying_realtime_leaves_the_scheduler_as_it_was() -> None:
     import os
 
     before = os.sched_getscheduler(0)
-    preflight.may_be_realtime()
+    machine.may_be_realtime()
     assert os.sched_getscheduler(0) == before
 
 

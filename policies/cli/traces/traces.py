@@ -760,7 +760,7 @@ def _robot_topics(options: Options, kinds: Mapping[str, str], path: Path) -> lis
     """The topics of a robot's state, decoded as the nodes decode them."""
     if not options.robot:
         return []
-    from temporeal.policies.cli.verbs.deploy import needs_bridge
+    from temporeal.policies.cli.deployment.requirements import needs_bridge
     from temporeal.policies.runs import errors
     from temporeal.robots.spec import load_robot
 

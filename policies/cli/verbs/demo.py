@@ -60,7 +60,8 @@ def run(argv: Sequence[str]) -> int:
     for name in ("episodes", "flights", "parallel"):
         if getattr(options, name) < 1:
             raise BadInput(f"--{name} is at least 1, got {getattr(options, name)}")
-    from temporeal.policies.cli.verbs.deploy import needs_bridge, needs_training, shortfall
+    from temporeal.policies.cli.deployment.flights import shortfall
+    from temporeal.policies.cli.deployment.requirements import needs_bridge, needs_training
     from temporeal.policies.runs import environments, run_folders, trained
     from temporeal.policies.runs.settings.compose import compose
     from temporeal.robots.atomic_files import write_whole
@@ -180,14 +181,14 @@ def export(settings: dict[str, Any], task: Task, graph: PolicyGraph, path: Path)
 
 def fly(settings: Mapping[str, Any], options: Any, tell: Any) -> FlightReport:
     """Real-time flights of simulated robots, each robot drawn from the published parameters."""
-    from temporeal.policies.cli.verbs.deploy import told
+    from temporeal.policies.cli.deployment.flights import flight_line
     from temporeal_bridge.launching.flights import fly as fly_robots
     from temporeal_bridge.transports.transport import TransportError
 
     try:
         return fly_robots(
             options.out / "artifact", settings["robot"]["name"], options.flights, options.parallel, settings["seed"],
-            options.out / "flights", progress=lambda row: tell(f"   {told(row)}"))
+            options.out / "flights", progress=lambda row: tell(f"   {flight_line(row)}"))
     except TransportError as error:
         raise BadInput(f"the flights could not be flown: {error}") from error
 

@@ -63,10 +63,11 @@ def run(argv: Sequence[str]) -> int:
         raise BadInput(f"--flights is at least 1, got {options.flights}")
     if not options.wait >= 0:
         raise BadInput(f"--wait is a number of seconds from 0, got {options.wait}")
-    from temporeal.policies.cli.verbs.deploy import needs_bridge, settings
+    from temporeal.policies.cli.deployment.bus_settings import deploy_settings
+    from temporeal.policies.cli.deployment.requirements import needs_bridge
 
     needs_bridge()
-    deploy = settings(overrides)
+    deploy = deploy_settings(overrides)
     manifest = of_formula(options) if options.formula else of_artifact(Path(folders[0]))
     results = watch(manifest, deploy, options.flights or (1 if options.formula else None),
                     now=options.formula is not None, quiet=options.json, wait_s=options.wait)

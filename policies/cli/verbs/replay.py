@@ -62,7 +62,7 @@ def run(argv: Sequence[str]) -> int:
     options = parser().parse_args(argv)
     if options.tolerance is not None and not 0 <= options.tolerance < float("inf"):
         raise BadInput(f"--tolerance is a number from 0, got {options.tolerance}")
-    from temporeal.policies.cli.verbs.deploy import needs_bridge
+    from temporeal.policies.cli.deployment.requirements import needs_bridge
 
     needs_bridge()
     from temporeal_bridge.mission import check_fits

@@ -16,8 +16,9 @@ import pytest
 import torch
 from torch import nn
 
-from temporeal.policies.cli.main import main
 from temporeal.policies.cli.verbs import deploy
+from temporeal.policies.cli.main import main
+
 from temporeal.policies.export.writer import ArtifactSpec, export
 from temporeal.policies.runs import exporting, run_folders
 from temporeal.robots.artifact.loading import load_manifest
@@ -246,7 +247,7 @@ def test_export_signs_what_it_wrote_and_every_node_is_told_whom_to_trust(
     assert load_manifest(out, public).name == "still"
 
     monkeypatch.setattr(deploy, "run_nodes", lambda nodes, lost: told.update(nodes))
-    monkeypatch.setattr(deploy, "summary", lambda path: [])
+    monkeypatch.setattr(deploy, "read_flights", lambda path: [])
     words = ["deploy", str(out), "--trust", str(public), "--out", str(tmp_path / "out"), "deploy.transport=dds"]
     main([*words, "deploy.loopback=true", "deploy.namespace=/cf1"])
     given = {name: words for name, words in told.items() if "--artifact" in words}

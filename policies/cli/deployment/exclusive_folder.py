@@ -1,4 +1,4 @@
-"""A folder that only one run at a time writes to."""
+"""A folder that one process at a time writes to."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from temporeal.policies.cli.console import complain
 from temporeal.policies.runs.errors import BadInput
 
 Lock = Sequence[int]
-"""The descriptor that holds a folder, for processes that write there, too; none where the file system has no locks."""
+"""The descriptor that locks a folder, for child processes that write there; empty without locks."""
 
 
 @contextmanager
 def held(folder: Path, command: str, grace_s: float = 0.0) -> Iterator[Lock]:
-    """Inside, ``folder``, made if need be, is this run's; another run of ``command`` is refused, after ``grace_s``.
+    """Inside, ``folder``, made if need be, is locked; another run of ``command`` is refused after ``grace_s``.
 
-    It ends with the last process that has the descriptor, be it killed: nothing is left behind.
+    The lock ends with the last process that has the descriptor, also if that is killed: nothing is left behind.
     """
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
@@ -31,7 +31,7 @@ def held(folder: Path, command: str, grace_s: float = 0.0) -> Iterator[Lock]:
 
 
 def locked(handle: int, folder: Path, command: str, grace_s: float) -> bool:
-    """Lock the open ``folder``, or refuse it; False where its file system has no locks."""
+    """Lock the open ``folder``, or refuse it; False if its file system has no locks."""
     until = time.monotonic() + grace_s
     while True:
         try:

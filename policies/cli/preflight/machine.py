@@ -1,0 +1,105 @@
+"""Checks of the machine: processor, disk, clock, real-time scheduling."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from temporeal.policies.cli.preflight.findings import Check
+from temporeal_bridge.process.scheduling import AHEAD, FIFO_PRIORITY
+
+
+def cpu_model() -> str:
+    """Name of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def processor() -> Iterator[Check]:
+    """Cores and load."""
+    cores, load = usable_cores(), os.getloadavg()[0]
+    busy = load > 1.5 * cores
+    yield Check("processor", "warn" if busy else "ok", f"{cores} cores, load {load:.1f}, {cpu_model()}",
+                "other programs keep the cores busy: training takes longer, flights may miss deadlines" if busy else "")
+
+
+def disk() -> Iterator[Check]:
+    """Room for results."""
+    free = shutil.disk_usage(".").free / 1e9
+    writable = os.access(".", os.W_OK)
+    if not writable:
+        yield Check("disk", "fail", f"cannot write to {Path.cwd()}", "go to a folder of yours, or give out=<folder>")
+    elif free < 0.2:
+        yield Check("disk", "fail", f"{free:.2f} GB free here", "a run needs about 0.2 GB: make room")
+    else:
+        yield Check("disk", "warn" if free < 2 else "ok", f"{free:.1f} GB free here",
+                    "recordings and runs fill that soon" if free < 2 else "")
+
+
+def clock() -> Iterator[Check]:
+    """The clock never goes back; how late a process that sleeps for 2 ms wakes up."""
+    times = [time.monotonic_ns() for _ in range(20_000)]
+    if any(b < a for a, b in zip(times, times[1:])):
+        yield Check("clock", "fail", "the monotonic clock went backwards", "no control loop can run on this machine")
+        return
+    late = []
+    for _ in range(250):
+        started = time.perf_counter()
+        time.sleep(0.002)
+        late.append(1e3 * (time.perf_counter() - started) - 2.0)
+    late.sort()
+    median, worst = late[125], late[247]
+    found = f"monotonic; wakes up late by {median:.2f} ms (median), {worst:.2f} ms (p99)"
+    if worst > 5.0:
+        yield Check("clock", "warn", found, "a loop at 100 Hz will miss deadlines: stop other programs")
+    else:
+        yield Check("clock", "ok", found)
+
+
+def realtime(allowed: bool) -> Check:
+    """Whether nodes may run ahead of ordinary processes."""
+    if allowed:
+        return Check("real-time", "ok", "SCHED_FIFO is permitted: the nodes' --priority auto takes it")
+    return Check("real-time", "warn", "SCHED_FIFO is not permitted: other programs can delay the control loop",
+                 "a line `<user> - rtprio 50` in /etc/security/limits.conf, then log in again")
+
+
+def governor(found: Mapping[str, int]) -> Check:
+    """CPU frequency governors, how many cores have each; empty where the machine does not say."""
+    told = ", ".join(f"{name} on {count} cores" for name, count in found.items()) or "not readable (a virtual machine?)"
+    if set(found) <= {"performance"}:
+        return Check("CPU governor", "ok", told)
+    return Check("CPU governor", "warn", told, "cores that sleep wake late: sudo cpupower frequency-set -g performance")
+
+
+def machine() -> Iterator[Check]:
+    """This machine: may it run in real time, and does it?"""
+    yield realtime(may_be_realtime())
+    files = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
+    yield governor(Counter(file.read_text().strip() for file in files))
+
+
+def may_be_realtime() -> bool:
+    """Tried, and taken back."""
+    if not hasattr(os, "sched_setscheduler"):
+        return False
+    before = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY + AHEAD))  # the guard's
+    except OSError:
+        return False
+    os.sched_setscheduler(0, *before)
+    return True
