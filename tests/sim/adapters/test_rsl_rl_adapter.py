@@ -158,7 +158,7 @@ def test_actions_that_are_not_finite_are_refused_by_world_and_nothing_is_flown(v
 
 
 def test_schedules_that_nobody_would_choose_are_not_shown():
-    with pytest.raises(ValueError, match=r"task 'stl' .* algo=tgpo.*give view='plain'"):
+    with pytest.raises(ValueError, match=r"task 'stl' .* algo=tgpo.*give view='terminal_robustness'"):
         make_vec_env("stl", num_envs=2, formula="F[0,2] (base_pos_w.x > 1)")
 
 

@@ -38,7 +38,7 @@ def actions(steps, worlds, seed=0):
 
 
 def test_schedules_that_nobody_would_choose_are_not_shown():
-    with pytest.raises(ValueError, match=r"task 'stl' .* algo=tgpo.*give view='plain'"):
+    with pytest.raises(ValueError, match=r"task 'stl' .* algo=tgpo.*give view='terminal_robustness'"):
         make_vec_env("stl", 2, formula="F[0,2] (base_pos_w.x > 1)")
 
 
