@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,12 @@ AFTER = {"artifact_in_a_loop.py": "train_and_look.py"}
 def test_every_example_is_run_by_a_test() -> None:
     there = {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".ipynb")}
     assert there == {*QUICK, *SLOW, *AFTER}
+
+
+def test_the_page_on_tasks_shows_the_example() -> None:
+    page = (ROOT / "docs" / "how-to" / "adding-a-task.md").read_text(encoding="utf-8")
+    shown = max(re.findall(r"```python\n(.*?)```", page, re.S), key=len).strip()
+    assert shown in (EXAMPLES / "own_task.py").read_text(encoding="utf-8")
 
 
 def run(name: str, folder: Path, *arguments: str) -> str:
