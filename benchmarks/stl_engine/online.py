@@ -77,15 +77,15 @@ def _streams() -> dict[str, Updates]:
 
 def _bounds() -> dict[str, Updates]:
     """Whole missions, from the first sample to the horizon: the bounds do not change behind it."""
+    from temporeal.sim.stl.monitoring.batch_monitor import BatchMonitor
     from temporeal.sim.stl.monitoring.monitor import Monitor
-    from temporeal.sim.stl.monitoring.stream_bounds import Missions
 
     formula, nested = monitored(), nested_past()
-    together, apart, past = (Missions(f, DT, WORLDS) for f in (formula, formula, nested))
+    together, apart, past = (BatchMonitor(f, DT, WORLDS) for f in (formula, formula, nested))
     worlds, robot = _samples(5 * WINDOW + 1)
     ends = np.random.default_rng(SEED).integers(0, WINDOW + 1, WORLDS)
 
-    def mission(missions: Missions, length: int) -> list[float]:
+    def mission(missions: BatchMonitor, length: int) -> list[float]:
         missions.reset()
         return _updates(missions.update, worlds[:length])
 

@@ -13,7 +13,7 @@ import pytest
 
 from temporeal.robots.artifact.manifest import identity, load_manifest, mission_digest, to_json
 from temporeal.robots.spec import load_robot
-from temporeal.sim.stl.monitoring import stream_kernels
+from temporeal.sim.stl.monitoring import kernels
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.monitor.held_samples import HeldSamples
@@ -136,7 +136,7 @@ def test_numpy_for_the_usual_and_numba_for_what_numpy_is_too_slow_for(artifact, 
 
 
 def test_without_numba_the_log_says_that_it_may_fall_behind(artifact, monkeypatch, capsys):
-    monkeypatch.setattr(stream_kernels, "compiled_kernels", lambda: None)
+    monkeypatch.setattr(kernels, "compiled_kernels", lambda: None)
     node = Watched(artifact, formula=SLOW, rate_hz=500.0).node
     said = capsys.readouterr().err
     assert node.summary()["compiled"] is False

@@ -26,19 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from temporeal.robots.signals import SignalError
-from temporeal.sim.stl.analysis.deciding import (
-    SATISFIED,
-    TINY,
-    UNDECIDED,
-    VIOLATED,
-    Ask,
-    Bounds,
-    Numbers,
-    Path,
-    Values,
-    bounds_of,
-    verdict_of,
-)
+from temporeal.sim.stl.analysis.deciding import Ask, Bounds, Numbers, Path, Values, bounds_of
 from temporeal.sim.stl.analysis.wording import data, words
 from temporeal.sim.stl.language.conventions import RTAMT, Semantics
 from temporeal.sim.stl.language.propositional import (
@@ -73,6 +61,7 @@ from temporeal.sim.stl.language.temporal import (
 )
 from temporeal.sim.stl.language.units import NUMBER, ONE, Unit, common, operation_unit, parse_unit, unit_text
 from temporeal.sim.stl.language.values import check_shape, required, value
+from temporeal.sim.stl.semantics.verdicts import SATISFIED, TINY, UNDECIDED, VIOLATED, verdict_of
 
 
 @dataclass(frozen=True)

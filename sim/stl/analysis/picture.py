@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from temporeal.sim.stl.analysis.deciding import SATISFIED, UNDECIDED, VIOLATED, Numbers
+from temporeal.sim.stl.analysis.deciding import Numbers
 from temporeal.sim.stl.analysis.explain import Explanation, Obligation, Part, unit_of
 from temporeal.sim.stl.analysis.wording import describe, note, number, operator_text, seconds
 from temporeal.sim.stl.language.propositional import Predicate
+from temporeal.sim.stl.semantics.verdicts import SATISFIED, UNDECIDED, VIOLATED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from temporeal.sim.stl.analysis.deciding import SATISFIED, UNDECIDED, VIOLATED
 from temporeal.sim.stl.language.propositional import And, Formula, Iff, Implies, Not, Or, to_text
 from temporeal.sim.stl.language.temporal import (
     Always,
@@ -24,6 +23,7 @@ from temporeal.sim.stl.language.temporal import (
     WeakUntil,
     window_text,
 )
+from temporeal.sim.stl.semantics.verdicts import SATISFIED, UNDECIDED, VIOLATED
 
 if TYPE_CHECKING:
     from temporeal.sim.stl.analysis.explain import Clause, Decider, Explanation, Obligation, Part, Step

@@ -1,10 +1,9 @@
-"""The formula while the mission runs: bounds on its robustness at time 0 after every sample. numpy; numba if present.
+"""Online monitoring of a mission: bounds on the robustness at time 0 after every sample. numpy; numba if present.
 
-After k samples the future is unknown, so the robustness is known up to an interval. It starts as (-inf, inf), only
-ever shrinks, and is a point at the formula's horizon at the latest. A verdict holds whatever
-comes. What the bounds are exactly, and what they cost, says :mod:`temporeal.sim.stl.monitoring.stream_bounds`, which
-watches many worlds
-at once; the robustness at every sample, not only at time 0, is :class:`temporeal.sim.stl.monitoring.stream.Stream`'s.
+After k samples the future is unknown, and the robustness is known up to an interval. It starts as (-inf, inf), never
+grows, and is a point at the formula's horizon at the latest. A verdict holds for every continuation. `batch_monitor`
+defines the bounds exactly, says what they cost, and monitors many worlds at once; `stream` gives the robustness at
+every sample and not only at time 0.
 """
 
 from __future__ import annotations
@@ -21,17 +20,13 @@ from temporeal.sim.stl.language.conventions import RTAMT, End, Semantics
 from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.language.queries import clauses, signals_in
 from temporeal.sim.stl.language.values import required
-from temporeal.sim.stl.monitoring.stream import check, fitting, is_number
-from temporeal.sim.stl.monitoring.stream_bounds import Missions
-from temporeal.sim.stl.monitoring.stream_program import bounds_program
-
-SATISFIED, VIOLATED, UNDECIDED = "satisfied", "violated", "undecided"
+from temporeal.sim.stl.monitoring.batch import check, fitting, is_number
+from temporeal.sim.stl.monitoring.batch_monitor import BatchMonitor
+from temporeal.sim.stl.monitoring.bounds_program import bounds_program
+from temporeal.sim.stl.semantics.verdicts import UNDECIDED, shown, verdict_of
 
 LONG_GAP_S = 3600.0
-_FARTHEST = 2.0**52  # sample index: up to there a float tells samples apart
-# A margin of zero is true for <= and >=, false for < and >: it is carried as the smallest number of that sign, so
-# that the verdict is the sign of the bounds. Readings show it as zero again.
-_TINY = float(np.finfo(np.float64).tiny)
+_FARTHEST = 2.0**52  # sample index up to which floats distinguish samples
 
 
 class ClauseReading(NamedTuple):
@@ -46,9 +41,9 @@ class ClauseReading(NamedTuple):
 class Reading(NamedTuple):
     """What is known after ``samples`` samples, the last at ``time_s``.
 
-    ``lower <= robustness <= upper`` whatever comes. ``verdict`` is ``satisfied``, ``violated`` or ``undecided``.
-    ``final``: no further sample can change anything. ``lost``: how many of the samples were missing as a whole;
-    ``late``: how many more came after their turn and were not used.
+    ``lower <= robustness <= upper`` for every continuation. ``verdict`` is ``satisfied``, ``violated`` or
+    ``undecided``. ``final``: no further sample can change anything. ``lost``: how many of the samples were missing
+    entirely; ``late``: how many more came out of turn and were not used.
     """
 
     samples: int
@@ -63,17 +58,17 @@ class Reading(NamedTuple):
 
 
 class Monitor:
-    """Watches ``formula`` at time 0 of a mission sampled each ``dt`` seconds.
+    """Monitors ``formula`` at time 0 of a mission sampled every ``dt`` seconds.
 
-    Feed one sample per period to :meth:`update`; where one was lost, feed ``None`` for it (or NaN in a signal), or say
-    when the samples were taken: what depends on a lost sample stays unknown, and the verdict with it unless the rest
-    decides. A window without an end may stand at the top of the formula: such a part is decided by :meth:`finish` at
-    the latest. ``compiled``: True: numba's kernels or an error; False: numpy's; None: numba if it is installed.
-    ``max_gap_s``: a sample whose time lies further than this behind the one before it is refused (a time of day is no
-    time of a mission); by default an hour or ten horizons, whichever is more.
+    Give one sample per period to :meth:`update`. For a lost one give ``None`` (or NaN in a signal), or give the times
+    of the samples: what depends on a lost sample stays unknown, and so does the verdict unless the rest decides it. An
+    unbounded window may stand at the top of the formula; that part is decided by :meth:`finish` at the latest.
+    ``compiled``: True: numba's kernels or an error; False: numpy; None: numba if it is installed. ``max_gap_s``: a
+    sample later than this after the one before is refused, as a time of day is not a time of the mission; by default an
+    hour or ten horizons, whichever is more.
 
     Attributes:
-        horizon_steps: index of the last sample that matters; None: a window has no end.
+        horizon_steps: index of the last sample that matters; None: a window is unbounded.
         reading: what is known now.
     """
 
@@ -82,7 +77,7 @@ class Monitor:
         max_gap_s: float | None = None,
     ) -> None:
         self.formula, self.dt = formula, dt
-        self._missions = Missions(formula, dt, None, np.float64, semantics, compiled)
+        self._missions = BatchMonitor(formula, dt, None, np.float64, semantics, compiled)
         self.names = self._missions.names
         self.horizon_steps = self._missions.horizon_steps
         self.max_gap_s = max(LONG_GAP_S, 10 * dt * (self.horizon_steps or 0)) if max_gap_s is None else max_gap_s
@@ -102,12 +97,10 @@ class Monitor:
     def update(self, sample: Mapping[str, Any] | None, at: float | None = None) -> Reading:
         """The reading after one more sample: values of the signals by name (others are ignored), or None if lost.
 
-        What is refused (:class:`~temporeal.robots.signals.SignalError`) changes nothing. ``at`` is the time of the
-        sample in s
-        since time 0 of the mission; it counts for the nearest sample index. If that is not the next one, those between
-        are lost. If it has passed (a late or repeated sample, time that runs backwards, a sample before the mission),
-        the sample is not used and counted as late; a verdict is never undone. Without ``at`` the sample is the next
-        one.
+        A refused sample (:class:`~temporeal.robots.signals.SignalError`) changes nothing. ``at`` is its time in s since
+        time 0 of the mission, rounded to the nearest sample index. The indices that it skips are lost. If its index has
+        passed (a late or repeated sample, a clock that runs backwards, a sample before the mission), it is not used and
+        counts as late; a verdict is never undone. Without ``at`` it is the next sample.
         """
         if at is not None:
             gap = self._index(at) - self._samples
@@ -134,9 +127,9 @@ class Monitor:
         allowed_s = min(self.max_gap_s, farthest_s)
         if at > next_s + allowed_s or at > farthest_s:
             raise SignalError(
-                f"at = {min(at, 1e300):g} s lies too far ahead of the sample that is next, at {next_s:g} s; at most "
-                f"{allowed_s:g} s is taken (max_gap_s). Time counts from the beginning of the mission, not from that "
-                "of a clock")
+                f"at = {min(at, 1e300):g} s lies too far ahead of the next sample, at {next_s:g} s; at most "
+                f"{allowed_s:g} s ahead is accepted (max_gap_s). Time counts from the beginning of the mission, not "
+                "that of a clock")
         return floor(max(at, -farthest_s) / self.dt + 0.5)
 
     def _skip(self, count: int) -> None:
@@ -149,21 +142,21 @@ class Monitor:
     def finish(self, end: End | None = None) -> Reading:
         """The reading if the trace ended with the newest sample; the monitor itself may go on.
 
-        ``end`` is the convention (see :class:`temporeal.sim.stl.language.conventions.Semantics`), by default that of the
-        semantics: ``clip``. The bounds meet unless samples were lost.
+        ``end`` is a convention of `conventions.Semantics`, by default the monitor's. The bounds meet unless samples
+        were lost.
         """
         if self._samples == 0:
-            raise SignalError("a trace has at least one sample: there is nothing to finish")
+            raise SignalError("a trace has at least one sample; this one has none to finish")
         return self._read(self._missions._ended(end))
 
     def _read(self, ended: NDArray[Any] | None = None) -> Reading:
         lows, highs = (self._missions._out if ended is None else ended)[:, :, 0].tolist()
         if (lows, highs) != self._bounds:  # most samples change nothing
             self._bounds = lows, highs
-            self._clauses = tuple([ClauseReading(text, _shown(low), _shown(high), _verdict(low, high))
+            self._clauses = tuple([ClauseReading(text, shown(low), shown(high), verdict_of(low, high))
                                    for text, low, high in zip(self._missions.texts, lows, highs)])
             low, high = min(lows), min(highs)
-            self._whole = _shown(low), _shown(high), _verdict(low, high)
+            self._whole = shown(low), shown(high), verdict_of(low, high)
         over = self.horizon_steps is not None and self._samples > self.horizon_steps
         final = ended is not None or over or lows == highs
         time_s = max(0, self._samples - 1) * self.dt
@@ -188,12 +181,12 @@ class Monitor:
 
 
 def numpy_update_s(formula: Formula, dt: float, semantics: Semantics = RTAMT) -> float:
-    """About how long the slowest updates of a monitor without numba take, in s, on one core of a present-day machine.
+    """Estimated time of the slowest update of a monitor without numba, in s, on one core.
 
-    20 us per instruction and 4 us per row that an update may compute anew: the reaches of the operators inside others,
-    in samples. Measured with numpy 2 on a 2-core x86 server, worst of each hundred updates: ``G[0,20] (p -> O[0,4] q)``
-    at 500 Hz 17 ms (16 ms by this model), at 50 Hz 2.4 ms (1.8), ``G[0,20] (p U[0,4] q)`` at 50 Hz 1.7 ms (1.8),
-    ``F[0,20] G[0,4] p`` at 50 Hz 0.7 ms (0.9). What is decided lazily is mostly far cheaper than its worst update.
+    20 us per instruction and 4 us per row that an update may recompute: the reaches, in samples, of operators inside
+    others. Measured with numpy 2 on a 2-core x86 server, worst of each hundred updates: ``G[0,20] (p -> O[0,4] q)`` at
+    500 Hz 17 ms (16 ms by this model), at 50 Hz 2.4 ms (1.8), ``G[0,20] (p U[0,4] q)`` at 50 Hz 1.7 ms (1.8),
+    ``F[0,20] G[0,4] p`` at 50 Hz 0.7 ms (0.9). Most updates are far cheaper than the slowest.
     """
     check(formula, dt, None, np.float64)
     program = bounds_program([part for _, part in clauses(formula)], dt, semantics, np.dtype(np.float64))
@@ -202,11 +195,11 @@ def numpy_update_s(formula: Formula, dt: float, semantics: Semantics = RTAMT) ->
     return 20e-6 * len(program.table) + 4e-6 * rows
 
 
-def keeping_pace(formula: Formula, dt: float, semantics: Semantics = RTAMT) -> tuple[Monitor, str]:
-    """A monitor that is fast enough for its sample period where that is possible, and a warning, empty if it is.
+def real_time_monitor(formula: Formula, dt: float, semantics: Semantics = RTAMT) -> tuple[Monitor, str]:
+    """A monitor that keeps up with its sample period, and a warning, empty unless it may not.
 
-    numpy where its slowest update is estimated at less than a quarter of the period: it is there at once. Else numba,
-    which has compiled (seconds, the first time on a machine) when this returns. A warning if numba does not work.
+    numpy, which needs no compilation, if its slowest update is estimated at less than a quarter of the period. Else
+    numba, which has compiled (seconds, the first time on a machine) when this returns; a warning if it does not work.
     """
     cost = numpy_update_s(formula, dt, semantics)
     if cost < dt / 4:
@@ -215,11 +208,11 @@ def keeping_pace(formula: Formula, dt: float, semantics: Semantics = RTAMT) -> t
         return Monitor(formula, dt, semantics, compiled=True), ""
     except ImportError as error:
         return Monitor(formula, dt, semantics, compiled=False), (
-            f"an update of the formula may take {1e3 * cost:.1f} ms, the sample period is {1e3 * dt:g} ms: the monitor "
-            f"may fall behind ({error})")
+            f"an update of the formula may take {1e3 * cost:.1f} ms and the sample period is {1e3 * dt:g} ms: "
+            f"the monitor may fall behind ({error})")
 
 
-def watch(formula: Formula, signals: Mapping[str, Any], dt: float) -> Reading:
+def monitor_trace(formula: Formula, signals: Mapping[str, Any], dt: float) -> Reading:
     """The reading at time 0 after a whole trace, ``signals`` [T, *shape]: ``undecided`` if it is too short."""
     monitor = Monitor(formula, dt, compiled=False)
     used = required(signals_in(formula), signals)
@@ -229,11 +222,3 @@ def watch(formula: Formula, signals: Mapping[str, Any], dt: float) -> Reading:
     for k in range(lengths.pop() if lengths else 0):
         monitor.update({name: value[k] for name, value in used.items()})
     return monitor.reading
-
-
-def _verdict(low: float, high: float) -> str:
-    return SATISFIED if low > 0 else VIOLATED if high < 0 else UNDECIDED
-
-
-def _shown(bound: float) -> float:
-    return 0.0 if -_TINY <= bound <= _TINY else bound

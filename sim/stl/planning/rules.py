@@ -33,12 +33,12 @@ from temporeal.sim.stl.rewriting.normal import FALSE, TRUE, NotDecomposable, all
 
 
 def links(samples: int, width: int) -> int:
-    """The fewest hits that always suffice for one in each of ``samples`` successive windows of ``width`` samples.
+    """The fewest hits that suffice for one in each of ``samples`` successive windows of ``width``.
 
     From any set with a hit in each window take the latest in the first window, then always the latest at most ``width``
     after the previous one. Every second hit is then at least ``width`` + 1 later, and the second is after the first
-    window: with m hits before the first one in the last window, m = 2k needs k (width + 1) <= samples - 1 and m = 2k + 1
-    needs k (width + 1) <= samples - 2. Both occur.
+    window: with m hits before the first one in the last window, m = 2k needs k (width + 1) <= samples - 1 and m = 2k +
+    1 needs k (width + 1) <= samples - 2. Both occur.
     """
     return 1 + max(2 * ((samples - 1) // (width + 1)), 2 * ((samples - 2) // (width + 1)) + 1 if samples > 1 else 0)
 

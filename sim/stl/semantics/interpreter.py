@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from temporeal.sim.stl.semantics import jit, vector_kernels
-from temporeal.sim.stl.semantics.jit import inlined, interpreter, kernel, pointer
+from temporeal.sim.stl.semantics.jit import compiled, inlined, pointer
 from temporeal.sim.stl.semantics.programs import (
     DELAY,
     GET,
@@ -120,7 +120,7 @@ class Memory(NamedTuple):
     outer: int
 
 
-@interpreter(vector_kernels, jit)
+@compiled(vector_kernels, jit)
 def run(program: Instructions, traces: Traces, result: Result, memory: Memory) -> bool:
     """Run a program over all traces. Returns whether a recursion met a NaN, which it carries on past any window."""
     spread = False
@@ -131,7 +131,7 @@ def run(program: Instructions, traces: Traces, result: Result, memory: Memory) -
     return spread
 
 
-@kernel
+@compiled(vector_kernels, jit)
 def _begin(program: Instructions, memory: Memory) -> None:
     """Registers, constants and states before the first sample of a block."""
     row, work, one, lanes = memory.lanes * memory.size, memory.work, memory.one, memory.lanes
@@ -146,29 +146,35 @@ def _begin(program: Instructions, memory: Memory) -> None:
     memory.counters[:] = 0
 
 
-@kernel
+@compiled(vector_kernels, jit)
 def _run_pass(program: Instructions, traces: Traces, result: Result, memory: Memory, block: int, k: int) -> bool:
     """Pass ``k`` over the traces from ``block`` on."""
     code, root, rows, run_rows = program.code, program.root, traces.rows, traces.run_rows
-    lanes, one, homes, counters = memory.lanes, memory.one, memory.homes, memory.counters
+    lanes, one, homes, counters, outer = memory.lanes, memory.one, memory.homes, memory.counters, memory.outer
+    loads, signs, offsets = traces.loads, traces.signs, traces.offsets
     row = lanes * memory.size
     states = memory.work + program.registers * row
     buffers = states + len(program.initial) * row
     here = min(lanes, traces.worlds - block)
-    whole = here == lanes and memory.size == memory.outer
+    whole = here == lanes and memory.size == outer
     direct = whole and root >= 0 and k == len(program.passes) - 1  # the result is computed where it belongs
     end = pointer(traces.ends.ctypes.data + block * 8, counters[0])
     first, last = program.passes[k, 0], program.passes[k, 1]
     for step in range(run_rows):
         t = step if program.passes[k, 2] > 0 else run_rows - 1 - step
-        place = t * result.stride + block * memory.outer
+        place = t * result.stride + block * outer
         if direct:
             homes[root] = result.address + place if t < rows else memory.work + root * row
         for i in range(first, last):
             op, a, b, p, q = code[i, 0], code[i, 2], code[i, 3], code[i, 4], code[i, 5]
             if op == LOAD:
                 if t < rows:
-                    _load(traces, homes, code[i, 1], a, t, block, here, whole, memory.outer, one)
+                    source = loads[a, 0] + t * loads[a, 1] + block * loads[a, 2] * outer
+                    if whole and loads[a, 2] == 1 and signs[a] == 1 and offsets[a] == 0:
+                        homes[code[i, 1]] = source  # the numbers are used where they are
+                    else:
+                        o = pointer(homes[code[i, 1]], one)
+                        read(o, source, loads[a, 2], here, signs, offsets, a, traces.tags[a] + t, one)
                 continue
             o, x, y = pointer(homes[code[i, 1]], one), pointer(homes[a], one), pointer(homes[b], one)
             if op == MIN:
@@ -203,21 +209,6 @@ def _run_pass(program: Instructions, traces: Traces, result: Result, memory: Mem
         if code[i, 0] == UNTIL or code[i, 0] == RELEASE:
             spread |= any_nan(pointer(states + code[i, 4] * row, one), here)
     return spread
-
-
-@inlined
-def _load(
-    traces: Traces, homes: Ints, register: int, slot: int, t: int, block: int, here: int, whole: bool, outer: int,
-    one: Any,
-) -> None:
-    """Row ``t`` of a signal into its register, or the register to the row where the numbers are used as they are."""
-    stride = traces.loads[slot, 2]
-    source = traces.loads[slot, 0] + t * traces.loads[slot, 1] + block * stride * outer
-    if whole and stride == 1 and traces.signs[slot] == 1 and traces.offsets[slot] == 0:
-        homes[register] = source
-    else:
-        read(pointer(homes[register], one), source, stride, here, traces.signs, traces.offsets, slot,
-             traces.tags[slot] + t, one)
 
 
 @inlined

@@ -27,24 +27,23 @@ def _as_pointer(typingctx: Any, address: Any, like: Any) -> Any:
 pointer: Any = intrinsic(_as_pointer)
 
 
-def kernel(function: Callable[..., Any]) -> Any:
-    """Compile what interpreters call. It is part of their compiled code, which alone is kept on disk."""
-    return njit(inline="never", **OPTIONS)(function)
-
-
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile into each caller: for what is called per instruction and sample, with more arguments than registers."""
     return njit(inline="always", **OPTIONS)(function)
 
 
-def interpreter(*called: ModuleType) -> Callable[[Callable[..., Any]], Any]:
-    """Compile an entry point, and keep the compiled code on disk until its file or one of those ``called`` changes."""
+def compiled(*called: ModuleType) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function, and keep its code on disk until its file or one of those that it has ``called`` changes.
 
-    def compiled(function: Callable[..., Any]) -> Any:
+    This is for every function, not only for entry points: numba then optimizes each on its own before it becomes part
+    of its caller, and the loops of the kernels are faster for it.
+    """
+
+    def decorated(function: Callable[..., Any]) -> Any:
         named_by_sources(function, *called)
         try:
-            return njit(cache=True, **OPTIONS)(function)
+            return njit(cache=True, inline="never", **OPTIONS)(function)
         except RuntimeError:  # no writable folder for the cache
-            return njit(**OPTIONS)(function)
+            return njit(inline="never", **OPTIONS)(function)
 
-    return compiled
+    return decorated

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from temporeal.sim.stl.semantics import jit, vector_kernels
 from temporeal.sim.stl.semantics.interpreter import Instructions, Traces
-from temporeal.sim.stl.semantics.jit import inlined, interpreter, kernel, pointer
+from temporeal.sim.stl.semantics.jit import compiled, inlined, pointer
 from temporeal.sim.stl.semantics.programs import (
     DELAY,
     GET,
@@ -61,14 +61,14 @@ class OriginMemory(NamedTuple):
     tag_size: int
 
 
-@kernel
+@compiled(vector_kernels, jit)
 def _load(o: Any, o_tags: Any, x: Any, stride: int, lanes: int, tag: Any) -> None:
     for i in range(lanes):
         o[i] = x[i * stride]
         o_tags[i] = tag
 
 
-@kernel
+@compiled(vector_kernels, jit)
 def _mask(o: Any, o_tags: Any, x: Any, x_tags: Any, t: int, ends: Any, neutral: Any, none: Any, lanes: int) -> None:
     for i in range(lanes):
         a, at = x[i], x_tags[i]
@@ -77,14 +77,14 @@ def _mask(o: Any, o_tags: Any, x: Any, x_tags: Any, t: int, ends: Any, neutral: 
         o_tags[i] = at if inside else none
 
 
-@kernel
+@compiled(vector_kernels, jit)
 def _pick(o: Any, first: Any, x: Any, y: Any, lanes: int) -> None:
     for i in range(lanes):
         a, b = x[i], y[i]  # both are loaded: a choice between loads would not be a vector instruction
         o[i] = a if first[i] else b
 
 
-@kernel
+@compiled(vector_kernels, jit)
 def _extremum(
     most: bool, o: Any, o_tags: Any, x: Any, x_tags: Any, y: Any, y_tags: Any, first: Any, lanes: int
 ) -> None:
@@ -146,7 +146,7 @@ def _slide(memory: OriginMemory, most: bool, to: int, x: int, first: int, width:
     return 0
 
 
-@kernel
+@compiled(vector_kernels, jit)
 def _begin(program: Instructions, memory: OriginMemory) -> None:
     """Registers, constants and states before the first sample of a block."""
     for i in range(program.registers + len(program.initial)):
@@ -159,7 +159,7 @@ def _begin(program: Instructions, memory: OriginMemory) -> None:
     memory.counters[:] = 0
 
 
-@interpreter(vector_kernels, jit)
+@compiled(vector_kernels, jit)
 def run_with_origins(program: Instructions, traces: Traces, results: Results, memory: OriginMemory) -> None:
     """Run a program on leaves over all traces. ``traces.tags`` are the leaves that each LOAD reads."""
     for block in range(0, traces.worlds, memory.lanes):
@@ -168,7 +168,7 @@ def run_with_origins(program: Instructions, traces: Traces, results: Results, me
             _run_pass(program, traces, results, memory, block, k)
 
 
-@kernel
+@compiled(vector_kernels, jit)
 def _run_pass(
     program: Instructions, traces: Traces, results: Results, memory: OriginMemory, block: int, k: int
 ) -> None:
@@ -222,7 +222,7 @@ def _run_pass(
                 copy(pointer(place, none), x_tags, here)
 
 
-@interpreter()
+@compiled()
 def scatter(origins: Any, gradient: Any, out: Any, lanes: int) -> None:
     """Add each ``gradient`` [T, N] to ``out`` [K * T, N] at the row that its value came from."""
     rows, worlds = origins.shape

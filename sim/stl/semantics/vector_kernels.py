@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from temporeal.sim.stl.semantics.jit import inlined, kernel, pointer
+from temporeal.sim.stl.semantics.jit import compiled, inlined, pointer
 from temporeal.sim.stl.semantics.programs import (
     ABS,
     ADD,
@@ -46,7 +46,7 @@ def larger(x: Any, y: Any) -> Any:
     return o if x == x else x
 
 
-@kernel
+@compiled()
 def load(o: Any, x: Any, stride: int, lanes: int, sign: Any, offset: Any) -> None:
     if stride == 1:
         for i in range(lanes):
@@ -56,7 +56,7 @@ def load(o: Any, x: Any, stride: int, lanes: int, sign: Any, offset: Any) -> Non
             o[i] = sign * x[i * stride] + offset
 
 
-@kernel
+@compiled()
 def pack(o: Any, x: Any, stride: int, lanes: int, tag: Any) -> None:
     """Tagged numbers from the bits ``x`` of float32 numbers and a ``tag``."""
     for i in range(lanes):
@@ -65,7 +65,7 @@ def pack(o: Any, x: Any, stride: int, lanes: int, tag: Any) -> None:
         o[i] = (np.uint64(ordered) << np.uint64(32)) | tag
 
 
-@kernel
+@compiled()
 def unpack(o: Any, tags: Any, x: Any, lanes: int) -> None:
     """The inverse of :func:`pack`."""
     for i in range(lanes):
@@ -74,13 +74,13 @@ def unpack(o: Any, tags: Any, x: Any, lanes: int) -> None:
         tags[i] = np.uint32(x[i] & np.uint64(0xFFFFFFFF))
 
 
-@kernel
+@compiled()
 def copy(o: Any, x: Any, lanes: int) -> None:
     for i in range(lanes):
         o[i] = x[i]
 
 
-@kernel
+@compiled()
 def swap(o: Any, ring: Any, x: Any, lanes: int) -> None:
     """Read a row of a ring buffer and replace it."""
     for i in range(lanes):
@@ -89,32 +89,32 @@ def swap(o: Any, ring: Any, x: Any, lanes: int) -> None:
         o[i] = v
 
 
-@kernel
+@compiled()
 def fill(o: Any, value: Any, lanes: int) -> None:
     for i in range(lanes):
         o[i] = value
 
 
-@kernel
+@compiled()
 def mask(o: Any, x: Any, t: int, ends: Any, neutral: Any, lanes: int) -> None:
     for i in range(lanes):
         a = x[i]
         o[i] = a if t < ends[i] else neutral
 
 
-@kernel
+@compiled()
 def minimum(o: Any, x: Any, y: Any, lanes: int) -> None:
     for i in range(lanes):
         o[i] = smaller(x[i], y[i])
 
 
-@kernel
+@compiled()
 def maximum(o: Any, x: Any, y: Any, lanes: int) -> None:
     for i in range(lanes):
         o[i] = larger(x[i], y[i])
 
 
-@kernel
+@compiled()
 def running_min(o: Any, x: Any, u: Any, lanes: int) -> None:
     for i in range(lanes):
         v = smaller(x[i], u[i])
@@ -122,7 +122,7 @@ def running_min(o: Any, x: Any, u: Any, lanes: int) -> None:
         o[i] = v
 
 
-@kernel
+@compiled()
 def running_max(o: Any, x: Any, u: Any, lanes: int) -> None:
     for i in range(lanes):
         v = larger(x[i], u[i])
@@ -130,7 +130,7 @@ def running_max(o: Any, x: Any, u: Any, lanes: int) -> None:
         o[i] = v
 
 
-@kernel
+@compiled()
 def until(o: Any, keep: Any, reach: Any, u: Any, lanes: int) -> None:
     for i in range(lanes):
         v = larger(reach[i], smaller(keep[i], u[i]))
@@ -138,7 +138,7 @@ def until(o: Any, keep: Any, reach: Any, u: Any, lanes: int) -> None:
         o[i] = v
 
 
-@kernel
+@compiled()
 def release(o: Any, keep: Any, reach: Any, u: Any, lanes: int) -> None:
     for i in range(lanes):
         v = smaller(reach[i], larger(keep[i], u[i]))
@@ -146,7 +146,7 @@ def release(o: Any, keep: Any, reach: Any, u: Any, lanes: int) -> None:
         o[i] = v
 
 
-@kernel
+@compiled()
 def slide_min(o: Any, x: Any, here: Any, after: Any, run: Any, lanes: int) -> None:
     """A sample within a block: the window is ``after``, the rest of the previous block, and ``run``, this block."""
     for i in range(lanes):
@@ -157,7 +157,7 @@ def slide_min(o: Any, x: Any, here: Any, after: Any, run: Any, lanes: int) -> No
         here[i] = v
 
 
-@kernel
+@compiled()
 def slide_max(o: Any, x: Any, here: Any, after: Any, run: Any, lanes: int) -> None:
     for i in range(lanes):
         v = x[i]
@@ -167,7 +167,7 @@ def slide_max(o: Any, x: Any, here: Any, after: Any, run: Any, lanes: int) -> No
         here[i] = v
 
 
-@kernel
+@compiled()
 def close_min(o: Any, x: Any, here: Any, run: Any, lanes: int, neutral: Any) -> None:
     """The last sample of a block: the window is the whole block."""
     for i in range(lanes):
@@ -177,7 +177,7 @@ def close_min(o: Any, x: Any, here: Any, run: Any, lanes: int, neutral: Any) -> 
         run[i] = neutral
 
 
-@kernel
+@compiled()
 def close_max(o: Any, x: Any, here: Any, run: Any, lanes: int, neutral: Any) -> None:
     for i in range(lanes):
         v = x[i]
@@ -186,7 +186,7 @@ def close_max(o: Any, x: Any, here: Any, run: Any, lanes: int, neutral: Any) -> 
         run[i] = neutral
 
 
-@kernel
+@compiled()
 def arithmetic(op: int, o: Any, x: Any, y: Any, lanes: int, one: Any) -> None:
     if op == ADD:
         for i in range(lanes):
@@ -241,7 +241,7 @@ def arithmetic(op: int, o: Any, x: Any, y: Any, lanes: int, one: Any) -> None:
             o[i] = one if x[i] != y[i] else -one
 
 
-@kernel
+@compiled()
 def any_nan(x: Any, lanes: int) -> bool:
     found = False
     for i in range(lanes):

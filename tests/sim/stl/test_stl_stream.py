@@ -29,7 +29,7 @@ from temporeal.sim.stl.language.conventions import Semantics
 from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.propositional import Apply, Constant, Predicate, Signal, Truth
 from temporeal.sim.stl.language.queries import horizon
-from temporeal.sim.stl.monitoring import stream_kernels
+from temporeal.sim.stl.monitoring import kernels
 from temporeal.sim.stl.monitoring.stream import Stream
 from temporeal.sim.stl.semantics.robustness import robustness
 
@@ -235,7 +235,7 @@ def test_errors():
     stream = Stream((X > 0) & (norm(P) > 0), 1.0, 2)
     with pytest.raises(SignalError, match="a sample is a mapping from signal names to values, got float"):
         stream.update(1.0)
-    with pytest.raises(SignalError, match=r"'x' is a masked array; NaN stands for .* x.filled\(nan\)"):
+    with pytest.raises(SignalError, match=r"'x' is a masked array; .* NaN: x.filled\(nan\)"):
         stream.update({"x": np.ma.masked_array([1.0, 2.0], [True, False]), "p": np.zeros((2, 3))})
     with pytest.raises(SignalError, match="'x' has a value beyond the range of floats"):
         Stream(X > 0, 1.0).update({"x": 10**400})
@@ -247,7 +247,7 @@ def test_errors():
         stream.update({"x": ["high", "low"], "p": np.zeros((2, 3))})
     with pytest.raises(SignalError, match=r"a mask is bool \[2\], got int64 \[1\]"):
         stream.reset([1])
-    with pytest.raises(FormulaError, match="another formula or period, or other options: dtype is float64"):
+    with pytest.raises(FormulaError, match="another formula, period or options: dtype is float64"):
         stream.set_state(Stream(stream.formula, 1.0, 2, np.float64).state())
 
 
@@ -261,7 +261,7 @@ def test_a_refused_sample_leaves_the_stream_as_it_was():
 
 
 def test_compiled_kernels_are_refused_where_numba_is_missing(monkeypatch):
-    monkeypatch.setattr(stream_kernels, "compiled_kernels", lambda: None)
+    monkeypatch.setattr(kernels, "compiled_kernels", lambda: None)
     assert not Stream(X > 0, 1.0).compiled
     with pytest.raises(ImportError, match="numba, which is not installed"):
         Stream(X > 0, 1.0, compiled=True)
@@ -290,17 +290,17 @@ def test_where_nothing_can_be_cached_it_is_compiled_without():
     def njit(*, cache, **options):
         asked.append(cache)
         if cache:
-            raise RuntimeError("cannot cache function '_least': no locator available for file 'stream_kernels.py'")
+            raise RuntimeError("cannot cache function 'least': no locator available for file 'numba_rows.py'")
         return lambda function: function
 
-    stream_kernels.compiled_kernels.cache_clear()
+    kernels.compiled_kernels.cache_clear()
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(stream_kernels, "numba", lambda: (njit, ""))
-            found = stream_kernels.compiled_kernels()
+            patch.setattr(kernels, "numba", lambda: (njit, ""))
+            found = kernels.compiled_kernels()
             assert found.compiled and asked[:2] == [True, False] and True not in asked[1:]
     finally:
-        stream_kernels.compiled_kernels.cache_clear()
+        kernels.compiled_kernels.cache_clear()
 
 
 def test_without_numba_and_torch_it_works_the_same():

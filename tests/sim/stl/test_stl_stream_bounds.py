@@ -17,7 +17,7 @@ from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.propositional import And, Not, Truth
 from temporeal.sim.stl.language.queries import horizon
 from temporeal.sim.stl.language.temporal import Always, Eventually, Next, Release, Until, WeakUntil, Window
-from temporeal.sim.stl.monitoring.stream_bounds import Missions
+from temporeal.sim.stl.monitoring.batch_monitor import BatchMonitor
 
 with_truths = st.one_of(predicates, predicates, predicates, st.booleans().map(Truth))
 random_formulas = formulas(unbounded_past=True, leaf=with_truths, max_leaves=6)
@@ -50,7 +50,7 @@ def at(signals, k):
 @given(random_formulas, traces(least=2, most=14), lefts, st.booleans(), st.integers(0, 8), st.data())
 def test_bounds_are_the_strong_and_weak_views_and_end_exact(f, signals, left, compiled, restart, data):
     semantics = Semantics(until=left)
-    missions = Missions(f, DT, 2, np.float64, semantics, compiled)
+    missions = BatchMonitor(f, DT, 2, np.float64, semantics, compiled)
     assert missions.horizon_steps <= round(horizon(f, DT) / DT)
     lost = data.draw(st.sets(st.integers(0, 13), max_size=2))
     traces_, before = [[], []], [None, None]
@@ -88,7 +88,7 @@ def test_bounds_are_the_strong_and_weak_views_and_end_exact(f, signals, left, co
 def test_windows_without_an_end_are_decided_or_wait_for_the_end(p, q, kind, lo, signals, compiled):
     w = Window(round(lo * DT, 9))
     for f in (kind(p, q, w), Not(kind(p, q, w)), Always(p, w), Next(Eventually(p, w)), And((Eventually(q, w), p))):
-        missions = Missions(f, DT, 1, np.float64, compiled=compiled)
+        missions = BatchMonitor(f, DT, 1, np.float64, compiled=compiled)
         assert missions.horizon_steps is None
         trace = []
         for k in range(len(signals["x"])):
@@ -103,7 +103,7 @@ def test_windows_without_an_end_are_decided_or_wait_for_the_end(p, q, kind, lo, 
 @given(random_formulas, st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float64]))
 def test_numba_and_numpy_give_the_same_bits_and_a_saved_state_goes_on(f, seed, dtype):
     rng = np.random.default_rng(seed)
-    both = [Missions(f, DT, 5, dtype, compiled=c) for c in (True, False)]
+    both = [BatchMonitor(f, DT, 5, dtype, compiled=c) for c in (True, False)]
     assert [m.compiled for m in both] == [True, False]
     for k in range(16):
         now = {"x": rng.normal(size=5), "y": rng.normal(size=5), "p": rng.normal(size=(5, 3))}
@@ -116,7 +116,7 @@ def test_numba_and_numpy_give_the_same_bits_and_a_saved_state_goes_on(f, seed, d
             file = io.BytesIO()
             np.savez(file, **both[0].state())
             file.seek(0)
-            both.append(Missions(f, DT, 5, dtype))
+            both.append(BatchMonitor(f, DT, 5, dtype))
             both[-1].set_state(np.load(file, allow_pickle=False))
         found = [m.update(now) for m in both] + [m.finish() for m in both]
         count = len(both)
@@ -149,7 +149,7 @@ def test_wide_nested_windows_of_many_worlds(f):
     rng = np.random.default_rng(5)
     worlds, length = 1024 + 9, 50
     x, y = rng.normal(size=(2, length, worlds)).astype(np.float32)
-    missions = Missions(f, DT, worlds)
+    missions = BatchMonitor(f, DT, worlds)
     start = np.zeros(worlds, dtype=int)
     for k in range(length):
         if k == 17:
@@ -168,7 +168,7 @@ def test_wide_nested_windows_of_many_worlds(f):
                                until(X > 0, 0, inf, Y > 0), since(X > 0, 0, 1, Y > 0)], ids=str)
 def test_skipping_is_many_missing_samples(f, compiled):
     for count in (1, 2, 5, 60):
-        one, other = (Missions(f, 1.0, 1, np.float64, compiled=compiled) for _ in range(2))
+        one, other = (BatchMonitor(f, 1.0, 1, np.float64, compiled=compiled) for _ in range(2))
         for m in (one, other):
             m.update({"x": [1.0], "y": [-1.0]})
         one.skip(count)
@@ -183,7 +183,7 @@ def test_skipping_is_many_missing_samples(f, compiled):
 
 
 def test_clauses_and_worlds_without_a_sample():
-    missions = Missions(always(0, 2, X > 0) & eventually(0, 1, Y > 0), 1.0, 2)
+    missions = BatchMonitor(always(0, 2, X > 0) & eventually(0, 1, Y > 0), 1.0, 2)
     assert missions.texts == ("G[0,2] (x > 0)", "F[0,1] (y > 0)") and missions.horizon_steps == 2
     before = missions.bounds()
     assert before.lower.tolist() == [-inf, -inf] and before.verdict.tolist() == [0, 0]
@@ -199,7 +199,7 @@ def test_clauses_and_worlds_without_a_sample():
 
 def test_memory_does_not_grow_with_the_outer_window():
     def size(f):
-        return sum(a.nbytes for a in Missions(f, 0.01, 4).state().values())
+        return sum(a.nbytes for a in BatchMonitor(f, 0.01, 4).state().values())
 
     assert size(always(0, 1, X > 0)) == pytest.approx(size(always(0, 1000, X > 0)), abs=99)  # its text is longer
     assert size(eventually(0, 1, always(0, 2, X > 0))) == pytest.approx(
@@ -207,11 +207,11 @@ def test_memory_does_not_grow_with_the_outer_window():
 
 
 def test_errors():
-    with pytest.raises(FormulaError, match=r"this one has no end: G \(x > 0\); robustness\(\) judges the whole trace"):
-        Missions(eventually(0, 1, (Y > 0) & Always(X > 0)), 1.0)
-    with pytest.raises(FormulaError, match="another formula or period, or other options: worlds is 3"):
-        Missions(X > 0, 1.0, 2).set_state(Missions(X > 0, 1.0, 3).state())
-    missions = Missions(X > 0, 1.0, 2)
+    with pytest.raises(FormulaError, match=r"this one has no end: G \(x > 0\); robustness\(\)"):
+        BatchMonitor(eventually(0, 1, (Y > 0) & Always(X > 0)), 1.0)
+    with pytest.raises(FormulaError, match="another formula, period or options: worlds is 3"):
+        BatchMonitor(X > 0, 1.0, 2).set_state(BatchMonitor(X > 0, 1.0, 3).state())
+    missions = BatchMonitor(X > 0, 1.0, 2)
     missions.update({"x": [1, 2]})
     with pytest.raises(FormulaError, match="'soft'; legal: clip, strong, weak"):
         missions.finish("soft")

@@ -12,7 +12,7 @@ from temporeal.robots.spec import RobotSpec
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.language.queries import signals_in
-from temporeal.sim.stl.monitoring.monitor import Reading, keeping_pace
+from temporeal.sim.stl.monitoring.monitor import Reading, real_time_monitor
 from temporeal_bridge.interface.interface import Interface, InterfaceError
 from temporeal_bridge.mission import MISSION_TIME, task_signals
 
@@ -37,7 +37,7 @@ def judge_truth(
     reads = [name for name in signals_in(formula) if name != MISSION_TIME.name]
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name] for name in (*reads, "stamp_ns")}
-    monitor, _ = keeping_pace(formula, dt)
+    monitor, _ = real_time_monitor(formula, dt)
     reading = monitor.reading
     for k in range(floor(manifest.horizon_s / dt + 1e-6) + 1):
         row = int(np.searchsorted(arrays["stamp_ns"], start_ns + round(k * dt * 1e9), side="right")) - 1

@@ -17,7 +17,7 @@ import numpy as np
 
 from temporeal.robots.artifact.manifest import Manifest
 from temporeal.robots.spec import RobotSpec
-from temporeal.sim.stl.monitoring.monitor import Reading, keeping_pace
+from temporeal.sim.stl.monitoring.monitor import Reading, real_time_monitor
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.state_input import StateReader
 from temporeal_bridge.mission import MISSION_TIME, MissionStatus
@@ -61,7 +61,7 @@ class MissionMonitor:
         self.announce, self.warn, self.warn_below, self.on_sample = announce, warn, warn_below, on_sample
         self.hold_ns = 1e9 * interface.safety["stale_after_s"]
         self.dt = 1.0 / manifest.rate_hz
-        self.formula, slow = keeping_pace(formula_of(manifest, robot, interface), self.dt)  # compiled now, if at all
+        self.formula, slow = real_time_monitor(formula_of(manifest, robot, interface), self.dt)  # compiled now, if at all
         if slow:
             warn(slow)
         self.blank = self.formula.state()

@@ -1,23 +1,23 @@
-"""Bounds on the robustness at time 0 while missions run, for many worlds at once, each with its own time 0.
+"""Online bounds on the robustness at time 0, for many worlds at once, each with its own time 0.
 
-After k samples the future is unknown, so the robustness is known up to an interval: its ends are the values if every
-predicate that is not known yet, and its negation, were at its worst (strong view) or best (weak view). The interval
-only ever shrinks, and is a point at the formula's horizon at the latest. A verdict holds whatever comes, but is that of
-the formula's structure: the interval is sound, not always the smallest (``p | !p`` is undecided until p is known). A
-sample that is missing (NaN) stays unknown for ever::
+After k samples the future is unknown, and the robustness is known up to an interval (robust satisfaction intervals:
+Deshmukh et al., "Robust online monitoring of signal temporal logic", 2017). Its ends are the values with every
+predicate that is not known yet, and its negation, at its worst (strong view) or best (weak view). The interval never
+grows, and is a point at the formula's horizon at the latest. A verdict holds for every continuation. The interval is
+sound but not always the smallest, as it follows the formula's structure: ``p | !p`` is undecided until p is known. A
+missing sample (NaN) stays unknown::
 
     missions = Missions(formula, dt=0.02, worlds=4096)
     known = missions.update({"height": heights})  # known.lower, known.upper, known.verdict: [4096]
     missions.reset(known.verdict != 0)            # these worlds start anew with the next sample
 
-Cost per sample and operator: O(1) amortized for one that is asked for at one sample (at the top of the formula, under
-Boolean operators) over a formula of state. One inside another is O(1) while only its settled values can matter: inside
-``F G``, ``G F`` and ``G (p -> F q)`` until the outer window of the oldest world closes. Else it is computed
-anew at the samples where it may still change, as many as its own reach: O(h) vector operations for h samples. An
-operator of the past inside another is always of this kind. Worlds past their horizon cost as much as others while any
-is watched: reset them. We know no way to the bounds of any formula in O(1); a stream
-(:mod:`temporeal.sim.stl.monitoring.stream`) needs
-none. Memory is that of the inner windows, however long the outer ones.
+Cost per sample and operator: O(1) amortized for an operator that is needed at one sample (at the top of the formula,
+under Boolean operators) over a formula without temporal operators. One inside another is O(1) while only its settled
+values can matter: inside ``F G``, ``G F`` and ``G (p -> F q)`` until the outer window of the oldest world closes.
+Otherwise it is recomputed at the samples where it may still change, as many as its own reach: O(h) vector operations
+for h samples. An operator of the past inside another is always of this kind. Worlds past their horizon cost as much as
+others while any is monitored: reset them. We know of no O(1) algorithm for the bounds of every formula; `stream`, which
+has no bounds, is O(1). Memory is that of the inner windows, however long the outer ones.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from temporeal.sim.stl.language.conventions import ENDS, RTAMT, End, Semantics
 from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.language.queries import clauses
-from temporeal.sim.stl.monitoring.stream import Lanes, check
-from temporeal.sim.stl.monitoring.stream_kernels import CLIP, RUNNING, STRONG, WEAK
-from temporeal.sim.stl.monitoring.stream_program import bounds_program
+from temporeal.sim.stl.monitoring.batch import BatchEvaluator, check
+from temporeal.sim.stl.monitoring.bounds_program import bounds_program
+from temporeal.sim.stl.monitoring.instructions import CLIP, RUNNING, STRONG, WEAK
 
 _END = {"clip": CLIP, "strong": STRONG, "weak": WEAK}
 
 
 @dataclass(frozen=True)
-class MissionBounds:
-    """What is known of each world's mission.
+class BatchBounds:
+    """The bounds for each world's mission.
 
     Attributes:
         lower, upper: [worlds] bounds on the robustness at time 0.
-        verdict: [worlds] int8: 1 satisfied whatever comes, -1 violated, 0 undecided.
+        verdict: [worlds] int8: 1 satisfied in every continuation, -1 violated, 0 undecided.
         clause_lower, clause_upper: [clauses, worlds] the same of each top-level conjunct.
     """
 
@@ -59,14 +59,14 @@ class MissionBounds:
     clause_upper: NDArray[Any]
 
 
-class Missions(Lanes):
-    """Watches ``formula`` at time 0 of each world's mission.
+class BatchMonitor(BatchEvaluator):
+    """Monitors ``formula`` at time 0 of each world's mission.
 
     Args:
-        formula: a window without an end may stand where it is asked for at one sample (``G p`` at the top: undecided or
-            violated until :meth:`finish`); inside another operator of time it is refused.
+        formula: an unbounded window may stand where it is needed at one sample (``G p`` at the top: undecided or
+            violated until :meth:`finish`); inside another temporal operator it is refused.
         dt: sample period in s.
-        worlds, dtype, compiled: as for :class:`temporeal.sim.stl.monitoring.stream.Stream`.
+        worlds, dtype, compiled: as for `stream.Stream`.
         semantics: ``until``; ``end`` is the convention of :meth:`finish`.
 
     Attributes:
@@ -81,7 +81,7 @@ class Missions(Lanes):
         check(formula, dt, worlds, dtype)
         self.texts, parts = zip(*clauses(formula))
         program = bounds_program(parts, dt, semantics, np.dtype(dtype))
-        super().__init__(formula, dt, worlds, dtype, semantics, program.front, compiled)
+        super().__init__(formula, dt, worlds, dtype, semantics, program.margins, compiled)
         self.horizon_steps = program.last
         self._program = program
         self._nodes, self._instructions = self.kernels.table(program.nodes), self.kernels.table(program.table)
@@ -93,26 +93,26 @@ class Missions(Lanes):
         self._tiny = np.finfo(self.dtype).tiny
         self._run(False, RUNNING, self._out, nothing=True)  # numba compiles now, not at the first sample
 
-    def update(self, signals: Mapping[str, Any] | None) -> MissionBounds:
+    def update(self, signals: Mapping[str, Any] | None) -> BatchBounds:
         """The bounds after one more sample in every world: values [worlds, *shape] by name; None: all missing."""
         self.advance(signals)
         return self.bounds()
 
     def advance(self, signals: Mapping[str, Any] | None) -> None:
-        """:meth:`update` without an answer."""
+        """:meth:`update` without returning bounds."""
         self._take(signals)
         self.time += 1
         self._run(True, RUNNING, self._out)
 
-    def bounds(self) -> MissionBounds:
-        """What is known now."""
+    def bounds(self) -> BatchBounds:
+        """The current bounds."""
         return self._answer(self._out)
 
-    def finish(self, end: End | None = None) -> MissionBounds:
+    def finish(self, end: End | None = None) -> BatchBounds:
         """The bounds if every world's trace ended with its newest sample.
 
-        ``end`` is the convention (:class:`temporeal.sim.stl.language.conventions.Semantics`), by default that of the
-        semantics. The bounds meet unless samples were missing. Nothing changes: the worlds may go on.
+        ``end`` is a convention of `conventions.Semantics`, by default the monitor's. The bounds meet unless samples
+        were missing. Nothing changes: the worlds may go on.
         """
         return self._answer(self._ended(end))
 
@@ -128,9 +128,10 @@ class Missions(Lanes):
         return out
 
     def skip(self, count: int) -> None:
-        """``count`` samples that are missing, at the cost of at most about two memories of samples one by one.
+        """Skip ``count`` missing samples.
 
-        That is twice the reach of the operators inside others, summed; a longer gap costs no more.
+        The cost is that of at most about twice the summed reach of the operators inside others; a longer gap costs no
+        more.
         """
         program = self._program
         needed = min(count, max(0, program.memory - int(self.ages.min())) + program.memory + 1)
@@ -149,13 +150,13 @@ class Missions(Lanes):
             with np.errstate(all="ignore"):
                 self.kernels.run_bounds(*arguments)
 
-    def _answer(self, out: NDArray[Any]) -> MissionBounds:
-        # a margin of 0 is carried as the smallest number of the sign that the comparison gives it
+    def _answer(self, out: NDArray[Any]) -> BatchBounds:
+        # a margin of 0 is carried as the smallest number of the sign of its truth, see `verdicts.TINY`
         low, high = out[:, :, : self.count].min(axis=1)
         verdict = (low > 0).astype(np.int8) - (high < 0)
         shown = np.where(np.abs(out[:, :, : self.count]) == self._tiny, 0, out[:, :, : self.count])
         lower, upper = shown.min(axis=1)
-        return MissionBounds(lower, upper, verdict, shown[0], shown[1])
+        return BatchBounds(lower, upper, verdict, shown[0], shown[1])
 
     def reset(self, mask: ArrayLike | None = None) -> None:
         """Worlds where ``mask`` [worlds] is true (all, without one) start anew: the next sample is their time 0."""
