@@ -1,19 +1,19 @@
-"""PX4 from outside: who arms, who switches to offboard, when commands count. A pure state machine for the guard to own.
+"""PX4 from outside: who arms, who switches to offboard, and when commands count. A pure state machine.
 
-PX4 flies our setpoints only while it is armed and in its offboard mode. The way there (PX4-Autopilot,
+PX4 follows our setpoints only while it is armed and in its offboard mode. The way there (PX4-Autopilot,
 docs/en/flight_modes/offboard.md): heartbeats (OffboardControlMode) for more than a second, then the mode, then arming.
-What is dangerous about it, and what is done here:
+Dangers, and what is done about them:
 
-- PX4 cannot tell our setpoints from its own: they are published in offboard only. What goes out before is heartbeats.
-- It watches the heartbeat, not the setpoints, and flies the last one for ever (#20519): each heartbeat belongs to the
+- PX4 cannot tell our setpoints from its own: they are published in offboard only. Before that, only heartbeats are.
+- It checks the heartbeat, not the setpoints, and follows the last one for ever (#20519): each heartbeat belongs to the
   step that made a setpoint (``also`` of :class:`~temporeal_bridge.interface.interface.CommandTopic`). Only on the way
-  to offboard do they come from :meth:`Offboard.outputs`, with a zero setpoint while the vehicle stands in offboard on
-  the ground, so that arming does not spin up with what an earlier flight left behind.
+  to offboard heartbeats come from :meth:`Offboard.outputs`, with a zero setpoint while the vehicle stands in offboard
+  on the ground, so that arming does not spin up with the last setpoint of an earlier flight.
 - When heartbeats stop, PX4 acts after COM_OF_LOSS_T as COM_OBL_RC_ACT says. It keeps offboard as the mode that its user
-  wants, and goes back to it by itself when heartbeats return (failsafe.cpp ``checkModeFallback``; framework.cpp
-  ``modeFromAction``): after a failsafe nothing is sent any more, no stop behaviour either, until :meth:`Offboard.reset`
-  and a new :meth:`Offboard.ask`.
-- Whoever takes offboard or arming away once it was reached (a pilot, a failsafe) is not fought.
+  wants, and returns to it when heartbeats return (failsafe.cpp ``checkModeFallback``; framework.cpp
+  ``modeFromAction``): after a failsafe nothing is sent, no stop action either, until :meth:`Offboard.reset` and a new
+  :meth:`Offboard.ask`.
+- A pilot or failsafe that takes offboard or arming away is not opposed.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ Output = tuple[str, str, Any]
 
 @dataclass(frozen=True)
 class Status:
-    """What an autopilot says of itself.
+    """An autopilot's status.
 
     Args:
-        mode: its name for the mode it is in; offboard: whether that is the one that obeys us.
-        armed, failsafe: as it says; ready: whether its checks would let it arm (True where it does not say).
-        connected: whether what we hear stands for the autopilot at all (MAVROS speaks without one, too).
-        system, component: who it is on its network.
+        mode: its name for its mode; offboard: whether that is the one in which it follows us.
+        armed, failsafe: as it reports; ready: whether its checks would let it arm (True where it does not report them).
+        connected: whether there is an autopilot (MAVROS publishes without one, too).
+        system, component: its address on its network.
     """
 
     mode: str
@@ -90,19 +90,19 @@ READERS: dict[str, Callable[[Any], Status]] = {STATUS: px4_status, MAVROS: mavro
 
 
 class Offboard:
-    """The way into the air and the right to stay there.
+    """The way into the air and the permission to stay there.
 
-    The guard subscribes to ``autopilot.status`` and hands every message to :meth:`on_status`; when its operator starts
-    a mission it calls :meth:`ask`, waits until :meth:`refusal` is empty, and only then lets the controller begin;
-    each of its steps publishes what :meth:`outputs` gives, and commands only while :meth:`refusal` is empty. A refusal
-    in flight is a reason to stop whose only action is silence.
+    The guard passes every message on ``autopilot.status`` to :meth:`on_status`. When a mission is started it calls
+    :meth:`ask`, waits until :meth:`refusal` is empty, and only then lets the controller begin. Each of its steps
+    publishes :meth:`outputs`, and commands only while :meth:`refusal` is empty. A refusal in flight is a reason to stop
+    whose only action is silence.
 
     Times are seconds of one monotonic clock.
 
     Args:
         autopilot: its topics and times, from ``ros.yaml``.
-        command: the topic of the command that will be flown, with its companions.
-        shape: of that command; zeros are what a vehicle on the ground is given.
+        command: the topic of the command, with its companions.
+        shape: of that command; a vehicle on the ground gets zeros.
     """
 
     def __init__(self, autopilot: Autopilot, command: CommandTopic, shape: tuple[int, ...]) -> None:
@@ -114,7 +114,7 @@ class Offboard:
         self.autopilot, self.command, self.idle = autopilot, command, np.zeros(shape)
         self.status: Status | None = None
         self.heard = -inf
-        self.failed = ""  # latched: why this autopilot gets nothing more before a reset
+        self.failed = ""  # latched: why this autopilot gets nothing before a reset
         self._forget()
 
     def _forget(self) -> None:
@@ -123,10 +123,10 @@ class Offboard:
         self.due = 0.0  # when the next order may go
         self.grounded = self.was_offboard = self.was_armed = self.flown = False
 
-    # what the guard says
+    # ---- what the guard calls
 
     def on_status(self, message: Any, now: float) -> None:
-        """A status came."""
+        """A status arrived."""
         self.status, self.heard = READERS[self.autopilot.status.type](message), now
         if self.asked is None:
             return
@@ -144,7 +144,7 @@ class Offboard:
             self.clear = now
 
     def ask(self, now: float) -> str:
-        """The operator wants to fly. The reason why not, or ""; from here to :meth:`release` there are outputs."""
+        """The operator wants to fly. Why not, or ""; from now on until :meth:`release` there are outputs."""
         reason = self.failed or self._obstacle(now)
         if reason or self.status is None:
             return reason
@@ -156,18 +156,18 @@ class Offboard:
         return ""
 
     def release(self) -> None:
-        """The flight is over: nothing more is sent."""
+        """The flight is over; nothing more is sent."""
         self._forget()
 
     def reset(self) -> None:
-        """The operator has seen why it failed. The next flight needs a new :meth:`ask`."""
+        """The operator has seen the failure. The next flight needs a new :meth:`ask`."""
         self._forget()
         self.failed = ""
 
-    # what the guard reads
+    # ---- what the guard reads
 
     def refusal(self, now: float) -> str:
-        """Why no command may be sent now; "" if commands count and nothing speaks against them."""
+        """Why no command may be sent now; "": commands count, and nothing forbids them."""
         reason = self.failed or self._obstacle(now)
         if reason or self.status is None:
             return reason
@@ -178,7 +178,7 @@ class Offboard:
         return "" if self.status.armed else "the autopilot is not armed"
 
     def outputs(self, now: float, flying: bool, stamp_ns: int = 0) -> list[Output]:
-        """What this step publishes beside commands, in order. ``flying``: the guard sends a command in this step."""
+        """What this step publishes besides commands, in order. ``flying``: the guard sends a command in this step."""
         if self.asked is None:
             return []
         reason = self._obstacle(now) or self._late(now, flying)
@@ -195,14 +195,14 @@ class Offboard:
         out = [(row.topic, row.type, encode[row.codec](self.idle, row.options, stamp_ns)) for row in rows]
         return [*out, *self._orders(now, stamp_ns)]
 
-    # rules
+    # ---- rules
 
     def _fail(self, reason: str) -> None:
         self._forget()
         self.failed = reason
 
     def _obstacle(self, now: float) -> str:
-        """What speaks against flying whoever wants to."""
+        """Why nobody may fly."""
         where, limit = self.autopilot.status.topic, self.autopilot.silent_after_s
         if self.status is None:
             return f"no status of the autopilot has come on {where}"
@@ -213,7 +213,7 @@ class Offboard:
         return f"the autopilot is in failsafe, mode {self.status.mode}" if self.status.failsafe else ""
 
     def _late(self, now: float, flying: bool) -> str:
-        """Why the way into the air takes too long. A pilot who arms and switches himself may take his time."""
+        """Why the way into the air takes too long. There is no limit for a pilot who arms and switches himself."""
         status, limits = self.status, self.autopilot
         assert self.asked is not None and status is not None
         if self.clear is not None:
@@ -227,14 +227,14 @@ class Offboard:
         return f"the autopilot did not arm in {limits.answer_s:g} s: {why} (see its ground station)"
 
     def _standing(self) -> bool:
-        """On the ground since the ask, and in the mode that is ours: zero thrust is safe and nobody else's business.
+        """On the ground since the ask, and in offboard: zero thrust is safe, and nobody else flies it.
 
         Through MAVLink the setpoint is the heartbeat, and PX4 itself drops it in other modes (mavlink_receiver.cpp).
         """
         return self.grounded and self.status is not None and (self.status.offboard or not self.command.also)
 
     def _orders(self, now: float, stamp_ns: int) -> list[Output]:
-        """Switch to offboard, then arm, each again after ``RETRY_S``; only where we were asked to do that."""
+        """Orders to switch to offboard, then to arm, each repeated after ``RETRY_S``; only where we were asked to."""
         status, orders = self.status, self.autopilot.orders
         assert self.asked is not None and status is not None
         ours = self.autopilot.arm == "ask" and orders is not None
@@ -251,7 +251,7 @@ class Offboard:
 
 
 def check_companions(command: CommandTopic) -> None:
-    """PX4's setpoints need exactly one heartbeat, and it must say that this setpoint is the one to obey."""
+    """Check that a PX4 setpoint has exactly one heartbeat, which names this kind of setpoint."""
     needed = CONTROL_OF.get(command.codec)
     given = [row.options.get("control") for row in command.also if row.codec == "px4_mode"]
     if given != ([] if needed is None else [needed]):
@@ -261,7 +261,7 @@ def check_companions(command: CommandTopic) -> None:
 
 
 def order(status: Status, command: int, param1: float, param2: float, stamp_ns: int) -> Any:
-    """A VehicleCommand to the autopilot that ``status`` is of. Arming is never forced (param2 21196 would)."""
+    """A VehicleCommand to the autopilot of this ``status``. Arming is never forced (param2 21196 would)."""
     return messages.record(ORDER)(
         timestamp=microseconds(stamp_ns), param1=param1, param2=param2, param3=0.0, param4=0.0, param5=0.0, param6=0.0,
         param7=0.0, command=command, target_system=status.system, target_component=status.component,
