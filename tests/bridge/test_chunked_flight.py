@@ -11,15 +11,16 @@ import pytest
 
 from temporeal.robots.artifact.manifest import CHUNK_VERSION, GOLDEN, POLICY, ArtifactError, ChunkSpec, Manifest, encode
 from temporeal.robots.spec import load_robot
-from temporeal_bridge import policy_node
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
+from temporeal_bridge.controller import loading
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy
+from temporeal_bridge.controller.loading import connect_worker, load_artifact
 from temporeal_bridge.controller.mailbox import Reply
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link.in_process import linked
 from temporeal_bridge.mission import MISSION_TIME
-from temporeal_bridge.policy_node import PolicyNode
+from temporeal_bridge.policy_node import START_S, PolicyNode
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
 from temporeal_bridge.transports.transport import QOS
@@ -125,7 +126,7 @@ def test_a_worker_that_dies_ends_the_mission_when_its_last_chunk_has_been_flown(
     bench.fly(1.5)
     bench.worker.alive = False
     bench.fly(1.0)
-    end = bench.node.artifact.plan.chunk.end
+    end = bench.node.policy.artifact.plan.chunk.end
     assert 1.5 < end - 0.3 < 2.1  # what was there is flown
     followed = [at for at, command in bench.commands if command[0] == pytest.approx(HOVER, rel=1e-3)]
     assert followed[-1] < end and followed[-1] == pytest.approx(end, abs=1.5 * PERIOD)
@@ -140,7 +141,7 @@ def test_a_short_want_of_chunks_is_bridged_by_silence(bench):
     """Shorter than what the guard lets a controller be silent for: the robot keeps its last command, then goes on."""
     bench.begin(3)
     bench.fly(1.0)
-    bench.worker.held_until = bench.node.artifact.plan.chunk.end + 1.5 * PERIOD
+    bench.worker.held_until = bench.node.policy.artifact.plan.chunk.end + 1.5 * PERIOD
     bench.fly(1.0)
     assert bench.modes[-1] == "active 3" and 0 < bench.node.flight.starved * PERIOD < bench.safety["silent_after_s"]
     first = bench.commands[0][0]
@@ -151,7 +152,7 @@ def test_a_short_want_of_chunks_is_bridged_by_silence(bench):
 def test_without_any_chunk_the_mission_never_begins_and_it_is_said(bench):
     bench.worker.alive = False
     bench.begin(4)
-    bench.fly(policy_node.START_S + 0.5)
+    bench.fly(START_S + 0.5)
     assert bench.commands == [] and bench.modes[-1].startswith("ready")
     assert bench.node.flight.reason == "no chunk of the policy came within 2 s of the start"
 
@@ -168,11 +169,11 @@ def test_diagnostics_tell_of_chunks(bench):
 def test_a_chunked_artifact_is_met_where_its_worker_is(tmp_path):
     tmp_path.chmod(0o700)
     (tmp_path / "manifest.json").write_bytes(encode(MANIFEST))
-    policy = policy_node.meet(tmp_path, ROBOT, load_interface(ROBOT, "odometry"), tmp_path, lambda: 0.0)
+    policy = connect_worker(tmp_path, ROBOT, load_interface(ROBOT, "odometry"), tmp_path, lambda: 0.0)
     assert policy.manifest == MANIFEST
     policy.close()
     with pytest.raises(ArtifactError, match="for robot 'crazyflie'"):
-        policy_node.meet(tmp_path, load_robot("franka"), load_interface(load_robot("franka")), tmp_path, lambda: 0.0)
+        connect_worker(tmp_path, load_robot("franka"), load_interface(load_robot("franka")), tmp_path, lambda: 0.0)
 
 
 def test_a_chunked_artifact_without_a_worker_is_refused(monkeypatch, tmp_path):
@@ -183,9 +184,9 @@ def test_a_chunked_artifact_without_a_worker_is_refused(monkeypatch, tmp_path):
         def load(*_, **__):
             return Loaded()
 
-    monkeypatch.setattr(policy_node, "Artifact", Loaded)
+    monkeypatch.setattr(loading, "Artifact", Loaded)
     with pytest.raises(ArtifactError, match="--worker FOLDER"):
-        policy_node.load(tmp_path, ROBOT, load_interface(ROBOT, "odometry"))
+        load_artifact(tmp_path, ROBOT, load_interface(ROBOT, "odometry"))
 
 
 def test_an_artifact_with_single_commands_needs_no_worker():

@@ -18,10 +18,10 @@ from temporeal.robots.signals import CommandSpec, SignalSpec
 from temporeal_bridge.controller import mailbox
 from temporeal_bridge.controller.mailbox import (
     AT_ONCE,
+    ControllerMailbox,
     MailboxError,
     Reply,
-    SocketLine,
-    WorkerEnd,
+    WorkerMailbox,
     pack_reply,
     unpack_reply,
 )
@@ -51,14 +51,14 @@ def folder():
 
 @pytest.fixture
 def line(folder):
-    made = SocketLine(folder, MANIFEST)
+    made = ControllerMailbox(folder, MANIFEST)
     yield made
     made.close()
 
 
 @pytest.fixture
 def end(folder):
-    made = WorkerEnd(folder, MANIFEST)
+    made = WorkerMailbox(folder, MANIFEST)
     yield made
     made.close()
 
@@ -85,7 +85,7 @@ def test_a_question_wakes_the_worker_and_its_chunk_comes_back(line, end):
 
 def test_a_question_before_the_worker_was_there_is_found(line, folder):
     line.put(1.5, signals(1))
-    late = WorkerEnd(folder, MANIFEST)
+    late = WorkerMailbox(folder, MANIFEST)
     assert late.newest().at == 1.5
     late.close()
 
@@ -136,7 +136,7 @@ def test_a_chunk_of_another_shape_arrives_for_the_policy_to_refuse():
 
 
 def test_an_observation_of_another_artifact_is_refused(line, folder):
-    other = WorkerEnd(folder, replace(MANIFEST, rate_hz=50.0))
+    other = WorkerMailbox(folder, replace(MANIFEST, rate_hz=50.0))
     line.put(1.0, signals(1))
     with pytest.raises(MailboxError, match="another artifact"):
         other.newest()
@@ -145,11 +145,11 @@ def test_an_observation_of_another_artifact_is_refused(line, folder):
 
 def test_a_chunk_that_no_datagram_carries_is_refused_at_the_start(folder):
     with pytest.raises(MailboxError, match="give fewer steps"):
-        WorkerEnd(folder, replace(MANIFEST, chunk=ChunkSpec(10_000, 0.1)))
+        WorkerMailbox(folder, replace(MANIFEST, chunk=ChunkSpec(10_000, 0.1)))
 
 
 def test_a_second_one_of_either_end_is_refused_and_the_place_is_free_after_a_close(folder):
-    for kind in (SocketLine, WorkerEnd):
+    for kind in (ControllerMailbox, WorkerMailbox):
         first = kind(folder, MANIFEST)
         with pytest.raises(MailboxError, match="already"):
             kind(folder, MANIFEST)
@@ -160,12 +160,12 @@ def test_a_second_one_of_either_end_is_refused_and_the_place_is_free_after_a_clo
 def test_a_folder_that_others_can_enter_is_refused(tmp_path):
     tmp_path.chmod(0o755)
     with pytest.raises(MailboxError, match="open to other users"):
-        SocketLine(tmp_path, MANIFEST)
+        ControllerMailbox(tmp_path, MANIFEST)
 
 
 def test_a_name_too_long_for_a_socket_is_refused(tmp_path):
     with pytest.raises(MailboxError, match="shorter path"):
-        SocketLine(tmp_path / ("x" * 120), MANIFEST)
+        ControllerMailbox(tmp_path / ("x" * 120), MANIFEST)
 
 
 def test_a_full_disk_is_counted_and_does_not_stop_the_controller(line, end, monkeypatch):
@@ -181,7 +181,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 import test_mailbox as m
-line = m.SocketLine(Path(sys.argv[1]), m.MANIFEST)
+line = m.ControllerMailbox(Path(sys.argv[1]), m.MANIFEST)
 number = 0
 while True:
     number += 1

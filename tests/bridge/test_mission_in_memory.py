@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from temporeal.robots.artifact.manifest import load_manifest
+from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.spec import load_robot
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.monitoring.monitor import Monitor
-from temporeal_bridge import policy_node
+from temporeal_bridge.controller.loading import load_artifact
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link.in_process import linked
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.monitor.formula import judge_truth
 from temporeal_bridge.monitor_node import MonitorNode
-from temporeal_bridge.policy_node import PolicyNode
+from temporeal_bridge.policy_node import Options, PolicyNode
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
@@ -42,10 +42,11 @@ class Chain:
                  for name in ("robot_sim", "policy_node", "monitor_node", "guard_node")]
         robot_interface = load_interface(ROBOT, interface)
         self.robot = lockstep.add(buses[0], RobotSim(buses[0], ROBOT, robot_interface, seed=seed, out=out))
-        loaded = policy_node.load(artifact, ROBOT, robot_interface)
+        loaded = load_artifact(artifact, ROBOT, robot_interface)
         ends = linked()
         self.policy = lockstep.add(
-            buses[1], PolicyNode(buses[1], loaded, ROBOT, robot_interface, ends[0], after="silence"))
+            buses[1], PolicyNode(
+                buses[1], loaded, ROBOT, robot_interface, ends[0], Options(after="silence")))
         self.guard = lockstep.add(buses[3], GuardNode(buses[3], self.manifest, ROBOT, robot_interface, ends[1]))
         self.monitor = lockstep.add(buses[2], MonitorNode(buses[2], self.manifest, ROBOT, robot_interface))
         self.peer = MemoryTransport(lockstep.bus, "peer", "/cf1")
@@ -63,7 +64,8 @@ class Chain:
         self.send("sim/reset", seed)
         self.lockstep.run(0.2)
         self.send("mission/start", seed)
-        self.lockstep.run(8.0, until=lambda: len(self.monitor.mission.results) and self.monitor.mission.results[-1]["flight"] == seed)
+        results = self.monitor.mission.results
+        self.lockstep.run(8.0, until=lambda: results and results[-1]["flight"] == seed)
         self.lockstep.run(0.3)
         self.peer.wait(0.0)
         self.robot.save()
@@ -161,7 +163,7 @@ def test_lost_states_leave_the_verdict_open(lockstep, artifact, tmp_path):
 
 def test_the_monitor_node_equals_the_monitor_on_the_same_samples(chain, artifact):
     """Sample and hold on the grid: feeding the monitor by hand with what was measured gives the same bounds."""
-    samples: list[Any] = []
+    samples = []
     chain.monitor.mission.on_sample = samples.append
     result = chain.fly(4)
     schema = {**ROBOT.signals, "mission_time": MISSION_TIME}

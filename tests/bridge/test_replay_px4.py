@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.bridge.test_px4_flight import OFFBOARD, Field
+from tests.bridge.guard.test_px4_flight import OFFBOARD, Field
 
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.controller.loading import load_artifact

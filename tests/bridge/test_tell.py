@@ -10,7 +10,7 @@ import pytest
 
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import operator_messages as tell_module
-from temporeal_bridge import policy_node
+from temporeal_bridge.controller.loading import load_artifact
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link.in_process import InProcessController, InProcessGuard
@@ -77,7 +77,7 @@ class Field:
         buses = {name: MemoryTransport(lockstep.bus, name, "/cf1")
                  for name in ("robot_sim", "policy_node", "guard_node")}
         self.robot = buses["robot_sim"], RobotSim(buses["robot_sim"], robot, interface, seed=0)
-        loaded = policy_node.load(artifact, robot, interface)
+        loaded = load_artifact(artifact, robot, interface)
         self.policy = lockstep.add(buses["policy_node"], PolicyNode(
             buses["policy_node"], loaded, robot, interface, InProcessController(line)))
         if guarded:

@@ -22,7 +22,7 @@ from temporeal.robots.spec import load_robot
 from temporeal_bridge import worker_node
 from temporeal_bridge.controller import mailbox
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy, NoAction
-from temporeal_bridge.controller.mailbox import SocketLine, WorkerEnd
+from temporeal_bridge.controller.mailbox import ControllerMailbox, WorkerMailbox
 from temporeal_bridge.process.children import end, last_words, start
 
 ROBOT = load_robot("franka")
@@ -127,13 +127,13 @@ class Failing:
 
 def test_a_failed_inference_is_told_once_counted_and_tried_again(artifact, folder, capsys):
     manifest = decode((artifact / "manifest.json").read_bytes())
-    policy = ChunkedPolicy(manifest, SocketLine(folder, manifest), time.monotonic)
-    worker = worker_node.Worker(WorkerEnd(folder, manifest), Failing(manifest, RuntimeError("CUDA out of memory")))
+    policy = ChunkedPolicy(manifest, ControllerMailbox(folder, manifest), time.monotonic)
+    worker = worker_node.Worker(WorkerMailbox(folder, manifest), Failing(manifest, RuntimeError("CUDA out of memory")))
     for _ in range(3):
-        policy.line.put(time.monotonic(), {"joint_pos": GOAL})
+        policy.link.put(time.monotonic(), {"joint_pos": GOAL})
         worker.step(0.0)
     assert capsys.readouterr().err == "worker_node: CUDA out of memory\n"
-    assert worker.failed == 3 and worker.summary()["chunks"] == 0 and policy.line.take() == []
+    assert worker.failed == 3 and worker.summary()["chunks"] == 0 and policy.link.take() == []
     worker.end.close()
     policy.close()
 
@@ -195,7 +195,7 @@ class Robot:
 def robot(artifact, folder):
     manifest = decode((artifact / "manifest.json").read_bytes())
     clock = Clock()
-    policy = ChunkedPolicy(manifest, SocketLine(folder, manifest), clock, Playing(0.05, margin_s=0.03))
+    policy = ChunkedPolicy(manifest, ControllerMailbox(folder, manifest), clock, Playing(0.05, margin_s=0.03))
     yield Robot(policy, clock, GOAL - 1.0)
     policy.close()
 
@@ -224,7 +224,7 @@ STAND_IN = """
 import sys, time
 from pathlib import Path
 from temporeal.robots.artifact.runtime import Artifact
-from temporeal_bridge.controller.mailbox import WorkerEnd
+from temporeal_bridge.controller.mailbox import WorkerMailbox
 from temporeal_bridge.worker_node import Worker
 class Slowed:
     def __init__(self, artifact): self.artifact, self.manifest = artifact, artifact.manifest
@@ -233,7 +233,7 @@ class Slowed:
         while time.monotonic() < until: time.sleep(0.01)
         return self.artifact.act(signals)
 artifact = Artifact.load(sys.argv[1])
-worker = Worker(WorkerEnd(Path(sys.argv[2]), artifact.manifest), Slowed(artifact))
+worker = Worker(WorkerMailbox(Path(sys.argv[2]), artifact.manifest), Slowed(artifact))
 while True: worker.step()
 """
 
@@ -285,7 +285,7 @@ def test_a_worker_that_is_stopped_slow_hung_or_killed_is_seen_by_its_silence_onl
     begin, delay = slowed
     process = begin()
     comes_back(robot)
-    assert robot.policy.line.rejected == 0
+    assert robot.policy.link.rejected == 0
 
     process.send_signal(signal.SIGSTOP)
     runs_out(robot)
