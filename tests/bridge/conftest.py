@@ -232,8 +232,8 @@ def long_artifacts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path
 
 @pytest.fixture
 def world(lockstep: Lockstep, artifact: Path) -> Any:
-    """A guard that is ready (:class:`tests.bridge.guard_world.World`)."""
-    from tests.bridge.guard_world import ready
+    """A guard that is ready (:class:`tests.bridge.guard.guard_world.World`)."""
+    from tests.bridge.guard.guard_world import ready
 
     return ready(lockstep, artifact)
 
