@@ -149,8 +149,8 @@ def test_an_attitude_that_stands_alone_turns_nobody_over(at_s, stop_s, artifact,
 
 
 def watched(*steps: tuple[float, float, float]) -> StateMonitor:
-    """A monitor that has seen a state every 10 ms of each part: for so long [s], with the wall clock of this computer and
-    the robot's so much ahead by its end [s]. Messages take 5 ms."""
+    """A monitor that has seen a state every 10 ms of each part: for so long [s], with the wall clock of this computer
+    and the robot's so much ahead by its end [s]. Messages take 5 ms."""
     robot = load_robot("crazyflie")
     interface = load_interface(robot, "odometry")
     monitor = StateMonitor(profile_on(robot, interface, robot.command("ctbr_cmd"), 0.02), [100.0])
