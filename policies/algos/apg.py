@@ -36,10 +36,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from temporeal.robots.crazyflie.spec import GRAVITY, L2F_PARAMETERS
+from temporeal.sim.compiler.llvm import LANES
 from temporeal.sim.physics.quadrotor import flight as kernels
 from temporeal.sim.physics.quadrotor.adjoint import pack_params
 from temporeal.sim.physics.quadrotor.dynamics import FORCE_X, N0, PARAM_SIZE, QW, STATE_SIZE, TORQUE_X, VX, WX
-from temporeal.sim.physics.quadrotor.kernels import LANES
 
 if TYPE_CHECKING:
     from torch import nn
