@@ -20,8 +20,10 @@ from tests.sim.stl.definition import DT, formulas
 from tests.sim.stl.definition import traces as drawn
 
 from temporeal.policies.cli.main import main
-from temporeal.policies.cli.traces import traces
-from temporeal.policies.cli.verbs.spec import Spec, assumed, from_mapping
+from temporeal.policies.cli.specs.formulas import assumed
+from temporeal.policies.cli.specs.spec_file import Spec, from_mapping
+from temporeal.policies.cli.traces import grid, reader
+from temporeal.policies.cli.traces import table as trace_table
 from temporeal.policies.runs.errors import BadInput
 from temporeal.sim.stl.language.propositional import to_text
 from temporeal.sim.stl.language.serialization import to_json
@@ -338,8 +340,8 @@ def test_resampling_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[s
     (1.7e9 + np.arange(1000) * 0.02, 0.02), (np.arange(3) * 0.0123, 0.0123), (np.arange(40) * 2.5, 2.5),
     (np.arange(2) * 1e-4, 1e-4)])
 def test_the_period_is_the_simplest_that_fits(times: np.ndarray, dt: float) -> None:
-    assert traces.simplest_period(times) == dt
-    assert traces.period(times, None, str, "f") == dt
+    assert grid.simplest_period(times) == dt
+    assert grid.period(times, None, str, "f") == dt
 
 
 @pytest.mark.parametrize(("arrays", "told"), [
@@ -540,11 +542,11 @@ def test_a_picture_has_the_tree_and_is_the_same_each_time(flight: Path, capsys: 
 def test_any_explanation_can_be_drawn(tmp_path: Path, formula: Any, signals: dict[str, np.ndarray]) -> None:
     pytest.importorskip("matplotlib")
     from temporeal.sim.stl.analysis.explain import explain
-    from temporeal.sim.stl.analysis.picture import draw
+    from temporeal.sim.stl.analysis.plot import plot
 
     for partial in (False, True):
         e = explain(formula, {name: values[:, 0] for name, values in signals.items()}, DT, partial=partial)
-        draw(e, tmp_path / "any.svg")
+        plot(e, tmp_path / "any.svg")
         drawn_words = "".join(ET.parse(tmp_path / "any.svg").getroot().itertext())
         assert drawn_words.count(" at ") >= sum(part.sample is not None for part in e.parts)
 
@@ -587,18 +589,18 @@ def test_it_starts_without_what_is_slow(flight: Path) -> None:
 
 
 def test_a_table_without_the_column_says_what_it_has(flight: Path) -> None:
-    tables = traces.open_tables(flight / "low.csv", traces.Options())
+    tables = reader.open_tables(flight / "low.csv", trace_table.Options())
     with pytest.raises(BadInput, match=r"no column for signal 'q'; columns: t, height, p.0"):
-        traces.read_trace(tables, {"q": ()}, traces.Options())
+        reader.read_trace(tables, {"q": ()}, trace_table.Options())
     with pytest.raises(BadInput, match=r"'p' has shape \[3\], its declaration says \[\]"):
-        traces.read_trace(tables, {"p": ()}, traces.Options())
+        reader.read_trace(tables, {"p": ()}, trace_table.Options())
 
 
 def test_text_of_the_json_form_is_the_formula(flight: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from temporeal.sim.stl.language.parse import parse
 
-    tables = traces.open_tables(flight / "low.csv", traces.Options())
-    formula = parse(MISSION, traces.schema_of(tables))
+    tables = reader.open_tables(flight / "low.csv", trace_table.Options())
+    formula = parse(MISSION, trace_table.schema_of(tables))
     (flight / "m.json").write_text(json.dumps({"formula": to_json(formula), "dt": 0.1}))
     assert spec("check", flight / "m.json", capsys=capsys)[1].startswith(to_text(formula))
     assert as_json("check", flight / "m.json", flight / "low.csv", capsys=capsys)[0] == 1
@@ -798,8 +800,8 @@ def test_what_depends_on_the_period_is_unknown_without_it(tmp_path: Path, capsys
 def test_jitter_does_not_hide_the_period(seed: int, dt: float) -> None:
     order = np.random.default_rng(seed)
     times = np.arange(500) * dt + 0.01 * dt * order.standard_normal(500)
-    assert traces.simplest_period(times) == dt
-    assert traces.period(times, None, str, "f") == dt
+    assert grid.simplest_period(times) == dt
+    assert grid.period(times, None, str, "f") == dt
 
 
 def test_a_gap_is_named_or_taken_as_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -937,10 +939,10 @@ def test_pictures_of_deep_and_of_large_formulas(tmp_path: Path, capsys: pytest.C
 def test_a_path_as_text_will_do(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from temporeal.sim.stl.analysis.explain import explain
-    from temporeal.sim.stl.analysis.picture import draw
+    from temporeal.sim.stl.analysis.plot import plot
     from temporeal.sim.stl.language.propositional import Signal
 
-    draw(explain(Signal("x") > 0, {"x": np.ones(2)}, 1.0), str(tmp_path / "f.svg"))
+    plot(explain(Signal("x") > 0, {"x": np.ones(2)}, 1.0), str(tmp_path / "f.svg"))
     assert (tmp_path / "f.svg").exists()
 
 

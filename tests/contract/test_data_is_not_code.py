@@ -165,7 +165,8 @@ def test_an_artifact_runs_no_code(tmp_path: Path, mark: Path) -> None:
 def test_what_is_saved_otherwise_runs_no_code(tmp_path: Path, mark: Path) -> None:
     """Actors, faults of simulated worlds, counterexamples and traces: the arrays that are read first are pickles."""
     from temporeal.policies.algos import apg
-    from temporeal.policies.cli.traces.traces import Options, _npz
+    from temporeal.policies.cli.traces.array_files import _npz
+    from temporeal.policies.cli.traces.table import Options
     from temporeal.policies.runs.errors import BadInput
     from temporeal.sim import diverged_worlds
     from temporeal.sim.stl.analysis import counterexample
@@ -182,7 +183,7 @@ def test_what_is_saved_otherwise_runs_no_code(tmp_path: Path, mark: Path) -> Non
 
 
 def test_yaml_runs_no_code(tmp_path: Path, mark: Path) -> None:
-    from temporeal.policies.cli.verbs.spec import read_yaml
+    from temporeal.policies.cli.specs.spec_file import read_yaml
     from temporeal.policies.runs.errors import BadInput
     from temporeal_bridge.interface import rows
     from temporeal_bridge.interface.interface import InterfaceError

@@ -20,7 +20,7 @@ from temporeal.policies.cli.preflight.packages import (
     python,
     torch_gpu,
 )
-from temporeal.policies.runs.errors import FAILED, OK, BadInput
+from temporeal.policies.runs.errors import FAILED, OK, BadInput, bad_input
 
 SUMMARY = "is this machine ready, and the robot before a flight, and what to do where not"
 HELP = """\
@@ -94,9 +94,7 @@ def on_robot(options: Any) -> Iterator[Check]:
     """The checks of ``--artifact``: on the robot's bus, before anything moves."""
     from temporeal.policies.cli.deployment.bus_settings import check_bus, deploy_settings
     from temporeal.policies.cli.deployment.requirements import needs_bridge
-    from temporeal.policies.cli.preflight import machine
-    from temporeal.policies.cli.verbs import doctor
-    from temporeal.policies.runs import errors
+    from temporeal.policies.cli.preflight import machine, robot
     from temporeal.robots.artifact.loading import load_manifest
     from temporeal.robots.spec import load_robot
 
@@ -105,13 +103,13 @@ def on_robot(options: Any) -> Iterator[Check]:
         raise BadInput(f"--seconds is from {MIN_SECONDS:g} to {MAX_SECONDS:g}, got {seconds:g}")
     needs_bridge()
     deploy = deploy_settings(options.overrides)
-    with errors.bad_input():
+    with bad_input():
         manifest = load_manifest(options.artifact, options.trust)
         standing = load_robot(options.robot).name if options.robot else None
     check_bus(deploy, manifest.robot)
     yield from guarded(machine.machine)
     yield from guarded(clock)
-    yield from doctor.on_robot(options.artifact, manifest, deploy, seconds, standing)
+    yield from robot.live(options.artifact, manifest, deploy, seconds, standing)
 
 
 def show(check: Check) -> None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from temporeal.policies.evaluate.falsification import PolicyRollout
     from temporeal.policies.runs.trained import Trained, TrainedPolicy
     from temporeal.sim.stl.analysis.counterexample import Counterexample, Replay
-    from temporeal.sim.stl.analysis.falsify import Falsification
-    from temporeal.sim.stl.analysis.space import Space
+    from temporeal.sim.stl.analysis.falsification import Falsification
+    from temporeal.sim.stl.analysis.parameter_space import ParameterSpace
 
 SUMMARY = "search for a flight that violates the formula; save and replay it"
 HELP = """\
@@ -95,6 +95,7 @@ def run_search(options: Any) -> int:
     from temporeal.policies.runs import environments, run_folders, trained
     from temporeal.policies.runs.interrupts import stop_asked
     from temporeal.policies.runs.settings.compose import override
+    from temporeal.sim.stl.analysis.search_options import SearchOptions
 
     check_search(options.method)
     subject = trained.load_trained(options.policy)
@@ -111,10 +112,11 @@ def run_search(options: Any) -> int:
         return OK
     run_folders.check_writable(folder)
     with bad_input(), stop_asked("finishing this batch and writing what was found") as asked:
+        search = SearchOptions(
+            options.method, options.budget, seed, attack=options.attack, stop_at_violation=not options.whole_budget,
+            patience=options.patience, noise="fresh" if options.fresh_noise else "fixed")
         found = falsify_policy(
-            PolicyRollout(env, policy.act, space), budget=options.budget, seed=seed, method=options.method,
-            attack=options.attack, stop_at_violation=not options.whole_budget, patience=options.patience,
-            noise="fresh" if options.fresh_noise else "fixed", interrupted=lambda: bool(asked),
+            PolicyRollout(env, policy.act, space), search, interrupted=lambda: bool(asked),
             progress=lambda done, of, least: counter(f"{backend}, least robustness {least:.4g}, flight")(done, of))
         about = {"policy": os.path.relpath(options.policy, folder), "digest": policy.digest(), "backend": backend,
                  "worlds": options.worlds, "env_seed": seed, "settings": plain(settings)}
@@ -131,7 +133,7 @@ def run_search(options: Any) -> int:
 
 def check_search(method: str) -> None:
     """The method's package is installed."""
-    from temporeal.sim.stl.analysis.falsify import check_method
+    from temporeal.sim.stl.analysis.search_options import check_method
 
     try:
         check_method(method)
@@ -171,11 +173,11 @@ def free_names(folder: Path, backend: str) -> tuple[Path, Path]:
         k += 1
 
 
-def read_space(path: Path) -> Space:
+def read_space(path: Path) -> ParameterSpace:
     """The space that a YAML file describes."""
     import yaml
 
-    from temporeal.sim.stl.analysis.space import space_from_json
+    from temporeal.sim.stl.analysis.parameter_space import space_from_json
 
     try:
         data = yaml.safe_load(path.read_text())
@@ -187,7 +189,7 @@ def read_space(path: Path) -> Space:
         raise BadInput(f"{path}: {error}") from error
 
 
-def space_text(space: Space) -> str:
+def space_text(space: ParameterSpace) -> str:
     """The space as YAML, for :func:`read_space`."""
     import yaml
 
