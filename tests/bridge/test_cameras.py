@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import yaml
 
-from temporeal.policies.cli.preflight import preflight
+from temporeal.policies.cli.preflight import timing
 from temporeal.robots.artifact.manifest import ArtifactError, ChunkSpec
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.signals import SignalSpec
@@ -476,9 +476,9 @@ def test_a_mission_does_not_begin_without_a_fresh_picture(lockstep, seeing):
 def test_the_doctor_judges_a_camera_by_its_own_age():
     rows, ages = interface(), (Ages(0.1, 0.5), Ages(0.2, None))
     plan = SimpleNamespace(interface=rows, profile=SimpleNamespace(age=ages.__getitem__))
-    (age, by_stamp, _), who = preflight.oldest(rows.pictures[0], plan)
+    (age, by_stamp, _), who = timing.oldest(rows.pictures[0], plan)
     assert (age, by_stamp, who) == (AGE_S, AGE_S, "controller")
-    (age, by_stamp, _), who = preflight.oldest(rows.states[0], plan)
+    (age, by_stamp, _), who = timing.oldest(rows.states[0], plan)
     assert (age, by_stamp, who) == (0.1, 0.5, "guard")
 
 

@@ -18,7 +18,7 @@ import yaml
 from temporeal.policies.cli.deployment import bus_settings
 from temporeal.policies.cli.deployment import nodes as deployment_nodes
 from temporeal.policies.cli.main import main
-from temporeal.policies.cli.preflight.machine import may_be_realtime
+from temporeal.policies.cli.preflight.realtime import may_be_realtime
 from temporeal.policies.cli.verbs import deploy
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.settings.compose import section

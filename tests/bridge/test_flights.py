@@ -291,7 +291,7 @@ def test_a_namespace_that_is_taken_is_refused(tmp_path: Path) -> None:
 
 def test_the_report_does_with_what_is_there(artifact: Path, tmp_path: Path) -> None:
     """A killed controller leaves no summary, a killed robot no truth."""
-    from temporeal.robots.artifact.manifest import load_manifest
+    from temporeal.robots.artifact.loading import load_manifest
     from temporeal.robots.spec import load_robot
     from temporeal_bridge.interface.loading import load_interface
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from temporeal.robots.artifact.manifest import identity, load_manifest, mission_digest, to_json
+from temporeal.robots.artifact.loading import load_manifest
+from temporeal.robots.artifact.manifest import identity, mission_digest, to_json
 from temporeal.robots.spec import load_robot
 from temporeal.sim.stl.monitoring import kernels
 from temporeal_bridge.codecs.table import STATE_CODECS

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from temporeal.policies.cli.preflight.preflight import may_be_realtime
+from temporeal.policies.cli.preflight.realtime import may_be_realtime
 from temporeal_bridge.process import children, node, scheduling
 from temporeal_bridge.process.children import end, how_ended, orphaned
 from temporeal_bridge.process.files import write_json

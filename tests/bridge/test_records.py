@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.bridge.foreign_messages import EVENT, FOREIGN, mode, numbers, text
 
-from temporeal.robots.artifact.manifest import identity, load_manifest, to_json
+from temporeal.robots.artifact.loading import load_manifest
+from temporeal.robots.artifact.manifest import identity, to_json
 from temporeal_bridge.recording import records
 from temporeal_bridge.recording.records import RecordError
 

@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 from rosbags.highlevel import AnyReader
 
-from temporeal.policies.cli.preflight.preflight import may_be_realtime
-from temporeal_benchmarks.deployment.robot_processes import reach
+from temporeal.policies.cli.preflight.realtime import may_be_realtime
+from temporeal_benchmarks.deployment.artifacts import reach
 
 ROOT = Path(__file__).resolve().parents[2]
 

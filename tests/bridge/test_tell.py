@@ -182,7 +182,7 @@ def test_a_start_without_a_state_or_without_a_guard_is_said(lockstep_of, artifac
     found = field.tell("start", 1)
     assert found == (False, "mission 1 is over: no state came within 2 s of the start") and field.policy.mode == "ready"
     alone = Field(lockstep_of(Bus()), artifact, guarded=False)
-    assert alone.tell("start", 1).text.startswith("mission 1 is over: no guard takes what is proposed")
+    assert alone.tell("start", 1).text.startswith("mission 1 is over: no guard takes the proposals")
 
 
 @pytest.mark.parametrize("found, status", [(Outcome(True, "the guard is ready"), 0), (Outcome(False, "no"), 1)])

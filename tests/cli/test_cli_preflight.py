@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from temporeal.policies.cli.preflight import findings as preflight_findings
-from temporeal.policies.cli.preflight import graph, machine, robot, timing
+from temporeal.policies.cli.preflight import graph, realtime, robot, timing
 from temporeal.policies.cli.preflight import values as preflight_values
 from temporeal.policies.cli.preflight.listening import CommandHeard, Heard, StateHeard, decoded
 from temporeal.policies.cli.preflight.plan import Plan
@@ -418,18 +418,18 @@ def test_a_start_state_unlike_the_recorded_trace() -> None:
 @pytest.mark.parametrize(
     ("found", "status"), [({}, "ok"), ({"performance": 4}, "ok"), ({"powersave": 3, "performance": 1}, "warn")])
 def test_governors(found: Mapping[str, int], status: str) -> None:
-    assert machine.governor(found).status == status
+    assert realtime.governor(found).status == status
 
 
 def test_realtime() -> None:
-    assert [machine.realtime(allowed).status for allowed in (True, False)] == ["ok", "warn"]
+    assert [realtime.realtime(allowed).status for allowed in (True, False)] == ["ok", "warn"]
 
 
 def test_trying_realtime_leaves_the_scheduler_as_it_was() -> None:
     import os
 
     before = os.sched_getscheduler(0)
-    machine.may_be_realtime()
+    realtime.may_be_realtime()
     assert os.sched_getscheduler(0) == before
 
 

@@ -14,7 +14,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "transport": (WORD,), "domain": (NUMBER, NULL), "namespace": (WORD,), "interface": (WORD, NULL),
     "signals": (WORD, NULL), "worker": (WORD, NULL), "loopback": (FLAG,), "priority": (WORD,), "core": (NUMBER, NULL),
     "awake": (FLAG,), "autostart": (FLAG,), "record": (FLAG,)}
-"""The kinds that each setting of the group may have. A default of null shows no kind, and neither does a user's file."""
+"""The kinds that each setting may have: a default of null shows none, and neither does a user's file."""
 
 
 def deploy_settings(overrides: Sequence[str]) -> dict[str, Any]:

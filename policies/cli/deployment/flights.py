@@ -54,7 +54,9 @@ def own_flights(
     return [row for row in judged if row["start_ns"] < oldest or (row["flight"], row["start_ns"]) in ours]
 
 
-def unjudged_flights(flown: Sequence[Mapping[str, Any]], judged: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def unjudged_flights(
+    flown: Sequence[Mapping[str, Any]], judged: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
     """The guard's flights that the monitor did not judge, by number and start time: a number may repeat, a start time
     does not."""
     seen = {(row["flight"], row["start_ns"]) for row in judged}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from temporeal.policies.cli.preflight.findings import Check, names_of, shown
+from temporeal.policies.cli.preflight.findings import Check
 from temporeal.policies.cli.preflight.listening import CommandHeard, Heard, StateHeard
 from temporeal.policies.cli.preflight.plan import Plan
+from temporeal.policies.cli.preflight.wording import names_of, shown
 from temporeal_bridge.guard.checks.stop_button import BOOL, buttons
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import Peer, QoS, mismatch, qos_named
@@ -88,7 +89,7 @@ def alone(heard: Heard, plan: Plan) -> Iterator[Check]:
         yield listener(command)
     for name, peers in heard.rivals.items():
         if peers:
-            yield Check(f"{name} alone", "fail", f"{names_of(peers)} publishes on {name}, which also commands the robot",
+            yield Check(f"{name} alone", "fail", f"{names_of(peers)} publishes on {name}, which commands the robot",
                         "end it, even if it is silent: the guard does not fly beside it")
     if heard.rivals and not any(heard.rivals.values()):
         yield Check("other commands", "ok", f"nobody publishes on {shown(list(heard.rivals))}")

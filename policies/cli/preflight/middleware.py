@@ -67,7 +67,7 @@ def dds() -> Iterator[Check]:
 def dds_process(role: str, topic: str) -> subprocess.Popen[str]:
     """A process that sends to, or receives from, ``topic`` over loopback only."""
     return subprocess.Popen(
-        [sys.executable, "-c", f"from temporeal.policies.cli.preflight.middleware import dds_{role}; dds_{role}({topic!r})"],
+        [sys.executable, "-c", f"from {__name__} import dds_{role}; dds_{role}({topic!r})"],
         env={**os.environ, "CYCLONEDDS_URI": LOOPBACK}, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from temporeal.policies.cli.preflight.findings import Check, values_of
+from temporeal.policies.cli.preflight.findings import Check
 from temporeal.policies.cli.preflight.listening import Heard
 from temporeal.policies.cli.preflight.plan import Plan
 from temporeal.policies.cli.preflight.values import SLACK
+from temporeal.policies.cli.preflight.wording import values_of
 from temporeal_bridge.guard.safety.checked_values import is_rate
 from temporeal_bridge.mission import MISSION_TIME
 

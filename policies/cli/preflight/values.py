@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from temporeal.policies.cli.preflight.findings import Check, shown, values_of
+from temporeal.policies.cli.preflight.findings import Check
 from temporeal.policies.cli.preflight.listening import Heard
 from temporeal.policies.cli.preflight.plan import Plan
+from temporeal.policies.cli.preflight.wording import shown, values_of
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface.interface import StateTopic

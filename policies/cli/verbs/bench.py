@@ -42,6 +42,11 @@ def bench_names() -> list[str]:
     return bench_names()
 
 
+def completions() -> list[str]:
+    """Names of benchmarks."""
+    return bench_names()
+
+
 def parser() -> Parser:
     """Options of this verb."""
     p = Parser("bench", HELP)

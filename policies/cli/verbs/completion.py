@@ -77,7 +77,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def complete(words: Sequence[str]) -> list[str]:
-    """What may follow ``words`` (after ``temporeal``): verbs first, then the verb's options and its own words."""
+    """What may follow ``words`` (after ``temporeal``): verbs, then the verb's ``completions()`` and options."""
     from temporeal.policies.cli.main import load_verb, verb_names
 
     if not words:
@@ -86,28 +86,13 @@ def complete(words: Sequence[str]) -> list[str]:
         verb = load_verb(words[0])
     except BadInput:
         return []
-    return [*own_words(words[0]), *options_of(verb.parser())] if hasattr(verb, "parser") else own_words(words[0])
+    own = list(verb.completions()) if hasattr(verb, "completions") else []
+    return [*own, *options_of(verb.parser())] if hasattr(verb, "parser") else own
 
 
-def own_words(verb: str) -> list[str]:
-    """Settings, benchmark names or shells: what ``verb`` takes besides options."""
-    from temporeal.policies.runs.settings.folders import groups
-
-    if verb == "train":
-        return [f"{group}={option}" for group, options in groups().items() for option in options] + [
-            f"{key}=" for key in ("seed", "out", "num_worlds", "device", "threads", "resume")]
-    if verb == "view":
-        return [f"{group}={option}" for group, options in groups().items() if group in ("task", "backend", "randomize")
-                for option in options] + ["seed=", "task.settings."]
-    if verb == "bench":
-        from temporeal.policies.cli.verbs.bench import bench_names
-
-        return bench_names()
-    if verb == "spec":
-        from temporeal.policies.cli.verbs.spec import ACTIONS
-
-        return list(ACTIONS)
-    return list(SCRIPTS) if verb == "completion" else []
+def completions() -> list[str]:
+    """Shells."""
+    return list(SCRIPTS)
 
 
 def options_of(parser: argparse.ArgumentParser) -> list[str]:

@@ -94,7 +94,7 @@ def on_robot(options: Any) -> Iterator[Check]:
     """The checks of ``--artifact``: on the robot's bus, before anything moves."""
     from temporeal.policies.cli.deployment.bus_settings import check_bus, deploy_settings
     from temporeal.policies.cli.deployment.requirements import needs_bridge
-    from temporeal.policies.cli.preflight import machine, robot
+    from temporeal.policies.cli.preflight import realtime, robot
     from temporeal.robots.artifact.loading import load_manifest
     from temporeal.robots.spec import load_robot
 
@@ -107,7 +107,7 @@ def on_robot(options: Any) -> Iterator[Check]:
         manifest = load_manifest(options.artifact, options.trust)
         standing = load_robot(options.robot).name if options.robot else None
     check_bus(deploy, manifest.robot)
-    yield from guarded(machine.machine)
+    yield from guarded(realtime.machine)
     yield from guarded(clock)
     yield from robot.live(options.artifact, manifest, deploy, seconds, standing)
 

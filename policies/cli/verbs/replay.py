@@ -1,30 +1,29 @@
-"""``temporeal replay``: fly a recording again, and show every difference from what was sent."""
+"""``temporeal replay``: fly a recording again, and show every difference."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import Parser, add_json, complain, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, print_json, say
+from temporeal.policies.cli.recordings import add_choice, chosen, refused
 from temporeal.policies.runs.errors import FAILED, OK, BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from temporeal.robots.artifact.runtime import Artifact
-    from temporeal.robots.spec import RobotSpec
-    from temporeal_bridge.interface.interface import Interface
     from temporeal_bridge.replay.comparison import Compared, Replay
 
-SUMMARY = "fly a recording again: every difference from what was sent"
+
+SUMMARY = "fly a recording again and show every difference"
 HELP = """\
-Runs the real controller and guard, in fake time and without a robot, on the raw bytes of a bag that `temporeal deploy`
-recorded, and compares what they propose and send, step by step, with what was proposed and sent; modes and events, too.
-Each step gets the state that the recording says it had. A bag whose recorder was killed is replayed as far as it goes.
-The artifact is the one that the bag names, or another one: then the differences are what it would have done else, each
-step, on the states of the recorded flight. What cannot be repeated: docs/how-to/recording.md.
+Runs the real controller and guard, in simulated time and without a robot, on the raw bytes of a bag that `temporeal
+deploy` recorded, and compares their proposals, commands, modes and events with the recorded ones, step by step. Each
+step gets its recorded state. A bag whose recorder was killed is replayed as far as it goes. The artifact is the one
+that the bag names, or another: then the differences are what it would have done on the states of the recorded flight.
+What cannot be repeated: docs/how-to/recording.md.
 
 Exit status: 0 nothing differs, 1 something does, 2 bad input.
 
@@ -32,9 +31,6 @@ Example:
   temporeal replay outputs/deploy/20261122-101500/bag
   temporeal replay bag --artifact outputs/artifact-new --namespace /cf1 --json
 """
-
-
-BESIDE = "signals.yaml"
 
 
 def parser() -> Parser:
@@ -46,15 +42,6 @@ def parser() -> Parser:
                    help="a component of a command may differ by this much, in its unit (1e-5)")
     add_json(p)
     return p
-
-
-def add_choice(p: Parser) -> None:
-    """What of a bag is meant, and with which artifact (`temporeal report` has it, too)."""
-    p.add_argument("--artifact", type=Path, help="folder of the artifact (default: the one that the bag names)")
-    p.add_argument("--robot", help="must be the robot that was flown (default: what the bag says)")
-    p.add_argument("--namespace", help="of the robot, where the bag has several")
-    p.add_argument("--signals", type=Path, metavar="YAML",
-                   help=f"topics of signals that the robot does not have (default: {BESIDE} beside the bag, if needed)")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -71,122 +58,58 @@ def run(argv: Sequence[str]) -> int:
     from temporeal_bridge.replay.replay import needed, replay
 
     with refused():
-        namespace, told, robot, interface = chosen(options)
-        artifact = the_artifact(options, told)
+        namespace, mission, robot, interface = chosen(options)
+        artifact = the_artifact(options, mission)
         check_fits(artifact.manifest, robot, interface)
         tolerance = TOLERANCE if options.tolerance is None else options.tolerance
-        recording = bags.read(options.bag, needed(interface, namespace), told.get("renamed"))
+        recording = bags.read(options.bag, needed(interface, namespace), mission.get("renamed"))
         found = replay(recording, artifact, robot, interface, namespace, tolerance)
     if options.json:
         print_json({**to_json(found), "tolerance": tolerance, "namespace": namespace,
-                    "recorded_artifact": short(told), "artifact": named(artifact)})
+                    "recorded_artifact": short(mission), "artifact": named(artifact)})
     else:
-        say(table(found, told, artifact, tolerance))
+        say(table(found, mission, artifact, tolerance))
     return OK if found.equal else FAILED
 
 
-@contextmanager
-def refused() -> Iterator[None]:
-    """What the bridge refuses is the user's input."""
-    from temporeal.policies.runs import errors
-    from temporeal_bridge.transports.transport import TransportError
-
-    try:
-        with errors.bad_input():
-            yield
-    except TransportError as error:
-        raise BadInput(str(error)) from error
-
-
-def chosen(options: Any) -> tuple[str, dict[str, Any], RobotSpec, Interface]:
-    """Namespace of the robot, what its guard said of the artifact, the robot and its interface then."""
-    from temporeal.robots.spec import load_robot
-    from temporeal_bridge.interface.loading import load_interface
-    from temporeal_bridge.recording import bags
-
-    namespace, told = bags.robot_of(options.bag, options.namespace)
-    if options.robot not in (None, told["robot"]):
-        raise BadInput(f"--robot {options.robot}: the bag is of robot {told['robot']!r}")
-    robot, signals = load_robot(told["robot"]), options.signals
-    interface = load_interface(robot, told["interface"], signals)
-    lacks = lacking(told, robot, interface)
-    if lacks and signals is None and (signals := beside(options.bag)) is not None:
-        interface = load_interface(robot, told["interface"], signals)
-        complain(f"temporeal: topics of signals that the robot does not have: as in {signals}, beside the bag")
-        lacks = lacking(told, robot, interface)
-    if lacks:
-        raise BadInput(f"{lacks}. Which topics bring what the robot does not have is not in the bag"
-                       f"{f', and {signals} does not say it' if signals else ''}: give the file that was flown with as "
-                       f"--signals (it was deploy.signals; `temporeal deploy --sim` leaves {BESIDE} beside the bag)")
-    return namespace, told, robot, interface
-
-
-def lacking(told: Mapping[str, Any], robot: RobotSpec, interface: Interface) -> str:
-    """What the artifact that was flown, or its formula, reads and no topic brings; nothing of a manifest that cannot be
-    read: who needs it says so."""
-    from temporeal.robots.artifact.manifest import build
-    from temporeal.sim.stl.language.errors import FormulaError
-    from temporeal_bridge.interface.checks import check_reads
-    from temporeal_bridge.interface.interface import InterfaceError
-    from temporeal_bridge.monitor.formula import formula_of
-
-    try:
-        manifest = build(dict(told["manifest"]))
-    except (TypeError, KeyError, ValueError, AttributeError):
-        return ""
-    try:
-        check_reads(interface, manifest.signals)
-        formula_of(manifest, robot, interface)
-    except (InterfaceError, FormulaError) as error:
-        return str(error)
-    return ""
-
-
-def beside(bag: Path) -> Path | None:
-    """The topics that a simulated flight was flown with, which `temporeal deploy --sim` leaves beside the bag's folder
-    (of a single file of it: beside the folder that this is in)."""
-    folder = bag.absolute() if bag.is_dir() else bag.absolute().parent
-    return next((file for file in (folder.parent / BESIDE, folder / BESIDE) if file.is_file()), None)
-
-
-def the_artifact(options: Any, told: Mapping[str, Any]) -> Artifact:
-    """The artifact that is asked for, else the one that was flown, if it still lies where it was."""
+def the_artifact(options: Any, mission: Mapping[str, Any]) -> Artifact:
+    """The artifact that was asked for, else the one that was flown, if it is still where it was."""
     from temporeal.policies.runs import artifacts
     from temporeal.robots.artifact.manifest import MANIFEST, identity
 
     if options.artifact is not None:
         return artifacts.load_artifact(options.artifact)
-    folder = Path(told["folder"] or "")
-    if not told["folder"] or not (folder / MANIFEST).is_file():
-        raise BadInput(f"the bag is of artifact {told['name']!r} ({told['identity'][:12]}), which is not in "
-                       f"{told['folder'] or 'any folder that it names'} any more: say where it is with --artifact")
+    folder = Path(mission["folder"] or "")
+    if not mission["folder"] or not (folder / MANIFEST).is_file():
+        raise BadInput(f"the bag is of artifact {mission['name']!r} ({mission['identity'][:12]}), which is not in "
+                       f"{mission['folder'] or 'any folder that it names'} any more: say where it is with --artifact")
     artifact = artifacts.load_artifact(folder)
-    if identity(artifact.manifest) != told["identity"]:
+    if identity(artifact.manifest) != mission["identity"]:
         raise BadInput(f"{folder} holds another artifact now ({identity(artifact.manifest)[:12]}) than the one that "
-                       f"was flown ({told['identity'][:12]}); give one with --artifact, or this one if you mean it")
+                       f"was flown ({mission['identity'][:12]}); give one with --artifact, or this one if you mean it")
     return artifact
 
 
-def short(told: Mapping[str, Any]) -> dict[str, Any]:
-    """The artifact that was flown, without its manifest."""
-    return {key: value for key, value in told.items() if key != "manifest"}
+def short(mission: Mapping[str, Any]) -> dict[str, Any]:
+    """The recorded artifact, without its manifest."""
+    return {key: value for key, value in mission.items() if key != "manifest"}
 
 
 def named(artifact: Artifact) -> dict[str, Any]:
-    """The artifact that is replayed."""
+    """The replayed artifact."""
     from temporeal.robots.artifact.manifest import identity
 
     return {"name": artifact.manifest.name, "identity": identity(artifact.manifest), "folder": str(artifact.path)}
 
 
-def table(found: Replay, told: Mapping[str, Any], artifact: Artifact, tolerance: float) -> str:
-    """For a person: per flight a line for each kind of commands, then what else differs."""
+def table(found: Replay, mission: Mapping[str, Any], artifact: Artifact, tolerance: float) -> str:
+    """Per flight a line for each kind of command, and what else differs."""
     from temporeal_bridge.recording.records import remarks
 
     mine = named(artifact)
-    same = mine["identity"] == told["identity"]
+    same = mine["identity"] == mission["identity"]
     lines = [f"artifact: {mine['name']} ({mine['identity'][:12]})"
-             + ("" if same else f", not the one that was flown: {told['name']} ({told['identity'][:12]})")]
+             + ("" if same else f", not the one that was flown: {mission['name']} ({mission['identity'][:12]})")]
     if found.cut:
         lines.append(f"the bag is not whole ({found.cut}): replayed as far as it goes")
     if found.partial:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from temporeal.policies.cli.recordings import Recorded
     from temporeal.policies.evaluate.report.page import Context
     from temporeal.policies.evaluate.rollout import Rollout
     from temporeal.robots.artifact.manifest import Manifest
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 SUMMARY = "the evaluation page of a real run, from its recording"
 HELP = """\
 Reads a bag that `temporeal deploy` recorded and writes report.html (opens offline) and report.json: verdict and
-robustness of the formula and of each clause, which failed first and when, slack to the deadlines, what the monitor said
-in flight beside what it says of the recording, latencies, commands that were late, missed, limited or bridged, events
-and stops of the guard, rates and gaps of the state, and the path in 3-D where the robot has a position.
+robustness of the formula and of each clause, which failed first and when, slack to the deadlines, the monitor's verdict
+in flight beside its verdict on the recording, latencies, commands that were late, missed, limited or bridged, events
+and stops of the guard, rates and gaps of the state, and the path in 3-D if the robot has a position.
 The formula is that of the manifest in the bag, or of --artifact.
 
 Exit status: 0 every flight satisfied the formula and the monitor agrees, 1 one did not, 2 bad input.
@@ -43,7 +44,7 @@ AGREE = 1e-9  # of the bounds: the same samples give the same numbers
 
 def parser() -> Parser:
     """Options of this verb."""
-    from temporeal.policies.cli.verbs.replay import add_choice
+    from temporeal.policies.cli.recordings import add_choice
 
     p = Parser("report", HELP)
     p.add_argument("bag", type=Path, metavar="BAG", help="folder (or .mcap file) of the recording")
@@ -57,7 +58,7 @@ def run(argv: Sequence[str]) -> int:
     """Judge the recording and write the page."""
     options = parser().parse_args(argv)
     from temporeal.policies.cli.deployment.requirements import needs_bridge, needs_training
-    from temporeal.policies.cli.verbs.replay import chosen, refused
+    from temporeal.policies.cli.recordings import chosen, refused
     from temporeal.policies.runs import run_folders
 
     needs_bridge()
@@ -68,11 +69,12 @@ def run(argv: Sequence[str]) -> int:
 
     out = options.out or options.bag.with_name(f"{options.bag.stem}-report")
     with refused():
-        namespace, told, robot, interface = chosen(options)
-        manifest = manifest_of(options, told)
+        recorded = chosen(options)
+        namespace, mission, robot, interface = recorded
+        manifest = manifest_of(options, mission)
         formula = formula_of(manifest, robot, interface)
         run_folders.check_writable(out)
-        recording = bags.read(options.bag, needed(interface, namespace), told.get("renamed"))
+        recording = bags.read(options.bag, needed(interface, namespace), mission.get("renamed"))
         flights, partial, unread = flight_log.flights(recording, namespace)
         found = flown(recording, [f for f in flights if not f.refusal], manifest, robot, interface, namespace)
         refused = [flight.refusal for flight in flights if flight.refusal]
@@ -84,7 +86,7 @@ def run(argv: Sequence[str]) -> int:
              *(f"{remark}." for remark in (*refused, *records.remarks(unread)))]
     rows = [row for row, _ in found]
     judged = [samples_of(judged) for _, judged in found]
-    page, figures = write(out, formula, judged, rows, notes, manifest, robot, told, namespace)
+    page, figures = write(out, formula, judged, rows, notes, manifest, recorded)
     good = all(row["verdict"] == "satisfied" and row["agrees"] is not False for row in rows)
     if options.json:
         print_json({"passed": good, "report": page, "notes": notes, "evaluation": figures, "flights": clean(rows)})
@@ -95,15 +97,15 @@ def run(argv: Sequence[str]) -> int:
     return OK if good else FAILED
 
 
-def manifest_of(options: Any, told: Mapping[str, Any]) -> Manifest:
-    """Of the artifact that is asked for, else the one in the bag."""
+def manifest_of(options: Any, mission: Mapping[str, Any]) -> Manifest:
+    """The manifest of the artifact asked for, else the one in the bag."""
     from temporeal.policies.runs import artifacts
     from temporeal.robots.artifact.manifest import build
 
     if options.artifact is not None:
         return artifacts.load_artifact(options.artifact).manifest
     try:
-        return build(dict(told["manifest"]))
+        return build(dict(mission["manifest"]))
     except (TypeError, KeyError, ValueError, AttributeError) as error:  # of a version that has other fields
         raise BadInput(f"the manifest in {options.bag} is none that this version reads ({type(error).__name__}: "
                        f"{error}): say which artifact with --artifact") from error
@@ -113,7 +115,7 @@ def flown(
     recording: Recording, flights: Sequence[RecordedFlight], manifest: Manifest, robot: RobotSpec, interface: Interface,
     namespace: str,
 ) -> list[tuple[dict[str, Any], Judged]]:
-    """Each flight that was begun: its row for the page, and what the monitor makes of it."""
+    """Each flight that was begun: its row for the page, and its judgement by the monitor."""
     from temporeal_bridge.recording.flight_analysis import figures, judge, parts, rates
 
     out = []
@@ -121,13 +123,13 @@ def flown(
         judged = judge(messages, flight, manifest, robot, interface, namespace)
         if judged is None or not any(sample is not None for sample in judged.samples):
             continue
-        result, recorded = judged.result, flight.verdict
+        result, in_flight = judged.result, flight.verdict
         row = {
             "flight": flight.number, "start_ns": flight.start_ns,
             "began": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(flight.start_ns / 1e9)),
             "verdict": result["verdict"], "lower": result.get("lower"), "upper": result.get("upper"),
             "lost": result.get("lost", 0), "clauses": result.get("clauses", []),
-            "recorded": recorded or None, "agrees": agrees(result, recorded), "end": ending(flight),
+            "recorded": in_flight or None, "agrees": agrees(result, in_flight), "end": ending(flight),
             "stop": flight.stop,
             "figures": figures(flight, manifest),
             "topics": rates(messages, flight, interface, namespace), "modes": flight.modes, "events": flight.events}
@@ -136,7 +138,7 @@ def flown(
 
 
 def agrees(now: Mapping[str, Any], then: Mapping[str, Any]) -> bool | None:
-    """Whether the monitor said the same in flight; None where it had not said its last word."""
+    """Whether the monitor's final verdict in flight was the same; None if it had none."""
     from math import isclose, isfinite
 
     if not then or not then.get("final"):
@@ -152,7 +154,7 @@ def agrees(now: Mapping[str, Any], then: Mapping[str, Any]) -> bool | None:
 
 
 def ending(flight: RecordedFlight) -> str:
-    """How the flight ended, in words."""
+    """How the flight ended."""
     if flight.stop is not None:
         at, code, reason = flight.stop
         return f"stopped at {at:.2f} s, {code}: {reason}"
@@ -175,7 +177,7 @@ def remarks(recording: Recording, partial: int, refused: int) -> list[str]:
 
 
 def samples_of(judged: Judged) -> dict[str, np.ndarray]:
-    """The monitor's samples by signal [T, ...]; one that was lost has the values before it (of the first: after)."""
+    """The monitor's samples by signal [T, ...]; a lost sample holds the values before it (the first: after it)."""
     import numpy as np
 
     known = [sample for sample in judged.samples if sample is not None]
@@ -188,7 +190,7 @@ def samples_of(judged: Judged) -> dict[str, np.ndarray]:
 
 def write(
     out: Path, formula: Any, flights: Sequence[dict[str, np.ndarray]], rows: Sequence[dict[str, Any]],
-    notes: Sequence[str], manifest: Manifest, robot: RobotSpec, told: Mapping[str, Any], namespace: str,
+    notes: Sequence[str], manifest: Manifest, recorded: Recorded,
 ) -> tuple[Path, dict[str, Any]]:
     """The page and the figures."""
     from temporeal.policies.evaluate.evaluation import evaluate, to_json
@@ -196,24 +198,25 @@ def write(
     from temporeal.policies.evaluate.report.real_flight import markup
     from temporeal.policies.evaluate.rollout import from_flights
 
+    namespace, mission, robot, _ = recorded
     rollout = stopped(from_flights(flights, 1.0 / manifest.rate_hz), rows, manifest.horizon_s)
     evaluation = evaluate(rollout, formula)
     lost = sum(row["lost"] for row in rows)
     notes = [*notes, *([f"{lost} samples were lost: in figures and drawing they have the values before them; the "
                         "verdict of the monitor leaves them open."] if lost else [])]
     section = Section("real", f"Real flights of {namespace}", evaluation, rollout)
-    context = context_of(manifest, robot, told, namespace, rollout.signals)
+    context = context_of(manifest, recorded, rollout.signals)
     out.mkdir(parents=True, exist_ok=True)
     page = write_page(out / "report.html", [section], context, markup(rows, notes))
-    extra = {"artifact": told["name"], "identity": told["identity"], "robot": robot.name, "notes": list(notes),
+    extra = {"artifact": mission["name"], "identity": mission["identity"], "robot": robot.name, "notes": list(notes),
              "flights": clean(rows)}
     write_json(out / "report.json", [section], extra)
     return page, to_json(evaluation)
 
 
 def stopped(rollout: Rollout, rows: Sequence[Mapping[str, Any]], horizon_s: float) -> Rollout:
-    """``rollout`` with which flights the guard stopped before their mission was over, and when; the state of a robot
-    that was stopped is seen on."""
+    """``rollout`` with the flights that the guard stopped before their mission was over, and when. A stopped robot is
+    observed further."""
     from dataclasses import replace
 
     import numpy as np
@@ -222,13 +225,12 @@ def stopped(rollout: Rollout, rows: Sequence[Mapping[str, Any]], horizon_s: floa
     return replace(rollout, terminated=at < horizon_s, ended_s=at)
 
 
-def context_of(
-    manifest: Manifest, robot: RobotSpec, told: Mapping[str, Any], namespace: str, signals: Mapping[str, Any]
-) -> Context:
-    """What the page says about the whole; scene and figure are the task's where the manifest says which that is."""
+def context_of(manifest: Manifest, recorded: Recorded, signals: Mapping[str, Any]) -> Context:
+    """The page's context; scene and figure are the task's if the manifest names it."""
     from temporeal.policies.evaluate.report.page import Context
 
-    facts = {"artifact": f"{told['name']} ({told['identity'][:12]})", "interface": str(told["interface"]),
+    namespace, mission, robot, _ = recorded
+    facts = {"artifact": f"{mission['name']} ({mission['identity'][:12]})", "interface": str(mission["interface"]),
              "namespace": namespace, "rate": f"{manifest.rate_hz:g} Hz"}
     shapes, stage = drawing(manifest, robot, signals)
     arm = robot.parameters["arm"].nominal[0] if "arm" in robot.parameters else 0.1
@@ -237,7 +239,8 @@ def context_of(
 
 
 def drawing(manifest: Manifest, robot: RobotSpec, signals: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
-    """Shapes and stage of the task; without a task, or without the signals that its figure needs, a quadrotor only."""
+    """Shapes and stage of the task; without a task, or without the signals that its figure needs, only a quadrotor is
+    drawn."""
     from temporeal.policies.runs import environments
     from temporeal.policies.runs.settings.renamed import with_current_names
 
@@ -260,7 +263,7 @@ def drawing(manifest: Manifest, robot: RobotSpec, signals: Mapping[str, Any]) ->
 
 
 def clean(value: Any) -> Any:
-    """As JSON has it."""
+    """Plain JSON values."""
     from temporeal.policies.evaluate import evaluation
     from temporeal_bridge.process.files import plain
 
@@ -268,7 +271,7 @@ def clean(value: Any) -> Any:
 
 
 def line(row: Mapping[str, Any]) -> str:
-    """A flight for a person."""
+    """A flight in a line."""
     agreed = {True: "the monitor agrees", False: "the monitor in flight said otherwise", None: "no last word in flight"}
     latency = row["figures"]["latency_ms"]["controller"]
     shown = "" if latency["p50"] is None else "; controller " + ", ".join(

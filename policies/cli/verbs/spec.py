@@ -77,6 +77,11 @@ def parser() -> Parser:
     return p
 
 
+def completions() -> list[str]:
+    """Actions."""
+    return list(ACTIONS)
+
+
 def run(argv: Sequence[str]) -> int:
     """One action on one formula."""
     options = parser().parse_intermixed_args(argv)

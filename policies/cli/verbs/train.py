@@ -36,6 +36,14 @@ def parser() -> Parser:
     return p
 
 
+def completions() -> list[str]:
+    """Options of every group, and settings."""
+    from temporeal.policies.runs.settings.folders import groups
+
+    return [f"{group}={option}" for group, options in groups().items() for option in options] + [
+        f"{key}=" for key in ("seed", "out", "num_worlds", "device", "threads", "resume")]
+
+
 def run(argv: Sequence[str]) -> int:
     """Compose the settings, train, write the run."""
     from temporeal.policies.runs.settings.compose import compose

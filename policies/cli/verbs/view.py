@@ -57,6 +57,14 @@ def parser() -> Parser:
     return p
 
 
+def completions() -> list[str]:
+    """Options of the groups that are shown."""
+    from temporeal.policies.runs.settings.folders import groups
+
+    return [f"{group}={option}" for group, options in groups().items() if group in ("task", "backend", "randomize")
+            for option in options] + ["seed=", "task.settings."]
+
+
 def run(argv: Sequence[str]) -> int:
     """Write pictures if asked to, else serve the browser."""
     options = parser().parse_intermixed_args(argv)
