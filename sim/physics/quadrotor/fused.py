@@ -27,7 +27,7 @@ from temporeal.sim.physics.quadrotor import hover
 from temporeal.sim.physics.quadrotor.layout import BLOCK, DISTURBANCES, PARAMETERS
 from temporeal.sim.physics.quadrotor.parameters import hover_speed, pack_params
 from temporeal.sim.physics.quadrotor.runners import WholeBlocks, as_command, checked_device
-from temporeal.sim.types import Obs, Step
+from temporeal.sim.types import EnvCapabilities, Obs, Step
 
 DT = 0.01  # s, control and physics step
 MASS = L2F_PARAMETERS["mass"][0]
@@ -123,6 +123,7 @@ class FusedHover:
     """
 
     action_dim = 4
+    capabilities = EnvCapabilities()
 
     def __init__(
         self, num_worlds: int, *, seed: int = 0, task: HoverTask = TRAINING, rotor: bool = False, history: int = 0,
