@@ -216,7 +216,7 @@ def ground_friction(floor: float | None) -> float | None:
 
 
 def describe(plan: Plan, actor: Actor, file: str) -> dict[str, Any]:
-    """What the worker is told of an actor; its pose is that of home."""
+    """An actor as the worker gets it; its pose is that of home."""
     mj, pos, quat = plan.model.mj, actor.links[0].pos, actor.links[0].quat
     if actor.floating:
         first = mj.jnt_qposadr[actor.joint]

@@ -306,7 +306,8 @@ class LabEngine:
         roots = [self.link_rows[name][0] for name in self.floating]
         drive = self._drives
         torque = drive["stiffness"] * (target - pos) - drive["damping"] * vel + effort
-        torque = torque.clamp(-drive["effort"], drive["effort"])  # the drives' law: PhysX does not tell their forces
+        # PhysX does not report the drives' forces: computed by their law
+        torque = torque.clamp(-drive["effort"], drive["effort"])
         return Readings(States(pos, vel, link[:, roots].clone()), link, torque, contact)
 
     def set_drives(self, worlds: Array, drives: Mapping[str, Array]) -> None:

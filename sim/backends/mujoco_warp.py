@@ -169,7 +169,7 @@ class MuJoCoWarp:
     def set_params(self, ids: Tensor, params: Mapping[str, Tensor]) -> None:
         """Set parameters of the worlds ``ids`` [K]: [K, count] by the names of ``parameters``.
 
-        The first time that a parameter is set, its model fields get an entry per world and graphs are recorded anew.
+        The first time that a parameter is set, its model fields get an entry per world and graphs are recorded again.
         """
         worlds = self._worlds(ids)
         self._params.set(worlds, {n: check_values(self.model, n, float64(v), len(worlds)) for n, v in params.items()})
@@ -218,7 +218,7 @@ class MuJoCoWarp:
         return found
 
     def close(self) -> None:
-        """Give graphs, device memory and threads back; memory of which somebody holds a view lives as long as that."""
+        """Give back graphs, device memory and threads; memory lives as long as a view of it is held."""
         self.simulation.graphs.drop()
         for name in ("simulation", "_params"):
             self.__dict__.pop(name, None)

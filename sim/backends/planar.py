@@ -6,7 +6,7 @@
 
 ``signals()`` gives live tensors that the backend owns. A command is limited to the robot's limits, then the gains act.
 It is constant over a step, whose end is computed exactly, whatever the number of ``substeps``. There are no walls:
-formulas say what to keep out of.
+regions to avoid are part of formulas.
 
 A state or command that is not finite, or a position more than 1000 km away, makes the position NaN until a reset.
 """

@@ -1,4 +1,4 @@
-"""How this process's allocator treats memory that is freed."""
+"""Settings of this process's memory allocator (glibc's malloc)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ BY_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_"
 
 @cache
 def keep_freed() -> bool:
-    """Let freed memory stay with the process, up to 256 MiB, and say whether it does.
+    """Keep up to 256 MiB of freed memory in the process; whether that was possible.
 
     A step of thousands of worlds returns megabytes that are freed some steps later. glibc may give them back to the
-    kernel each time, so that every page of the next ones faults, which can take longer than computing what goes there.
-    Whoever has set malloc in the environment is not overruled; other C libraries are left as they are.
+    kernel each time, and then every page of the next ones faults, which can take longer than the computation. Settings
+    of malloc in the environment are respected; other C libraries are left alone.
     """
     if any(name in os.environ for name in BY_USER):
         return False

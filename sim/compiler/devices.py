@@ -1,5 +1,4 @@
-"""What is on a device: parts of tasks (observation map, objective, model of a system), and states; and Warp, by which
-kernels for a GPU are compiled."""
+"""Tasks' parts and states on another device, and whether Warp can compile kernels for a GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ WARP = (1, 15)
 
 @cache
 def lacks_warp() -> str:
-    """Why kernels cannot be compiled for a GPU, and what to do; empty where they can."""
+    """Why kernels cannot be compiled for a GPU and what to do; empty where they can."""
     todo = f"pip install 'warp-lang>={'.'.join(map(str, WARP))}' (it comes with mujoco-warp)"
     if find_spec("warp") is None:
         return f"Warp is not installed: {todo}"
@@ -41,7 +40,8 @@ def on_device(part: Any, device: torch.device) -> Any:
         return copy.deepcopy(part).to(device)
     if isinstance(part, (list, tuple)):
         return type(part)(on_device(x, device) for x in part)
-    if not hasattr(part, "__dict__") or isinstance(part, type) or callable(part) and not hasattr(part, "memory"):
+    stateful = hasattr(part, "memory") or hasattr(part, "carry")  # a map or an objective, not just a function
+    if not hasattr(part, "__dict__") or isinstance(part, type) or callable(part) and not stateful:
         return part
     placed = copy.copy(part)
     for name, value in vars(part).items():

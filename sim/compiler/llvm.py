@@ -1,4 +1,4 @@
-"""LLVM text to a function of this process, for this processor."""
+"""LLVM text compiled to a function for this processor; its machine code is kept between processes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _library_address(name: str) -> int:
 def function(
     text: str, entry: str, arguments: Sequence[Any], library: Collection[str] = (), passes: Sequence[str] = ()
 ) -> tuple[Any, Any]:
-    """The compiled ``entry``, which lets other Python threads run, and what must be kept for its code to stay.
+    """The compiled ``entry``, which releases Python's lock, and the engine that keeps its code alive.
 
     Machine code is kept in :func:`folder`: a kernel of a large task takes seconds to make.
 
@@ -106,20 +106,20 @@ def machine_code(text: str, passes: Sequence[str] = ()) -> bytes:
 
 
 def folder() -> Path | None:
-    """Of machine code: the user's cache, ``$XDG_CACHE_HOME/temporeal/code`` (``~/.cache/...``). May be deleted.
+    """Folder of machine code: ``$XDG_CACHE_HOME/temporeal/code`` (``~/.cache/...``). May be deleted.
 
-    None for a user who has no home.
+    None for a user without a home.
     """
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
     try:
-        cache = given if given.is_absolute() else Path.home() / ".cache"  # as its specification says
+        cache = given if given.is_absolute() else Path.home() / ".cache"  # an absolute path, by its specification
     except RuntimeError:
         return None
     return cache / "temporeal" / "code" if cache.is_absolute() else None
 
 
 def key(text: str, passes: Sequence[str]) -> str:
-    """The name of the machine code of ``text``: whatever it depends on."""
+    """The name of the machine code of ``text``: a digest of all it depends on."""
     parts = (llvmlite.__version__, llvm.llvm_version_info, llvm.get_default_triple(), llvm.get_host_cpu_name(),
              features(), sorted(OPTIONS.items()), SPEED, *passes, text)
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
@@ -127,9 +127,9 @@ def key(text: str, passes: Sequence[str]) -> str:
 
 @contextmanager
 def own(place: Path) -> Iterator[int]:
-    """A descriptor of folder ``place``, which belongs to this user and which nobody else can write to.
+    """A descriptor of folder ``place``, which belongs to this user and which no other user can write to.
 
-    Files are named relative to it: the path may come to mean another folder meanwhile.
+    Files are opened relative to it, because the path may come to name another folder meanwhile.
 
     Raises:
         OSError: it is not there, or another user could put something there.
@@ -145,7 +145,7 @@ def own(place: Path) -> Iterator[int]:
 
 
 def kept(place: Path, name: str) -> bytes | None:
-    """The code called ``name`` in folder ``place``; None where there is none, or not a whole one, or see :func:`own`.
+    """The code called ``name`` in folder ``place``; None where it is missing, damaged or another user's (:func:`own`).
 
     A file begins with the digest of the rest.
     """
@@ -153,7 +153,7 @@ def kept(place: Path, name: str) -> bytes | None:
         with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=home), "rb") as file:
             content = file.read()
         if hashlib.sha256(content[DIGEST:]).digest() == content[:DIGEST]:
-            with suppress(OSError):  # a medium that cannot be written to can be read
+            with suppress(OSError):  # a read-only medium can still be read
                 os.utime(name, dir_fd=home)
             return content[DIGEST:]
     return None
@@ -162,7 +162,7 @@ def kept(place: Path, name: str) -> bytes | None:
 def keep(place: Path, name: str, code: bytes) -> None:
     """Write ``code`` to file ``name`` of folder ``place``, whole or not at all; delete what was not used for longest.
 
-    A disk that is full, or a home that cannot be written to, costs the next process the time to compile, no more.
+    Where the disk is full or read-only, the next process compiles again.
     """
     part = f"{name}.{os.getpid()}.{threading.get_ident()}"
     with suppress(OSError):

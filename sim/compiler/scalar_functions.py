@@ -1,7 +1,7 @@
 """One source, several targets: bind plain scalar functions to a compiler and a float type.
 
-Physics and random numbers are written once, as Python functions of scalars whose constants are module-level
-names. :func:`instantiate` copies such a module's functions into a fresh namespace, where every constant has the
+Physics and random numbers are written once, as Python functions of scalars whose constants are module-level names.
+:func:`instantiate` copies such a module's functions into a fresh namespace, where every constant has the
 wanted float type (a bare ``0.5`` would promote float32 arithmetic to float64) and every function is compiled, so that
 functions that call each other find the compiled ones. The module itself stays plain Python in float64.
 """
@@ -48,7 +48,7 @@ def fingerprint(*modules: ModuleType) -> str:
     """A digest of the source of ``modules``.
 
     numba's cache on disk notices a change of the file that holds a kernel, not of the files it calls into. A kernel
-    that closes over this digest is compiled anew when one of them changes.
+    that closes over this digest is recompiled when one of them changes.
     """
     digest = hashlib.sha256()
     for module in modules:

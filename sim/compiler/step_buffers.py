@@ -1,8 +1,8 @@
-"""How an environment's step runs over its table, and where its results go.
+"""Buffers for the results of an environment's steps, and the kernels that fill them from its table.
 
-A learner may keep what a step returned, so that each step needs memory of its own. With few worlds, asking for it in
-every step costs more than computing what goes there: each operation on tensors, however small, takes tens of
-microseconds when the physics before it has filled the caches. So compiled steps take memory for many steps at a time.
+A learner may keep what a step returned, so each step needs buffers of its own. With few worlds, allocating them in
+every step costs more than filling them: each operation on tensors, however small, takes tens of microseconds when the
+physics before it has filled the caches. So compiled steps allocate buffers for many steps at a time.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class Compiled:
         self.run_after(self.n, *known[1], action.data_ptr(), *to.addresses[1:-2])
 
     def _learn(self, key: tuple[int, ...], truth: Mapping[str, Tensor]) -> tuple[list[Tensor], list[int]]:
-        """Where these tensors are. They are kept, so that no others have their identities; few, because some backends
+        """Addresses of these tensors. They are kept, so that no others get their identities; few, because some backends
         make new ones in each step.
         """
         shapes = self.kernel.rows

@@ -321,8 +321,8 @@ def kernels_of(device: torch.device) -> Any:
 class VectorizedFunction:
     """``function`` of numbers [N, ...], compiled for the device and the shapes that it is called with.
 
-    It is traced once for such shapes: what it reads beside its arguments must stay as it is. A copy compiles anew. One
-    that cannot be compiled raises :class:`CannotCompile`.
+    It is traced once for such shapes: what it reads besides its arguments must not change. A copy compiles again. A
+    function that cannot be compiled raises :class:`temporeal.sim.compiler.expressions.CannotCompile`.
 
     Args:
         outputs: what it returns: name -> shape of a row.

@@ -1,5 +1,5 @@
-"""Warp where torch works: its devices and streams; and work of many small kernels, recorded once as a CUDA graph and
-launched as a whole (on the CPU it just runs)."""
+"""Warp on torch's devices and streams; and work of many small kernels, recorded once as a CUDA graph and launched as a
+whole (on a CPU it just runs)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,11 @@ import warp as wp
 
 
 def start() -> None:
-    """Start Warp without its banner, its lines for each compiled module, and the news that there is no CUDA driver.
+    """Start Warp without its banner, its line per compiled module, and its warning that there is no CUDA driver.
 
-    The last comes from C, at the first start: whatever else is written to stderr meanwhile is passed on.
+    The warning comes from C at the first start: other text on stderr is passed on.
     """
-    if hasattr(wp.config, "log_level"):
-        wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
-    else:  # an older one
-        wp.config.quiet = True
+    wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
     sys.stderr.flush()
     with tempfile.TemporaryFile() as kept:
         stderr = os.dup(2)
@@ -124,7 +121,7 @@ class Graphs(Place):
         return capture.graph
 
     def drop(self) -> None:
-        """Record everything anew when it is run next. What still runs is waited for: it reads the old arrays."""
+        """Record everything again at the next run. Waits for running work, which reads the old arrays."""
         if self._graphs:
             wp.synchronize_device(self.device)
         self._graphs.clear()

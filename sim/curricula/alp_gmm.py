@@ -103,7 +103,7 @@ class AlpGmm:
         return shares
 
     def observe(self, trials: Trials) -> None:
-        """Take in finished episodes; fit anew where there are enough."""
+        """Take in finished episodes; fit again where there are enough."""
         if not len(trials.outcome):
             return
         rows = np.column_stack([trials.points, trials.outcome])

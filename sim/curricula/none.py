@@ -1,4 +1,4 @@
-"""``none``: no curriculum; every episode is drawn as the randomization says."""
+"""``none``: no curriculum; every episode is drawn by the randomization alone."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ class Teacher(Protocol):
 class Kind(Protocol):
     """What a module of ``temporeal.sim.curricula`` has: one way to choose where to learn.
 
-    ``Settings``: a frozen dataclass of what its configuration may say. ``GROWS``: whether dimensions begin with a range
-    of their own (``first``) that widens.
+    ``Settings``: a frozen dataclass of what its configuration may hold. ``GROWS``: whether dimensions begin with a
+    range of their own (``first``) that widens.
     """
 
     Settings: type

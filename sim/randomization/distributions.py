@@ -60,7 +60,7 @@ class Distribution:
     ========================  ======================================================================================
 
     ``shared``: one draw for all components, such as a battery that weakens all rotors alike. ``components``: by place,
-    distributions of single components; the others are as the rest of this says (nominal where ``kind`` is "").
+    distributions of single components; the others follow the other fields (nominal where ``kind`` is "").
     ``when``: ``"episode"``, ``"start"`` (once per world, for the whole training), or seconds (least, most) between
     changes in mid-episode (:mod:`temporeal.sim.randomization.disturbances`).
     """

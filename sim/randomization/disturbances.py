@@ -245,7 +245,7 @@ def _duration(where: str, value: Any, least_interval: float, dt: float) -> int:
 def _force(where: str, given: Mapping[str, Any], duration: float) -> tuple[float, float] | None:
     """Least and greatest force, N, from a force or from an impulse over ``duration`` s."""
     if "force_n" in given and "impulse_ns" in given:
-        raise ValueError(f"{where}: force_n and impulse_ns say the same; give one")
+        raise ValueError(f"{where}: force_n and impulse_ns are alternatives; give one")
     if "impulse_ns" in given:
         first, last = _ends(f"{where}.impulse_ns", given["impulse_ns"])
         return first / duration, last / duration
@@ -276,7 +276,7 @@ def _ends(where: str, value: Any) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Disturbances:
-    """Forces and torques, and parameters that are drawn anew within an episode (``when: {every_s: ...}``)."""
+    """Forces and torques, and parameters that are drawn again within an episode (``when: {every_s: ...}``)."""
 
     wrenches: WrenchDisturbances
     redrawn: Mapping[str, Distribution]

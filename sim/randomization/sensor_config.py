@@ -82,7 +82,7 @@ class SensorConfig:
         """From configuration; an unknown signal or key is an error that lists the legal ones.
 
         Signals may be named by patterns (``joint_*``); a later entry replaces an earlier one, ``null`` removes it. What
-        is a mapping (``{std: 0.01}``, a group) may say ``optional: true``: no error where there is no such signal.
+        is a mapping (``{std: 0.01}``, a group) may have ``optional: true``: no error where there is no such signal.
         """
         raw = dict(raw or {})
         if unknown := sorted(map(str, set(raw) - set(KEYS))):
@@ -112,7 +112,7 @@ def _by_signal(where: str, raw: Any, known: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _optional(where: str, value: Any) -> tuple[Any, bool]:
-    """``value`` without its key ``optional``, and what that says."""
+    """``value`` without its key ``optional``, and whether that is true."""
     if not isinstance(value, Mapping) or "optional" not in value:
         return value, False
     if not isinstance(value["optional"], bool):
@@ -128,7 +128,7 @@ def _matching(where: str, pattern: Any, known: tuple[str, ...], optional: bool =
 
 
 def _number(where: str, value: Any, what: str, low: float, high: float = float("inf")) -> float:
-    """``value``, a number in [low, high]; ``what`` it is says the error."""
+    """``value``, a number in [low, high]; ``what`` is the rule in the error."""
     wrong = isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value)
     if wrong or not low <= value <= high:
         raise ValueError(f"{where}: {what}, got {value!r}")
@@ -136,12 +136,12 @@ def _number(where: str, value: Any, what: str, low: float, high: float = float("
 
 
 def _std(where: str, value: Any) -> Numbers:
-    told = "a standard deviation is >= 0"
+    rule = "a standard deviation is >= 0"
     if isinstance(value, Mapping):
         value = _keys(where, value, ("std",), ("std",))["std"]
     if isinstance(value, (list, tuple)):
-        return tuple(_number(where, v, told, 0.0) for v in value)
-    return _number(where, value, told, 0.0)
+        return tuple(_number(where, v, rule, 0.0) for v in value)
+    return _number(where, value, rule, 0.0)
 
 
 def _keys(where: str, raw: Any, legal: tuple[str, ...], needed: tuple[str, ...]) -> dict[str, Any]:

@@ -271,7 +271,7 @@ class Sensors:
         return value.clamp(*c.range[n]) if n in c.range else value
 
     def _drift(self, n: str, rows: Rows) -> Tensor:
-        """The drift one step on: its standard deviation after a second, or for ever, is as configured."""
+        """The drift one step on: its standard deviation after a second, or at all times, is as configured."""
         drift = self.config.drift[n]
         assert self.dt is not None
         stay = 1.0 if drift.time_s is None else exp(-self.dt / drift.time_s)

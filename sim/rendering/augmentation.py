@@ -1,12 +1,12 @@
-"""What real cameras do to pictures, and what makes a network robust to it: augmentation of RGB and depth.
+"""Augmentation of RGB and depth: errors of real cameras, and changes that make a network robust to them.
 
     augment = parse_augment({"wrist_rgb": {"shift": {"high": 4}, "hue": {"high": 10, "per": "episode"}},
                              "wrist_depth": {"preset": "d435"}})
     seen = augment(images, seed, worlds, episode, step)        # images by name, [K, H, W, 3] uint8 and [K, H, W] m
 
 Every draw is keyed by (seed, world, episode, step) through :mod:`temporeal.sim.compiler.keyed_random`: a picture
-replays, whatever the number
-of worlds and their order. RGB goes through OpenCV picture by picture on the CPU, depth is computed on its own device.
+replays, whatever the number of worlds and their order. RGB goes through OpenCV picture by picture on the CPU, depth is
+computed on its own device.
 
 Operations on RGB, in the order in which they are applied, each with ``low`` and ``high`` of the uniform distribution
 of its strength, a ``probability``, and ``per``: ``step`` (a draw for each picture) or ``episode`` (one for all of its):
@@ -76,7 +76,7 @@ def _three(noise: Any) -> None:
 
 @dataclass(frozen=True)
 class Rule:
-    """What the strength of an operation may be; ``low``: that of a range without one (None: it must be said).
+    """Legal strengths of an operation; ``low``: the least where it is left out (None: it must be given).
 
     ``whole``: a whole number, both ends included.
     """
@@ -119,7 +119,7 @@ class DepthNoise:
         noise: (a, b, c) of the standard deviation a + b (z - c)^2 along the optical axis: c is the depth at which it is
             least.
         jitter: standard deviation, pixels, of where each pixel looks: ragged edges.
-        quantum: step of the inverse depth, 1/m, that the camera tells apart; 0: none.
+        quantum: step of the inverse depth, 1/m; 0: none.
         drop: share of pixels without an answer, at random.
         edge_drop: share of pixels without an answer where depth jumps by more than ``edge_jump`` times itself: what
             one of a stereo camera's two eyes does not see.
@@ -156,7 +156,7 @@ class DepthNoise:
 
 PRESETS = {
     # Axial noise: Nguyen, Izadi, Lovell, "Modeling Kinect sensor noise for improved 3D reconstruction and tracking",
-    # 3DIMPVT 2012. Half a pixel of jitter, and inverse depths told apart by 1 / 351.3 per m: Handa et al., "A benchmark
+    # 3DIMPVT 2012. Half a pixel of jitter, and inverse depths quantized by 1 / 351.3 per m: Handa et al., "A benchmark
     # for RGB-D visual odometry, 3D reconstruction and SLAM", ICRA 2014 (after Barron and Malik 2013). Range: Khoshelham
     # and Elberink, Sensors 12 (2012). Shares of drop-outs and holes: our choice.
     "kinect": DepthNoise((0.0012, 0.0019, 0.4), 0.5, 1 / 351.3, 0.005, 0.05, 0.5, 1, 0.1, 0.5, 5.0),
@@ -385,7 +385,7 @@ def _hue(picture: np.ndarray, s: list[float], *_: Any) -> np.ndarray:
 
 
 def _blur(picture: np.ndarray, s: list[float], *_: Any) -> np.ndarray:
-    if s[0] < 0.05:  # narrower than what the kernel's next pixel feels
+    if s[0] < 0.05:  # too narrow to reach the next pixel
         return picture
     side = 2 * int(np.ceil(3 * s[0])) + 1
     return cv2.GaussianBlur(picture, (side, side), s[0], borderType=cv2.BORDER_REPLICATE)
@@ -429,7 +429,7 @@ APPLY: dict[str, Apply] = {
 
 
 def corrupt_depth(depth: Tensor, config: DepthNoise, key: Key, name: str) -> Tensor:
-    """What a depth camera with the errors ``config`` says of the true ``depth`` [K, H, W], m; 0: no answer."""
+    """The reading of a depth camera with the errors ``config`` for the true ``depth`` [K, H, W], m; 0: no answer."""
     k = len(key.worlds)
     if not depth.is_floating_point() or depth.dim() != 3 or depth.shape[0] != k:
         raise ValueError(f"{name} is float [{k}, H, W], got {depth.dtype} {list(depth.shape)}")
@@ -458,7 +458,7 @@ def corrupt_depth(depth: Tensor, config: DepthNoise, key: Key, name: str) -> Ten
 
 
 def _look_beside(depth: Tensor, down: Tensor, across: Tensor) -> Tensor:
-    """Each pixel says what the one that is ``down`` and ``across`` from it (pixels, rounded) sees."""
+    """Each pixel gets the depth of the one that is ``down`` and ``across`` from it (pixels, rounded)."""
     k, height, width = depth.shape
     rows = (torch.arange(height, device=depth.device)[:, None] + down.round().long()).clamp(0, height - 1)
     columns = (torch.arange(width, device=depth.device) + across.round().long()).clamp(0, width - 1)

@@ -1,4 +1,4 @@
-"""What the cameras of an environment see: a rig over its worlds, fed with the simulator's positions."""
+"""Pictures of a backend's worlds: a rig, fed with the simulator's positions."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ class GLRenderer:
                 light.pos, light.dir = pos + self.data.xpos[body], -z_axis
 
     def close(self) -> None:
-        """Free the OpenGL context and what it holds. What a driver says against it goes to the log."""
+        """Free the OpenGL context and what it holds. A driver's objections go to the log."""
         with self._lock:
             if not self._open:
                 return

@@ -153,7 +153,7 @@ def _unpack(
 def _measure(
     found: wp.array2d[float], start: int, far: float, good: wp.array[bool], out: wp.array2d[float]
 ):  # fmt: skip
-    """Depths up to ``far``, which they are where the ray caster, by its 0, says that it hit nothing."""
+    """Depths up to ``far``; the ray caster's 0, no hit, becomes ``far``."""
     world, pixel = wp.tid()
     depth = found[world, start + pixel]
     if depth == 0.0 or not good[world]:

@@ -60,12 +60,12 @@ def _refuse(mj: mujoco.MjModel) -> None:
 
 
 def _alike(mj: mujoco.MjModel, i: int) -> bool:
-    """Whether the equality says q1 = q2 of two joints, and one actuator moves them."""
+    """Whether the equality is q1 = q2 of two joints, and one actuator moves them."""
     return _equal(mj, i) and any(int(mj.eq_obj1id[i]) in _levers(mj, a) for a in range(mj.nu))
 
 
 def _equal(mj: mujoco.MjModel, i: int) -> bool:
-    """Whether the equality says q1 = q2 of two joints."""
+    """Whether the equality is q1 = q2 of two joints."""
     return mj.eq_type[i] == mujoco.mjtEq.mjEQ_JOINT and int(mj.eq_obj2id[i]) >= 0 and np.allclose(
         mj.eq_data[i, :5], (0, 1, 0, 0, 0))
 

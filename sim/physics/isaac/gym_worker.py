@@ -420,7 +420,7 @@ def main():
         serve(read, write)
     except EOFError:
         pass  # the parent is gone
-    except BaseException:  # whatever it was, the parent tells it
+    except BaseException:  # the parent reports it, whatever it was
         text = traceback.format_exc()
         sys.stderr.write(text)
         try:

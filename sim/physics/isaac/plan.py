@@ -34,7 +34,7 @@ class Shape:
 class Dof:
     """A hinge or slide and its drive.
 
-    A position drive exerts ``stiffness (target - q) - damping qd``, an effort drive what it is told less
+    A position drive exerts ``stiffness (target - q) - damping qd``, an effort drive its target less
     ``damping qd``; both at most ``effort``. ``actuator``: that of the model, -1 without; q is MuJoCo's less ``ref``.
     """
 

@@ -6,9 +6,9 @@ The :class:`Engine` is the simulator behind one small interface; :class:`Worlds`
 What follows from Isaac's rules, for both:
 
 - A reset is written to the simulator with the next step: once per step for all worlds that were reset since. Until
-  then Isaac's own tensors are stale; the signals after a reset are computed by MuJoCo's kinematics from the state that
-  was set (forces are zero: no step was made).
-- A bad world is put back to the state before the step that made it bad, at every step, until it is reset: it stands
+  then Isaac's own tensors are stale; signals after a reset are computed by MuJoCo's kinematics from the new state
+  (forces are zero: no step was made).
+- A bad world is put back to the state before the step that made it bad, at every step, until it is reset. It stands
   still, and nothing that is not finite stays in the simulation.
 - A copy of the state does not continue bit-exactly: contacts and the solver's warm start cannot be read.
 """
@@ -301,7 +301,7 @@ class Worlds:
             self.engine.set_friction(worlds, chosen["geom_friction"][:, touching(self.plan), 0])
 
     def status(self) -> Status:
-        """Bad worlds; Isaac does not tell whether contacts had no room, so none is ever flagged as overflowing."""
+        """Bad worlds. Isaac does not report contacts that had no room, so no world is ever flagged as overflowing."""
         return Status(self.bad.clone(), torch.zeros_like(self.bad), {"diverged": self._diverged})
 
     def state(self) -> dict[str, Tensor]:

@@ -23,14 +23,14 @@ from temporeal.sim.physics.mujoco.parameters import parameters
 from temporeal.sim.physics.mujoco.signals import add_sensors, read_of, stages_of, writes_of
 from temporeal.sim.scene import Object, Scene
 
-LONGEST_STEP = 0.1  # s: nothing that touches is simulated with more
-# MuJoCo's own defaults, written out (the defaults of a robot's file are for the robot), but for friction: two geoms rub
-# with the larger of theirs, so that a floor with the least leaves it to what touches it, whatever that is set to
+LONGEST_STEP = 0.1  # s: contacts cannot be simulated with longer ones
+# MuJoCo's own defaults, written out because the defaults of a robot's file are for the robot. Except friction: of two
+# geoms the larger acts, so a floor with the least leaves it to what touches it
 SLIPPERY = 1e-5  # mjMINMU: MuJoCo takes no less
 FLOOR: dict[str, Any] = {
     "friction": (SLIPPERY,) * 3, "contype": 1, "conaffinity": 1, "condim": 3, "priority": 0, "solmix": 1.0,
     "solref": (0.02, 1.0), "solimp": (0.9, 0.95, 0.001, 0.5, 2.0), "margin": 0.0, "gap": 0.0, "group": 0,
-    "rgba": (0.5, 0.5, 0.5, 1.0)}  # MuJoCo's sign for: the material's
+    "rgba": (0.5, 0.5, 0.5, 1.0)}  # MuJoCo's code for: as the material
 GROUND = "floor"  # material and texture: a checkerboard of 25 cm, dark enough that full light does not whiten it
 CHECKS: dict[str, Any] = {"builtin": mujoco.mjtBuiltin.mjBUILTIN_CHECKER, "rgb1": (0.36, 0.40, 0.44),
                           "rgb2": (0.27, 0.31, 0.35), "width": 128, "height": 128}
@@ -44,9 +44,8 @@ INTEGRATORS = {
 def build(scene: Scene, command: str | None, dt: float, integrator: str = "auto") -> Model:
     """The compiled model of ``scene`` with physics step ``dt`` [s], whose actuators take ``command`` of the robot.
 
-    Without a command it is to be looked at only. ``integrator``: of :data:`INTEGRATORS`; ``auto``: as the MJCF says.
-
-    A diverging state stays as it is instead of being reset behind the caller's back.
+    Without a command the model is for rendering only. ``integrator``: of :data:`INTEGRATORS`; ``auto``: that of the
+    MJCF. MuJoCo's automatic reset of diverging states is off.
     """
     if not 0.0 < dt <= LONGEST_STEP:  # false for NaN
         other = "; backend planar takes longer ones" if scene.robot.kind == "planar" else ""
@@ -72,7 +71,7 @@ def build(scene: Scene, command: str | None, dt: float, integrator: str = "auto"
     groups += links(mj, scene, groups)
     qpos, ctrl = home(mj, scene.robot)
     driven = actuators_of(mj, scene.robot, command) if command is not None else np.zeros(0, int)
-    if command is not None and scene.robot.drives.get(command) in ("velocity", "effort"):  # the key is of places
+    if command is not None and scene.robot.drives.get(command) in ("velocity", "effort"):  # the key holds positions
         ctrl[driven] = 0.0
     return Model(scene, mj, reads, writes_of(mj, scene, reads), stage, acc in stages, driven, qpos, ctrl, groups,
                  parameters(mj, groups, scene.robot), integrator)
@@ -170,7 +169,7 @@ def home(mj: mujoco.MjModel, robot: RobotSpec) -> tuple[Array, Array]:
 
 
 def drive(spec: mujoco.MjSpec, robot: RobotSpec, command: str) -> None:
-    """Make of the position servos that ``command`` sets what the robot's ``drives`` says.
+    """Turn the position servos that ``command`` sets into the kind of drive that the robot declares for it.
 
     A velocity servo integrates its setpoint (MuJoCo's ``intvelocity``), within the control range of the position servo.
     """

@@ -60,7 +60,7 @@ def _write_strength(mj: mujoco.MjModel, g: Group, fields: Fields, ids: Array, va
 
 
 def _write_delay(mj: mujoco.MjModel, g: Group, fields: Fields, ids: Array, values: Mapping[str, Array]) -> None:
-    # a hair less: a delay of whole steps, which float32 or the sum of the time may round, is not one step more
+    # a hair less: rounding in float32 or in the sum of times must not add a step to a delay of whole steps
     fields["actuator_delay"][_rows(ids), g.actuators] = np.maximum(
         values["command_delay"] - 1e-4 * mj.opt.timestep, 0.0)
 
@@ -179,7 +179,7 @@ def check_values(model: Model, name: str, values: Array, count: int) -> Array:
     return values
 
 
-MOST = 1e6  # kg, kg m^2: what is heavier sinks into what carries it, and no state of it is ever seen to be bad
+MOST = 1e6  # kg, kg m^2: heavier bodies sink into what carries them, without any state being flagged as bad
 ROUNDING = 1e-5  # of a moment: what float32 and sums of it may be off
 
 
@@ -194,8 +194,8 @@ def check_matter(name: str, values: Array, nominal: Array) -> None:
         slack = (1 + ROUNDING) * moments[..., :2].sum(-1) - moments[..., 2]
         wrong = (slack < 0) & (plain[:, :2].sum(-1) >= (1 - ROUNDING) * plain[:, 2])
         if wrong.any():
-            told = ", ".join(f"{x:g}" for x in moments[tuple(np.argwhere(wrong)[0])])
-            raise ValueError(f"set_params: {name} has the principal moments {told} {unit}, which no body of matter "
+            listed = ", ".join(f"{x:g}" for x in moments[tuple(np.argwhere(wrong)[0])])
+            raise ValueError(f"set_params: {name} has the principal moments {listed} {unit}, which no body of matter "
                              "has: each is at most the sum of the other two")
 
 

@@ -76,7 +76,7 @@ def holding_act(model: Model, qpos: Array) -> Array:
 
 
 def fill_history(model: Model, history: Array, worlds: Array, ctrl: Array) -> None:
-    """As if ``ctrl`` [K, nu] had been given for ever: the values in the delay buffers of the actuators.
+    """Fill the actuators' delay buffers as if ``ctrl`` [K, nu] had always been applied.
 
     A buffer is [free number, cursor, times[n], values[n]] (MuJoCo: mj_initCtrlHistory).
     """

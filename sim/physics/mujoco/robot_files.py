@@ -1,4 +1,4 @@
-"""A robot's model file as MuJoCo reads it, completed with what its spec says beyond the file.
+"""A robot's model file as MuJoCo reads it, completed from the robot's spec.
 
     spec = read(load_robot("models/arm.urdf"))      # mujoco.MjSpec; compile() gives the model
 
@@ -26,7 +26,7 @@ SLIDE = int(mujoco.mjtJoint.mjJNT_SLIDE)  # joints of one degree of freedom: thi
 
 
 def read(robot: RobotSpec) -> mujoco.MjSpec:
-    """The robot's model with all names, servos, changes and the key ``home`` that its spec counts on.
+    """The robot's model with the names, servos, changes and the key ``home`` that its spec refers to.
 
     Raises:
         FileNotFoundError: the model file does not exist.
@@ -49,7 +49,7 @@ def read(robot: RobotSpec) -> mujoco.MjSpec:
 
 
 def compiled(robot: RobotSpec) -> mujoco.MjModel:
-    """The robot alone, compiled; a user's file is compared with what was read of it without MuJoCo.
+    """The robot alone, compiled; a user's file is compared with what was read from it without MuJoCo.
 
     Raises:
         ValueError: as :func:`read`, or spec and model disagree on a name or a range.
@@ -117,7 +117,7 @@ def in_package(robot: RobotSpec, path: Path, link: str, name: str) -> Path:
 
 
 def compare(content: Content, model: mujoco.MjModel) -> None:
-    """Names, kinds and ranges of joints and actuators that were read without MuJoCo are those of the model."""
+    """Check that names, kinds and ranges read without MuJoCo are those of the model."""
     joints = [model.joint(i).name for i in range(model.njnt)]
     mine = [joint.name for joint in content.joints]
     if sorted(joints) != sorted(mine):
@@ -223,7 +223,7 @@ def servo_range(robot: RobotSpec, name: str) -> tuple[float, float]:
 
 
 def change(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
-    """What the robot's YAML says of joints, delays and contacts."""
+    """Apply the changes of joints, delays and contacts in the robot's YAML."""
     for key, values in robot.changes.joints.items():
         for name, value in values.items():
             setattr(spec.joint(name), key, [value, 0.0, 0.0] if key == "damping" else value)

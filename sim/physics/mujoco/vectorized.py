@@ -1,8 +1,7 @@
-"""What a step of the MuJoCo backend does besides the physics, compiled: two passes over the rows of all worlds.
+"""A step of the MuJoCo backend besides the physics, compiled: two passes over the rows of all worlds.
 
-A step of 64 small worlds takes 2 ms and leaves nothing of Python, NumPy and torch in the caches: there, what costs is
-how much code and how many objects are touched, some 30 us for each operation on arrays, however small these are. So
-all that comes before the physics is one call, and all that comes after it another.
+A step of 64 small worlds takes 2 ms and leaves nothing of Python, NumPy and torch in the caches. Then each operation on
+arrays costs some 30 us, however small they are. So all work before the physics is one call, and all after it another.
 """
 
 from __future__ import annotations
@@ -157,7 +156,7 @@ def _code(entry: str, arguments: tuple[Any, ...]) -> tuple[Any, Any]:
 
 
 class Before:
-    """What comes before the physics, with all that stays the same of it.
+    """Before the physics: keep the states, write the commands.
 
     Args:
         rows: states [N, S] float64, contiguous; ``kept``: where they are copied to, alike.
@@ -177,12 +176,12 @@ class Before:
         self._address = self._numbers.ctypes.data
 
     def __call__(self, given: int) -> bool:
-        """Keep the rows and write the commands at the address ``given``: whether these are finite and no world bad."""
+        """Keep the rows and write the commands at address ``given``; whether these are finite and no world is bad."""
         return bool(self.code(self._address, given))
 
 
 class After:
-    """What comes after the physics: the columns that are read, and where to.
+    """After the physics: read columns into signals, and check them.
 
     Args:
         reads: (source [N, ...] float64 view, its columns [C], float32 [N, C] contiguous or None to look only).
@@ -201,7 +200,7 @@ class After:
         self._address = self._numbers.ctypes.data
 
     def __call__(self) -> bool:
-        """Read: whether all numbers are in order."""
+        """Read; whether all numbers are within the limit."""
         return bool(self.code(self._address, self._count, self._worlds, self._limit))
 
 

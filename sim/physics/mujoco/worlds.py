@@ -59,7 +59,7 @@ class Worlds:
         self.reset(torch.arange(num_worlds), {})
 
     def _lay_out(self) -> None:
-        """Where signals are read from and written to: two sets of tensors that take turns, of now and of before."""
+        """Where signals are read from and written to: two sets of tensors that take turns, now and before."""
         shapes = {name: spec.shape for name, spec in self.scene.signals.items()}
         self._out, self._was = ({n: torch.zeros(self.num_worlds, *s) for n, s in shapes.items()} for _ in range(2))
         columns = np.arange(max(self.model.mj.nq, self.model.mj.nv, self.model.mj.nsensordata))

@@ -3,7 +3,7 @@
 One control step of N worlds is: the policy reads ``obs[t]`` and gives ``action[t]``; :func:`fly` moves the states,
 takes the cost, ends worlds that left the fence and writes ``obs[t + 1]``; backward, :func:`fly_vjp` turns the
 cotangents of ``obs[t + 1]`` and of the state after the step into those of ``action[t]`` and of the state before it. The
-matrix products of the policy stay outside, with whoever has the fastest.
+policy's matrix products stay outside.
 
 A *reference row* is what a state should be at one control step: position (3), quaternion wxyz (4), velocity (3), body
 rates (3). An *observation* row is, in this order: position and velocity relative to the reference, as
@@ -44,7 +44,7 @@ ZERO = np.float32(0.0)
 
 @njit(**OPTIONS)
 def _row(step, length, cyclic):
-    """Row of the reference at ``step``: from the beginning again, or the last one for ever."""
+    """Row of the reference at ``step``: from the beginning again, or the last one."""
     return step % length if cyclic > 0 else min(step, length - 1)
 
 

@@ -1,7 +1,7 @@
 """CPU kernels of the fused hover step: dynamics, observation with sensor noise, reward, termination and reset.
 
 The task is :mod:`temporeal.sim.physics.quadrotor.hover`, compiled for vectors of worlds
-(:mod:`temporeal.sim.compiler.simd`); this module loads and stores. Episodes that end are collected and started anew a
+(:mod:`temporeal.sim.compiler.simd`); this module loads and stores. Episodes that end are collected and restarted a
 vector of worlds at a time, so that drawing initial states fills the lanes too. Tensors for the learner are
 feature-major, [rows, worlds]: a vector of worlds writes each feature by one store.
 """
@@ -162,7 +162,7 @@ def _step_kernels(digest: str) -> tuple[Any, ...]:
 
     @njit(cache=True, **OPTIONS)
     def list_ended(ending, begin, end, worlds, ended):
-        """The worlds that ``ending[begin:end]`` tells of into ``ended[begin:]``; where they end there."""
+        """List the worlds of ``ending[begin:end]`` in ``ended[begin:]``; returns where the list ends."""
         _ = digest
         n = begin
         for j in range(begin, end):

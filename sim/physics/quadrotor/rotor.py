@@ -1,4 +1,4 @@
-"""What a rigid-body engine leaves out of a quadrotor: rate loop, mixer, motor lag, thrust curve, drag. numpy only.
+"""What a rigid-body engine lacks for a quadrotor: rate loop, mixer, motor lag, thrust curve, drag. numpy only.
 
 Independent of :mod:`temporeal.sim.physics.quadrotor.dynamics` on purpose: a test compares the two. Arrays are component
 first, [k, N], so that one numpy call serves all N worlds. Only +, -, *, / and square roots touch the state, in one
@@ -130,7 +130,7 @@ def drag_force(quat: np.ndarray, velocity: np.ndarray, drag: np.ndarray) -> np.n
 
 
 class Rotors:
-    """Rotors, controller and air of N quadrotors around somebody else's rigid body.
+    """Rotors, controller and air of N quadrotors whose rigid bodies another engine simulates.
 
     Per physics step, :meth:`advance` takes the body's pose and velocity and gives rotor thrusts and the world force;
     the torque disturbance is the parameter ``torque_b``.
