@@ -42,20 +42,22 @@ from temporeal.sim.env import Env
 from temporeal.sim.episodes import Draws, Named, draw_episodes
 from temporeal.sim.randomization.distributions import Distribution
 from temporeal.sim.randomization.distributions import bounds as distribution_bounds
-from temporeal.sim.stl.analysis.falsify import Falsification, falsify
-from temporeal.sim.stl.analysis.space import (
+from temporeal.sim.stl.analysis.falsification import Falsification
+from temporeal.sim.stl.analysis.falsify import falsify
+from temporeal.sim.stl.analysis.parameter_space import (
     REACH,
     Choice,
     Integer,
     Parameter,
+    ParameterSpace,
     Real,
     Scale,
-    Space,
     SpaceError,
     is_number,
     number_hint,
 )
-from temporeal.sim.stl.analysis.trials import Judge, Judged, check_signals
+from temporeal.sim.stl.analysis.rollouts import Judge, Judgement, check_signals
+from temporeal.sim.stl.analysis.search_options import SearchOptions
 from temporeal.sim.stl.language.propositional import Formula
 
 ALIVE = "episode_alive"
@@ -68,7 +70,7 @@ PUSH = {"push.at_s": (), "push.for_s": (), "push.force_w": (3,), "push.torque_b"
 # ---------------------------------------------------------------- the space
 
 
-def default_space(env: Env) -> Space:
+def default_space(env: Env) -> ParameterSpace:
     """What an evaluation of ``env`` draws from: every start of the task's reset, every randomized parameter within its
     bounds, every delay and bias of its sensors.
 
@@ -80,7 +82,7 @@ def default_space(env: Env) -> Space:
     out: list[Parameter] = [Real(f"start.{name}", (0.0,) * count, (LARGEST_DRAW,) * count)
                             for name, count in start_draws(env.task.initial).items()]
     out += [p for name, dist in env.recipe.randomization.items() if (p := _randomized(env, name, dist))]
-    return Space((*out, *(_sensor(env, name) for name in env.recipe.sensors.drawn)))
+    return ParameterSpace((*out, *(_sensor(env, name) for name in env.recipe.sensors.drawn)))
 
 
 def _sensor(env: Env, name: str) -> Parameter:
@@ -128,7 +130,7 @@ def component_count(env: Env, name: str) -> int:
     return len(env.backend.parameters[name].nominal)
 
 
-def check_space(space: Space, env: Env) -> None:
+def check_space(space: ParameterSpace, env: Env) -> None:
     """Every parameter is one that ``env`` has, of its shape; a :class:`SpaceError` lists the legal names."""
     shapes = legal_parameters(env)
     for p in space.parameters:
@@ -221,7 +223,8 @@ def make_draws(env: Env, parameters: Mapping[str, np.ndarray], seeds: np.ndarray
 
     drawn = draw_episodes(replace(env.recipe, mid_episode_starts=0.0), ids, first)
     params = dict(drawn.parameters)
-    params |= {name: _between(env, name, env.recipe.randomization[name], u) for name, u in given.get("share", {}).items()}
+    params |= {name: _between(env, name, env.recipe.randomization[name], u)
+               for name, u in given.get("share", {}).items()}
     params |= {name: _components(env, name, value) for name, value in given.get("physics", {}).items()}
     push = given.get("push", {})
     for name in FORCES:
@@ -308,7 +311,7 @@ class PolicyRollout:
     networks see the same number of rows each time, and rounding is the same.
     """
 
-    def __init__(self, env: Env, policy: Callable[[Env], Act], space: Space) -> None:
+    def __init__(self, env: Env, policy: Callable[[Env], Act], space: ParameterSpace) -> None:
         check_space(space, env)
         self.env, self.policy, self.space = env, policy, space
         self.names = (*env.task.schema,)
@@ -354,7 +357,7 @@ def policy_judge(dt: float) -> Judge:
     still open, and of an episode that was not cut short the robustness itself.
     """
 
-    def judge(formula: Formula, signals: Mapping[str, np.ndarray]) -> Judged:
+    def judge(formula: Formula, signals: Mapping[str, np.ndarray]) -> Judgement:
         if ALIVE not in signals:
             raise SignalError(f"a policy's rollout has the signal {ALIVE}, this one has: {', '.join(signals)}")
         traces = {k: v for k, v in signals.items() if k != ALIVE}
@@ -362,17 +365,19 @@ def policy_judge(dt: float) -> Judge:
         check_signals(formula, traces)
         found = verdict(formula, traces, dt, lengths)
         _, greatest = bounds(formula, traces, dt, lengths)
-        return Judged(greatest, found.violated, ~(found.satisfied | found.violated), found.decided_at_s)
+        return Judgement(greatest, found.violated, ~(found.satisfied | found.violated), found.decided_at_s)
 
     return judge
 
 
-def falsify_policy(policy: PolicyRollout, *, budget: int, seed: int, **options: Any) -> Falsification:
-    """Search for a violation of the task's formula in batches of the environment's worlds; ``options`` as for
-    `temporeal.sim.stl.analysis.falsify.falsify`."""
+def falsify_policy(
+    policy: PolicyRollout, search: SearchOptions, progress: Callable[[int, int, float], None] | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> Falsification:
+    """Search for a violation of the task's formula, in batches of the environment's worlds."""
     task = policy.env.task
-    return falsify(policy, task.formula, policy.space, task.control_dt, judge=policy_judge(task.control_dt),
-                   budget=budget, seed=seed, batch=policy.env.num_worlds, **options)
+    return falsify(policy, task.formula, policy.space, task.control_dt, replace(search, batch=policy.env.num_worlds),
+                   judge=policy_judge(task.control_dt), progress=progress, interrupted=interrupted)
 
 
 def weights_digest(module: torch.nn.Module) -> str:

@@ -194,7 +194,7 @@ def test_people_read_it(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     (["RUN", "--backend", "gazebo"], "known: "), (["RUN", "--method", "newton"], "cma"),
     (["RUN", "--space", "SPACE"], "unknown parameter 'physics.weight'; legal: start.initial"),
     (["RUN", "--space", "nowhere.yaml"], "cannot read the space"),
-    (["--replay", "nowhere.npz"], "nowhere.npz"), (["--replay", "SPACE"], "is no counterexample"),
+    (["--replay", "nowhere.npz"], "nowhere.npz"), (["--replay", "SPACE"], "is not a counterexample"),
     (["--replay", "SPACE"], "it is no NPZ file"), (["RUN", "--seed", "-1"], "--seed is a whole number from 0 to 2^63"),
     (["RUN", f"seed={2**70}"], "seed is a whole number from 0"), (["RUN", "--budget", "10.5"], "--budget"),
     (["RUN", "--attack", "scaled", "--budget", "20"], "at least 8"),

@@ -1,4 +1,4 @@
-"""A trace that violates a formula (or is near to it), with all that it takes to make it again: saved and replayed."""
+"""Counterexamples: a trace that violates a formula, or nearly, with all that is needed to reproduce it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.signals import SignalError
-from temporeal.sim.stl.analysis.space import Space, Values, space_from_json
-from temporeal.sim.stl.analysis.trials import (
+from temporeal.sim.stl.analysis.parameter_space import ParameterSpace, Values, space_from_json
+from temporeal.sim.stl.analysis.rollouts import (
     Judge,
     Rollout,
     distinct_conjuncts,
-    host,
+    error_text,
     judge_clauses,
     judge_traces,
-    told,
+    to_numpy,
 )
 from temporeal.sim.stl.language.conventions import Semantics
 from temporeal.sim.stl.language.propositional import Formula, to_text
@@ -34,10 +34,10 @@ from temporeal.sim.stl.language.serialization import from_json, to_json
 
 @dataclass(frozen=True)
 class Counterexample:
-    """One trace with all that it takes to make it again.
+    """One trace with all that is needed to reproduce it.
 
-    ``signals`` [T, *shape] are empty where the rollout raised, as ``failure`` says. ``about`` names the rollout, as
-    JSON data; ``versions`` are those of the packages, ``revision`` that of the code that simulated.
+    ``signals`` [T, *shape] are empty if the rollout raised ``failure``. ``about`` names the rollout, as JSON data;
+    ``versions`` are those of the packages, ``revision`` that of the simulating code.
     """
 
     formula: Formula
@@ -49,7 +49,7 @@ class Counterexample:
     robustness: float
     violated: bool
     failure: str = ""
-    space: Space | None = None
+    space: ParameterSpace | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     revision: str = ""
@@ -59,10 +59,10 @@ class Counterexample:
 class Replay:
     """A counterexample simulated again.
 
-    ``identical``: every signal has the same bits, or it failed with the same message. ``difference``: largest absolute
-    difference of each signal (inf where shape, or the finite samples, differ); ``tolerance``: the largest of all.
-    ``robustness`` is that of the new trace, ``change`` its difference from the saved one. ``undecided``: no clause is
-    violated, but the trace ended before one was decided.
+    ``identical``: every signal is bit-identical, or it failed with the same message. ``difference``: largest absolute
+    difference of each signal (inf if the shape or the set of finite samples differs); ``tolerance``: the largest of
+    them. ``robustness`` is that of the new trace, ``change`` its difference from the saved one. ``undecided``: no
+    clause is violated, but the trace ended before one was decided.
     """
 
     robustness: float
@@ -76,7 +76,7 @@ class Replay:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what a rollout may depend on."""
+    """Versions of the packages that a rollout may depend on."""
     out = {"python": platform.python_version(), "machine": platform.machine()}
     for name in ("temporeal", "numpy", "cma", "torch", "numba", "mujoco"):
         try:
@@ -93,11 +93,11 @@ CONTENT = "counterexample.json"
 
 
 def save_counterexample(path: str | Path, found: Counterexample) -> Path:
-    """Write ``found`` to ``path``, one NPZ file: whole, or not at all.
+    """Write ``found`` to ``path``, one NPZ file, atomically.
 
-    It holds ``counterexample.json`` (for people: ``unzip -p FILE counterexample.json``) and arrays that numpy reads
-    without pickles: the signals by their names, ``t`` in seconds, as ``temporeal spec`` reads a trace, and
-    ``parameters/<name>``. A signal that is called ``t`` stands in place of the time.
+    It holds ``counterexample.json`` (to read: ``unzip -p FILE counterexample.json``) and arrays without pickles: the
+    signals by name, the time ``t`` in seconds, as ``temporeal spec`` reads a trace, and ``parameters/<name>``. A signal
+    called ``t`` takes the place of the time.
     """
     path = Path(path)
     content = {
@@ -128,10 +128,10 @@ def save_counterexample(path: str | Path, found: Counterexample) -> Path:
 
 
 def load_counterexample(path: str | Path) -> Counterexample:
-    """What :func:`save_counterexample` wrote; a ValueError names a file that is none."""
+    """The counterexample that :func:`save_counterexample` wrote; a ValueError for any other file."""
     path = Path(path)
     if path.is_file() and not zipfile.is_zipfile(path):
-        raise ValueError(f"{path} is no counterexample that save_counterexample wrote: it is no NPZ file")
+        raise ValueError(f"{path} is not a counterexample that save_counterexample wrote: it is no NPZ file")
     try:
         with np.load(path, allow_pickle=False) as archive:
             content = json.loads(bytes(archive.zip.read(CONTENT)))
@@ -149,19 +149,19 @@ def load_counterexample(path: str | Path) -> Counterexample:
     except FileNotFoundError:
         raise
     except (OSError, KeyError, TypeError, AttributeError, ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise ValueError(f"{path} is no counterexample that save_counterexample wrote: {error}") from error
+        raise ValueError(f"{path} is not a counterexample that save_counterexample wrote: {error}") from error
 
 
 def replay(found: Counterexample, rollout: Rollout, judge: Judge | None = None) -> Replay:
-    """Simulate ``found`` again, alone, with ``rollout``, and compare. ``judge``: the one that it was found with."""
+    """Simulate ``found`` again, alone, with ``rollout``, and compare. ``judge``: that of the search."""
     batch = {k: np.asarray(v)[None] for k, v in found.parameters.items()}
     try:
-        signals = {k: host(v) for k, v in rollout(batch, np.array([found.seed], np.int64)).items()}
+        signals = {k: to_numpy(v) for k, v in rollout(batch, np.array([found.seed], np.int64)).items()}
     except MemoryError:
         raise
     except Exception as error:
-        same = told(error) == found.failure
-        return Replay(float("nan"), float("nan"), True, same, {}, 0.0 if same else inf, told(error))
+        same = error_text(error) == found.failure
+        return Replay(float("nan"), float("nan"), True, same, {}, 0.0 if same else inf, error_text(error))
     judge = judge or judge_traces(found.dt, found.semantics)
     judged = judge_clauses(judge, distinct_conjuncts(found.formula), signals, 1)
     value = float(judged.robustness.min())
@@ -185,7 +185,7 @@ def _same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
 
 
 def _difference(a: np.ndarray | None, b: np.ndarray | None) -> float:
-    """Largest absolute difference; inf where one is missing or their shapes or non-finite samples differ."""
+    """Largest absolute difference; inf if one is missing, or shapes or non-finite samples differ."""
     if a is None or b is None or a.shape != b.shape:
         return inf
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
@@ -204,7 +204,7 @@ def _group(prefix: str, arrays: Mapping[str, np.ndarray]) -> Values:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    """After a kill or a full disk at any moment the file is the old one or the new one."""
+    """Write atomically: after a kill or on a full disk the file is the old one or the new one."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -30,8 +30,16 @@ from temporeal.sim.env import Env, make_env
 from temporeal.sim.randomization.distributions import draw_parameters
 from temporeal.sim.stl.analysis.counterexample import load_counterexample, replay, save_counterexample
 from temporeal.sim.stl.analysis.falsify import falsify
-from temporeal.sim.stl.analysis.space import Choice, Integer, Real, Space, SpaceError, space_from_json
-from temporeal.sim.stl.analysis.trials import conjuncts
+from temporeal.sim.stl.analysis.parameter_space import (
+    Choice,
+    Integer,
+    ParameterSpace,
+    Real,
+    SpaceError,
+    space_from_json,
+)
+from temporeal.sim.stl.analysis.rollouts import conjuncts
+from temporeal.sim.stl.analysis.search_options import SearchOptions
 from temporeal.sim.task import load_task
 
 WORLDS, SEED = 6, 11
@@ -72,7 +80,7 @@ def test_flights_are_those_of_an_evaluation() -> None:
     env = world(randomize=RANDOM, sensors=SENSORS)
     ids, first = torch.arange(WORLDS), torch.zeros(WORLDS, dtype=torch.int64)
     mass = draw_parameters(env.backend.parameters, env.recipe.randomization, SEED, ids, first)["mass"].numpy()
-    flown = PolicyRollout(env, steering, Space((Real("physics.mass", 0.02, 0.04),)))
+    flown = PolicyRollout(env, steering, ParameterSpace((Real("physics.mass", 0.02, 0.04),)))
     mine = flown({"physics.mass": mass}, np.arange(WORLDS))
     other = world(randomize=RANDOM, sensors=SENSORS)
     theirs = rollout(other, steering(other))
@@ -105,9 +113,8 @@ def test_a_flight_depends_on_its_parameters_and_seed_alone() -> None:
 
 @pytest.mark.parametrize("backend", ["quadrotor", pytest.param("mujoco", marks=pytest.mark.slow)])
 def test_start_is_what_the_space_says(backend: str) -> None:
-    if backend == "mujoco":
     env = world(backend=backend)
-    space = Space((STILL, Real("state.base_pos_w", (-0.1, -0.1, 0.9), (0.1, 0.1, 1.1)),
+    space = ParameterSpace((STILL, Real("state.base_pos_w", (-0.1, -0.1, 0.9), (0.1, 0.1, 1.1)),
                    Real("state.base_vel_w", (-1.0, -1.0, -1.0), (1.0, 1.0, 1.0))))
     values = space.sample(np.random.default_rng(1), WORLDS)
     found = PolicyRollout(env, still, space)(values, np.zeros(WORLDS, np.int64))
@@ -131,7 +138,7 @@ def test_what_the_task_adds_begins_as_the_space_says(task: str, name: str) -> No
     np.testing.assert_array_equal(turned[:, ::-1], found)
     chosen = Real(f"state.{name}", *np.stack([found[0].min(0), found[0].max(0)]).tolist())
     np.testing.assert_allclose(
-        PolicyRollout(env, still, Space((chosen,)))({chosen.name: found[0][::-1]}, seeds(1, 2, 3))[name][0],
+        PolicyRollout(env, still, ParameterSpace((chosen,)))({chosen.name: found[0][::-1]}, seeds(1, 2, 3))[name][0],
         found[0][::-1], atol=1e-6)
 
 
@@ -149,9 +156,8 @@ def test_reset_draws_span_the_tasks_own_starts() -> None:
 @pytest.mark.parametrize("backend", ["quadrotor", pytest.param("mujoco", marks=pytest.mark.slow)])
 def test_push_gives_its_impulse_in_its_time(backend: str) -> None:
     """0.02 N for 0.1 s on 0.0319 kg: 0.063 m/s, from 0.1 s on; and never again in the next batch."""
-    if backend == "mujoco":
     env = world(backend=backend)
-    space = Space((STILL, Real("push.at_s", 0.0, 0.3), Real("push.for_s", 0.0, 0.3),
+    space = ParameterSpace((STILL, Real("push.at_s", 0.0, 0.3), Real("push.for_s", 0.0, 0.3),
                    Real("push.force_w", (-0.1,) * 3, (0.1,) * 3)))
     flown = PolicyRollout(env, still, space)
     values = {"start.initial.guided": np.zeros((2, 1)), "push.at_s": np.array([0.1, 0.1]),
@@ -171,7 +177,7 @@ def test_push_gives_its_impulse_in_its_time(backend: str) -> None:
 def test_push_adds_to_a_constant_force() -> None:
     """It ends, and the constant force goes on: 0.01 N all the time, 0.02 N more for 0.1 s, less the drag."""
     env = world()
-    space = Space((STILL, Real("push.at_s", 0.0, 0.3), Real("push.for_s", 0.0, 0.3),
+    space = ParameterSpace((STILL, Real("push.at_s", 0.0, 0.3), Real("push.for_s", 0.0, 0.3),
                    Real("push.force_w", (-0.1,) * 3, (0.1,) * 3), Real("physics.force_w", (-0.1,) * 3, (0.1,) * 3)))
     values = {"start.initial.guided": np.zeros((1, 1)), "push.at_s": np.array([0.1]), "push.for_s": np.array([0.1]),
               "push.force_w": np.array([[0.02, 0, 0]]), "physics.force_w": np.array([[0.01, 0, 0]])}
@@ -183,8 +189,8 @@ def test_push_adds_to_a_constant_force() -> None:
 
 def test_physics_take_effect_and_a_scalar_is_all_components() -> None:
     env = world()
-    one = Space((STILL, Real("physics.motor_gain", 0.8, 1.2)))
-    four = Space((STILL, Real("physics.motor_gain", (0.8,) * 4, (1.2,) * 4)))
+    one = ParameterSpace((STILL, Real("physics.motor_gain", 0.8, 1.2)))
+    four = ParameterSpace((STILL, Real("physics.motor_gain", (0.8,) * 4, (1.2,) * 4)))
     start = {"start.initial.guided": np.zeros((3, 1))}
     gains = np.array([0.9, 1.0, 1.1])
     a = PolicyRollout(env, still, one)({**start, "physics.motor_gain": gains}, seeds(0, 0, 0))
@@ -245,18 +251,18 @@ def test_everything_that_an_evaluation_draws_of_its_sensors_is_searched() -> Non
     for wrong, told in ((Integer("sensor.delay.camera", 0, 3), "from 1 to 3"),
                         (Real("sensor.phase.camera", 0.0, 2.0), "a share of the period")):
         with pytest.raises(SpaceError, match=told):
-            check_space(Space((wrong,)), env)
+            check_space(ParameterSpace((wrong,)), env)
 
 
 def test_pushes_are_for_what_can_be_pushed() -> None:
     env = make_env(load_task("stl"), num_worlds=1, seed=1, threads=1)
     with pytest.raises(SpaceError, match="unknown parameter 'push.force_w'"):
-        check_space(Space((Real("push.force_w", (0.0,) * 3, (1.0,) * 3),)), env)
+        check_space(ParameterSpace((Real("push.force_w", (0.0,) * 3, (1.0,) * 3),)), env)
 
 
 def test_share_moves_all_components_together() -> None:
     env = world(randomize=RANDOM)
-    space = Space((STILL, Real("share.inertia", 0.0, 1.0), Real("start.initial", (0.0,) * 12, (0.9,) * 12)))
+    space = ParameterSpace((STILL, Real("share.inertia", 0.0, 1.0), Real("start.initial", (0.0,) * 12, (0.9,) * 12)))
     check_space(space, env)
     drawn, _ = make_draws(env, {"start.initial.guided": np.zeros((3, 1)), "start.initial": np.zeros((3, 12)),
                                 "share.inertia": np.array([0.0, 0.5, 1.0])}, seeds(0, 0, 0))
@@ -284,7 +290,7 @@ def test_share_moves_all_components_together() -> None:
 def test_bad_spaces_name_the_legal(parameter: Any, told: str) -> None:
     env = world(randomize=RANDOM, sensors=SENSORS)
     with pytest.raises(SpaceError, match=told):
-        check_space(Space((parameter,)), env)
+        check_space(ParameterSpace((parameter,)), env)
 
 
 @pytest.mark.parametrize(("at", "lasts", "told"), [
@@ -294,25 +300,25 @@ def test_bad_spaces_name_the_legal(parameter: Any, told: str) -> None:
 def test_push_outside_of_the_flight_is_refused(at: Any, lasts: Any, told: str) -> None:
     push = (Real("push.at_s", *at), Real("push.for_s", *lasts), Real("push.force_w", (0.0,) * 3, (0.1,) * 3))
     with pytest.raises(SpaceError, match=told):
-        check_space(Space(push), world())
+        check_space(ParameterSpace(push), world())
 
 
 def test_command_delay_beyond_a_control_step_is_refused() -> None:
     with pytest.raises(SpaceError, match=r"legal: from 0 to 0.01 \("):
-        check_space(Space((Real("physics.command_delay", 0.0, 0.02),)), world())
-    check_space(Space((Real("physics.command_delay", 0.0, 0.01),)), world())
+        check_space(ParameterSpace((Real("physics.command_delay", 0.0, 0.02),)), world())
+    check_space(ParameterSpace((Real("physics.command_delay", 0.0, 0.01),)), world())
 
 
 def test_bound_that_the_simulator_refuses_is_refused_before_the_search() -> None:
     with pytest.raises(ValueError, match="mass must be > 0"):
-        PolicyRollout(world(), still, Space((Real("physics.mass", -0.01, 0.03),)))
+        PolicyRollout(world(), still, ParameterSpace((Real("physics.mass", -0.01, 0.03),)))
 
 
 def test_judgement_is_that_of_an_evaluation() -> None:
     """The verdict also of flights that leave the fence and end early, the robustness of the others."""
     formula = "G[0,0.4] (height > 0.8 & height < 1.5) & F[0,0.4] (base_vel_w.z > 0.5)"
     env = world(formula, worlds=64)
-    space = Space((Real("state.base_vel_w", (-3.0,) * 3, (3.0,) * 3),))
+    space = ParameterSpace((Real("state.base_vel_w", (-3.0,) * 3, (3.0,) * 3),))
     values = space.sample(np.random.default_rng(0), 64)
     signals = PolicyRollout(env, still, space)(values, np.zeros(64, np.int64))
     lengths = signals[ALIVE].sum(0).astype(int)
@@ -367,8 +373,8 @@ def ending_early(parameters: dict[str, np.ndarray], seeds: np.ndarray) -> dict[s
 @pytest.mark.parametrize("attack", ["formula", "clauses"])
 def test_the_clause_that_failed_is_named_and_open_ones_are_undecided(attack: str) -> None:
     formula = parse("F[0,0.4] (height > 2) & G[0,0.4] (height > 0.5) & F[0,0.3] (height > 3)")
-    found = falsify(ending_early, formula, Space((Real("p", -1.0, 1.0),)), 0.01, budget=40, seed=0, attack=attack,
-                    judge=policy_judge(0.01), stop_at_violation=False)
+    found = falsify(ending_early, formula, ParameterSpace((Real("p", -1.0, 1.0),)), 0.01,
+                    SearchOptions(budget=40, seed=0, attack=attack, stop_at_violation=False), judge=policy_judge(0.01))
     assert (found.verdict, found.clause) == ("violated", "G[0,0.4] (height > 0.5)")
     assert found.robustness == found.margin == pytest.approx(-0.05)
     assert found.at_s == pytest.approx(0.02)
@@ -381,22 +387,22 @@ def test_the_clause_that_failed_first_is_named_not_the_one_that_failed_by_more()
     formula = parse("G[0,0.4] (height > 0.85) & G[0,0.4] (height > 0.89)")
     late = parse("G[0,0.01] (height < 0.95) & F[0.02,0.02] (height > 2)")
     judge = policy_judge(0.01)
-    space = Space((Real("p", 0.5, 1.0),))
-    found = falsify(ending_early, formula, space, 0.01, budget=4, method="random", judge=judge)
+    space = ParameterSpace((Real("p", 0.5, 1.0),))
+    found = falsify(ending_early, formula, space, 0.01, SearchOptions(budget=4, method="random"), judge=judge)
     assert (found.clause, found.at_s) == ("G[0,0.4] (height > 0.89)", 0.01), "at one time: the one that fails by more"
-    early = falsify(ending_early, parse("F[0.02,0.02] (height > 2) & G[0,0.01] (height < 0.89)"), space, 0.01, budget=4,
-                    method="random", judge=judge)
+    early = falsify(ending_early, parse("F[0.02,0.02] (height > 2) & G[0,0.01] (height < 0.89)"), space, 0.01,
+                    SearchOptions(budget=4, method="random"), judge=judge)
     assert (early.clause, early.at_s) == ("G[0,0.01] (height < 0.89)", 0.0)
     assert early.robustness == pytest.approx(-1.55)
     assert early.margin == pytest.approx(-0.01)
     assert f"by {early.clause}, whose margin is -0.00999" in early.statement()
-    alone = falsify(ending_early, late, space, 0.01, budget=4, method="random", judge=judge)
+    alone = falsify(ending_early, late, space, 0.01, SearchOptions(budget=4, method="random"), judge=judge)
     assert alone.clause == "F[0.02,0.02] (height > 2)"
 
 
 def test_flight_that_ended_undecided_is_told_and_is_no_violation() -> None:
-    found = falsify(ending_early, parse("G[0,0.4] (height > 0.5)"), Space((Real("p", -1.0, -0.5),)), 0.01, budget=10,
-                    method="random", judge=policy_judge(0.01))
+    found = falsify(ending_early, parse("G[0,0.4] (height > 0.5)"), ParameterSpace((Real("p", -1.0, -0.5),)), 0.01,
+                    SearchOptions(budget=10, method="random"), judge=policy_judge(0.01))
     assert (found.verdict, found.evaluations) == ("undecided", 10)
     assert not found.counterexample().violated
     assert found.sampled is not None
@@ -413,15 +419,15 @@ def test_choices_are_searched() -> None:
     masses = make_draws(env, space.sample(np.random.default_rng(0), 16), np.zeros(16, np.int64))[0].parameters["mass"]
     assert set(masses.ravel().tolist()) == {float(np.float32(0.03)), float(np.float32(0.031))}
     with pytest.raises(ValueError, match="mass must be > 0"):
-        PolicyRollout(world(), still, Space((Choice("physics.mass", (0.03, -1.0, 0.031)),)))
+        PolicyRollout(world(), still, ParameterSpace((Choice("physics.mass", (0.03, -1.0, 0.031)),)))
 
 
 def test_search_finds_the_force_that_sinks_it_and_replays(tmp_path: Any) -> None:
     """Hovering blindly under a constant force: after 0.4 s it has fallen by 0.5 F/m t^2, 0.1 m at F = 0.04 N."""
     env = world(worlds=16)
-    space = Space((STILL, Real("physics.force_w", (-0.05,) * 3, (0.05,) * 3)))
+    space = ParameterSpace((STILL, Real("physics.force_w", (-0.05,) * 3, (0.05,) * 3)))
     flown = PolicyRollout(env, still, space)
-    found = falsify_policy(flown, budget=160, seed=1, stop_at_violation=False)
+    found = falsify_policy(flown, SearchOptions(budget=160, seed=1, stop_at_violation=False))
     assert found.verdict == "violated"
     assert found.parameters["physics.force_w"][2] < -0.045
     mass = env.task.robot.parameters["mass"].nominal[0]
@@ -434,7 +440,7 @@ def test_search_finds_the_force_that_sinks_it_and_replays(tmp_path: Any) -> None
 
 
 def test_too_many_candidates_are_refused() -> None:
-    flown = PolicyRollout(world(worlds=2), still, Space((STILL,)))
+    flown = PolicyRollout(world(worlds=2), still, ParameterSpace((STILL,)))
     with pytest.raises(ValueError, match="3 candidates at once, the environment has 2"):
         flown({"start.initial.guided": np.zeros((3, 1))}, seeds(0, 0, 0))
 

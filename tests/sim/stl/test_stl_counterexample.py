@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 
 from temporeal.sim.stl.analysis.counterexample import Counterexample, load_counterexample, replay, save_counterexample
-from temporeal.sim.stl.analysis.falsify import Falsification, falsify
-from temporeal.sim.stl.analysis.space import Choice, Real, Space
+from temporeal.sim.stl.analysis.falsification import Falsification
+from temporeal.sim.stl.analysis.falsify import falsify
+from temporeal.sim.stl.analysis.parameter_space import Choice, ParameterSpace, Real
+from temporeal.sim.stl.analysis.search_options import SearchOptions
 from temporeal.sim.stl.language.constructors import always
 from temporeal.sim.stl.language.conventions import Semantics
 from temporeal.sim.stl.language.propositional import Constant, Signal
 
 X, P = Signal("x", (), "m"), Signal("pos", (2,), "m")
-SPACE = Space((Real("start", (-1.0, -1.0), (1.0, 1.0)), Choice("wind", ("calm", "storm"))))
+SPACE = ParameterSpace((Real("start", (-1.0, -1.0), (1.0, 1.0)), Choice("wind", ("calm", "storm"))))
 FORMULA = always(0, 2, P[0] < Constant(0.8, "limit")) & always(0, 2, X > -10)
 
 
@@ -31,7 +33,7 @@ def rollout(parameters: dict[str, np.ndarray], seeds: np.ndarray) -> dict[str, n
 
 @pytest.fixture(scope="module")
 def found() -> Falsification:
-    return falsify(rollout, FORMULA, SPACE, 0.1, budget=300, seed=7, semantics=Semantics(until="closed"))
+    return falsify(rollout, FORMULA, SPACE, 0.1, SearchOptions(budget=300, seed=7), semantics=Semantics(until="closed"))
 
 
 @pytest.fixture
@@ -100,7 +102,7 @@ def test_failed_rollout_is_saved_and_replayed(tmp_path: Path) -> None:
     def fails(parameters: dict[str, np.ndarray], seeds: np.ndarray) -> dict[str, np.ndarray]:
         raise FloatingPointError(f"diverged at {parameters['start'][0].tolist()}")
 
-    found = falsify(fails, FORMULA, SPACE, 0.1, budget=5, seed=0, batch=1)
+    found = falsify(fails, FORMULA, SPACE, 0.1, SearchOptions(budget=5, seed=0, batch=1))
     assert found.verdict == "failed"
     back = load_counterexample(save_counterexample(tmp_path / "failed.npz", found.counterexample()))
     assert np.isnan(back.robustness)
@@ -110,7 +112,8 @@ def test_failed_rollout_is_saved_and_replayed(tmp_path: Path) -> None:
 
 
 def test_nan_is_saved_and_replayed() -> None:
-    found = falsify(lambda p, s: {k: v * np.nan for k, v in rollout(p, s).items()}, FORMULA, SPACE, 0.1, budget=5)
+    found = falsify(lambda p, s: {k: v * np.nan for k, v in rollout(p, s).items()}, FORMULA, SPACE, 0.1,
+                    SearchOptions(budget=5))
     made = found.counterexample()
     assert made.failure == "the robustness is NaN"
     again = replay(made, lambda p, s: {k: v * np.nan for k, v in rollout(p, s).items()})
@@ -134,13 +137,13 @@ def test_file_is_written_whole(saved: Path, found: Falsification) -> None:
 @pytest.mark.parametrize("damage", [lambda b: b[:-40], lambda b: b"nothing", lambda b: b""])
 def test_damaged_file_is_named(saved: Path, damage: object) -> None:
     saved.write_bytes(damage(saved.read_bytes()))  # type: ignore[operator]
-    with pytest.raises(ValueError, match=r"found\.npz is no counterexample"):
+    with pytest.raises(ValueError, match=r"found\.npz is not a counterexample"):
         load_counterexample(saved)
 
 
 def test_other_archive_is_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
-    with pytest.raises(ValueError, match=r"other\.npz is no counterexample"):
+    with pytest.raises(ValueError, match=r"other\.npz is not a counterexample"):
         load_counterexample(tmp_path / "other.npz")
     with pytest.raises(FileNotFoundError):
         load_counterexample(tmp_path / "missing.npz")

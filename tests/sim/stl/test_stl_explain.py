@@ -14,7 +14,7 @@ from tests.sim.stl.definition import DT, Definition, formulas, samples, traces, 
 
 from temporeal.robots.signals import SignalError
 from temporeal.sim.stl.analysis.explain import explain
-from temporeal.sim.stl.analysis.wording import describe, note, operator_text
+from temporeal.sim.stl.analysis.explanation_text import describe, note, operator_text
 from temporeal.sim.stl.language.constructors import (
     always,
     equal,

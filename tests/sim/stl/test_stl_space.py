@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from temporeal.sim.stl.analysis.space import (
+from temporeal.sim.stl.analysis.parameter_space import (
     SCALES,
     Choice,
     Integer,
     Parameter,
+    ParameterSpace,
     Real,
-    Space,
     SpaceError,
     space_from_json,
 )
 
-SPACE = Space((
+SPACE = ParameterSpace((
     Real("start", (-1.0, 2.0, 0.5), (1.0, 2.0, 0.75)),
     Real("gust", 1e-3, 1e3, "log"), Real("bias", (-0.6, 1.0), (0.6, 7.0), "normal"), Integer("delay", -1, 3),
     Integer("counts", (0, 5), (1, 9)), Choice("surface", ("ice", "sand", "oil")), Choice("gain", (0.5, 2.0)),
@@ -41,7 +41,7 @@ def parameters(draw: st.DrawFn, name: str) -> Parameter:
 
 @given(st.data())
 def test_values_lie_within_the_bounds_and_map_back(data: st.DataObject) -> None:
-    space = Space(tuple(data.draw(parameters(f"p{i}")) for i in range(data.draw(st.integers(1, 4)))))
+    space = ParameterSpace(tuple(data.draw(parameters(f"p{i}")) for i in range(data.draw(st.integers(1, 4)))))
     edge = st.sampled_from([0.0, 1.0, np.nextafter(1.0, 0.0), 5e-324])
     u = np.array(data.draw(st.lists(st.lists(st.floats(0, 1) | edge, min_size=space.dim, max_size=space.dim),
                                     min_size=1, max_size=5)))
@@ -101,7 +101,8 @@ def test_sample_is_that_of_the_seed() -> None:
     (lambda: Real("a", "x", 1.0), "finite numbers"), (lambda: Integer("a", 0.5, 2), "whole numbers"),  # type: ignore[arg-type]
     (lambda: Choice("a", ("one",)), "two or more"), (lambda: Choice("a", (1, "b")), "two or more"),
     (lambda: Choice("a", (1, 1)), "two or more"), (lambda: Real("a b", 0.0, 1.0), "parameter name"),
-    (lambda: Space(()), "at least one"), (lambda: Space((Real("a", 0.0, 1.0), Integer("a", 0, 1))), "repeat"),
+    (lambda: ParameterSpace(()), "at least one"),
+    (lambda: ParameterSpace((Real("a", 0.0, 1.0), Integer("a", 0, 1))), "repeat"),
 ])  # fmt: skip
 def test_bad_parameters(make: Any, told: str) -> None:
     with pytest.raises(SpaceError, match=told):
@@ -120,7 +121,7 @@ def test_bad_json(data: Any, told: str) -> None:
 
 
 def test_bad_values_name_the_bounds() -> None:
-    space = Space((Real("a", 0.0, 1.0), Choice("c", ("x", "y")), Integer("n", 0, 4)))
+    space = ParameterSpace((Real("a", 0.0, 1.0), Choice("c", ("x", "y")), Integer("n", 0, 4)))
     good = {"a": [0.5], "c": ["x"], "n": [2]}
     space.checked(good)
     for name, value, told in (("a", [1.5], "from 0.0 to 1.0"), ("a", [np.nan], "from 0.0"), ("a", [[0.5]], "shape"),

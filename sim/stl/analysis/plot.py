@@ -1,7 +1,7 @@
-"""A picture of an explanation: the formula as a tree with verdicts, and beside each part its robustness over time.
+"""Plot of an explanation: the formula as a tree with verdicts, and the robustness of each part over time.
 
-matplotlib, imported when a picture is drawn. The same explanation gives the same bytes with one version of matplotlib.
-What colour says, shape says too: ``+`` in a circle holds, ``-`` in a square fails, ``?`` in a diamond is unknown.
+matplotlib is imported when a plot is made. The same explanation gives the same bytes with one version of matplotlib.
+Shape repeats what colour says: ``+`` in a circle holds, ``-`` in a square fails, ``?`` in a diamond is unknown.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from temporeal.sim.stl.analysis.deciding import Numbers
-from temporeal.sim.stl.analysis.explain import Explanation, Obligation, Part, unit_of
-from temporeal.sim.stl.analysis.wording import describe, note, number, operator_text, seconds
+from temporeal.sim.stl.analysis.explanation import Explanation, Obligation, Part
+from temporeal.sim.stl.analysis.explanation_text import describe, note, number, operator_text, seconds
+from temporeal.sim.stl.analysis.robustness_unit import robustness_unit
+from temporeal.sim.stl.analysis.valuation import Numbers
 from temporeal.sim.stl.language.propositional import Predicate
 from temporeal.sim.stl.semantics.verdicts import SATISFIED, UNDECIDED, VIOLATED
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("svg", "png", "pdf")
-# blue and vermilion stay apart for every kind of colour blindness (Okabe and Ito, "Color Universal Design", 2008)
+# blue and vermilion differ for every kind of colour blindness (Okabe and Ito, "Color Universal Design", 2008)
 COLOURS = {SATISFIED: "#0072b2", VIOLATED: "#d55e00", UNDECIDED: "#777777"}
 SHAPES = {SATISFIED: "o", VIOLATED: "s", UNDECIDED: "D"}
 SIGNS = {SATISFIED: "+", VIOLATED: "\N{MINUS SIGN}", UNDECIDED: "?"}
@@ -37,19 +38,19 @@ SIGNS = {SATISFIED: "+", VIOLATED: "\N{MINUS SIGN}", UNDECIDED: "?"}
 WIDTH, MARGIN, SPLIT, AXES_LEFT = 12.0, 0.25, 5.9, 6.5
 TOP_LINE, LABEL_LINE, DETAIL_LINE, GAP, LEAST_ROW = 0.19, 0.18, 0.15, 0.16, 0.52
 INDENT, GLYPH = 0.24, 0.16
-MOST_LEVELS, MOST_PARTS = 14, 200  # that are indented, that are drawn
-MOST_SHOWN = 1e100  # a larger value lies on the edge: axes do arithmetic with their limits
+MOST_LEVELS, MOST_PARTS = 14, 200  # indented levels, plotted parts
+MOST_SHOWN = 1e100  # larger values lie on the edge: axes compute with their limits
 FOOT = 0.95
 FONT, SMALL = 9.0, 7.5  # points
 ADVANCE = 0.602 / 72  # width of a character of the usual monospaced fonts, inches per point of size
-STRETCHES = 300  # of a curve: more cannot be told apart
-# coordinates of paths to a hundredth of a point make half the file
+STRETCHES = 300  # of a curve: more cannot be distinguished
+# coordinates rounded to a hundredth of a point halve the file
 _PATH, _LONG = re.compile(rb' d="[^"]*"'), re.compile(rb"(\.\d\d)\d+")
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A part of the formula as it is drawn: its lines, and its top and bottom in inches from the figure's top."""
+    """A part of the formula as plotted: its lines, and its top and bottom in inches from the figure's top."""
 
     part: Part
     obligation: Obligation | None
@@ -74,14 +75,15 @@ def _indent(part: Part) -> float:
     return INDENT * min(len(part.path), MOST_LEVELS)
 
 
-def draw(explanation: Explanation, path: Path | str) -> None:
-    """Write the picture to ``path``; the suffix says which of :data:`FORMATS`. A ``ValueError`` for another one, and
-    for a formula of more than :data:`MOST_PARTS` parts.
+def plot(explanation: Explanation, path: Path | str) -> None:
+    """Write the plot to ``path`` in the format of its suffix, one of :data:`FORMATS`.
+
+    Raises a ``ValueError`` for another suffix, and for a formula of more than :data:`MOST_PARTS` parts.
     """
     path = Path(path)
     kind = path.suffix.lower().lstrip(".")
     if kind not in FORMATS:
-        raise ValueError(f"a picture is {', '.join(f'.{f}' for f in FORMATS)}, not {path.suffix or path.name!r}")
+        raise ValueError(f"a plot is {', '.join(f'.{f}' for f in FORMATS)}, not {path.suffix or path.name!r}")
     nothing: dict[str, Any] = {"svg": {"Date": None, "Creator": None}, "pdf": {"CreationDate": None}}.get(kind, {})
     made = io.BytesIO()
     with _style():
@@ -105,12 +107,12 @@ def _style() -> Iterator[None]:
 
 
 def figure(explanation: Explanation) -> Figure:
-    """The picture as a matplotlib figure."""
+    """The plot as a matplotlib figure."""
     from matplotlib.figure import Figure
 
     if len(explanation.parts) > MOST_PARTS:
-        raise ValueError(f"the formula has {len(explanation.parts)} parts; a picture shows at most {MOST_PARTS}: draw "
-                         "its clauses one by one, or take the explanation in words")
+        raise ValueError(f"the formula has {len(explanation.parts)} parts; a plot shows at most {MOST_PARTS}: plot "
+                         "its clauses one by one, or print the explanation")
     with _style():
         heading = _heading(explanation)
         rows = _rows(explanation, MARGIN + TOP_LINE * len(heading) + 0.25)
@@ -175,10 +177,10 @@ def _rows(e: Explanation, top: float) -> list[_Row]:
 
 
 def _details(part: Part, obligation: Obligation | None, dt: float) -> list[str]:
-    """Verdict, value and time at which the part is asked for, and how its deadline was kept."""
+    """Verdict, value and time at which the part matters, and how its deadline was kept."""
     if part.sample is None:
         return ["not asked for"]
-    found = f" {number(part.value, unit_of(part.formula))}" if part.value == part.value else ""
+    found = f" {number(part.value, robustness_unit(part.formula))}" if part.value == part.value else ""
     out = [f"{part.verdict}{found} at {seconds(part.sample * dt)}"]
     if obligation is not None and isfinite(obligation.due_s):
         o = obligation
@@ -212,7 +214,7 @@ def _tree(page: Any, rows: list[_Row]) -> None:
 
 
 def _legend(page: Any, height: float) -> None:
-    """What the marks mean, in two lines at the foot."""
+    """The legend, in two lines at the foot."""
     y, columns = height - 0.32, (MARGIN, 2.5, 4.6, 7.3, 9.9)
     texts = ("holds", "fails", "unknown", "sample that decides", "sample asked for")
     for x, text, verdict in zip(columns, texts, (SATISFIED, VIOLATED, UNDECIDED)):
@@ -268,7 +270,7 @@ def _curve(ax: Any, e: Explanation, row: _Row, last: bool) -> None:
     ax.set_axisbelow(True)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
-    unit = unit_of(row.part.formula)
+    unit = robustness_unit(row.part.formula)
     if unit and isinstance(row.part.formula, Predicate):
         ax.text(1.003, 0.5, unit, transform=ax.transAxes, va="center", size=SMALL - 0.5)
     if not len(finite):
@@ -284,7 +286,7 @@ def _constant(part: Part) -> int:
 
 
 def _marks(ax: Any, e: Explanation, row: _Row, limits: tuple[float, float]) -> None:
-    """The sample asked for, the deadline and when it was met."""
+    """The sample that matters, the deadline, and when it was met."""
     part, o = row.part, row.obligation
     if o is not None and isfinite(o.due_s):
         ax.axvline(o.due_s, color="black", linestyle=(0, (4, 2)), linewidth=1.0)
@@ -301,7 +303,7 @@ def _marks(ax: Any, e: Explanation, row: _Row, limits: tuple[float, float]) -> N
 
 
 def _end(e: Explanation) -> float:
-    """Right end of the time axis: that of the trace, and deadlines not far beyond it."""
+    """Right end of the time axis: the trace's, or that of deadlines not far beyond it."""
     last = (e.samples - 1) * e.dt
     dues = [o.due_s for o in e.obligations if isfinite(o.due_s) and o.due_s <= 1.5 * last]
     asked = [p.sample * e.dt for p in e.parts if p.sample is not None]
@@ -309,7 +311,7 @@ def _end(e: Explanation) -> float:
 
 
 def _thinned(times: Numbers, values: Numbers) -> tuple[Numbers, Numbers]:
-    """Some hundred points that look the same: of every stretch the least and the greatest."""
+    """Some hundred points that look the same: the least and greatest of every stretch."""
     if len(times) <= 2 * STRETCHES:
         return times, values
     kept: list[int] = [0, len(times) - 1]

@@ -1,4 +1,4 @@
-"""An explanation in words, and as JSON data."""
+"""Explanations in words and as JSON data."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ from temporeal.sim.stl.language.temporal import (
 from temporeal.sim.stl.semantics.verdicts import SATISFIED, UNDECIDED, VIOLATED
 
 if TYPE_CHECKING:
-    from temporeal.sim.stl.analysis.explain import Clause, Decider, Explanation, Obligation, Part, Step
-
+    from temporeal.sim.stl.analysis.explanation import Clause, CriticalPredicate, Explanation, Obligation, Part, Step
 
 
 def number(x: float, unit: str = "") -> str:
@@ -53,8 +52,8 @@ def operator_text(f: Formula) -> str:
     return names[type(f)] + (window_text(f.window) if hasattr(f, "window") else "")
 
 
-def describe(decider: Decider) -> list[str]:
-    """What decided, in one or two lines."""
+def describe(decider: CriticalPredicate) -> list[str]:
+    """The critical predicate, in one or two lines."""
     where = f"at {seconds(decider.time_s)} (sample {decider.sample})"
     if decider.kind == "constant":
         return [f"{decider.text}, a constant"]
@@ -89,7 +88,7 @@ def describe_obligation(o: Obligation) -> str:
 
 
 def note(e: Explanation) -> str:
-    """What the reader must know of a trace that ends before the formula's horizon, else ``""``."""
+    """What a trace that ends before the formula's horizon is taken to mean, else ``""``."""
     last = (e.samples - 1) * e.dt
     if not isfinite(e.horizon_s) or last >= e.horizon_s - 1e-6 * e.dt:
         return ""
@@ -183,7 +182,7 @@ def _part_data(part: Part, series: bool) -> dict[str, Any]:
 
 
 def _valid(item: Any) -> Any:
-    """``item`` as JSON can hold it."""
+    """``item`` as JSON data: NaN is None, infinities are texts."""
     if isinstance(item, Mapping):
         return {key: _valid(v) for key, v in item.items()}
     if isinstance(item, np.ndarray):

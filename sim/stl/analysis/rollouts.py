@@ -1,4 +1,4 @@
-"""Batched rollouts of candidate parameters, and how the traces that they give are judged."""
+"""Batched rollouts of candidate parameters, and the judgement of their traces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from temporeal.robots.signals import SignalError
-from temporeal.sim.stl.analysis.space import Values
+from temporeal.sim.stl.analysis.parameter_space import Values
 from temporeal.sim.stl.language.conventions import RTAMT, Semantics
 from temporeal.sim.stl.language.propositional import And, Formula, to_text
 from temporeal.sim.stl.language.queries import horizon, signals_in
@@ -18,27 +18,30 @@ from temporeal.sim.stl.language.temporal import Always, Historically
 from temporeal.sim.stl.semantics.robustness import robustness, satisfied
 
 Rollout = Callable[[Values, np.ndarray], Mapping[str, Any]]
-"""Parameters name -> [B, *shape] and seeds int64 [B] to signals name -> [T, B, *shape]."""
+"""From parameters name -> [B, *shape] and seeds int64 [B] to signals name -> [T, B, *shape]."""
 
 
 def one_at_a_time(function: Callable[[Values, int], Mapping[str, Any]]) -> Rollout:
-    """A batched rollout of ``function(parameters name -> [*shape], seed) -> signals name -> [T, *shape]``."""
+    """A batched rollout that calls ``function(parameters name -> [*shape], seed) -> signals name -> [T, *shape]``."""
 
     def rollout(parameters: Values, seeds: np.ndarray) -> dict[str, np.ndarray]:
         runs = [function({k: v[i] for k, v in parameters.items()}, int(s)) for i, s in enumerate(seeds)]
         lengths = {len(value) for run in runs for value in run.values()}
         if len(lengths) > 1:
-            raise SignalError(f"the traces differ in length: {sorted(lengths)} samples; hold the last sample")
-        return {name: np.stack([host(run[name]) for run in runs], axis=1) for name in runs[0]}
+            raise SignalError(f"the traces differ in length: {sorted(lengths)} samples; repeat the last sample")
+        return {name: np.stack([to_numpy(run[name]) for run in runs], axis=1) for name in runs[0]}
 
     return rollout
 
 
-class Judged(NamedTuple):
-    """Of B traces: robustness at time 0, float64 [B], NaN where it is unknown, and whether they violate, bool [B].
+class Judgement(NamedTuple):
+    """The verdicts on B traces.
 
-    A judge of traces that end early also says of which the formula is ``undecided``, bool [B], neither known to hold
-    nor to fail, and when it was decided, ``decided_at_s`` [B] (inf: undecided). None: all are decided, no time.
+    Attributes:
+        robustness: float64 [B] at time 0, NaN where it is unknown.
+        violated: bool [B].
+        undecided: bool [B], on traces that ended before the formula was decided; None: all are decided.
+        decided_at_s: [B] when it was decided, inf where undecided; None: no times.
     """
 
     robustness: np.ndarray
@@ -47,22 +50,21 @@ class Judged(NamedTuple):
     decided_at_s: np.ndarray | None = None
 
 
-Judge = Callable[[Formula, Mapping[str, np.ndarray]], Judged]
-"""A formula and signals name -> [T, B, *shape] to their judgement."""
+Judge = Callable[[Formula, Mapping[str, np.ndarray]], Judgement]
+"""From a formula and signals name -> [T, B, *shape] to the judgement."""
 
 
 def judge_traces(dt: float, semantics: Semantics = RTAMT) -> Judge:
-    """The usual judge: exact robustness at time 0, computed in float64. At 0 the Boolean value decides: ``x <= 1``
-    holds at x = 1.
+    """The default judge: exact robustness at time 0, in float64; at 0 the Boolean value decides: ``x <= 1`` holds at 1.
 
-    A trace that is shorter than the formula's horizon is refused (:class:`SignalError`) unless ``semantics.end`` says
-    what lies past its end: an ``F`` past the end of a clipped trace would be violated for no reason of the system's.
+    A trace shorter than the formula's horizon is refused (:class:`SignalError`) unless ``semantics.end`` says what lies
+    past its end: an ``F`` past the end of a clipped trace would be violated without any fault of the system.
     """
 
-    def judge(formula: Formula, signals: Mapping[str, np.ndarray]) -> Judged:
+    def judge(formula: Formula, signals: Mapping[str, np.ndarray]) -> Judgement:
         check_signals(formula, signals)
         _check_length(formula, signals, dt, semantics)
-        # in one type: of float32 and float64 signals a clause alone would differ from the clause in a conjunction
+        # one type for all signals, or a clause alone could differ from the clause in a conjunction
         exact = {k: np.asarray(v, np.float64) for k, v in signals.items() if k in signals_in(formula)}
         value = np.asarray(robustness(formula, exact, dt, semantics=semantics)[0])
         violated = value < 0
@@ -72,13 +74,13 @@ def judge_traces(dt: float, semantics: Semantics = RTAMT) -> Judge:
             known = np.all([np.isfinite(v).all(axis=(0, *range(2, v.ndim))) for v in some.values()], axis=0)
             some = {k: v[:, known] for k, v in some.items()}
             violated[zero[known]] = ~np.asarray(satisfied(formula, some, dt, semantics=semantics)[0])
-        return Judged(value, violated)
+        return Judgement(value, violated)
 
     return judge
 
 
 def check_signals(formula: Formula, signals: Mapping[str, np.ndarray]) -> None:
-    """A rollout gives every signal that the formula reads."""
+    """Raise a :class:`SignalError` if the rollout lacks a signal that the formula reads."""
     missing = [name for name in signals_in(formula) if name not in signals]
     if missing:
         raise SignalError(f"the rollout lacks {', '.join(map(repr, missing))}, which {to_text(formula)} reads; it has: "
@@ -94,22 +96,23 @@ def _check_length(formula: Formula, signals: Mapping[str, np.ndarray], dt: float
                           f"'weak')")
 
 
-def judge_clauses(judge: Judge, parts: Sequence[Formula], signals: Mapping[str, np.ndarray], count: int) -> Judged:
-    """Judgement of each of the clauses ``parts`` of ``count`` traces, [C, B]; the least is the conjunction's. A time of
-    decision that the judge does not know is NaN.
+def judge_clauses(judge: Judge, parts: Sequence[Formula], signals: Mapping[str, np.ndarray], count: int) -> Judgement:
+    """Judgement of each of the clauses ``parts`` on ``count`` traces, [C, B]; the least is the conjunction's.
+
+    A time of decision that the judge does not give is NaN.
     """
     judged = [judge(part, signals) for part in parts]
     if any(j.robustness.shape != (count,) for j in judged):
         shapes = {name: np.shape(value) for name, value in signals.items()}
         raise SignalError(f"a rollout of {count} candidates gives signals [T, {count}, ...], this one gave {shapes}")
     nothing, unknown = np.zeros(count, bool), np.full(count, np.nan)
-    return Judged(np.stack([j.robustness for j in judged]), np.stack([j.violated for j in judged]),
+    return Judgement(np.stack([j.robustness for j in judged]), np.stack([j.violated for j in judged]),
                   np.stack([nothing if j.undecided is None else j.undecided for j in judged]),
                   np.stack([unknown if j.decided_at_s is None else j.decided_at_s for j in judged]))
 
 
 def conjuncts(formula: Formula) -> list[Formula]:
-    """Formulas whose conjunction is ``formula``, ``G`` and ``H`` distributed over it: their least robustness is its."""
+    """Formulas whose conjunction is ``formula``, with ``G`` and ``H`` distributed; its robustness is their least."""
     match formula:
         case And(args):
             return [part for arg in args for part in conjuncts(arg)]
@@ -121,17 +124,17 @@ def conjuncts(formula: Formula) -> list[Formula]:
 
 
 def distinct_conjuncts(formula: Formula) -> list[Formula]:
-    """:func:`conjuncts` without repetitions; the formula itself where one of them reads no signal."""
+    """:func:`conjuncts` without repetitions; the formula itself if one of them reads no signal."""
     parts = list(dict.fromkeys(conjuncts(formula)))
     return parts if all(signals_in(part) for part in parts) else [formula]
 
 
-def told(error: Exception) -> str:
-    """An error as one text, the same for the same error."""
+def error_text(error: Exception) -> str:
+    """An error as one text, equal for equal errors."""
     return f"{type(error).__name__}: {error}"
 
 
-def host(value: Any) -> np.ndarray:
+def to_numpy(value: Any) -> np.ndarray:
     """A numpy array or a torch tensor as a numpy array."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()

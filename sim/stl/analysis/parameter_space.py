@@ -1,6 +1,6 @@
 """Bounded spaces of named parameters, and their map from and to the unit cube. numpy only.
 
-    space = Space((Real("start", (-1, -1), (1, 1)), Real("gust", 0.01, 1.0, "log"), Integer("delay", 0, 3)))
+    space = ParameterSpace((Real("start", (-1, -1), (1, 1)), Real("gust", 0.01, 1.0, "log"), Integer("delay", 0, 3)))
     space.from_unit(points)                 # name -> [B, *shape] of points [B, 4] in [0, 1]
     space.sample(rng, 100)                  # uniform points: what is drawn where
     space_from_json(space.to_json()) == space
@@ -18,11 +18,10 @@ import numpy as np
 
 Values = dict[str, np.ndarray]
 """Parameters by name: [B, *shape] of B candidates, [*shape] of one."""
-
-
 Scale = Literal["linear", "log", "normal"]
 SCALES = ("linear", "log", "normal")
-REACH = 3.0  # standard deviations at which a normal scale ends
+REACH = 3.0
+"""Standard deviations at which a normal scale ends."""
 NORMAL = NormalDist()
 
 
@@ -34,9 +33,8 @@ class SpaceError(ValueError):
 class Real:
     """A number, or with tuples as bounds a vector, in [low, high].
 
-    ``scale`` says how it is spread over the unit interval, and so how it is sampled: ``linear``: uniform. ``log``: its
-    logarithm is. ``normal``: a normal distribution about the middle that ends at three standard deviations to each
-    side, so that a distribution without bounds has some, and is sampled as it is.
+    ``scale`` is its distribution under uniform points of the unit interval: ``linear``: uniform; ``log``: its logarithm
+    is uniform; ``normal``: a normal distribution about the middle, cut at three standard deviations to each side.
     """
 
     name: str
@@ -67,7 +65,7 @@ class Integer:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of ``options``: numbers, or texts. There is no order in them."""
+    """One of ``options``: numbers, texts or flags, without an order."""
 
     name: str
     options: tuple[float | int | bool | str, ...]
@@ -90,7 +88,7 @@ def is_number(value: Any) -> bool:
 
 
 def number_hint(values: Iterable[Any]) -> str:
-    """What to write where YAML took a number for a text, as it does with 1e-30; empty where none is meant."""
+    """What to write if YAML read a number as text, as it does with 1e-30; empty if no number is meant."""
     for value in values:
         if isinstance(value, str):
             try:
@@ -112,7 +110,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_bounds(p: Real | Integer, kind: type) -> None:
-    """Bounds of equal length, finite, of the kind, ordered; stored as plain numbers."""
+    """Check bounds: finite, of ``kind``, equal in length, ordered; store them as plain numbers."""
     _check_name(p.name)
     for side in ("low", "high"):
         value = getattr(p, side)
@@ -181,7 +179,7 @@ def _to_unit(p: Parameter, values: np.ndarray) -> np.ndarray:
 
 
 def _normal_quantile(u: np.ndarray) -> np.ndarray:
-    """Where in the interval [0, 1], six standard deviations long, the quantile ``u`` of the cut normal lies."""
+    """The quantile ``u`` of the cut normal distribution, in [0, 1] over its six standard deviations."""
     tail = NORMAL.cdf(-REACH)
     z = np.array([NORMAL.inv_cdf(tail + x * (1 - 2 * tail)) for x in u.flat]).reshape(u.shape)
     return np.clip(0.5 + z / (2 * REACH), 0.0, 1.0)
@@ -195,7 +193,7 @@ def _normal_share(x: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Space:
+class ParameterSpace:
     """Named parameters with bounds: a box, and its map from and to the unit cube [0, 1]^dim."""
 
     parameters: tuple[Parameter, ...]
@@ -235,7 +233,7 @@ class Space:
         return np.concatenate([_to_unit(p, checked[p.name]) for p in self.parameters], 1)
 
     def checked(self, values: Mapping[str, Any]) -> Values:
-        """``values`` [B, *shape] as arrays, if they are all there, within the bounds and nothing else is."""
+        """``values`` [B, *shape] as arrays; an error if one is missing, unknown or out of bounds."""
         if set(values) != set(self.names):
             raise SpaceError(f"values for {', '.join(map(str, values))}; the space has {', '.join(self.names)}")
         out = {p.name: np.asarray(values[p.name]) for p in self.parameters}
@@ -255,7 +253,7 @@ class Space:
         return out
 
     def sample(self, rng: np.random.Generator, count: int) -> Values:
-        """``count`` independent values, uniform in the unit cube: distributed as each parameter's scale says."""
+        """``count`` independent values, uniform in the unit cube: distributed by each parameter's scale."""
         return self.from_unit(rng.random((count, self.dim)))
 
     def to_json(self) -> dict[str, Any]:
@@ -278,11 +276,11 @@ def _parameter_json(p: Parameter) -> dict[str, Any]:
     return {"low": low, "high": high, **extra}
 
 
-def space_from_json(data: Mapping[str, Any]) -> Space:
-    """The space that :meth:`Space.to_json` wrote; a :class:`SpaceError` names what is wrong."""
+def space_from_json(data: Mapping[str, Any]) -> ParameterSpace:
+    """The space that :meth:`ParameterSpace.to_json` wrote; a :class:`SpaceError` names what is wrong."""
     if not isinstance(data, Mapping):
         raise SpaceError(f"a space is a mapping name -> {{low: ..., high: ...}}, got {data!r}")
-    return Space(tuple(_parameter_from_json(name, spec) for name, spec in data.items()))
+    return ParameterSpace(tuple(_parameter_from_json(name, spec) for name, spec in data.items()))
 
 
 def _parameter_from_json(name: str, spec: Any) -> Parameter:
