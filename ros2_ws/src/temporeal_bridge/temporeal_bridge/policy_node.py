@@ -285,11 +285,11 @@ class PolicyNode:
 
     def _succeed(self, successor: Successor) -> None:
         """Prepare for the present mission, if there is one, then ask the guard."""
-        prepared = successor.prepared(self.state.complete)
-        if self.flight is not successor.flight:
+        complete = self.state.complete
+        if self.flight is not successor.follow(complete) and successor.flight.number >= 0:
             self.flight = successor.flight
             self.flights.append(self.flight)
-        if prepared:
+        if successor.prepared(complete):
             successor.asked = True
             if not self._send(datagrams.TAKEOVER, text=successor.offer):
                 raise TakeoverError("no guard takes the offer: is guard_node running, in this namespace and domain?")

@@ -55,23 +55,31 @@ class Successor:
         """Head of the log that is read."""
         return None if self.reader is None else self.reader.head
 
+    def follow(self, complete: bool) -> FlightFigures:
+        """The mission to live through: anew where the guard has begun another one. ``complete``: whether the state
+        is."""
+        mode, number, start_ns = self.mission
+        same = self.reader is not None and (number, start_ns) == (self.flight.number, self.flight.start_ns)
+        if mode == "active" and complete and not self.asked and not same:
+            self.artifact.reset()
+            self.flight, self.reader = FlightFigures(number, start_ns), StepLogReader(self.log, number, start_ns)
+        return self.flight
+
     def prepared(self, complete: bool) -> bool:
         """Whether it is time to ask the guard. ``complete``: whether the state is."""
-        mode, number, start_ns = self.mission
+        mode = self.mission.mode
         if self.clock() > self.until:
             raise TakeoverError(f"no artifact swap within {SUCCEED_S:g} s (guard: {mode or 'silent'}, state: "
                                 f"{'there' if complete else 'missing'}, prepared: {self.flight.steps} steps of mission "
                                 f"{self.flight.number})")
         if self.asked or not (mode and complete):
             return False
-        return mode != "active" or self._lived(number, start_ns)
+        return mode != "active" or self._lived()
 
-    def _lived(self, number: int, start_ns: int) -> bool:
+    def _lived(self) -> bool:
         """Whether the artifact has lived through the mission up to now."""
-        if (number, start_ns) != (self.flight.number, self.flight.start_ns) or self.reader is None:
-            self.artifact.reset()
-            self.flight, self.reader = FlightFigures(number, start_ns), StepLogReader(self.log, number, start_ns)
-        return self.reader.ready() and self.catch_up(CATCH_UP_S) and self.flight.steps > 0
+        return (self.reader is not None and self.reader.ready() and self.catch_up(CATCH_UP_S)
+                and self.flight.steps > 0)
 
     def catch_up(self, seconds: float) -> bool:
         """Make the logged steps for at most ``seconds``; whether the log's end is reached."""
