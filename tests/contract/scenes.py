@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import importlib.util
@@ -218,6 +219,23 @@ def cramped_warp(tmp: Path, num_worlds: int) -> Backend:
     return mujoco_warp.make(heap(), num_worlds, "arm_cmd", dt=DT, device="cpu", contacts=60, constraints=40)
 
 
+def make_warp(*args: Any, **kwargs: Any) -> Backend:
+    """The backend on Warp's CPU device; Warp is imported where it is tried, not where tests are collected."""
+    from temporeal.sim.backends import mujoco_warp
+
+    return mujoco_warp.make(*args, device="cpu", **kwargs)
+
+
+def written(backend: str, name: str) -> Any:
+    """What stands at ``name = ...`` in a backend's source, without importing what the backend needs."""
+    found = importlib.util.find_spec(f"temporeal.sim.backends.{backend}")
+    assert found is not None and found.origin is not None
+    for line in ast.parse(Path(found.origin).read_text()).body:
+        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == name:
+            return ast.literal_eval(line.value)
+    raise LookupError(f"{found.origin} has no {name}")
+
+
 def heap() -> Scene:
     """The arm and nine cubes, at home far apart on the floor."""
     cubes = (box(f"cube{i}", (0.02, 0.02, 0.02), mass=0.1, pos=(0.9 + 0.2 * (i % 3), 0.2 * (i // 3), 0.5))
@@ -240,11 +258,8 @@ def cases() -> list[Case]:
         jointed("mujoco-arm", mujoco.make, mujoco.HAS, cramped=cramped_mujoco),
         franka("mujoco-franka", mujoco.make, mujoco.HAS)]
     if found("temporeal.sim.backends.mujoco_warp"):
-        from temporeal.sim.backends import mujoco_warp
-
-        make = functools.partial(mujoco_warp.make, device="cpu")
-        out += [jointed("mujoco_warp-arm", make, (*mujoco_warp.HAS, "deterministic"), cramped=cramped_warp,
-                        many_steps=300)]
+        out.append(jointed("mujoco_warp-arm", make_warp, (*written("mujoco_warp", "HAS"), "deterministic"),
+                           cramped=cramped_warp, many_steps=300))
     for name, version in (("isaacgym", None), ("isaaclab", "2.3"), ("isaaclab", "3.0")):
         if found(f"temporeal.sim.backends.{name}") and found("tests.sim.doubles"):
             out.append(isaac(name, version))

@@ -4,8 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-from rsl_rl.runners import OnPolicyRunner
-from stable_baselines3 import PPO
 
 from temporeal.policies.cli.main import load_verb, main
 from temporeal.robots.artifact.runtime import Artifact
@@ -15,6 +13,9 @@ PAGE = (Path(__file__).parents[3] / "docs" / "how-to/other-learners.md").read_te
 
 @pytest.mark.slow
 def test_the_python_of_the_page_runs(monkeypatch, tmp_path):
+    from rsl_rl.runners import OnPolicyRunner
+    from stable_baselines3 import PPO
+
     learn_sb3, learn_rsl = PPO.learn, OnPolicyRunner.learn
     monkeypatch.setattr(PPO, "learn", lambda self, steps: learn_sb3(self, min(steps, 2048)))
     monkeypatch.setattr(OnPolicyRunner, "learn", lambda self, steps, **k: learn_rsl(self, min(steps, 2), **k))

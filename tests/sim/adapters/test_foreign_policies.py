@@ -9,7 +9,6 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from rsl_rl.runners import OnPolicyRunner
 from stable_baselines3 import A2C, DDPG, PPO, SAC, TD3
 from stable_baselines3.common.vec_env import DummyVecEnv, VecCheckNan, VecFrameStack, VecNormalize
 
@@ -41,6 +40,13 @@ def scrambled(model, scale=0.3):
         for parameter in model.policy.parameters():
             parameter.add_(scale * torch.randn(parameter.shape, generator=generator) / parameter.shape[-1] ** 0.5)
     return model
+
+
+def runner_of(env, *args, **kwargs):
+    """rsl_rl's runner; imported here, because that takes seconds (torch's compiler)."""
+    from rsl_rl.runners import OnPolicyRunner
+
+    return OnPolicyRunner(env, *args, **kwargs)
 
 
 @pytest.fixture(autouse=True)
@@ -281,7 +287,7 @@ settings = load("test_rsl_rl_adapter").settings
 
 def test_rsl_rls_actor_with_its_normalization_commands_the_same_from_the_artifact(tmp_path):
     env = rsl_rl.make_vec_env("hover", num_envs=8, seed=0, **WILD)
-    runner = OnPolicyRunner(env, settings(), log_dir=None, device="cpu")
+    runner = runner_of(env, settings(), log_dir=None, device="cpu")
     runner.learn(3)
     model = runner.get_inference_policy()
     assert float(model.obs_normalizer.count) > 0
@@ -304,7 +310,7 @@ def test_an_actor_of_rsl_rl_that_reads_privileged_groups_or_remembers_is_refused
     env = rsl_rl.make_vec_env("hover", num_envs=4, seed=0, **SHORT)
     groups = {"actor": ["critic"], "critic": ["critic"]}
     refused("groups \\['critic'\\]", lambda: from_rsl_rl(
-        OnPolicyRunner(env, settings(obs_groups=groups), log_dir=None, device="cpu"), env))
+        runner_of(env, settings(obs_groups=groups), log_dir=None, device="cpu"), env))
     actor = {**settings()["actor"], "class_name": "RNNModel", "rnn_type": "gru", "rnn_hidden_dim": 8}
     refused("recurrent", lambda: from_rsl_rl(
-        OnPolicyRunner(env, settings(actor=actor), log_dir=None, device="cpu"), env))
+        runner_of(env, settings(actor=actor), log_dir=None, device="cpu"), env))
