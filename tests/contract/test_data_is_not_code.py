@@ -30,7 +30,7 @@ NEEDS = {  # call: (argument that must be there, the only value it may have)
 }
 EXCEPTIONS = {  # (file, what): why it is none
     ("policies/export/external_policies.py", "import pickle"): "an unpickler that refuses all but the parts of VecNormalize",
-    ("policies/cli/verbs/spec.py", "yaml.load"): "with a subclass of yaml.SafeLoader that is defined above it",
+    ("policies/cli/specs/spec_file.py", "yaml.load"): "with a subclass of yaml.SafeLoader that is defined above it",
     ("benchmarks/measurements/train_quadrotor.py", "torch.load"): "of a benchmark: written by a process of its own",
 }
 

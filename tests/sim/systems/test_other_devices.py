@@ -39,9 +39,9 @@ def start(task, device):
     seen = {name: torch.rand(N, *spec.shape, device=device) for name, spec in task.scene.signals.items()}
     if task.extra is not None:
         seen |= {name: torch.rand(N, *spec.shape, device=device) for name, spec in task.extra.signals.items()}
-    zeros = {part: {name: torch.zeros(N, *shape, device=device) for name, shape in part.memory.items()}
-             for part in (task.observe, task.objective)}
-    return seen, *zeros.values()
+    zeros = [{name: torch.zeros(N, *shape, device=device) for name, shape in shapes.items()}
+             for shapes in (task.observe.memory, task.objective.carry)]
+    return seen, *zeros
 
 
 @pytest.mark.parametrize("view", ["scheduled", "tau_mdp", "f_mdp", "terminal_robustness"])
