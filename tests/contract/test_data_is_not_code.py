@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("robots", "sim", "policies", "configs", "launch", "ros2_ws/src")
+SOURCES = ("robots", "sim", "policies", "configs", "launch", "ros2_ws/src", "benchmarks")
 
 # ---- the source
 
