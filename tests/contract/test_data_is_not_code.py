@@ -165,7 +165,7 @@ def test_an_artifact_runs_no_code(tmp_path: Path, mark: Path) -> None:
 def test_what_is_saved_otherwise_runs_no_code(tmp_path: Path, mark: Path) -> None:
     """Actors, faults of simulated worlds, counterexamples and traces: the arrays that are read first are pickles."""
     from temporeal.policies.algos import apg
-    from temporeal.policies.cli.traces.array_files import _npz
+    from temporeal.policies.cli.traces.array_files import read_npz
     from temporeal.policies.cli.traces.table import Options
     from temporeal.policies.runs.errors import BadInput
     from temporeal.sim import diverged_worlds
@@ -179,7 +179,7 @@ def test_what_is_saved_otherwise_runs_no_code(tmp_path: Path, mark: Path) -> Non
     file.write_bytes(npz(Bomb(mark), "signals/x", **{counterexample.CONTENT: "{}"}))
     refused(lambda: counterexample.load_counterexample(file), ValueError, mark)
     file.write_bytes(npz(Bomb(mark), "t", "height"))
-    refused(lambda: _npz(file, Options()), BadInput, mark)
+    refused(lambda: read_npz(file, Options()), BadInput, mark)
 
 
 def test_yaml_runs_no_code(tmp_path: Path, mark: Path) -> None:
