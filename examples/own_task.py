@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from temporeal.robots.crazyflie.spec import GRAVITY
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
-from temporeal.sim.maps import AffineAction, rotation
+from temporeal.sim.maps import AffineAction
 from temporeal.sim.rewards.formula_tracker import FormulaObjective, FormulaTracker
+from temporeal.sim.rotations import rotation
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Constant, Draw, Task, task_schema, weights

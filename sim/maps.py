@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.robots.spec import RobotSpec
+from temporeal.sim.rotations import rotation
 
 Memory = dict[str, Tensor]
 
@@ -38,17 +39,6 @@ class ObserveMap(Protocol):
 def initial_memory(observe: ObserveMap, n: int, device: torch.device | str = "cpu") -> Memory:
     """The memory of ``n`` worlds at the start of an episode: zeros."""
     return {name: torch.zeros(n, *shape, device=device) for name, shape in observe.memory.items()}
-
-
-def rotation(quat_wxyz: Tensor) -> Tensor:
-    """Rotation matrix [..., 3, 3] body to world of a unit quaternion [..., 4] (scalar first)."""
-    w, x, y, z = quat_wxyz.unbind(-1)
-    rows = (
-        1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
-        2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
-        2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
-    )
-    return torch.stack(rows, -1).reshape(*quat_wxyz.shape[:-1], 3, 3)
 
 
 class ActionMap(Protocol):

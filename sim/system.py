@@ -194,18 +194,6 @@ def inside(system: str, found: Mapping[str, tuple[float, ...]], fence: Mapping[s
                              f"the arena, {fence['low']} to {fence['high']}")
 
 
-def between(low: Sequence[float], high: Sequence[float], share: Tensor) -> Tensor:
-    """The place [K, n] at the ``share`` [K, n] in [0, 1) of the way from ``low`` to ``high`` [n]."""
-    a, b = (torch.tensor(x, device=share.device) for x in (low, high))
-    return a + (b - a) * share
-
-
 def flat(place: Tensor, height: float = 0.0) -> Tensor:
     """``place`` [K, 2] with a height."""
     return torch.nn.functional.pad(place, (0, 1), value=height)
-
-
-def about_z(angle: Tensor) -> Tensor:
-    """Quaternions [K, 4] wxyz of turns by ``angle`` [K] rad about z."""
-    half, zero = 0.5 * angle, torch.zeros_like(angle)
-    return torch.stack([half.cos(), zero, zero, half.sin()], -1)

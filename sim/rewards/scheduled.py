@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.robots.signals import SignalSpec
-from temporeal.sim.maps import Memory, rotation
+from temporeal.sim.maps import Memory
 from temporeal.sim.rewards.schedule_automaton import NEVER, ScheduleAutomaton, ScheduleProgress
+from temporeal.sim.rotations import rotation
 from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.stl.planning.decompose import Decomposition
 from temporeal.sim.stl.rewriting.ranges import margin_upper_bound

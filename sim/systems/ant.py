@@ -11,9 +11,11 @@ from torch import Tensor
 
 from temporeal.robots.ant.spec import ANKLE, HEIGHT, LEAST, MOST
 from temporeal.robots.spec import load_robot
-from temporeal.sim.maps import AffineAction, rotation
+from temporeal.sim.draws import between
+from temporeal.sim.maps import AffineAction
+from temporeal.sim.rotations import about_z, rotation
 from temporeal.sim.scene import Scene
-from temporeal.sim.system import Signals, System, about_z, between, flat, inside, settings
+from temporeal.sim.system import Signals, System, flat, inside, settings
 from temporeal.sim.task import Draw
 
 CONTROL_DT, SUBSTEPS = 0.05, 5

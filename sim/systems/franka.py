@@ -9,13 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from temporeal.robots.franka.spec import HOME, KD, KP
+from temporeal.robots.franka.spec import HOME, KD, KP, motion
 from temporeal.robots.spec import RobotSpec, load_robot
+from temporeal.sim.draws import between, one_of
 from temporeal.sim.maps import Memory
 from temporeal.sim.scene import Scene
-from temporeal.sim.system import OnDevices, Signals, System, between, settings
+from temporeal.sim.system import OnDevices, Signals, System, settings
 from temporeal.sim.task import Draw
-from temporeal.sim.task_parts.arms import SHARE_OF_LIMITS, ToolAction, franka_chain, motion, one_of, postures
+from temporeal.sim.task_parts.arm_actions import SHARE_OF_LIMITS, ToolAction
+from temporeal.sim.task_parts.arm_kinematics import franka_chain, postures
 from temporeal.sim.task_parts.setpoint_limits import Limiter
 
 CONTROL_DT, SUBSTEPS = 0.04, 10

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from temporeal.robots.linear.spec import SPEED
 from temporeal.robots.spec import load_robot
+from temporeal.sim.draws import between
 from temporeal.sim.maps import AffineAction
 from temporeal.sim.scene import Scene
-from temporeal.sim.system import Signals, System, between, flat, inside, settings
+from temporeal.sim.system import Signals, System, flat, inside, settings
 from temporeal.sim.task import Draw
 
 CONTROL_DT = 0.2  # s

@@ -11,11 +11,13 @@ from torch import Tensor
 
 from temporeal.robots.crazyflie.spec import GRAVITY
 from temporeal.robots.spec import RobotSpec, load_robot
-from temporeal.sim.maps import AffineAction, rotation
+from temporeal.sim.draws import between
+from temporeal.sim.maps import AffineAction
 from temporeal.sim.physics.quadrotor.adjoint import pack_params, robot_params, torch_rollout
 from temporeal.sim.physics.quadrotor.parameters import controller_params, hover_speed
+from temporeal.sim.rotations import rotation
 from temporeal.sim.scene import Scene
-from temporeal.sim.system import OnDevices, Signals, System, between, inside, settings
+from temporeal.sim.system import OnDevices, Signals, System, inside, settings
 from temporeal.sim.task import Draw
 
 CONTROL_DT, SUBSTEPS = 0.02, 4

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from temporeal.robots.spec import load_robot
 from temporeal.robots.unicycle.spec import BACK, FASTEST, TURN
+from temporeal.sim.draws import between
 from temporeal.sim.maps import AffineAction
+from temporeal.sim.rotations import about_z
 from temporeal.sim.scene import Scene
-from temporeal.sim.system import Signals, System, about_z, between, flat, inside, settings
+from temporeal.sim.system import Signals, System, flat, inside, settings
 from temporeal.sim.task import Draw
 
 CONTROL_DT = 0.2  # s

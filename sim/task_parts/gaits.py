@@ -22,8 +22,8 @@ from torch import Tensor
 
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.maps import Limited, Memory
+from temporeal.sim.rotations import turn_between
 from temporeal.sim.task_parts import hands
-from temporeal.sim.task_parts.arms import turn_between
 from temporeal.sim.task_parts.hands import COMMAND, GRASPS, JOINTS
 
 RAMP = 10.0  # control steps over which the fingers go from where they are to the gait

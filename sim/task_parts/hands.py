@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from temporeal.robots.registry import UnknownName
 from temporeal.robots.spec import RobotSpec, load_robot
-from temporeal.sim.maps import Memory, rotation
+from temporeal.sim.maps import Memory
+from temporeal.sim.rotations import product, rotation
 from temporeal.sim.scene import Scene, box
 from temporeal.sim.task import Draw
 
@@ -195,19 +196,6 @@ def faces(draw: Draw) -> Tensor:
     """Which faces are up and in front at the start: one of the 24 rotations of a cube onto itself, [K, 4] wxyz."""
     u = draw("initial.faces", 1)
     return symmetries().to(u.device)[(u[:, 0] * 24).long().clamp(max=23)]
-
-
-def product(a: Tensor, b: Tensor) -> Tensor:
-    """Product [K, 4] of quaternions [K, 4] wxyz."""
-    w, x, y, z = a.unbind(-1)
-    p, q, r, s = b.unbind(-1)
-    return torch.stack([w * p - x * q - y * r - z * s, w * q + x * p + y * s - z * r,
-                        w * r - x * s + y * p + z * q, w * s + x * r - y * q + z * p], -1)
-
-
-def inverse(quat: Tensor) -> Tensor:
-    """The opposite turn of unit quaternions [K, 4] wxyz."""
-    return quat * torch.tensor([1.0, -1.0, -1.0, -1.0], device=quat.device)
 
 
 @cache

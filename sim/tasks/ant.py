@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from temporeal.robots.ant.spec import ANKLE, HEIGHT, LEAST, MOST
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
-from temporeal.sim.maps import AffineAction, rotation
+from temporeal.sim.maps import AffineAction
 from temporeal.sim.rewards.formula_tracker import FormulaTracker
+from temporeal.sim.rotations import rotation
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.queries import signals_in

@@ -19,11 +19,11 @@ from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.maps import StepAction
 from temporeal.sim.rewards.formula_tracker import FormulaTracker
+from temporeal.sim.rotations import inverse, product, turn_between
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.task import Carry, Draw, Task, check_range, task_schema, weights
 from temporeal.sim.task_parts import hands
-from temporeal.sim.task_parts.arms import turn_between
 from temporeal.sim.task_parts.goals import Goals
 from temporeal.sim.task_parts.hands import (
     COMMAND,
@@ -34,8 +34,6 @@ from temporeal.sim.task_parts.hands import (
     cube_motion,
     cube_place,
     held,
-    inverse,
-    product,
 )
 
 FORMULA = """\

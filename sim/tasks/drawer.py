@@ -1,6 +1,6 @@
 """Drawer: a Franka arm pulls a drawer open by its handle, and leaves it open.
 
-Actions move the tool and open or close the gripper (:class:`temporeal.sim.task_parts.arms.ToolAction`); the robot gets
+Actions move the tool and open or close the gripper (:class:`temporeal.sim.task_parts.arm_actions.ToolAction`); the robot gets
 joint positions and
 the opening, at 25 Hz. The cabinet stands on the floor of the world. Its handle is a bar along the drawer's width, away
 from the front far enough for a finger: it can be gripped or hooked.
@@ -20,24 +20,16 @@ from torch import Tensor
 from temporeal.robots.franka.spec import HIGH, HOME, LOW, OPEN
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import Source, load_robot
-from temporeal.sim.maps import rotation
+from temporeal.sim.draws import between, one_of
 from temporeal.sim.rewards.formula_tracker import FormulaObjective, FormulaTracker
+from temporeal.sim.rotations import axes, direction, doubled, pointing_down, rotation
 from temporeal.sim.scene import Object, Scene, numbers
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Draw, Task, task_schema, weights
-from temporeal.sim.task_parts.arms import (
-    ArmObserve,
-    axes,
-    between,
-    direction,
-    doubled,
-    franka_action,
-    franka_chain,
-    one_of,
-    pointing_down,
-    postures,
-    standing,
-)
+from temporeal.sim.task_parts.arm_actions import franka_action
+from temporeal.sim.task_parts.arm_kinematics import franka_chain, postures
+from temporeal.sim.task_parts.arm_observations import ArmObserve
+from temporeal.sim.task_parts.standing_objects import standing
 
 FORMULA = """\
 F[0,5] G[0,1] (drawer_pos > opening)
@@ -177,7 +169,7 @@ def make(
     *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.04, substeps: int = 16,
     reward: Mapping[str, float] | None = None, stiffness: float | None = None,
 ) -> Task:
-    """The task. ``stiffness``: see :class:`temporeal.sim.task_parts.arms.ToolAction`."""
+    """The task. ``stiffness``: see :class:`temporeal.sim.task_parts.arm_actions.ToolAction`."""
     constants = {**CONSTANTS, **dict(constants or {})}
     if not 0 < constants["opening"] < TRAVEL:
         raise ValueError(f"task 'drawer': opening is above 0 and below the travel of {TRAVEL} m, "

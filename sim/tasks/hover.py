@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from temporeal.robots.crazyflie.spec import GRAVITY
 from temporeal.robots.spec import RobotSpec, load_robot
-from temporeal.sim.maps import AffineAction, rotation
+from temporeal.sim.maps import AffineAction
+from temporeal.sim.rotations import rotation, tilted
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Draw, Task, check_range, task_schema, weights
@@ -113,15 +114,6 @@ class Objective:
     def success(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Inside the hold ball for the last 2.5 s."""
         return carry["settled"] >= self.settle
-
-
-def tilted(u: Tensor, limit_rad: float) -> Tensor:
-    """Quaternion [K, 4] tilted by at most ``limit_rad`` about a random horizontal axis, from uniform ``u`` [K, 3]."""
-    axis = 2 * pi * u[:, 0]
-    tilt, yaw = 0.5 * limit_rad * u[:, 1], pi * (u[:, 2] - 0.5)
-    # yaw about z first, then the tilt about (cos axis, sin axis, 0): q = tilt * yaw
-    return torch.stack([tilt.cos() * yaw.cos(), tilt.sin() * (axis.cos() * yaw.cos() + axis.sin() * yaw.sin()),
-                        tilt.sin() * (axis.sin() * yaw.cos() - axis.cos() * yaw.sin()), tilt.cos() * yaw.sin()], -1)
 
 
 def make(

@@ -1,6 +1,6 @@
 """Lift: a Franka arm picks a cube up and holds it at a place in the air (pick and place).
 
-Actions move the tool and open or close the gripper (:class:`temporeal.sim.task_parts.arms.ToolAction`); the robot gets
+Actions move the tool and open or close the gripper (:class:`temporeal.sim.task_parts.arm_actions.ToolAction`); the robot gets
 joint positions and the opening, at 25 Hz. The floor of the world stands for the table.
 """
 
@@ -18,21 +18,15 @@ from torch import Tensor
 from temporeal.robots.franka.spec import HIGH, HOME, LOW, OPEN
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
+from temporeal.sim.draws import between, one_of
 from temporeal.sim.rewards.formula_tracker import FormulaObjective, FormulaTracker
+from temporeal.sim.rotations import about_z, axes, pointing_down
 from temporeal.sim.scene import Scene, box
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Constant, Draw, Task, task_schema, weights
-from temporeal.sim.task_parts.arms import (
-    ArmObserve,
-    about_z,
-    axes,
-    between,
-    franka_action,
-    franka_chain,
-    one_of,
-    pointing_down,
-    postures,
-)
+from temporeal.sim.task_parts.arm_actions import franka_action
+from temporeal.sim.task_parts.arm_kinematics import franka_chain, postures
+from temporeal.sim.task_parts.arm_observations import ArmObserve
 
 FORMULA = """\
 F[0,5] G[0,1] (norm(cube_pos_w - goal_pos_w) < reach)
@@ -125,7 +119,7 @@ def make(
     *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.04, substeps: int = 12,
     reward: Mapping[str, float] | None = None, stiffness: float | None = None,
 ) -> Task:
-    """The task. ``stiffness``: see :class:`temporeal.sim.task_parts.arms.ToolAction`."""
+    """The task. ``stiffness``: see :class:`temporeal.sim.task_parts.arm_actions.ToolAction`."""
     constants = {**CONSTANTS, **dict(constants or {})}
     robot = load_robot("franka")
     scene = Scene(robot, (box("cube", (HALF,) * 3, mass=MASS, pos=(0.5, 0.0, HALF)),))

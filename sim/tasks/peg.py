@@ -1,6 +1,6 @@
 """Peg: a Franka arm puts the peg that it holds into a hole a millimetre wider, without pushing too hard.
 
-Actions move the tool (:class:`temporeal.sim.task_parts.arms.ToolAction`); the gripper stays closed. The robot gets
+Actions move the tool (:class:`temporeal.sim.task_parts.arm_actions.ToolAction`); the gripper stays closed. The robot gets
 joint positions and the
 opening, at 25 Hz. The block with the hole stands on the table (the floor of the world) and measures what it is pushed
 with, as a fixture on a force sensor does.
@@ -20,24 +20,16 @@ from torch import Tensor
 from temporeal.robots.franka.spec import HIGH, HOME, LOW
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import Source, load_robot
-from temporeal.sim.maps import rotation
+from temporeal.sim.draws import between, one_of
 from temporeal.sim.rewards.formula_tracker import FormulaObjective, FormulaTracker
+from temporeal.sim.rotations import axes, direction, doubled, pointing_down, rotation
 from temporeal.sim.scene import Object, Scene, free_body, numbers
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Draw, Task, task_schema, weights
-from temporeal.sim.task_parts.arms import (
-    ArmObserve,
-    axes,
-    between,
-    direction,
-    doubled,
-    franka_action,
-    franka_chain,
-    one_of,
-    pointing_down,
-    postures,
-    standing,
-)
+from temporeal.sim.task_parts.arm_actions import franka_action
+from temporeal.sim.task_parts.arm_kinematics import franka_chain, postures
+from temporeal.sim.task_parts.arm_observations import ArmObserve
+from temporeal.sim.task_parts.standing_objects import standing
 
 FORMULA = """\
 F[0,7] G[0,1] (hole_pos_w.z - peg_tip_w.z > depth
@@ -179,7 +171,7 @@ def make(
     stiffness: float | None = None,
 ) -> Task:
     """The task. ``clearance``: by how much the hole is wider than the peg, m. ``peg``: ``square`` or ``round``.
-    ``stiffness``: see :class:`temporeal.sim.task_parts.arms.ToolAction`."""
+    ``stiffness``: see :class:`temporeal.sim.task_parts.arm_actions.ToolAction`."""
     if not 0.0003 <= clearance <= 0.01:
         raise ValueError(f"task 'peg': clearance is 0.0003 to 0.01 m (below, contacts are too soft), got {clearance}")
     if peg not in SIDES:

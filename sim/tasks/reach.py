@@ -1,7 +1,7 @@
 """Reach: bring the gripper of a Franka arm to a pose (position and attitude) and hold it there.
 
 Goals are poses of random postures, so that each can be reached. Actions move the tool
-(:class:`temporeal.sim.task_parts.arms.ToolAction`);
+(:class:`temporeal.sim.task_parts.arm_actions.ToolAction`);
 the robot gets joint positions, at 25 Hz; or, as ``drive`` says, velocities of its joints or of its tool at 25 Hz, or
 efforts at 250 Hz.
 """
@@ -20,10 +20,13 @@ from temporeal.robots.franka.spec import HIGH, HOME, LOW
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
 from temporeal.sim.rewards.formula_tracker import FormulaObjective, FormulaTracker
+from temporeal.sim.rotations import turn_between
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Constant, Draw, Task, check_range, task_schema, weights
-from temporeal.sim.task_parts.arms import ArmObserve, franka_action, franka_chain, turn_between
+from temporeal.sim.task_parts.arm_actions import franka_action
+from temporeal.sim.task_parts.arm_kinematics import franka_chain
+from temporeal.sim.task_parts.arm_observations import ArmObserve
 
 FORMULA = """\
 F[0,3] G[0,1] (norm(grip_pos_w - goal_pos_w) < reach & rotation_angle(grip_quat_w, goal_quat_w) < turn)
@@ -105,7 +108,7 @@ def make(
             of its ``tool`` (behind a Cartesian servo).
         control_dt: s. substeps: physics steps in it. None: as :data:`DRIVES` has them.
         spread: of the goals' postures around home, rad; starts lie within 0.15 rad of home.
-        stiffness: see :class:`temporeal.sim.task_parts.arms.ToolAction`.
+        stiffness: see :class:`temporeal.sim.task_parts.arm_actions.ToolAction`.
     """
     check_range("reach", "spread", spread, 0.0, pi, "rad")
     if drive not in DRIVES:

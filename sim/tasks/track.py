@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from temporeal.robots.crazyflie.spec import GRAVITY
 from temporeal.robots.spec import load_robot
-from temporeal.sim.maps import AffineAction, rotation
+from temporeal.sim.maps import AffineAction
+from temporeal.sim.rotations import rotation, tilted
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Draw, Task, task_schema, weights
-from temporeal.sim.tasks.hover import tilted
 
 # the size and period of the public figure-eight of Learning to Fly in Seconds: 2 m x 1 m in 5.5 s
 CONSTANTS: dict[str, Any] = {

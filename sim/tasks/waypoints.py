@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from temporeal.robots.crazyflie.spec import GRAVITY
 from temporeal.robots.spec import load_robot
 from temporeal.sim.compiler.devices import on_device
-from temporeal.sim.maps import AffineAction, Disturbance, rotation
+from temporeal.sim.maps import AffineAction, Disturbance
 from temporeal.sim.rewards.subgoal_automaton import NEVER, Progress, SubgoalAutomaton
+from temporeal.sim.rotations import rotation
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.queries import constants_in, signals_in

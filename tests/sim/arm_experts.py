@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from temporeal.sim.maps import rotation
+from temporeal.sim.rotations import rotation, turn_between
 from temporeal.sim.task import Task
-from temporeal.sim.task_parts.arms import turn_between
 from temporeal.sim.tasks import drawer, peg
 
 Expert = Callable[[Mapping[str, Tensor]], Tensor]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from temporeal.robots.registry import resolve
-from temporeal.sim.maps import rotation
+from temporeal.sim.rotations import rotation
 from temporeal.sim.system import System
 
 WALK = 0.8  # m/s: what an ant is asked to be capable of

@@ -19,10 +19,10 @@ from temporeal.policies.training.acting import graph_policy
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.franka.spec import HOME, OPEN
 from temporeal.sim.env import make_env
-from temporeal.sim.maps import PolicyGraph, rotation
+from temporeal.sim.maps import PolicyGraph
+from temporeal.sim.rotations import about_z, pointing_down, rotation
 from temporeal.sim.stl.semantics.robustness import satisfied
 from temporeal.sim.task import load_task
-from temporeal.sim.task_parts.arms import about_z, pointing_down
 from temporeal.sim.tasks import drawer, lift, peg, reach
 
 TASKS = ("reach", "lift", "peg", "drawer")

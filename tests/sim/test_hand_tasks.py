@@ -13,12 +13,13 @@ from temporeal.policies.nets.actor import make_actor
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training.acting import graph_policy
 from temporeal.robots.registry import UnknownName
+from temporeal.sim import rotations
 from temporeal.sim.env import make_env
 from temporeal.sim.maps import PolicyGraph
+from temporeal.sim.rotations import turn_between
 from temporeal.sim.stl.semantics.robustness import satisfied
 from temporeal.sim.task import load_task
 from temporeal.sim.task_parts import gaits, hands
-from temporeal.sim.task_parts.arms import turn_between
 from temporeal.sim.task_parts.gaits import GaitAction
 from temporeal.sim.tasks import cube_reorient, cube_rotate
 
@@ -53,16 +54,16 @@ def test_a_cube_looks_the_same_in_24_attitudes_and_different_in_others():
     alike, quat = hands.symmetries(), random_attitudes(50)
     assert alike.shape == (24, 4)
     for one in alike:
-        look = hands.cube_look(hands.product(quat, one.expand_as(quat)))
+        look = hands.cube_look(rotations.product(quat, one.expand_as(quat)))
         torch.testing.assert_close(look, hands.cube_look(quat), rtol=0, atol=1e-5)
-    turned = hands.product(about_z(torch.full((50,), pi / 8)), quat)
+    turned = rotations.product(about_z(torch.full((50,), pi / 8)), quat)
     assert ((hands.cube_look(turned) - hands.cube_look(quat)).norm(dim=-1) > 0.2).all()
 
 
 def test_products_and_inverses_of_attitudes():
     a, b = random_attitudes(20, 1), random_attitudes(20, 2)
-    torch.testing.assert_close(hands.product(hands.product(a, b), hands.inverse(b)), a)
-    _, angle = turn_between(a, hands.product(about_z(torch.full((20,), 0.7)), a))
+    torch.testing.assert_close(rotations.product(rotations.product(a, b), rotations.inverse(b)), a)
+    _, angle = turn_between(a, rotations.product(about_z(torch.full((20,), 0.7)), a))
     torch.testing.assert_close(angle, torch.full((20,), 0.7), rtol=0, atol=1e-4)
 
 
@@ -106,9 +107,9 @@ def test_starts_can_be_made_anew_and_alike():
 def test_turned_counts_the_last_two_seconds_and_spin_everything():
     extra, dt, rate = cube_rotate.Turned(0.05), 0.05, 2.5
     memory = {k: torch.zeros(1, *shape) for k, shape in extra.carry.items()}
-    tilted = hands.product(about_z(0.3)[None], torch.tensor([[0.98, 0.2, 0.0, 0.0]]) / 1.0002)
+    tilted = rotations.product(about_z(0.3)[None], torch.tensor([[0.98, 0.2, 0.0, 0.0]]) / 1.0002)
     for i in range(100):
-        quat = hands.product(about_z(rate * dt * min(i, 60))[None], tilted)
+        quat = rotations.product(about_z(rate * dt * min(i, 60))[None], tilted)
         quat = quat if i % 2 else -quat  # a tracker may give either sign
         added, memory = extra({"cube_quat_w": quat}, torch.zeros(1, 1), memory)
         assert float(added["spin"]) == pytest.approx(rate * dt * min(i, 60), abs=2e-3)
@@ -134,7 +135,7 @@ def tilted(towards, angle):
 
 def any_face(quats):
     """Attitudes [T, 4] of cubes that stand on any face, [T, 24, 4]."""
-    return torch.stack([hands.product(quats, one.expand_as(quats)) for one in hands.symmetries()], 1)
+    return torch.stack([rotations.product(quats, one.expand_as(quats)) for one in hands.symmetries()], 1)
 
 
 TIMES = 0.05 * torch.arange(240)
@@ -150,9 +151,9 @@ def test_a_tilt_that_goes_round_is_no_turn(hz, tilt):
 
 @pytest.mark.parametrize("lean", [(pi / 4, 0.0), (0.9553, pi / 4)])  # on an edge, on a corner
 def test_a_cube_that_wobbles_on_an_edge_or_a_corner_does_not_turn(lean):
-    base = hands.product(tilted(torch.zeros(1), torch.tensor([lean[0]])), about_z([lean[1]]))
+    base = rotations.product(tilted(torch.zeros(1), torch.tensor([lean[0]])), about_z([lean[1]]))
     wobble = tilted(2 * pi * 3.0 * TIMES, torch.full_like(TIMES, 0.35))
-    spin, _ = counted(any_face(hands.product(wobble, base.expand_as(wobble))))
+    spin, _ = counted(any_face(rotations.product(wobble, base.expand_as(wobble))))
     assert spin.abs().max() < 0.4 and spin[::20].abs().max() < 1e-5  # it comes back with each third period
 
 
@@ -160,7 +161,7 @@ def test_a_cube_that_wobbles_on_an_edge_or_a_corner_does_not_turn(lean):
 @pytest.mark.parametrize("tilt", [0.0, 30.0, 60.0, 85.0, 170.0])
 def test_a_turn_about_the_vertical_is_exact_at_any_tilt(rate, tilt):
     lean = tilted(torch.tensor([0.4]), torch.tensor([tilt / 180 * pi])).expand(240, 4)
-    spin, turned = counted(any_face(hands.product(about_z(rate * TIMES), lean)))
+    spin, turned = counted(any_face(rotations.product(about_z(rate * TIMES), lean)))
     torch.testing.assert_close(spin, (rate * TIMES)[:, None].expand_as(spin), rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(turned[60:], torch.full_like(turned[60:], 2 * rate), rtol=1e-5, atol=1e-4)
 
@@ -168,7 +169,7 @@ def test_a_turn_about_the_vertical_is_exact_at_any_tilt(rate, tilt):
 def test_turns_about_a_tilted_axis_of_the_cube_are_whole():
     lean = tilted(torch.tensor([0.4]), torch.tensor([0.5])).expand(201, 4)
     turns = about_z(2 * pi * torch.arange(201) / 50)
-    spin, _ = counted(any_face(hands.product(lean, turns)))
+    spin, _ = counted(any_face(rotations.product(lean, turns)))
     torch.testing.assert_close(spin[-1], torch.full((24,), 8 * pi), rtol=1e-5, atol=1e-4)
 
 
@@ -177,8 +178,8 @@ def test_tips_over_an_edge_are_no_turn_and_what_is_turned_in_between_counts(ways
     quats, turned = [about_z([0.0])], 0.0
     for way in ways:
         start, axis = quats[-1], torch.full((20,), way * pi / 2 + turned)
-        tips = hands.product(tilted(axis, pi / 40 * torch.arange(1, 21)), start.expand(20, 4))
-        turns = hands.product(about_z(0.02 * torch.arange(1, 21)), tips[-1:].expand(20, 4))
+        tips = rotations.product(tilted(axis, pi / 40 * torch.arange(1, 21)), start.expand(20, 4))
+        turns = rotations.product(about_z(0.02 * torch.arange(1, 21)), tips[-1:].expand(20, 4))
         quats += [*tips[:, None], *turns[:, None]]
         turned += 0.4
     spin, _ = counted(torch.stack([any_face(q)[0] for q in quats]))

@@ -397,7 +397,7 @@ def test_bad_input_is_refused():
 
 
 def test_the_python_of_the_page_runs():
-    page = (Path(__file__).parents[3] / "docs" / "explanation/stl-smooth.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "explanation/stl-smooth.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
     scope = {}
     exec(block, scope)

@@ -499,7 +499,7 @@ def test_example_of_the_documentation_runs(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It prints what its comments say: a violation, none by sampling, an exact replay."""
-    page = (Path(__file__).parents[3] / "docs" / "how-to/stl-falsification.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "how-to/stl-falsification.md").read_text()
     monkeypatch.chdir(tmp_path)
     exec(page.split("```python\n")[1].split("```")[0], {})
     lines = capsys.readouterr().out.splitlines()

@@ -1,173 +1,27 @@
-"""What arm tasks share: kinematics in torch, actions that move the tool, what a policy sees, things that stand."""
+"""Actions of arms that move the tool, for each kind of command: positions, speeds, the tool's velocity, efforts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
-from math import cos, sin
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from temporeal.robots.franka.spec import DENAVIT_HARTENBERG, HOME, TOOL, TOOL_ACCELERATIONS, motion
-from temporeal.robots.signals import SignalSpec, schema
-from temporeal.robots.spec import RobotSpec, Source
-from temporeal.sim.maps import Limited, Memory, begin, rotation
-from temporeal.sim.scene import Object
+from temporeal.robots.franka.spec import HOME, TOOL_ACCELERATIONS, motion
+from temporeal.robots.spec import RobotSpec
+from temporeal.sim.maps import Limited, Memory, begin
+from temporeal.sim.task_parts.arm_kinematics import Chain, franka_chain, solve
 from temporeal.sim.task_parts.setpoint_limits import Limiter
-
-
-class Chain(nn.Module):
-    """Forward kinematics of a serial arm by modified (Craig) Denavit-Hartenberg parameters.
-
-    Args:
-        rows: (a m, d m, alpha rad) of each joint, and of the flange, which does not turn.
-        tool: (x, y, z, turn about z rad) of the tool centre point in the flange's frame.
-    """
-
-    def __init__(self, rows: Sequence[tuple[float, float, float]], tool: tuple[float, float, float, float]) -> None:
-        super().__init__()
-        fixed = torch.stack([_shift(a, d, alpha) for a, d, alpha in rows])
-        x, y, z, turn = tool
-        end = torch.eye(4, dtype=torch.float64)
-        end[:2, :2] = torch.tensor([[cos(turn), -sin(turn)], [sin(turn), cos(turn)]])
-        end[:3, 3] = torch.tensor([x, y, z])
-        fixed[-1] = fixed[-1] @ end
-        self.register_buffer("fixed", fixed.float())
-        self.fixed: Tensor
-
-    def forward(self, joints: Tensor) -> tuple[Tensor, Tensor]:
-        """Tool position [K, 3] m and attitude [K, 4] wxyz in the base's frame, at joint angles [K, J] rad."""
-        pose, _ = self.frames(joints)
-        return pose[:, :3, 3], quaternion(pose[:, :3, :3])
-
-    def frames(self, joints: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Pose [K, 4, 4] of the tool and of each joint's frame, whose z is its axis, in the base's frame."""
-        found: list[Tensor] = []
-        for i in range(joints.shape[1]):
-            c, s = joints[:, i].cos(), joints[:, i].sin()
-            zero, one = torch.zeros_like(c), torch.ones_like(c)
-            turn = torch.stack([c, -s, zero, zero, s, c, zero, zero, zero, zero, one, zero, zero, zero, zero, one], -1)
-            before = found[-1] @ self.fixed[i] if found else self.fixed[0]
-            found.append(before @ turn.reshape(-1, 4, 4))
-        return found[-1] @ self.fixed[-1], found
-
-    def jacobian(self, joints: Tensor) -> Tensor:
-        """[K, 6, J]: velocity of the tool's centre (m/s) and its angular velocity (rad/s) per joint velocity, base."""
-        tool, frames = self.frames(joints)
-        columns = []
-        for frame in frames:
-            z, arm = frame[:, :3, 2], tool[:, :3, 3] - frame[:, :3, 3]
-            columns.append(torch.cat([cross(z, arm), z], -1))
-        return torch.stack(columns, -1)
-
-
-def _shift(a: float, d: float, alpha: float) -> Tensor:
-    """Frame i - 1 to frame i at joint angle 0: rotation by ``alpha`` about x, ``a`` along x, ``d`` along the new z."""
-    c, s = cos(alpha), sin(alpha)
-    return torch.tensor([[1, 0, 0, a], [0, c, -s, -s * d], [0, s, c, c * d], [0, 0, 0, 1]], dtype=torch.float64)
-
-
-def cross(a: Tensor, b: Tensor) -> Tensor:
-    """Cross product [K, 3] of two vectors [K, 3]."""
-    (x, y, z), (u, v, w) = a.unbind(-1), b.unbind(-1)
-    return torch.stack([y * w - z * v, z * u - x * w, x * v - y * u], -1)
-
-
-def solve(matrix: Tensor, right: Tensor) -> Tensor:
-    """x [K, n] of ``matrix`` x = ``right``, for symmetric positive definite matrices [K, n, n]: Gauss and Jordan.
-
-    Written out because it is compiled with the environment's other maps and traced into the artifact.
-    """
-    rows, n = torch.cat([matrix, right[:, :, None]], -1), matrix.shape[-1]
-    for k in range(n):
-        pivot = rows[:, k : k + 1] / rows[:, k : k + 1, k : k + 1]
-        others = rows - rows[:, :, k : k + 1] * pivot
-        rows = torch.cat([others[:, :k], pivot, others[:, k + 1 :]], 1)
-    return rows[:, :, n]
-
-
-def quaternion(matrix: Tensor) -> Tensor:
-    """Unit quaternion [K, 4] wxyz of rotation matrices [K, 3, 3], its scalar part not negative."""
-    m = matrix
-    trace = m[:, 0, 0] + m[:, 1, 1] + m[:, 2, 2]
-    # each of the four is exact where it is the largest: J. Stuelpnagel, SIAM Review 6(4), 1964
-    four = torch.stack([
-        torch.stack([1 + trace, m[:, 2, 1] - m[:, 1, 2], m[:, 0, 2] - m[:, 2, 0], m[:, 1, 0] - m[:, 0, 1]], -1),
-        torch.stack([m[:, 2, 1] - m[:, 1, 2], 1 + 2 * m[:, 0, 0] - trace, m[:, 0, 1] + m[:, 1, 0],
-                     m[:, 0, 2] + m[:, 2, 0]], -1),
-        torch.stack([m[:, 0, 2] - m[:, 2, 0], m[:, 0, 1] + m[:, 1, 0], 1 + 2 * m[:, 1, 1] - trace,
-                     m[:, 1, 2] + m[:, 2, 1]], -1),
-        torch.stack([m[:, 1, 0] - m[:, 0, 1], m[:, 0, 2] + m[:, 2, 0], m[:, 1, 2] + m[:, 2, 1],
-                     1 + 2 * m[:, 2, 2] - trace], -1)], 1)
-    best = four.diagonal(dim1=1, dim2=2).argmax(-1)
-    found = four[torch.arange(len(m), device=m.device), best]
-    found = found / found.norm(dim=-1, keepdim=True)
-    return torch.where(found[:, :1] < 0, -found, found)
-
-
-def axes(quat_wxyz: Tensor) -> Tensor:
-    """The first two axes [N, 6] of an attitude [N, 4]: continuous, unlike the quaternion (Zhou et al., CVPR 2019)."""
-    return rotation(quat_wxyz)[..., :2].flatten(1)
-
-
-def turn_between(quat: Tensor, goal: Tensor) -> tuple[Tensor, Tensor]:
-    """Rotation vector [N, 3] (rad, world frame) that turns ``quat`` into ``goal``, [N, 4] each, and its angle [N]."""
-    w, x, y, z = goal.unbind(-1)
-    a, b, c, d = quat.unbind(-1)
-    # goal * conjugate(quat)
-    dw = w * a + x * b + y * c + z * d
-    vector = torch.stack([x * a - w * b - y * d + z * c, y * a - w * c - z * b + x * d,
-                          z * a - w * d - x * c + y * b], -1)
-    size = vector.square().sum(-1).clamp(min=1e-12).sqrt()
-    angle = 2 * torch.atan2(size, dw.abs())
-    sign = torch.where(dw < 0, -torch.ones_like(dw), torch.ones_like(dw))
-    return vector * (sign * angle / size)[:, None], angle
-
-
-def product(a: Tensor, b: Tensor) -> Tensor:
-    """Product [K, 4] of quaternions [K, 4] wxyz: first the rotation ``b``, then ``a``."""
-    (w, x, y, z), (p, q, r, s) = a.unbind(-1), b.unbind(-1)
-    return torch.stack([w * p - x * q - y * r - z * s, w * q + x * p + y * s - z * r,
-                        w * r - x * s + y * p + z * q, w * s + x * r - y * q + z * p], -1)
-
-
-def about_z(angle: Tensor) -> Tensor:
-    """Quaternion [K, 4] of a turn by ``angle`` [K] rad about z."""
-    half, zero = 0.5 * angle, torch.zeros_like(angle)
-    return torch.stack([half.cos(), zero, zero, half.sin()], -1)
-
-
-def pointing_down(angle: Tensor) -> Tensor:
-    """Attitude [K, 4] of a tool that points down, its fingers along y, then turned by ``angle`` [K] about z."""
-    half, zero = 0.5 * angle, torch.zeros_like(angle)
-    return torch.stack([zero, half.cos(), half.sin(), zero], -1)
-
-
-def direction(x: Tensor, y: Tensor) -> Tensor:
-    """Cosine and sine [K, 2] of the direction of the vectors (``x``, ``y``), [K] each; 0, 0 where they vanish."""
-    return torch.stack([x, y], -1) / (x * x + y * y).clamp(min=1e-12).sqrt()[:, None]
-
-
-def doubled(turn: Tensor) -> Tensor:
-    """Cosine and sine [K, 2] of twice an angle, from its own.
-
-    What looks the same after half a turn or a quarter is seen by the doubled or fourfold angle: it does not jump.
-    """
-    c, s = turn.unbind(-1)
-    return torch.stack([c * c - s * s, 2 * c * s], -1)
-
-
-def between(low: Sequence[float], high: Sequence[float], u: Tensor) -> Tensor:
-    """``u`` [K, n] in [0, 1) as a place in the box from ``low`` to ``high`` [n]."""
-    a, b = torch.tensor(low, device=u.device), torch.tensor(high, device=u.device)
-    return a + (b - a) * u
-
 
 SAME = 1e-6  # rad
 DAMPING = 0.05  # of the least squares, m and rad: near a singularity a joint moves slowly instead of wildly
+HOMEWARD = 0.5  # 1/s: share of the way home, in what does not move the tool
+SHARE_OF_LIMITS = 0.6  # of the joints' speeds and accelerations: how fast targets move at most
+# N m/rad, N m s/rad: franka_ros2's own joint impedance (43357d1, franka_fr3_moveit_config, fr3_ros_controllers.yaml)
+IMPEDANCE = ((600.0, 600.0, 600.0, 600.0, 250.0, 150.0, 50.0), (30.0, 30.0, 30.0, 30.0, 10.0, 10.0, 5.0))
+LEAST_RATE = 250.0  # Hz, for it
 
 
 class ToolAction(Limited):
@@ -418,36 +272,6 @@ def checked_stiffness(stiffness: float | None) -> float | None:
     return stiffness
 
 
-def franka_chain() -> Chain:
-    """Kinematics of the Franka arm to the point between its fingertips."""
-    return Chain(DENAVIT_HARTENBERG, TOOL)
-
-
-def one_of(stored: Mapping[str, Tensor], u: Tensor) -> dict[str, Tensor]:
-    """The entry of ``stored`` [G, ...] that ``u`` [K] in [0, 1) picks, for each of K worlds."""
-    count = len(next(iter(stored.values())))
-    pick = (u * count).long().clamp(max=count - 1)
-    return {name: value.to(u.device)[pick] for name, value in stored.items()}
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Torch on one thread: where others keep the cores busy, its threads wait for each other in each small product."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-HOMEWARD = 0.5  # 1/s: share of the way home, in what does not move the tool
-SHARE_OF_LIMITS = 0.6  # of the joints' speeds and accelerations: how fast targets move at most
-# N m/rad, N m s/rad: franka_ros2's own joint impedance (43357d1, franka_fr3_moveit_config, fr3_ros_controllers.yaml)
-IMPEDANCE = ((600.0, 600.0, 600.0, 600.0, 250.0, 150.0, 50.0), (30.0, 30.0, 30.0, 30.0, 10.0, 10.0, 5.0))
-LEAST_RATE = 250.0  # Hz, for it
-
-
 def franka_action(
     robot: RobotSpec, command: str, control_dt: float, *, speed: float, turn: float, home: Sequence[float] = HOME,
     leash: float | None = None, grip: float | None = None, stiffness: float | None = None,
@@ -470,94 +294,3 @@ def franka_action(
     return made(robot, command, franka_chain(), home, Limiter(motion(SHARE_OF_LIMITS), control_dt),
                 reach=speed * control_dt, turn=turn * control_dt, pull=HOMEWARD * control_dt, leash=leash, grip=grip,
                 stiffness=stiffness)
-
-
-class ArmObserve(nn.Module):
-    """What a policy sees: the arm (joints, servo errors, last step, fingers, tool), the task's part, the last action.
-
-    Args:
-        act: the action map, whose target is memory here. Where its command has a gripper, fingers are seen.
-        home: [J] rad: joints are seen relative to it.
-        reads: the signals of ``part``.
-        part: ``part(signals) -> [N, size]``: what is seen of the task.
-    """
-
-    def __init__(
-        self, act: ToolAction, reads: Sequence[str], part: Callable[[Mapping[str, Tensor]], Tensor], size: int,
-        home: Sequence[float] = HOME,
-    ) -> None:
-        super().__init__()
-        self.follow, self.move, self.part, self.joints = act.follow, act.move, part, act.joints
-        self.fingers = bool(act.gripper)
-        own = ("joint_pos", "joint_vel", *(["finger_pos"] if self.fingers else []), "grip_pos_w", "grip_quat_w")
-        self.signals = tuple(dict.fromkeys((*own, *reads)))
-        self.register_buffer("home", torch.tensor(home))
-        self.register_buffer("longest", act.limiter.longest.clone())
-        self.home: Tensor
-        self.longest: Tensor
-        self.memory = {**act.memory, "last_action": (act.action_dim,)}
-        self.obs_dim = 4 * self.joints + 2 * self.fingers + 3 + 6 + size + act.action_dim
-
-    def forward(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[Tensor, Memory]:
-        """Observation [N, O] and the next memory."""
-        joints, fingers = signals["joint_pos"], [signals["finger_pos"]] if self.fingers else []
-        measured = torch.cat([joints, *(f.mean(-1, keepdim=True) for f in fingers)], -1)
-        after = self.follow(measured, memory, signals["joint_vel"])
-        return torch.cat([
-            joints - self.home, 0.3 * signals["joint_vel"], 10 * (after["target"][:, : self.joints] - joints),
-            after["step"] / self.longest, *(25 * f for f in fingers), signals["grip_pos_w"],
-            axes(signals["grip_quat_w"]), self.part(signals), memory["last_action"]], -1), after
-
-    def record(self, memory: Memory, action: Tensor) -> Memory:
-        """The memory with ``action`` entered."""
-        return {**self.move(memory, action), "last_action": action}
-
-
-CLAMP, CLAMP_TURN = 1e7, 1e6  # N s/m, N m s/rad: at 100 N what stands on the table creeps by 10 um/s
-
-
-def standing(name: str, elements: str, *, mass: float, signals: Mapping[str, tuple[SignalSpec, Source]]) -> Object:
-    """A thing that stands on the table, put there anew in each episode: its place is state, ``<name>_place``.
-
-    The place is x m, y m and the turn about z rad. MuJoCo's worlds share the positions of fixed bodies, so this one
-    has joints, so heavily damped that nothing the arm does moves it.
-
-    Args:
-        elements: MJCF of what the body ``root`` consists of; its z = 0 is the table, which it must not touch.
-        mass: kg, of the part that stands (of no effect on what moves).
-        signals: by name, with what the simulator finds them in.
-    """
-    mjcf = f"""<mujoco><compiler angle="radian"/><worldbody><body name="root">
-      <inertial pos="0 0 0.1" mass="{mass}" diaginertia="{0.02 * mass} {0.02 * mass} {0.02 * mass}"/>
-      <joint name="x" type="slide" axis="1 0 0" damping="{CLAMP}"/>
-      <joint name="y" type="slide" axis="0 1 0" damping="{CLAMP}"/>
-      <joint name="turn" type="hinge" axis="0 0 1" damping="{CLAMP_TURN}"/>
-      {elements}</body></worldbody></mujoco>"""
-    place = SignalSpec(f"{name}_place", (3,), "m,m,rad", "w")
-    where = Source("joint_pos", tuple(f"{name}.{joint}" for joint in ("x", "y", "turn")))
-    return Object(name, mjcf, signals=schema(place, *(spec for spec, _ in signals.values())),
-                  sources={place.name: where, **{key: source for key, (_, source) in signals.items()}})
-
-
-def postures(
-    chain: Chain, places: Tensor, quats: Tensor, start: Sequence[float],
-    limits: tuple[Sequence[float], Sequence[float]], steps: int = 40,
-) -> tuple[Tensor, Tensor]:
-    """Joint angles [K, J] at which the tool is at ``places`` [K, 3] m with attitudes ``quats`` [K, 4], from ``start``.
-
-    Damped least squares within ``limits``; the second result [K] says where the pose is met to 0.1 mm and 1 mrad.
-    """
-    low, high = (torch.tensor(x) for x in limits)
-    joints = torch.tensor(start).expand(len(places), -1)
-    damping = 1e-4 * torch.eye(6)
-    with one_thread():
-        for _ in range(steps):
-            pos, quat = chain(joints)
-            error = torch.cat([places - pos, turn_between(quat, quats)[0]], -1)
-            jacobian = chain.jacobian(joints)
-            pull = solve(jacobian @ jacobian.transpose(1, 2) + damping, error)
-            joints = joints + (jacobian.transpose(1, 2) @ pull[:, :, None])[:, :, 0]
-            joints = torch.minimum(torch.maximum(joints, low), high)
-    pos, quat = chain(joints)
-    _, angle = turn_between(quat, quats)
-    return joints, ((places - pos).norm(dim=-1) < 1e-4) & (angle < 1e-3)

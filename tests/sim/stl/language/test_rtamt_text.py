@@ -11,7 +11,7 @@ from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.propositional import to_text
 from temporeal.sim.stl.language.serialization import from_json, to_json
 
-TEXTS = json.loads((Path(__file__).parent / "rtamt_texts.json").read_text())
+TEXTS = json.loads((Path(__file__).parents[1] / "rtamt_texts.json").read_text())
 SCHEMA = {name: SignalSpec(name, (), "") for name in TEXTS["signals"]}
 
 

@@ -332,7 +332,7 @@ def test_numba_and_numpy_read_the_same():
 
 @pytest.mark.slow
 def test_the_page_shows_what_happens():
-    page = (Path(__file__).parents[3] / "docs" / "how-to/stl-monitoring.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "how-to/stl-monitoring.md").read_text()
     scope = {}
     for block in re.findall(r"```python\n(.*?)```", page, re.S):
         exec(block, scope)

@@ -52,7 +52,7 @@ from temporeal_benchmarks.peers.process import Peer
 from temporeal_benchmarks.peers.translate import NotThere, to_rtamt, to_stlcgpp
 
 PERIOD_MS = round(1000 * DT)
-TEXTS = json.loads(Path(__file__).with_name("rtamt_texts.json").read_text())
+TEXTS = json.loads((Path(__file__).parents[1] / "rtamt_texts.json").read_text())
 
 
 @pytest.fixture(scope="module")

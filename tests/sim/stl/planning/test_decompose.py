@@ -558,7 +558,7 @@ def test_what_no_single_pass_can_follow(formula, reason):
 
 
 def test_the_page_shows_what_happens(capsys):
-    page = (Path(__file__).parents[3] / "docs" / "explanation/stl-decomposition.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "explanation/stl-decomposition.md").read_text()
     code, shown = re.search(r"```python\n(.*?)```\s*```\n(.*?)```", page, re.S).groups()
     exec(code, {})
     assert capsys.readouterr().out == shown
