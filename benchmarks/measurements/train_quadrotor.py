@@ -43,7 +43,7 @@ PPO_SETTINGS: dict[str, Any] = {
     "final_kl": 0.2, "max_learning_rate": 3e-3, "init_std": 0.4,
     "threads": 1,  # two have too little to do on 2048 rows
 }  # fmt: skip
-L2F_NOTE = "L2F's build is not at hand; 31-35 s CPU of one core were measured for it elsewhere"
+L2F_NOTE = "L2F not measured: TEMPOREAL_L2F_BINARY does not name its training program"
 
 
 class Snapshot(NamedTuple):
@@ -112,7 +112,8 @@ def apg_trial(seed: int, folder: Path, episodes: int) -> Trial:
     """Analytic policy gradient, its default settings."""
     import numpy as np
 
-    from temporeal.policies.algos.apg import Actor, Mlp
+    from temporeal.policies.algos.apg import Actor
+    from temporeal.policies.training.apg.networks import Mlp
 
     out = folder / f"apg{seed}.npz"
     run = run_module(APG, ["--seed", str(seed), "--every", str(EVERY), "--out", str(out)])

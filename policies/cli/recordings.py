@@ -29,7 +29,7 @@ def add_choice(p: Parser) -> None:
 
 
 @contextmanager
-def refused() -> Iterator[None]:
+def bridge_input() -> Iterator[None]:
     """What the bridge refuses is the user's to correct."""
     from temporeal.policies.runs import errors
     from temporeal_bridge.transports.transport import TransportError

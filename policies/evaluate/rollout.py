@@ -22,7 +22,10 @@ class RolloutEnv(Protocol):
 
     task: Task
     num_worlds: int
-    seed: int
+
+    @property
+    def seed(self) -> int:
+        """The seed of its worlds."""
 
     def reset(self) -> Obs:
         """A new episode in every world."""

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from temporeal.robots.artifact.runtime import Artifact
 
 
-def export_run(run: Path, out: Path, name: str | None = None, task: str | Path | None = None) -> Artifact:
+def export_run(run: Path, out: Path, name: str | None = None, task_file: str | Path | None = None) -> Artifact:
     """Write the policy of ``run`` as an artifact to the folder ``out``.
 
-    ``name`` in the manifest: else the task's. ``task``: the user's file that the run was trained on, if it was.
+    ``name`` in the manifest: else the task's. ``task_file``: the file of the user's task, if the run was trained on one.
     """
     from temporeal.policies.export.policy import export_policy
     from temporeal.policies.runs.settings.compose import override
 
-    settings = override(load_run(run), [] if task is None else [f"task={task}"])
+    settings = override(load_run(run), [] if task_file is None else [f"task={task_file}"])
     task = environments.make_task(settings)
     here = {**settings, "device": "cpu"}  # an artifact runs on a CPU, wherever the run was trained
     graph = load_graph(here, run, task)

@@ -10,7 +10,11 @@ import pytest
 import torch
 
 from temporeal.policies.algos import apg
-from temporeal.policies.algos.apg import Actor, Adam, APGConfig, Cost, Critic, Flight, Mlp, Window, Worlds
+from temporeal.policies.algos.apg import Actor, APGConfig, Critic, Window
+from temporeal.policies.training.apg import flight as apg_flight
+from temporeal.policies.training.apg.flight import Cost, Flight
+from temporeal.policies.training.apg.networks import Adam, Mlp
+from temporeal.policies.training.apg.worlds import Worlds
 
 ROOT = Path(__file__).parents[2]
 SMALL = APGConfig(worlds=16, window=12, updates=4, hidden=(8, 8), critic_hidden=(8,))
@@ -31,7 +35,7 @@ def objective(worlds: Worlds, window: Window, critic: Critic | None) -> float:
     QUIET,
     dataclasses.replace(QUIET, history=0),
     dataclasses.replace(
-        QUIET, reference=apg.flat_reference(0.3 * CIRCLE, 0.01, cyclic=True), cyclic=True, preview=(5,)),
+        QUIET, reference=apg_flight.flat_reference(0.3 * CIRCLE, 0.01, cyclic=True), cyclic=True, preview=(5,)),
 ], ids=["hover", "no past actions", "moving reference"])  # fmt: skip
 @pytest.mark.parametrize("with_critic", [False, True])
 def test_gradient_equals_central_differences(flight: Flight, with_critic: bool) -> None:
@@ -184,7 +188,7 @@ def test_torch_actor_is_the_same_function_and_files_keep_it(tmp_path: Path) -> N
 
 def test_flat_reference_of_a_circle() -> None:
     """On a level circle of radius r at angular speed s the thrust axis leans inward by atan(r s^2 / g)."""
-    rows = np.array(apg.flat_reference(CIRCLE, 0.01, cyclic=True))  # once around in 2 s, radius 1 m
+    rows = np.array(apg_flight.flat_reference(CIRCLE, 0.01, cyclic=True))  # once around in 2 s, radius 1 m
     speed = np.pi
     np.testing.assert_allclose(np.linalg.norm(rows[:, 7:10], axis=1), speed, rtol=1e-3)
     w, x, y, z = rows[:, 3:7].T
@@ -209,7 +213,7 @@ def test_flat_reference_of_a_circle() -> None:
     (lambda: Flight(preview=(0,)), "preview"),
     (lambda: Flight(fence=0.0), "fence is 0.0"),
     (lambda: Mlp.of((3, 2), np.zeros(4, np.float32)), "8 parameters"),
-    (lambda: apg.flat_reference(np.zeros((4, 2)), 0.01), "positions"),
+    (lambda: apg_flight.flat_reference(np.zeros((4, 2)), 0.01), "positions"),
 ])  # fmt: skip
 def test_bad_input_is_named(make, told: str) -> None:
     with pytest.raises(ValueError, match=told):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.cli.console import Parser, add_json, print_json, say
-from temporeal.policies.cli.recordings import add_choice, chosen, refused
+from temporeal.policies.cli.recordings import add_choice, bridge_input, chosen
 from temporeal.policies.runs.errors import FAILED, OK, BadInput
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def run(argv: Sequence[str]) -> int:
     from temporeal_bridge.replay.comparison import TOLERANCE, to_json
     from temporeal_bridge.replay.replay import needed, replay
 
-    with refused():
+    with bridge_input():
         namespace, mission, robot, interface = chosen(options)
         artifact = the_artifact(options, mission)
         check_fits(artifact.manifest, robot, interface)

@@ -58,7 +58,7 @@ def run(argv: Sequence[str]) -> int:
     """Judge the recording and write the page."""
     options = parser().parse_args(argv)
     from temporeal.policies.cli.deployment.requirements import needs_bridge, needs_training
-    from temporeal.policies.cli.recordings import chosen, refused
+    from temporeal.policies.cli.recordings import bridge_input, chosen
     from temporeal.policies.runs import run_folders
 
     needs_bridge()
@@ -68,7 +68,7 @@ def run(argv: Sequence[str]) -> int:
     from temporeal_bridge.replay.replay import needed
 
     out = options.out or options.bag.with_name(f"{options.bag.stem}-report")
-    with refused():
+    with bridge_input():
         recorded = chosen(options)
         namespace, mission, robot, interface = recorded
         manifest = manifest_of(options, mission)

@@ -16,9 +16,8 @@ import pytest
 import torch
 from torch import nn
 
-from temporeal.policies.cli.verbs import deploy
 from temporeal.policies.cli.main import main
-
+from temporeal.policies.cli.verbs import deploy
 from temporeal.policies.export.writer import ArtifactSpec, export
 from temporeal.policies.runs import exporting, run_folders
 from temporeal.robots.artifact.loading import load_manifest
