@@ -219,9 +219,9 @@ class MuJoCoWarp:
 
     def close(self) -> None:
         """Give back graphs, device memory and threads; memory lives as long as a view of it is held."""
-        self.simulation.graphs.drop()
-        for name in ("simulation", "_params"):
-            self.__dict__.pop(name, None)
+        if "simulation" in vars(self):  # the first close
+            self.simulation.graphs.drop()
+            del self.simulation, self._params
 
     def _on_device(self, rows: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
         """Arrays [K, width] on the device, by one copy."""

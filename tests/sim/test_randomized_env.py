@@ -183,7 +183,8 @@ def test_all_of_a_task_moves_to_another_device(task):
             return [part]
         if isinstance(part, (list, tuple)):
             return [t for x in part for t in tensors(x)]
-        return [t for x in vars(part).values() for t in tensors(x)] if hasattr(part, "memory") else []
+        stateful = hasattr(part, "memory") or hasattr(part, "carry")  # a map or an objective
+        return [t for x in vars(part).values() for t in tensors(x)] if stateful else []
 
     objective = load_task(task).objective
     moved = on_device(objective, torch.device("meta"))
