@@ -38,7 +38,7 @@ def ran(folder: Path, apt: str) -> tuple[int, str, list[str]]:
 
 
 def targets(asked: int) -> list[str]:
-    return [f"{target} {asked}" for target in ("install", "lint", "test", "slow")]
+    return [f"{target} {asked}" for target in ("install", "lint", "docs", "shape", "test", "slow")]
 
 
 def test_what_can_be_installed_is_and_must_pass(tmp_path: Path) -> None:
