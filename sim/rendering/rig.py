@@ -43,7 +43,7 @@ class Rig:
         cameras: the model's, by name, or placed ones.
         device: where the pictures go. ``warp`` renders there; ``gl`` renders where OpenGL runs and copies.
         renderer: ``"warp"``, ``"gl"``, or ``"auto"``: warp if mujoco-warp is installed, else gl; the log says which.
-        needs: visual parameters that will be set; a name that this rig has not is refused here.
+        needs: visual parameters that will be set; an unknown name is refused here.
 
     Raises:
         UnknownName: a camera, body, renderer or parameter that there is not; lists those there are.

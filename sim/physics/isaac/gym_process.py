@@ -137,7 +137,7 @@ class Process:
         advice = ""
         if doing.startswith("start"):
             advice = (f"\n{self.python} could not import isaacgym, numpy and torch. Try: {self.python} -c "
-                      "'import isaacgym, torch'. Isaac Gym Preview 4 wants Python 3.6 to 3.8, numpy < 1.24, and "
+                      "'import isaacgym, torch'. Isaac Gym Preview 4 needs Python 3.6 to 3.8, numpy < 1.24, and "
                       "libpython on LD_LIBRARY_PATH.")
         return IsaacGymError(f"the Isaac Gym worker failed ({doing}):\n{text}{advice}")
 
@@ -188,7 +188,7 @@ def end(worker: Process, folder: Path) -> None:
 
 
 def environment(python: str) -> dict[str, str]:
-    """The worker's environment: Isaac Gym's library wants libpython of its interpreter on LD_LIBRARY_PATH."""
+    """The worker's environment: Isaac Gym's library needs libpython of its interpreter on LD_LIBRARY_PATH."""
     out = dict(os.environ)
     library = str(Path(python).resolve().parent.parent / "lib")
     out["LD_LIBRARY_PATH"] = os.pathsep.join(x for x in (library, out.get("LD_LIBRARY_PATH")) if x)

@@ -84,7 +84,7 @@ class Worlds:
         qpos, qvel = reset_rows(self.model, {n: float64(v) for n, v in state.items()}, len(worlds))
         if not len(worlds):
             return
-        order = np.argsort(worlds)  # MuJoCo wants them sorted
+        order = np.argsort(worlds)  # MuJoCo needs them sorted
         worlds, qpos, qvel = worlds[order], qpos[order], qvel[order]
         self._counts += self.batch.warning[worlds, :, 1].sum(0)
         self.batch.reset(worlds, stage=int(mujoco.mjtStage.mjSTAGE_NONE))

@@ -52,7 +52,7 @@ class WorldParameters:
             self._tensors.pop(name, None)
         if not len(worlds) or not names:
             return
-        worlds = np.sort(worlds)  # as MuJoCo wants them
+        worlds = np.sort(worlds)  # MuJoCo needs them sorted
         values = {name: value[worlds] for name, value in self.values.items()}
         written = write_params(self.model, self._mirror.expand, worlds, values, names)
         if written & SET_CONST:
