@@ -282,13 +282,13 @@ def test_the_arms_camera_sees_what_the_physics_does(lockstep):
     pytest.importorskip("torch")
     from temporeal.sim.rendering.opengl_renderer import MissingRenderer
     from temporeal_bridge.camera_sim import of, renderer
-    from temporeal_bridge.robot_sim import RobotSim
+    from temporeal_bridge.robot_sim import RobotSim, SimOptions
 
     how, exposures = interface(), MemoryLine()
     bus = MemoryTransport(lockstep.bus, "robot_sim", "/r")
     sim = lockstep.add(bus, RobotSim(
-        bus, ROBOT, how, settings={"start": {"joint_rad": 0.0}}, eyes=lambda body: Shutter(
-            cameras_of(how), exposures, body)))
+        bus, ROBOT, how, SimOptions(settings={"start": {"joint_rad": 0.0}}, eyes=lambda body: Shutter(
+            cameras_of(how), exposures, body))))
     eye = MemoryTransport(lockstep.bus, "camera_sim", "/r")
     try:
         lockstep.add(eye, of(eye, how, sim.body.model, exposures))

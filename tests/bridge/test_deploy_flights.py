@@ -34,7 +34,7 @@ from temporeal_bridge.monitor.held_samples import HeldSamples
 from temporeal_bridge.process.scheduling import WAKING
 from temporeal_bridge.recording import bags
 from temporeal_bridge.replay.replay import needed, replay
-from temporeal_bridge.robot_sim import RobotSim
+from temporeal_bridge.robot_sim import RobotSim, SimOptions
 from temporeal_bridge.simulated_robot import task_topics
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
@@ -78,7 +78,7 @@ def test_goals_are_drawn_for_each_flight_and_stay(lockstep):
     made, robot = world("reach"), load_robot("franka")
     interface = load_interface(robot, extra=task_topics.content(made, ("goal_pos_w", "goal_quat_w")))
     bus = MemoryTransport(lockstep.bus, "robot_sim", "/arm1")
-    sim = lockstep.add(bus, RobotSim(bus, robot, interface, world=made))
+    sim = lockstep.add(bus, RobotSim(bus, robot, interface, SimOptions(world=made)))
     peer = MemoryTransport(lockstep.bus, "peer", "/arm1")
     state = StateInput(peer, robot, interface, qos="deep")  # as the monitor: later than the goal was said
     goals = []
@@ -103,7 +103,7 @@ def test_signals_that_a_task_computes_run_with_the_flight(lockstep):
     calls, added = [], made.added
     made.added = lambda signals: calls.append(1) or added(signals)
     bus = MemoryTransport(lockstep.bus, "robot_sim", "/hand1")
-    lockstep.add(bus, RobotSim(bus, robot, interface, world=made))
+    lockstep.add(bus, RobotSim(bus, robot, interface, SimOptions(world=made)))
     peer = MemoryTransport(lockstep.bus, "peer", "/hand1")
     said = []
     peer.subscribe("sim/turned", "std_msgs/msg/Float64MultiArray", QOS["deep"],

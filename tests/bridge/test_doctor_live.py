@@ -14,7 +14,7 @@ from temporeal.policies.cli.main import main
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.odometry import encode_odometry
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.robot_sim import RobotSim
+from temporeal_bridge.robot_sim import RobotSim, SimOptions
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS, require_peer
@@ -41,7 +41,7 @@ class Lab(MemoryTransport):
     def __init__(self, interface: str = "crazyswarm2", **settings: Any) -> None:
         super().__init__(Bus(), "temporeal_doctor", "/cf1")
         self.other = MemoryTransport(self.bus, "robot_sim", "/cf1")
-        self.robot = RobotSim(self.other, ROBOT, load_interface(ROBOT, interface), settings=settings)
+        self.robot = RobotSim(self.other, ROBOT, load_interface(ROBOT, interface), SimOptions(settings=settings))
         self.commands = 0
         self.spy = MemoryTransport(self.bus, "spy")
         self.spy.subscribe("/cf1/cmd_vel_legacy", TWIST, QOS["default"], self._count)

@@ -20,13 +20,14 @@ from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.monitor.formula import judge_truth
 from temporeal_bridge.monitor_node import MonitorNode
 from temporeal_bridge.policy_node import Options, PolicyNode
+from temporeal_bridge.simulated_robot.sensors import measured
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
 
 pytest.importorskip("mujoco")
 
-from temporeal_bridge.robot_sim import RobotSim
+from temporeal_bridge.robot_sim import RobotSim, SimOptions
 from temporeal_bridge.simulated_robot.drivers import Firmware
 from temporeal_bridge.simulated_robot.plants import draw_parameters, draw_start
 
@@ -41,7 +42,7 @@ class Chain:
         buses = [MemoryTransport(lockstep.bus, name, "/cf1")
                  for name in ("robot_sim", "policy_node", "monitor_node", "guard_node")]
         robot_interface = load_interface(ROBOT, interface)
-        self.robot = lockstep.add(buses[0], RobotSim(buses[0], ROBOT, robot_interface, seed=seed, out=out))
+        self.robot = lockstep.add(buses[0], RobotSim(buses[0], ROBOT, robot_interface, SimOptions(seed=seed, out=out)))
         loaded = load_artifact(artifact, ROBOT, robot_interface)
         ends = linked()
         self.policy = lockstep.add(
@@ -127,10 +128,10 @@ def test_the_robot_is_held_until_the_first_command(chain):
     """However long that takes, the state is then no older than the latency (the delay line starts anew)."""
     chain.lockstep.run(5.0)
     before = chain.robot.body.signals()["base_pos_w"]
-    assert chain.robot.held and not chain.robot.truth
+    assert chain.robot.held and not chain.robot.truth.rows
     chain.send("mission/start", 1)
     chain.lockstep.run(1.0)
-    seen, true = chain.policy.state.newest()["base_pos_w"], chain.robot.truth[-2][1]["base_pos_w"]
+    seen, true = chain.policy.state.newest()["base_pos_w"], chain.robot.truth.rows[-2][1]["base_pos_w"]
     assert not chain.robot.held and np.linalg.norm(true - before) > 0.05
     assert seen == pytest.approx(true, abs=0.02)
 
@@ -197,7 +198,7 @@ def test_motor_commands_have_no_firmware_that_levels():
 
 def test_the_robot_falls_when_commands_stop(lockstep):
     transport = MemoryTransport(lockstep.bus, "robot_sim", "/cf1")
-    robot = lockstep.add(transport, RobotSim(transport, ROBOT, load_interface(ROBOT), seed=0))
+    robot = lockstep.add(transport, RobotSim(transport, ROBOT, load_interface(ROBOT), SimOptions(seed=0)))
     peer = MemoryTransport(lockstep.bus, "peer", "/cf1")
     topic = robot.interface.command("ctbr_cmd")
     from temporeal_bridge.codecs.crazyflie import encode_legacy_rates
@@ -205,20 +206,20 @@ def test_the_robot_falls_when_commands_stop(lockstep):
     pub = peer.advertise(topic.topic, topic.type, QOS["command"])
     peer.publish(pub, messages.encode(topic.type, encode_legacy_rates(np.array([0.31, 0, 0, 0]), topic.options)))
     lockstep.run(1.9)
-    assert robot.truth[-1][1]["height"] > 0.3
+    assert robot.truth.rows[-1][1]["height"] > 0.3
     lockstep.run(2.0)
-    assert robot.truth[-1][1]["height"] < 0.1
+    assert robot.truth.rows[-1][1]["height"] < 0.1
 
 
 def test_noise_of_the_measured_state(lockstep):
     """The standard deviations are the stated ones, and there is no bias."""
     transport = MemoryTransport(lockstep.bus, "robot_sim", "/cf1")
-    robot = RobotSim(transport, ROBOT, load_interface(ROBOT), seed=0)
+    robot = RobotSim(transport, ROBOT, load_interface(ROBOT), SimOptions(seed=0))
     true = robot.body.signals()
-    drawn = np.stack([robot.measure(true)["base_pos_w"] for _ in range(1500)])
+    drawn = np.stack([measured(ROBOT, true, robot.settings["noise"], robot.rng)["base_pos_w"] for _ in range(1500)])
     assert drawn.std(0) == pytest.approx(0.002, rel=0.15)
     assert drawn.mean(0) == pytest.approx(true["base_pos_w"], abs=2e-4)
-    rates = np.stack([robot.measure(true)["base_ang_vel_b"] for _ in range(1500)])
+    rates = np.stack([measured(ROBOT, true, robot.settings["noise"], robot.rng)["base_ang_vel_b"] for _ in range(1500)])
     assert rates.std(0) == pytest.approx(0.02, rel=0.15)
 
 

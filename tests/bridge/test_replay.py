@@ -42,7 +42,7 @@ from temporeal_bridge.transports.transport import QOS
 
 pytest.importorskip("mujoco")
 
-from temporeal_bridge.robot_sim import RobotSim
+from temporeal_bridge.robot_sim import RobotSim, SimOptions
 
 ROBOT = load_robot("crazyflie")
 INTERFACE = load_interface(ROBOT)
@@ -59,7 +59,7 @@ class Flown:
         self.line = line or InProcessGuard()
         self.bus = {name: MemoryTransport(lockstep.bus, name, "/cf1", remaps) for name in (
             "robot_sim", "policy_node", "guard_node", "monitor_node", "recorder", "peer", "successor")}
-        self.robot = self.add("robot_sim", lambda bus: RobotSim(bus, ROBOT, INTERFACE, seed=0))
+        self.robot = self.add("robot_sim", lambda bus: RobotSim(bus, ROBOT, INTERFACE, SimOptions(seed=0)))
         self.recorder = self.add("recorder", lambda bus: Recorder(bus, Bag(bag), robot_topics(INTERFACE, ["/cf1"])))
         loaded = load_artifact(artifact, ROBOT, INTERFACE)
         self.policy = self.add("policy_node", lambda bus: PolicyNode(

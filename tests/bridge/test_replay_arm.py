@@ -36,7 +36,7 @@ from temporeal_bridge.transports.transport import QOS
 
 pytest.importorskip("mujoco")
 
-from temporeal_bridge.robot_sim import RobotSim
+from temporeal_bridge.robot_sim import RobotSim, SimOptions
 
 ROBOT, NUMBER, EMPTY = load_robot("franka"), "std_msgs/msg/UInt64", "std_msgs/msg/Empty"
 
@@ -64,7 +64,7 @@ class Held:
         self.lockstep, self.interface, line = lockstep, interface, InProcessGuard()
         names = ("robot_sim", "policy_node", "guard_node", "recorder", "peer")
         bus = {name: MemoryTransport(lockstep.bus, name, "/arm") for name in names}
-        made = {"robot_sim": RobotSim(bus["robot_sim"], ROBOT, interface, seed=0),
+        made = {"robot_sim": RobotSim(bus["robot_sim"], ROBOT, interface, SimOptions(seed=0)),
                 "recorder": Recorder(bus["recorder"], Bag(bag), robot_topics(interface, ["/arm"])),
                 "policy_node": PolicyNode(bus["policy_node"], load_artifact(artifact, ROBOT, interface), ROBOT,
                                           interface, InProcessController(line)),

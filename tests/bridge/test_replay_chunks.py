@@ -35,7 +35,7 @@ from temporeal_bridge.transports.transport import QOS
 
 pytest.importorskip("mujoco")
 
-from temporeal_bridge.robot_sim import RobotSim
+from temporeal_bridge.robot_sim import RobotSim, SimOptions
 
 ROBOT = load_robot("franka")
 INTERFACE = load_interface(ROBOT)
@@ -110,7 +110,7 @@ class Field:
         line = line or InProcessGuard()
         self.bus = {name: MemoryTransport(lockstep.bus, name, "/arm") for name in (
             "robot_sim", "policy_node", "guard_node", "recorder", "peer")}
-        lockstep.add(self.bus["robot_sim"], RobotSim(self.bus["robot_sim"], ROBOT, INTERFACE, seed=0))
+        lockstep.add(self.bus["robot_sim"], RobotSim(self.bus["robot_sim"], ROBOT, INTERFACE, SimOptions(seed=0)))
         self.recorder = lockstep.add(self.bus["recorder"], Recorder(
             self.bus["recorder"], Bag(bag), robot_topics(INTERFACE, ["/arm"])))
         clock = self.bus["policy_node"].monotonic

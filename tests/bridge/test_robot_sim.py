@@ -21,7 +21,7 @@ from temporeal_bridge.transports.transport import QOS
 pytest.importorskip("mujoco")
 
 from temporeal_bridge import robot_sim
-from temporeal_bridge.robot_sim import RobotSim
+from temporeal_bridge.robot_sim import RobotSim, SimOptions
 
 TEXT = "std_msgs/msg/String"
 INTERFACES = [("franka", "franka_ros2"), ("franka", "forward_position"), ("franka", "with_fingers"),
@@ -36,7 +36,7 @@ class Rig:
         self.lockstep, self.robot = lockstep, load_robot(name)
         self.interface: Interface = load_interface(self.robot, interface)
         bus = MemoryTransport(lockstep.bus, "robot_sim", "/r")
-        self.sim = lockstep.add(bus, RobotSim(bus, self.robot, self.interface, **options))
+        self.sim = lockstep.add(bus, RobotSim(bus, self.robot, self.interface, SimOptions(**options)))
         self.peer = MemoryTransport(lockstep.bus, "peer", "/r")
         self.stamps: list[tuple[int, int]] = []  # of the state: taken at, says
         self.state = StateInput(self.peer, self.robot, self.interface, qos="deep", listener=self._heard)
@@ -357,7 +357,7 @@ def test_a_quadrotor_starts_where_the_formula_s_task_says(lockstep):
     manifest = manifest_of(robot, task)
     start = own_start(manifest, robot)
     transport = MemoryTransport(lockstep.bus, "robot_sim", "/cf1")
-    simulated = RobotSim(transport, robot, interface, command="ctbr_cmd", start=start, seed=3)
+    simulated = RobotSim(transport, robot, interface, SimOptions(command="ctbr_cmd", start=start, seed=3))
     places = []
     for seed in (3, 4, 3):
         simulated.reset(seed)

@@ -17,7 +17,7 @@ from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import datagrams
 from temporeal_bridge.link.datagrams import Proposal
 from temporeal_bridge.link.in_process import linked
-from temporeal_bridge.robot_sim import RobotSim
+from temporeal_bridge.robot_sim import RobotSim, SimOptions
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
 from temporeal_bridge.transports.transport import QOS
@@ -37,7 +37,7 @@ class Hand:
     def __init__(self, lockstep: Any, settings: dict[str, Any]) -> None:
         self.lockstep, interface = lockstep, load_interface(ROBOT)
         bus = MemoryTransport(lockstep.bus, "robot_sim", "/hand")
-        self.sim = lockstep.add(bus, RobotSim(bus, ROBOT, interface, settings=settings))
+        self.sim = lockstep.add(bus, RobotSim(bus, ROBOT, interface, SimOptions(settings=settings)))
         ends = linked()
         self.controller = ends[0]
         transport = MemoryTransport(lockstep.bus, "guard_node", "/hand")

@@ -68,7 +68,7 @@ class Field:
     """A robot that flies, its controller and its guard (None: there is none)."""
 
     def __init__(self, lockstep: Any, artifact: Path, states: bool = True, guarded: bool = True) -> None:
-        from temporeal_bridge.robot_sim import RobotSim
+        from temporeal_bridge.robot_sim import RobotSim, SimOptions
 
         robot = load_robot("crazyflie")
         interface, line = load_interface(robot), InProcessGuard()
@@ -76,7 +76,7 @@ class Field:
         self.lockstep, self.operator = lockstep, Operator(lockstep)
         buses = {name: MemoryTransport(lockstep.bus, name, "/cf1")
                  for name in ("robot_sim", "policy_node", "guard_node")}
-        self.robot = buses["robot_sim"], RobotSim(buses["robot_sim"], robot, interface, seed=0)
+        self.robot = buses["robot_sim"], RobotSim(buses["robot_sim"], robot, interface, SimOptions(seed=0))
         loaded = load_artifact(artifact, robot, interface)
         self.policy = lockstep.add(buses["policy_node"], PolicyNode(
             buses["policy_node"], loaded, robot, interface, InProcessController(line)))

@@ -26,7 +26,7 @@ from temporeal_bridge.transports.transport import QOS
 
 pytest.importorskip("mujoco")
 
-from temporeal_bridge.robot_sim import RobotSim
+from temporeal_bridge.robot_sim import RobotSim, SimOptions
 
 ROBOT = load_robot("crazyflie")
 ALTCTL, OFFBOARD = 1, 14
@@ -48,7 +48,8 @@ class Field:
             self.node[node] = MemoryTransport(lockstep.bus, node, "/cf1")
         start = {**interface.simulation["start"], "ground_m": 0.0145} if ground else interface.simulation["start"]
         bus = self.node["robot_sim"]
-        self.robot = lockstep.add(bus, RobotSim(bus, ROBOT, self.interface, seed=3, settings={"start": start}))
+        options = SimOptions(seed=3, settings={"start": start})
+        self.robot = lockstep.add(bus, RobotSim(bus, ROBOT, self.interface, options))
         loaded = load_artifact(artifact, ROBOT, self.interface)
         ends = linked()
         bus = self.node["policy_node"]

@@ -192,11 +192,11 @@ class ReplayStage:
         if self.chunks is not None and self.made is not None:
             self.chunks.load(recorded.chunks, self.made[flight])
         policy.begin(recorded.number)
-        policy.used -= 1.0  # the state that comes now is newer
+        policy.schedule.used -= 1.0  # the state that comes now is newer
 
     def step(self, flight: int, row: Row) -> None:
         """One control step, now, with as many missed before it as were recorded."""
-        policy = self.policy
+        policy, schedule = self.policy, self.policy.schedule
         before = policy.flight.steps
         if self.chunks is not None:
             self.chunks.passed = row.at
@@ -204,10 +204,10 @@ class ReplayStage:
                 self.chunks.zero = policy.transport.monotonic()
         if policy.mode == "active":
             missed = row.step - before
-            policy.next = policy.transport.monotonic() - policy.window - (missed + 1e-6) * policy.period
+            schedule.next = policy.transport.monotonic() - schedule.window - (missed + 1e-6) * schedule.period
         policy.step()
         if policy.mode == "active":
-            policy.next = inf  # until the next recorded one
+            schedule.next = inf  # until the next recorded one
         self.pending = (flight, row.step) in self.to_come
         if not self.pending:
             self.link.waits.discard(datagrams.COMMAND)
