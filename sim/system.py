@@ -31,10 +31,13 @@ Signals = Mapping[str, Tensor]
 class Model(Protocol):
     """A differentiable prediction of one control step, without a simulator; of any batch and floating type.
 
-    A model that computes many steps faster than one by one also has ``rollout(state, actions)`` (:func:`states_after`).
+    Attributes:
+        rollout: ``rollout(state, actions)``, as :func:`states_after`, of a model that computes many steps faster than
+            one by one; else None.
     """
 
     action_dim: int
+    rollout: Callable[[Tensor, Tensor], Tensor] | None
 
     def state(self, signals: Signals) -> Tensor:
         """States [B, D] of measured signals [B, ...]; what the signals do not tell is as at an episode's start."""
@@ -48,9 +51,8 @@ class Model(Protocol):
 
 def states_after(model: Model, state: Tensor, actions: Tensor) -> Tensor:
     """The states [T, B, D] after each of ``actions`` [B, T, A], from ``state`` [B, D]: at once where the model can."""
-    at_once: Callable[[Tensor, Tensor], Tensor] | None = getattr(model, "rollout", None)
-    if at_once is not None:
-        return at_once(state, actions)
+    if model.rollout is not None:
+        return model.rollout(state, actions)
     out = []
     for action in actions.unbind(1):
         state = model.step(state, action)
@@ -64,8 +66,7 @@ class OnDevices:
 
     def __init__(self, model: Model) -> None:
         self.action_dim, self.copies = model.action_dim, {torch.device("cpu"): copy.deepcopy(model)}
-        if hasattr(model, "rollout"):
-            self.rollout = self._rollout
+        self.rollout = None if model.rollout is None else self._rollout
 
     def at(self, place: Tensor) -> Model:
         """The copy on the device of ``place``."""

@@ -151,7 +151,7 @@ def improve(
 
 def values(asked: Problem, worlds: Tensor, knots: Tensor, spline: Tensor, rows: int) -> Tensor:
     """Exact robustness [W, P] of the sequences with ``knots`` [W, P, K, A] of the robots ``worlds`` [W]."""
-    if hasattr(asked.model, "rollout"):
+    if asked.model.rollout is not None:
         rows = min(rows, IN_CACHE)
     flat = knots.flatten(0, 1)
     owner = worlds.repeat_interleave(knots.shape[1])

@@ -62,6 +62,7 @@ class Model:
     """
 
     action_dim = 3
+    rollout = None
 
     def __init__(self, act: PointAction) -> None:
         self.act = act

@@ -26,6 +26,7 @@ class Model:
     """The robot itself: position and velocity in the plane, [B, 4]."""
 
     action_dim = 2
+    rollout = None
 
     def state(self, signals: Signals) -> Tensor:
         """States of ``base_pos_w``, and of ``base_vel_w`` if it is there."""

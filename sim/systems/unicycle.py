@@ -35,6 +35,7 @@ class Model:
     """The robot itself: position (2), half the heading's cosine and sine (w and z of the attitude), speed: [B, 5]."""
 
     action_dim = 2
+    rollout = None
 
     def state(self, signals: Signals) -> Tensor:
         """States of ``base_pos_w`` and ``base_quat_w``, and of ``base_vel_w`` if it is there."""

@@ -11,6 +11,7 @@ class Point:
     """A point in the plane, velocity ``speed`` times the action: exactly linear."""
 
     action_dim = 2
+    rollout = None
 
     def __init__(self, dt=0.2, speed=1.0):
         self.dt, self.speed = dt, speed
@@ -43,6 +44,7 @@ class Unicycle:
     """Position and heading; forward speed 0 to 1 m/s, yaw rate within 1.5 rad/s: moves along arcs."""
 
     action_dim = 2
+    rollout = None
 
     def __init__(self, dt=0.2):
         self.dt = dt
