@@ -76,8 +76,8 @@ def test_the_newest_observation_is_read_once_and_whole(line, end):
 def test_a_question_wakes_the_worker_and_its_chunk_comes_back(line, end):
     line.put(1.5, signals(1))
     begun = time.monotonic()
-    end.wait(5.0)
-    assert time.monotonic() - begun < 4.0  # not only when the wait was over
+    end.wait(60.0)
+    assert time.monotonic() - begun < 30.0  # not only when the wait was over
     assert end.reply(Reply(end.newest().at, 0.01, ROWS))
     (reply,) = line.take()
     assert (reply.observed, reply.seconds) == (1.5, 0.01) and np.array_equal(reply.rows, ROWS)
