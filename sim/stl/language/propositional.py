@@ -9,8 +9,8 @@ dataclasses that Python operators build::
     mission = always(0, 10, height > 0.3) & eventually(0, 4, norm(pos - (1, 0, 1)) < 0.1)
 
 Expressions take ``+ - * / **``, ``abs(x)``, ``v[0]`` and ``< <= > >=``; formulas take ``&``, ``|``, ``~`` and ``>>``
-(implies). ``==`` compares two nodes; the predicates are built by `builders.equal` and `builders.unequal`. All functions
-and temporal operators are in `builders`. A scalar expression ``x`` in place of a formula means ``x > 0``.
+(implies). ``==`` compares two nodes; the predicates are built by `constructors.equal` and `constructors.unequal`. All
+functions and temporal operators are in `constructors`. A scalar expression ``x`` in place of a formula means ``x > 0``.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ ExprLike = Union["Expr", Number, Sequence[Number], Any]
 
 
 class Expr:
-    """Arithmetic over the signals of one sample; ``shape`` is that of its value for one robot."""
+    """Arithmetic over the signals of one sample; ``shape`` is that of its value."""
 
-    __array_ufunc__ = None  # numpy leaves ``array - x`` to ``x``
+    __array_ufunc__ = None  # numpy then leaves ``array - x`` to ``x``
 
     @property
     def shape(self) -> Shape:
@@ -115,7 +115,7 @@ class Signal(Expr):
 
 
 def numbers(value: Any) -> float | tuple[float, ...]:
-    """``value`` as a float or a tuple of floats; a ``TypeError`` for texts and truth values, in arrays too."""
+    """``value`` as a float or a tuple of floats; a ``TypeError`` for texts and booleans, also inside arrays."""
     plain = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(plain, Sequence) and not isinstance(plain, (str, bytes, bytearray)):
         return tuple([_real(x) for x in plain])
@@ -131,7 +131,7 @@ def _real(value: Any) -> float:
 
 @dataclass(frozen=True)
 class Constant(Expr):
-    """A number or a vector of numbers; ``name`` is its name in the configuration, ``""`` for a literal."""
+    """A number or a vector; ``name`` is its name in the configuration, ``""`` for a literal."""
 
     value: float | tuple[float, ...]
     name: str = ""
@@ -227,10 +227,10 @@ LETTERS = "xyz"
 
 
 def component_names(of: Expr) -> str:
-    """Letters of the components in storage order, ``""`` where components have numbers only.
+    """Letters of the components in storage order, ``""`` if components have numbers only.
 
-    Quaternions (unit ``wxyz``) are stored scalar first. A vector of four that is no known quaternion has no letters:
-    its ``w`` could be the first or the last.
+    Quaternions (unit ``wxyz``) are stored scalar first. Another vector of four has no letters: its ``w`` could be the
+    first or the last.
     """
     if isinstance(of, Signal) and of.unit == "wxyz":
         return "wxyz"
@@ -326,7 +326,7 @@ def to_text(formula: Formula, level: int = 0) -> str:
 
 
 def as_formula(value: FormulaLike) -> Formula:
-    """``value`` as a formula: a scalar expression ``x`` says ``x > 0``, so that its robustness is its value."""
+    """``value`` as a formula: a scalar expression ``x`` means ``x > 0``, whose robustness is ``x``."""
     if isinstance(value, Formula):
         return value
     if isinstance(value, Expr):

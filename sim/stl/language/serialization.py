@@ -46,7 +46,7 @@ _NODES: Mapping[str, type[Any]] = {cls.__name__.lower(): cls for cls in _NODE_TY
 
 
 def to_json(node: Formula | Expr) -> dict[str, Any]:
-    """The node as JSON data: ``{"node": kind, field: value, ...}``; an unbounded window has ``null`` as its end."""
+    """The node as JSON data: ``{"node": kind, field: value, ...}``; an unbounded window ends with ``null``."""
     try:
         return _data(node)
     except RecursionError:
@@ -83,7 +83,7 @@ def _json_error(place: str, rule: str) -> FormulaError:
 
 
 def _node(data: Any, place: str, level: int, kinds: tuple[type[Any], ...]) -> Any:
-    """The node ``data``, an instance of one of ``kinds``, and what is below it."""
+    """The node ``data``, an instance of one of ``kinds``, with all nodes below it."""
     if level > MAX_LEVELS:
         raise _json_error(f"...{place[-40:]}", TOO_DEEP)
     known = ", ".join(name for name, cls in _NODES.items() if issubclass(cls, kinds))
@@ -97,7 +97,7 @@ def _node(data: Any, place: str, level: int, kinds: tuple[type[Any], ...]) -> An
     if found != sorted(map(repr, names)):
         raise _json_error(place, f"node {name!r} has the fields {', '.join(names)}; got {', '.join(found)}")
     values = {}
-    for key in names:  # few frames of Python for each level, or the deepest formula would not fit
+    for key in names:  # few Python frames per level, or the deepest formula would overflow the stack
         values[key] = _field(cls, key, data[key], f"{place}.{key}", level)
     try:
         return cls(**values)

@@ -7,9 +7,9 @@ grows, and is a point at the formula's horizon at the latest. A verdict holds fo
 sound but not always the smallest, as it follows the formula's structure: ``p | !p`` is undecided until p is known. A
 missing sample (NaN) stays unknown::
 
-    missions = Missions(formula, dt=0.02, worlds=4096)
-    known = missions.update({"height": heights})  # known.lower, known.upper, known.verdict: [4096]
-    missions.reset(known.verdict != 0)            # these worlds start anew with the next sample
+    monitor = BatchMonitor(formula, dt=0.02, worlds=4096)
+    known = monitor.update({"height": heights})  # known.lower, known.upper, known.verdict: [4096]
+    monitor.reset(known.verdict != 0)            # these worlds start anew with the next sample
 
 Cost per sample and operator: O(1) amortized for an operator that is needed at one sample (at the top of the formula,
 under Boolean operators) over a formula without temporal operators. One inside another is O(1) while only its settled

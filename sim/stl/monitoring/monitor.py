@@ -77,9 +77,9 @@ class Monitor:
         max_gap_s: float | None = None,
     ) -> None:
         self.formula, self.dt = formula, dt
-        self._missions = BatchMonitor(formula, dt, None, np.float64, semantics, compiled)
-        self.names = self._missions.names
-        self.horizon_steps = self._missions.horizon_steps
+        self._batch = BatchMonitor(formula, dt, None, np.float64, semantics, compiled)
+        self.names = self._batch.names
+        self.horizon_steps = self._batch.horizon_steps
         self.max_gap_s = max(LONG_GAP_S, 10 * dt * (self.horizon_steps or 0)) if max_gap_s is None else max_gap_s
         if not self.max_gap_s > 0:
             raise SignalError(f"the longest gap between samples is a time above 0 s, got max_gap_s = {max_gap_s}")
@@ -92,7 +92,7 @@ class Monitor:
     @property
     def compiled(self) -> bool:
         """Whether numba's kernels are in use; the readings are the same without."""
-        return self._missions.compiled
+        return self._batch.compiled
 
     def update(self, sample: Mapping[str, Any] | None, at: float | None = None) -> Reading:
         """The reading after one more sample: values of the signals by name (others are ignored), or None if lost.
@@ -109,12 +109,12 @@ class Monitor:
                 self.reading = self.reading._replace(late=self._late)
                 return self.reading
             if gap:
-                self._missions.check(sample)
+                self._batch.check(sample)
                 self._skip(gap)
         if self.horizon_steps is None or self._samples <= self.horizon_steps:
-            self._missions.advance(sample)
+            self._batch.advance(sample)
         else:
-            self._missions.check(sample)
+            self._batch.check(sample)
         self._samples += 1
         self._lost += sample is None
         self.reading = self._read()
@@ -137,7 +137,7 @@ class Monitor:
         self._lost += count
         if self.horizon_steps is not None:
             count = min(count, max(0, self.horizon_steps + 1 - (self._samples - count)))
-        self._missions.skip(count)
+        self._batch.skip(count)
 
     def finish(self, end: End | None = None) -> Reading:
         """The reading if the trace ended with the newest sample; the monitor itself may go on.
@@ -147,14 +147,14 @@ class Monitor:
         """
         if self._samples == 0:
             raise SignalError("a trace has at least one sample; this one has none to finish")
-        return self._read(self._missions._ended(end))
+        return self._read(self._batch._ended(end))
 
     def _read(self, ended: NDArray[Any] | None = None) -> Reading:
-        lows, highs = (self._missions._out if ended is None else ended)[:, :, 0].tolist()
+        lows, highs = (self._batch._out if ended is None else ended)[:, :, 0].tolist()
         if (lows, highs) != self._bounds:  # most samples change nothing
             self._bounds = lows, highs
             self._clauses = tuple([ClauseReading(text, shown(low), shown(high), verdict_of(low, high))
-                                   for text, low, high in zip(self._missions.texts, lows, highs)])
+                                   for text, low, high in zip(self._batch.texts, lows, highs)])
             low, high = min(lows), min(highs)
             self._whole = shown(low), shown(high), verdict_of(low, high)
         over = self.horizon_steps is not None and self._samples > self.horizon_steps
@@ -164,18 +164,18 @@ class Monitor:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything needed to go on elsewhere: arrays, as ``np.savez`` takes them."""
-        return {**self._missions.state(), "counts": np.array([self._samples, self._lost, self._late])}
+        return {**self._batch.state(), "counts": np.array([self._samples, self._lost, self._late])}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state` returned, of a monitor of the same formula and period."""
         counts = fitting(state, "counts", np.array([self._samples, self._lost, self._late]))
-        self._missions.set_state(state)
+        self._batch.set_state(state)
         self._samples, self._lost, self._late = counts.tolist()
         self.reading = self._read()
 
     def reset(self) -> None:
         """Start anew: the next sample is time 0."""
-        self._missions.reset()
+        self._batch.reset()
         self._samples = self._lost = self._late = 0
         self.reading = self._read()
 
