@@ -186,7 +186,7 @@ def rows_of(experiment: Experiment, trials: Sequence[dict[str, Any]]) -> list[Ro
                  Row(f"{name}.peak_memory", found["peak_memory_B"], "B")]
         rows += [figure_row(experiment, name, key, found[key]) for key in FIGURES if key in found]
     worst, name = min(found[experiment.judged][0] for found in trials), f"{experiment.name}.{experiment.judged}.least"
-    return [*rows, judged_row(experiment, name, worst, experiment.note or f"{len(trials)} seeds")]
+    return [*rows, judged_row(experiment, name, worst, experiment.note or f"seeds: {len(trials)}")]
 
 
 def judged_row(experiment: Experiment, name: str, value: float, peer: str) -> Row:

@@ -33,7 +33,7 @@ def run(quick: bool, *, out: Path | None = None) -> list[Row]:
                 found = judged(seed, Path(folder) / "run", name, episodes)
                 rows += found
                 shares[name] += [row.value for row in found[:1] if row.value is not None]
-    return rows + [at_least(f"{name}.p_satisfied.least", min(found), "1", REQUIRED[name], f"{len(found)} seeds")
+    return rows + [at_least(f"{name}.p_satisfied.least", min(found), "1", REQUIRED[name], f"seeds: {len(found)}")
                    for name, found in shares.items()]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from temporeal.policies.cli.preflight.machine import may_be_realtime
+from temporeal.policies.cli.preflight.realtime import may_be_realtime
 from temporeal_benchmarks.deployment import camera_load
 from temporeal_benchmarks.deployment.bus_peers import READ
 from temporeal_benchmarks.deployment.camera_load import Camera
