@@ -26,7 +26,7 @@ class GuardConfig:
     spec: CommandSpec
     profile: Profile
 
-    @property
+    @cached_property
     def period(self) -> float:
         """Control period [s]."""
         return self.limits.dt
