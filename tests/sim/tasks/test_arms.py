@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from tests.sim.arm_experts import EXPERTS, about_up, moves, peg_expert
+from tests.sim.tasks.arm_experts import EXPERTS, about_up, moves, peg_expert
 
 from temporeal.policies.export.golden_trace import record_golden
 from temporeal.policies.export.policy import export_policy
@@ -398,7 +398,7 @@ def test_a_hooked_drawer_opens_too():
 
 def lab():
     """What ``randomize=arm`` says."""
-    return yaml.safe_load((Path(__file__).parents[2] / "configs/randomize/arm.yaml").read_text())
+    return yaml.safe_load((Path(__file__).parents[3] / "configs/randomize/arm.yaml").read_text())
 
 
 @pytest.mark.parametrize("name", ["lift", *(pytest.param(name, marks=pytest.mark.slow) for name in ("peg", "drawer"))])

@@ -17,7 +17,7 @@ from temporeal.sim.env import make_env
 from temporeal.sim.stl.semantics.robustness import satisfied
 from temporeal.sim.task import Task
 
-PAGE = Path(__file__).parents[2] / "docs/how-to/adding-a-task.md"
+PAGE = Path(__file__).parents[3] / "docs/how-to/adding-a-task.md"
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
-"""Arms: kinematics against MuJoCo and finite differences, attitudes, actions that move the tool, the tracker."""
-
-from math import pi
+"""Actions that move the tool: what the robot is sent stays within what it accepts, whatever the actions are."""
 
 import pytest
 import torch
 from tests.examples import thinned
+from tests.sim.task_parts.arm_samples import generator, random_joints
 
 from temporeal.robots.franka.spec import (
     ACCELERATION,
@@ -21,148 +20,16 @@ from temporeal.robots.franka.spec import (
     TOOL_ACCELERATIONS,
     motion,
 )
-from temporeal.robots.signals import SignalSpec, schema
-from temporeal.robots.spec import Source, load_robot
-from temporeal.sim.backends import mujoco
-from temporeal.sim.draws import between, one_of
+from temporeal.robots.spec import load_robot
 from temporeal.sim.env import make_env
 from temporeal.sim.maps import StepAction
-from temporeal.sim.rewards.formula_tracker import FormulaTracker
-from temporeal.sim.rewards.subgoal_automaton import NEVER
-from temporeal.sim.rotations import about_z, axes, pointing_down, product, quaternion, rotation, turn_between
-from temporeal.sim.scene import Scene
-from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.stl.semantics.robustness import satisfied
+from temporeal.sim.rotations import turn_between
 from temporeal.sim.task import load_task
 from temporeal.sim.task_parts.arm_actions import IMPEDANCE, SHARE_OF_LIMITS, franka_action
-from temporeal.sim.task_parts.arm_kinematics import cross, franka_chain, one_thread, postures, solve
-from temporeal.sim.task_parts.arm_observations import ArmObserve
-from temporeal.sim.task_parts.standing_objects import standing
 from temporeal.sim.tasks.reach import DRIVES, way
 
 ROBOT = load_robot("franka")
 DT = 0.04
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def random_joints(n, seed=0, margin=0.1):
-    low, high = torch.tensor(LOW) + margin, torch.tensor(HIGH) - margin
-    return low + (high - low) * torch.rand(n, 7, generator=generator(seed))
-
-
-def random_quats(n, seed=0):
-    return torch.nn.functional.normalize(torch.randn(n, 4, generator=generator(seed)), dim=-1)
-
-
-def same_attitude(a, b, atol):
-    torch.testing.assert_close((a * b).sum(-1).abs(), torch.ones(len(a)), atol=atol, rtol=0)
-
-
-# ---------------------------------------------------------------- kinematics
-
-
-def test_the_chain_is_the_model_that_mujoco_compiles():
-    joints, chain = random_joints(64), franka_chain()
-    backend = mujoco.make(Scene(ROBOT), 64, "arm_cmd", dt=0.002, device="cpu", seed=0, threads=1)
-    backend.reset(torch.arange(64), {"joint_pos": joints})
-    found = backend.signals()
-    pos, quat = chain(joints)
-    torch.testing.assert_close(pos, found["grip_pos_w"], atol=2e-6, rtol=0)
-    same_attitude(quat, found["grip_quat_w"], 1e-6)
-    backend.close()
-
-
-def test_jacobian_is_the_derivative_of_the_pose():
-    chain = franka_chain().double()
-    joints, h = random_joints(8, 1).double(), 1e-6
-    jacobian = chain.jacobian(joints)
-    for i in range(7):
-        ahead, behind = joints.clone(), joints.clone()
-        ahead[:, i] += h
-        behind[:, i] -= h
-        (p, q), (a, b) = chain(ahead), chain(behind)
-        torch.testing.assert_close(jacobian[:, :3, i], (p - a) / (2 * h), atol=1e-6, rtol=0)
-        # for small turns the vector part of the quaternion is half the rotation vector
-        between_them = product(q, b * torch.tensor([1.0, -1.0, -1.0, -1.0]))
-        turn = 2 * between_them[:, 1:] * between_them[:, :1].sign() / (2 * h)
-        torch.testing.assert_close(jacobian[:, 3:, i], turn, atol=1e-6, rtol=0)
-
-
-def test_linear_systems_and_cross_products():
-    a = torch.randn(16, 6, 9, generator=generator())
-    matrix, right = a @ a.transpose(1, 2) + 0.1 * torch.eye(6), torch.randn(16, 6, generator=generator(1))
-    torch.testing.assert_close(solve(matrix, right), torch.linalg.solve(matrix, right), atol=1e-4, rtol=1e-4)
-    x, y = torch.randn(2, 16, 3, generator=generator(2))
-    torch.testing.assert_close(cross(x, y), torch.linalg.cross(x, y))
-
-
-def test_quaternions_of_matrices_and_back():
-    half_turns = torch.tensor([[0.0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0.6, 0.8, 0], [1, 0, 0, 0]])
-    quats = torch.cat([random_quats(200), half_turns])
-    found = quaternion(rotation(quats))
-    same_attitude(found, quats, 1e-6)
-    assert (found[:, 0] >= 0).all()
-    x, y = axes(quats).reshape(-1, 3, 2).unbind(-1)
-    torch.testing.assert_close(torch.stack([x, y, cross(x, y)], -1), rotation(quats), atol=1e-6, rtol=0)
-
-
-def test_the_turn_between_two_attitudes_leads_from_one_to_the_other():
-    a, b = random_quats(200, 3), random_quats(200, 4)
-    vector, angle = turn_between(a, b)
-    torch.testing.assert_close(vector.norm(dim=-1), angle, atol=1e-5, rtol=0)
-    assert (angle <= pi + 1e-6).all()
-    turn = torch.cat([(angle / 2).cos()[:, None], (angle / 2).sin()[:, None] * vector / angle[:, None]], -1)
-    same_attitude(product(turn, a), b, 1e-5)
-    for signs in ((-1, 1), (1, -1)):  # a quaternion and its negative are one attitude
-        torch.testing.assert_close(turn_between(signs[0] * a, signs[1] * b)[1], angle, atol=1e-5, rtol=0)
-    vector, angle = turn_between(a, a)
-    assert angle.max() < 1e-3 and torch.isfinite(vector).all()
-
-
-def test_products_and_turns_about_the_vertical():
-    a, b = random_quats(50, 5), random_quats(50, 6)
-    torch.testing.assert_close(rotation(product(a, b)), rotation(a) @ rotation(b), atol=1e-5, rtol=0)
-    angle = torch.tensor([0.0, 0.3, -1.2, pi])
-    frame = rotation(pointing_down(angle))
-    torch.testing.assert_close(frame[:, :, 2], torch.tensor([0.0, 0, -1]).expand(4, 3), atol=1e-6, rtol=0)
-    turned = rotation(about_z(angle)) @ torch.tensor([0.0, -1, 0])  # at angle 0 the fingers move along -y
-    torch.testing.assert_close(frame[:, :, 1], turned, atol=1e-6, rtol=0)
-
-
-def test_places_and_stored_states_are_picked_by_uniform_numbers():
-    u = torch.tensor([[0.0, 0.0], [0.5, 0.25], [0.999999, 0.999999]])
-    torch.testing.assert_close(between((1.0, -2.0), (3.0, 2.0), u),
-                               torch.tensor([[1.0, -2], [2, -1], [3, 2]]), atol=1e-5, rtol=0)
-    stored = {"a": torch.arange(4.0)}
-    assert one_of(stored, torch.tensor([0.0, 0.26, 0.99999999, 0.5]))["a"].tolist() == [0, 1, 3, 2]
-
-
-def test_postures_meet_poses_that_can_be_reached_and_say_which():
-    chain = franka_chain()
-    pos, quat = chain(torch.tensor(HOME) + 0.4 * (2 * torch.rand(32, 7, generator=generator()) - 1))
-    pos[-1] = torch.tensor([1.5, 0.0, 0.3])  # an arm's length too far
-    before = torch.get_num_threads()
-    joints, good = postures(chain, pos, quat, HOME, (LOW, HIGH))
-    assert torch.get_num_threads() == before
-    assert good[:-1].float().mean() > 0.9 and not good[-1]
-    found, attitude = chain(joints[good])
-    torch.testing.assert_close(found, pos[good], atol=1e-4, rtol=0)
-    assert turn_between(attitude, quat[good])[1].max() < 1e-3
-    assert (joints >= torch.tensor(LOW)).all() and (joints <= torch.tensor(HIGH)).all()
-
-
-def test_threads_come_back_after_an_error():
-    before = torch.get_num_threads()
-    with pytest.raises(RuntimeError), one_thread():
-        assert torch.get_num_threads() == 1
-        raise RuntimeError
-    assert torch.get_num_threads() == before
-
-
-# ---------------------------------------------------------------- actions
 
 
 def action_map(**kw):
@@ -361,9 +228,6 @@ def test_a_leash_keeps_targets_near_the_joints():
         action_map(leash=0.0)
 
 
-# ---------------------------------------------------------------- stiffness
-
-
 def sent(act, joints, actions, shaken=0.0):
     """Commands [T + 1, N, 7] while the actions [T, N, A] are taken, the arm following at once, its joints shaken."""
     memory, found = begun(act, joints), [joints]
@@ -459,113 +323,6 @@ def test_moving_targets_begin_at_what_is_measured_and_stop_at_the_limits():
     assert torch.equal(act(torch.zeros(2, 7), moved), moved["target"])
     with pytest.raises(ValueError, match="7 components, got step"):
         StepAction(ROBOT, "joint_pos_cmd", [0.1] * 6)
-
-
-def test_what_a_policy_sees_of_an_arm():
-    act = action_map()
-    observe = ArmObserve(act, ("grip_pos_w", "goal"), lambda s: 2 * s["goal"], 3)
-    assert observe.signals == ("joint_pos", "joint_vel", "finger_pos", "grip_pos_w", "grip_quat_w", "goal")
-    plain = ArmObserve(action_map(command="joint_pos_cmd"), (), lambda s: s["joint_pos"], 7)
-    assert plain.obs_dim == observe.obs_dim - 3 + 7 - 2 - 1 and "finger_pos" not in plain.signals
-    signals = {"joint_pos": torch.tensor([HOME]) + 0.1, "joint_vel": torch.ones(1, 7), "finger_pos": torch.tensor(
-        [[0.01, 0.03]]), "grip_pos_w": torch.tensor([[0.4, 0.1, 0.2]]), "grip_quat_w": about_z(torch.tensor([0.0])),
-        "goal": torch.tensor([[1.0, 2.0, 3.0]])}
-    memory = {name: torch.zeros(1, *shape) for name, shape in observe.memory.items()}
-    memory["step"] = 0.5 * DT * SHARE_OF_LIMITS * torch.tensor([SPEED])
-    obs, after = observe(signals, memory)
-    assert obs.shape == (1, observe.obs_dim)
-    expected = [*[0.1] * 7, *[0.3] * 7, *[0.0] * 7, *[0.5] * 7,
-                0.25, 0.75, 0.4, 0.1, 0.2, 1, 0, 0, 1, 0, 0, 2, 4, 6, *[0] * 7]
-    torch.testing.assert_close(obs[0], torch.tensor(expected), atol=1e-6, rtol=0)
-    assert after["target"][0, 7] == pytest.approx(0.02)
-    # the next sample sees how far the joints are behind their targets, and the action
-    after = observe.record(after, torch.full((1, 7), 0.5))
-    obs, _ = observe(signals, after)
-    torch.testing.assert_close(obs[0, 14:21], 10 * (after["target"] - torch.cat(
-        [signals["joint_pos"], torch.full((1, 1), 0.02)], -1))[0, :7])
-    assert (obs[0, -7:] == 0.5).all()
-
-
-# ---------------------------------------------------------------- things that stand
-
-
-def test_what_stands_is_put_where_a_reset_says_and_stays_there():
-    elements = '<geom name="geom" type="box" size="0.05 0.05 0.05" pos="0 0 0.06"/><site name="top" pos="0.01 0 0.11"/>'
-    thing = standing("thing", elements, mass=2.0, signals={
-        "top_w": (SignalSpec("top_w", (3,), "m", "w"), Source("pos", ("thing.top",)))})
-    scene = Scene(ROBOT, (thing,))
-    assert set(thing.signals) == {"thing_place", "top_w"}
-    backend = mujoco.make(scene, 2, "joint_pos_cmd", dt=0.002, device="cpu", seed=0, threads=1)
-    place = torch.tensor([[0.5, 0.1, 0.3], [0.5, -0.2, pi / 2]])
-    backend.reset(torch.arange(2), {"thing_place": place})
-    found = backend.signals()
-    torch.testing.assert_close(found["thing_place"], place)
-    torch.testing.assert_close(found["top_w"][1], torch.tensor([0.5, -0.19, 0.11]), atol=1e-6, rtol=0)
-    # the arm leans on it with all the force it has: from above, from the side
-    down = torch.tensor(HOME) + torch.tensor([0.15, 1.2, 0, 0, 0, 0, 0])
-    for _ in range(10):
-        backend.step(down.expand(2, 7).clamp(torch.tensor(LOW), torch.tensor(HIGH)), 50)
-    assert not backend.status().bad.any()
-    assert (backend.signals()["thing_place"] - place).abs().max() < 2e-4
-    backend.close()
-
-
-# ---------------------------------------------------------------- the formula's judge
-
-SCHEMA = schema(SignalSpec("x", (), "m"), SignalSpec("y", (), "m"))
-FORMULA = "F[0,3] G[0,1] (x > 0) & G[0,4] (y > 0)"
-
-
-def verdicts(x, y, slack=0.0, formula=FORMULA):
-    tracker = FormulaTracker(parse(formula, SCHEMA, {}), 0.5, slack)
-    memory = {name: torch.zeros(1, *shape) for name, shape in tracker.carry.items()}
-    out = []
-    for a, b in zip(x, y):
-        verdict = tracker({"x": torch.tensor([a]), "y": torch.tensor([b])}, memory)
-        memory = verdict.carry
-        out.append(verdict)
-    return tracker, out
-
-
-def test_a_subgoal_is_hit_once_after_it_was_held():
-    tracker, out = verdicts([-1.0, 1, -1, 1, 1, 1, 1, -1, -1], [1.0] * 9)
-    assert [float(v.hits) for v in out] == [0, 0, 0, 0, 0, 1, 0, 0, 0]
-    assert [bool(v.done) for v in out] == [False] * 5 + [True] * 4
-    assert bool(tracker.success(out[-1].carry)) and all(float(v.safe) == 1.0 for v in out)
-
-
-def test_what_is_broken_stays_broken():
-    tracker, out = verdicts([1.0] * 9, [1.0, 1, -0.5, 1, 1, 1, 1, 1, 1])
-    assert float(out[2].safe) == -0.5 and float(out[3].safe) == 1.0
-    assert bool(out[-1].done) and not bool(tracker.success(out[-1].carry))
-
-
-def test_slack_asks_for_more_than_the_formula():
-    x = [0.1] * 9
-    assert bool(verdicts(x, [1.0] * 9)[1][-1].done) and not bool(verdicts(x, [1.0] * 9, slack=0.2)[1][-1].done)
-
-
-def test_nothing_to_keep_is_safe_and_nothing_to_reach_is_done():
-    _, out = verdicts([1.0] * 9, [1.0] * 9, formula="F[0,3] (x > 0)")
-    assert float(out[0].safe) == pytest.approx(NEVER)
-    tracker, out = verdicts([1.0] * 9, [1.0] * 9, formula="G[0,4] (y > 0)")
-    assert bool(out[0].done) and bool(tracker.success(out[-1].carry))
-
-
-def test_success_implies_that_the_formula_is_satisfied():
-    n, formula = 300, parse(FORMULA, SCHEMA, {})
-    tracker = FormulaTracker(formula, 0.5)
-    traces = {name: torch.randn(9, n, generator=generator(i)) + shift
-              for i, (name, shift) in enumerate((("x", 0.5), ("y", 1.8)))}
-    memory = {name: torch.zeros(n, *shape) for name, shape in tracker.carry.items()}
-    for t in range(9):
-        memory = tracker({k: v[t] for k, v in traces.items()}, memory).carry
-    found, true = tracker.success(memory), satisfied(formula, traces, 0.5)[0]
-    assert 0.1 < found.float().mean() < 0.9 and not (found & ~true).any()
-    assert (found == true).float().mean() > 0.99  # for this formula the earliest hit is the right one
-
-
-# ---------------------------------------------------------------- speeds and efforts
 
 
 def test_speeds_move_the_joints_as_targets_would():
