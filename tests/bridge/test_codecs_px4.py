@@ -337,7 +337,7 @@ def ctbr(content):
 
 
 CHANGES = [
-    (lambda c: ctbr(c)["also"][0].update(codec="px4_rates", type=RATES), "carries a command: under `also`"),
+    (lambda c: ctbr(c)["also"][0].update(codec="px4_rates", type=RATES), "carries a command; `also` is for companions"),
     (lambda c: ctbr(c).update(codec="px4_mode", type=px4.MODE), "it goes under `also`"),
     (lambda c: ctbr(c)["also"][0].update(codec="px4_node"), "unknown codec 'px4_node'"),
     (lambda c: ctbr(c)["also"][0].update(type=RATES), "is for px4_msgs/msg/OffboardControlMode"),
