@@ -43,8 +43,24 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(env)], check=True, timeout=60)
     site = next((env / "lib").glob("python*")) / "site-packages"
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    subprocess.run([sys.executable, "-m", "pip", "--python", str(env / "bin" / "python"), "install", "--quiet", "--no-deps",
-                    "--no-index", "--ignore-installed", str(wheel)], check=True, capture_output=True, timeout=120)
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            str(env / "bin" / "python"),
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-index",
+            "--ignore-installed",
+            str(wheel),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
     return env / "bin"
 
 
@@ -60,8 +76,9 @@ def crowded(tmp_path: Path) -> Path:
 def run(installed: Path, folder: Path, *command: str) -> str:
     """What a command of the empty environment prints, run from ``folder`` as a user would."""
     env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    done = subprocess.run([str(installed / command[0]), *command[1:]], cwd=folder, env=env, capture_output=True, text=True,
-                          timeout=120)
+    done = subprocess.run(
+        [str(installed / command[0]), *command[1:]], cwd=folder, env=env, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

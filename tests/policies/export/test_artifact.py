@@ -400,10 +400,12 @@ def test_policy_that_freezes_the_batch_size_is_refused(tmp_path: Path) -> None:
 
 def test_runtime_imports_neither_torch_nor_a_simulator(made: Path) -> None:
     program = (
-        "import sys; from temporeal.robots.artifact.runtime import Artifact; from temporeal.robots.spec import load_robot\n"
+        "import sys; from temporeal.robots.artifact.runtime import Artifact\n"
+        "from temporeal.robots.spec import load_robot\n"
         f"print(Artifact.load({str(made)!r}, load_robot('crazyflie')).self_test().steps)\n"
         "bad = {'torch', 'numba', 'mujoco', 'onnx', 'scipy'} & set(sys.modules)\n"
-        "assert not bad, bad")
+        "assert not bad, bad"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(STEPS)

@@ -29,4 +29,6 @@ def test_the_runtime_of_artifacts_starts_no_thread_of_its_own_and_writes_no_file
     version = tuple(map(int, subprocess.run(
         [sys.executable, "-c", "import onnxruntime; print(onnxruntime.__version__)"], env={**env, "CI": "1"},
         capture_output=True, text=True, check=True).stdout.split(".")[:2]))
-    assert (threads("import temporeal.robots.artifact.runtime", ORT_DISABLE_TELEMETRY="0") > bare) == (version >= (1, 29))
+    assert (threads("import temporeal.robots.artifact.runtime", ORT_DISABLE_TELEMETRY="0") > bare) == (
+        version >= (1, 29)
+    )

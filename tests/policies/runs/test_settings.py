@@ -418,7 +418,9 @@ def test_a_task_of_ones_own_says_what_is_taken_from_it(tmp_path: Path, monkeypat
         compose(["task=empty"])
 
 
-WHOLE = "name: stl\nrobot: linear\nbackend: planar\nrandomize: none\nsettings: {system: linear}\nmid_episode_starts: 0.0\n"
+WHOLE = (
+    "name: stl\nrobot: linear\nbackend: planar\nrandomize: none\nsettings: {system: linear}\nmid_episode_starts: 0.0\n"
+)
 
 
 def test_what_an_experiment_makes_of_a_task_is_told_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,12 +448,25 @@ def test_what_a_task_s_file_names_is_there(
         compose(["task=stl/linear_mine"])
 
 
-@pytest.mark.parametrize(("text", "told"), [
-    (WHOLE + "num_wrolds: 64\n", r", line 7: .* no setting 'num_wrolds'; did you mean 'num_worlds'\?; legal: name, "),
-    (WHOLE.replace("episode_starts", "episode_satrts"), r", line 6: .* no setting 'mid_episode_satrts'; did you mean 'mid_episode_starts'\?; legal: "),
-    (WHOLE.replace("name: stl\n", ""), r": a task's file needs name: \.\.\., .*name: stl for a formula.*known: ant, "),
-    (WHOLE.replace("{system: linear}", "3"), r": settings is 3; legal: a group, settings: \{system"),
-    (WHOLE.replace("name: stl", "name: hovr"), r": there is no task 'hovr'; did you mean 'hover'\?; known: ant, ")])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            WHOLE + "num_wrolds: 64\n",
+            r", line 7: .* no setting 'num_wrolds'; did you mean 'num_worlds'\?; legal: name, ",
+        ),
+        (
+            WHOLE.replace("episode_starts", "episode_satrts"),
+            r", line 6: .* no setting 'mid_episode_satrts'; did you mean 'mid_episode_starts'\?; legal: ",
+        ),
+        (
+            WHOLE.replace("name: stl\n", ""),
+            r": a task's file needs name: \.\.\., .*name: stl for a formula.*known: ant, ",
+        ),
+        (WHOLE.replace("{system: linear}", "3"), r": settings is 3; legal: a group, settings: \{system"),
+        (WHOLE.replace("name: stl", "name: hovr"), r": there is no task 'hovr'; did you mean 'hover'\?; known: ant, "),
+    ],
+)
 def test_a_task_s_file_says_what_such_files_say_and_nothing_else(
     text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,7 +116,9 @@ def test_a_controller_that_was_relieved_is_no_failure(
     note, ready, over = tmp_path / "note", tmp_path / "ready", tmp_path / "over"
     (tmp_path / "temporeal_bridge" / "policy_node.py").write_text(
         "import sys; open(sys.argv[1], 'w').close()\n")
-    ended = deployment_nodes.run_nodes({"sleeps": [str(note), str(ready)], "policy_node": [str(over)], "fails": [str(over)]}, [])
+    ended = deployment_nodes.run_nodes(
+        {"sleeps": [str(note), str(ready)], "policy_node": [str(over)], "fails": [str(over)]}, []
+    )
     assert ended is not None and ended.name == "fails" and note.read_text() == "stopped"
     deployment_nodes.run_nodes({"policy_node": [str(over)], "fails": [str(over)]}, [])
     assert "another controller relieved it" in capsys.readouterr().err
@@ -213,7 +215,11 @@ def test_flights_of_another_guard_are_not_told_as_our_own() -> None:
     assert deployment_flights.own_flights(judged, None, guard) == []  # type: ignore[arg-type]  # it was refused
     assert deployment_flights.own_flights(judged, [{"flight": 0, "start_ns": 9}], None) == judged[1:]
     guard.returncode = -signal.SIGKILL
-    assert deployment_flights.own_flights(judged, None, guard) == deployment_flights.own_flights(judged, None, None) == judged  # type: ignore[arg-type]
+    assert (
+        deployment_flights.own_flights(judged, None, guard)
+        == deployment_flights.own_flights(judged, None, None)
+        == judged
+    )  # type: ignore[arg-type]
     many = [{"flight": i, "start_ns": 6 + i} for i in range(FLIGHTS)]
     assert deployment_flights.own_flights(judged, many, None) == judged[:1]  # it keeps the last ones only
 
@@ -222,7 +228,9 @@ def test_a_flight_that_nobody_judged_is_told() -> None:
     flown = [{"flight": 1, "start_ns": 5, "sent": 306}, {"flight": 1, "start_ns": 9, "sent": 306},
              {"flight": 2, "start_ns": 12, "sent": 0}]
     assert deployment_flights.unjudged_flights(flown, [{"flight": 1, "start_ns": 5}]) == [flown[1]]
-    assert deployment_flights.unjudged_flights(flown, [{"flight": 1, "start_ns": 5}, {"flight": 1, "start_ns": 9}]) == []
+    assert (
+        deployment_flights.unjudged_flights(flown, [{"flight": 1, "start_ns": 5}, {"flight": 1, "start_ns": 9}]) == []
+    )
 
 
 def test_what_a_simulated_flight_needs_is_said(

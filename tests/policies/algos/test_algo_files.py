@@ -14,7 +14,7 @@ from temporeal.policies.planners.cem import CEMConfig
 from temporeal.policies.planners.milp import MILPConfig
 from temporeal.policies.training.ppo_state import PPOConfig
 
-FOLDER = Path(__file__).parents[2] / "configs" / "algo"
+FOLDER = Path(__file__).parents[3] / "configs" / "algo"
 CONFIGS = {"apg": APGConfig, "cem": CEMConfig, "milp": MILPConfig, "npc": NPCConfig, "ppo": PPOConfig,
            "reflex": ReflexConfig, "tgpo": TGPOConfig}
 

@@ -63,7 +63,9 @@ def test_only_whole_episodes_count():
 
 
 def watched(formula, constants, steps):
-    env = make_env(load_task("stl", formula=formula, constants=constants), num_worlds=8, seed=3, threads=1, mid_episode_starts=0.0)
+    env = make_env(
+        load_task("stl", formula=formula, constants=constants), num_worlds=8, seed=3, threads=1, mid_episode_starts=0.0
+    )
     env.reset()
     watch = Watch(env)
     for _ in range(steps):
@@ -124,9 +126,20 @@ def test_a_slack_that_nothing_has_room_for_is_spoken_of(slack, told):
 
 
 def test_training_logs_it(tmp_path):
-    words = ["train", "algo=ppo", "task=stl/linear_reach", "task.settings.view=terminal_robustness", "num_worlds=64", "threads=1",
-             "algo.threads=1", "algo.total_steps=16000", "algo.actor_hidden=[16]", "algo.critic_hidden=[16]", "--out",
-             str(tmp_path / "r")]
+    words = [
+        "train",
+        "algo=ppo",
+        "task=stl/linear_reach",
+        "task.settings.view=terminal_robustness",
+        "num_worlds=64",
+        "threads=1",
+        "algo.threads=1",
+        "algo.total_steps=16000",
+        "algo.actor_hidden=[16]",
+        "algo.critic_hidden=[16]",
+        "--out",
+        str(tmp_path / "r"),
+    ]
     assert main.main(words) == 0
     rows = [row for row in read_last(tmp_path / "r")["history"] if "robustness" in row]
     assert rows and all(0 <= row["satisfied"] <= 1 for row in rows)

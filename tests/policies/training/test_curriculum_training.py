@@ -59,7 +59,9 @@ def test_rows_of_one_process_are_gathered_as_they_are():
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_starts_in_the_middle_of_a_mission_are_no_outcomes(share):
     settings = {"kind": "uniform", "parameters": {"mass": {"as": "scale", "low": 0.9, "high": 1.1}}}
-    env = make_env(load_task("waypoints"), num_worlds=16, seed=5, threads=1, curriculum=settings, mid_episode_starts=share)
+    env = make_env(
+        load_task("waypoints"), num_worlds=16, seed=5, threads=1, curriculum=settings, mid_episode_starts=share
+    )
     env.reset()
     for _ in range(60):
         ended = env.step(torch.ones(16, env.action_dim)).terminated  # full thrust: they leave the fence

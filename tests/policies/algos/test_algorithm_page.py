@@ -16,7 +16,7 @@ import yaml
 from temporeal.sim.env import make_env
 from temporeal.sim.task import load_task
 
-PAGE = (Path(__file__).parents[2] / "docs/how-to/adding-an-algorithm.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/how-to/adding-an-algorithm.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.policies.evaluate.test_suite import trial
+from tests.policies.evaluate.suite.test_averages import trial
 
 from temporeal.policies.evaluate.suite import tables as suite_tables
 from temporeal.policies.evaluate.suite import timing
 from temporeal.policies.evaluate.suite.averages import FAILED, NOT_SUPPORTED
 from temporeal.policies.evaluate.suite.tables import cell, mean, tables
 
-RESULTS = Path(__file__).parents[3] / "benchmarks/results"
+RESULTS = Path(__file__).parents[4] / "benchmarks/results"
 
 
 def lines(text: str) -> list[list[str]]:

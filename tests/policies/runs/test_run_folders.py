@@ -179,7 +179,7 @@ def test_a_training_has_a_seed_to_which_that_of_its_evaluation_can_be_added(tmp_
 
 
 @pytest.mark.parametrize(("task", "backend", "told"), [
-    ("reach", {"name": "mujoco", "contacts": 3}, "backend.contacts: backend mujoco has no such setting; legal: engine"),
+    ("reach", {"name": "mujoco", "contacts": 3}, "backend.contacts: backend mujoco has no such setting; legal: "),
     ("reach", {"name": "mujoco_warp", "contact": 3}, "no such setting; legal: contacts, constraints, deterministic"),
     ("reach", {"name": "mujoco_warp", "contacts": "many"}, "backend.contacts=many: expected int"),
     ("hover", {"name": "quadrotor", "shared": 3}, "backend.shared=3: expected bool")])

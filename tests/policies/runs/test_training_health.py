@@ -67,7 +67,10 @@ def test_nothing_is_told_where_nothing_went_wrong():
     env = make_env(load_task("hover"), num_worlds=4, threads=1)
     found = training.health([], env)
     assert found == {"diverged": 0, "overflow": 0, "warnings": 0} and not list(training.troubles(found, env, None))
-    older = [{"steps": 1.0}, {"diverged": 1.0, "warnings": 0.0, "overflow": 0.0}]  # of a run that began before they were
+    older = [
+        {"steps": 1.0},
+        {"diverged": 1.0, "warnings": 0.0, "overflow": 0.0},
+    ]  # of a run that began before they were
     assert training.health(older, env)["diverged"] == 1
 
 

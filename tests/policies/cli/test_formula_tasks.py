@@ -11,8 +11,19 @@ from temporeal.policies.cli import main
 from temporeal.policies.runs import environments, run_folders, trained
 from temporeal.policies.training.schedule_choice import Choosing
 
-SMALL = ["algo=tgpo", "task=stl/linear_reach", "num_worlds=64", "threads=1", "algo.threads=1", "algo.total_steps=9600",
-         "algo.schedule_buffer=64", "algo.candidates=8", "algo.starts=4", "algo.actor_hidden=[16]", "algo.critic_hidden=[16]"]
+SMALL = [
+    "algo=tgpo",
+    "task=stl/linear_reach",
+    "num_worlds=64",
+    "threads=1",
+    "algo.threads=1",
+    "algo.total_steps=9600",
+    "algo.schedule_buffer=64",
+    "algo.candidates=8",
+    "algo.starts=4",
+    "algo.actor_hidden=[16]",
+    "algo.critic_hidden=[16]",
+]
 
 
 def verdict(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
@@ -59,8 +70,19 @@ def test_a_run_is_falsified_and_viewed(run: Path, tmp_path: Path, capsys: pytest
 
 def test_a_network_that_plans_is_exported_and_judged_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """STL-NPC: trained through the model, then a policy between signals and commands like any other."""
-    words = ["train", "algo=npc", "task=stl/linear_reach", "task.settings.view=terminal_robustness", "num_worlds=1", "threads=1",
-             "algo.updates=3", "algo.batch=8", "algo.hidden=[16]", "--out", str(tmp_path / "run")]
+    words = [
+        "train",
+        "algo=npc",
+        "task=stl/linear_reach",
+        "task.settings.view=terminal_robustness",
+        "num_worlds=1",
+        "threads=1",
+        "algo.updates=3",
+        "algo.batch=8",
+        "algo.hidden=[16]",
+        "--out",
+        str(tmp_path / "run"),
+    ]
     assert main.main(words) == 0
     assert main.main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "artifact")]) == 0
     ours = verdict(capsys, str(tmp_path / "run"), "--out", str(tmp_path / "a"))["planar"]

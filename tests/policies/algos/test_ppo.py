@@ -29,7 +29,7 @@ from temporeal.sim.types import VecEnv
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-WORLDS_FILE = Path(__file__).with_name("ppo_worlds.py")
+WORLDS_FILE = Path(__file__).parents[1] / "ppo_worlds.py"
 SPEC = importlib.util.spec_from_file_location("ppo_worlds", WORLDS_FILE)
 assert SPEC is not None and SPEC.loader is not None
 worlds = importlib.util.module_from_spec(SPEC)
@@ -236,6 +236,33 @@ def recalled(memory: int, out: Path) -> float:
 @pytest.mark.slow
 def test_a_recurrent_actor_remembers(tmp_path: Path) -> None:
     assert recalled(8, tmp_path) > 0.9
+
+
+def recurrent_rollout() -> tuple[Learner, ppo_state.Rollout]:
+    """A learner whose actions depend on its hidden state, and a rollout in which episodes end in all worlds."""
+    learner = start(worlds.Recall(worlds.WORLDS, steps=3), worlds.small(1, memory=4, threads=1), 0, Ranks())
+    torch.nn.init.normal_(learner.actor.head.weight)  # type: ignore[union-attr, arg-type]
+    rollout = allocate(learner)
+    ppo.collect(learner, rollout)
+    return learner, rollout
+
+
+def test_a_recurrent_actor_forgets_where_an_episode_ends() -> None:
+    learner, rollout = recurrent_rollout()
+    ended = (rollout.terminated | rollout.truncated)[-1]
+    assert 0 < int(ended.sum()) < worlds.WORLDS
+    assert not learner.hidden[ended].any() and learner.hidden[~ended].abs().sum(-1).min() > 0
+
+
+def test_a_recurrent_update_starts_from_the_actions_that_were_taken() -> None:
+    """Unrolled over the rollout, the actor repeats its actions, across the beginnings of episodes too."""
+    learner, rollout = recurrent_rollout()
+    ppo.estimate_advantages(learner, rollout)
+    batch, done = columns_of(learner, rollout.table), rollout.terminated | rollout.truncated
+    assert torch.equal(batch.first[1:] > 0, done[:-1]) and not batch.first[0].any() and batch.first.any()
+    with torch.no_grad():
+        repeated = learner.actor.unroll(batch.obs, rollout.hidden, batch.first > 0)  # type: ignore[union-attr, operator]
+    torch.testing.assert_close(repeated, batch.mean, rtol=0, atol=1e-5)
 
 
 def stable_baselines(seed: int, steps: int) -> float:
@@ -458,7 +485,10 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
 
 def test_figures_are_those_of_whole_episodes() -> None:
     sums: dict[str, torch.Tensor] = {}
-    info = {"success": torch.tensor([True, True, False, True]), "mid_episode": torch.tensor([True, False, False, False])}
+    info = {
+        "success": torch.tensor([True, True, False, True]),
+        "mid_episode": torch.tensor([True, False, False, False]),
+    }
     ppo_reports.count_episodes(sums, info, torch.tensor([0]))
     assert not sums
     ppo_reports.count_episodes(sums, info, torch.tensor([0, 1, 2]))
@@ -492,7 +522,9 @@ def test_what_the_companions_end_takes_is_no_time_to_learn_in() -> None:
     ppo.foretell(learner)
     for seconds, fraction, std in ((40.0, 0.5, 1.0), (60.0, 0.75, 0.1**0.5), (80.0, 1.0, 0.1)):
         learner.seconds = seconds
-        assert ppo_state.fraction_spent(learner) == pytest.approx(fraction) and ppo.widest(learner) == pytest.approx(std)
+        assert ppo_state.fraction_spent(learner) == pytest.approx(fraction) and ppo.widest(learner) == pytest.approx(
+            std
+        )
 
 
 class Flies:

@@ -22,7 +22,7 @@ from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.semantics.robustness import satisfied
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 SPEC = importlib.util.spec_from_file_location("plan_models", HERE / "plan_models.py")
 assert SPEC and SPEC.loader
 models = importlib.util.module_from_spec(SPEC)

@@ -59,7 +59,9 @@ def test_gradient_and_figures_are_those_of_torch(case: tuple[int, int, tuple[int
 def test_what_is_not_a_number_shows_in_the_figures(column: int) -> None:
     replica, table = problem(5, 6, (16,), 2, "silu")
     table[3, column] = float("nan")
-    assert not torch.isfinite(replica.derivative(table, torch.arange(9), 9, torch.full((2,), -0.6), ppo_state.PPOConfig())).all()
+    assert not torch.isfinite(
+        replica.derivative(table, torch.arange(9), 9, torch.full((2,), -0.6), ppo_state.PPOConfig())
+    ).all()
 
 
 def test_repeated_calls_forget_the_one_before() -> None:

@@ -16,7 +16,7 @@ from temporeal.policies.training.apg.flight import Cost, Flight
 from temporeal.policies.training.apg.networks import Adam, Mlp
 from temporeal.policies.training.apg.worlds import Worlds
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SMALL = APGConfig(worlds=16, window=12, updates=4, hidden=(8, 8), critic_hidden=(8,))
 QUIET = Flight(noise_position=0, noise_rotation=0, noise_velocity=0, noise_rate=0, history=3)
 CIRCLE = np.stack([np.cos(np.arange(200) * np.pi / 100), np.sin(np.arange(200) * np.pi / 100), np.zeros(200)], -1)

@@ -20,7 +20,7 @@ from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.semantics.robustness import robustness
 from temporeal.sim.system import states_after
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 SPEC = importlib.util.spec_from_file_location("plan_models", HERE / "plan_models.py")
 assert SPEC and SPEC.loader
 models = importlib.util.module_from_spec(SPEC)

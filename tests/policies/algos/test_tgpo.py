@@ -32,12 +32,22 @@ from temporeal.sim.task import Task, load_task
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-CONFIGS = Path(__file__).parents[2] / "configs" / "algo"
+CONFIGS = Path(__file__).parents[3] / "configs" / "algo"
 SEQUENCE = {"formula": "F[0,6] (norm(base_pos_w - a) < 1) & F[0,12] (norm(base_pos_w - b) < 1) & "
                        "G[0,12] (norm(base_pos_w) > 0.5)",
             "constants": {"a": [2, 2, 0], "b": [-2, 2, 0]}, "start": {"low": [1, 0.5], "high": [2, 1]}}
-SMALL = {"total_steps": 10**9, "actor_hidden": (32, 32), "critic_hidden": (32, 32), "threads": 1, "schedule_buffer": 128,
-         "candidates": 8, "starts": 4, "rollout_steps": 16, "learning_rate": 1e-3, "checkpoint_seconds": 1e9}
+SMALL = {
+    "total_steps": 10**9,
+    "actor_hidden": (32, 32),
+    "critic_hidden": (32, 32),
+    "threads": 1,
+    "schedule_buffer": 128,
+    "candidates": 8,
+    "starts": 4,
+    "rollout_steps": 16,
+    "learning_rate": 1e-3,
+    "checkpoint_seconds": 1e9,
+}
 
 
 def task_of(**settings: Any) -> Task:
@@ -384,7 +394,11 @@ def test_the_policy_follows_what_it_has_been_seen_to_keep(
         assert all(torch.equal(before[name], after[name]) for name in ("episode", "ready", "mid_episode", "keys"))
         assert rounds[:flights] == [4 * 8] * flights  # then at most as many as are offered, so the oftener
         assert len(rounds) == 2 * flights and len(set(rounds[flights:])) == 1 and 1 <= rounds[-1] <= 8
-        assert torch.equal(learner.obs.actor, obs) and env.task.schedules.buffer is bank and env.recipe.mid_episode_starts == 0.5
+        assert (
+            torch.equal(learner.obs.actor, obs)
+            and env.task.schedules.buffer is bank
+            and env.recipe.mid_episode_starts == 0.5
+        )
         return learner.iteration >= 2
 
     monkeypatch.setattr(tgpo, "flown", early)
@@ -532,10 +546,19 @@ def test_tasks_without_schedules_and_wrong_settings_are_refused(tmp_path: Path) 
     with pytest.raises(SettingsError, match="tasks that are formulas .* task 'hover' has none: choose one"):
         train(make_env(load_task("hover"), num_worlds=2, seed=1), TGPOConfig(**SMALL), out=tmp_path)
     with pytest.raises(SettingsError, match="task 'stl' has none: .* say task.settings.view=scheduled"):
-        train(make_env(load_task("stl", **SEQUENCE, view="terminal_robustness"), num_worlds=2, seed=1), TGPOConfig(**SMALL),
-              out=tmp_path)
-    for wrong, told in ({"uniform": 2.0}, "a share"), ({"candidates": 999}, "at most schedule_buffer"), ({"schedule_buffer": 1}, "least 2"),\
-                        ({"patience": -1.0}, "negative"), ({"frontier": 1.5}, "a share"), ({"places": 0}, "positive"):
+        train(
+            make_env(load_task("stl", **SEQUENCE, view="terminal_robustness"), num_worlds=2, seed=1),
+            TGPOConfig(**SMALL),
+            out=tmp_path,
+        )
+    for wrong, told in (
+        ({"uniform": 2.0}, "a share"),
+        ({"candidates": 999}, "at most schedule_buffer"),
+        ({"schedule_buffer": 1}, "least 2"),
+        ({"patience": -1.0}, "negative"),
+        ({"frontier": 1.5}, "a share"),
+        ({"places": 0}, "positive"),
+    ):
         with pytest.raises(ValueError, match=told):
             TGPOConfig(**{**SMALL, **wrong})
 
@@ -551,13 +574,17 @@ def test_what_tgpo_asks_of_starts_and_schedules_is_compiled_as_the_environment_i
     functions = []
     monkeypatch.setattr(schedule_choice, "VectorizedFunction",
                         lambda *given: functions.append(rows.VectorizedFunction(*given)) or functions[-1])
-    env = make_env(load_task("stl", **SEQUENCE), num_worlds=16, seed=1, threads=1, mid_episode_starts=1.0, compiled=said)
+    env = make_env(
+        load_task("stl", **SEQUENCE), num_worlds=16, seed=1, threads=1, mid_episode_starts=1.0, compiled=said
+    )
     env.reset()
     see = schedule_choice.seeing(env.task.observe, env.compiled)
     truth = env.true_signals()
     memory = {name: torch.zeros(16, *shape) for name, shape in env.task.observe.memory.items()}
     obs = see(truth, memory)
-    torch.testing.assert_close(obs, env.task.observe({name: truth[name] for name in env.task.observe.signals}, memory)[0])
+    torch.testing.assert_close(
+        obs, env.task.observe({name: truth[name] for name in env.task.observe.signals}, memory)[0]
+    )
     for function in (env.task.schedules.feasible, *functions):
         assert [type(made) for made in function._made.values()] == [kind]
     assert len(functions) == 1
