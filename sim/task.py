@@ -48,7 +48,8 @@ traces by any formula."""
 others says so as ``TAKES``."""
 
 Carry = dict[str, Tensor]
-"""What an objective, or a task's own signals, keep from one sample to the next: [N, ...] by name, zeros before the first."""
+"""What an objective, or a task's own signals, keep from one sample to the next: [N, ...] by name, zeros before the
+first."""
 
 Draw = Callable[[str, int], Tensor]
 """``draw(stream, count)``: uniform numbers in [0, 1), [K, count], keyed by the episode of each of K worlds."""

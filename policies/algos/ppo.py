@@ -123,9 +123,11 @@ def check_view(env: VecEnv, companion: Companion | None) -> None:
     deployed, and an evaluation would draw them at random."""
     worlds = env.capabilities.task_env
     if companion is None and worlds is not None and worlds.task.schedules is not None:
-        raise SettingsError(f"task {worlds.task.name!r} is shown by the view of algo=tgpo, whose policy follows schedules "
-                            "that ppo does not choose: say algo=tgpo, or for ppo "
-                            "task.settings.view=terminal_robustness (tau_mdp and f_mdp are other views)")
+        raise SettingsError(
+            f"task {worlds.task.name!r} is shown by the view of algo=tgpo, whose policy follows schedules "
+            "that ppo does not choose: say algo=tgpo, or for ppo "
+            "task.settings.view=terminal_robustness (tau_mdp and f_mdp are other views)"
+        )
 
 
 def iterate(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[str, float]:

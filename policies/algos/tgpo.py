@@ -122,8 +122,11 @@ class Allocator:
 
     def __init__(self, env: TaskEnv, config: TGPOConfig, seed: int) -> None:
         if env.task.schedules is None:
-            told = ("it is shown and paid by another view; say task.settings.view=scheduled" if env.task.name == "stl" else
-                    "choose one, task=stl/...")
+            told = (
+                "it is shown and paid by another view; say task.settings.view=scheduled"
+                if env.task.name == "stl"
+                else "choose one, task=stl/..."
+            )
             raise SettingsError(f"algo tgpo learns tasks that are formulas and follows their schedules, task "
                                 f"{env.task.name!r} has none: {told}")
         self.env, self.config = env, config

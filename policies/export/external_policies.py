@@ -179,9 +179,11 @@ def write(
 ) -> Artifact:
     """Record the golden trace in one world of the recipe and write the artifact."""
     if recipe is None:
-        raise NotExportable("how the environment was made is not known, so that no golden trace can be recorded in one "
-                            "like it: make it with make_vec_env or gymnasium.make, or pass env=recipe(task, ...); or "
-                            "record one yourself: temporeal.policies.export.policy.export_policy(from_sb3(...), task, ...)")
+        raise NotExportable(
+            "how the environment was made is not known, so that no golden trace can be recorded in one "
+            "like it: make it with make_vec_env or gymnasium.make, or pass env=recipe(task, ...); or "
+            "record one yourself: temporeal.policies.export.policy.export_policy(from_sb3(...), task, ...)"
+        )
     seed = 0 if seed is None else int(seed)
     env = recipe.build(1, seed, compiled=False, device="cpu", threads=1)
     training = {**recipe.described(), "robot": {"name": env.task.robot.name}, "algo": dict(algo), "seed": seed}
@@ -267,8 +269,10 @@ def foreign(env: Any) -> str:
     if hasattr(env, "venv") or hasattr(env, "env"):
         return (f"the wrapper {type(env).__name__} changes what the policy sees or does, and an artifact does not have "
                 "it: put what it does into the task's observation or action map (VecNormalize is known)")
-    return (f"{type(env).__name__} is no environment of temporeal.sim.adapters, and its worlds cannot be looked into: give "
-            "env=recipe(task, ...)")
+    return (
+        f"{type(env).__name__} is no environment of temporeal.sim.adapters, and its worlds cannot be looked into: give "
+        "env=recipe(task, ...)"
+    )
 
 
 def check_sb3(model: Any, task: Task) -> None:

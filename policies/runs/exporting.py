@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def export_run(run: Path, out: Path, name: str | None = None, task_file: str | Path | None = None) -> Artifact:
     """Write the policy of ``run`` as an artifact to the folder ``out``.
 
-    ``name`` in the manifest: else the task's. ``task_file``: the file of the user's task, if the run was trained on one.
+    ``name`` in the manifest: else the task's. ``task_file``: the file of the user's task, if the run was trained on
+    one.
     """
     from temporeal.policies.export.policy import export_policy
     from temporeal.policies.runs.settings.compose import override

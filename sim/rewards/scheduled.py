@@ -74,8 +74,8 @@ class Reward:
 
 def guards(automaton: ScheduleAutomaton, guard: float) -> tuple[tuple[int, float], ...]:
     """The place of each predicate that must be kept at times, and from which margin on it is safe: ``guard``, or
-    halfway between the automaton's own ``margin`` and the most that it can hold by, where this is less. Where nothing was
-    safe, to stay cost so much in a minute that it paid to break what must be kept, or never to begin it.
+    halfway between the automaton's own ``margin`` and the most that it can hold by, where this is less. Where nothing
+    was safe, to stay cost so much in a minute that it paid to break what must be kept, or never to begin it.
     """
     kept = dict.fromkeys(keep.predicate for a in automaton.alternatives for keep in a.keeps)
     return tuple((automaton.predicates.index(p), min(guard, 0.5 * (automaton.margin + margin_upper_bound(p))))

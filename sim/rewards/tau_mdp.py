@@ -10,7 +10,8 @@ of one length (per step (exp(beta r) - 1) / beta and (1 - exp(-beta r)) / beta, 
 What the paper leaves open, and how it is here:
 
 * phi is any formula whose windows end, of any depth: r is its exact robustness
-  (`temporeal.sim.rewards.online_robustness`), tau all it looks ahead. The paper's phi has one more layer of F or G over predicates, and tau grows with every further layer.
+  (`temporeal.sim.rewards.online_robustness`), tau all it looks ahead. The paper's phi has one more layer of F or G over
+  predicates, and tau grows with every further layer.
 * A formula with another outer operator (a conjunction, a disjunction, an until) is F[0,0] of itself. Then tau is the
   whole horizon. The log-sum-exp is over the parts of the conjunction, and what a new sample changes of it is paid at
   that sample (`temporeal.sim.rewards.terminal_robustness.Soft`). A whole history knows it, one that is thinned out

@@ -109,9 +109,9 @@ class Soft:
     """The robustness so far of a conjunction, its minimum as a log-sum-exp.
 
     A part whose window has not begun counts as ``cap``. Paid as it changes, it sums to its value at the end less that
-    at the first sample. It is up to log(parts) / ``sharp`` below the minimum. With a small ``sharp`` all parts count, so
-    that one can be improved while another is the least; a part violated by a little may then be worth more than one that
-    just holds, which ``satisfied`` makes up for.
+    at the first sample. It is up to log(parts) / ``sharp`` below the minimum. With a small ``sharp`` all parts count,
+    so that one can be improved while another is the least; a part violated by a little may then be worth more than one
+    that just holds, which ``satisfied`` makes up for.
     """
 
     def __init__(self, formula: Formula, online: Online, sharp: float, cap: float) -> None:

@@ -182,7 +182,9 @@ def search(
 
 def main() -> None:
     """Search and write."""
-    p = argparse.ArgumentParser("python -m temporeal.sim.task_parts.gaits", description="Search for a gait that turns a cube and store it.")
+    p = argparse.ArgumentParser(
+        "python -m temporeal.sim.task_parts.gaits", description="Search for a gait that turns a cube and store it."
+    )
     p.add_argument("hand", choices=tuple(hands.PALMS))
     p.add_argument("minutes", type=float)
     p.add_argument("how", nargs="?", choices=("anew", "on"), default="anew", help="on: from the stored gait")

@@ -201,7 +201,19 @@ def make(
         return {**state, "goal_quat_w": following(draw("initial.goal", 3), level)}
 
     return Task(
-        name="cube_reorient", scene=scene, command=COMMAND, control_dt=control_dt, substeps=substeps,
-        episode_s=EPISODE, formula=parsed, formula_text=formula, constants=constants, observe=Observe(act, spec),
-        act=act, objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), spec), initial=initial,
-        extra=extra, stop="hold")
+        name="cube_reorient",
+        scene=scene,
+        command=COMMAND,
+        control_dt=control_dt,
+        substeps=substeps,
+        episode_s=EPISODE,
+        formula=parsed,
+        formula_text=formula,
+        constants=constants,
+        observe=Observe(act, spec),
+        act=act,
+        objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), spec),
+        initial=initial,
+        extra=extra,
+        stop="hold",
+    )

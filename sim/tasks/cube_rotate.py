@@ -214,7 +214,19 @@ def make(
         return hands.start(robot, draw)
 
     return Task(
-        name="cube_rotate", scene=scene, command=COMMAND, control_dt=control_dt, substeps=substeps, episode_s=EPISODE,
-        formula=parsed, formula_text=formula, constants=constants, observe=Observe(act, spec, hands.check_sees(sees)),
-        act=act, objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), spec), initial=initial,
-        extra=extra, stop="hold")
+        name="cube_rotate",
+        scene=scene,
+        command=COMMAND,
+        control_dt=control_dt,
+        substeps=substeps,
+        episode_s=EPISODE,
+        formula=parsed,
+        formula_text=formula,
+        constants=constants,
+        observe=Observe(act, spec, hands.check_sees(sees)),
+        act=act,
+        objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), spec),
+        initial=initial,
+        extra=extra,
+        stop="hold",
+    )

@@ -1,7 +1,7 @@
 """Lift: a Franka arm picks a cube up and holds it at a place in the air (pick and place).
 
-Actions move the tool and open or close the gripper (:class:`temporeal.sim.task_parts.arm_actions.ToolAction`); the robot gets
-joint positions and the opening, at 25 Hz. The floor of the world stands for the table.
+Actions move the tool and open or close the gripper (:class:`temporeal.sim.task_parts.arm_actions.ToolAction`); the
+robot gets joint positions and the opening, at 25 Hz. The floor of the world stands for the table.
 """
 
 from __future__ import annotations
@@ -126,11 +126,23 @@ def make(
     parsed = parse(formula, task_schema(scene, GOAL), constants)
     act = franka_action(robot, "arm_cmd", control_dt, speed=TOOL_SPEED, turn=TOOL_TURN, stiffness=stiffness)
     return Task(
-        name="lift", scene=scene, command="arm_cmd", control_dt=control_dt, substeps=substeps, episode_s=6.0,
-        formula=parsed, formula_text=formula, constants=constants,
-        observe=ArmObserve(act, SEEN, seen, 12), act=act,
-        objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), act.action_dim), initial=initial,
-        mid_episode=MidEpisode(control_dt), extra=GOAL, stop="hold")
+        name="lift",
+        scene=scene,
+        command="arm_cmd",
+        control_dt=control_dt,
+        substeps=substeps,
+        episode_s=6.0,
+        formula=parsed,
+        formula_text=formula,
+        constants=constants,
+        observe=ArmObserve(act, SEEN, seen, 12),
+        act=act,
+        objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), act.action_dim),
+        initial=initial,
+        mid_episode=MidEpisode(control_dt),
+        extra=GOAL,
+        stop="hold",
+    )
 
 
 def initial(draw: Draw) -> dict[str, Tensor]:

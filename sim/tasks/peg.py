@@ -1,7 +1,7 @@
 """Peg: a Franka arm puts the peg that it holds into a hole a millimetre wider, without pushing too hard.
 
-Actions move the tool (:class:`temporeal.sim.task_parts.arm_actions.ToolAction`); the gripper stays closed. The robot gets
-joint positions and the
+Actions move the tool (:class:`temporeal.sim.task_parts.arm_actions.ToolAction`); the gripper stays closed. The robot
+gets joint positions and the
 opening, at 25 Hz. The block with the hole stands on the table (the floor of the world) and measures what it is pushed
 with, as a fixture on a force sensor does.
 """

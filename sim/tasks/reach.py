@@ -138,8 +138,19 @@ def make(
         return {"joint_pos": start, "goal_pos_w": pos, "goal_quat_w": quat}
 
     return Task(
-        name="reach", scene=Scene(robot), command=command, control_dt=control_dt, substeps=substeps,
-        episode_s=4.0, formula=parsed, formula_text=formula, constants=constants,
-        observe=ArmObserve(act, tuple(GOAL.signals), way, 6), act=act,
-        objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), act.action_dim), initial=initial,
-        extra=GOAL, stop="hold" if drive == "position" else "damp")
+        name="reach",
+        scene=Scene(robot),
+        command=command,
+        control_dt=control_dt,
+        substeps=substeps,
+        episode_s=4.0,
+        formula=parsed,
+        formula_text=formula,
+        constants=constants,
+        observe=ArmObserve(act, tuple(GOAL.signals), way, 6),
+        act=act,
+        objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), act.action_dim),
+        initial=initial,
+        extra=GOAL,
+        stop="hold" if drive == "position" else "damp",
+    )

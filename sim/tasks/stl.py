@@ -176,7 +176,8 @@ def make(
         view: ``scheduled``, or one of :data:`temporeal.sim.rewards.views.VIEWS`; ``reward``: coefficients of that view,
             those left out as the system says (``scheduled``) or as the view does, what is per length in proportion to
             the system's.
-        slack, margin: of the scheduled view, in the predicates' unit; ``slack`` None, or the system's own (as a run's file
+        slack, margin: of the scheduled view, in the predicates' unit; ``slack`` None, or the system's own (as a run's
+        file
             says it): that, or half of what a predicate can hold by at all where this is less. Any other is as it is
             said. ``of_view``: other settings of the view, such as ``samples`` of ``tau_mdp`` and ``privileged`` of
             ``terminal_robustness``.

@@ -19,9 +19,16 @@ __all__ = ["Monitor", "evaluate", "export", "load_artifact", "load_robot", "make
            "robustness", "train"]
 
 _FROM = {
-    "Monitor": "sim.stl.monitoring.monitor", "evaluate": "policies.api", "export": "policies.api",
-    "load_artifact": "policies.api", "load_robot": "robots.spec", "make_env": "policies.api",
-    "make_task": "policies.api", "parse": "sim.stl.language.parse", "robustness": "sim.stl.semantics.robustness", "train": "policies.api",
+    "Monitor": "sim.stl.monitoring.monitor",
+    "evaluate": "policies.api",
+    "export": "policies.api",
+    "load_artifact": "policies.api",
+    "load_robot": "robots.spec",
+    "make_env": "policies.api",
+    "make_task": "policies.api",
+    "parse": "sim.stl.language.parse",
+    "robustness": "sim.stl.semantics.robustness",
+    "train": "policies.api",
 }
 """Module of each public name."""
 

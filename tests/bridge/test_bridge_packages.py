@@ -109,7 +109,8 @@ found = [module.name for module in pkgutil.walk_packages(bridge.__path__, "tempo
 for name in found:
     if not name.endswith(("rclpy_transport", "plants", "camera_sim")):
         importlib.import_module(name)
-print(len(found) > 60, sorted({'torch', 'mujoco', 'numba', 'temporeal.sim.backends', 'temporeal.policies'} & set(sys.modules)))
+heavy = {'torch', 'mujoco', 'numba', 'temporeal.sim.backends', 'temporeal.policies'}
+print(len(found) > 60, sorted(heavy & set(sys.modules)))
 """)
     assert out.strip() == "True []"
 

@@ -36,7 +36,7 @@ from temporeal_bridge.recording import bags
 from temporeal_bridge.recording.bag_writer import Bag
 from temporeal_bridge.recording.topics import robot_topics
 from temporeal_bridge.replay.replay import needed, replay
-from temporeal_bridge.simulated_robot.cameras import Exposure, MemoryLine, Shutter, cameras_of
+from temporeal_bridge.simulated_robot.camera_exposures import Exposure, InProcessExposures, Shutter, cameras_of
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
@@ -236,7 +236,7 @@ def filmed(seconds: float, rendering_s: float) -> tuple[Any, list[tuple[float, f
     """(stamp, arrival) of the pictures of so many ``seconds``, both since the first exposure [s]."""
     from temporeal_bridge.camera_sim import CameraSim
 
-    driver, exposures = Driver(), MemoryLine()
+    driver, exposures = Driver(), InProcessExposures()
     cameras = cameras_of(driver.interface)
     own = MemoryTransport(driver.bus, "camera_sim", "/r")
     node = CameraSim(own, cameras, [Grey(driver.bus, rendering_s)], exposures)
@@ -284,7 +284,7 @@ def test_the_arms_camera_sees_what_the_physics_does(lockstep):
     from temporeal_bridge.camera_sim import of, renderer
     from temporeal_bridge.robot_sim import RobotSim, SimOptions
 
-    how, exposures = interface(), MemoryLine()
+    how, exposures = interface(), InProcessExposures()
     bus = MemoryTransport(lockstep.bus, "robot_sim", "/r")
     sim = lockstep.add(bus, RobotSim(
         bus, ROBOT, how, SimOptions(settings={"start": {"joint_rad": 0.0}}, eyes=lambda body: Shutter(
@@ -545,10 +545,10 @@ def test_a_policy_that_reads_pictures_flies_and_is_replayed(chunk, tmp_path):
     """All nodes as processes, over DDS: robot, camera, guard, controller, worker, monitor, recorder."""
     pytest.importorskip("cyclonedds")
     pytest.importorskip("torch")
-    from temporeal_bridge.launching.flights import fly
+    from temporeal_bridge.launching.flights import FlightPlan, fly
 
     artifact, path = write_seeing(tmp_path / "artifact", chunk), small(tmp_path)
-    report = fly(artifact, "franka", 2, 1, 0, tmp_path / "flights", signals=path)
+    report = fly(artifact, FlightPlan("franka", 2, signals=path), tmp_path / "flights")
     assert report.satisfied == 2 and not report.fault
     how = load_interface(ROBOT, None, path)
     loaded = Artifact.load(artifact, ROBOT, task_signals={"wrist_rgb": SEEN})

@@ -28,7 +28,7 @@ from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.interface.checks import check_reads
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.interface.state_input import StateInput
-from temporeal_bridge.launching.flights import fly
+from temporeal_bridge.launching.flights import FlightPlan, fly
 from temporeal_bridge.link.sockets import SocketGuard, default_path
 from temporeal_bridge.monitor.held_samples import HeldSamples
 from temporeal_bridge.process.scheduling import WAKING
@@ -137,7 +137,9 @@ def test_the_guard_ends_first_and_chunks_bring_a_worker(arm_artifact, chunked_ar
     assert list(nodes) == ["guard_node", "policy_node", "monitor_node", "recorder"]
     folder = deployment_nodes.worker_folder(chunked_arm_artifact, None)
     try:
-        nodes = deployment_nodes.node_arguments(SETTINGS, "franka", chunked_arm_artifact, tmp_path, tmp_path / "bag", folder)
+        nodes = deployment_nodes.node_arguments(
+            SETTINGS, "franka", chunked_arm_artifact, tmp_path, tmp_path / "bag", folder
+        )
         assert next(iter(nodes)) == "guard_node"
         assert nodes["worker_node"][nodes["worker_node"].index("--folder") + 1] == str(folder)
         assert nodes["policy_node"][nodes["policy_node"].index("--worker") + 1] == str(folder)
@@ -180,7 +182,7 @@ def test_a_robot_that_a_guard_has_already_is_left_alone(arm_artifact, tmp_path, 
 @pytest.mark.slow
 def test_an_arm_is_deployed_and_satisfied(arm_artifact, tmp_path):
     pytest.importorskip("mujoco")
-    report = fly(arm_artifact, "franka", 2, 1, 3, tmp_path)
+    report = fly(arm_artifact, FlightPlan("franka", 2, seed=3), tmp_path)
     assert [(row["robot"], row["verdict"], row["reason"]) for row in report.flights] == [
         ("/arm1", "satisfied", "")] * 2
     for row in report.flights:
@@ -191,7 +193,7 @@ def test_an_arm_is_deployed_and_satisfied(arm_artifact, tmp_path):
 def test_a_chunked_policy_is_deployed_with_its_worker(chunked_arm_artifact, tmp_path):
     pytest.importorskip("mujoco")
     before = mailboxes()
-    report = fly(chunked_arm_artifact, "franka", 1, 1, 3, tmp_path)
+    report = fly(chunked_arm_artifact, FlightPlan("franka", seed=3), tmp_path)
     assert report.satisfied == 1 and report.flights[0]["reason"] == ""
     assert json.loads((tmp_path / "arm1" / "worker.json").read_text())["chunks"] > 3
     assert mailboxes() <= before
@@ -246,9 +248,23 @@ def test_ctrl_c_in_flight_stops_the_robot_first(awake, arm_artifact, tmp_path):
          "/arm1", "--transport", "dds", "--domain", str(domain), "--loopback", "--priority", "auto"],
         env=environment, cwd=ROOT)
     deployed = subprocess.Popen(
-        [*common, "temporeal.policies.cli.main", "deploy", str(arm_artifact), f"deploy.domain={domain}", "deploy.loopback=true",
-         "deploy.namespace=/arm1", "deploy.autostart=true", *own, "--out", str(tmp_path)], env=environment, cwd=ROOT,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # tests in the background may have it ignored
+        [
+            *common,
+            "temporeal.policies.cli.main",
+            "deploy",
+            str(arm_artifact),
+            f"deploy.domain={domain}",
+            "deploy.loopback=true",
+            "deploy.namespace=/arm1",
+            "deploy.autostart=true",
+            *own,
+            "--out",
+            str(tmp_path),
+        ],
+        env=environment,
+        cwd=ROOT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # tests in the background may have it ignored
     try:
         until = time.monotonic() + 60
         while len(sent) < 15 and time.monotonic() < until:

@@ -11,14 +11,14 @@ pytest.importorskip("torch")
 
 from tests.bridge.drive_artifacts import INTERFACES, write_drive_artifact
 
-from temporeal_bridge.launching.flights import fly
+from temporeal_bridge.launching.flights import FlightPlan, fly
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("drive", INTERFACES)
 def test_an_arm_reaches_its_goals_by_each_of_its_interfaces(drive: str, tmp_path: Path) -> None:
-    report = fly(write_drive_artifact(drive, tmp_path / "artifact"), "franka", 2, 1, 3, tmp_path / "flights",
-                 interface=INTERFACES[drive])
+    plan = FlightPlan("franka", 2, seed=3, interface=INTERFACES[drive])
+    report = fly(write_drive_artifact(drive, tmp_path / "artifact"), plan, tmp_path / "flights")
     assert [row["reason"] for row in report.flights] == [""] * 2
     assert [(row["verdict"], row["lost"]) for row in report.flights] == [("satisfied", 0)] * 2
     assert [row["truth"]["verdict"] for row in report.flights] == ["satisfied"] * 2

@@ -13,8 +13,9 @@ import pytest
 from rosbags.highlevel import AnyReader
 
 from temporeal.robots.artifact.manifest import ArtifactError
-from temporeal_bridge.launching import flights
-from temporeal_bridge.launching.flights import FAILED, conduct, fly, join, refuse_taken
+from temporeal_bridge.launching import conductor, flights
+from temporeal_bridge.launching.conductor import FAILED, conduct, join, refuse_taken
+from temporeal_bridge.launching.flights import FlightPlan, fly
 from temporeal_bridge.mission import NOT_RESET
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
@@ -242,7 +243,7 @@ def test_nothing_on_the_bus_is_one_time_out(tmp_path: Path) -> None:
     rows, fault = world.fly(10)
     assert "robot /cf1 is still starting (guard: silent, monitor: silent, robot: silent, recorder: silent)" in fault
     assert verdicts(rows) == [FAILED] * 10
-    assert world.bus.seconds < flights.READY_S + 1
+    assert world.bus.seconds < conductor.READY_S + 1
 
 
 def test_a_robot_that_cannot_start_again_ends_the_flights(tmp_path: Path) -> None:
@@ -296,7 +297,7 @@ def test_the_report_does_with_what_is_there(artifact: Path, tmp_path: Path) -> N
     from temporeal_bridge.interface.loading import load_interface
 
     rows = [{"seed": 0, "robot": "/cf1", "logs": str(tmp_path), "verdict": "satisfied", "lower": 0.1, "start_ns": 5},
-            flights.failed(1, None, "the recorder ended")]
+            conductor.failed(1, None, "the recorder ended")]
     robot = load_robot("crazyflie")
     report = flights.report(
         rows, "the recorder ended", load_manifest(artifact), robot, load_interface(robot), tmp_path)
@@ -308,12 +309,12 @@ def test_the_report_does_with_what_is_there(artifact: Path, tmp_path: Path) -> N
 
 def test_at_least_one_flight(artifact, tmp_path):
     with pytest.raises(ValueError, match="at least 1, got 0 and 2"):
-        fly(artifact, "crazyflie", 0, 2, 0, tmp_path)
+        FlightPlan("crazyflie", 0, 2)
 
 
 def test_a_folder_without_an_artifact(tmp_path):
     with pytest.raises(ArtifactError, match="is not an artifact"):
-        fly(tmp_path, "crazyflie", 1, 1, 0, tmp_path / "out")
+        fly(tmp_path, FlightPlan("crazyflie"), tmp_path / "out")
 
 
 def test_a_process_that_ends_is_quoted(artifact, tmp_path):
@@ -322,7 +323,7 @@ def test_a_process_that_ends_is_quoted(artifact, tmp_path):
     shutil.copytree(artifact, broken)
     with (broken / "policy.onnx").open("ab") as file:
         file.write(b"x")
-    report = fly(broken, "crazyflie", 5, 1, 0, tmp_path / "out")
+    report = fly(broken, FlightPlan("crazyflie", 5), tmp_path / "out")
     assert "policy_node ended with status 2" in report.fault and "SHA-256" in report.fault
     assert report.flown == 0 and len(report.flights) == 5
 
@@ -342,7 +343,7 @@ def test_flights_in_real_time(artifact, tmp_path, interface):
     """Two robots beside each other: satisfied by the monitor and in truth, recorded, with figures of the controller."""
     pytest.importorskip("mujoco")
     rows = []
-    report = fly(artifact, "crazyflie", 3, 2, 7, tmp_path, interface=interface, progress=rows.append)
+    report = fly(artifact, FlightPlan("crazyflie", 3, 2, 7, interface), tmp_path, rows.append)
     assert [row["seed"] for row in report.flights] == [7, 8, 9] and len(rows) == 3
     assert report.satisfied == 3 and {row["robot"] for row in report.flights} == {"/cf1", "/cf2"}
     for row in report.flights:

@@ -19,7 +19,7 @@ from temporeal_bridge import guard_node, monitor_node, policy_node, recorder, ro
 from temporeal_bridge.guard.safety.fallback_actions import LONGEST
 from temporeal_bridge.guard_node import RESCUE_S
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.launching import launch_files
+from temporeal_bridge.launching import arguments, launch_files
 from temporeal_bridge.process.children import END_S, LAUNCHED_END_S, LINGER_S, WITHOUT
 from temporeal_bridge.process.command_line import parser
 from temporeal_bridge.transports.transport import TransportError
@@ -89,10 +89,10 @@ def understood(made, monkeypatch) -> argparse.Namespace:
 
 def test_every_kind_has_its_file_and_parameters():
     files = sorted(path.name for path in (ROOT / "launch").glob("*.launch.py"))
-    assert files == [f"{kind}.launch.py" for kind in sorted(launch_files.NAMESPACES)]
+    assert files == [f"{kind}.launch.py" for kind in sorted(arguments.NAMESPACES)]
     installed = ROOT / "ros2_ws/src/temporeal_bringup"
     assert sorted(path.stem for path in (installed / "params").glob("*.yaml")) == ["arm", "hand", "quadrotor"]
-    for kind in launch_files.NAMESPACES:
+    for kind in arguments.NAMESPACES:
         from_repository = launch_files.params_of(kind, ROOT / "launch" / f"{kind}.launch.py")
         from_package = launch_files.params_of(kind, installed / "launch" / f"{kind}.launch.py")
         assert from_repository.exists() and from_repository.samefile(from_package)
@@ -103,7 +103,7 @@ def test_every_kind_has_its_file_and_parameters():
 
 
 @pytest.mark.parametrize("simulate", [False, True])
-@pytest.mark.parametrize("kind", launch_files.NAMESPACES)
+@pytest.mark.parametrize("kind", arguments.NAMESPACES)
 def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, monkeypatch):
     artifact = made(kind)
     signals, root = no_more_signals(tmp_path), "" if kind == "swarm" else "/"
@@ -111,7 +111,7 @@ def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, m
                      remap=f"estop:={root}lab/estop mission/stop:={root}lab/stop", signals=signals,
                      priority="realtime", core="1", awake=str(kind != "swarm").lower())
     assert sorted(nodes) == sorted(REAL + ["robot_sim"] * simulate)
-    names = ["cf1", "cf2"] if kind == "swarm" else [launch_files.NAMESPACES[kind]]
+    names = ["cf1", "cf2"] if kind == "swarm" else [arguments.NAMESPACES[kind]]
     for executable, rows in nodes.items():
         assert [row.namespace for row in rows] == (names[:1] if executable == "recorder" else names)
         for i, row in enumerate(rows):
@@ -241,13 +241,13 @@ def test_another_robot_of_the_kind(made, monkeypatch, robot):
     ("swarm", {"remap": "cmd_vel_legacy:=/x"}, "gives all robots one topic"),
 ], ids=range(24))
 def test_wrong_arguments_are_named(kind, given, words, made):
-    with pytest.raises((launch_files.LaunchError, TransportError), match=words):
+    with pytest.raises((arguments.LaunchError, TransportError), match=words):
         launched(kind, made(kind), **given)
 
 
 def test_robots_of_a_swarm_do_not_share_a_worker(made, tmp_path):
     artifact = made("swarm", chunk=ChunkSpec(15, 0.04))
-    with pytest.raises(launch_files.LaunchError, match=f"worker:={tmp_path} is for one robot, .*: leave worker out"):
+    with pytest.raises(arguments.LaunchError, match=f"worker:={tmp_path} is for one robot, .*: leave worker out"):
         launched("swarm", artifact, worker=tmp_path)
     assert len(launched("swarm", artifact)["worker_node"]) == 2
     alone, = launched("swarm", artifact, worker=tmp_path, count=1, remap="odom:=/mocap/odom")["policy_node"]
@@ -262,7 +262,7 @@ def test_each_robot_of_a_swarm_may_have_a_topic_of_its_own_elsewhere(made):
 
 @pytest.mark.parametrize("given", [{"simulated": "true"}, {"simulat": "true"}, {"artefact": "x"}, {"namespaces": "x"}])
 def test_an_argument_that_is_nearly_one_of_ours_starts_no_robot(given, made):
-    with pytest.raises(launch_files.LaunchError, match=f"{next(iter(given))}:= is no argument"):
+    with pytest.raises(arguments.LaunchError, match=f"{next(iter(given))}:= is no argument"):
         launched("arm", made("arm"), **given)
 
 
@@ -270,7 +270,7 @@ def test_an_argument_that_is_nearly_one_of_ours_starts_no_robot(given, made):
     "sim", "use_sim", "simulation", "fake", "use_fake_hardware", "mock", "gazebo", "dry_run", "dry-run", "SIM",
     "use_mujoco", "is_simulation"])
 def test_a_simulation_by_another_name_starts_no_real_robot(name, made):
-    with pytest.raises(launch_files.LaunchError, match=f"{name}:= is no argument .* simulate:= is.* say simulate:=, too"):
+    with pytest.raises(arguments.LaunchError, match=f"{name}:= is no argument .* simulate:= is.* say simulate:=, too"):
         launched("arm", made("arm"), autostart="true", **{name: "true"})
 
 
@@ -327,7 +327,7 @@ def test_a_process_that_failed_fails_the_launch_and_one_that_ended_ends_it(made)
     assert ended("policy_node", 0) is None  # a successor has relieved it
     for executable in nodes:
         if executable not in WITHOUT:
-            with pytest.raises(launch_files.LaunchError, match=f"{executable} ended with status 2"):
+            with pytest.raises(arguments.LaunchError, match=f"{executable} ended with status 2"):
                 ended(executable, 2)
         assert ended(executable, -2, is_shutdown=True) == double.Shutdown(reason=f"{executable} ended with status -2")
 

@@ -799,9 +799,9 @@ def test_real_flights_come_out_the_same(artifact, tmp_path, capsys):
     that a pause of this machine stopped what was proposed and sent is the same; what the guard does then it does by its
     clock (docs/how-to/recording.md)."""
     from temporeal.policies.cli.main import main
-    from temporeal_bridge.launching.flights import fly
+    from temporeal_bridge.launching.flights import FlightPlan, fly
 
-    report = fly(artifact, "crazyflie", 2, 1, 7, tmp_path)
+    report = fly(artifact, FlightPlan("crazyflie", 2, seed=7), tmp_path)
     assert report.flown == 2
     capsys.readouterr()
     status = main(["replay", str(report.bag), "--json"])

@@ -38,9 +38,10 @@ WITHIN_S = 60.0  # eight processes start on a machine that may be busy
 
 def test_flights_over_rclpy(artifact: Path, tmp_path: Path) -> None:
     """Two managed nodes each, on interfaces whose message packages are there."""
-    from temporeal_bridge.launching.flights import fly
+    from temporeal_bridge.launching.flights import FlightPlan, fly
 
-    report = fly(artifact, "crazyflie", 2, 1, 5, tmp_path, interface="odometry", transport="rclpy")
+    report = fly(
+        artifact, FlightPlan("crazyflie", 2, seed=5, interface="odometry", transport="rclpy"), tmp_path)
     assert report.satisfied == 2
     assert [row["truth"]["verdict"] for row in report.flights] == ["satisfied", "satisfied"]
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from temporeal.robots.spec import load_robot
-from temporeal_bridge import operator_messages as tell_module
+from temporeal_bridge import operator_messages as operator_messages
 from temporeal_bridge.controller.loading import load_artifact
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link.in_process import InProcessController, InProcessGuard
 from temporeal_bridge.mission import MissionStatus
-from temporeal_bridge.operator_messages import WORDS, Answers, Outcome, started, stopped, tell
+from temporeal_bridge.operator_messages import REQUESTS, Answers, Outcome, request, started, stopped
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.recording.records import Event
 from temporeal_bridge.transports import messages
@@ -23,12 +23,12 @@ from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS, TransportError
 
 
-@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("word", REQUESTS)
 def test_a_word_reaches_who_listens(word):
     bus, got = Bus(), []
-    node, operator = MemoryTransport(bus, "guard_node", "/arm1"), MemoryTransport(bus, "tell", "/arm1")
-    node.subscribe(f"mission/{word}", WORDS[word], QOS["default"], got.append)
-    tell(operator, word, 7)
+    node, operator = MemoryTransport(bus, "guard_node", "/arm1"), MemoryTransport(bus, "operator", "/arm1")
+    node.subscribe(f"mission/{word}", REQUESTS[word], QOS["default"], got.append)
+    request(operator, word, 7)
     node.wait(0.0)
     assert (len(got) > 1 if word == "stop" else len(got) == 1)  # which is said again: nobody has answered
     if word == "start":
@@ -42,21 +42,21 @@ def test_nobody_listens():
             return super().wait(0.0)
 
     with pytest.raises(TransportError, match="mission/stop"):
-        tell(Clock(Bus(), "tell", "/arm1"), "stop")
+        request(Clock(Bus(), "operator", "/arm1"), "stop")
 
 
 @pytest.mark.parametrize("number", [-1, 2**53 + 1])
 def test_a_number_that_no_mission_has_is_refused(number):
     bus = Bus()
     with pytest.raises(ValueError, match=r"number of a mission is a whole number from 0 to 2\^53; got"):
-        tell(MemoryTransport(bus, "tell", "/arm1"), "start", number)
+        request(MemoryTransport(bus, "operator", "/arm1"), "start", number)
 
 
 class Operator(MemoryTransport):
     """Who speaks to a robot's nodes: while he waits, they live."""
 
     def __init__(self, lockstep: Any) -> None:
-        super().__init__(lockstep.bus, "tell", "/cf1")
+        super().__init__(lockstep.bus, "operator", "/cf1")
         self.lockstep = lockstep
 
     def wait(self, timeout_s: float) -> int:
@@ -87,8 +87,8 @@ class Field:
             lockstep.add(*self.robot)
         lockstep.run(0.5)
 
-    def tell(self, word: str, number: int = 0) -> Outcome:
-        return tell(self.operator, word, number)
+    def request(self, word: str, number: int = 0) -> Outcome:
+        return request(self.operator, word, number)
 
 
 @pytest.fixture
@@ -98,33 +98,33 @@ def field(lockstep, artifact) -> Field:
 
 
 def test_what_comes_of_a_word_is_said(field):
-    assert field.tell("reset") == (True, "the guard is ready")
-    assert field.tell("start", 1) == (True, "mission 1: the guard is active") and field.guard.mode == "active"
-    assert field.tell("reset") == (False, "reset: no answer within 2.8 s, the guard is active")
-    assert field.tell("stop") == (True, "the guard is stopping: stopped by the operator")
-    assert field.tell("stop").done  # it does already
+    assert field.request("reset") == (True, "the guard is ready")
+    assert field.request("start", 1) == (True, "mission 1: the guard is active") and field.guard.mode == "active"
+    assert field.request("reset") == (False, "reset: no answer within 2.8 s, the guard is active")
+    assert field.request("stop") == (True, "the guard is stopping: stopped by the operator")
+    assert field.request("stop").done  # it does already
     field.lockstep.run(8.0, until=lambda: field.guard.mode == "stopped")
-    assert field.tell("stop") == (True, "the guard is stopped")
-    done, why = field.tell("reset")
+    assert field.request("stop") == (True, "the guard is stopped")
+    done, why = field.request("reset")
     assert not done and why.startswith("not reset: a stop was heard 0.")
     field.lockstep.run(0.5)
-    assert field.tell("reset") == (True, "the guard is ready")
+    assert field.request("reset") == (True, "the guard is ready")
 
 
 def test_a_stop_is_said_until_the_guard_hears_it(field):
     """Somebody else listens already, a recorder; the guard's subscription is found 0.3 s later."""
-    assert field.tell("start", 1).done
+    assert field.request("start", 1).done
     begins, hears = field.operator.monotonic() + 0.3, field.guard._on_stop
     reader = next(each.handle for each in field.guard.transport.endpoints if each.topic == "/cf1/mission/stop")
     reader.callback = lambda received: field.operator.monotonic() < begins or hears(received)
-    assert field.tell("stop") == (True, "the guard is stopping: stopped by the operator")
+    assert field.request("stop") == (True, "the guard is stopping: stopped by the operator")
     assert begins <= field.operator.monotonic() < begins + 1.0
 
 
-def heard(before: MissionStatus | None, mode: MissionStatus | None, *events: tuple[str, Event]) -> Answers:
+def heard(before: MissionStatus | None, status: MissionStatus | None, *events: tuple[str, Event]) -> Answers:
     """Who has heard that, since something was said."""
-    answers = Answers(MemoryTransport(Bus(), "tell", "/cf1"))
-    answers.before, answers.mode, answers.events = before, mode, list(events)
+    answers = Answers(MemoryTransport(Bus(), "operator", "/cf1"))
+    answers.before, answers.status, answers.events = before, status, list(events)
     return answers
 
 
@@ -147,18 +147,18 @@ def test_a_mode_that_is_latched_and_comes_late_is_no_answer_to_a_start():
 
 
 def test_a_start_that_the_guard_refuses_is_said_in_its_words(field):
-    assert field.tell("stop").done and field.guard.mode == "stopped"
+    assert field.request("stop").done and field.guard.mode == "stopped"
     before = field.operator.monotonic()
-    assert field.tell("start", 1) == (
+    assert field.request("start", 1) == (
         False, "mission 1 is refused: the guard is stopped: stopped by the operator; mission/reset clears it")
     assert field.operator.monotonic() - before < 1.0  # an outcome is not waited for longer than it takes
-    assert field.tell("reset").done and field.tell("start", 1).done
+    assert field.request("reset").done and field.request("start", 1).done
 
 
 def test_a_reset_while_the_stop_button_is_set_is_refused(field):
     button, bool_type = field.operator.advertise("estop", "std_msgs/msg/Bool", QOS["default"]), "std_msgs/msg/Bool"
     field.operator.publish(button, messages.encode(bool_type, messages.record(bool_type)(data=True)))
-    assert field.tell("reset") == (False, "not reset: the operator's stop is still set")
+    assert field.request("reset") == (False, "not reset: the operator's stop is still set")
 
 
 def test_a_start_that_the_controller_drops_is_said_in_its_words(lockstep, artifact):
@@ -166,12 +166,12 @@ def test_a_start_that_the_controller_drops_is_said_in_its_words(lockstep, artifa
     pytest.importorskip("mujoco")
     field = Field(lockstep, artifact, states=False)
     topics = ", ".join(row.topic for row in field.policy.interface.states)
-    assert field.tell("start", 1) == (
+    assert field.request("start", 1) == (
         False, f"mission 1 is not started: the controller is waiting for {topics}, which brought nothing yet")
     lockstep.add(*field.robot)
     lockstep.run(0.5)
-    assert field.tell("start", 2).done
-    assert field.tell("start", 3) == (False, "mission 3 is not started: the controller is active, in mission 2")
+    assert field.request("start", 2).done
+    assert field.request("start", 3) == (False, "mission 3 is not started: the controller is active, in mission 2")
     assert field.policy.flight.number == 2 and field.policy.mode == "active"
 
 
@@ -179,16 +179,18 @@ def test_a_start_without_a_state_or_without_a_guard_is_said(lockstep_of, artifac
     pytest.importorskip("mujoco")
     field = Field(lockstep_of(Bus()), artifact)
     field.lockstep.pairs.pop()  # the robot falls silent
-    found = field.tell("start", 1)
+    found = field.request("start", 1)
     assert found == (False, "mission 1 is over: no state came within 2 s of the start") and field.policy.mode == "ready"
     alone = Field(lockstep_of(Bus()), artifact, guarded=False)
-    assert alone.tell("start", 1).text.startswith("mission 1 is over: no guard takes the proposals")
+    assert alone.request("start", 1).text.startswith("mission 1 is over: no guard takes the proposals")
 
 
 @pytest.mark.parametrize("found, status", [(Outcome(True, "the guard is ready"), 0), (Outcome(False, "no"), 1)])
 def test_the_exit_status_is_the_outcome(found, status, monkeypatch, capsys):
-    monkeypatch.setattr(tell_module, "open_transport", lambda *_, **__: MemoryTransport(Bus(), "tell", "/cf1"))
-    monkeypatch.setattr(tell_module, "tell", lambda *_: found)
-    assert tell_module.main(["reset", "--namespace", "/cf1"]) == status
+    bus = MemoryTransport(Bus(), "operator", "/cf1")
+    monkeypatch.setattr(operator_messages, "open_transport", lambda *_, **__: bus)
+    monkeypatch.setattr(operator_messages, "request", lambda *_: found)
+    assert operator_messages.main(["reset", "--namespace", "/cf1"]) == status
     said = capsys.readouterr()
-    assert (said.out, said.err) == ((f"{found.text}\n", "") if found.done else ("", f"tell: {found.text}\n"))
+    error = f"operator_messages: {found.text}\n"
+    assert (said.out, said.err) == ((f"{found.text}\n", "") if found.done else ("", error))

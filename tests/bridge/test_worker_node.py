@@ -134,7 +134,7 @@ def test_a_failed_inference_is_told_once_counted_and_tried_again(artifact, folde
         worker.step(0.0)
     assert capsys.readouterr().err == "worker_node: CUDA out of memory\n"
     assert worker.failed == 3 and worker.summary()["chunks"] == 0 and policy.link.take() == []
-    worker.end.close()
+    worker.mailbox.close()
     policy.close()
 
 

@@ -29,7 +29,10 @@ NEEDS = {  # call: (argument that must be there, the only value it may have)
     "np.lib.format.read_array": ("allow_pickle", False), "torch.load": ("weights_only", True),
 }
 EXCEPTIONS = {  # (file, what): why it is none
-    ("policies/export/external_policies.py", "import pickle"): "an unpickler that refuses all but the parts of VecNormalize",
+    (
+        "policies/export/external_policies.py",
+        "import pickle",
+    ): "an unpickler that refuses all but the parts of VecNormalize",
     ("policies/cli/specs/spec_file.py", "yaml.load"): "with a subclass of yaml.SafeLoader that is defined above it",
     ("benchmarks/measurements/train_quadrotor.py", "torch.load"): "of a benchmark: written by a process of its own",
 }

@@ -61,6 +61,37 @@ def test_a_bad_world_ends_is_counted_once_and_kept(backend, tmp_path, compiled):
     assert [f.name for f in (tmp_path / "diverged").iterdir()] == ["hover-seed5-world2-episode0-step4.npz"]
 
 
+def test_a_world_that_diverges_has_not_succeeded(compiled):
+    """Whatever the objective says of it."""
+    task = load_task("hover")
+    always = {"success": lambda self, signals, carry: carry["settled"] >= 0}
+    task.objective.__class__ = type("Always", (type(task.objective),), always)
+    step = poison(env_of("quadrotor", None, compiled=compiled, task=task))
+    assert step.terminated.tolist() == [False, False, True, False]
+    assert step.info["success"].tolist() == [True, True, False, True]
+
+
+def test_the_return_of_a_world_that_the_simulator_gave_up_is_without_its_last_reward(compiled):
+    """Its signals may look sound, so that the reward of the step was entered before it is known."""
+    env = env_of("quadrotor", None, compiled=compiled, n=16)
+    env.reset()
+    paid = torch.zeros(16)
+    for _ in range(3):
+        paid += env.step(torch.full((16, 4), 0.1)).reward
+    step_worlds = env.backend.step
+
+    def give_up(ctrl, substeps):
+        step_worlds(ctrl, substeps)
+        env.backend.bad[5] = True
+
+    env.backend.step = give_up
+    step = env.step(torch.full((16, 4), 0.1))
+    assert step.reward[5] == 0 and (step.reward[torch.arange(16) != 5] > 0).all()
+    assert step.terminated[5] and not step.truncated[5] and not step.info["finite"][5] and not step.info["success"][5]
+    torch.testing.assert_close(step.info["return"], paid + step.reward)
+    assert env.diverged == 1
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_other_worlds_do_not_notice(backend, tmp_path, compiled):
     env, clean = (env_of(backend, tmp_path, compiled=compiled) for _ in range(2))

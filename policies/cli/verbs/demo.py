@@ -182,13 +182,14 @@ def export(settings: dict[str, Any], task: Task, graph: PolicyGraph, path: Path)
 def fly(settings: Mapping[str, Any], options: Any, tell: Any) -> FlightReport:
     """Real-time flights of simulated robots, each robot drawn from the published parameters."""
     from temporeal.policies.cli.deployment.flights import flight_line
+    from temporeal_bridge.launching.flights import FlightPlan
     from temporeal_bridge.launching.flights import fly as fly_robots
     from temporeal_bridge.transports.transport import TransportError
 
     try:
-        return fly_robots(
-            options.out / "artifact", settings["robot"]["name"], options.flights, options.parallel, settings["seed"],
-            options.out / "flights", progress=lambda row: tell(f"   {flight_line(row)}"))
+        plan = FlightPlan(settings["robot"]["name"], options.flights, options.parallel, settings["seed"])
+        return fly_robots(options.out / "artifact", plan, options.out / "flights",
+                          lambda row: tell(f"   {flight_line(row)}"))
     except TransportError as error:
         raise BadInput(f"the flights could not be flown: {error}") from error
 
@@ -238,7 +239,7 @@ def summarize(
 
 def failures(flown: FlightReport) -> list[dict[str, Any]]:
     """The flights that were not flown to their end."""
-    from temporeal_bridge.launching.flights import FAILED as NOT_FLOWN
+    from temporeal_bridge.launching.conductor import FAILED as NOT_FLOWN
 
     return [row for row in flown.flights if row["verdict"] == NOT_FLOWN]
 

@@ -114,15 +114,16 @@ def simulate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> 
     from dataclasses import asdict
 
     from temporeal.policies.runs import errors
-    from temporeal_bridge.launching.flights import fly
+    from temporeal_bridge.launching.flights import FlightPlan, fly
     from temporeal_bridge.transports.transport import TransportError
 
     try:
         with errors.bad_input():
-            report = fly(options.artifact, robot, options.flights, options.parallel, options.seed, out,
-                         interface=deploy["interface"], transport=deploy["transport"], spread=options.spread,
-                         signals=None if deploy["signals"] is None else Path(deploy["signals"]),
-                         progress=None if options.json else lambda row: say(flight_line(row)))
+            plan = FlightPlan(
+                robot, options.flights, options.parallel, options.seed, interface=deploy["interface"],
+                spread=options.spread, transport=deploy["transport"],
+                signals=None if deploy["signals"] is None else Path(deploy["signals"]))
+            report = fly(options.artifact, plan, out, None if options.json else lambda row: say(flight_line(row)))
     except TransportError as error:
         raise BadInput(str(error)) from error
     if options.json:

@@ -42,8 +42,8 @@ def check_task(
             place = place_of(f"task.{key}", [f"task={option}" for option in chosen])
             if experiment is not None and ", line " not in place:  # no file that was chosen says it
                 place = f"{file_of('experiment', experiment)}: "
-            raise BadInput(f"{place}the file of a task has no setting {key!r}{renamed.hint(f'task.{key}') or hint(str(key), OF_TASK)}; legal: "
-                           f"{', '.join(OF_TASK)}")
+            near = renamed.hint(f"task.{key}") or hint(str(key), OF_TASK)
+            raise BadInput(f"{place}the file of a task has no setting {key!r}{near}; legal: {', '.join(OF_TASK)}")
     if not isinstance(said.get("settings", {}), Mapping | None):
         raise BadInput(f"{file or 'task'}: settings is {said['settings']!r}; legal: a group, settings: {{system: ...}}")
     check_name(str(said.get("name")), str(file or "task"))

@@ -364,7 +364,8 @@ def test_cameras_are_given_as_configuration_has_them_or_as_objects():
 
 
 @pytest.mark.parametrize(("cameras", "told"), [
-    ("chase", "cameras are given by name.*temporeal.sim.rendering.cameras.Camera; got 'chase'"), (["chase"], "by name.*got .'chase'.$"),
+    ("chase", "cameras are given by name.*temporeal.sim.rendering.cameras.Camera; got 'chase'"),
+    (["chase"], "by name.*got .'chase'.$"),
     ({"chase": 64}, "cameras.chase is a mapping with width and height, got 64"),
     ({"front": {"width": 8, "height": 8}}, "no camera 'front'; known: .*chase; or place one"),
 ])  # fmt: skip

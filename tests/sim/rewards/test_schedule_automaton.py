@@ -116,7 +116,9 @@ def test_compiled_it_is_the_same(name):
         timed, memory = m({"p": x["p"]}, x["schedule"], {k: x[k] for k in columns})
         return {**memory, **{k: getattr(timed, k).float() for k in given if k not in ("p", "schedule")}}
 
-    kernels = [make(function, columns, given, (*columns, "p", "schedule")) for make in (vectorize.Kernel, vectorize.Plain)]
+    kernels = [
+        make(function, columns, given, (*columns, "p", "schedule")) for make in (vectorize.Kernel, vectorize.Plain)
+    ]
     tables = [vectorize.table(columns, n, torch.device("cpu")) for _ in kernels]
     schedules = draw_schedules(m.alternatives, n, np.random.default_rng(8))
     for place in walks(m.samples, n, 7):

@@ -137,7 +137,11 @@ def test_a_critic_beside_an_actor_that_does_not_know_them_sees_the_margins_so_fa
 
 
 def test_settings_that_a_view_does_not_have_are_named():
-    for view, legal in {"scheduled": "none", "terminal_robustness": "privileged", "tau_mdp": "samples, privileged"}.items():
+    for view, legal in {
+        "scheduled": "none",
+        "terminal_robustness": "privileged",
+        "tau_mdp": "samples, privileged",
+    }.items():
         with pytest.raises(ValueError, match=rf"of_view\.x: view {view} has no such setting; legal: {legal}$"):
             load_task("stl", view=view, of_view={"x": 1})
 
@@ -176,8 +180,14 @@ def test_history_pays_the_terms_of_the_log_sum_exp(text):
             assert -1e-4 <= sign * (soft - worth) <= log(len(terms)) / 2 + 1e-4
 
 
-@pytest.mark.parametrize("view, own", [("tau_mdp", {"robustness": 2.0}), ("terminal_robustness", {"robustness": 0.0, "early": 2.0}),
-                                       ("f_mdp", {"satisfied": 0.0, "early": 2.0})])
+@pytest.mark.parametrize(
+    "view, own",
+    [
+        ("tau_mdp", {"robustness": 2.0}),
+        ("terminal_robustness", {"robustness": 0.0, "early": 2.0}),
+        ("f_mdp", {"satisfied": 0.0, "early": 2.0}),
+    ],
+)
 @pytest.mark.parametrize("text", [FORMS["reach and avoid"], FORMS["until"], FORMS["patrol"]])
 def test_what_is_paid_early_sums_to_the_soft_robustness(view, own, text):
     formula, sharp, cap = parse(text, ALL), 2.0, 3.0
@@ -429,7 +439,9 @@ def test_compiled_is_as_it_is(view, text):
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.filterwarnings("ignore")  # the exporter of the artifacts (temporeal.policies.export) is deprecated, and says so
+@pytest.mark.filterwarnings(
+    "ignore"
+)  # the exporter of the artifacts (temporeal.policies.export) is deprecated, and says so
 def test_features_are_the_same_in_an_exported_graph(view):
     """Traced once with zeros for two worlds, they follow episodes of fifty."""
     formula = parse(FORMS["outer G"] if view != "f_mdp" else FORMS["until"], ALL)

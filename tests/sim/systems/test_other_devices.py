@@ -24,7 +24,9 @@ N = 6
 
 
 def task_of(system, view="scheduled"):
-    task = environments.make_task(compose.compose([f"task=stl/{system}_{ON_A_GPU[system]}", f"task.settings.view={view}"]))
+    task = environments.make_task(
+        compose.compose([f"task=stl/{system}_{ON_A_GPU[system]}", f"task.settings.view={view}"])
+    )
     if task.schedules is not None:
         task.schedules.compiled = False
     return task
