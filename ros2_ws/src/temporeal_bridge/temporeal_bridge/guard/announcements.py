@@ -77,7 +77,7 @@ class Announcements:
         both = {resolve_name(name, self.transport.namespace): self.transport.resolve(name) for name in names}
         return {plain: called for plain, called in both.items() if plain != called}
 
-    def diagnostics(self, name: str, hardware: str, level: int, message: str, values: Mapping[str, Any]) -> None:
+    def diagnostics(self, name: str, hardware: str, level: int, message: str, values: dict[str, Any]) -> None:
         """The guard's health."""
         self._publish(self.of_health, messages.diagnostics(
             self.transport.now(), f"{self.transport.node}: {name}", hardware, level, message, values))
