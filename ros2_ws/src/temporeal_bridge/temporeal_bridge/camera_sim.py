@@ -1,9 +1,9 @@
-"""Simulated cameras in a process of their own: what a simulated robot exposes is rendered, and published in its time.
+"""Simulated cameras in a process of their own: renders the exposures of a simulated robot and publishes the pictures.
 
 It is started by :mod:`temporeal_bridge.robot_sim`, and ends with it. A picture is stamped with its exposure and
-published ``latency_s`` after it, or as soon as it is rendered. What was exposed while another picture of the same
-camera was rendered is lost, but for the newest. OpenGL renders, on the GPU of its driver or, by Mesa, on CPU threads;
-at a low priority: a picture may be late, a state may not.
+published ``latency_s`` later, or as soon as it is rendered. Exposures that arrive while another picture of the same
+camera is rendered are lost, except the newest. OpenGL renders, on the GPU of its driver or, by Mesa, on CPU threads, at
+a low priority: a picture may be late, a state may not.
 """
 
 from __future__ import annotations
@@ -27,16 +27,22 @@ from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.process.command_line import parser
 from temporeal_bridge.process.node import run
-from temporeal_bridge.simulated_robot.cameras import Exposure, ExposureLine, SimCamera, SocketEnd, cameras_of
+from temporeal_bridge.simulated_robot.camera_exposures import (
+    Exposure,
+    ExposureLink,
+    SimCamera,
+    SocketExposures,
+    cameras_of,
+)
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import Endpoint, QoS, Transport
 
-NICE = 5  # as the worker of a policy that gives chunks: a picture may be late, a state may not
-# reliable, as drivers of cameras publish (realsense-ros, constants.h: SYSTEM_DEFAULT): it meets every subscription
+NICE = 5  # as of an inference worker: a picture may be late, a state may not
+# reliable, as drivers of cameras publish (realsense-ros, constants.h: SYSTEM_DEFAULT): it matches every subscription
 PUBLISHED = QoS(depth=2)
 
 Render = Callable[[np.ndarray, int], Mapping[str, np.ndarray]]
-"""``render(world, frame)``: pictures by kind, of an exposure's world; ``frame`` keys what is random in them."""
+"""``render(world, frame)``: pictures by kind, of an exposure's world; ``frame`` is the key of random errors."""
 
 
 class CameraSim:
@@ -44,13 +50,13 @@ class CameraSim:
 
     Args:
         renders: by camera, in the order of ``cameras``.
-        line: where exposures come from.
+        link: the source of exposures.
     """
 
     def __init__(
-        self, transport: Transport, cameras: Sequence[SimCamera], renders: Sequence[Render], line: ExposureLine
+        self, transport: Transport, cameras: Sequence[SimCamera], renders: Sequence[Render], link: ExposureLink
     ) -> None:
-        self.transport, self.cameras, self.renders, self.line = transport, cameras, renders, line
+        self.transport, self.cameras, self.renders, self.link = transport, cameras, renders, link
         self.endpoints: list[dict[str, Endpoint]] = [
             {kind: transport.advertise(row.topic, row.type, PUBLISHED) for kind, row in camera.pictures.items()}
             for camera in cameras]
@@ -58,13 +64,13 @@ class CameraSim:
         self.ready: deque[tuple[float, Endpoint, bytes]] = deque()  # when, where, what
         self.frames, self.lost, self.late = [0] * len(cameras), 0, 0
         self.took: deque[float] = deque(maxlen=10_000)  # s for a picture
-        while self.line.take():  # of before there was a camera
+        while self.link.take():  # from before there was a camera
             pass
 
     @property
     def done(self) -> bool:
         """Whether the robot's process has ended."""
-        return bool(getattr(self.line, "ended", False))
+        return bool(getattr(self.link, "ended", False))
 
     def deadline(self) -> float:
         """See :class:`temporeal_bridge.process.node.Node`."""
@@ -73,14 +79,14 @@ class CameraSim:
         return min((at for at, _, _ in self.ready), default=inf)
 
     def wait(self, seconds: float) -> None:
-        """Until an exposure comes; on the bus nobody tells it anything."""
-        self.line.wait(seconds)
+        """Until an exposure arrives; nothing is read from the bus."""
+        self.link.wait(seconds)
         self.transport.wait(0.0)
 
     def step(self) -> None:
-        """Publish what is due, take in what was exposed, render one picture."""
+        """Publish what is due, take in exposures, render one picture."""
         self._publish()
-        for exposure in self.line.take():
+        for exposure in self.link.take():
             self.lost += exposure.camera in self.waiting
             self.waiting[exposure.camera] = exposure
         if self.waiting:
@@ -114,7 +120,7 @@ class CameraSim:
 
 
 def renderer(camera: SimCamera, model: Any) -> Render:
-    """What renders ``camera`` in ``model``; an error that says what is wrong, or what to install."""
+    """Renders ``camera`` in ``model``; a RuntimeError says what to install."""
     try:
         import torch
 
@@ -141,25 +147,25 @@ def renderer(camera: SimCamera, model: Any) -> Render:
     return render
 
 
-def of(transport: Transport, interface: Interface, model: Any, line: ExposureLine) -> CameraSim:
+def of(transport: Transport, interface: Interface, model: Any, link: ExposureLink) -> CameraSim:
     """The node for all cameras of ``interface`` in MuJoCo's ``model``."""
     cameras = cameras_of(interface)
-    return CameraSim(transport, cameras, [renderer(camera, model) for camera in cameras], line)
+    return CameraSim(transport, cameras, [renderer(camera, model) for camera in cameras], link)
 
 
 def make(args: argparse.Namespace, transport: Transport) -> CameraSim:
     """The node from its command line."""
     import mujoco
 
-    line = SocketEnd(socket.socket(fileno=args.exposures))
+    link = SocketExposures(socket.socket(fileno=args.exposures))
     model = mujoco.MjModel.from_binary_path(os.fspath(args.folder / "model.mjb"))
     interface = load_interface(load_robot(args.robot), args.interface, args.folder / "signals.yaml")
     shutil.rmtree(args.folder)
-    return of(transport, interface, model, line)
+    return of(transport, interface, model, link)
 
 
 def step_back() -> None:
-    """Let others go first: the robot's process may go ahead of all others, and what it starts inherits that."""
+    """Drop the priority inherited from the robot's process, which may be real-time."""
     if hasattr(os, "sched_setscheduler"):
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     os.nice(NICE)
@@ -168,9 +174,9 @@ def step_back() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     step_back()  # before the middleware and OpenGL start their threads
-    options = parser("camera_sim", "Simulated cameras of a robot_sim, which starts this by itself.")
+    options = parser("camera_sim", "Simulated cameras of a robot_sim, which starts this node itself.")
     options.add_argument("--folder", type=Path, required=True, help="model.mjb and signals.yaml of the simulated robot")
-    options.add_argument("--exposures", type=int, required=True, help="descriptor of a socket that it writes to")
+    options.add_argument("--exposures", type=int, required=True, help="descriptor of the socket that it writes to")
     return run(options, arguments, make, "camera_sim.json")
 
 

@@ -17,10 +17,10 @@ Topics of the simulation itself, in the robot's namespace:
   change, and ``error`` where the last request was refused): out;
 - ``sim/<object>`` (geometry_msgs/PoseStamped): true pose of each object of a task's scene that moves: out.
 
-Cameras of the file ``--signals`` are rendered in another process (:mod:`temporeal_bridge.simulated_robot.cameras`), so
-that the state does not wait for pictures. Signals that a task adds (a goal, drawn for each flight as in training) are
-published on the topics of ``--signals``, without that file on those of
-:mod:`temporeal_bridge.simulated_robot.task_topics`.
+Cameras of the file ``--signals`` are rendered in another process
+(:mod:`temporeal_bridge.simulated_robot.camera_exposures`), so that the state does not wait for pictures. Signals that a
+task adds (a goal, drawn for each flight as in training) are published on the topics of ``--signals``, without that file
+on those of :mod:`temporeal_bridge.simulated_robot.task_topics`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from temporeal_bridge.mission import check_numbers
 from temporeal_bridge.process.command_line import parser, robot_of
 from temporeal_bridge.process.node import run
 from temporeal_bridge.simulated_robot import fault_injection, task_topics
-from temporeal_bridge.simulated_robot.cameras import Shutter, open_shutter
+from temporeal_bridge.simulated_robot.camera_exposures import Shutter, open_shutter
 from temporeal_bridge.simulated_robot.drivers import Refused
 from temporeal_bridge.simulated_robot.outputs import Outputs
 from temporeal_bridge.simulated_robot.plants import Start, plant_of

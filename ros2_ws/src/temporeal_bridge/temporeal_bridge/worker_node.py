@@ -2,10 +2,10 @@
 
     python -m temporeal_bridge.worker_node --artifact outputs/vla/artifact --folder /dev/shm/arm
 
-It is on no bus: it talks to the controller in ``--folder`` only (:mod:`temporeal_bridge.controller.mailbox`), and
-whatever becomes
-of it, the controller does not wait. One observation at a time, always the newest; those that came meanwhile are never
-seen. What the policy fails at is said on stderr and counted, and the next observation is another try.
+It is on no bus: it exchanges data with the controller in ``--folder`` only
+(:mod:`temporeal_bridge.controller.mailbox`), and the controller never waits for it. It handles one observation at a
+time, always the newest; older ones are skipped. A failure of the policy is printed and counted, and the next
+observation is another try.
 """
 
 from __future__ import annotations
@@ -47,10 +47,12 @@ class Policy(Protocol):
 class Worker:
     """One policy answering one controller."""
 
-    def __init__(self, end: WorkerMailbox, policy: Policy, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, mailbox: WorkerMailbox, policy: Policy, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         if policy.manifest.chunk is None:
             raise ArtifactError(f"{policy.manifest.name} gives one command at a time: policy_node runs it by itself")
-        self.end, self.policy, self.clock = end, policy, clock
+        self.mailbox, self.policy, self.clock = mailbox, policy, clock
         self.command = policy.manifest.commands[0].name
         self.seconds: deque[float] = deque(maxlen=KEPT)
         self.chunks = 0
@@ -59,20 +61,20 @@ class Worker:
     def step(self, timeout_s: float = LOOK_S) -> None:
         """Answer the newest observation, waiting for one for at most ``timeout_s``."""
         try:
-            seen = self.end.newest()  # what came during the last inference
+            seen = self.mailbox.newest()  # one that arrived during the last inference
             if seen is None:
-                self.end.wait(timeout_s)
-                seen = self.end.newest()
+                self.mailbox.wait(timeout_s)
+                seen = self.mailbox.newest()
             if seen is not None:
                 self._answer(seen)
-        except Exception as error:  # onnxruntime's types are private; whatever it is, the next one is another try
+        except Exception as error:  # onnxruntime's types are private; the next observation is another try
             self._fail(error)
 
     def _answer(self, seen: Observation) -> None:
         begun = self.clock()
         rows = self.policy.act(seen.signals)[self.command]
         seconds = self.clock() - begun
-        if not self.end.reply(Reply(seen.at, seconds, rows.reshape(len(rows), -1))):
+        if not self.mailbox.reply(Reply(seen.at, seconds, rows.reshape(len(rows), -1))):
             self.unsent += 1
         self.chunks += 1
         self.seconds.append(seconds)
@@ -91,9 +93,9 @@ class Worker:
 
 
 def load(path: Path, trust: Path | None = None) -> Artifact:
-    """The artifact, if its self-test passes; that also makes the first inference as fast as the others. Whether it is
-    the robot's is the controller's question: the two only understand each other over the same one. With ``trust``, the
-    file of a public key, only an artifact that it signed."""
+    """The artifact, if its self-test passes, which also warms up inference. Whether it is for the robot is checked by
+    the controller: the two reject each other over different artifacts. ``trust``: file of the public key that must
+    have signed it."""
     artifact = Artifact.load(path, trust=trust)
     artifact.self_test()
     return artifact
@@ -103,22 +105,22 @@ def run(args: argparse.Namespace, stop: Callable[[], bool]) -> None:
     """Answer until ``stop()``."""
     os.nice(args.nice)
     artifact = load(args.artifact, args.trust)
-    end = WorkerMailbox(args.folder, artifact.manifest)
+    mailbox = WorkerMailbox(args.folder, artifact.manifest)
     try:
-        worker = Worker(end, artifact)
+        worker = Worker(mailbox, artifact)
         while not stop():
             worker.step()
         if args.out is not None:
             write_json(args.out / "worker.json", worker.summary())
     finally:
-        end.close()
+        mailbox.close()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; the exit status is 0, or 2 after a message about wrong input."""
     parser = argparse.ArgumentParser(prog="worker_node", description="Run a slow policy for a controller beside it.")
     add_artifact(parser)
-    parser.add_argument("--folder", type=Path, required=True, help="where it meets the controller, best in /dev/shm")
+    parser.add_argument("--folder", type=Path, required=True, help="folder shared with the controller: in /dev/shm")
     parser.add_argument("--nice", type=int, default=NICE,
                         help="lower its priority by this much: the controller goes first (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=None, help="folder for the summary")

@@ -12,7 +12,8 @@ object's pose). Those come from topics of a user's file, ``load_interface(robot,
 
 Cameras are in that file, too: they belong to a place, not to a robot. Their topics are under ``pictures`` (keys of a
 state, and ``max_age_s``), their positions in simulation under ``cameras``
-(:mod:`temporeal_bridge.simulated_robot.cameras`). Both parts are optional. docs/how-to/deploying.md shows a file.
+(:mod:`temporeal_bridge.simulated_robot.camera_exposures`). Both parts are optional; docs/how-to/deploying.md shows a
+file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every node would refuse, refused once, before any is started: for ``temporeal deploy`` and the launch files."""
+"""Checks before any node is started, for ``temporeal deploy`` and the launch files: what every node would refuse."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from temporeal_bridge.transports.transport import resolve_name
 
 
 def check_mission(manifest: Manifest, robot: RobotSpec, interface: Interface) -> None:
-    """The artifact is for this robot, its signals, command and formula are on the interface's topics, and so is what
-    the guard demands of that command."""
+    """The artifact is for this robot, and the interface carries its signals, command and formula, and the signals that
+    the guard requires for that command."""
     check_fits(manifest, robot, interface)
     profile_on(robot, interface, robot.command(manifest.commands[0].name), 1.0 / manifest.rate_hz)
     formula_of(manifest, robot, interface)
 
 
 def check_processes(transport: str, namespace: str, priority: Any, core: Any, awake: bool) -> None:
-    """Nodes can be run like this: on such a bus, under such a name, ahead of others so far, on that core."""
+    """The transport, the namespace, the priority and the core are possible here."""
     choose(transport)
     resolve_name("mission", namespace)
     check_priority(priority)
@@ -33,7 +33,7 @@ def check_processes(transport: str, namespace: str, priority: Any, core: Any, aw
 
 
 def check_worker(given: Any, manifest: Manifest) -> None:
-    """Only a policy that gives chunks has a use for the worker that is ``given``; None: none is."""
+    """A worker's folder is ``given`` (None: none is) for a policy that gives chunks only."""
     if given is not None and manifest.chunk is None:
         raise ValueError(f"worker {given}: the policy {manifest.name!r} gives one command at a time, which the "
                          "controller runs by itself; leave it out")

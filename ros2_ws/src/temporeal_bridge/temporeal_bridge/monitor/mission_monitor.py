@@ -43,9 +43,9 @@ class MissionMonitor:
         warn: gets lines for the log.
         warn_below: a mission is at risk once its robustness must end below this.
         wanted: signals that are needed, of those that are costly to compute (None: all).
-        on_sample: gets every sample of the grid; None: lost.
 
     Attributes:
+        on_sample: gets every sample of the grid; None: lost. For whoever wants to keep them.
         formula: the online monitor of :mod:`temporeal.sim.stl`.
         flight, start: number and time zero [ns] of the mission. end: when it was over [ns]; None: not yet.
         results: of the missions that are over.
@@ -56,12 +56,13 @@ class MissionMonitor:
     def __init__(
         self, manifest: Manifest, robot: RobotSpec, interface: Interface, announce: Callable[[Result], None], *,
         warn: Callable[[str], None] = lambda text: None, warn_below: float = WARN_BELOW,
-        wanted: Collection[str] | None = None, on_sample: Callable[[Sample], None] = lambda sample: None,
+        wanted: Collection[str] | None = None,
     ) -> None:
-        self.announce, self.warn, self.warn_below, self.on_sample = announce, warn, warn_below, on_sample
+        self.announce, self.warn, self.warn_below = announce, warn, warn_below
+        self.on_sample: Callable[[Sample], None] = lambda sample: None
         self.hold_ns = 1e9 * interface.safety["stale_after_s"]
         self.dt = 1.0 / manifest.rate_hz
-        self.formula, slow = real_time_monitor(formula_of(manifest, robot, interface), self.dt)  # compiled now, if at all
+        self.formula, slow = real_time_monitor(formula_of(manifest, robot, interface), self.dt)  # compiled here
         if slow:
             warn(slow)
         self.blank = self.formula.state()

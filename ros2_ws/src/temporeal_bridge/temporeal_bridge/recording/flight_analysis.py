@@ -47,7 +47,8 @@ def judge(
     ``found``: its messages, of :func:`parts`.
     """
     samples: list[Sample] = []
-    monitor = MissionMonitor(manifest, robot, interface, lambda result: None, on_sample=samples.append)
+    monitor = MissionMonitor(manifest, robot, interface, lambda result: None)
+    monitor.on_sample = samples.append
     states = {(full_name(row.topic, namespace), row.type): i for i, row in enumerate(interface.states)}
     now = flight.start_ns - 2 * BEFORE_NS
     for message in found:

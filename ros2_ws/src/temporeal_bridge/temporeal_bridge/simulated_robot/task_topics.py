@@ -50,7 +50,8 @@ def world_of(manifest: Manifest, robot: RobotSpec) -> OneWorld | None:
     named = task_of(manifest)
     if named is None:
         return None
-    world: OneWorld = resolve("temporeal.sim.task_parts", "numpy_world").of_task(named[0], robot, manifest.commands[0].name, named[1])
+    numpy_world = resolve("temporeal.sim.task_parts", "numpy_world")
+    world: OneWorld = numpy_world.of_task(named[0], robot, manifest.commands[0].name, named[1])
     return world
 
 
