@@ -46,7 +46,7 @@ def run_of(said: Mapping[str, Any], file: str) -> Run:
     """A run as it is written in ``file``."""
     return Run(said["bench"], said["command"], tuple(said.get("revisions") or [said["revision"]]), said["date"],
                machine_text(said["machine"]), tuple(Row(**row) for row in said.get("rows", ())),
-               said.get("note", ""), file)
+               said.get("note") or said.get("left_out", ""), file)
 
 
 def machine_text(machine: Mapping[str, Any]) -> str:

@@ -134,6 +134,8 @@ def target_of(row: Row) -> str:
     target, value = row.target, row.value
     if isinstance(target, str) or target is None or value is None or row.ok is None or value == target:
         return cell(number(target))
+    if target == 0 and not row.ok and value > 0:  # a count of what must not happen
+        return "0"
     return f"{'≥' if (value > target) is row.ok else '≤'} {number(target)}"
 
 

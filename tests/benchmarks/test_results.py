@@ -98,6 +98,7 @@ def test_a_page_tells_each_figure_and_what_other_runs_missed(monkeypatch: pytest
 @pytest.mark.parametrize(("row", "text"), [
     (Row("a", 2.0, target=1.0, ok=True), "≥ 1"), (Row("a", 2.0, target=1.0, ok=False), "≤ 1"),
     (Row("a", 0.5, target=1.0, ok=False), "≥ 1"), (Row("a", 0, target=0, ok=True), "0"),
+    (Row("a", 3, target=0, ok=False), "0"), (Row("a", 0.1, target=0.0, ok=True), "≥ 0"),
     (Row("a", None, target=1.0, ok=False), "1"), (Row("a", 1.0, target="as theirs", ok=True), "as theirs"),
     (Row("a", 1.0), "–")])
 def test_the_direction_of_a_target_is_told_by_the_figure(row: Row, text: str) -> None:
