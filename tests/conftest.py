@@ -33,7 +33,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None]:
-    """Thousands of tests and modules are made, and none is garbage: looking for it took a fifth of the time."""
+    """Thousands of tests and modules are made, and none is garbage to look for."""
     gc.disable()
     try:
         return (yield)

@@ -41,7 +41,7 @@ def tilt(attitude: np.ndarray) -> float:
     return float(np.degrees(np.arccos(np.clip(up[2], -1.0, 1.0))))
 
 
-FEW = (0, 3, 5, 8, 9, 11)  # of each kind of fault the worst
+FEW = (0, 3, 5, 8, 9, 11)  # of each kind of fault one
 
 
 @pytest.mark.parametrize("fault, at_s", thinned(
