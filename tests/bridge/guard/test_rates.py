@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.bridge.test_extra_topics import CUBE
+from tests.bridge.interface.test_extra_topics import CUBE
 
 from temporeal.robots.artifact.manifest import Manifest, identity
 from temporeal.robots.motion.rate_limiter import at_rest

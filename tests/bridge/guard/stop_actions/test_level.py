@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.bridge import test_replay
-from tests.bridge.test_replay import EMPTY, INTERFACE, NUMBER, Flown
+from tests.bridge.replay.test_replay import EMPTY, INTERFACE, NUMBER, Flown
 from tests.examples import thinned
 
 from temporeal.robots.frames import rotate

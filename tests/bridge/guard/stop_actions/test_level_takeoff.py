@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.bridge.guard.stop_actions.test_level import GROUND_M, simulate
-from tests.bridge.test_replay import NUMBER, Flown
+from tests.bridge.replay.test_replay import NUMBER, Flown
 from tests.examples import thinned
 
 pytest.importorskip("mujoco")

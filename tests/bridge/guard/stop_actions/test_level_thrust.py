@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.bridge.guard.stop_actions.test_level import TILT_DEG, tilt
-from tests.bridge.test_replay import EMPTY, Flown
+from tests.bridge.replay.test_replay import EMPTY, Flown
 
 from temporeal.robots.frames import from_rotation_vector, multiply, rotate, rotate_inverse
 from temporeal.robots.motion import shield

@@ -24,7 +24,7 @@ from temporeal_bridge.process.children import END_S, LAUNCHED_END_S, LINGER_S, W
 from temporeal_bridge.process.command_line import parser
 from temporeal_bridge.transports.transport import TransportError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NODES = {"guard_node": guard_node, "policy_node": policy_node, "monitor_node": monitor_node, "recorder": recorder,
          "robot_sim": robot_sim, "worker_node": worker_node}
 REAL = ["guard_node", "policy_node", "monitor_node", "recorder"]

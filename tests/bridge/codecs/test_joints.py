@@ -16,7 +16,7 @@ from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.transports import messages
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "ros2_messages.json").read_text())["messages"]
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "ros2_messages.json").read_text())["messages"]
 GOLDEN = {row["type"]: row for row in GOLDEN}
 ABC = {"joints": ["a", "b", "c"], "position": "q", "velocity": "v"}
 FRAMES = ("world", "robot")

@@ -13,7 +13,7 @@ from temporeal_bridge.codecs.codec import CodecError
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.transports import messages
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "ros2_messages.json").read_text())["messages"]
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "ros2_messages.json").read_text())["messages"]
 FRAMES = ("world", "cam")
 IMAGE = STATE_CODECS["image"]
 

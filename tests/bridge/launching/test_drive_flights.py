@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("mujoco")
 pytest.importorskip("torch")
 
-from tests.bridge.drive_artifacts import INTERFACES, write_drive_artifact
+from tests.bridge.launching.drive_artifacts import INTERFACES, write_drive_artifact
 
 from temporeal_bridge.launching.flights import FlightPlan, fly
 

@@ -14,7 +14,7 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from temporeal_bridge.transports import messages
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ROWS = json.loads((ROOT / "tests/golden/fastcdr_messages.json").read_text())["messages"]
 HASHES = {row["type"]: row["type_hash"] for row in ROWS if "type_hash" in row}
 by_type = pytest.mark.parametrize("row", ROWS, ids=lambda row: row["type"].replace("/msg/", "."))

@@ -80,7 +80,7 @@ def test_the_realsense_at_the_arms_hand_is_one_that_can_be_simulated():
 
 def test_the_file_in_the_documentation_is_one_that_can_be_simulated():
     pytest.importorskip("cv2")
-    text = (Path(__file__).parents[2] / "docs" / "how-to/robot-cameras.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "how-to/robot-cameras.md").read_text()
     (content,) = re.findall(r"```yaml\n(.*?)```", text, re.S)
     wrist, table = cameras_of(interface(yaml.safe_load(content)))
     assert (wrist.size, table.size, table.rate_hz) == ((480, 640), (120, 160), 15)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("rclpy") is None, reason="needs a sourced ROS 2: rclpy cannot be imported")

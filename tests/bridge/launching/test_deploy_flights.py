@@ -40,7 +40,7 @@ from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import MemoryTransport
 from temporeal_bridge.transports.transport import QOS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SETTINGS = {"transport": "dds", "domain": None, "namespace": "/arm1", "interface": None, "signals": None,
             "worker": None, "priority": "auto", "core": None, "awake": False, "loopback": True, "autostart": True,
             "record": True}

@@ -25,7 +25,7 @@ from rosbags.highlevel import AnyReader
 from temporeal.policies.cli.preflight.realtime import may_be_realtime
 from temporeal_benchmarks.deployment.artifacts import reach
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 pytestmark = [
     pytest.mark.slow,
@@ -320,7 +320,7 @@ def test_a_latched_stop_from_before_lets_no_launched_mission_begin(
 def test_a_launched_arm_is_told_speeds_or_efforts(
     launched: Callable[..., Bench], tmp_path: Path, drive: str
 ) -> None:
-    from tests.bridge.drive_artifacts import INTERFACES, write_drive_artifact
+    from tests.bridge.launching.drive_artifacts import INTERFACES, write_drive_artifact
 
     bench = launched(f"interface:={INTERFACES[drive]}", artifact=write_drive_artifact(drive, tmp_path / "artifact"),
                      kind="arm", namespace="/arm1")

@@ -10,7 +10,7 @@ import pytest
 
 from temporeal_bridge.transports import messages
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "ros2_messages.json").read_text())["messages"]
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "ros2_messages.json").read_text())["messages"]
 BY_TYPE = {row["type"]: row for row in GOLDEN}
 
 

@@ -100,7 +100,7 @@ while t.matched(out):
 
 def test_two_processes_exchange_messages():
     domain, got = free_domain(), []
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     other = subprocess.Popen([sys.executable, "-c", ECHO, str(domain)], cwd=root, env={
         **os.environ, "PYTHONPATH": f"{root / 'src'}:{root / 'ros2_ws/src/temporeal_bridge'}"})
     transport = DdsTransport("ping", "/cf1", domain=domain, loopback=True)
