@@ -25,7 +25,7 @@ GREATEST_SEED = 2**63 - 1  # the generators' integers; numbers of missions are s
 
 
 def make_task(settings: Mapping[str, Any]) -> Task:
-    """The task that the settings name."""
+    """The task of the settings."""
     from temporeal.sim.task import load_task
 
     with bad_input():
@@ -43,7 +43,7 @@ def checked_robot(said: Mapping[str, Any], task: Task) -> Task:
 
 
 def resolved(settings: Mapping[str, Any]) -> Settings:
-    """``settings`` with what the task takes from elsewhere where they do not say it (``resolved`` of its module)."""
+    """``settings`` with the defaults that the task takes from elsewhere (``resolved`` of its module)."""
     from temporeal.sim.task_files import task_module
 
     group = settings["task"]
@@ -106,9 +106,9 @@ def check_seed(name: str, seed: object) -> None:
 
 
 def check_options(backend: str, options: Mapping[str, Any], experiment: str | None = None) -> None:
-    """``options`` are what the backend's ``make`` takes besides what every backend does, and of the right kind.
+    """Check that ``options`` are parameters of the backend's ``make``, and of the right kind.
 
-    ``experiment``: the one that was chosen, which may have set them.
+    ``experiment``: the chosen one, which may have set them.
     """
     from temporeal.sim.backend_factory import backend_names
 
@@ -128,7 +128,7 @@ def check_options(backend: str, options: Mapping[str, Any], experiment: str | No
 
 
 def taken(backend: str) -> Mapping[str, inspect.Parameter]:
-    """What the backend's ``make`` takes."""
+    """The parameters of the backend's ``make``."""
     return inspect.signature(_make_of(backend)).parameters
 
 
@@ -139,7 +139,7 @@ def _make_of(backend: str) -> Any:
 
 
 def backend_defaults(chosen: Any) -> Any:
-    """A backend's settings, with those that are not said as its ``make`` has them: its file may have grown."""
+    """A backend's settings, completed by the defaults of its ``make``: its file may have grown since."""
     with suppress(LookupError, ValueError, AttributeError, TypeError, ImportError):
         given = taken(chosen["name"])
         return {**{name: p.default for name, p in given.items() if name not in EVERY_BACKEND}, **chosen}

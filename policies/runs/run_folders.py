@@ -25,7 +25,7 @@ UNSET = "not set"
 
 
 def check_writable(folder: Path, option: str = "--out") -> None:
-    """Whether a file can be made in ``folder``, or in the nearest folder above it that is there. Makes nothing."""
+    """Refuse a ``folder`` in which (or in whose nearest existing parent) no file can be made. Makes nothing."""
     try:
         place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         with tempfile.TemporaryFile(dir=place):
@@ -35,7 +35,7 @@ def check_writable(folder: Path, option: str = "--out") -> None:
 
 
 def run_folder(settings: Mapping[str, Any]) -> Path:
-    """Where the run goes."""
+    """The run's folder."""
     if isinstance(settings["out"], (list, dict)):
         raise BadInput(f"out={settings['out']}: one folder")
     if settings["out"] is not None:
@@ -45,14 +45,14 @@ def run_folder(settings: Mapping[str, Any]) -> Path:
 
 
 def title_of(settings: Mapping[str, Any]) -> str:
-    """The task of a run as one says it."""
+    """The name of a run's task."""
     return str(settings["task"].get("title", settings["task"]["name"]))
 
 
 @contextmanager
 def opened_run(settings: Settings, folder: Path, overwrite: bool) -> Iterator[None]:
-    """:func:`open_run`, and a training in it. Where it fails before anything is learned, as with settings that do not
-    fit each other, all is as it was before: a run that was to be overwritten is back, else there is no folder."""
+    """Open the run's folder for a training inside. If the training fails before anything is learned, as with settings
+    that do not fit each other, the folder is restored: an overwritten run is back, a new folder is gone."""
     open_run(settings, folder, overwrite)
     before = set_aside(folder)
     try:
@@ -67,20 +67,20 @@ def opened_run(settings: Settings, folder: Path, overwrite: bool) -> Iterator[No
 
 
 def put_back(folder: Path) -> None:
-    """The run that :func:`open_run` has set aside, if any, in the place of the new one."""
+    """Restore the run that :func:`open_run` set aside, if any."""
     shutil.rmtree(folder)
     if set_aside(folder).exists():
         set_aside(folder).rename(folder)
 
 
 def set_aside(folder: Path) -> Path:
-    """Where a run that is overwritten is until the new one is trained."""
+    """Where an overwritten run is kept until the new one is trained."""
     folder = folder.absolute()
     return folder.with_name(f".{folder.name}.overwritten")
 
 
 def open_run(settings: Settings, folder: Path, overwrite: bool) -> None:
-    """Make the run's folder and write its settings; what is already there is never lost silently.
+    """Make the run's folder and write its settings. An existing run is never lost silently.
 
     A run that is overwritten is :func:`set_aside`.
     """
@@ -119,7 +119,7 @@ def open_run(settings: Settings, folder: Path, overwrite: bool) -> None:
 
 
 def resumes(settings: Mapping[str, Any]) -> bool | Path:
-    """Whether to go on: False, True (from the last checkpoint) or the checkpoint file to go on from."""
+    """Whether to resume: False, True (from the last checkpoint) or the checkpoint file."""
     value = settings["resume"]
     if value is None or isinstance(value, bool):
         return bool(value)
@@ -142,7 +142,7 @@ def check_same(old: Settings, new: Settings) -> None:
 
 
 def difference(key: str, old: Any, new: Any) -> tuple[str, Any, Any] | None:
-    """The first setting below ``key`` that is not the same, and both values; None where all are."""
+    """The first setting below ``key`` that differs, and both values; None if none does."""
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
         return None if old == new else (key, old, new)
     if old.get("name") != new.get("name"):
@@ -155,7 +155,8 @@ def difference(key: str, old: Any, new: Any) -> tuple[str, Any, Any] | None:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether ``folder`` holds a run of ours: many a project has a ``config.yaml``; ``--overwrite`` removes runs."""
+    """Whether ``folder`` holds one of our runs: many projects have a ``config.yaml``, and ``--overwrite`` removes runs.
+    """
     try:
         return {"robot", "task", "algo", "seed", "num_worlds"} <= set(files.read(folder / CONFIG))
     except BadInput:

@@ -1,4 +1,4 @@
-"""``temporeal monitor``: watch a formula on live topics."""
+"""``temporeal monitor``: monitor a formula on live topics."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from temporeal.policies.runs.interrupts import on_signals
 if TYPE_CHECKING:
     from temporeal.robots.artifact.manifest import Manifest
 
-SUMMARY = "watch a formula on live topics: bounds, verdict, clause by clause"
+SUMMARY = "monitor a formula on live topics: bounds, verdict, clause by clause"
 HELP = """\
-Reads the robot's state from its topics and evaluates the formula online: the robustness that the mission can still
-end with, and the verdict as soon as it is known. With an artifact, its formula, from each mission's start; with
---formula, your own, from now. Only listens to the robot, and changes nothing about its flight: an artifact's verdict
-goes out on monitor/verdict, which the guard reads where it flies that formula (so does the monitor that `temporeal
-deploy` starts), your own formula's on monitor/own/verdict and monitor/own/robustness, which no node reads.
-Ends after --flights verdicts (undecided: another mission began before), with Ctrl-C, or when the robot's state has
-not come within --wait seconds (a mission may begin at any later time). Started before the robot, as on board at
+Reads the robot's state from its topics and evaluates the formula online: the robustness that the mission can still end
+with, and the verdict as soon as it is known. With an artifact, its formula, from each mission's start; with --formula,
+your own, from now. The monitor only listens to the robot. An artifact's verdict goes out on monitor/verdict, which the
+guard reads if it flies that formula (as it does with the monitor of `temporeal deploy`); your own formula's on
+monitor/own/verdict and monitor/own/robustness, which no node reads.
+Ends after --flights verdicts (undecided: another mission began before), with Ctrl-C, or if the robot's state has not
+come within --wait seconds (a mission may begin at any later time). To start it before the robot, as on board at
 power-up: --wait 0.
 
 Exit status: 0 every verdict was satisfied, 1 one was not or none came, 2 bad input or no robot.
@@ -46,13 +46,13 @@ def parser() -> Parser:
     p.add_argument("--rate", type=float, default=50.0, help="with --formula: samples per second (%(default)s)")
     p.add_argument("--flights", type=int, help="end after this many verdicts (with --formula: 1)")
     p.add_argument("--wait", type=float, default=WAIT_S, metavar="S",
-                   help="give up where the robot's state is not there after S seconds; 0: never (%(default)g)")
+                   help="give up if the robot's state has not come after S seconds; 0: never (%(default)g)")
     add_json(p)
     return p
 
 
 def run(argv: Sequence[str]) -> int:
-    """Watch until the verdicts are in."""
+    """Monitor until the verdicts are in."""
     options = parser().parse_intermixed_args(argv)
     overrides = [word for word in options.words if "=" in word]
     folders = [word for word in options.words if "=" not in word]
@@ -69,7 +69,7 @@ def run(argv: Sequence[str]) -> int:
     needs_bridge()
     deploy = deploy_settings(overrides)
     manifest = of_formula(options) if options.formula else of_artifact(Path(folders[0]))
-    results = watch(manifest, deploy, options.flights or (1 if options.formula else None),
+    results = observe(manifest, deploy, options.flights or (1 if options.formula else None),
                     now=options.formula is not None, quiet=options.json, wait_s=options.wait)
     if options.json:
         print_json({"formula": manifest.formula, "verdicts": results})
@@ -77,14 +77,14 @@ def run(argv: Sequence[str]) -> int:
 
 
 def of_artifact(folder: Path) -> Manifest:
-    """The manifest of a proven artifact."""
+    """The manifest of a self-tested artifact."""
     from temporeal.policies.runs import artifacts
 
     return artifacts.load_artifact(folder).manifest
 
 
 def of_formula(options: Any) -> Manifest:
-    """A formula of the user's as the monitor takes it: a manifest of no policy."""
+    """The user's formula as the manifest of no policy, which the monitor takes."""
     from temporeal.policies.runs import errors
     from temporeal.robots.artifact.manifest import Manifest
     from temporeal.robots.spec import load_robot
@@ -109,13 +109,13 @@ def of_formula(options: Any) -> Manifest:
         seed=0, git_revision="", created="", files={})
 
 
-def watch(
+def observe(
     manifest: Manifest, deploy: dict[str, Any], flights: int | None, *, now: bool, quiet: bool, wait_s: float = 0.0
 ) -> list[dict[str, Any]]:
-    """Run the monitor node in this process until ``flights`` missions have a verdict, be it that another followed
-    (undecided), or a signal comes; the verdicts.
+    """Run the monitor node in this process until ``flights`` missions have a verdict (undecided if another one
+    followed), or a signal comes; the verdicts.
 
-    Where the robot's state has not come within ``wait_s`` (0: it may come at any time) is :class:`BadInput`.
+    :class:`BadInput` if the robot's state has not come within ``wait_s`` (0: it may come at any time).
     """
     from temporeal.policies.runs import errors
     from temporeal.robots.spec import load_robot
@@ -139,19 +139,19 @@ def watch(
         topics = ", ".join(state.topic for state in interface.states)
         domain = "of ROS_DOMAIN_ID" if deploy["domain"] is None else deploy["domain"]
         say(f"listening for {topics} in namespace {deploy['namespace']}, domain {domain}, over {deploy['transport']}")
-    told: list[str] = []
+    shown: list[str] = []
     until = transport.monotonic() + (wait_s or inf)
 
     def done() -> bool:
-        nonlocal told
+        nonlocal shown
         mission = node.mission
         if now and mission.flight < 0 and mission.complete:
             mission.begin(0, transport.now())
         lines = describe(mission)
         for line in () if quiet else lines:
-            if line not in told:
+            if line not in shown:
                 say(line)
-        told = lines
+        shown = lines
         if not mission.complete and transport.monotonic() > until:
             raise BadInput(silence(node, transport, wait_s))
         return bool(stopped) or (flights is not None and len(mission.results) >= flights)
@@ -166,16 +166,16 @@ def watch(
 
 
 def silence(node: Any, transport: Any, wait_s: float) -> str:
-    """Which topics of the robot's state are silent, and what may be the cause."""
+    """Which topics of the robot's state are silent, and possible causes."""
     silent = [endpoint for held, endpoint in zip(node.mission.held, node.endpoints) if held.last == -inf]
     topics = ", ".join(f"{endpoint.topic} ({endpoint.type})" for endpoint in silent)
     hint = getattr(transport, "no_peer_hint", lambda _: "")(silent[0])
     return (f"no message on {topics} within {wait_s:g} s{hint}. Is the robot's node running, on the same domain, in "
-            "the same namespace? --wait 0 waits for ever")
+            "the same namespace? --wait 0 waits indefinitely")
 
 
 def describe(mission: Any) -> list[str]:
-    """Where the mission is: a line per second of mission time and for the verdict, and one per violated clause."""
+    """The state of the mission: a line per second of mission time and for the verdict, and one per violated clause."""
     if mission.flight < 0:
         return ["waiting for a mission" if mission.complete else "waiting for the robot's state"]
     reading = mission.formula.reading

@@ -16,21 +16,21 @@ from temporeal.policies.runs.errors import BadInput
 
 SUMMARY = "check, explain, plot or monitor a formula on a trace from a file"
 HELP = """\
-What a formula of Signal Temporal Logic says of a recorded trace. Needs no robot, no simulator and no training.
+Evaluates a Signal Temporal Logic formula on a recorded trace. Needs no robot, no simulator and no training.
 
   check    parse the formula; with a trace: robustness at the first sample, and verdict
-  explain  which predicate decided it, when, by how much; each clause; slack to each deadline
+  explain  which predicate decided the verdict, when, and by how much; each clause; slack to each deadline
   plot     the same as a picture (-o out.svg, .png or .pdf)
-  monitor  feed the trace sample by sample, to the formula's horizon: bounds on the robustness, verdict as soon as it
-           is certain; - reads stdin
+  monitor  feed the trace sample by sample, up to the formula's horizon: bounds on the robustness, and the verdict as
+           soon as it is certain; - reads stdin
 
 FILE is a formula as text, or YAML (.yaml) or JSON (.json) with formula, and optionally constants, signals, dt,
 semantics. TRACE is CSV (a header of signal names, t in seconds, components as p.0, p.1), NPZ, Parquet, or a ROS 2 bag
-(.mcap or its folder; --map or --robot says what its topics are). Signals that FILE does not declare are the trace's.
+(.mcap or its folder, with --map or --robot). Signals that FILE does not declare are taken from the trace.
 
-A trace that ends before the formula's horizon still gets a verdict: windows are cut to it, as rtamt does (--end says
-otherwise). With --partial, and in monitor, the verdict is undecided unless every continuation agrees. With --json
-robustness is a number, "inf" or "-inf", or null where it is not known.
+A trace that ends before the formula's horizon still gets a verdict: windows are clipped to it, as in rtamt (--end
+changes that). With --partial, and in monitor, the verdict is undecided unless every continuation agrees. With --json,
+robustness is a number, "inf" or "-inf", or null if unknown.
 
 Exit status: 0 satisfied (or, without a trace, well-formed), 1 violated, 2 undecided or bad input.
 
@@ -53,21 +53,21 @@ def parser() -> Parser:
     p.add_argument("--constants", metavar="JSON", default="{}", help="""constants of the formula: '{"a": [1, 0, 1]}'""")
     p.add_argument("--dt", type=float, metavar="S", help="period of the samples (default: that of the time column)")
     p.add_argument("--resample", choices=("hold", "linear"),
-                   help="put the samples on the grid of --dt: the newest one not later, or a line between two")
+                   help="resample to the grid of --dt: hold the last sample, or interpolate linearly")
     p.add_argument("--time", default="t", metavar="NAME", help="the time column, in seconds (%(default)s)")
-    p.add_argument("--from", type=float, dest="begin", metavar="S", help="leave out what is earlier in the trace")
-    p.add_argument("--to", type=float, dest="end_s", metavar="S", help="leave out what is later in the trace")
+    p.add_argument("--from", type=float, dest="begin", metavar="S", help="use only the trace from this time on")
+    p.add_argument("--to", type=float, dest="end_s", metavar="S", help="use only the trace up to this time")
     p.add_argument("--missing", choices=("error", "unknown"), default="error",
-                   help="an empty or NaN value: refuse it, or take it as unknown (%(default)s)")
+                   help="an empty or NaN value is refused, or unknown (%(default)s)")
     p.add_argument("--end", choices=("clip", "strong", "weak"),
-                   help="what lies past the end of the trace: nothing, only false, only true (clip)")
+                   help="past the end of the trace windows are clipped, predicates false, or predicates true (clip)")
     p.add_argument("--until", choices=("half-open", "closed"),
                    help="whether p in `p U q` must hold up to the sample before q, or at that of q too (half-open)")
-    p.add_argument("--partial", action="store_true", help="the trace may go on: undecided unless all futures agree")
+    p.add_argument("--partial", action="store_true", help="undecided unless all continuations of the trace agree")
     p.add_argument("--until-decided", action="store_true", help="monitor: end as soon as the verdict is certain")
     p.add_argument("--series", action="store_true", help="with --json: every part's robustness at every sample")
     p.add_argument("--rename", action="append", default=[], metavar="COLUMN=SIGNAL", dest="renames",
-                   help="call a column otherwise, such as X=pos_x: X is a word of the language (repeatable)")
+                   help="rename a column, such as X=pos_x: X is a keyword of the language (repeatable)")
     p.add_argument("--map", action="append", default=[], metavar="SIGNAL=/TOPIC:FIELD", dest="maps",
                    help="bag: the field of a topic that is a signal (repeatable)")
     p.add_argument("--robot", default="", help="bag: the robot whose topics to decode, such as crazyflie")
@@ -104,7 +104,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def check_options(action: str, options: Namespace) -> None:
-    """Options that would be ignored are refused."""
+    """Refuse options that would be ignored."""
     if (options.out is not None) != (action == "plot"):
         raise BadInput(f"-o is the picture of plot{'' if options.out is None else f', spec {action} writes none'}"
                        f"{': say where it goes, such as -o out.svg' if action == 'plot' else ''}")

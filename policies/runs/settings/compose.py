@@ -71,7 +71,7 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
 
 
 def override(settings: Settings, overrides: Sequence[str]) -> Settings:
-    """Saved ``settings`` with ``overrides``: a group's word replaces the group, a dotted key one value in it."""
+    """Saved ``settings`` with ``overrides``: a group's option replaces the group, a dotted key one value in it."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
@@ -111,7 +111,7 @@ def override(settings: Settings, overrides: Sequence[str]) -> Settings:
 def section(name: str, overrides: Sequence[str]) -> Settings:
     """The part ``name`` of the configuration, for a command that reads nothing else of it.
 
-    Raises :class:`BadInput` as :func:`compose` does, and for an override of another part: it would be ignored.
+    Raises :class:`BadInput` as :func:`compose` does, and for an override of another part, which would be ignored.
     """
     found: Settings = compose(overrides)[name]
     for text in overrides:
@@ -123,7 +123,7 @@ def section(name: str, overrides: Sequence[str]) -> Settings:
 
 
 def _compose(overrides: Sequence[str], opened: Sequence[Opened] = ()) -> Settings:
-    """What Hydra makes of ``overrides``, then of ``opened``."""
+    """The composition of ``overrides``, then of ``opened``."""
     if opened or own_folders():
         return _composed(overrides, opened)
     return copy.deepcopy(_of_package(tuple(overrides)))
@@ -131,7 +131,8 @@ def _compose(overrides: Sequence[str], opened: Sequence[Opened] = ()) -> Setting
 
 @lru_cache(maxsize=64)
 def _of_package(overrides: tuple[str, ...]) -> Settings:
-    """Of the package's files alone, which stay as they are while a process lasts: Hydra takes a sixth of a second."""
+    """The composition from the package's files alone, cached: they do not change, and Hydra takes a sixth of a second.
+    """
     return _composed(overrides)
 
 
@@ -172,7 +173,7 @@ def _plain(config: DictConfig) -> Settings:
 
 
 def with_names(settings: Settings, choices: Mapping[str, str]) -> Settings:
-    """``settings`` with each group's choice under ``<group>.name``."""
+    """``settings`` with each group's option under ``<group>.name``."""
     named = {
         key: {"name": choices[key], **value} if key in choices and isinstance(value, dict) else value
         for key, value in settings.items()
@@ -183,5 +184,5 @@ def with_names(settings: Settings, choices: Mapping[str, str]) -> Settings:
 
 
 def of_group(settings: Mapping[str, Any], group: str) -> Settings:
-    """A group's own settings, without its name: what its module takes as keywords."""
+    """A group's own settings, without its name: keywords of its module."""
     return {key: value for key, value in (settings.get(group) or {}).items() if key != "name"}

@@ -15,7 +15,7 @@ Settings = dict[str, Any]
 
 
 def refused(error: Exception, overrides: Sequence[str]) -> BadInput:
-    """What to say of an ``error`` while files were read or put together: file and line, where they can be told."""
+    """The error for an ``error`` while files were read or composed, with file and line where known."""
     import yaml
 
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
@@ -32,13 +32,13 @@ def refused(error: Exception, overrides: Sequence[str]) -> BadInput:
 
 
 def not_yaml(error: Any) -> str:
-    """Line and cause of an error that YAML found."""
+    """Line and cause of a YAML error."""
     told = ", ".join(part for part in (error.context, error.problem) if part)
     return f"line {error.problem_mark.line + 1}: this is not YAML: {told}"
 
 
 def flaw(path: Path) -> str:
-    """Line and cause of what is wrong with a file of settings, whatever the others are; empty where nothing is."""
+    """Line and cause of the first fault in a file of settings; empty if there is none."""
     import yaml
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
@@ -98,7 +98,7 @@ def write(settings: Mapping[str, Any], path: Path) -> None:
 
 
 def read(path: Path) -> Settings:
-    """A configuration that :func:`write` saved, under the names of today."""
+    """A configuration that :func:`write` saved."""
     import yaml
 
     try:

@@ -10,12 +10,12 @@ from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.settings.values import hint
 
 FOLDERS = "TEMPOREAL_CONFIGS"
-"""Environment variable: folders of the user's own configuration files, by group, such as
-``<folder>/randomize/lab.yaml``; several are separated as in PATH."""
+"""Environment variable: folders of the user's configuration files by group, such as ``<folder>/randomize/lab.yaml``;
+several are separated as in PATH."""
 
 
 def groups() -> dict[str, list[str]]:
-    """Configuration groups and their options, read from the folders (no hydra: completion must be quick)."""
+    """Configuration groups and their options, read from the folders (without hydra: completion must be quick)."""
     found = options_in(Path(str(files("temporeal.configs"))))
     for folder in own_folders():
         for group, options in options_in(folder).items():
@@ -25,7 +25,7 @@ def groups() -> dict[str, list[str]]:
 
 
 def options_in(root: Path) -> dict[str, list[str]]:
-    """The groups below ``root`` and their options; those in folders of a group have the folder in their name."""
+    """The groups below ``root`` and their options; a sub-folder's name is part of its options' names."""
     return {
         folder.name: sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
         for folder in sorted(root.iterdir() if root.is_dir() else ())
@@ -39,25 +39,25 @@ def own_folders() -> list[Path]:
 
 
 def file_of(group: str, option: str) -> Path | None:
-    """The file of an option, of the package or of the user's; None where there is none."""
+    """The file of an option, the package's or the user's; None if there is none."""
     places = [Path(str(files("temporeal.configs"))), *own_folders()]
     return next((path for folder in places if (path := folder / group / f"{option}.yaml").is_file()), None)
 
 
 def check_folders() -> None:
-    """The user's folders are there and hold nothing that would silently be left out."""
+    """Check that the user's folders exist and hold nothing that would be ignored silently."""
     known = options_in(Path(str(files("temporeal.configs"))))
     for folder in own_folders():
         if not folder.is_dir():
             raise BadInput(f"{FOLDERS}: there is no folder {folder}")
         if loose := sorted(path.name for path in folder.glob("*.yaml")):
-            raise BadInput(f"{folder / loose[0]}: a file of settings lies in the folder of its group; groups: "
+            raise BadInput(f"{folder / loose[0]}: a file of settings must be in the folder of its group; groups: "
                            f"{', '.join(known)}")
         for group, options in options_in(folder).items():
             if group not in known and options:
                 raise BadInput(f"{folder / group}: there is no group {group!r}{hint(group, list(known))}; groups: "
                                f"{', '.join(known)}")
             if taken := [option for option in options if option in known.get(group, ())]:
-                raise BadInput(f"{folder / group / taken[0]}.yaml: {group}={taken[0]} is there already; give "
-                               "it another name")
+                raise BadInput(f"{folder / group / taken[0]}.yaml: {group}={taken[0]} already exists; "
+                               "choose another name")
             known.get(group, []).extend(options)

@@ -17,20 +17,21 @@ if TYPE_CHECKING:
 
 OPEN = ("task.settings", "randomize.parameters", "randomize.sensors", "randomize.disturbances", "randomize.appearance",
         "curriculum.parameters", "cameras", "augment")
-"""Where keys may be added: what reads them (a task's ``make``, the randomization) knows the legal ones."""
+"""Groups below which keys may be added: their readers (a task's ``make``, the randomization) check them."""
 
 DISTRIBUTION = ("kind", "shared", "components", "when", "optional", "scale", "low", "high", "std", "mean", "by",
                 "values", "weights", "value")
 DOTTED = {"randomize.parameters": DISTRIBUTION, "randomize.appearance": DISTRIBUTION,
           "curriculum.parameters": ("of", "as", "low", "high", "log", "first", "components")}
-"""Places where names have dots (``cube.mass``), and the keys that what has such a name takes: they end the name."""
+"""Groups whose entries have names with dots (``cube.mass``), and the keys of an entry: they end the name."""
 
 PART = r'''"[^"]*"|'[^']*'|[^.'"]+'''
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A word ``text`` that sets what is below one of :data:`OPEN`: the keys ``path`` from the top, and the value."""
+    """An override that sets something below one of :data:`OPEN`: its text, the keys ``path`` from the top, and the
+    value."""
 
     text: str
     path: tuple[str, ...]
@@ -38,16 +39,16 @@ class Opened:
 
 
 def divided(words: Sequence[str]) -> tuple[list[Opened], list[str]]:
-    """The words that set what is below :data:`OPEN`, and the others, each in their order."""
+    """The overrides that set something below :data:`OPEN`, and the others, each in their order."""
     found = [(text, open_word(text)) for text in words]
     return [word for _, word in found if word is not None], [text for text, word in found if word is None]
 
 
 def open_word(text: str) -> Opened | None:
-    """``text``, if it sets what is below one of :data:`OPEN`.
+    """``text``, if it sets something below one of :data:`OPEN`.
 
-    Where names have dots (:data:`DOTTED`), all is the name up to a key of what has the name:
-    ``randomize.parameters.cube.mass.low=0.5`` sets ``low`` of ``cube.mass``. A name in quotes is as it stands.
+    Where names have dots (:data:`DOTTED`), the name ends before the first key that such an entry takes:
+    ``randomize.parameters.cube.mass.low=0.5`` sets ``low`` of ``cube.mass``. A name in quotes is taken literally.
     """
     key, sign, value = text.partition("=")
     place = next((place for place in OPEN if key.startswith(f"{place}.")), None)
@@ -68,7 +69,7 @@ def open_word(text: str) -> Opened | None:
 
 
 def put(config: DictConfig, word: Opened) -> None:
-    """Set what ``word`` says; of a mapping, the keys that it has."""
+    """Set the value of ``word``; a mapping is merged."""
     from omegaconf import DictConfig, OmegaConf
 
     node = config
@@ -85,7 +86,7 @@ def put(config: DictConfig, word: Opened) -> None:
 
 
 def parse_override(line: str, text: str = "") -> Override:
-    """One override in Hydra's grammar; ``text``: what the user wrote, if not that."""
+    """One override in Hydra's grammar; ``text``: what the user wrote, if different."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
@@ -96,25 +97,25 @@ def parse_override(line: str, text: str = "") -> Override:
 
 
 def how_to_write(text: str) -> str:
-    """What the user may have meant by ``text``, which is not in Hydra's grammar."""
+    """How to write what the user may have meant by ``text``, which is not in Hydra's grammar."""
     key, sign, value = text.partition("=")
     if not sign or not key:
         return "write key=value, as in task=hover or seed=2"
     first = value.strip()[:1]
     if first in ("[", "{"):
-        return f"a list is written {key}=[1,2], a group of settings {key}={{low: 1, high: 2}}: close its bracket"
+        return f"write a list as {key}=[1,2], a group of settings as {key}={{low: 1, high: 2}}: close the bracket"
     if first in ('"', "'"):
-        return f"what begins with a quote ends with it, {key}={first}...{first}, and a quote in between is \\{first}"
+        return f"close the quote, {key}={first}...{first}; a quote inside is \\{first}"
     word = quoted(text)
     if not word:
         return "write key=value, as in task=hover or seed=2"
-    return f"a text with brackets, commas or signs stands in quotes, and the word in others for the shell: write {word}"
+    return f"quote a text with brackets, commas or signs, and the whole word for the shell: write {word}"
 
 
 def quoted(text: str) -> str:
-    """``key=value`` for the shell, its value in the quotes that the grammar wants; "" if that is no setting either.
+    """``key=value`` for the shell, the value quoted as the grammar requires; "" if that is no override either.
 
-    What every task takes is put below ``task.settings``, where it is set.
+    Settings that every task takes are moved below ``task.settings``.
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
@@ -144,7 +145,8 @@ def check_form(override: Override) -> None:
 
 
 def sweep(text: str) -> BadInput:
-    """What to say of several values, be it that a text has a comma in it or begins like a function of Hydra's."""
+    """The error for several values; a text with a comma, or one that begins like a function of Hydra's, looks like
+    that."""
     word = quoted(text)
     return BadInput(f"{text!r} is a sweep: give one value; for a list write key=[1,2]"
                     + (f", for a text {word}" if word else ""))

@@ -23,12 +23,12 @@ def check_option(group: str, option: object, known: Mapping[str, list[str]]) -> 
 
 
 def one_of(group: str, option: str, known: Mapping[str, list[str]]) -> str:
-    """The options of ``group``, and what ``option`` may have been meant to be."""
+    """The options of ``group``, with a hint for a misspelled ``option``."""
     return f"{group} is one of {', '.join(known[group]) or 'none yet'}{hint(option, known[group])}"
 
 
 def check_value(key: str, value: object, base: Mapping[str, Any]) -> None:
-    """``key`` (dotted) exists in ``base`` and holds the same kind of value."""
+    """Check that ``key`` (dotted) exists in ``base`` and holds the same kind of value."""
     group, _, rest = key.partition(".")
     if (group, rest) == ("robot", "name"):
         raise BadInput(f"{key}={value}: {OWN_ROBOT}")
@@ -64,7 +64,7 @@ def same_kind(old: object, new: object) -> bool:
 
 
 def kind(value: object) -> str:
-    """A value's kind in the user's words."""
+    """A value's kind, in words."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -79,13 +79,13 @@ def kind(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as one would write it on the command line."""
+    """A value as it is written on the command line."""
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{k}:{shown(v)}" for k, v in value.items()) + "}"
     return str(value).lower() if isinstance(value, bool) else str(value).replace(" ", "")
 
 
 def hint(word: str, legal: Sequence[Any]) -> str:
-    """``; did you mean ...?`` where something is close."""
+    """``; did you mean ...?`` if a legal word is close."""
     close = difflib.get_close_matches(word, [str(x) for x in legal], 1)
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -17,6 +17,7 @@ from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.settings import files
 from temporeal.policies.runs.settings.compose import compose
 from temporeal.sim.task import load_task
+from temporeal_benchmarks import runner
 
 FORMULA = "task.settings.formula="
 
@@ -148,8 +149,8 @@ def test_a_full_disk_leaves_the_old_file(
         if name == "config.yaml":
             files.write({"seed": 2}, tmp_path / name)
         elif name == "speed.json":
-            monkeypatch.setattr("temporeal.robots.registry.resolve", lambda *_: SimpleNamespace(run=lambda quick: []))
-            bench.measure("speed", True, tmp_path, quiet=True)
+            monkeypatch.setattr(runner, "benchmark", lambda _: SimpleNamespace(run=lambda quick, out: [], OPTIONS={}))
+            runner.measure("speed", True, tmp_path, {}, "temporeal bench speed", quiet=True)
         elif name == "report.json":
             page.write_json(tmp_path / name, [])
         else:

@@ -191,7 +191,7 @@ def test_a_task_s_file_says_a_whole_number_of_worlds(
 
 
 @pytest.mark.parametrize(("files", "told"), [
-    ({"randomize__arm": ""}, ["arm.yaml", "randomize=arm is there already", "another name"]),
+    ({"randomize__arm": ""}, ["arm.yaml", "randomize=arm already exists", "another name"]),
     ({"randomise__lab": ""}, ["no group 'randomise'", "did you mean 'randomize'?", "groups: algo"]),
     ({"lab": ""}, ["lab.yaml", "in the folder of its group"]), ({}, ["no folder", "nowhere"])])
 def test_what_would_be_left_out_of_a_folder_is_told(
@@ -290,8 +290,8 @@ def test_a_text_that_the_grammar_refuses_is_told_as_it_is_typed(key: str, text: 
 
 
 @pytest.mark.parametrize(("word", "told"), [
-    ("task.settings.constants.center=[0,1", "a list is written task.settings.constants.center=[1,2]"),
-    ("out='a", "ends with it, out='...'"), ("a b=f[1]", "write key=value, as in task=hover"),
+    ("task.settings.constants.center=[0,1", "a list as task.settings.constants.center=[1,2]"),
+    ("out='a", "close the quote, out='...'"), ("a b=f[1]", "write key=value, as in task=hover"),
     ("=f[1]", "write key=value"),
     ("task.formula='height > 0'", "below task.settings: task.settings.formula=<value>"),
 ])
