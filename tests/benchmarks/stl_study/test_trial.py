@@ -79,7 +79,7 @@ def test_a_real_planner_is_judged_on_as_many_starts_as_its_time_allows(
 def test_what_a_method_refuses_is_not_supported_with_the_reason(tmp_path: Path) -> None:
     assert "no model" in trial.trial(order(tmp_path, "cem", "ant_reach"))["reason"]
     flat = trial.trial(order(tmp_path, "f-mdp", "linear_seq"))
-    assert flat["status"] == NOT_SUPPORTED and "F-MDP" in flat["reason"] and flat["depth"] == 3
+    assert flat["status"] == NOT_SUPPORTED and "f_mdp" in flat["reason"] and flat["depth"] == 3
 
 
 def test_learning_is_told_with_its_curve() -> None:

@@ -182,7 +182,7 @@ def test_without_them_the_option_is_named(with_goal, tmp_path, capsys):
     other = tmp_path / "other.yaml"
     other.write_text(yaml.safe_dump({"definitions": {}, "signals": {}, "states": []}))
     assert main(["report", str(bag), "--signals", str(other)]) == 2
-    assert f"and {other} does not say it" in capsys.readouterr().err
+    assert f"and neither does {other}" in capsys.readouterr().err
 
 
 def test_a_bag_that_needs_no_more_topics_takes_none(arm_artifact, lockstep_of, tmp_path, capsys):

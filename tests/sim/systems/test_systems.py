@@ -224,7 +224,7 @@ class StepByStep:
     """A model that says of itself only how one step goes."""
 
     def __init__(self, model):
-        self.step = model.step
+        self.step, self.rollout = model.step, None
 
 
 def test_a_model_keeps_the_batch_and_the_type():
