@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from temporeal.sim.capabilities import require
 from temporeal.sim.env import Env
 from temporeal.sim.episodes import EpisodeRecord
 from temporeal.sim.types import Backend, Step
@@ -55,7 +56,9 @@ def keep(env: Env, folder: Path) -> None:
     Raises:
         MissingCapability: the backend cannot give a world's whole state.
     """
-    env.keep_previous()
+    require(env.backend.name, env.backend.capabilities, ["full_state"])
+    env.backend.snapshot = True
+    env.table.keep_previous()
     env.on_divergence = partial(save, folder=folder)
 
 

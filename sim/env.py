@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from temporeal.sim.backend_factory import BackendConfig, make_backend
-from temporeal.sim.capabilities import require
 from temporeal.sim.compiler.keyed_random import stream, uniform
 from temporeal.sim.compiler.step_buffers import Results, distinct, seen_by
 from temporeal.sim.env_config import EnvConfig, about, check_share, make_pictures, make_recipe, shapes_of
@@ -330,18 +329,6 @@ class Env:
         """Pictures now of the worlds ``ids`` (all if left out), augmented where that was asked for."""
         assert self.pictures is not None
         return self.pictures.take(ids, seed=self.seed, episode=self.episode, step=self.count)
-
-    # ---- worlds that diverge
-
-    def keep_previous(self) -> None:
-        """From now on keep the simulator's state and the table as they were before each step.
-
-        Raises :class:`temporeal.sim.capabilities.MissingCapability` where the backend cannot give a world's whole
-        state.
-        """
-        require(self.backend.name, self.backend.capabilities, ["full_state"])
-        self.backend.snapshot = True
-        self.table.keep_previous()
 
     def _count_diverged(self, bad: Tensor) -> None:
         worlds = bad.nonzero()[:, 0].tolist()

@@ -101,11 +101,6 @@ class StepTable:
         """From now on each step first calls :meth:`save_previous`."""
         self._previous = torch.empty_like(self.rows)
 
-    @property
-    def keeps_previous(self) -> bool:
-        """Whether columns of before the last step are kept."""
-        return self._previous is not None
-
     def save_previous(self) -> None:
         """Keep the columns as they are now, where :meth:`keep_previous` asked for it."""
         if self._previous is not None:
