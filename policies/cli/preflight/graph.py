@@ -15,7 +15,7 @@ from temporeal_bridge.transports.transport import Peer, QoS, mismatch, qos_named
 
 
 def present(heard: Heard, plan: Plan) -> Iterator[Check]:
-    """Every state topic is there, of the stated type, from one publisher, with a QoS that connects."""
+    """Every state topic has one publisher, of the stated type, with a QoS that connects."""
     for state in heard.states:
         row, peers = state.topic, state.publishers
         if not peers:
@@ -36,7 +36,7 @@ def present(heard: Heard, plan: Plan) -> Iterator[Check]:
 
 
 def one_publisher(state: StateHeard) -> Check:
-    """Two sources of one state take turns: the controller would see a robot that jumps."""
+    """With two publishers of one state, the controller would see a robot that jumps."""
     name, peers = f"{state.topic.topic} there", state.publishers
     if len(peers) == 1:
         return Check(name, "ok", f"{state.name} from {names_of(peers)}")
@@ -45,7 +45,7 @@ def one_publisher(state: StateHeard) -> Check:
 
 
 def types(name: str, type: str, peers: Sequence[Peer]) -> Iterator[Check]:
-    """The type by name and, where it is announced, by hash."""
+    """The type by name and, if it is announced, by hash."""
     others = [peer for peer in peers if peer.type != type]
     ours = messages.type_hash(type)
     hashed = [peer for peer in peers if peer.type == type and peer.hash and peer.hash != ours]
@@ -63,7 +63,7 @@ def types(name: str, type: str, peers: Sequence[Peer]) -> Iterator[Check]:
 
 
 def refusals(peers: Sequence[Peer], type: str, own: QoS, *, publishes: bool) -> list[str]:
-    """Who of ``peers`` does not connect with our QoS ``own``, and for which policy."""
+    """Which of ``peers`` do not connect with our QoS ``own``, and for which policy."""
     found = []
     for peer in peers:
         why = mismatch(own, peer.qos) if publishes else mismatch(peer.qos, own)
@@ -73,7 +73,7 @@ def refusals(peers: Sequence[Peer], type: str, own: QoS, *, publishes: bool) -> 
 
 
 def alone(heard: Heard, plan: Plan) -> Iterator[Check]:
-    """Nobody but this robot's guard, if it is up, commands the robot, and somebody listens to commands."""
+    """Nobody but this robot's guard, if it is up, commands the robot, and somebody subscribes to commands."""
     for command in heard.commands:
         row = command.topic
         strangers = [peer for peer in command.publishers if not own_guard(heard, peer)]
@@ -96,14 +96,14 @@ def alone(heard: Heard, plan: Plan) -> Iterator[Check]:
 
 
 def own_guard(heard: Heard, peer: Peer) -> bool:
-    """Whether this publisher of commands is the one guard of this robot: a node of its name and in its place, which in
-    the same process says what it sends. Where two do, none is."""
+    """Whether a publisher of commands is this robot's only guard: a node of its name and namespace, which also
+    publishes ``guard/command`` from the same process."""
     name = f"{heard.namespace.rstrip('/')}/guard_node"
     return peer.node == name and [(one.node, one.participant) for one in heard.guards] == [(name, peer.participant)]
 
 
 def listener(command: CommandHeard) -> Check:
-    """Whether a command would reach anybody."""
+    """Whether anybody receives a command."""
     row, name = command.topic, f"{command.topic.topic} heard"
     right = [peer for peer in command.subscribers if peer.type == row.type]
     refused = refusals(right, row.type, qos_named(row.qos), publishes=True)
@@ -124,7 +124,7 @@ def listener(command: CommandHeard) -> Check:
 
 
 def button(heard: Heard, plan: Plan) -> Iterator[Check]:
-    """The operator's stop: there if it must be, one, of the right type, heard, and not set."""
+    """The operator's stop: present if required, one, of the right type, received, and not set."""
     rule, peers, able = plan.profile.estop, heard.buttons, buttons(heard.buttons)
     who = f"{shown(able)} publishes on estop"
     others = [peer for peer in peers if peer.type != BOOL]
@@ -148,7 +148,7 @@ def button(heard: Heard, plan: Plan) -> Iterator[Check]:
 
 
 def names(heard: Heard, plan: Plan) -> Iterator[Check]:
-    """No two nodes bear one name, and nobody but the robot is in its namespace."""
+    """Node names are unique, and nobody but the robot is in its namespace."""
     visible = [name for name in heard.nodes if not name.rpartition("/")[2].startswith("_")]
     twice = sorted(name for name, count in Counter(visible).items() if count > 1)
     if twice:

@@ -1,4 +1,4 @@
-"""What is heard of a robot in a few seconds, as frozen data. Nothing is advertised: no robot can hear the listener."""
+"""Listen to a robot for some seconds and keep what was received, as frozen data. Nothing is advertised."""
 
 from __future__ import annotations
 
@@ -91,12 +91,12 @@ class Heard:
     guards: tuple[Peer, ...] = ()
 
     def newest(self) -> dict[str, np.ndarray]:
-        """The last value of every signal that was heard."""
+        """The last value of every signal."""
         return {name: values[-1] for state in self.states for name, values in state.signals.items()}
 
 
 def listen(transport: Transport, interface: Interface, command: str, seconds: float) -> Heard:
-    """Listen for ``seconds``, once every state topic has spoken or ``DISCOVERY_S`` have passed."""
+    """Listen for ``seconds``, once every state topic has been received or ``DISCOVERY_S`` have passed."""
     taken: list[list[tuple[Received, int]]] = [[] for _ in interface.topics]
     endpoints = []
     for row, heard in zip(interface.topics, taken):
@@ -136,7 +136,7 @@ def listen(transport: Transport, interface: Interface, command: str, seconds: fl
 
 
 def pressed(heard: Sequence[Received]) -> bool | None:
-    """What the operator's stop said last, as the guard reads it."""
+    """The last message of the operator's stop, as the guard reads it."""
     if not heard:
         return None
     with suppress(messages.MessageError):
@@ -145,7 +145,7 @@ def pressed(heard: Sequence[Received]) -> bool | None:
 
 
 def keeper(transport: Transport, heard: list[tuple[Received, int]]) -> Callback:
-    """A callback that keeps messages with the wall clock; to decode them at once would delay the next."""
+    """A callback that stores messages with the wall clock; decoding them at once would delay the next."""
     return lambda received: heard.append((received, transport.now()))
 
 
@@ -153,7 +153,7 @@ def decoded(
     row: StateTopic, name: str, heard: Sequence[tuple[Received, int]], specs: Schema,
     publishers: tuple[Peer, ...] = (), unconnected: str = "",
 ) -> StateHeard:
-    """The messages of one topic as numbers, those that cannot be used counted by the reason."""
+    """The messages of one topic as numbers; rejected ones are counted by reason."""
     times, joints, rejected = list[tuple[int, int]](), None, Counter[str]()
     values: dict[str, deque[np.ndarray]] = {}
     kept = PICTURES if isinstance(row, PictureTopic) else None
@@ -177,7 +177,7 @@ def decoded(
 
 
 def names_in(message: Any, before: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """The joints that a message names (JointState, trajectories); ``before`` where its type names none."""
+    """The joints that a message names (JointState, trajectories); ``before`` if its type names none."""
     for attribute in ("name", "joint_names"):
         found = getattr(message, attribute, None)
         if isinstance(found, (list, tuple)) and all(isinstance(item, str) for item in found):

@@ -35,7 +35,7 @@ def processor() -> Iterator[Check]:
 
 
 def disk() -> Iterator[Check]:
-    """Room for results."""
+    """Free disk space."""
     free = shutil.disk_usage(".").free / 1e9
     writable = os.access(".", os.W_OK)
     if not writable:
@@ -48,7 +48,7 @@ def disk() -> Iterator[Check]:
 
 
 def clock() -> Iterator[Check]:
-    """The clock never goes back; how late a process that sleeps for 2 ms wakes up."""
+    """The clock is monotonic; how late a process that sleeps for 2 ms wakes up."""
     times = [time.monotonic_ns() for _ in range(20_000)]
     if any(b < a for a, b in zip(times, times[1:])):
         yield Check("clock", "fail", "the monotonic clock went backwards", "no control loop can run on this machine")

@@ -111,7 +111,7 @@ def dds_receive(name: str) -> None:
 
 
 def rclpy() -> Iterator[Check]:
-    """ROS 2's own Python library: only a ROS installation has it, and it is not needed."""
+    """ROS 2's own Python library: only a ROS installation has it, and it is optional."""
     distro = os.environ.get("ROS_DISTRO")
     if importlib.util.find_spec("rclpy") is not None:
         yield Check("rclpy", "ok", f"found (ROS 2 {distro or 'of unknown name'}): deploy=rclpy is possible")

@@ -72,7 +72,7 @@ def installed_version(distribution: str) -> str | None:
 
 
 def numba_threads() -> Iterator[Check]:
-    """A parallel loop is compiled and run; where compiled code is kept."""
+    """Compile and run a parallel loop; where compiled code is cached."""
     if importlib.util.find_spec("numba") is None:
         yield Check("numba", "warn", "not installed", f"the simulator needs it: {install('train')}")
         return
@@ -92,7 +92,7 @@ def numba_threads() -> Iterator[Check]:
 
 
 def numba_cache() -> Check:
-    """Whether compiled kernels can be kept: else every start compiles them again."""
+    """Whether compiled kernels can be cached: otherwise every start compiles them again."""
     from temporeal import sim
 
     folder = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(str(sim.__file__)).parent)

@@ -12,7 +12,7 @@ from temporeal_bridge.process.scheduling import AHEAD, FIFO_PRIORITY
 
 
 def realtime(allowed: bool) -> Check:
-    """Whether nodes may run ahead of ordinary processes."""
+    """Whether nodes may use real-time scheduling."""
     if allowed:
         return Check("real-time", "ok", "SCHED_FIFO is permitted: the nodes' --priority auto takes it")
     return Check("real-time", "warn", "SCHED_FIFO is not permitted: other programs can delay the control loop",
@@ -20,7 +20,7 @@ def realtime(allowed: bool) -> Check:
 
 
 def governor(found: Mapping[str, int]) -> Check:
-    """CPU frequency governors, how many cores have each; empty where the machine does not say."""
+    """CPU frequency governors, with the number of cores of each; empty if unreadable."""
     told = ", ".join(f"{name} on {count} cores" for name, count in found.items()) or "not readable (a virtual machine?)"
     if set(found) <= {"performance"}:
         return Check("CPU governor", "ok", told)
@@ -28,14 +28,14 @@ def governor(found: Mapping[str, int]) -> Check:
 
 
 def machine() -> Iterator[Check]:
-    """This machine: may it run in real time, and does it?"""
+    """Whether this machine may run in real time, and its governors."""
     yield realtime(may_be_realtime())
     files = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
     yield governor(Counter(file.read_text().strip() for file in files))
 
 
 def may_be_realtime() -> bool:
-    """Tried, and taken back."""
+    """Tried, and reverted."""
     if not hasattr(os, "sched_setscheduler"):
         return False
     before = os.sched_getscheduler(0), os.sched_getparam(0)

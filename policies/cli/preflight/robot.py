@@ -37,7 +37,7 @@ ROBOT_CHECKS: tuple[Callable[[Heard, Plan], Iterator[Check]], ...] = (
 def live(
     folder: Path, manifest: Manifest, deploy: Mapping[str, Any], seconds: float, standing: str | None
 ) -> Iterator[Check]:
-    """Everything: the artifact, then what is heard on the bus of the settings ``deploy``.
+    """All checks: the artifact, then what is received on the bus of the settings ``deploy``.
 
     ``standing``: name of the robot that is there, as a person says; None: not said.
     """
@@ -65,9 +65,9 @@ def live(
 
 
 def examined(folder: Path, robot: RobotSpec) -> tuple[Artifact | None, Check]:
-    """The artifact as the nodes load it: complete, unchanged, this robot's, and it gives its recorded commands.
+    """The artifact as the nodes load it: complete, unchanged, this robot's, and self-tested.
 
-    Whether topics bring what its task adds to the robot is asked of the interface: :func:`carried`.
+    Signals that its task adds are checked against the interface by :func:`carried`.
     """
     try:
         artifact = Artifact.load(folder, robot, task_signals=added_signals(load_manifest(folder), robot))
@@ -87,7 +87,7 @@ def same_robot(manifest: Manifest, standing: str | None) -> Check:
 
 
 def carried(manifest: Manifest, interface: Interface) -> Check:
-    """Whether topics bring all that the policy reads."""
+    """Whether topics carry all that the policy reads."""
     try:
         check_reads(interface, manifest.signals)
     except InterfaceError as error:
@@ -96,7 +96,7 @@ def carried(manifest: Manifest, interface: Interface) -> Check:
 
 
 def first(artifact: Artifact) -> Propose:
-    """The artifact's first command of a mission, for signals by name; of a chunk the first row."""
+    """The artifact's first command of a mission, for signals by name; the first row of a chunk."""
     def propose(signals: Mapping[str, np.ndarray]) -> np.ndarray:
         given = {**signals, MISSION_TIME.name: np.zeros((), dtype=np.float32)}
         batch = {name: np.asarray(given[name])[None] for name in artifact.schema}

@@ -24,7 +24,7 @@ REPEATED = 0.1  # share of messages whose stamp is the one before
 
 
 def rates(heard: Heard, plan: Plan) -> Iterator[Check]:
-    """Every state topic comes as often as ros.yaml says, without gaps in which the guard would stop."""
+    """Every state topic has the rate of ros.yaml, without gaps at which the guard would stop."""
     for state in heard.states:
         times, row = state.arrivals, state.topic
         if not len(times) or not row.rate_hz:
@@ -48,7 +48,7 @@ def rates(heard: Heard, plan: Plan) -> Iterator[Check]:
 
 
 def oldest(row: StateTopic, plan: Plan) -> tuple[Ages, str]:
-    """How old what the topic brings may be, and who stops the robot else."""
+    """The allowed age of a topic, and the node that stops the robot beyond it."""
     if isinstance(row, PictureTopic):
         return Ages(row.max_age_s, row.max_age_s), "controller"
     return plan.profile.age([state.topic for state in plan.interface.states].index(row.topic)), "guard"
@@ -57,8 +57,7 @@ def oldest(row: StateTopic, plan: Plan) -> tuple[Ages, str]:
 def rhythm(arrivals: np.ndarray, end: float, stamps: np.ndarray) -> tuple[float, float, int]:
     """Rate [Hz], longest time without a message [s], until ``end``, and number of missing messages.
 
-    Missing is what is not there between two stamps (arrivals where there are none) that lie several median periods
-    apart.
+    Missing messages are counted where two stamps (arrivals, if there are none) lie several median periods apart.
     """
     steps = np.diff(arrivals)
     span = float(arrivals[-1] - arrivals[0])
@@ -72,7 +71,7 @@ def rhythm(arrivals: np.ndarray, end: float, stamps: np.ndarray) -> tuple[float,
 
 
 def clocks(heard: Heard, plan: Plan) -> Iterator[Check]:
-    """The robot's clock and this machine's agree, and neither was set while they were watched."""
+    """The robot's clock and this machine's agree, and neither was set meanwhile."""
     if abs(heard.clock_step_s) > STEP_S:
         yield Check("clock here", "fail", f"set by {1e3 * heard.clock_step_s:+.0f} ms while listening",
                     "wait until NTP or chrony has settled (`timedatectl`, `chronyc tracking`)")

@@ -21,7 +21,7 @@ SLACK = 0.01  # share of a range by which a calibrated robot may read beyond its
 
 
 def usable(heard: Heard, plan: Plan) -> Iterator[Check]:
-    """Every message could be read as the signals that it should carry."""
+    """Every message could be decoded as its signals."""
     for state in heard.states:
         if state.rejected:
             worst, count = max(state.rejected.items(), key=lambda item: item[1])
@@ -32,7 +32,7 @@ def usable(heard: Heard, plan: Plan) -> Iterator[Check]:
 
 
 def joints(heard: Heard, plan: Plan) -> Iterator[Check]:
-    """The joints by name: all that the signals need; more of them, and any order, do no harm."""
+    """All joints that the signals need are named; more joints, and any order, are fine."""
     for state in heard.states:
         if state.joints is None:
             continue
@@ -52,7 +52,7 @@ def joints(heard: Heard, plan: Plan) -> Iterator[Check]:
 
 def expected_joints(row: StateTopic, robot: RobotSpec) -> tuple[str, ...]:
     """Joints that a topic must name: its option ``joints`` (names, or a mapping from them), else the model's joints of
-    the signals that it carries."""
+    its signals."""
     given = row.options.get("joints")
     if given is not None:
         return tuple(given)
@@ -63,9 +63,8 @@ def expected_joints(row: StateTopic, robot: RobotSpec) -> tuple[str, ...]:
 
 
 def limits(robot: RobotSpec) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Low and high of the signals that have limits, [*shape] each, wherever the robot states them: those of the
-    setpoints of the same quantity (``joint_pos_cmd``); of the signal (``joint_vel``, ``height_m``); of its joints
-    (``fr3_joint1_vel``)."""
+    """Low and high of the signals with limits, [*shape] each: those of the setpoints of the same quantity
+    (``joint_pos_cmd``), of the signal (``joint_vel``, ``height_m``), or of its joints (``fr3_joint1_vel``)."""
     out = {}
     for name, spec in robot.signals.items():
         setpoint = robot.commands.get(f"{name}_cmd")
@@ -86,7 +85,7 @@ def limits(robot: RobotSpec) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def within(heard: Heard, plan: Plan) -> Iterator[Check]:
-    """Every signal that has limits stayed inside them; degrees taken for radians are told apart."""
+    """Every signal with limits stayed inside them; degrees mistaken for radians are recognized."""
     known = limits(plan.robot)
     seen = {name: values for state in heard.states for name, values in state.signals.items()}
     for name in [name for name in known if name in seen]:
@@ -117,7 +116,7 @@ def inside(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> bool:
 
 
 def frozen(heard: Heard, plan: Plan) -> Iterator[Check]:
-    """Values change, those of ``safety.frozen`` above all: on the robot they never repeat in every bit."""
+    """Values change, above all those of ``safety.frozen``: on a real robot they never repeat bit by bit."""
     rule = plan.profile.frozen
     each = () if rule is None else rule.each
     restless = () if rule is None else (*rule.signals, *each)
@@ -139,7 +138,7 @@ def frozen(heard: Heard, plan: Plan) -> Iterator[Check]:
 
 
 def padding(name: str, values: np.ndarray) -> bool:
-    """A velocity or force of exactly zero is rest, or not measured: it says nothing about a dead sensor."""
+    """A velocity or force of exactly zero is rest, or not measured: it does not show a dead sensor."""
     return not values.any() and any(word in name for word in ("vel", "torque", "effort", "force"))
 
 

@@ -21,7 +21,7 @@ SIZES = (2, 1, 4, 3, 5, 6, 7, 8)
 
 
 def formula_of(spec: Spec, schema: Mapping[str, SignalSpec]) -> Formula:
-    """The formula, checked against ``schema`` and what the file declares; the latter goes first."""
+    """The formula, checked against ``schema`` and the file's own declarations, which take precedence."""
     from temporeal.sim.stl.language.errors import FormulaError
     from temporeal.sim.stl.language.parse import check, parse
     from temporeal.sim.stl.language.propositional import Formula
@@ -46,7 +46,7 @@ def formula_of(spec: Spec, schema: Mapping[str, SignalSpec]) -> Formula:
 
 
 def formula_on(spec: Spec, schema: Mapping[str, SignalSpec], columns: Sequence[str], source: str) -> Formula:
-    """The formula over the signals of a trace; what the trace has is told where the formula asks for something else."""
+    """The formula over the signals of a trace; an error names the columns that the trace has."""
     from temporeal.sim.stl.language.text import WORDS
 
     try:
@@ -63,7 +63,7 @@ def formula_on(spec: Spec, schema: Mapping[str, SignalSpec], columns: Sequence[s
 
 
 def assumed(spec: Spec) -> dict[str, SignalSpec]:
-    """Signals guessed from the formula alone: scalars, and vectors where a component or a length is taken of them."""
+    """Signals guessed from the formula alone: scalars, and vectors if a component or a length is taken of them."""
     from temporeal.robots.signals import SignalSpec
     from temporeal.sim.stl.language.operations import FUNCTIONS
     from temporeal.sim.stl.language.propositional import Signal
@@ -94,7 +94,7 @@ def assumed(spec: Spec) -> dict[str, SignalSpec]:
 
 
 def guessed_formula(spec: Spec) -> Formula:
-    """The formula over signals whose shapes are guessed: the first guess with which it is well-formed."""
+    """The formula over guessed signals: the first guess with which it is well-formed."""
     first = assumed(spec)
     if not isinstance(spec.formula, str):
         return formula_of(spec, first)

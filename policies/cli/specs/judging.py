@@ -86,7 +86,7 @@ def formula_and_trace(spec: Spec, path: Path, options: Namespace) -> tuple[Formu
 
 
 def explained(formula: Formula, trace: Trace, spec: Spec, partial: bool) -> Explanation:
-    """The explanation; a window that is no whole number of samples is bad input that says what to do."""
+    """The explanation; a window that is no whole number of samples is bad input, with advice."""
     import numpy as np
 
     from temporeal.sim.stl.analysis.explain import explain
@@ -102,7 +102,7 @@ def explained(formula: Formula, trace: Trace, spec: Spec, partial: bool) -> Expl
 
 
 def short(found: dict[str, Any]) -> dict[str, Any]:
-    """What `check` tells of an explanation."""
+    """What `check` prints of an explanation."""
     kept = ("formula", "robustness", "lower", "upper", "verdict", "decided_by", "at_s", "at_t", "dt", "samples",
             "horizon_s", "semantics", "note")
     return {key: found[key] for key in kept}

@@ -44,7 +44,7 @@ class Spec:
 
 
 def load(path: Path) -> Spec:
-    """The formula's file: plain text unless its suffix says YAML or JSON."""
+    """Read a formula file: plain text unless its suffix says YAML or JSON."""
     from temporeal.policies.cli.traces.csv_files import text_of
 
     if not path.is_file():
@@ -64,17 +64,17 @@ def load(path: Path) -> Spec:
 
 
 def without_comments(text: str) -> str:
-    """The text with blanks for its comments."""
+    """The text with its comments blanked."""
     return re.sub(r"#[^\n]*|//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
 
 
 def assigned_names(text: str) -> set[str]:
-    """Names that a specification gives to its own formulas: ``out = ...``. A column called so is not meant."""
+    """Names that a specification assigns to its own formulas: ``out = ...``. They are no columns."""
     return set(re.findall(r"(?<![\w.])([A-Za-z_]\w*)\s*=(?!=)", without_comments(text)))
 
 
 def read_json(text: str, wrong: str) -> Any:
-    """JSON; a key that stands twice is refused, as is what is nested too deeply."""
+    """JSON; duplicate keys and deep nesting are refused."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         out: dict[str, Any] = {}
@@ -93,7 +93,7 @@ def read_json(text: str, wrong: str) -> Any:
 
 
 def read_yaml(text: str, wrong: str) -> Any:
-    """YAML of plain data; a key that stands twice is refused, as is what is nested too deeply."""
+    """YAML of plain data; duplicate keys and deep nesting are refused."""
     import yaml
 
     class Loader(yaml.SafeLoader):
@@ -172,7 +172,7 @@ def declared(name: str, value: Any, source: str) -> SignalSpec:
 
 
 def with_options(spec: Spec, options: Namespace) -> Spec:
-    """What the command line says goes before what the file says."""
+    """The command line takes precedence over the file."""
     constants = read_json(options.constants, "--constants is no JSON")
     if not isinstance(constants, dict):
         raise BadInput("""--constants is one JSON object, such as '{"a": [1, 0, 1]}'; got """ + options.constants[:60])
@@ -182,7 +182,7 @@ def with_options(spec: Spec, options: Namespace) -> Spec:
 
 
 def semantics_of(spec: Spec) -> Semantics:
-    """The semantics, rtamt's where nothing is said."""
+    """The semantics; rtamt's by default."""
     from temporeal.sim.stl.language.conventions import Semantics
 
     try:

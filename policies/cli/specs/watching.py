@@ -25,7 +25,7 @@ MOST_STEPS = 10_000_000
 
 
 def monitor(spec: Spec, source: str, options: Namespace) -> int:
-    """Feed the samples one by one and tell what is known after each."""
+    """Feed the samples one by one, and print what is known after each."""
     if semantics_of(spec).end != "clip":
         raise BadInput(f"{spec.source}: semantics end={spec.semantics['end']}: while a trace goes on, what lies past "
                        "its end is unknown; check and explain take it")
@@ -48,7 +48,7 @@ def monitor(spec: Spec, source: str, options: Namespace) -> int:
 
 
 class SampleMonitor:
-    """A monitor and what it has told."""
+    """A monitor of samples, and its printed table."""
 
     def __init__(self, spec: Spec, options: Namespace) -> None:
         self.spec, self.options = spec, options
@@ -58,7 +58,7 @@ class SampleMonitor:
         self.decided_at_s: float | None = None
 
     def begin(self, formula: Formula, dt: float, start_s: float) -> None:
-        """The formula and the period are known."""
+        """Start with a known formula and period."""
         from temporeal.sim.stl.language.errors import FormulaError
         from temporeal.sim.stl.language.queries import history, horizon
         from temporeal.sim.stl.monitoring.monitor import Monitor
@@ -84,18 +84,17 @@ class SampleMonitor:
         self.head()
 
     def head(self) -> None:
-        """The head of the table."""
+        """Print the head of the table."""
         if not self.options.json:
             say(f"{'t [s]':>{self.width}} {'lower':>12} {'upper':>12}  verdict")
 
     def clock(self, t: float) -> str:
-        """A time of the trace's clock with the digits that tell samples apart."""
+        """A time with enough digits to tell samples apart."""
         return f"{t:.{self.decimals}f}".rstrip("0").rstrip(".")
 
     def feed(self, at: int, values: Mapping[str, Any]) -> bool:
-        """Take sample ``at``, those before it that did not come being lost; whether that is enough: nothing can change,
-        or the verdict, all that was asked for.
-        """
+        """Take sample ``at``; samples skipped before it are lost. Whether to stop: nothing can change any more, or the
+        verdict was all that was asked for."""
         gap = at - len(self.samples)
         if gap:
             from temporeal.policies.cli.traces.table import MAX_ROWS
@@ -118,7 +117,7 @@ class SampleMonitor:
         return reading.final or (reading.verdict != "undecided" and bool(self.options.until_decided))
 
     def end(self) -> int:
-        """The trace has ended, or is decided: what is known, and what decided it."""
+        """The trace has ended, or is decided: print the result."""
         from temporeal.policies.cli.traces.table import Trace
 
         if self.formula is None or not self.samples:
@@ -145,9 +144,8 @@ def shown(x: float) -> str:
 
 
 def from_stdin(watch: SampleMonitor, spec: Spec, options: Namespace) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Samples of a CSV on stdin as they come, numbered from 0; the first two rows tell the period unless it is given.
-    With ``--missing unknown`` numbers are left out where rows are.
-    """
+    """Samples of a CSV on stdin as they come, numbered from 0; the first two rows give the period unless it is given.
+    With ``--missing unknown``, missing rows skip numbers."""
     from temporeal.policies.cli.traces.csv_files import live
     from temporeal.policies.cli.traces.grid import clock, simplest_period
     from temporeal.policies.cli.traces.table import TOLERANCE

@@ -18,7 +18,7 @@ def _array_table(
     source: str, options: Options, arrays: Mapping[str, Any], place: Callable[[int, str], str],
     epochs: Mapping[str, float] | None = None,
 ) -> Table:
-    """A table of arrays by column name, the first axis being time; one that cannot be read is :class:`Unread`."""
+    """A table of arrays by column name, time first; a column that cannot be read is :class:`Unread`."""
     time = options.time
     columns = renamed(list(arrays), options.renames, source)
     epochs = {new: (epochs or {}).get(old, 0.0) for new, old in zip(columns, arrays)}
@@ -91,8 +91,8 @@ def read_parquet(path: Path, options: Options) -> Table:
 
 
 def _arrow_column(column: Any) -> tuple[Any, float]:
-    """A column as numbers: nulls are NaN, lists of one length are vectors, times are seconds since the first; and that.
-    """
+    """A column as numbers, and the epoch of its times, s: nulls are NaN, lists of one length are vectors, times are
+    seconds since the first."""
     import pyarrow.types as types
 
     kind = column.type

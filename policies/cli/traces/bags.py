@@ -41,7 +41,7 @@ def _topics(kinds: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class _Topic:
-    """A topic and how its messages become signals; ``unit(name, message)`` is that of one of them."""
+    """A topic and how its messages become signals; ``unit(name, message)`` is the unit of one of them."""
 
     name: str
     decode: Callable[[Any], dict[str, Any]]
@@ -77,7 +77,7 @@ def _mapped_topics(maps: Sequence[str], kinds: Mapping[str, str], path: Path) ->
 
 
 def _field(message: Any, path: str, topic: str) -> Any:
-    """What stands at ``path`` of a message: ``pose.pose.position``, ``data[2]``."""
+    """The value at ``path`` of a message: ``pose.pose.position``, ``data[2]``."""
     at = message
     for word in re.findall(r"[^.\[\]]+|\[\d+\]", path):
         try:
@@ -142,9 +142,8 @@ def _robot_topics(options: Options, kinds: Mapping[str, str], path: Path) -> lis
 
 
 def _messages(reader: Any, topic: _Topic, path: Path) -> Table:
-    """The messages of one topic as a table. Its time is that of their headers, else that of their receipt, in seconds
-    since the bag's start; a message that is not newer than the one before is left out, as the nodes do.
-    """
+    """The messages of one topic as a table. Times are those of the headers, else of receipt, in seconds since the bag's
+    start; a message that is not newer than the one before is dropped, as by the nodes."""
     connections = [c for c in reader.connections if c.topic == topic.name]
     count, progress = sum(c.msgcount for c in connections), counter(f"{path}, {topic.name}")
     stamps: list[int] = []

@@ -15,7 +15,7 @@ _COLUMN = re.compile(r"([^\W\d]\w*)(?:\.(\d+|[wxyz])|\[(\d+)\])?$")
 
 
 def group(columns: Sequence[str], source: str) -> dict[str, list[int]]:
-    """Signal -> the numbers of its columns, by component; a scalar has one. Other columns are left out."""
+    """Signal -> the indices of its columns, by component; a scalar has one. Columns that are no signal are dropped."""
     parts: dict[str, dict[str, int]] = {}
     for k, column in enumerate(columns):
         found = _COLUMN.match(column)
@@ -43,7 +43,7 @@ def _ordered(name: str, entries: Mapping[str, int], source: str) -> list[int]:
 
 
 def is_vector(columns: Sequence[str], numbers: Sequence[int], name: str) -> bool:
-    """Whether these columns are components, also if there is only one."""
+    """Whether these columns are components, even if there is only one."""
     return len(numbers) > 1 or columns[numbers[0]] != name
 
 
@@ -61,7 +61,7 @@ def stacked(columns: Sequence[Numbers], vector: bool) -> Numbers:
 
 
 def renamed(columns: Sequence[str], renames: Mapping[str, str], source: str) -> list[str]:
-    """The columns with the names that ``--rename`` gives them; the components of a vector go with it."""
+    """The columns under the names of ``--rename``; components of a vector follow it."""
     out = list(columns)
     for old, new in renames.items():
         mine = [k for k, column in enumerate(columns) if re.split(r"[.\[]", column)[0] == old or column == old]
@@ -73,7 +73,7 @@ def renamed(columns: Sequence[str], renames: Mapping[str, str], source: str) -> 
 
 
 def check_header(header: Sequence[str], source: str) -> None:
-    """The first row names the columns: no numbers, no name twice."""
+    """The header has names, no numbers and no duplicates."""
     for k, name in enumerate(header):
         if name and name in header[:k]:
             raise BadInput(f"{source}: row 1: two columns are called {name!r}")

@@ -21,7 +21,7 @@ from temporeal.robots.signals import SignalSpec
 
 
 def text_of(raw: bytes, source: str, strict: bool = True) -> str:
-    """UTF-8, with or without a byte order mark. Without ``strict`` other bytes are written out: ``\\xff``."""
+    """Decode UTF-8, with or without a byte order mark. Without ``strict``, other bytes are escaped: ``\\\\xff``."""
     try:
         utf16 = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
         return raw.decode("utf-8-sig", "strict" if strict or utf16 else "backslashreplace")
@@ -31,7 +31,7 @@ def text_of(raw: bytes, source: str, strict: bool = True) -> str:
 
 
 def delimiter_of(header: str, source: str) -> str:
-    """Comma, semicolon or tab: the one that the header has. More than one is refused."""
+    """The delimiter in the header: comma, semicolon or tab. More than one is refused."""
     found = [c for c in ",;\t" if c in header]
     if len(found) > 1:
         raise BadInput(f"{source}: the header has {' and '.join(map(repr, found))}: one of them separates columns")
@@ -39,7 +39,7 @@ def delimiter_of(header: str, source: str) -> str:
 
 
 def cell(text: str, place: str) -> float:
-    """The number in a cell; NaN where it is empty."""
+    """The number in a cell; NaN if it is empty."""
     stripped = text.strip()
     if not stripped:
         return float("nan")

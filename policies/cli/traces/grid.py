@@ -42,7 +42,7 @@ def on_own_grid(table: Table, wanted: Mapping[str, Shape], options: Options) -> 
 
 
 def _spread(values: Numbers, index: Numbers, count: int) -> Numbers:
-    """``values`` at the rows ``index`` of ``count``, NaN at the others: their samples were lost."""
+    """``values`` at the rows ``index`` of ``count``, NaN at the others, whose samples were lost."""
     out = np.full((count, *values.shape[1:]), np.nan)
     out[index.astype(np.int64)] = values
     return out
@@ -83,7 +83,7 @@ def resampled(tables: Sequence[Table], wanted: Mapping[str, Shape], options: Opt
 
 
 def _on_grid(grid: Numbers, times: Numbers, values: Numbers, how: str, dt: float) -> Numbers:
-    """``values`` at the times ``grid``: the newest one not later (to a millionth of dt), or on the line between two."""
+    """``values`` at the times ``grid``: the last one before (to a millionth of dt), or interpolated."""
     if how == "hold":
         newest = np.searchsorted(times, grid + 1e-6 * dt, side="right") - 1
         return np.asarray(values[np.maximum(newest, 0)])
@@ -118,7 +118,7 @@ def _increasing(times: Numbers, table: Table, name: str) -> None:
 
 
 def clock(t: float) -> str:
-    """A time with the digits that tell samples apart, also seconds since 1970."""
+    """A time with enough digits to tell samples apart, also for seconds since 1970."""
     return f"{t:.9g}" if abs(t) < 1e6 else f"{t:.6f}".rstrip("0").rstrip(".")
 
 
@@ -147,7 +147,7 @@ def period(times: Numbers, given: float | None, place: Callable[[int], str], sou
 def _uniform(
     times: Numbers, index: Numbers, dt: float, given: bool, place: Callable[[int], str], source: str
 ) -> None:
-    """Refuses ``times`` [T] that are not at the points ``index`` [T] of the grid of ``dt``, one each."""
+    """Refuse ``times`` [T] that are not at the points ``index`` [T] of the grid of ``dt``, one each."""
     residual = times - times[0] - dt * index
     # the first time may be off the grid as any other; with a gap early on the middle is beyond it
     middle = float(np.median(residual))
@@ -164,7 +164,7 @@ def _uniform(
 
 
 def _gap(times: Numbers, k: int, dt: float) -> str:
-    """Names the gap before sample ``k``, if there is one."""
+    """Name the gap before sample ``k``, if there is one."""
     step = float(times[k] - times[k - 1]) / dt if k else 0.0
     lost = round(step) - 1
     if lost < 1 or abs(step - lost - 1) > 2 * TOLERANCE:
@@ -174,11 +174,11 @@ def _gap(times: Numbers, k: int, dt: float) -> str:
 
 
 def simplest_period(times: Numbers) -> float:
-    """The period as the shortest decimal, or one over a whole number, that fits; about that of the median step where
-    the times have gaps.
+    """The period as the shortest decimal, or one over a whole number, that fits; near the median step if the times have
+    gaps.
 
-    Windows must be whole numbers of periods: 0.01, not the 0.010000000000000002 of a mean. The mean of jittered times
-    is off by so much that its grid fits up to twice as well as that of the true period; so much is allowed.
+    Windows must be whole numbers of periods: 0.01, not the 0.010000000000000002 of a mean. With jitter, the mean is so
+    far off that the misfit of the true period may be twice that of the mean; so much is allowed.
     """
     count = len(times) - 1
     usual = float(np.median(np.diff(times)))

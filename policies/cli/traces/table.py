@@ -47,7 +47,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Unread:
-    """A column that cannot be numbers, and why; no error as long as no formula reads it."""
+    """A column that cannot be read as numbers, and why; an error only if a formula reads it."""
 
     reason: str
 
@@ -102,6 +102,6 @@ def schema_of(tables: Sequence[Table]) -> dict[str, SignalSpec]:
 
 
 def one_line(error: Exception) -> str:
-    """An error of a library in one line."""
+    """A library's error in one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}{': ' if text else ''}{text[:200]}"
