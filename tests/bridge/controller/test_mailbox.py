@@ -75,9 +75,8 @@ def test_the_newest_observation_is_read_once_and_whole(line, end):
 
 def test_a_question_wakes_the_worker_and_its_chunk_comes_back(line, end):
     line.put(1.5, signals(1))
-    begun = time.monotonic()
-    end.wait(60.0)
-    assert time.monotonic() - begun < 30.0  # not only when the wait was over
+    assert end.poll.poll(60e3)  # woken, not only when the time was over
+    end.wait()
     assert end.reply(Reply(end.newest().at, 0.01, ROWS))
     (reply,) = line.take()
     assert (reply.observed, reply.seconds) == (1.5, 0.01) and np.array_equal(reply.rows, ROWS)
@@ -97,10 +96,9 @@ def test_without_the_other_end_nothing_blocks_and_nothing_fails(line):
 
 
 def test_a_worker_that_does_not_read_is_not_waited_for(line, end):
-    begun = time.monotonic()
     for _ in range(1000):
         line.send(b"!")  # far more than its queue takes
-    assert time.monotonic() - begun < 10.0 and line.send(b"!") is False
+    assert not line.socket.getblocking() and line.send(b"!") is False
 
 
 def test_a_worker_that_sends_without_end_does_not_hold_the_controller_up(line, end, monkeypatch):

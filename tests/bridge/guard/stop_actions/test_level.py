@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.bridge import test_replay
+from tests.bridge.replay import test_replay
 from tests.bridge.replay.test_replay import EMPTY, INTERFACE, NUMBER, Flown
 from tests.examples import thinned
 
