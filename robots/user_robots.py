@@ -382,8 +382,8 @@ def servo_command(
         if joint.name in taken:
             raise content.fail(element, "the model has an actuator of this name: list it under actuators")
         if "strength" not in entry and values[2] in (0.0, inf):
-            told = "no effort is known" if values[2] else "its effort in the URDF is 0"
-            raise content.fail(element, f"{told}: give strength (N m or N), the most that its servo exerts")
+            detail = "no effort is known" if values[2] else "its effort in the URDF is 0"
+            raise content.fail(element, f"{detail}: give strength (N m or N), the most that its servo exerts")
         if not (values[0] > 0 and values[1] >= 0 and values[2] > 0 and isfinite(values[2])):
             raise content.fail(element, "kp and strength (in a URDF the joint's effort) must be positive, kd not "
                                f"negative; got kp {values[0]:g}, kd {values[1]:g}, strength {values[2]:g}")

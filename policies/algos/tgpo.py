@@ -122,13 +122,13 @@ class Allocator:
 
     def __init__(self, env: TaskEnv, config: TGPOConfig, seed: int) -> None:
         if env.task.schedules is None:
-            told = (
+            detail = (
                 "it is shown and paid by another view; say task.settings.view=scheduled"
                 if env.task.name == "stl"
                 else "choose one, task=stl/..."
             )
             raise SettingsError(f"algo tgpo learns tasks that are formulas and follows their schedules, task "
-                                f"{env.task.name!r} has none: {told}")
+                                f"{env.task.name!r} has none: {detail}")
         self.env, self.config = env, config
         self.schedules = env.task.schedules
         self.schedules.frontier_share = config.frontier

@@ -1,17 +1,16 @@
 """From a rollout to figures: how often the formula holds, by how much, and where it fails first.
 
-Rules for what is not plain:
-
-- The verdict is Boolean and exact. An episode counts as satisfied only if what was seen *decides* the formula: one
-  that ended early (a crash, a left fence) while the formula was still open counts as violated.
-- Its robustness is then that of the trace with its last sample held to the end, at most :data:`BELOW_ZERO`.
+- The verdict is Boolean and exact. An episode is satisfied only if its samples *decide* the formula: one that ended
+  early
+  (a crash, a left fence) while the formula was still open counts as violated.
+- Its robustness is that of the trace with its last sample held to the end, at most :data:`BELOW_ZERO` if not satisfied.
 - A clause is a top-level conjunct. The first to fail is the one whose violation was known first; if an episode ended
   before any violation was known, the open clause with the least robustness of the held trace.
-- Slack of a subgoal: the end of its window minus the time at which it was reached (as early as possible, at the
-  start of the stretch that it must hold for); NaN where it was not reached in time.
-- Slack of the mission, which every formula has, whatever its form: by how much later everything could have happened,
-  the first sample held for so long, with the formula still satisfied at that delay and at all smaller ones that were
-  tried (:data:`DELAYS` over its horizon, at most).
+- Slack of a subgoal: the end of its window minus the time at which it was reached (as early as possible, at the start
+  of
+  the stretch that it must hold for); NaN if it was not reached in time.
+- Slack of the mission, defined for every formula: the longest delay, with the first sample held meanwhile, under which
+  the formula is still satisfied, as it is under all smaller delays that were tried (at most :data:`DELAYS`).
 """
 
 from __future__ import annotations
@@ -108,9 +107,9 @@ def evaluate(
     rollout: Rollout, formula: Formula, *, reference: Reference | None = None, confidence: float = 0.95,
     delays: int = DELAYS,
 ) -> Evaluation:
-    """Judge every episode of ``rollout`` by ``formula``; see the head of this module for the rules.
+    """Judge every episode of ``rollout`` by ``formula``; the rules are in the module's docstring.
 
-    ``delays``: how many are tried for the slack of the mission, at most; 0: it is not asked for, and NaN.
+    ``delays``: how many are tried for the slack of the mission, at most; with 0 it is NaN.
     """
     # a sample with a value that is not a number is no sample: the episode ends before it
     lengths = np.maximum(rollout.lengths - ~rollout.finite, 1)
@@ -144,10 +143,10 @@ def evaluate(
 
 
 def gate(evaluation: Evaluation, require: float | None = None, require_lower: float | None = None) -> bool:
-    """Whether the policy passes: the estimate reaches ``require`` and the interval's lower end ``require_lower``.
+    """Whether the policy passes: the estimate reaches ``require``, and the interval's lower end ``require_lower``.
 
-    The estimate is what most people mean, and it is wrong by chance more often the fewer the episodes; the lower end
-    is a promise at the interval's confidence, and asks for more episodes the closer it is to 1.
+    The estimate is the usual meaning, and the fewer the episodes, the more often it is wrong by chance. The lower end
+    holds at the interval's confidence, and needs more episodes the closer it is to 1.
     """
     for value in (require, require_lower):
         if value is not None and not 0 <= value <= 1:
@@ -221,8 +220,8 @@ def mission_slack(formula: Formula, rollout: Rollout, holds: np.ndarray, delays:
 
 
 def hit_time(goal: TimedSubgoal, rollout: Rollout, lengths: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """First time [E] in the goal's window (counted from ``start`` [E]) at which its predicate holds, and goes on to
-    hold for its hold time; NaN where there is none."""
+    """First time [E] in the goal's window (counted from ``start`` [E]) from which its predicate holds for its hold
+    time; NaN if there is none."""
     inside = satisfied(goal.predicate, rollout.signals, rollout.dt, lengths)
     time = rollout.dt * np.arange(len(inside))[:, None]
     held, need = np.zeros(inside.shape, int), round(goal.hold / rollout.dt) + 1

@@ -249,7 +249,7 @@ def _between(env: Env, name: str, dist: Distribution, share: Tensor) -> Tensor:
 
 
 class PushedBackend:
-    """A backend whose worlds are pushed when they are told to be, beside what else sets the same forces."""
+    """A backend whose worlds are pushed on demand, in addition to what else sets the same forces."""
 
     def __init__(self, inner: Any, control_dt: float) -> None:
         self.inner, self.control_dt = inner, control_dt
@@ -259,7 +259,7 @@ class PushedBackend:
         return getattr(self.inner, name)
 
     def begin(self, push: Named) -> None:
-        """Push as ``push`` says, [N, ...] each, in the episodes that begin from now on."""
+        """Push as in ``push``, [N, ...] each, in the episodes that begin from now on."""
         self.push = push
         self.forces = {k: push[k] for k in FORCES if k in push}
         self.base = {k: torch.zeros_like(v) for k, v in self.forces.items()}
@@ -267,7 +267,7 @@ class PushedBackend:
         self.pushed = torch.zeros(self.inner.num_worlds, dtype=torch.bool, device=self.inner.device)
 
     def set_params(self, ids: Tensor, params: Mapping[str, Tensor]) -> None:
-        """``params`` for the worlds ``ids``; forces in addition to a push that acts now."""
+        """``params`` for the worlds ``ids``; forces in addition to an active push."""
         for name in self.forces.keys() & params.keys():
             self.base[name][ids] = params[name]
         self.inner.set_params(ids, {**params, **self._forces(ids, self.forces.keys() & params.keys())})

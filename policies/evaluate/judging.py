@@ -1,4 +1,4 @@
-"""An evaluation with its rollout, the seed that evaluations have, and the reference that a task tracks."""
+"""An evaluation with its rollout, the seed of evaluations, and the reference that a task tracks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVALUATION_SEED = 0x5EED_0000
 
 
 class Judged(NamedTuple):
-    """An evaluation with what it was made from and the wall time of the rollout, s."""
+    """An evaluation with its rollout, and the wall time of the rollout, s."""
 
     evaluation: Evaluation
     rollout: Rollout
@@ -25,7 +25,7 @@ class Judged(NamedTuple):
 
 
 def reference_of(task: Task) -> Reference | None:
-    """The position to be held over time, where the task has one: a reference module, or the constant ``home``."""
+    """The position to hold over time, if the task has one: a reference module, or the constant ``home``."""
     module = getattr(task.observe, "reference", None)
     if module is not None:
         module = copy.deepcopy(module).cpu()  # an environment on a GPU took the task's there

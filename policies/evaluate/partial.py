@@ -1,11 +1,10 @@
-"""What a trace with missing samples says about a formula: bounds on its robustness, verdicts, and when they fell.
+"""Formulas on traces with missing samples: bounds on the robustness, verdicts, and times of decision.
 
-An episode that ended early, or a flight that is still going on, has samples that nobody knows. The least and the
-greatest robustness that any completion could give are the strong and the weak view of the known samples
-(`temporeal.sim.stl.language.conventions.Semantics`). The same minima and maxima over other numbers give the *time of
-decision*: with ``-t``
-for a predicate that holds at time t and ``-inf`` where it is not known to, they select the time at which the truth was
-known.
+An episode that ended early, or a flight that is still going on, has unknown samples. The least and the greatest
+robustness of any completion are the strong and the weak view of the known samples
+(`temporeal.sim.stl.rewriting.lower.Semantics`). The same minima and maxima over other numbers give the *time of
+decision*: with ``-t`` for a predicate that holds at time t, and ``-inf`` where it is not known to, they select the time
+at which the truth became known.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ STRONG, WEAK = Semantics(end="strong"), Semantics(end="weak")
 class Verdict:
     """Per trace, at time 0: whether the formula is known to hold, known to fail, and the time of decision in s.
 
-    Where neither is known ``decided_at_s`` is infinite.
+    ``decided_at_s`` is infinite where neither is known.
     """
 
     satisfied: np.ndarray  # [E] bool

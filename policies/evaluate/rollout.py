@@ -74,9 +74,9 @@ def rollout(
 ) -> Rollout:
     """One episode of every world: build ``env`` with as many worlds as episodes are wanted, and a fresh seed.
 
-    ``keep`` names the signals to store, all that a formula of the task may name by default. ``progress(done, of)``
-    is called after each control step. Worlds whose episode is over keep on stepping (a new episode of theirs) until
-    the last one is done; nothing of that is kept.
+    ``keep`` names the signals to store; by default all that a formula of the task may name. ``progress(done, of)`` is
+    called after each control step. Worlds whose episode is over go on with a new one until the last world is done;
+    nothing of that is kept.
     """
     names = tuple(keep) if keep is not None else tuple(env.task.schema)
     steps, worlds = env.task.steps, env.num_worlds
@@ -107,7 +107,7 @@ def rollout(
 def from_flights(flights: Sequence[Mapping[str, np.ndarray]], dt: float, seed: int = 0) -> Rollout:
     """Recorded flights as episodes: each a mapping name -> [T_i, ...] sampled every ``dt`` s from mission start.
 
-    Flights may differ in length. What was commanded is unknown here, so that effort is not a number.
+    Flights may differ in length. Actions are unknown, so effort is NaN.
     """
     lengths = [{len(values) for values in flight.values()} for flight in flights]
     bad = [i for i, found in enumerate(lengths) if len(found) != 1 or 0 in found]
@@ -127,10 +127,10 @@ def held(values: np.ndarray, samples: int) -> np.ndarray:
 
 
 def resample(times: np.ndarray, values: np.ndarray, dt: float, duration_s: float) -> np.ndarray:
-    """What was last known at 0, dt, 2 dt, ... of a signal received at ``times`` [M] s (sorted): [T, ...].
+    """A signal received at ``times`` [M] s (sorted), as known at 0, dt, 2 dt, ...: [T, ...].
 
-    The value at an instant is the newest one received by then, as a controller would have seen it; before the first
-    one that first value stands in. The samples end with the last one received, or after ``duration_s``.
+    The value at an instant is the newest one received by then, as a controller would have it; before the first one, the
+    first. The samples end with the last one received, or after ``duration_s``.
     """
     end = min(duration_s, float(times[-1]))
     wanted = dt * np.arange(int(end / dt + 1e-6) + 1)
@@ -139,7 +139,7 @@ def resample(times: np.ndarray, values: np.ndarray, dt: float, duration_s: float
 
 
 def pick(signals: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:
-    """The named ones; a name that is not there lists those that are."""
+    """The named signals; a missing name lists the existing ones."""
     missing = [name for name in names if name not in signals]
     if missing:
         raise ValueError(f"no signals {missing}; the environment has: {', '.join(signals)}")
@@ -147,7 +147,7 @@ def pick(signals: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tenso
 
 
 def host(value: Tensor) -> np.ndarray:
-    """As a numpy array of its own: the simulator may reuse the memory."""
+    """A copy as a numpy array: the simulator may reuse the memory."""
     array: np.ndarray = value.detach().cpu().numpy().copy()
     return array
 

@@ -102,7 +102,8 @@ class Figure:
         return out[..., :3], out[..., 3:]
 
     def qpos(self, signals: Mapping[str, Array]) -> Array:
-        """qpos [K, nq] of samples of signals [K, ...]: home where none tells, the sample before for one not finite."""
+        """qpos [K, nq] of samples of signals [K, ...]: home if no signal gives it, the sample before for one that is
+        not finite."""
         robot = self.model.scene.robot
         if robot.kind == "quadrotor":
             pose = {n: np.asarray(signals[n], np.float64) for n in ("base_pos_w", "base_quat_w")}
@@ -286,7 +287,7 @@ def rotation(quat: Array) -> Array:
 class Goal:
     """Signals that say where something should be: a place [3] or [2] (on the floor), an attitude wxyz, or both.
 
-    ``radius``: how near counts, m.
+    ``radius``: the distance that counts as reached, m.
     """
 
     name: str
@@ -297,9 +298,9 @@ class Goal:
 
 @dataclass(frozen=True)
 class Stage:
-    """What is drawn of a task. ``point``, ``attitude``: the signals of what the formula is about, if it has a place.
+    """What is drawn of a task. ``point``, ``attitude``: the signals of the formula's subject, if it has a place.
 
-    ``thing``: what these are of, if it is an object that moves freely: an index of :attr:`Figure.bodies`.
+    ``thing``: the subject, if it is an object that moves freely: an index of :attr:`Figure.bodies`.
     """
 
     figure: Figure
@@ -339,10 +340,10 @@ def placed(specs: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
 
 
 def followed(task: Task, model: Model) -> tuple[str | None, str | None]:
-    """The place that the formula is about, and the attitude that goes with it.
+    """The place that the formula is about, and its attitude.
 
-    That is the first place that the formula names and that is no goal. What stands (a block with a hole, a cabinet) is
-    where something is brought to: it comes after what the robot moves. Places that no formula names come last.
+    It is the first place that the formula names and that is no goal. Objects that stand (a block with a hole, a
+    cabinet) are destinations: they come after what the robot moves. Places that no formula names come last.
     """
     own = task.extra.signals if task.extra is not None else {}
     places = [n for n, e, _ in placed({n: s for n, s in task.schema.items() if n not in own}) if e == "_pos_w"]
@@ -372,7 +373,7 @@ def attitude_of(task: Task, model: Model, place: str) -> str | None:
 
 
 def carrier(model: Model, signal: str) -> int | None:
-    """The body on which a place or attitude of the scene is; None for one that the model does not tell."""
+    """The body that carries a place or attitude of the scene; None if the model does not show it."""
     source = model.scene.sources.get(signal)
     if source is None or source.what not in ("pos", "quat"):
         return None
@@ -383,7 +384,7 @@ def carrier(model: Model, signal: str) -> int | None:
 
 
 def stands(model: Model, signal: str) -> bool:
-    """Whether a signal is of an object that is not free to move."""
+    """Whether a signal belongs to an object that is not free to move."""
     return any(signal in thing.signals and free_joint(model.mj, f"{thing.name}.root") is None
                for thing in model.scene.objects)
 

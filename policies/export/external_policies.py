@@ -309,8 +309,8 @@ def statistics_of(model: Any, found: Origin, normalize: Any) -> Any:
     carried = found.normalize or model.get_vec_normalize_env()
     was = was_normalized(model)
     if carried is None and (was or (was is None and model.get_env() is None)):
-        told = "was trained under VecNormalize" if was else "does not say whether it was trained under VecNormalize"
-        raise NotExportable(f"the model {told}, whose statistics are not in its file: give normalize=FILE, which "
+        detail = "was trained under VecNormalize" if was else "does not say whether it was trained under VecNormalize"
+        raise NotExportable(f"the model {detail}, whose statistics are not in its file: give normalize=FILE, which "
                             "VecNormalize.save wrote (--normalize FILE), or, if observations were not normalized, "
                             "normalize=False (--no-normalize)")
     return carried
@@ -378,6 +378,6 @@ def sb3_normalizer(statistics: Any, task: Task) -> nn.Module:
     rms = statistics.obs_rms
     size = int(task.observe.obs_dim)  # type: ignore[arg-type]
     if isinstance(rms, dict) or rms.mean.shape != (size,):
-        told = "several observations" if isinstance(rms, dict) else f"{rms.mean.shape} numbers"
-        raise NotExportable(f"VecNormalize holds statistics of {told}, task {task.name!r} shows {size}")
+        detail = "several observations" if isinstance(rms, dict) else f"{rms.mean.shape} numbers"
+        raise NotExportable(f"VecNormalize holds statistics of {detail}, task {task.name!r} shows {size}")
     return Standardize(rms.mean, rms.var, statistics.epsilon, statistics.clip_obs)

@@ -33,9 +33,9 @@ def make_task(settings: Mapping[str, Any]) -> Task:
             settings["task"].get("settings") or {})))
 
 
-def checked_robot(said: Mapping[str, Any], task: Task) -> Task:
+def checked_robot(stated: Mapping[str, Any], task: Task) -> Task:
     """``task``, if its robot is the one that its file names: a formula's robot is that of its system."""
-    system, robot = getattr(task.observe, "system", None), said.get("robot", task.robot.name)
+    system, robot = getattr(task.observe, "system", None), stated.get("robot", task.robot.name)
     if system is None or robot == task.robot.name:
         return task
     raise BadInput(f"the task says robot: {robot}, but its settings.system, {system.name}, is for robot "
@@ -119,9 +119,9 @@ def check_options(backend: str, options: Mapping[str, Any], experiment: str | No
     legal = [name for name in given if name not in EVERY_BACKEND]
     for key, value in options.items():
         if key not in legal:
-            told = f"legal: {', '.join(legal)}" if legal else "it has none"
-            told += f"; does experiment={experiment} set it for another robot?" if experiment else ""
-            raise BadInput(f"backend.{key}: backend {backend} has no such setting; {told}")
+            detail = f"legal: {', '.join(legal)}" if legal else "it has none"
+            detail += f"; does experiment={experiment} set it for another robot?" if experiment else ""
+            raise BadInput(f"backend.{key}: backend {backend} has no such setting; {detail}")
         if not fits(value, hints[key]):
             wanted = hints[key].__name__ if isinstance(hints[key], type) else str(hints[key])
             raise BadInput(f"backend.{key}={value}: expected {wanted}")

@@ -78,10 +78,10 @@ class Watch:
         """Say once, ``spent`` of the training being over, that the formula never held, or that it did and no subgoal
         ever counted: many an impossible one (a deadline that the robot is too slow for, places that exclude each other,
         a slack that there is no room for) is only found out so."""
-        if self.warned or spent < HOPELESS or self.episodes < ENOUGH or not (told := self._trouble()):
+        if self.warned or spent < HOPELESS or self.episodes < ENOUGH or not (trouble := self._trouble()):
             return
         self.warned = True
-        share, why = told
+        share, why = trouble
         warnings.warn(f"the formula held in {share} of {self.episodes} episodes that were watched, {spent:.0%} of the "
                       f"training being over; {why}", stacklevel=1)
 

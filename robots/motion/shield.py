@@ -52,8 +52,8 @@ def clamp(spec: CommandSpec, command: Array) -> Verdict:
     inside = np.clip(command, low, high)
     # the network computes in float32: a value that rounds over its limit is no event
     over = np.abs(inside - command) > 1e-5 * (high - low)
-    told = f"{spec.name} clamped to its limits, component {np.flatnonzero(over).tolist()}" if over.any() else ""
-    return Verdict(inside, told)
+    detail = f"{spec.name} clamped to its limits, component {np.flatnonzero(over).tolist()}" if over.any() else ""
+    return Verdict(inside, detail)
 
 
 def stale(age_s: float, limit_s: float) -> str:

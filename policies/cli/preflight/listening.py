@@ -1,4 +1,4 @@
-"""Listen to a robot for some seconds and keep what was received, as frozen data. Nothing is advertised."""
+"""Listen to a robot for some seconds and keep what was received as frozen data. Nothing is advertised."""
 
 from __future__ import annotations
 

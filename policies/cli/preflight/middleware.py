@@ -48,12 +48,12 @@ def dds() -> Iterator[Check]:
     # processes of their own: the message really crosses loopback, and a middleware that hangs harms nobody
     topic = f"temporeal_doctor_{os.getpid()}"
     sender, receiver = dds_process("send", topic), dds_process("receive", topic)
-    told = "is loopback up and UDP on it allowed? another ROS_DOMAIN_ID may help"
+    detail = "is loopback up and UDP on it allowed? another ROS_DOMAIN_ID may help"
     try:
         output, errors = receiver.communicate(timeout=25)
     except subprocess.TimeoutExpired:
         receiver.kill()
-        yield Check("dds", "fail", "the middleware did not return within 25 s", told)
+        yield Check("dds", "fail", "the middleware did not return within 25 s", detail)
         return
     finally:
         sender.kill()
@@ -61,7 +61,7 @@ def dds() -> Iterator[Check]:
     if receiver.returncode == 0:
         yield Check("dds", "ok", f"cyclonedds {installed_version('cyclonedds')}, {output.strip()}")
     else:
-        yield Check("dds", "fail", (errors.strip().splitlines() or ["no message"])[-1], told)
+        yield Check("dds", "fail", (errors.strip().splitlines() or ["no message"])[-1], detail)
 
 
 def dds_process(role: str, topic: str) -> subprocess.Popen[str]:

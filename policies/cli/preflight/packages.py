@@ -44,9 +44,9 @@ def packages() -> Iterator[Check]:
         needed = extra_packages(required, extra)
         have = {name: installed_version(name) for name in needed}
         missing = [name for name, version in have.items() if version is None]
-        told = ", ".join(f"{name} {version}" for name, version in have.items() if version)
+        detail = ", ".join(f"{name} {version}" for name, version in have.items() if version)
         advice = f"to {purpose}: {install(extra)}" if missing else ""
-        found = f"missing {', '.join(missing)}" if missing else told
+        found = f"missing {', '.join(missing)}" if missing else detail
         yield Check(f"extra {extra}", "warn" if missing else "ok", found, advice)
 
 

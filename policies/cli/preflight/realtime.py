@@ -21,10 +21,10 @@ def realtime(allowed: bool) -> Check:
 
 def governor(found: Mapping[str, int]) -> Check:
     """CPU frequency governors, with the number of cores of each; empty if unreadable."""
-    told = ", ".join(f"{name} on {count} cores" for name, count in found.items()) or "not readable (a virtual machine?)"
+    text = ", ".join(f"{name} on {count} cores" for name, count in found.items()) or "not readable (a virtual machine?)"
     if set(found) <= {"performance"}:
-        return Check("CPU governor", "ok", told)
-    return Check("CPU governor", "warn", told, "cores that sleep wake late: sudo cpupower frequency-set -g performance")
+        return Check("CPU governor", "ok", text)
+    return Check("CPU governor", "warn", text, "cores that sleep wake late: sudo cpupower frequency-set -g performance")
 
 
 def machine() -> Iterator[Check]:

@@ -116,5 +116,5 @@ def in_short(e: Explanation) -> list[str]:
     known = e.robustness == e.robustness
     size = number(e.robustness, unit) if known else f"between {number(e.lower, unit)} and {number(e.upper, unit)}"
     verb = "waits for" if e.verdict == "undecided" else "decided by"
-    told = note(e)
-    return [f"{e.verdict}: robustness {size}, {verb} {describe(e.decider)[0]}", *([f"note: {told}"] if told else [])]
+    hint = note(e)
+    return [f"{e.verdict}: robustness {size}, {verb} {describe(e.decider)[0]}", *([f"note: {hint}"] if hint else [])]

@@ -36,8 +36,8 @@ def outline(spec: Spec, options: Namespace) -> int:
     say(f"  looks ahead  {span(ahead)}\n  looks back   {span(back)}")
     for name, signal in signals.items():
         shape = f"[{', '.join(map(str, signal.shape))}]" if signal.shape else ""
-        told = " (shape assumed: no trace, not declared)" if name in guessed else ""
-        say(f"  signal       {name}{shape} {signal.unit}{told}")
+        detail = " (shape assumed: no trace, not declared)" if name in guessed else ""
+        say(f"  signal       {name}{shape} {signal.unit}{detail}")
     return OK
 
 

@@ -156,10 +156,10 @@ def _uniform(
     off[1:] |= np.diff(index) < 1
     if off.any():
         k = int(np.argmax(off))
-        said = f"the period is {dt:.6g} s" + (" by --dt or the formula's file" if given else "")
+        stated = f"the period is {dt:.6g} s" + (" by --dt or the formula's file" if given else "")
         raise BadInput(
             f"{source}: {place(k)}: t = {clock(times[k])} is off the uniform grid; {clock(times[0] + index[k] * dt)} "
-            f"is expected ({said}, tolerance {TOLERANCE:.0%} of it){_gap(times, k, dt)}; --dt S --resample hold (or "
+            f"is expected ({stated}, tolerance {TOLERANCE:.0%} of it){_gap(times, k, dt)}; --dt S --resample hold (or "
             "linear) puts the samples on a grid")
 
 

@@ -71,29 +71,29 @@ def run(argv: Sequence[str]) -> int:
     run_folders.check_writable(options.out)
     clear(options.out)
     settings = {**compose(["experiment=demo", *options.overrides]), "out": str(options.out / "run")}
-    tell = (lambda text: None) if options.json else say
+    announce = (lambda text: None) if options.json else say
     began = time.perf_counter()
     task = environments.make_task(settings)
-    tell(f"mission ({task.robot.name}):\n{task.formula_text}\n\n1. train")
+    announce(f"mission ({task.robot.name}):\n{task.formula_text}\n\n1. train")
     words = shlex.join(["experiment=demo", *options.overrides, f"out={settings['out']}", "resume=true"])
     learned = train(settings, options.json, f"temporeal train {words}")
     graph = trained.load_graph(settings, options.out / "run", task)
-    tell(f"   {learned['env_steps'] / 1e6:.1f} M steps in {learned['seconds']:.0f} s\n2. judge")
+    announce(f"   {learned['env_steps'] / 1e6:.1f} M steps in {learned['seconds']:.0f} s\n2. judge")
     judged = {"native": judge(settings, graph, "quadrotor", options.episodes, options.json),
               "mujoco": judge(settings, graph, "mujoco", max(1, options.episodes // 2), options.json)}
     for key, found in judged.items():
-        tell(f"   {TITLES[key]}: {in_words(found)}")
-    tell("3. export")
+        announce(f"   {TITLES[key]}: {in_words(found)}")
+    announce("3. export")
     manifest = export(settings, task, graph, options.out / "artifact")
-    tell(f"   {options.out / 'artifact'}: self-test passed\n4. fly, {options.parallel} at a time, in real time")
-    flown = fly(settings, options, tell)
+    announce(f"   {options.out / 'artifact'}: self-test passed\n4. fly, {options.parallel} at a time, in real time")
+    flown = fly(settings, options, announce)
     judged |= judge_flights(task, manifest, flown)
     summary = summarize(learned, judged, flown, time.perf_counter() - began)
     page = report(task, judged, summary, options.out)
     write_whole(options.out / "summary.json", (json.dumps(summary, indent=2, allow_nan=False) + "\n").encode())
     if options.json:
         print_json(summary)
-    tell(f"   {flown.satisfied} of {len(flown.flights)} satisfied{state_to_command(flown.latency_ms)}\n\n"
+    announce(f"   {flown.satisfied} of {len(flown.flights)} satisfied{state_to_command(flown.latency_ms)}\n\n"
          f"verdict: {summary['verdict']} in {summary['seconds']:.0f} s\n{NEXT}".format(page=page, out=options.out))
     if flown.fault or not flown.flown:
         complain(f"temporeal: {shortfall(flown)}; logs: {options.out / 'flights'}")
@@ -179,7 +179,7 @@ def export(settings: dict[str, Any], task: Task, graph: PolicyGraph, path: Path)
     return artifact.manifest
 
 
-def fly(settings: Mapping[str, Any], options: Any, tell: Any) -> FlightReport:
+def fly(settings: Mapping[str, Any], options: Any, announce: Any) -> FlightReport:
     """Real-time flights of simulated robots, each robot drawn from the published parameters."""
     from temporeal.policies.cli.deployment.flights import flight_line
     from temporeal_bridge.launching.flights import FlightPlan
@@ -189,7 +189,7 @@ def fly(settings: Mapping[str, Any], options: Any, tell: Any) -> FlightReport:
     try:
         plan = FlightPlan(settings["robot"]["name"], options.flights, options.parallel, settings["seed"])
         return fly_robots(options.out / "artifact", plan, options.out / "flights",
-                          lambda row: tell(f"   {flight_line(row)}"))
+                          lambda row: announce(f"   {flight_line(row)}"))
     except TransportError as error:
         raise BadInput(f"the flights could not be flown: {error}") from error
 

@@ -1,4 +1,4 @@
-"""What the evaluation page of a real run has besides: how the nodes did, and whether the monitor in flight agrees."""
+"""The additional part of the page of a real run: how the nodes did, and whether the monitor agreed in flight."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ def markup(flights: Sequence[Row], notes: Sequence[str]) -> str:
     """HTML of ``flights``, each with ``flight``, ``began``, ``verdict``, ``lower``, ``upper``, ``lost``, ``recorded``
     (the monitor's word in flight, or none), ``agrees``, ``figures``, ``topics``, ``modes``, ``events`` and ``stop``
     (the event that stopped it, or none)."""
-    told = "".join(f"<p>{escape(note)}</p>" for note in notes)
-    return ((f'<div class="panel">{told}</div>' if notes else "") + "<h2>Flights</h2>" + verdicts(flights)
+    notes_html = "".join(f"<p>{escape(note)}</p>" for note in notes)
+    return ((f'<div class="panel">{notes_html}</div>' if notes else "") + "<h2>Flights</h2>" + verdicts(flights)
             + '<div style="margin-top:14px">' + latencies(flights) + '</div><div style="margin-top:14px">'
             + counts(flights) + '</div><div style="margin-top:14px">' + events(flights)
             + '</div><div style="margin-top:14px">' + topics(flights) + "</div>")
 
 
 def verdicts(flights: Sequence[Row]) -> str:
-    """What the formula says of each flight now, and what the monitor said then."""
+    """The formula's verdict on each flight now, and the monitor's verdict then."""
     rows = []
     for i, f in enumerate(flights):
         kind = {"satisfied": "good", "violated": "bad"}.get(f["verdict"], "")
-        said = f["recorded"]
-        then = f'{escape(said["verdict"])} {bounds(said)}' if said else "nothing recorded"
+        recorded = f["recorded"]
+        then = f'{escape(recorded["verdict"])} {bounds(recorded)}' if recorded else "nothing recorded"
         verdict = f'<span class="{kind}">{escape(f["verdict"])}</span>'
         rows.append([f"{f['flight']}", f"{i}", escape(f["began"]), verdict, bounds(f), then, AGREED[f["agrees"]],
                      f"{f['lost']}", escape(f["end"])])
@@ -46,12 +46,12 @@ def bounds(row: Row) -> str:
 
 
 def shown(value: float, blank: str) -> str:
-    """A bound; ``blank`` where there is none (JSON has no infinity)."""
+    """A bound; ``blank`` if there is none (JSON has no infinity)."""
     return signed(value) if isfinite(value) else blank
 
 
 def latencies(flights: Sequence[Row]) -> str:
-    """Percentiles, each by the clock of the node that it is of."""
+    """Percentiles, each by the clock of its node."""
     rows = []
     for f in flights:
         for node, title in (("controller", "state's arrival at the controller → proposal"),
@@ -73,7 +73,7 @@ COUNTS = {
 
 
 def counts(flights: Sequence[Row]) -> str:
-    """How often what happened."""
+    """Numbers of commands of each kind."""
     rows = [[f"{f['flight']}", *(f"{f['figures'][key]:,}" for key in COUNTS)] for f in flights]
     names = ("flight", *(name for name, _ in COUNTS.values()))
     meaning = "; ".join(f"<b>{name}</b>: {escape(what)}" for name, what in COUNTS.values())
@@ -81,7 +81,7 @@ def counts(flights: Sequence[Row]) -> str:
 
 
 def events(flights: Sequence[Row]) -> str:
-    """Modes and reasons of the guard, in order; what stopped the flight stands out."""
+    """Modes and events of the guard, in order; what stopped the flight stands out."""
     rows = []
     for f in flights:
         found = [(at, f'<span class="muted">mode</span> {escape(mode)}', "") for at, mode in f["modes"]]

@@ -110,20 +110,20 @@ def mean_share(shares: Sequence[Share], *, refused_as_zero: bool = True) -> Shar
     counted = len(shares) if refused_as_zero else len(ran)
     if not counted:
         return None
-    told = {"episodes": sum(s.episodes for s in ran), "formulas": len(shares),
+    counts = {"episodes": sum(s.episodes for s in ran), "formulas": len(shares),
             "not_supported": len(shares) - len(ran), "failed": sum(s.failed for s in ran),
             "seeds": min(s.seeds for s in shares), "unknown": sum(s.unknown for s in ran)}
     judged = [s.starts for s in ran if s.episodes]
     starts = (min(least for least, _ in judged), max(most for _, most in judged)) if judged else (0, 0)
     scale = len(ran) / counted
     if not ran:
-        return Share(0.0, 0.0, 0.0, **told, starts=starts)
+        return Share(0.0, 0.0, 0.0, **counts, starts=starts)
     estimate = scale * fmean(s.estimate for s in ran)
-    if len({s.episodes for s in ran}) == 1 and not told["failed"]:
-        low, high = clopper_pearson(round(sum(s.estimate * s.episodes for s in ran)), told["episodes"])
+    if len({s.episodes for s in ran}) == 1 and not counts["failed"]:
+        low, high = clopper_pearson(round(sum(s.estimate * s.episodes for s in ran)), counts["episodes"])
     else:
         low, high = fmean(s.low for s in ran), fmean(s.high for s in ran)
-    return Share(estimate, scale * low, scale * high, **told, starts=starts)
+    return Share(estimate, scale * low, scale * high, **counts, starts=starts)
 
 
 def shares(trials: Sequence[Trial], method: str, tasks: Sequence[str]) -> dict[str, Share]:
@@ -205,8 +205,8 @@ def training_interval(trials: Sequence[Trial], method: str, system: str) -> tupl
         return None
     rng, total = np.random.default_rng(0), np.zeros(RESAMPLES)
     for found in own:
-        told = np.array([t["satisfied"] / t["episodes"] if t["status"] == DONE else 0.0 for t in found])
-        total += told[rng.integers(len(found), size=(RESAMPLES, len(found)))].mean(1)  # as formula_share has it
+        counts = np.array([t["satisfied"] / t["episodes"] if t["status"] == DONE else 0.0 for t in found])
+        total += counts[rng.integers(len(found), size=(RESAMPLES, len(found)))].mean(1)  # as formula_share has it
     low, high = np.quantile(total / len(own), (0.025, 0.975))
     return float(low), float(high)
 

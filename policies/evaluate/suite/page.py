@@ -129,9 +129,9 @@ def targets(study: Study) -> str:
             for r in study["rows"] if r["target"] is not None]
     if not rows:
         return nothing("No trial has a target yet.")
-    told = ("<p>A row is judged once all its formulas have at least three seeds; a margin below its target is missed "
+    note = ("<p>A row is judged once all its formulas have at least three seeds; a margin below its target is missed "
             "so far. Success is the mean over the formulas of a system, each with the same weight.</p>")
-    return told + table(["figure", "value", "unit", "target", "", "of"], rows)
+    return note + table(["figure", "value", "unit", "target", "", "of"], rows)
 
 
 def tried(study: Study, row: Mapping[str, Any]) -> str:
@@ -159,7 +159,7 @@ def success(study: Study) -> str:
         rows.append([method_cell(method), *cells])
     if not rows:
         return nothing("No trial is done yet.")
-    told = ("<p>Mean over the formulas of each system and all seeds, 95 % Clopper-Pearson intervals over all episodes. "
+    note = ("<p>Mean over the formulas of each system and all seeds, 95 % Clopper-Pearson intervals over all episodes. "
             "A formula that a method does not support counts as 0, as in the published comparisons; the second table "
             "is over those that each supports, so methods may stand on different formulas there. A failed training "
             "counts as 0. Seeds differ by more than the intervals tell: the third table has the least and the greatest "
@@ -167,7 +167,7 @@ def success(study: Study) -> str:
             "there are: with three it is too narrow rather than too wide). Small print says of how many formulas and "
             "seeds a mean is where some are missing: such means are over different formulas, and not to be "
             "compared.</p>")
-    return (told + table(["method", *systems], rows) + "<h3>Over the formulas that each supports</h3>"
+    return (note + table(["method", *systems], rows) + "<h3>Over the formulas that each supports</h3>"
             + table(["method", *systems], by_system(trials, systems, lambda m, s: share_cell(
                 averages.system_share(trials, m, s, refused_as_zero=False), of=averages.formulas_of(study, s))))
             + "<h3>Least and greatest seed</h3>"
@@ -202,9 +202,9 @@ def layers(study: Study) -> str:
     rows = [[METHODS[method].title, *(share_cell(averages.system_share(trials, method, s, kind),
                                                 of=averages.formulas_of(study, s, kind)) for s, kind in columns)]
             for method in averages.seen(trials, "method", METHODS)]
-    told = ("<p>Two-layer: no temporal operator inside another. Multi-layer: at least one inside another. Formulas "
+    note = ("<p>Two-layer: no temporal operator inside another. Multi-layer: at least one inside another. Formulas "
             "that are not supported count as 0.</p>")
-    return told + table(["method", *(f"{s}, {kind}" for s, kind in columns)], rows) if rows else nothing("None yet.")
+    return note + table(["method", *(f"{s}, {kind}" for s, kind in columns)], rows) if rows else nothing("None yet.")
 
 
 def formulas(study: Study) -> str:
@@ -234,16 +234,16 @@ def horizons(study: Study) -> str:
         return nothing("No trial of the study of horizons is done yet (linear_horizon_50 to linear_horizon_1000).")
     steps = sorted({x for points in found.values() for x, _ in points})
     rows = [[name, *(share_cell(dict(points).get(x)) for x in steps)] for name, points in found.items()]
-    told = ("<p>One formula of system linear whose windows grow with the horizon, in control steps; with the same "
+    note = ("<p>One formula of system linear whose windows grow with the horizon, in control steps; with the same "
             "time of training.</p>")
-    return (told + '<div class="panel chart">' + figures.horizon_chart(found) + "</div>"
+    return (note + '<div class="panel chart">' + figures.horizon_chart(found) + "</div>"
             + table(["method", *(str(x) for x in steps)], rows))
 
 
 def durations(study: Study) -> str:
     """What trainings and plans take."""
     trials, out = [t for t in study["trials"] if not averages.is_scaling(t["task"])], []
-    told = ("<p>The study of horizons is left out. Training: CPU time from process start, median and longest; where "
+    note = ("<p>The study of horizons is left out. Training: CPU time from process start, median and longest; where "
             "trials ran at most two at once, also the longest wall time. To a threshold: seconds of learning from "
             f"which on such a share of the whole episodes was a success, exploring, over {timing.POOL} of them or some "
             "more and on the average of all that followed (TGPO: kept the drawn schedule, harder than the formula; of "
@@ -264,7 +264,7 @@ def durations(study: Study) -> str:
     out += ["<h3>What each was given</h3><p>CPU time of the longest trial, of its training and of all its plans, "
             "without judging. A planner's batch that has begun is not cut off; CPU time is worth more on a faster "
             "processor.</p>" + table(timing.GIVEN, rows)] if out else []
-    return told + "".join(out) if out else nothing("No trial is done yet.")
+    return note + "".join(out) if out else nothing("No trial is done yet.")
 
 
 def time_row(trials: Sequence[Trial], method: str, system: str) -> list[str]:
@@ -307,11 +307,11 @@ def trajectories(study: Study) -> str:
             caption = f"{escape(task)}, {METHODS[method].title}: {share.estimate:.3f}" if share else escape(task)
             tiles.append(f'<figure class="panel">{figures.scene(trial)}<figcaption>{caption}</figcaption>'
                          "</figure>")
-    told = ("<p>Green: asked to be in; red: to keep out of. Episodes of one seed: blue satisfied, red and dashed not; "
+    note = ("<p>Green: asked to be in; red: to keep out of. Episodes of one seed: blue satisfied, red and dashed not; "
             "the dot is the start. Of robots in space the view from above, below it from the side.</p>")
     done = averages.of(trials, status=averages.DONE)
     missing = not_kept("episodes", [t for t in done if not t.get("paths")], done, "trials")
-    return (told + f'<div class="tiles">{"".join(tiles)}</div>' if tiles else "") + missing
+    return (note + f'<div class="tiles">{"".join(tiles)}</div>' if tiles else "") + missing
 
 
 def not_kept(what: str, without: Sequence[Trial], all_of: Sequence[Trial], kind: str) -> str:
@@ -346,13 +346,13 @@ def critic(study: Study) -> str:
             figure = figures.heat_map(trial["heat"])
             tiles.append((trial["task"], f'<figure class="panel">{figure}<figcaption>{escape(trial["task"])}, seed '
                                          f"{trial['seed']}</figcaption></figure>"))
-    told = ("<p>The value that the critic gives to schedules at the starts of a mission, over the two time variables "
+    note = ("<p>The value that the critic gives to schedules at the starts of a mission, over the two time variables "
             "with the most room, the others as in the schedule that it likes best (the ring); mean over some starts. "
             "Times that the formula does not allow are blank.</p>")
     title = f"trials of {METHODS[catalog.OURS].title}"
     missing = not_kept("values", [t for t in done if "heat" not in t], done, title)
     if tiles:
-        return told + f'<div class="tiles">{"".join(t for _, t in tiles)}</div>' + missing
+        return note + f'<div class="tiles">{"".join(t for _, t in tiles)}</div>' + missing
     return missing or nothing(f"None of the {len(done)} {title} is on a formula with two time variables that have "
                                "room.")
 
@@ -366,8 +366,8 @@ def failures(study: Study) -> str:
             if found:
                 text = "<br>".join(f"{share:.1%} <code>{escape(clause)}</code>" for clause, share in found.items())
                 rows.append([escape(task), METHODS[method].title, text])
-    told = "<p>Of all episodes, the share in which each clause of the formula was the first that failed.</p>"
-    return told + table(["formula", "method", "first to fail"], rows) if rows else nothing("No episode has failed.")
+    note = "<p>Of all episodes, the share in which each clause of the formula was the first that failed.</p>"
+    return note + table(["formula", "method", "first to fail"], rows) if rows else nothing("No episode has failed.")
 
 
 def notes(study: Study) -> str:

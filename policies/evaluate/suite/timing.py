@@ -24,7 +24,7 @@ def pooled(history: Sequence[Mapping[str, float]]) -> list[tuple[float, float, f
     which are of the batch of an update, missions that its model predicts (256,
     :class:`temporeal.policies.algos.npc.NPCConfig`).
     """
-    told, window, before = list[tuple[float, float, float]](), deque[tuple[float, float]](), None
+    points, window, before = list[tuple[float, float, float]](), deque[tuple[float, float]](), None
     for row in (row for row in history if "success" in row):
         figures = tuple(row.get(name) for name in ("success", "episodes", "return"))
         if "episodes" in row and figures == before:
@@ -34,8 +34,8 @@ def pooled(history: Sequence[Mapping[str, float]]) -> list[tuple[float, float, f
         while sum(c for c, _ in window) - window[0][0] >= POOL:
             window.popleft()
         if (whole := sum(c for c, _ in window)) >= POOL:
-            told.append((row["seconds"], row["steps"], sum(good for _, good in window) / whole))
-    return told
+            points.append((row["seconds"], row["steps"], sum(good for _, good in window) / whole))
+    return points
 
 
 SETTLED = 5
@@ -83,14 +83,14 @@ def times(trials: Sequence[Trial], method: str, system: str) -> Times | None:
            if t.get("cpu_s") is not None and not is_scaling(t["task"])]
     if not own:
         return None
-    to, told = {}, [t["curve"] for t in own if is_pooled(t)]
+    to, points = {}, [t["curve"] for t in own if is_pooled(t)]
     for threshold in THRESHOLDS:
-        seconds = [inf if (s := time_to(curve, threshold)) is None else s for curve in told]
+        seconds = [inf if (s := time_to(curve, threshold)) is None else s for curve in points]
         middle = median(seconds) if seconds else inf
         to[threshold] = (sum(map(isfinite, seconds)), middle if isfinite(middle) else None)
     took = [t["cpu_s"] for t in own]
     walls = [t["wall_s"] for t in own if "wall_s" in t and (t.get("parallel") or FEW + 1) <= FEW]
-    return Times(len(own), median(took), max(took), len(told), to, (len(walls), max(walls, default=None)))
+    return Times(len(own), median(took), max(took), len(points), to, (len(walls), max(walls, default=None)))
 
 
 def spent_s(trial: Trial) -> float:

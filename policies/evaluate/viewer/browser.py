@@ -271,7 +271,7 @@ class Page:
 
     def _tell(self, world: int) -> None:
         self._told = time.monotonic()
-        self.status.content = told(self.show, world)
+        self.status.content = status_text(self.show, world)
         for name, handle in self.pictures.items():
             handle.image = host(self.show.env.images[name][world])
 
@@ -281,7 +281,7 @@ class Page:
             self.server.stop()
 
 
-def told(show: Show, world: int) -> str:
+def status_text(show: Show, world: int) -> str:
     """Time, verdict and clauses as Markdown."""
     moment = show.moment
     assert moment is not None

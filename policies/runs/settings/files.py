@@ -33,8 +33,8 @@ def refused(error: Exception, overrides: Sequence[str]) -> BadInput:
 
 def not_yaml(error: Any) -> str:
     """Line and cause of a YAML error."""
-    told = ", ".join(part for part in (error.context, error.problem) if part)
-    return f"line {error.problem_mark.line + 1}: this is not YAML: {told}"
+    detail = ", ".join(part for part in (error.context, error.problem) if part)
+    return f"line {error.problem_mark.line + 1}: this is not YAML: {detail}"
 
 
 def flaw(path: Path) -> str:

@@ -30,23 +30,24 @@ def check_task(
     """The task's file says what is taken from it, nothing else, and names a task that there is. So does what an
     ``experiment`` makes of it."""
     file = file_of("task", chosen[-1]) if chosen else None
-    said = task if isinstance(task, Mapping) else {}
-    missing = [group for group in automatic if group not in said]
+    given = task if isinstance(task, Mapping) else {}
+    missing = [group for group in automatic if group not in given]
     if missing:
         if file is not None and (found := flaw(file)):
             raise BadInput(f"{file}, {found}")
         raise BadInput(f"{file or 'task'}: the file of a task says {', '.join(f'{group}: ...' for group in missing)}; "
                        "docs/how-to/learning-formulas.md has a whole one")
-    for key in said:
+    for key in given:
         if key not in OF_TASK:
             place = place_of(f"task.{key}", [f"task={option}" for option in chosen])
             if experiment is not None and ", line " not in place:  # no file that was chosen says it
                 place = f"{file_of('experiment', experiment)}: "
             near = renamed.hint(f"task.{key}") or hint(str(key), OF_TASK)
             raise BadInput(f"{place}the file of a task has no setting {key!r}{near}; legal: {', '.join(OF_TASK)}")
-    if not isinstance(said.get("settings", {}), Mapping | None):
-        raise BadInput(f"{file or 'task'}: settings is {said['settings']!r}; legal: a group, settings: {{system: ...}}")
-    check_name(str(said.get("name")), str(file or "task"))
+    if not isinstance(given.get("settings", {}), Mapping | None):
+        raise BadInput(f"{file or 'task'}: settings is {given['settings']!r}; legal: a group, as in "
+                       "settings: {system: ...}")
+    check_name(str(given.get("name")), str(file or "task"))
 
 
 def check_own_options(

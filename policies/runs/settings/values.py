@@ -40,11 +40,11 @@ def check_value(key: str, value: object, base: Mapping[str, Any]) -> None:
         if not isinstance(node, Mapping) or part not in node:
             place = f"{'.'.join(path)} has" if path else "there is"
             legal = list(node) if isinstance(node, Mapping) else []
-            told = f"legal: {', '.join(map(str, legal))}{hint(part, legal)}" if legal else "it is a single value"
-            told += renamed.hint(key)
+            detail = f"legal: {', '.join(map(str, legal))}{hint(part, legal)}" if legal else "it is a single value"
+            detail += renamed.hint(key)
             if path == ["task"]:
-                told += f"; what the task itself takes is set below task.settings: task.settings.{rest}=<value>"
-            raise BadInput(f"{key}={value}: {place} no setting {part!r}; {told}")
+                detail += f"; what the task itself takes is set below task.settings: task.settings.{rest}=<value>"
+            raise BadInput(f"{key}={value}: {place} no setting {part!r}; {detail}")
         node = node[part]
         path.append(part)
     # null is for what is null by default; the learner's own settings are checked against its configuration class
