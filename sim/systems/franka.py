@@ -16,13 +16,12 @@ from temporeal.sim.maps import Memory
 from temporeal.sim.scene import Scene
 from temporeal.sim.system import OnDevices, Signals, System, settings
 from temporeal.sim.task import Draw
-from temporeal.sim.task_parts.arm_actions import SHARE_OF_LIMITS, ToolAction
+from temporeal.sim.task_parts.arm_actions import SHARE_OF_LIMITS, ToolAction, ToolMotion
 from temporeal.sim.task_parts.arm_kinematics import franka_chain, postures
 from temporeal.sim.task_parts.setpoint_limits import Limiter
 
 CONTROL_DT, SUBSTEPS = 0.04, 10
 SPEED = 0.6  # m/s of the tool along each axis at action 1, as in sim/tasks/reach.py
-HOMEWARD = 0.5  # 1/s: share of the way home, in what does not move the tool
 FENCE = {"low": (0.2, -0.6, 0.0), "high": (0.8, 0.6, 0.9)}  # m; with this attitude the tool reaches half of it
 MIDDLE = (0.5, 0.0, 0.45)  # m
 CLEAR = 0.06  # m above the floor: no posture in which learning begins touches it
@@ -37,8 +36,7 @@ class PointAction(ToolAction):
 
     def __init__(self, robot: RobotSpec, command: str) -> None:
         limiter = Limiter(motion(SHARE_OF_LIMITS), CONTROL_DT)
-        super().__init__(robot, command, franka_chain(), HOME, limiter, reach=SPEED * CONTROL_DT, turn=1.0,
-                         pull=HOMEWARD * CONTROL_DT)
+        super().__init__(robot, command, franka_chain(), HOME, limiter, ToolMotion(SPEED, turn=1.0))
         self.action_dim = 3
 
     def wanted(self, target: Tensor, action: Tensor) -> Tensor:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from temporeal.robots.franka.spec import HOME, TOOL_ACCELERATIONS, motion
+from temporeal.robots.franka.spec import HOME, TOOL_ACCELERATIONS
+from temporeal.robots.franka.spec import motion as joint_motion
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.maps import Limited, Memory, begin
 from temporeal.sim.task_parts.arm_kinematics import Chain, franka_chain, solve
@@ -24,14 +26,44 @@ IMPEDANCE = ((600.0, 600.0, 600.0, 600.0, 250.0, 150.0, 50.0), (30.0, 30.0, 30.0
 LEAST_RATE = 250.0  # Hz, for it
 
 
+@dataclass(frozen=True)
+class ToolMotion:
+    """How actions move a tool.
+
+    Args:
+        speed: of the tool at action 1, m/s. ``turn``: the same, rad/s.
+        homeward: share of the way home that is wanted, 1/s.
+        leash: rad, how far targets may be from the measured joints; one beyond is drawn back as fast as the limiter
+            allows. Bounds the force against what stands in the way, which a target that runs on would raise without
+            end. None: no bound.
+        grip: m, the opening that is commanded throughout. None: actions command it.
+        stiffness: the least share, above 0 and below 1, of the servos' stiffness. None: it is no part of the action.
+    """
+
+    speed: float
+    turn: float
+    homeward: float = HOMEWARD
+    leash: float | None = None
+    grip: float | None = None
+    stiffness: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.leash is not None and not self.leash > 0:
+            raise ValueError("leash is how far targets may be from the joints, rad: positive or None, got "
+                             f"{self.leash}")
+        if self.stiffness is not None and not 0 < self.stiffness < 1:
+            raise ValueError(f"stiffness is the least share of the servos' own, above 0 and below 1, or None; got "
+                             f"{self.stiffness}")
+
+
 class ToolAction(Limited):
     """Actions move the tool: six numbers are a step of its centre (m) and a turn (rad, rotation vector), base frame.
 
     Differential kinematics on the targets of the joints (damped least squares: Nakamura and Hanafusa, J. Dyn. Sys.,
     1986) gives the joints' steps; what does not move the tool draws them towards ``home``. The targets move as the
     robot accepts it (:class:`temporeal.sim.task_parts.setpoint_limits.Limiter`), whatever the actions are. A seventh
-    number, where the command has a
-    gripper behind the joints, is its opening: -1 closed, 1 open; unless ``grip`` fixes it.
+    number, where the command has a gripper behind the joints, is its opening: -1 closed, 1 open; unless ``grip`` fixes
+    it.
 
     **Variable impedance** (``stiffness``; H. Zhang, G. Solak, A. Ajoudani, arXiv 2503.21989, have it in the action of a
     Cartesian impedance controller): the last number says how stiff the arm is, from ``stiffness`` at -1 to its servos'
@@ -42,34 +74,24 @@ class ToolAction(Limited):
 
     Args:
         chain: the arm's kinematics. ``home``: [J] rad.
-        limiter: how the joints' targets may move.
-        reach: step of the tool at action 1, m. ``turn``: the same, rad.
-        pull: share of the way home that is wanted in one step.
-        leash: rad, how far targets may be from the measured joints; one beyond is drawn back as fast as ``limiter``
-            allows. Bounds the force against what stands in the way, which a target that runs on would raise without
-            end. None: no bound.
-        grip: m, the opening that is commanded throughout. None: actions command it.
-        stiffness: the least share, above 0 and below 1, of the servos' stiffness. None: it is no part of the action.
+        limiter: how the joints' targets may move, once in a control step.
     """
 
     def __init__(
-        self, robot: RobotSpec, command: str, chain: Chain, home: Sequence[float], limiter: Limiter, *, reach: float,
-        turn: float, pull: float, leash: float | None = None, grip: float | None = None,
-        stiffness: float | None = None,
+        self, robot: RobotSpec, command: str, chain: Chain, home: Sequence[float], limiter: Limiter, motion: ToolMotion
     ) -> None:
         super().__init__(robot, command)
-        self.chain, self.limiter, self.joints, self.pull = chain, limiter, len(home), pull
+        dt, leash, grip, stiffness = limiter.dt, motion.leash, motion.grip, motion.stiffness
+        self.chain, self.limiter, self.joints, self.pull = chain, limiter, len(home), motion.homeward * dt
         self.gripper = max(len(self.low) - self.joints, 0)
-        if leash is not None and not leash > 0:
-            raise ValueError(f"leash is how far targets may be from the joints, rad: positive or None, got {leash}")
         if leash is not None and not bool((limiter.within(torch.tensor([leash])) > 0.25 * leash).all()):
             raise ValueError(f"on a leash of {leash} rad targets could hardly move: with steps that far apart braking "
                              f"takes all of it; take a shorter control_dt")
         if grip is not None and not self.gripper:
             raise ValueError(f"command {command!r} has no gripper whose opening could be {grip} m")
-        self.leash, self.grip, self.stiffness = leash, grip, checked_stiffness(stiffness)
+        self.leash, self.grip, self.stiffness = leash, grip, stiffness
         self.action_dim = 6 + (self.gripper if grip is None else 0) + (stiffness is not None)
-        for name, value in (("home", home), ("scale", [reach] * 3 + [turn] * 3)):
+        for name, value in (("home", home), ("scale", [motion.speed * dt] * 3 + [motion.turn * dt] * 3)):
             self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
         self.home: Tensor
         self.scale: Tensor
@@ -164,11 +186,11 @@ class RateAction(ToolAction):
     known here. Targets are the joints as they are measured, so that nothing drifts where a command was lost, or was
     less than what was asked for."""
 
-    def __init__(self, robot: RobotSpec, command: str, *args: Any, control_dt: float, **settings: Any) -> None:
-        super().__init__(robot, command, *args, **settings)
+    def __init__(self, robot: RobotSpec, command: str, *args: Any) -> None:
+        super().__init__(robot, command, *args)
         if self.stiffness is not None or self.leash is not None:
             raise ValueError(f"command {command!r} is a speed: it has no stiffness and no leash")
-        self.control_dt = control_dt
+        self.control_dt = self.limiter.dt
 
     def follow(self, measured: Tensor, memory: Memory, speed: Tensor | None = None) -> Memory:
         """The memory of this sample: where the joints ``measured`` [N, J] are."""
@@ -194,8 +216,8 @@ class TwistAction(RateAction):
         accelerations: [6] m/s^2 and rad/s^2, how fast the command changes at most.
     """
 
-    def __init__(self, *args: Any, accelerations: Sequence[float], **settings: Any) -> None:
-        super().__init__(*args, **settings)
+    def __init__(self, *args: Any, accelerations: Sequence[float]) -> None:
+        super().__init__(*args)
         self.register_buffer("change", self.control_dt * torch.tensor(accelerations))
         self.change: Tensor
         self.memory |= {"twist": (6,)}
@@ -223,17 +245,17 @@ class EffortAction(ToolAction):
     ratio stays.
 
     Args:
-        kp, kd: [J] N m/rad, N m s/rad.
+        kp_kd: [J] N m/rad and [J] N m s/rad.
     """
 
     def __init__(
-        self, robot: RobotSpec, command: str, *args: Any, kp: Sequence[float], kd: Sequence[float],
-        stiffness: float | None = None, **settings: Any,
+        self, robot: RobotSpec, command: str, chain: Chain, home: Sequence[float], limiter: Limiter, motion: ToolMotion,
+        kp_kd: tuple[Sequence[float], Sequence[float]],
     ) -> None:
-        super().__init__(robot, command, *args, **settings)
-        self.least = checked_stiffness(stiffness)
-        self.action_dim += stiffness is not None
-        for name, value in (("kp", kp), ("kd", kd)):
+        super().__init__(robot, command, chain, home, limiter, replace(motion, stiffness=None))
+        self.least = motion.stiffness
+        self.action_dim += self.least is not None
+        for name, value in zip(("kp", "kd"), kp_kd):
             self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
         self.kp: Tensor
         self.kd: Tensor
@@ -264,33 +286,22 @@ class EffortAction(ToolAction):
         return action if self.least is None else torch.cat([action, torch.ones_like(action[:, :1])], -1)
 
 
-def checked_stiffness(stiffness: float | None) -> float | None:
-    """``stiffness``, if it is legal; see :class:`ToolAction`."""
-    if stiffness is not None and not 0 < stiffness < 1:
-        raise ValueError(f"stiffness is the least share of the servos' own, above 0 and below 1, or None; got "
-                         f"{stiffness}")
-    return stiffness
-
-
 def franka_action(
-    robot: RobotSpec, command: str, control_dt: float, *, speed: float, turn: float, home: Sequence[float] = HOME,
-    leash: float | None = None, grip: float | None = None, stiffness: float | None = None,
+    robot: RobotSpec, command: str, control_dt: float, motion: ToolMotion, home: Sequence[float] = HOME
 ) -> ToolAction:
-    """Actions of a Franka arm: action 1 moves the tool at ``speed`` m/s or turns it at ``turn`` rad/s.
+    """Actions of a Franka arm.
 
     What the command is, its ``drives`` say. Efforts are of the impedance :data:`IMPEDANCE`, at :data:`LEAST_RATE`.
     """
     drive = robot.drives.get(command, "position")
     made: Callable[..., ToolAction] = ToolAction
     if drive == "velocity":
-        made = partial(SpeedAction, control_dt=control_dt)
+        made = SpeedAction
     if drive == "tool":
-        made = partial(TwistAction, control_dt=control_dt, accelerations=TOOL_ACCELERATIONS)
+        made = partial(TwistAction, accelerations=TOOL_ACCELERATIONS)
     if drive == "effort":
         if control_dt > 1.0 / LEAST_RATE + 1e-9:
             raise ValueError(f"control_dt is {control_dt} s; an impedance made of efforts needs {1 / LEAST_RATE:g} s "
                              "or less: with older speeds its damping shakes the wrist")
-        made = partial(EffortAction, kp=IMPEDANCE[0], kd=IMPEDANCE[1])
-    return made(robot, command, franka_chain(), home, Limiter(motion(SHARE_OF_LIMITS), control_dt),
-                reach=speed * control_dt, turn=turn * control_dt, pull=HOMEWARD * control_dt, leash=leash, grip=grip,
-                stiffness=stiffness)
+        made = partial(EffortAction, kp_kd=IMPEDANCE)
+    return made(robot, command, franka_chain(), home, Limiter(joint_motion(SHARE_OF_LIMITS), control_dt), motion)

@@ -23,6 +23,7 @@ class Limiter(nn.Module):
 
     def __init__(self, limits: MotionLimits, dt: float) -> None:
         super().__init__()
+        self.dt = dt
         rows = {"longest": [v * dt for v in limits.speed], "change": [a * dt**2 for a in limits.acceleration],
                 "brake": [a * dt**2 for a in limits.brake], "low": limits.low, "high": limits.high}
         for name, value in rows.items():

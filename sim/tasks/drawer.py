@@ -26,7 +26,7 @@ from temporeal.sim.rotations import axes, direction, doubled, pointing_down, rot
 from temporeal.sim.scene import Object, Scene, numbers
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Draw, Task, task_schema, weights
-from temporeal.sim.task_parts.arm_actions import franka_action
+from temporeal.sim.task_parts.arm_actions import ToolMotion, franka_action
 from temporeal.sim.task_parts.arm_kinematics import franka_chain, postures
 from temporeal.sim.task_parts.arm_observations import ArmObserve
 from temporeal.sim.task_parts.standing_objects import standing
@@ -177,8 +177,8 @@ def make(
     robot = load_robot("franka")
     scene = Scene(robot, (cabinet(),))
     parsed = parse(formula, task_schema(scene), constants)
-    act = franka_action(robot, "arm_cmd", control_dt, speed=TOOL_SPEED, turn=TOOL_TURN, home=READY, leash=LEASH,
-                        stiffness=stiffness)
+    motion = ToolMotion(TOOL_SPEED, TOOL_TURN, leash=LEASH, stiffness=stiffness)
+    act = franka_action(robot, "arm_cmd", control_dt, motion, READY)
     return Task(
         name="drawer", scene=scene, command="arm_cmd", control_dt=control_dt, substeps=substeps, episode_s=6.0,
         formula=parsed, formula_text=formula, constants=constants,

@@ -24,7 +24,7 @@ from temporeal.sim.rotations import about_z, axes, pointing_down
 from temporeal.sim.scene import Scene, box
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Constant, Draw, Task, task_schema, weights
-from temporeal.sim.task_parts.arm_actions import franka_action
+from temporeal.sim.task_parts.arm_actions import ToolMotion, franka_action
 from temporeal.sim.task_parts.arm_kinematics import franka_chain, postures
 from temporeal.sim.task_parts.arm_observations import ArmObserve
 
@@ -124,7 +124,7 @@ def make(
     robot = load_robot("franka")
     scene = Scene(robot, (box("cube", (HALF,) * 3, mass=MASS, pos=(0.5, 0.0, HALF)),))
     parsed = parse(formula, task_schema(scene, GOAL), constants)
-    act = franka_action(robot, "arm_cmd", control_dt, speed=TOOL_SPEED, turn=TOOL_TURN, stiffness=stiffness)
+    act = franka_action(robot, "arm_cmd", control_dt, ToolMotion(TOOL_SPEED, TOOL_TURN, stiffness=stiffness))
     return Task(
         name="lift",
         scene=scene,

@@ -24,7 +24,7 @@ from temporeal.sim.rotations import turn_between
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Constant, Draw, Task, check_range, task_schema, weights
-from temporeal.sim.task_parts.arm_actions import franka_action
+from temporeal.sim.task_parts.arm_actions import ToolMotion, franka_action
 from temporeal.sim.task_parts.arm_kinematics import franka_chain
 from temporeal.sim.task_parts.arm_observations import ArmObserve
 
@@ -119,7 +119,7 @@ def make(
     robot = load_robot("franka")
     parsed = parse(formula, task_schema(robot, GOAL), constants)
     home = torch.tensor(HOME)
-    act = franka_action(robot, command, control_dt, speed=TOOL_SPEED, turn=TOOL_TURN, stiffness=stiffness)
+    act = franka_action(robot, command, control_dt, ToolMotion(TOOL_SPEED, TOOL_TURN, stiffness=stiffness))
     kinematics = franka_chain()
     low, high = torch.tensor(LOW) + 0.1, torch.tensor(HIGH) - 0.1
 

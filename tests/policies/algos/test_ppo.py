@@ -518,8 +518,8 @@ def test_the_desired_divergence_falls_over_the_budget() -> None:
 def test_what_the_companions_end_takes_is_no_time_to_learn_in() -> None:
     config = worlds.small(4, total_steps=10**9, max_seconds=100.0, max_std=1.0, final_std=0.1)
     learner = start(worlds.PointMass(worlds.WORLDS), config, 0, Ranks())
-    learner.companion, learner.iteration = SimpleNamespace(needs=lambda _: 20.0), ppo.FORETOLD
-    ppo.foretell(learner)
+    learner.companion, learner.iteration = SimpleNamespace(needs=lambda _: 20.0), ppo.FINISH_ESTIMATED
+    ppo.estimate_finish(learner)
     for seconds, fraction, std in ((40.0, 0.5, 1.0), (60.0, 0.75, 0.1**0.5), (80.0, 1.0, 0.1)):
         learner.seconds = seconds
         assert ppo_state.fraction_spent(learner) == pytest.approx(fraction) and ppo.widest(learner) == pytest.approx(

@@ -9,7 +9,7 @@ import torch
 from temporeal.policies.cli import main
 from temporeal.policies.evaluate.evaluation import evaluate
 from temporeal.policies.evaluate.rollout import rollout
-from temporeal.policies.training.formula_metrics import Watch
+from temporeal.policies.training.formula_metrics import FormulaMetrics
 from temporeal.policies.training.ppo_checkpoint import read_last
 from temporeal.sim.env import make_env
 from temporeal.sim.task import load_task
@@ -29,82 +29,82 @@ def test_it_says_of_episodes_what_an_evaluation_says():
     judged = evaluate(rollout(make_env(load_task("stl"), num_worlds=8, seed=3, threads=1), to_the_right),
                       load_task("stl").formula).episodes
     env = env_of()
-    watch, seen = Watch(env), set()
+    metrics, seen = FormulaMetrics(env), set()
     for _ in range(env.task.steps):
         step = env.step(to_the_right(env.worlds))
         again = [int(i) for i in (step.terminated | step.truncated).nonzero()[:, 0] if int(i) in seen]
-        watch.known[again] = False  # of each world its first episode only
+        metrics.known[again] = False  # of each world its first episode only
         seen |= set((step.terminated | step.truncated).nonzero()[:, 0].tolist())
-        watch(step)
+        metrics(step)
     assert len(seen) == 8
-    margins = torch.cat([torch.as_tensor(m) for m in watch.margins])
+    margins = torch.cat([torch.as_tensor(m) for m in metrics.margins])
     np.testing.assert_allclose(np.sort(margins), np.sort(judged.robustness), atol=1e-6)
-    figures = watch.figures()
+    figures = metrics.means()
     assert figures["robustness"] == pytest.approx(float(judged.robustness.mean()), abs=1e-6)
     assert figures["satisfied"] == pytest.approx(float((judged.robustness > 0).mean()))
-    assert watch.figures() == {}
+    assert metrics.means() == {}
 
 
 def test_only_whole_episodes_count():
-    """Not those that start in the middle, nor those that ran when it began to watch."""
+    """Not those that start in the middle, nor those that ran when they began."""
     env = env_of()
     env.step(to_the_right(env.worlds))
-    late, env2 = Watch(env), env_of(share=1.0)
-    mid_episode = Watch(env2)
-    for world, watch in ((env, late), (env2, mid_episode)):
+    late, env2 = FormulaMetrics(env), env_of(share=1.0)
+    mid_episode = FormulaMetrics(env2)
+    for world, metrics in ((env, late), (env2, mid_episode)):
         running = torch.ones(8, dtype=torch.bool)
         while bool(running.any()):
             step = world.step(to_the_right(world.worlds))
-            if watch is late:
-                watch.known[~running] = False
-            watch(step)
+            if metrics is late:
+                metrics.known[~running] = False
+            metrics(step)
             running &= ~(step.terminated | step.truncated)
     assert late.figures() == mid_episode.figures() == {}
 
 
-def watched(formula, constants, steps):
+def metrics_after(formula, constants, steps):
     env = make_env(
         load_task("stl", formula=formula, constants=constants), num_worlds=8, seed=3, threads=1, mid_episode_starts=0.0
     )
     env.reset()
-    watch = Watch(env)
+    metrics = FormulaMetrics(env)
     for _ in range(steps):
-        watch(env.step(to_the_right(env.worlds)))
-    return watch
+        metrics(env.step(to_the_right(env.worlds)))
+    return metrics
 
 
 FAR, NEAR = "F[0,2] (norm(base_pos_w - a) < r)", "G[0,2] (norm(base_pos_w) < 50)"
 
 
 def test_a_formula_that_never_held_is_spoken_of_once():
-    """The clause that is to blame is named: whoever wrote it trained to the end before anything was said."""
-    watch = watched(f"{FAR} & {NEAR}", {"a": [40.0, 0.0, 0.0], "r": 0.5}, 60)
+    """The clause that is to blame is named: whoever wrote it trained to the end before anything was messages."""
+    metrics = metrics_after(f"{FAR} & {NEAR}", {"a": [40.0, 0.0, 0.0], "r": 0.5}, 60)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        watch.warn(0.3)
+        metrics.warn(0.3)
     words = r"none of \d+ episodes that were watched, 34% .*in none: F\[0,2\] .*robustness -3"
-    with pytest.warns(UserWarning, match=words) as said:
-        watch.warn(0.34)
-    assert "50" not in str(said[0].message) and watch.episodes >= 32
+    with pytest.warns(UserWarning, match=words) as messages:
+        metrics.warn(0.34)
+    assert "50" not in str(messages[0].message) and metrics.episodes >= 32
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        watch.warn(0.9)
+        metrics.warn(0.9)
 
 
 def test_clauses_that_never_held_together_are_told_from_those_that_never_held():
-    watch = watched("F[0,2] (base_pos_w.x > 0) & G[0,2] (base_pos_w.x < 0)", {}, 60)
-    watch.times_held[:] = 1
+    metrics = metrics_after("F[0,2] (base_pos_w.x > 0) & G[0,2] (base_pos_w.x < 0)", {}, 60)
+    metrics.times_held[:] = 1
     with pytest.warns(UserWarning, match="each of its clauses held in some of them, all together in none"):
-        watch.warn(0.5)
+        metrics.warn(0.5)
 
 
 @pytest.mark.parametrize("steps", [5, 60])
 def test_a_formula_that_held_or_was_hardly_seen_is_not_spoken_of(steps):
-    watch = watched(NEAR if steps == 60 else f"{FAR} & {NEAR}", None if steps == 60 else {
+    metrics = metrics_after(NEAR if steps == 60 else f"{FAR} & {NEAR}", None if steps == 60 else {
         "a": [40.0, 0.0, 0.0], "r": 0.5}, steps)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        watch.warn(0.9)
+        metrics.warn(0.9)
 
 
 SLOW = "F[0.4,2] (norm(base_pos_w) < 50 & norm(base_vel_w) < 1.1)"
@@ -115,14 +115,14 @@ def test_a_slack_that_nothing_has_room_for_is_spoken_of(slack, told):
     """The formula held all the while, and no hit ever counted: at 1.02 m/s a speed below 1.1 holds by 0.08."""
     env = make_env(load_task("stl", formula=SLOW, slack=slack), num_worlds=8, seed=3, threads=1)
     env.reset()
-    watch = Watch(env)
+    metrics = FormulaMetrics(env)
     for _ in range(60):
-        watch(env.step(to_the_right(env.worlds)))
-    assert watch.ever and watch.hit is (told is None)
-    with warnings.catch_warnings(record=True) as said:
+        metrics(env.step(to_the_right(env.worlds)))
+    assert metrics.ever and metrics.hit is (told is None)
+    with warnings.catch_warnings(record=True) as messages:
         warnings.simplefilter("always")
-        watch.warn(0.34)
-    assert [told in str(w.message) and "1.09" in str(w.message) for w in said] == [True] * (told is not None)
+        metrics.warn(0.34)
+    assert [told in str(w.message) and "1.09" in str(w.message) for w in messages] == [True] * (told is not None)
 
 
 def test_training_logs_it(tmp_path):

@@ -25,7 +25,7 @@ from temporeal.sim.env import make_env
 from temporeal.sim.maps import StepAction
 from temporeal.sim.rotations import turn_between
 from temporeal.sim.task import load_task
-from temporeal.sim.task_parts.arm_actions import IMPEDANCE, SHARE_OF_LIMITS, franka_action
+from temporeal.sim.task_parts.arm_actions import IMPEDANCE, SHARE_OF_LIMITS, ToolMotion, franka_action
 from temporeal.sim.tasks.reach import DRIVES, way
 
 ROBOT = load_robot("franka")
@@ -33,7 +33,7 @@ DT = 0.04
 
 
 def action_map(**kw):
-    return franka_action(ROBOT, kw.pop("command", "arm_cmd"), DT, speed=0.5, turn=1.5, **kw)
+    return franka_action(ROBOT, kw.pop("command", "arm_cmd"), DT, ToolMotion(0.5, 1.5, **kw))
 
 
 def begun(act, joints, opening=OPEN):
@@ -141,7 +141,7 @@ def test_the_first_command_does_not_jump():
 
 def test_a_leash_that_holds_targets_fast_is_refused():
     with pytest.raises(ValueError, match="leash of 0.012 rad targets could hardly move"):
-        franka_action(ROBOT, "arm_cmd", 0.2, speed=0.2, turn=0.6, leash=0.012)
+        franka_action(ROBOT, "arm_cmd", 0.2, ToolMotion(0.2, 0.6, leash=0.012))
 
 
 def test_targets_come_to_rest_before_the_ends():
@@ -369,7 +369,7 @@ def test_a_speed_has_no_stiffness(command):
 
 
 def effort_map(**kw):
-    return franka_action(ROBOT, "joint_effort_cmd", 0.004, speed=0.5, turn=1.5, **kw)
+    return franka_action(ROBOT, "joint_effort_cmd", 0.004, ToolMotion(0.5, 1.5, **kw))
 
 
 def test_efforts_are_those_of_a_joint_impedance():
@@ -402,7 +402,7 @@ def test_an_effort_is_as_stiff_as_its_action_says():
 
 def test_efforts_need_a_rate_and_speeds_of_the_joints():
     with pytest.raises(ValueError, match="control_dt is 0.04 s; an impedance made of efforts needs 0.004 s or less"):
-        franka_action(ROBOT, "joint_effort_cmd", 0.04, speed=0.5, turn=1.5)
+        franka_action(ROBOT, "joint_effort_cmd", 0.04, ToolMotion(0.5, 1.5))
     act = effort_map()
     with pytest.raises(ValueError, match="give follow\\(\\) speed"):
         act.follow(torch.zeros(1, 7), {name: torch.zeros(1, *shape) for name, shape in act.memory.items()})

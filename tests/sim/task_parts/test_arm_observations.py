@@ -10,7 +10,7 @@ from temporeal.robots.franka.spec import (
 )
 from temporeal.robots.spec import load_robot
 from temporeal.sim.rotations import about_z
-from temporeal.sim.task_parts.arm_actions import SHARE_OF_LIMITS, franka_action
+from temporeal.sim.task_parts.arm_actions import SHARE_OF_LIMITS, ToolMotion, franka_action
 from temporeal.sim.task_parts.arm_observations import ArmObserve
 
 ROBOT = load_robot("franka")
@@ -18,7 +18,7 @@ DT = 0.04
 
 
 def action_map(**kw):
-    return franka_action(ROBOT, kw.pop("command", "arm_cmd"), DT, speed=0.5, turn=1.5, **kw)
+    return franka_action(ROBOT, kw.pop("command", "arm_cmd"), DT, ToolMotion(0.5, 1.5, **kw))
 
 
 def test_what_a_policy_sees_of_an_arm():
