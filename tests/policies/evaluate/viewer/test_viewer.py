@@ -15,7 +15,7 @@ import torch
 from temporeal.policies.evaluate.evaluation import evaluate
 from temporeal.policies.evaluate.rollout import Rollout
 from temporeal.policies.evaluate.scene_figure import box, rotation, stage_of
-from temporeal.policies.evaluate.viewer.browser import Page, PortTaken, check_port, free_port, told
+from temporeal.policies.evaluate.viewer.browser import Page, PortTaken, check_port, free_port, status_text
 from temporeal.policies.evaluate.viewer.pictures import Sketch, Studio
 from temporeal.policies.evaluate.viewer.viewer import (
     SIDES,
@@ -290,7 +290,7 @@ def test_it_plays_pauses_steps_and_starts_anew(page: Page) -> None:
 
 
 def test_the_text_names_every_clause_with_its_bounds(page: Page) -> None:
-    text = told(page.show, 0)
+    text = status_text(page.show, 0)
     assert "**undecided**" in text and "`G[0,6] (grip_pos_w.z > floor)`" in text
     assert text.count("\n- ") == 2
 
