@@ -24,7 +24,7 @@ from temporeal.policies.nets.actor import Actor, Critic, Gaussian, RecurrentActo
 from temporeal.policies.nets.normalizer import Normalizer, moments
 from temporeal.policies.training.advantages import gae, standardized
 from temporeal.policies.training.errors import NonFiniteError, SettingsError
-from temporeal.policies.training.formula_metrics import Watch
+from temporeal.policies.training.formula_metrics import FormulaMetrics
 from temporeal.policies.training.ppo_checkpoint import keep, latest, policy_of, read_last, restore
 from temporeal.policies.training.ppo_reports import count_episodes, dump_non_finite, health_of, report, troubles
 from temporeal.policies.training.ppo_state import (
@@ -87,10 +87,10 @@ def train(
     rollout = allocate(learner)
     worlds = env.capabilities.task_env
     if worlds is not None and worlds.task.finite:
-        learner.watch = Watch(worlds)
+        learner.metrics = FormulaMetrics(worlds)
     loss = torch.compile(losses) if config.compile else losses
     passed = CLOCKS[config.clock]
-    foretell(learner)
+    estimate_finish(learner)
     began, saved, wished = passed() - learner.seconds, time.monotonic(), False
     spent = fraction_spent(learner) >= 1.0
     display = progress if progress is not None and ranks.is_first else nullcontext()
@@ -101,9 +101,9 @@ def train(
                 companion(learner)
             learner.seconds = ranks.of_first(passed() - began, learner.device)
             report(learner, rollout, figures, progress, logger)
-            if learner.watch is not None and ranks.is_first:
-                learner.watch.warn(fraction_spent(learner))
-            foretell(learner)
+            if learner.metrics is not None and ranks.is_first:
+                learner.metrics.warn(fraction_spent(learner))
+            estimate_finish(learner)
             asked = bool(on_iteration(learner)) if on_iteration is not None and ranks.is_first else False
             wished = bool(ranks.of_first(asked, learner.device))
             spent = bool(ranks.of_first(fraction_spent(learner) >= 1.0, learner.device))
@@ -147,8 +147,8 @@ def iterate(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[s
     if curriculum is not None:
         curriculum.update(learner.ranks.gathered)
         figures |= curriculum.metrics()
-    if learner.watch is not None:
-        figures |= learner.watch.figures()
+    if learner.metrics is not None:
+        figures |= learner.metrics.means()
     figures |= troubles(learner, health)
     return figures | {"collect_seconds": collected - began, "improve_seconds": time.monotonic() - collected}
 
@@ -185,8 +185,8 @@ def collect(learner: Learner, rollout: Rollout) -> None:
         rollout.terminated[t] = step.terminated
         rollout.truncated[t] = step.truncated
         learner.obs = step.obs
-        if learner.watch is not None:
-            learner.watch(step)
+        if learner.metrics is not None:
+            learner.metrics(step)
         ended = (step.terminated | step.truncated).nonzero()[:, 0]
         if len(ended):
             cut = step.truncated.nonzero()[:, 0]
@@ -404,12 +404,12 @@ def widest(learner: Learner) -> float | None:
     return config.max_std * float((config.final_std / config.max_std) ** max(2.0 * fraction_spent(learner) - 1.0, 0.0))
 
 
-FORETOLD = 5  # iterations from which on: the first ones may wait for a compiler
+FINISH_ESTIMATED = 5  # the first iteration with an estimate: those before it may wait for a compiler
 
 
-def foretell(learner: Learner) -> None:
-    """How long the companion's end takes, as the first process has it: that is no time to learn in."""
-    if learner.companion is not None and learner.iteration >= FORETOLD:
+def estimate_finish(learner: Learner) -> None:
+    """Set aside the time that the companion needs to finish, by the first process's clock."""
+    if learner.companion is not None and learner.iteration >= FINISH_ESTIMATED:
         learner.finish_seconds = learner.ranks.of_first(learner.companion.needs(learner), learner.device)
 
 

@@ -258,12 +258,12 @@ def origin(env: Any) -> Origin:
         elif kind in NEUTRAL_WRAPPERS:
             env = env.env
         else:
-            raise NotExportable(foreign(env))
+            raise NotExportable(refusal(env))
     return Origin(env.worlds.task, env.recipe, normalize)
 
 
-def foreign(env: Any) -> str:
-    """Why ``env`` is none that a policy can be exported from."""
+def refusal(env: Any) -> str:
+    """Why no policy can be exported from ``env``."""
     if env is None:
         return "the model has no environment (it was loaded from a file): give env=, or env=recipe(task, ...)"
     if hasattr(env, "venv") or hasattr(env, "env"):

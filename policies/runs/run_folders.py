@@ -18,9 +18,9 @@ CONFIG, CHECKPOINTS, DIVERGED, EVENTS = "config.yaml", "checkpoints", "diverged"
 # what a run keeps over a resume; the learner knows the rest
 SAME = ("robot", "task", "backend", "randomize", "curriculum", "cameras", "augment", "renderer", "seed", "num_worlds",
         "processes")
-# what was so where the settings of a run do not say it: they are of before there was such a key
-UNSAID: Mapping[str, Any] = {"curriculum": {"name": "none", "kind": "none", "parameters": {}}, "cameras": {},
-                             "augment": {}, "renderer": "auto"}
+# the values then of settings that older runs lack
+ABSENT_DEFAULTS: Mapping[str, Any] = {"curriculum": {"name": "none", "kind": "none", "parameters": {}}, "cameras": {},
+                                        "augment": {}, "renderer": "auto"}
 UNSET = "not set"
 
 
@@ -133,9 +133,9 @@ def check_same(old: Settings, new: Settings) -> None:
     with suppress(BadInput, TypeError):  # of a run whose settings are no more: what differs is told below
         old, new = resolved(old), resolved(new)
     for key in SAME:
-        before, now = (backend_defaults(x.get(key)) if key == "backend" else x.get(key, UNSAID.get(key))
+        before, now = (backend_defaults(x.get(key)) if key == "backend" else x.get(key, ABSENT_DEFAULTS.get(key))
                        for x in (old, new))
-        if (key in old or key in UNSAID) and (found := difference(key, before, now)):
+        if (key in old or key in ABSENT_DEFAULTS) and (found := difference(key, before, now)):
             was, is_now = (UNSET if x is UNSET else values.shown(x) for x in found[1:])
             raise BadInput(f"resume: {found[0]} of the run is {was}, now {is_now}; resume with the settings it was "
                            "started with")

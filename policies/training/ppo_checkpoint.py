@@ -20,8 +20,8 @@ from temporeal.sim.types import Obs, VecEnv
 
 MAY_CHANGE = ("total_steps", "max_seconds", "clock", "checkpoint_seconds")  # between a run and its resumption
 KIND = "temporeal ppo 2"
-UNSAID = {"stagger": False}
-"""Settings that checkpoints of before do not have, as they were then."""
+ABSENT_DEFAULTS = {"stagger": False}
+"""Settings that older checkpoints lack, and their values then."""
 MODULES = ("actor", "critic", "normalizer", "critic_normalizer", "return_moments", "optimizer")
 """What learns, by its name in a learner."""
 C = TypeVar("C", bound=PPOConfig)
@@ -107,7 +107,7 @@ def _read(path: Path) -> dict[str, Any]:
     if state.get("kind") != KIND:
         raise checkpoint.CheckpointError(f"{path} is not of this PPO: its kind is {state.get('kind')!r}, not {KIND!r}")
     companion = state.get("companion") and with_current_names(state["companion"], renamed.COMPANION)
-    config = {**UNSAID, **with_current_names(state["config"], renamed.SETTINGS)}
+    config = {**ABSENT_DEFAULTS, **with_current_names(state["config"], renamed.SETTINGS)}
     history = [with_current_names(row, renamed.FIGURES) for row in state["history"]]
     return {**state, "config": config, "companion": companion, "history": history}
 

@@ -21,7 +21,7 @@ from temporeal.policies.nets.actor import ACTIVATIONS, Actor, Critic, make_actor
 from temporeal.policies.nets.normalizer import Moments, Normalizer
 from temporeal.policies.training.compiled_gradient.networks import Forward, Gradient, serves
 from temporeal.policies.training.errors import SettingsError
-from temporeal.policies.training.formula_metrics import Watch
+from temporeal.policies.training.formula_metrics import FormulaMetrics
 from temporeal.policies.training.progress import CLOCKS
 from temporeal.policies.training.ranks import Ranks
 from temporeal.sim.types import Obs, VecEnv
@@ -188,7 +188,7 @@ class Learner:
     history: list[dict[str, float]] = field(default_factory=list)
     companion: Companion | None = None
     finish_seconds: float = 0.0  # that its end will take, about
-    watch: Watch | None = None  # where the task is a formula and nothing else
+    metrics: FormulaMetrics | None = None  # None unless the task is a finite formula
 
     @property
     def device(self) -> torch.device:

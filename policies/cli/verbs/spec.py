@@ -9,9 +9,9 @@ from pathlib import Path
 
 from temporeal.policies.cli.console import Parser, add_json
 from temporeal.policies.cli.specs.judging import judge
+from temporeal.policies.cli.specs.monitoring import monitor
 from temporeal.policies.cli.specs.outline import outline
 from temporeal.policies.cli.specs.spec_file import load, with_options
-from temporeal.policies.cli.specs.watching import monitor
 from temporeal.policies.runs.errors import BadInput
 
 SUMMARY = "check, explain, plot or monitor a formula on a trace from a file"

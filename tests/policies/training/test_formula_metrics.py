@@ -25,7 +25,7 @@ def to_the_right(obs):
     return torch.tensor([[1.0, 0.2]]).expand(len(obs), -1)
 
 
-def test_it_says_of_episodes_what_an_evaluation_says():
+def test_metrics_agree_with_an_evaluation():
     judged = evaluate(rollout(make_env(load_task("stl"), num_worlds=8, seed=3, threads=1), to_the_right),
                       load_task("stl").formula).episodes
     env = env_of()
@@ -46,7 +46,7 @@ def test_it_says_of_episodes_what_an_evaluation_says():
 
 
 def test_only_whole_episodes_count():
-    """Not those that start in the middle, nor those that ran when they began."""
+    """Not those that start in the middle, nor those already running at construction."""
     env = env_of()
     env.step(to_the_right(env.worlds))
     late, env2 = FormulaMetrics(env), env_of(share=1.0)
@@ -59,7 +59,7 @@ def test_only_whole_episodes_count():
                 metrics.known[~running] = False
             metrics(step)
             running &= ~(step.terminated | step.truncated)
-    assert late.figures() == mid_episode.figures() == {}
+    assert late.means() == mid_episode.means() == {}
 
 
 def metrics_after(formula, constants, steps):
@@ -76,13 +76,13 @@ def metrics_after(formula, constants, steps):
 FAR, NEAR = "F[0,2] (norm(base_pos_w - a) < r)", "G[0,2] (norm(base_pos_w) < 50)"
 
 
-def test_a_formula_that_never_held_is_spoken_of_once():
-    """The clause that is to blame is named: whoever wrote it trained to the end before anything was messages."""
+def test_a_formula_that_never_held_is_warned_of_once():
+    """The clause that is to blame is named: whoever wrote it trained to the end before anything was said."""
     metrics = metrics_after(f"{FAR} & {NEAR}", {"a": [40.0, 0.0, 0.0], "r": 0.5}, 60)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         metrics.warn(0.3)
-    words = r"none of \d+ episodes that were watched, 34% .*in none: F\[0,2\] .*robustness -3"
+    words = r"none of \d+ episodes observed in the first 34% .*in none: F\[0,2\] .*robustness -3"
     with pytest.warns(UserWarning, match=words) as messages:
         metrics.warn(0.34)
     assert "50" not in str(messages[0].message) and metrics.episodes >= 32
@@ -91,7 +91,7 @@ def test_a_formula_that_never_held_is_spoken_of_once():
         metrics.warn(0.9)
 
 
-def test_clauses_that_never_held_together_are_told_from_those_that_never_held():
+def test_clauses_that_never_held_together_are_distinguished_from_those_that_never_held():
     metrics = metrics_after("F[0,2] (base_pos_w.x > 0) & G[0,2] (base_pos_w.x < 0)", {}, 60)
     metrics.times_held[:] = 1
     with pytest.warns(UserWarning, match="each of its clauses held in some of them, all together in none"):
@@ -99,7 +99,7 @@ def test_clauses_that_never_held_together_are_told_from_those_that_never_held():
 
 
 @pytest.mark.parametrize("steps", [5, 60])
-def test_a_formula_that_held_or_was_hardly_seen_is_not_spoken_of(steps):
+def test_a_formula_that_held_or_was_hardly_seen_raises_no_warning(steps):
     metrics = metrics_after(NEAR if steps == 60 else f"{FAR} & {NEAR}", None if steps == 60 else {
         "a": [40.0, 0.0, 0.0], "r": 0.5}, steps)
     with warnings.catch_warnings():
@@ -110,19 +110,19 @@ def test_a_formula_that_held_or_was_hardly_seen_is_not_spoken_of(steps):
 SLOW = "F[0.4,2] (norm(base_pos_w) < 50 & norm(base_vel_w) < 1.1)"
 
 
-@pytest.mark.parametrize(("slack", "told"), [(1.09, "slack"), (0.0, None), (None, None)])
-def test_a_slack_that_nothing_has_room_for_is_spoken_of(slack, told):
+@pytest.mark.parametrize(("slack", "word"), [(1.09, "slack"), (0.0, None), (None, None)])
+def test_a_slack_too_large_is_warned_of(slack, word):
     """The formula held all the while, and no hit ever counted: at 1.02 m/s a speed below 1.1 holds by 0.08."""
     env = make_env(load_task("stl", formula=SLOW, slack=slack), num_worlds=8, seed=3, threads=1)
     env.reset()
     metrics = FormulaMetrics(env)
     for _ in range(60):
         metrics(env.step(to_the_right(env.worlds)))
-    assert metrics.ever and metrics.hit is (told is None)
+    assert metrics.ever and metrics.hit is (word is None)
     with warnings.catch_warnings(record=True) as messages:
         warnings.simplefilter("always")
         metrics.warn(0.34)
-    assert [told in str(w.message) and "1.09" in str(w.message) for w in messages] == [True] * (told is not None)
+    assert [word in str(w.message) and "1.09" in str(w.message) for w in messages] == [True] * (word is not None)
 
 
 def test_training_logs_it(tmp_path):

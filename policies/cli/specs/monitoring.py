@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 MOST_STEPS = 10_000_000
-"""Samples of the longest window that is watched sample by sample."""
+"""Samples of the longest window that is monitored sample by sample."""
 
 
 def monitor(spec: Spec, source: str, options: Namespace) -> int:
@@ -29,26 +29,26 @@ def monitor(spec: Spec, source: str, options: Namespace) -> int:
     if semantics_of(spec).end != "clip":
         raise BadInput(f"{spec.source}: semantics end={spec.semantics['end']}: while a trace goes on, what lies past "
                        "its end is unknown; check and explain take it")
-    watch = SampleMonitor(spec, options)
+    printer = SamplePrinter(spec, options)
     if source == "-":
-        samples = from_stdin(watch, spec, options)
+        samples = from_stdin(printer, spec, options)
     else:
         formula, trace = formula_and_trace(spec, Path(source), options)
-        watch.begin(formula, trace.dt, trace.start_s)
+        printer.begin(formula, trace.dt, trace.start_s)
         samples = ((k, {name: values[k] for name, values in trace.signals.items()}) for k in range(trace.count))
     try:
         for at, sample in samples:
-            if watch.feed(at, sample):
+            if printer.feed(at, sample):
                 break
     except BadInput as error:
-        if watch.decided_at_s is None:
+        if printer.decided_at_s is None:
             raise
         complain(f"temporeal: {error}\ntemporeal: the verdict was certain before that")
-    return watch.end()
+    return printer.end()
 
 
-class SampleMonitor:
-    """A monitor of samples, and its printed table."""
+class SamplePrinter:
+    """Feeds samples to a monitor and prints its readings as a table."""
 
     def __init__(self, spec: Spec, options: Namespace) -> None:
         self.spec, self.options = spec, options
@@ -71,8 +71,8 @@ class SampleMonitor:
         try:
             longest = max([0.0, *(s for s in (horizon(formula, dt), history(formula, dt)) if math.isfinite(s))])
             if longest / dt > MOST_STEPS:
-                complain(f"temporeal: a window of {longest:.6g} s is {longest / dt:.6g} samples, too many to be "
-                         "watched one by one: it is judged when the trace ends")
+                complain(f"temporeal: a window of {longest:.6g} s is {longest / dt:.6g} samples, too many to "
+                         "monitor one by one: it is judged when the trace ends")
                 self.head()
                 return
             # compiling would take longer than most traces last
@@ -143,7 +143,7 @@ def shown(x: float) -> str:
     return f"{x:.6g}"
 
 
-def from_stdin(watch: SampleMonitor, spec: Spec, options: Namespace) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def from_stdin(printer: SamplePrinter, spec: Spec, options: Namespace) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Samples of a CSV on stdin as they come, numbered from 0; the first two rows give the period unless it is given.
     With ``--missing unknown``, missing rows skip numbers."""
     from temporeal.policies.cli.traces.csv_files import live
@@ -170,9 +170,9 @@ def from_stdin(watch: SampleMonitor, spec: Spec, options: Namespace) -> Iterator
             if len(held) < 2:
                 continue
             dt = period_of(held, simplest_period)
-        if watch.formula is None:
+        if printer.formula is None:
             first = held[0][1] or 0.0
-            watch.begin(formula, dt, first)
+            printer.begin(formula, dt, first)
         for number, time, sample in held:
             if time is not None and math.isfinite(time) and options.missing == "unknown":
                 count = max(count, math.floor((time - first) / dt + 0.5))
