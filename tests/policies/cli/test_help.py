@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,21 @@ def test_help_imports_nothing_slow(arguments: list[str]) -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60).stdout
     assert out.splitlines()[-1] == "LOADED []"
+
+
+def test_spec_check_needs_neither_a_learner_nor_a_simulator(tmp_path: Path) -> None:
+    """`spec` is installed alone (extra ``spec``) and answers in less than a second."""
+    (tmp_path / "spec.yaml").write_text("signals: {x: {shape: []}}\nformula: G[0,1] x > 0\n", encoding="utf-8")
+    (tmp_path / "trace.csv").write_text("t,x\n0,1\n0.5,1\n1,1\n", encoding="utf-8")
+    arguments = ["spec", "check", str(tmp_path / "spec.yaml"), str(tmp_path / "trace.csv")]
+    slow = set(SLOW_IMPORTS) - {"numpy"}
+    code = (
+        "import sys; from temporeal.policies.cli.main import main\n"
+        f"code = main({arguments!r})\n"
+        f"print('LOADED', code, sorted(m for m in {slow!r} if m in sys.modules))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert out.stdout.splitlines()[-1] == "LOADED 0 []", out.stdout + out.stderr
 
 
 def test_help_lists_every_verb_with_its_summary() -> None:
