@@ -8,9 +8,10 @@ from pathlib import Path
 
 
 def write_whole(path: Path, *parts: bytes | memoryview) -> None:
-    """Write ``parts``, one after the other, to ``path`` at once: after a kill or an :class:`OSError` (a full disk) at
-    any moment the file is the old one or the new one. A kill leaves ``.<name>.<pid>`` beside it. The error names
-    ``path``.
+    """Write ``parts``, one after the other, to ``path`` atomically.
+
+    After a kill or an :class:`OSError` (a full disk) at any moment the file is the old one or the new one. A kill
+    leaves ``.<name>.<pid>`` beside it. The error names ``path``.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -29,7 +30,7 @@ def write_whole(path: Path, *parts: bytes | memoryview) -> None:
 
 
 def _forget(path: Path) -> None:
-    """Remove ``path`` if it is there; a folder that is none or is gone has nothing to remove."""
+    """Remove ``path`` if it exists; a missing folder has nothing to remove."""
     with suppress(FileNotFoundError, NotADirectoryError):
         path.unlink()
 

@@ -1,4 +1,4 @@
-"""Quaternions and frames: the one place that knows xyzw <-> wxyz, ENU <-> NED and FLU <-> FRD. numpy only.
+"""Quaternions and frames: the one place that converts xyzw <-> wxyz, ENU <-> NED and FLU <-> FRD. numpy only.
 
 Inside this project: ``quat_wxyz`` (scalar first), rotating body coordinates into world coordinates; world ENU with z
 up; body FLU (x forward, y left, z up). ROS messages store xyzw in the same frames (REP 103); PX4 uses NED and FRD.
@@ -33,7 +33,7 @@ def xyzw_from_wxyz(quat: Array) -> Array:
 
 
 def normalized(quat: Array) -> Array:
-    """``quat`` [..., 4] with length 1; a length below 1e-6 has no direction and is an error."""
+    """``quat`` [..., 4] scaled to length 1; a length below 1e-6 has no direction and is an error."""
     quat = np.asarray(quat)
     length = np.linalg.norm(quat, axis=-1, keepdims=True)
     if not (length > 1e-6).all():
@@ -70,8 +70,8 @@ _NEXT, _LAST = np.array([1, 2, 0]), np.array([2, 0, 1])
 
 
 def _cross(a: Array, b: Array) -> Array:
-    """The cross product of [..., 3], to the bit that of ``np.cross``, whose checks take ten times as long: every state
-    and command of a robot is turned."""
+    """The cross product of [..., 3], equal to ``np.cross`` bit by bit at a tenth of its time: it runs for every state
+    and command of a robot."""
     return np.asarray(a.take(_NEXT, -1) * b.take(_LAST, -1) - a.take(_LAST, -1) * b.take(_NEXT, -1))
 
 
@@ -88,7 +88,7 @@ def matrix(quat: Array) -> Array:
 def from_matrix(matrix: Array) -> Array:
     """Unit quaternion [4], scalar part not negative, of a rotation matrix [3, 3].
 
-    Of the four ways to it the one that divides by the largest number: J. Stuelpnagel, SIAM Review 6(4), 1964.
+    Of four formulas, uses the one that divides by the largest number: J. Stuelpnagel, SIAM Review 6(4), 1964.
     """
     m = np.asarray(matrix, dtype=float)
     four = np.array([

@@ -1,8 +1,8 @@
-"""What an MJCF or URDF file says of joints and actuators, read with the standard library only.
+"""Joints and actuators of an MJCF or URDF file, read with the standard library only.
 
-A robot computer has no simulator: this reads what a spec needs (names in the model's order, ranges, control ranges, the
-key called ``home``) by MuJoCo's own rules for default classes, included files, units and automatic limits. Bodies,
-masses and shapes are the simulator's to read.
+A robot computer has no simulator. This reads what a spec needs (names in the model's order, ranges, control ranges, the
+key called ``home``) by MuJoCo's rules for default classes, included files, units and automatic limits. Bodies, masses
+and shapes are read by the simulator.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Joint:
 
 @dataclass(frozen=True)
 class Actuator:
-    """An actuator of the model: what it drives, and its control range."""
+    """An actuator of the model: the joint or tendon it drives, and its control range."""
 
     name: str
     tag: str
@@ -62,7 +62,7 @@ class Actuator:
 
 @dataclass(frozen=True)
 class Follow:
-    """A joint tied to another: ``rest + a0 + a1 x + ... + a4 x^4``, x the leader's way from its own rest.
+    """A joint coupled to another: ``rest + a0 + a1 x + ... + a4 x^4``, x the leader's displacement from its own rest.
 
     A URDF's ``mimic``, an MJCF's ``<equality><joint>``. Without a leader (``""``) x is 0: the joint is held.
     """
@@ -72,13 +72,13 @@ class Follow:
     where: str
 
     def position(self, rest: float, way: float) -> float:
-        """The follower's position where the leader is ``way`` from its rest, rad or m."""
+        """The follower's position for a leader at ``way`` from its rest, rad or m."""
         return rest + sum(a * way**power for power, a in enumerate(self.coefficients))
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a model file says; ``followers`` by joint."""
+    """Joints and actuators of a model file; ``followers`` by joint."""
 
     path: Path
     joints: tuple[Joint, ...]
@@ -92,12 +92,12 @@ class Content:
 
 
 def is_file(name: str) -> bool:
-    """Whether ``name`` means a file rather than a robot of this project."""
+    """Whether ``name`` is a file rather than a robot of this project."""
     return name.lower().endswith(SUFFIXES)
 
 
 def read_model(path: Path) -> Content:
-    """What the MJCF or URDF file says of joints and actuators."""
+    """Joints and actuators of the MJCF or URDF file."""
     root = parse(path)
     readers = {"mujoco": read_mjcf, "robot": read_urdf}
     if root.tag not in readers:
@@ -127,13 +127,13 @@ def numbers(where: str, text: str, count: int) -> tuple[float, ...]:
 
 
 def label(element: ElementTree.Element) -> str:
-    """How messages call an element."""
+    """The name of an element in messages."""
     name = element.get("name")
     return f"<{element.tag}>" if name is None else f'<{element.tag} name="{name}">'
 
 
 def fresh(base: str, index: int, taken: Collection[str]) -> str:
-    """A name for element ``index``: ``<base><index>``, or the next number that is not ``taken``."""
+    """A name for element ``index``: ``<base><index>``, or with the next number that is not ``taken``."""
     return next(name for i in count(index) if (name := f"{base}{i}") not in taken)
 
 
@@ -150,7 +150,7 @@ def frames(content: Content) -> list[str]:
 
 @dataclass(frozen=True)
 class Mjcf:
-    """What is needed to read elements: classes (class -> element -> attributes), angle unit, automatic limits."""
+    """Context for reading elements: classes (class -> element -> attributes), angle unit, automatic limits."""
 
     path: Path
     classes: Defaults
@@ -182,7 +182,7 @@ class Mjcf:
 
 
 def mjcf_of(path: Path, root: ElementTree.Element) -> Mjcf:
-    """How to read the elements below ``root``, whose includes are replaced by what they include."""
+    """The context of the elements below ``root``, whose includes are already replaced."""
     unfold(path, root, (path,))
     compiler = {key: value for element in root.iter("compiler") for key, value in element.attrib.items()}
     return Mjcf(path, default_classes(root), compiler.get("angle", "degree") == "degree",
@@ -202,7 +202,7 @@ def read_mjcf(path: Path, root: ElementTree.Element) -> Content:
 
 
 def named(joints: Iterable[Joint], bodies: set[str]) -> Iterator[Joint]:
-    """``joints`` with names for those that have none, and for the bodies of free joints."""
+    """``joints`` with names for the unnamed ones and for the bodies of free joints."""
     joints, places = list(joints), set(bodies)
     taken = {joint.name for joint in joints if joint.name}
     for index, joint in enumerate(joints):
@@ -231,7 +231,7 @@ def checked(content: Content) -> Content:
 def read_equalities(
     mjcf: Mjcf, root: ElementTree.Element, joints: Mapping[str, Joint]
 ) -> Iterator[tuple[str, Follow]]:
-    """Joints that an active ``<equality><joint>`` ties to another; of several for one joint the first."""
+    """Joints that an active ``<equality><joint>`` couples to another; the first one counts if there are several."""
     seen: set[str] = set()
     for element in [child for part in root.findall("equality") for child in part if child.tag == "joint"]:
         given, name = mjcf.attributes(element, "main", "equality"), element.get("joint1", "")
@@ -377,7 +377,7 @@ def control_range(
 
 
 def is_position_servo(where: str, tag: str, given: Mapping[str, str]) -> bool:
-    """Whether ``inheritrange`` sets this actuator's ``ctrlrange``: its gain is minus its bias on the length."""
+    """Whether ``inheritrange`` sets this actuator's ``ctrlrange``: its gain equals minus its bias on the length."""
     if tag != "general" or given.get(SHORTCUT) == "position":
         return tag in ("position", "general")
     gain, bias = given.get("gainprm", "1").split() or [""], given.get("biasprm", "0 0").split()

@@ -1,4 +1,4 @@
-"""How to install what is not there."""
+"""How to install optional packages."""
 
 
 def install(extra: str) -> str:

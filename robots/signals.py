@@ -1,4 +1,4 @@
-"""Named signals: what crosses every boundary of the stack, with shape, unit and frame declared.
+"""Named signals with declared shape, unit and frame: the data that crosses every boundary of the stack.
 
 numpy only. A *schema* is a mapping from signal name to :class:`SignalSpec`.
 """
@@ -22,17 +22,17 @@ LARGEST = sys.float_info.max  # a whole number of a file may be larger, and is n
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether ``value``, of a file, is a finite number."""
+    """Whether ``value``, read from a file, is a finite number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and -LARGEST <= value <= LARGEST
 
 
 def is_size(value: object) -> bool:
-    """Whether ``value`` is a number of components."""
+    """Whether ``value`` is a valid number of components."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 0)
 
 
 def is_type_of_numbers(name: object) -> bool:
-    """Whether ``name`` is a numpy type of numbers or truth values."""
+    """Whether ``name`` is a numpy type of numbers or booleans."""
     try:
         return isinstance(name, str) and np.dtype(name).kind in "biuf"
     except TypeError:

@@ -1,4 +1,4 @@
-"""What a machine is: its signals, commands, limits, home, parameters and files. numpy only."""
+"""The description of a robot: signals, commands, limits, home, parameters and files. numpy only."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from temporeal.robots.signals import CommandSpec, SignalSpec
 
 @dataclass(frozen=True)
 class Parameter:
-    """A physical parameter: nominal value, range over the published sources, unit and where they come from.
+    """A physical parameter: nominal value, range over the published sources, unit and sources.
 
-    ``low`` and ``high`` bound each component; they are the range that randomization draws from. ``most`` is what the
-    simulator can take at most.
+    ``low`` and ``high`` bound each component; randomization draws from this range. ``most`` is the largest value that
+    the simulator can take.
     """
 
     nominal: tuple[float, ...]
@@ -36,9 +36,9 @@ class Parameter:
 
 @dataclass(frozen=True)
 class MotionLimits:
-    """How a robot's joints may move, [J] each: rad and s (m where a joint slides).
+    """Limits of joint motion, [J] each: rad and s (m for sliding joints).
 
-    ``low`` and ``high`` are the ends that braking at ``brake`` must come to rest at; ``brake <= acceleration``.
+    Braking at ``brake`` must come to rest within ``low`` and ``high``; ``brake <= acceleration``.
     """
 
     speed: tuple[float, ...]
@@ -82,12 +82,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Changes:
-    """What a simulator changes in the model file of a user's robot (:mod:`temporeal.robots.user_robots`), by the
+    """Changes that a simulator makes to the model file of a user's robot (:mod:`temporeal.robots.user_robots`), by the
     model's names.
 
     Args:
         joints: ``damping`` (N m s/rad), ``armature`` (kg m^2), ``frictionloss`` (N m): value by joint.
-        history: by actuator, how many time steps back its controls are kept: room for ``command_delay``.
+        history: by actuator, for how many time steps its controls are kept; bounds ``command_delay``.
         exclude: pairs of bodies that do not touch each other.
         packages: folders of ROS packages, for mesh files called ``package://<name>/...``.
     """

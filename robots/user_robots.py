@@ -89,7 +89,7 @@ def read_sidecar(path: Path) -> dict[str, Any]:
 
 
 def check_command(where: str, entry: Any) -> None:
-    """One entry below ``commands``."""
+    """Check one entry below ``commands``."""
     check_keys(where, entry, COMMAND)
     if ("actuators" in entry) == ("joints" in entry):
         raise RobotFileError(f"{where}: give either actuators (of the model) or joints (for position servos, with kp)")
@@ -105,7 +105,7 @@ def check_command(where: str, entry: Any) -> None:
 
 
 def check_keys(where: str, given: Any, legal: tuple[str, ...]) -> None:
-    """``given`` is a mapping with keys out of ``legal``."""
+    """Check that ``given`` is a mapping with ``legal`` keys."""
     if not isinstance(given, Mapping):
         raise RobotFileError(f"{where}: a mapping with {', '.join(legal)} is needed, got {given!r}")
     unknown = [key for key in given if key not in legal]
@@ -120,7 +120,7 @@ def check_keys(where: str, given: Any, legal: tuple[str, ...]) -> None:
 
 
 def describe(name: str, content: Content, beside: Mapping[str, Any]) -> RobotSpec:
-    """The spec of a model and of what stands beside it."""
+    """The spec of a model and its sidecar file."""
     joints = chosen_joints(content, beside.get("joints"))
     rate = beside.get("rate_hz", 0.0)
     if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < inf:
@@ -145,7 +145,7 @@ def describe(name: str, content: Content, beside: Mapping[str, Any]) -> RobotSpe
 
 
 def chosen_joints(content: Content, wanted: Any) -> list[Joint]:
-    """The hinges and slides that the robot's joint signals hold."""
+    """The hinges and slides in the robot's joint signals."""
     plain = {joint.name: joint for joint in content.joints if QPOS_SIZE[joint.kind] == 1}
     if wanted is None:
         balls = [joint.name for joint in content.joints if joint.kind == "ball"]
@@ -157,7 +157,7 @@ def chosen_joints(content: Content, wanted: Any) -> list[Joint]:
 
 
 def known(content: Content, key: str, wanted: Any, names: Iterable[str]) -> list[str]:
-    """``wanted`` as a list of different names out of ``names``."""
+    """``wanted`` as a list of distinct names out of ``names``."""
     where, legal = f"{sidecar_path(content.path).name}: {key}", list(names)
     if not isinstance(wanted, list) or len({str(word) for word in wanted}) != len(wanted):
         raise content.fail(where, f"a list of different names is needed, got {wanted!r}")
@@ -184,7 +184,7 @@ def joint_signals(joints: list[Joint], rate: float) -> tuple[list[SignalSpec], d
 
 
 def base_signals(content: Content, wanted: Any, rate: float) -> tuple[list[SignalSpec], dict[str, Source]]:
-    """Pose and velocities of the robot's base: the body ``wanted``, else the first body that moves freely, if any."""
+    """Pose and velocities of the robot's base: the body ``wanted``, else the first freely moving body, if any."""
     free = next((joint.body for joint in content.joints if joint.kind == "free"), None)
     if wanted in ("none", None) or (wanted == "" and free is None):
         return [], {}
@@ -216,7 +216,7 @@ def pose_signals(
 
 
 def home_positions(content: Content, joints: list[Joint], given: Mapping[str, Any]) -> tuple[float, ...]:
-    """Position of each joint at home; those that follow others where their leaders put them."""
+    """Position of each joint at home; followers are placed by their leaders."""
     known(content, "home", list(given), [joint.name for joint in joints])
     plain = {joint.name: joint for joint in content.joints if QPOS_SIZE[joint.kind] == 1}
     found: dict[str, float] = {}
@@ -254,12 +254,12 @@ def own_home(content: Content, joint: Joint, given: Mapping[str, Any]) -> float:
 
 
 def led(leader: str) -> str:
-    """Why a follower is where it is."""
+    """Reason for a follower's position, for messages."""
     return f"it follows {leader!r}" if leader else "an equality holds it"
 
 
 def refuse_follower(content: Content, key: str, name: str, given: Iterable[str]) -> None:
-    """Nothing is given for a joint whose position another decides."""
+    """Refuse a value for a joint whose position is decided by another."""
     if name in content.followers and name in given:
         follow = content.followers[name]
         advice = f"give {follow.leader!r} instead" if follow.leader else "leave it out"
@@ -271,7 +271,7 @@ def refuse_follower(content: Content, key: str, name: str, given: Iterable[str])
 
 
 def changes(content: Content, beside: Mapping[str, Any], actuators: Mapping[str, tuple[str, ...]]) -> Changes:
-    """Joint dynamics, rooms for delays, pairs that do not touch, folders of packages."""
+    """Joint dynamics, lengths of control histories, excluded contacts, folders of packages."""
     history: dict[str, int] = {}
     for command_name, entry in (beside.get("commands") or {}).items():
         for name in actuators[command_name]:
@@ -283,7 +283,7 @@ def changes(content: Content, beside: Mapping[str, Any], actuators: Mapping[str,
 
 
 def joint_values(content: Content, key: str, given: Any) -> dict[str, float]:
-    """A number >= 0 for each hinge and slide, or those named."""
+    """A number >= 0 for each hinge and slide, or for the named ones."""
     plain = [joint.name for joint in content.joints if QPOS_SIZE[joint.kind] == 1]
     values = dict(given) if isinstance(given, Mapping) else dict.fromkeys(plain, given)
     known(content, key, list(values), plain)
@@ -295,7 +295,7 @@ def joint_values(content: Content, key: str, given: Any) -> dict[str, float]:
 
 
 def excluded(content: Content, given: Any) -> tuple[tuple[str, str], ...]:
-    """Pairs of bodies."""
+    """Pairs of bodies that do not touch each other."""
     where = f"{sidecar_path(content.path).name}: exclude"
     if not isinstance(given, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in given):
         raise content.fail(where, f"a list of pairs of bodies, [[a, b], ...], is needed, got {given!r}")
@@ -340,7 +340,7 @@ def all_commands(
 
 
 def model_command(content: Content, name: str, entry: Mapping[str, Any]) -> CommandSpec:
-    """A command that sets actuators of the model."""
+    """A command of actuators in the model."""
     mine = {actuator.name: actuator for actuator in content.actuators}
     chosen = [mine[word] for word in known(content, f"commands.{name}.actuators", entry["actuators"], mine)]
     low = per_item(content, name, entry, "low", len(chosen), [a.low for a in chosen])
@@ -364,7 +364,7 @@ def model_command(content: Content, name: str, entry: Mapping[str, Any]) -> Comm
 def servo_command(
     content: Content, name: str, entry: Mapping[str, Any], gains: dict[str, tuple[float, float, float]]
 ) -> CommandSpec:
-    """A command that sets position servos on joints; their kp, kd and strength go into ``gains``."""
+    """A command of added position servos on joints; their kp, kd and strength go into ``gains``."""
     joints = {joint.name: joint for joint in content.joints if QPOS_SIZE[joint.kind] == 1}
     chosen = [joints[word] for word in known(content, f"commands.{name}.joints", entry["joints"], joints)]
     if "kp" not in entry:

@@ -1,4 +1,4 @@
-"""Read an artifact's files; with a trusted key, only what its owner signed."""
+"""Read an artifact's files; with a trusted key, only those that its owner signed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def read(folder: Path, name: str) -> bytes:
 
 
 def load_manifest(folder: Path, trust: Path | None = None) -> Manifest:
-    """The manifest of the artifact in ``folder``; with ``trust``, the file of a public key, only one that it signed."""
+    """The manifest of the artifact in ``folder``; with ``trust``, the file of a public key, it must be signed by that
+    key."""
     data = read(folder, MANIFEST)
     if trust is not None:
         verify(folder, data, trust)  # the very bytes that are decoded next

@@ -1,8 +1,8 @@
-"""What an artifact says about itself: names, shapes, units, frames, limits, rate, memory, formula, origin. numpy only.
+"""The manifest of an artifact: names, shapes, units, frames, limits, rate, memory, formula, origin. numpy only.
 
-The manifest is ``manifest.json`` beside the network. Its digest (over the JSON without the key ``sha256``) finds an
-edited or damaged manifest; the *contract* (what a robot depends on) is written a second time into the ONNX file's
-metadata, so that a network and a manifest that do not belong together are told apart.
+The manifest is ``manifest.json`` beside the network. Its digest (over the JSON without the key ``sha256``) reveals an
+edited or damaged manifest. The *contract* (what a robot depends on) is also written into the ONNX file's metadata, so
+that a network and a manifest that do not belong together are detected.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ArtifactError(ValueError):
 
 @dataclass(frozen=True)
 class MemorySpec:
-    """One memory tensor of one robot: what the policy carries from a control step to the next.
+    """One memory tensor of one robot: policy state carried from one control step to the next.
 
     Args:
         initial: value at mission start, nested as its shape.
@@ -52,8 +52,7 @@ class MemorySpec:
 
 @dataclass(frozen=True)
 class ChunkSpec:
-    """What a policy gives that gives the commands of some time at once: [steps, *shape], row k for k * ``dt_s`` after
-    the observation.
+    """Action chunks: each command has shape [steps, *shape], row k for k * ``dt_s`` after the observation.
 
     Args:
         hold: components of the (flat) command that must not be interpolated: quaternions, grippers, switches.
@@ -71,13 +70,13 @@ task network is next; whether the reflex is in charge, 0 or 1; the risk that was
 
 @dataclass(frozen=True)
 class ReflexSpec:
-    """When the reflex layer of a policy acts in the place of its task network (``docs/how-to/reflex.md``).
+    """When a policy's reflex layer replaces the action of its task network (``docs/how-to/reflex.md``).
 
     Args:
-        every: control steps between evaluations of the task network, whose action is held meanwhile; the risk of
-            that action is asked for at each step.
+        every: control steps between evaluations of the task network. Its action is held meanwhile; the risk of that
+            action is evaluated at each step.
         threshold: risk in [0, 1] above which the reflex takes over.
-        release: at this risk of the task's action, or below, the reflex lets go: at most ``threshold``.
+        release: risk of the task's action at or below which the reflex releases control; at most ``threshold``.
     """
 
     every: int
@@ -98,24 +97,24 @@ class ReflexSpec:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything that is not the network itself.
+    """All data of an artifact except the networks.
 
     Args:
         robot: name of the robot it was trained for.
-        signals, commands: what goes in and comes out, in the graph's order.
+        signals, commands: inputs and outputs, in the graph's order.
         rate_hz: control steps per second. A chunk is interpolated to it.
-        formula, constants: the task in the words of ``temporeal.sim.stl``.
+        formula, constants: the task in the language of ``temporeal.sim.stl``.
         horizon_s: time after which the formula is decided, s.
         stop: what the guard does when the policy falls silent or leaves its limits.
         training: the training configuration.
-        versions: packages it was made with.
+        versions: versions of the packages used for the export.
         git_revision: of the project, ``"unknown"`` outside a repository.
         created: UTC, ISO 8601.
         files: SHA-256 of every other file.
-        schema_version: 1, or 2 with a chunk, or 3 with a reflex: programs that know nothing of these refuse it.
-        chunk: None where the policy gives one command at a time.
-        reflex: None where the task network alone decides. Otherwise ``policy.onnx`` is the network of the steps at
-            which the task network is asked, ``reflex.onnx`` that of the steps between; both look at the risk.
+        schema_version: 1, or 2 with a chunk, or 3 with a reflex: programs that do not support these refuse it.
+        chunk: None if the policy gives one command at a time.
+        reflex: None if the task network alone decides. Otherwise ``policy.onnx`` is the network of the steps at which
+            the task network is evaluated, ``reflex.onnx`` that of the steps between; both evaluate the risk.
     """
 
     name: str
@@ -140,11 +139,11 @@ class Manifest:
 
     @property
     def networks(self) -> tuple[str, ...]:
-        """Its ONNX files."""
+        """Names of its ONNX files."""
         return (POLICY,) if self.reflex is None else (POLICY, REFLEX)
 
     def given(self, command: CommandSpec) -> tuple[int, ...]:
-        """Shape of what the network gives for ``command``."""
+        """Shape of the network's output for ``command``."""
         return command.shape if self.chunk is None else (self.chunk.steps, *command.shape)
 
 
@@ -158,7 +157,7 @@ MANIFEST_FIELDS = tuple(f.name for f in fields(Manifest) if f.name not in OPTION
 
 
 def is_text(value: object) -> bool:
-    """Whether it is text, which may be empty."""
+    """Whether it is text; empty text counts."""
     return isinstance(value, str)
 
 
@@ -192,7 +191,7 @@ def canonical(value: object) -> str:
 
 
 def plain(value: Any, where: str = "manifest") -> Any:
-    """``value`` as JSON has it (tuples and arrays to lists); anything else is an error that says where it is."""
+    """``value`` as JSON values (tuples and arrays become lists); anything else is an error that says where it is."""
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
@@ -219,7 +218,7 @@ def record(spec: object, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def to_json(manifest: Manifest) -> dict[str, Any]:
-    """Plain JSON values, without the digest."""
+    """The manifest as plain JSON values, without the digest."""
     out: dict[str, Any] = {}
     for name in MANIFEST_FIELDS:
         value = getattr(manifest, name)
@@ -246,13 +245,13 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def contract(manifest: Manifest) -> str:
-    """The part that a robot depends on, as canonical JSON: it is written into the ONNX metadata too."""
+    """The part that a robot depends on, as canonical JSON; also written into the ONNX metadata."""
     content = to_json(manifest)
     return canonical({name: content[name] for name in (*CONTRACT, *OPTIONAL.values()) if name in content})
 
 
 def identity(manifest: Manifest) -> str:
-    """SHA-256 of the manifest's content: what two processes compare to know that they mean the same artifact."""
+    """SHA-256 of the manifest's content, by which two processes agree on an artifact."""
     return digest(canonical(to_json(manifest)).encode())
 
 
@@ -260,8 +259,8 @@ MISSION = ("robot", "formula", "constants", "horizon_s", "rate_hz")  # what a mo
 
 
 def mission_digest(content: Mapping[str, Any]) -> str:
-    """SHA-256 of what a manifest (``content``: its JSON values) says of the mission: artifacts that may succeed each
-    other in flight are of one, and a monitor of either judges both."""
+    """SHA-256 of the mission part of a manifest (``content``: its JSON values). Artifacts that replace each other in
+    flight must agree on it: then one monitor judges both."""
     return digest(canonical({name: content[name] for name in MISSION}).encode())
 
 
@@ -295,7 +294,7 @@ def decode(data: bytes) -> Manifest:
 
 
 def build(content: dict[str, Any]) -> Manifest:
-    """The dataclass of checked JSON content."""
+    """A manifest from checked JSON content."""
     signals = tuple(SignalSpec(**tupled(item)) for item in content["signals"])
     commands = tuple(CommandSpec(**tupled(item)) for item in content["commands"])
     memory = tuple(MemorySpec(item["name"], tupled(item)["shape"], item["initial"]) for item in content["memory"])
@@ -308,12 +307,12 @@ def build(content: dict[str, Any]) -> Manifest:
 
 
 def tupled(item: dict[str, Any]) -> dict[str, Any]:
-    """JSON lists of a spec as tuples."""
+    """A spec's JSON lists as tuples."""
     return {key: tuple(value) if isinstance(value, list) else value for key, value in item.items()}
 
 
 def check(manifest: Manifest) -> None:
-    """What must hold of any manifest, whatever the robot."""
+    """Check the rules that hold for every manifest, whatever the robot."""
     for key, (wanted, good) in RULES.items():
         if not good(getattr(manifest, key)):
             raise ArtifactError(f"{key} is {wanted}, got {getattr(manifest, key)!r}")
@@ -338,7 +337,7 @@ def check(manifest: Manifest) -> None:
 
 
 def check_memory(memory: MemorySpec) -> None:
-    """What must hold of a memory tensor."""
+    """Check a memory tensor."""
     if not is_text(memory.name):
         raise ArtifactError(f"memory: a name is text, got {memory.name!r}")
     if not isinstance(memory.shape, tuple) or not all(map(is_size, memory.shape)):
@@ -351,14 +350,14 @@ def check_memory(memory: MemorySpec) -> None:
 
 
 def version_of(chunk: ChunkSpec | None, reflex: ReflexSpec | None) -> int:
-    """The schema version of a manifest with these."""
+    """The schema version of a manifest with this chunk and reflex."""
     if chunk is not None and reflex is not None:
         raise ArtifactError("a policy gives chunks or has a reflex, not both: a chunk was chosen before the risk was")
     return CHUNK_VERSION if chunk is not None else REFLEX_VERSION if reflex is not None else SCHEMA_VERSION
 
 
 def check_reflex(manifest: Manifest) -> None:
-    """What must hold of a policy with a reflex: what it carries from step to step is in its memory, zeros at first."""
+    """Check a policy with a reflex: its state between steps is memory that starts at zero."""
     known = {memory.name: memory for memory in manifest.memory}
     if missing := [name for name in (HELD, PHASE, ENGAGED, RISK) if name not in known]:
         raise ArtifactError(f"reflex: the memory lacks {missing}; it has {list(known)}")
@@ -370,7 +369,7 @@ def check_reflex(manifest: Manifest) -> None:
 
 
 def check_chunk(manifest: Manifest, chunk: ChunkSpec) -> None:
-    """What must hold of a policy that gives chunks."""
+    """Check a policy that gives chunks."""
     if not (type(chunk.steps) is int and chunk.steps >= 2):
         raise ArtifactError(f"chunk: steps is a whole number of at least 2, got {chunk.steps!r}")
     if not (type(chunk.dt_s) in (int, float) and isfinite(chunk.dt_s) and chunk.dt_s > 0):
@@ -388,13 +387,14 @@ def check_chunk(manifest: Manifest, chunk: ChunkSpec) -> None:
 
 
 def added_signals(manifest: Manifest, robot: RobotSpec) -> dict[str, SignalSpec]:
-    """Signals that the policy reads and ``robot`` does not have, as the artifact itself describes them: what its task
-    adds, a goal. Whether a topic, or the task, brings such is asked of these."""
+    """Signals that the policy reads and ``robot`` lacks, as the artifact describes them: those of its task, such as a
+    goal. A topic or the task must provide them."""
     return {signal.name: signal for signal in manifest.signals if signal.name not in robot.signals}
 
 
 def check_robot(manifest: Manifest, robot: RobotSpec, task_signals: Schema | None = None) -> None:
-    """Every signal and command against ``robot`` (and the task's own signals); the first difference is named."""
+    """Compare every signal and command with ``robot`` (and the task's own signals); the error names the first
+    difference."""
     if manifest.robot != robot.name:
         raise ArtifactError(f"the artifact is for robot {manifest.robot!r}, this robot is {robot.name!r}")
     known = {**robot.signals, **(task_signals or {})}
@@ -412,7 +412,7 @@ def check_robot(manifest: Manifest, robot: RobotSpec, task_signals: Schema | Non
 
 
 def compare(kind: str, mine: SignalSpec, theirs: SignalSpec, robot: str, names: tuple[str, ...]) -> None:
-    """The named fields of two specs; the first that differs is an :class:`ArtifactError` with both values."""
+    """Compare the named fields of two specs; the first difference is an :class:`ArtifactError` with both values."""
     for name in names:
         ours, other = plain(getattr(mine, name)), plain(getattr(theirs, name))
         if ours != other:

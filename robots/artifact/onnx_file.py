@@ -1,6 +1,6 @@
-"""Whether a network is all in its file. ONNX lets a tensor lie in another file, which no digest of ours is of.
+"""Detect tensors that an ONNX network keeps in another file, which no digest of the artifact covers.
 
-onnxruntime reads such a file wherever its name leads, and the package `onnx` need not be on a robot: so the file's
+onnxruntime reads such a file wherever its name leads, and a robot need not have the package `onnx`. So the file's
 protobuf (onnx.proto, protobuf.dev/programming-guides/encoding) is walked here, without a copy of its tensors.
 """
 
@@ -23,7 +23,8 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 
 
 def outside(data: bytes) -> str | None:
-    """Name of a tensor that the network in ``data`` has in another file, None: it has none. ValueError: no protobuf."""
+    """Name of a tensor that the network in ``data`` keeps in another file; None without one. ValueError: not a
+    protobuf."""
     waiting = [("model", memoryview(data))]
     while waiting:
         kind, part = waiting.pop()
@@ -43,7 +44,7 @@ def outside(data: bytes) -> str | None:
 
 
 def fields(part: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Number and content of each field of a message; of numbers of fixed width no content."""
+    """Number and content of each field of a message; no content for numbers of fixed width."""
     at = 0
     while at < len(part):
         tag, at = varint(part, at)

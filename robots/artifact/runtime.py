@@ -63,13 +63,13 @@ class Artifact:
     """A loaded policy of one robot, with its memory.
 
     Args:
-        manifest: what the policy reads and gives.
+        manifest: the policy's inputs and outputs.
         golden: the recorded trace: ``signals.<name>`` and ``commands.<name>``, each [T, *shape].
         session: the network.
-        reflex: where the policy has a reflex, the network of the steps at which the task network is not asked.
+        reflex: for a policy with a reflex, the network of the steps at which the task network is not evaluated.
 
     Attributes:
-        commands, kept: names of what the network gives: commands, then memory.
+        commands, kept: names of the network's outputs: commands, then memory.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class Artifact:
     ) -> Artifact:
         """The artifact in folder ``path``, checked against ``robot``.
 
-        Checked are the manifest's version and digest, the SHA-256 of every file, every signal and command against
-        the robot (name, shape, unit, frame, type, rate, limits), the network's inputs and outputs against the
-        manifest, and the shapes of the golden trace. ``task_signals`` are signals that the task adds to the robot's.
-        ``trust`` is the file of a public key: then an artifact that its owner did not sign is refused, before anything
-        else is looked at (:mod:`temporeal.robots.artifact.signature`).
+        Checks the manifest's version and digest, the SHA-256 of every file, every signal and command against the robot
+        (name, shape, unit, frame, type, rate, limits), the network's inputs and outputs against the manifest, and the
+        shapes of the golden trace. ``task_signals`` are signals that the task adds to the robot's. ``trust`` is the
+        file of a public key: an artifact that its owner did not sign is then refused before anything else is read
+        (:mod:`temporeal.robots.artifact.signature`).
         """
         folder = Path(path)
         manifest = load_manifest(folder, trust)
@@ -110,23 +110,23 @@ class Artifact:
         return {spec.name: spec.start(n) for spec in self.manifest.memory}
 
     def reset(self) -> None:
-        """Forget everything: the next :meth:`act` is the first of a mission."""
+        """Reset the memory: the next :meth:`act` is the first of a mission."""
         self.memory = self.initial_memory(1)
         self.steps = self.reflexes = 0  # control steps since then, and those at which the reflex was in charge
 
     def figures(self) -> dict[str, Any]:
-        """How the reflex fared since :meth:`reset`, for diagnostics; nothing where there is none."""
+        """Diagnostics of the reflex since :meth:`reset`; empty without a reflex."""
         if self.reflex is None:
             return {}
         return {"reflex": bool(self.memory[ENGAGED][0] > 0.5), "reflex_steps": self.reflexes,
                 "reflex_share": self.reflexes / max(self.steps, 1), "risk": float(self.memory[RISK][0])}
 
     def act(self, signals: Mapping[str, np.ndarray]) -> Arrays:
-        """Commands of one robot by name (shapes without N) for its ``signals``; memory moves on by one control step.
-        A policy that gives chunks gives [steps, *shape].
+        """Commands of one robot by name (shapes without N) for its ``signals``; the memory advances by one control
+        step. A policy with chunks gives [steps, *shape].
 
-        A missing, misshapen or non-finite signal raises :class:`SignalError` and leaves the memory as it was; so
-        does a non-finite command. Signals that the policy does not read are ignored.
+        A missing, misshapen or non-finite signal raises :class:`SignalError` and leaves the memory unchanged; so does a
+        non-finite command. Signals that the policy does not read are ignored.
         """
         commands, memory = self.rehearse(signals)
         for name, value in commands.items():
@@ -138,14 +138,14 @@ class Artifact:
         return {name: value[0] for name, value in commands.items()}
 
     def rehearse(self, signals: Mapping[str, np.ndarray]) -> tuple[Arrays, Arrays]:
-        """What :meth:`act` would make of ``signals``: commands and memory, [1, *shape] each. Nothing goes on."""
+        """Commands and memory, [1, *shape] each, that :meth:`act` would give for ``signals``; nothing changes."""
         checked = check_signals(self.schema, signals)
         return self.act_batch({name: value[None] for name, value in checked.items()}, self.memory)
 
     @cached_property
     def echoes(self) -> dict[str, str]:
-        """Memory that is nothing but the last command, by name of the memory: a target that actions move. Found by
-        running the golden trace: after every step of it, each is the command of that step in every bit."""
+        """Memory that holds exactly the last command, by name of the memory: a target that actions move. Found by
+        replaying the golden trace: after every step it equals the command bit by bit."""
         commands = {spec.name: spec.shape for spec in self.manifest.commands} if self.manifest.chunk is None else {}
         found = {(spec.name, name) for spec in self.manifest.memory for name, shape in commands.items()
                  if spec.shape == shape}
@@ -160,7 +160,7 @@ class Artifact:
         return {a: b for a, b in found if b not in still}  # what never changes is known of nothing
 
     def adopt(self, commands: Mapping[str, np.ndarray]) -> None:
-        """Enter ``commands``, by name, as the last ones, where the memory has a place for them (:attr:`echoes`)."""
+        """Set ``commands``, by name, as the last ones in the memory that holds them (:attr:`echoes`)."""
         for name, command in self.echoes.items():
             self.memory[name] = np.asarray(commands[command], dtype=np.float32).reshape(self.memory[name].shape)
 
@@ -172,7 +172,7 @@ class Artifact:
         return dict(zip(self.commands, values)), dict(zip(self.kept, values[count:]))
 
     def run(self, feed: Arrays) -> list[np.ndarray]:
-        """What the network gives for its inputs; of two networks the one whose turn it is, robot by robot."""
+        """The network's outputs for its inputs; with a reflex, of the network whose turn it is, robot by robot."""
         if self.reflex is None:
             return list(self.session.run(None, feed))
         due = feed[f"memory.{PHASE}"] < 0.5
@@ -184,15 +184,15 @@ class Artifact:
     def self_test(self, tolerance: float = 1e-5) -> SelfTest:
         """Replay the golden trace and compare the commands with the recorded ones.
 
-        Each step starts from the memory that was recorded with it; the first one's must be the initial one, and what a
-        step makes of it must be the memory of the next one: on a robot the physics closes the loop, but here it does
-        not, and a policy that feeds its own commands back multiplies float32 roundings from step to step until nothing
-        can be compared. A trace without memory (of older artifacts) is replayed from the initial one.
+        Each step starts from the memory recorded with it. The first one's must be the initial memory, and the memory
+        that a step yields must be that of the next one. On a robot the physics closes the loop; here it does not, and a
+        policy that feeds its own commands back would multiply float32 roundings from step to step. A trace without
+        memory (of older artifacts) is replayed from the initial one.
 
         ``tolerance`` is a share of each component's range (high - low): a policy's gains and its memory of velocity
-        differences multiply roundings, so that what a rad/s and what a newton may differ by is not one number. Of
-        memory, which has no range, it is ten shares of its largest value, or of 1. The artifact's own memory is left as
-        it was. Raises :class:`ArtifactError` beyond ``tolerance``.
+        differences multiply roundings, so that rad/s and newtons cannot share one absolute tolerance. For memory, which
+        has no range, it is ten shares of its largest value, or of 1. The artifact's own memory is left unchanged.
+        Raises :class:`ArtifactError` beyond ``tolerance``.
         """
         memory, errors = self.initial_memory(1), []
         steps = len(self.golden[f"commands.{self.manifest.commands[0].name}"])
@@ -223,7 +223,8 @@ class Artifact:
         return SelfTest(errors[worst], steps)
 
     def difference(self, command: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """|a - b| of two values [..., *shape] of ``command``, in shares of its range; in its unit where it has none."""
+        """|a - b| of two values [..., *shape] of ``command``, in shares of its range; in its unit if it has no range.
+        """
         spec = next(spec for spec in self.manifest.commands if spec.name == command)
         span = np.subtract(spec.high, spec.low).reshape(spec.shape)
         found: np.ndarray = np.abs(a - b) / np.where(np.isfinite(span), span, 1.0)
@@ -231,7 +232,7 @@ class Artifact:
 
 
 def verified(folder: Path, name: str, stated: str) -> bytes:
-    """Content of one file, whose SHA-256 must be the ``stated`` one."""
+    """Content of a file whose SHA-256 equals ``stated``."""
     data = read(folder, name)
     found = digest(data)
     if found != stated:
@@ -243,7 +244,7 @@ def verified(folder: Path, name: str, stated: str) -> bytes:
 def open_session(data: bytes, name: str = POLICY) -> Any:
     """An inference session on one thread: a control loop has no use for a thread pool that wakes late.
 
-    A network that has tensors in other files is refused: no digest and no signature is of those.
+    A network with tensors in other files is refused, because no digest and no signature covers those.
     """
     try:
         tensor = outside(data)
@@ -266,7 +267,7 @@ def open_session(data: bytes, name: str = POLICY) -> Any:
 
 
 def check_graph(manifest: Manifest, session: Any, file: str = POLICY) -> None:
-    """The inputs, outputs and metadata of the network in ``file`` against the manifest."""
+    """Compare inputs, outputs and metadata of the network in ``file`` with the manifest."""
     stated = session.get_modelmeta().custom_metadata_map.get(METADATA_KEY)
     if stated is None:
         raise ArtifactError(f"{file} has no metadata {METADATA_KEY!r}: it was not written by this exporter")
@@ -281,7 +282,7 @@ def check_graph(manifest: Manifest, session: Any, file: str = POLICY) -> None:
 
 
 def check_contract(network: Mapping[str, Any], manifest: Mapping[str, Any], file: str) -> None:
-    """What the network was exported with against what the manifest says; the first difference is named."""
+    """Compare the contract in the network's metadata with the manifest; the error names the first difference."""
     for name, value in manifest.items():
         if network.get(name) != value:
             raise ArtifactError(
@@ -291,8 +292,8 @@ def check_contract(network: Mapping[str, Any], manifest: Mapping[str, Any], file
 def check_tensors(
     kind: str, stated: Mapping[str, tuple[int, ...]], found: Any, file: str, types: Mapping[str, str]
 ) -> None:
-    """Names, order, types and shapes of graph inputs or outputs against the manifest. ``types``: those that are stated,
-    float32 else."""
+    """Compare names, order, types and shapes of graph inputs or outputs with the manifest. ``types``: declared types,
+    else float32."""
     names = [node.name for node in found]
     if names != list(stated):
         raise ArtifactError(f"{file} has the {kind}s {names}, the manifest says {list(stated)}")
@@ -307,7 +308,7 @@ def check_tensors(
 
 
 def read_golden(data: bytes, manifest: Manifest) -> Arrays:
-    """The golden trace, each array [T, *shape] of its signal's type, else float32, with the same T."""
+    """The golden trace: arrays [T, *shape] of equal T, in their signals' types, else float32."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             golden = {name: np.asarray(file[name]) for name in file.files}

@@ -1,7 +1,7 @@
-"""Who made an artifact: an Ed25519 signature (RFC 8032) over the bytes of its manifest.
+"""Signed artifacts: an Ed25519 signature (RFC 8032) over the bytes of the manifest.
 
-The manifest states the SHA-256 of every other file, so that its signature covers the whole artifact. It lies beside it
-as ``manifest.sig``, 64 bytes, and anybody can check it without this program (OpenSSL 3):
+The manifest states the SHA-256 of every other file, so that its signature covers the whole artifact. The signature is
+the file ``manifest.sig`` beside it, 64 bytes, and can be checked without this program (OpenSSL 3):
 
     openssl pkeyutl -verify -pubin -inkey trusted.pem -rawin -in artifact/manifest.json -sigfile artifact/manifest.sig
 
@@ -24,7 +24,7 @@ LENGTH = 64  # bytes: RFC 8032, 5.1.6
 
 
 class SignatureError(ArtifactError):
-    """An artifact that is not signed by the trusted key, or a key that cannot be used."""
+    """An artifact not signed by the trusted key, or a key that cannot be used."""
 
 
 def library() -> tuple[ModuleType, ModuleType]:
@@ -39,9 +39,10 @@ def library() -> tuple[ModuleType, ModuleType]:
 
 
 def make_key(path: Path) -> Path:
-    """Write a new secret key to ``path`` (only its owner can read it), the public one to ``<path>.pub``; its path.
+    """Write a new secret key to ``path`` (readable by its owner only) and the public one to ``<path>.pub``; return its
+    path.
 
-    Neither file may be there: a key that is gone cannot be had again.
+    Neither file may exist: a lost key cannot be restored.
     """
     ed25519, serialization = library()
     public = path.with_name(path.name + ".pub")
@@ -125,8 +126,8 @@ def verify(folder: Path, manifest: bytes, trusted: Path) -> None:
 
 
 def check_signed(manifest: bytes, signature: bytes, key: Any, file: str, trusted: str) -> None:
-    """Refuse ``manifest`` unless ``signature`` is one of it by the public ``key``. ``file`` and ``trusted``: what the
-    message calls signature and key."""
+    """Refuse ``manifest`` unless ``signature`` is its signature by the public ``key``. ``file`` and ``trusted``: names
+    of signature and key in the message."""
     if len(signature) != LENGTH:
         raise SignatureError(f"{file} has {len(signature)} bytes; an Ed25519 signature has {LENGTH}")
     from cryptography.exceptions import InvalidSignature

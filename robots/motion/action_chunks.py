@@ -37,7 +37,7 @@ ROUNDING = 1e-9  # of a step: a time that is a row's but for rounding is that ro
 
 
 class ChunkError(ValueError):
-    """Numbers from which no chunk can be played; the message names the number, the rule and what is legal."""
+    """Numbers from which no chunk can be played; the message names number, rule and legal values."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ class Playing:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Rows that can be played: see :func:`chunk`.
+    """Rows that can be played; made by :func:`chunk`.
 
     Args:
-        observed: when the observation behind it was made.
-        begin: when row 0 is due.
+        observed: time of the observation behind it.
+        begin: time at which row 0 is due.
         dt: time between rows.
         rows, slopes: [K, A], slopes per s.
         hold: [A] components that are not interpolated.
@@ -90,15 +90,15 @@ class Chunk:
 
     @property
     def end(self) -> float:
-        """The last row is for one ``dt`` as every other; there is nothing after it."""
+        """The last row lasts one ``dt``, as every other; nothing follows it."""
         return self.begin + len(self.rows) * self.dt
 
 
 def chunk(observed: float, rows: Any, dt: float, *, begin: float | None = None, hold: Collection[int] = ()) -> Chunk:
-    """A chunk whose row 0 is due at ``begin`` (None: when it was observed).
+    """A chunk whose row 0 is due at ``begin`` (default: when it was observed).
 
-    ``hold``: components whose rows are stairs (quaternions, grippers, switches): between two of them there is nothing
-    that the policy meant.
+    ``hold``: components whose rows are steps (quaternions, grippers, switches): values between two rows have no
+    meaning.
     """
     values = np.array(rows, dtype=np.float64)
     held = np.zeros(values.shape[1], dtype=bool)
@@ -126,7 +126,8 @@ def slopes(rows: Array, dt: float) -> Array:
 
 
 def sample(c: Chunk, t: float) -> Array:
-    """The command [A] of one chunk at ``t``; before it its first row, after it its last one (for blends only)."""
+    """The command [A] of one chunk at ``t``: its first row before it begins, its last row after it ends (for blends).
+    """
     s = (t - c.begin) / c.dt
     k = int(min(max(s + ROUNDING, 0.0), len(c.rows) - 1))
     if s <= 0.0 or k == len(c.rows) - 1:
@@ -143,10 +144,10 @@ def sample(c: Chunk, t: float) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A chunk in force, and the plan that it takes over from ``since`` on (None: there is none).
+    """The chunk in force, and the plan that it replaces from ``since`` on (None: there is none).
 
     Args:
-        started: when what is played without a gap until now began.
+        started: start of the current playback without a gap.
     """
 
     chunk: Chunk
@@ -157,7 +158,7 @@ class Plan:
 
 
 def weight(plan: Plan, t: float) -> float:
-    """Share 0..1 of the newest chunk at ``t``: 3 x^2 - 2 x^3, which begins and ends with slope 0 (steepest: 1.5)."""
+    """Weight 0..1 of the newest chunk at ``t``: 3 x^2 - 2 x^3, with slope 0 at both ends and at most 1.5."""
     if plan.before is None:
         return 1.0
     x = min(max((t - plan.since) / plan.fade_s, 0.0), 1.0)
@@ -165,9 +166,9 @@ def weight(plan: Plan, t: float) -> float:
 
 
 def blended(plan: Plan, t: float) -> Array:
-    """The command [A] at ``t``, whether or not the plan has ended (then: at rest at its end).
+    """The command [A] at ``t``, also after the plan's end (then its last row).
 
-    Of held components the newest chunk is taken from ``since`` on.
+    Held components come from the newest chunk from ``since`` on.
     """
     w = weight(plan, t)
     if plan.before is None or w >= 1.0:
@@ -178,12 +179,12 @@ def blended(plan: Plan, t: float) -> Array:
 
 
 def command(plan: Plan | None, t: float) -> Array | None:
-    """The command [A] at ``t``; None without a chunk, and from the end of the newest one on."""
+    """The command [A] at ``t``; None without a chunk and after the end of the newest one."""
     return None if plan is None or t >= plan.chunk.end else blended(plan, t)
 
 
 def joined(plan: Plan | None, new: Chunk, now: float, playing: Playing) -> Plan:
-    """``plan`` with ``new`` taking over. What has been taken over for good is let go."""
+    """``plan`` with ``new`` taking over; chunks whose fade is complete are dropped."""
     if plan is None:
         return Plan(new, now)
     started = plan.started if now < plan.chunk.end else now
@@ -191,16 +192,19 @@ def joined(plan: Plan | None, new: Chunk, now: float, playing: Playing) -> Plan:
 
 
 def settled(plan: Plan, now: float) -> Plan:
-    """``plan`` without what no longer matters from ``now`` on."""
+    """``plan`` without the chunks that no longer matter from ``now`` on."""
     if plan.before is None or now >= plan.since + plan.fade_s:
         return Plan(plan.chunk, plan.started)
     return replace(plan, before=settled(plan.before, now))
 
 
 def begin_of(plan: Plan | None, observed: float, now: float) -> float:
-    """When row 0 of a chunk is due that came ``now``: at its observation. But where that was made while nothing was
-    played (at the start, in a gap), the policy has not moved the robot before it did so again: until then there is
-    nothing to skip, and the middle of a motion that has not begun is not where to enter it."""
+    """When row 0 of a chunk is due that arrives ``now``: at its observation, but not before the current playback
+    started.
+
+    If the observation was made while nothing was played (at the start, in a gap), the chunk begins now: the policy has
+    not moved the robot since, so that there is nothing to skip.
+    """
     if plan is None or observed >= plan.chunk.end:
         return now
     return max(observed, plan.started)
@@ -208,7 +212,7 @@ def begin_of(plan: Plan | None, observed: float, now: float) -> float:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a chunk is not used: one of :data:`REFUSALS`, and the sentence with the numbers."""
+    """Why a chunk is not used: one of :data:`REFUSALS`, and a sentence with the numbers."""
 
     code: str
     text: str
@@ -221,12 +225,12 @@ def refusal(
     rows: Any, observed: float, now: float, *, steps: int, size: int, dt: float, newest: float,
     asked: Collection[float],
 ) -> Refusal | None:
-    """Why ``rows``, computed from what was ``observed``, cannot be used ``now``; None: it can.
+    """Why ``rows``, computed from the observation at ``observed``, cannot be used ``now``; None if they can.
 
     Args:
         steps, size: K and A that the policy declares.
-        newest: when the newest used chunk was observed; -inf without one.
-        asked: times of the observations that were sent in this mission.
+        newest: observation time of the newest chunk used; -inf without one.
+        asked: times of the observations sent in this mission.
     """
     values = np.asarray(rows)
     if values.shape != (steps, size) or values.dtype.kind != "f":
@@ -249,7 +253,7 @@ def refusal(
 
 @dataclass
 class Latency:
-    """Times [s] from observation to chunk, the newest ``window`` of them."""
+    """The newest ``window`` times [s] from observation to chunk."""
 
     window: int = 20
     seconds: deque[float] = field(init=False)
@@ -258,17 +262,18 @@ class Latency:
         self.seconds = deque(maxlen=self.window)
 
     def add(self, seconds: float) -> None:
-        """One more."""
+        """Record one latency."""
         self.seconds.append(seconds)
 
     @property
     def most(self) -> float:
-        """The largest, 0 before the first: to reckon with. Asking too early costs an inference, too late a stop."""
+        """The largest latency, 0 before the first. Planned with, because asking early costs an inference, late a stop.
+        """
         return max(self.seconds, default=0.0)
 
     @property
     def p95(self) -> float:
-        """What 95 % keep to; 0 before the first."""
+        """95 % quantile; 0 before the first."""
         return float(np.quantile(self.seconds, 0.95)) if self.seconds else 0.0
 
 
@@ -277,10 +282,10 @@ def due(
 ) -> bool:
     """Whether to ask for a chunk now.
 
-    Yes where the plan's ``end`` is so near that the fade would no longer fit before it, ``latency`` and margin
-    reckoned with; where the ``newest`` used observation is older than ``every_s``; and without a plan (``end`` = -inf).
-    But an observation that was ``asked`` about and not answered yet is replaced by a newer one only when its answer is
-    overdue: a slow or restarted worker then begins with what is new.
+    True if the plan's ``end`` is so near that, with ``latency`` and margin, a fade would no longer fit before it; if
+    the ``newest`` used observation is older than ``every_s``; and without a plan (``end`` = -inf). An observation that
+    was ``asked`` about and is unanswered is replaced by a newer one only when its answer is overdue: a slow or
+    restarted worker then begins with current data.
     """
     every = 0.5 * length_s if playing.every_s is None else playing.every_s
     ahead = latency + playing.margin_s + playing.committed_s + playing.fade_s

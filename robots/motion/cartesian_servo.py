@@ -1,10 +1,10 @@
-"""MoveIt Servo's law: the velocity of an arm's tool becomes steps of its joints. numpy, for one arm or many at once.
+"""Cartesian servoing by the law of MoveIt Servo: tool velocity to joint steps. numpy, for one arm or many at once.
 
-As read in moveit2 8fcb5d2, ``moveit_servo/src/utils/{command,common}.cpp`` and ``servo.cpp``, with the defaults of
-``config/servo_parameters.yaml`` but for the speeds: joint steps by the pseudo-inverse of the Jacobian (what Servo does
-without an IK plugin; a plugin's solution for an arm of seven joints may differ in what does not move the tool), slower
-near singularities, slower where a joint would be faster than it may, and halted where a joint comes near an end of its
-range. Collisions with a scene and the smoothing filter are not here.
+Follows moveit2 8fcb5d2, ``moveit_servo/src/utils/{command,common}.cpp`` and ``servo.cpp``, with the defaults of
+``config/servo_parameters.yaml`` except for the speeds: joint steps by the pseudo-inverse of the Jacobian (Servo without
+an IK plugin; a plugin's solution for an arm of seven joints may differ in its null space), slower near singularities,
+scaled to the joints' speed limits, and halted near a joint limit. Scene collisions and the smoothing filter are left
+out.
 
 N arms of J joints. Twists are m/s and rad/s in the base frame, about the tool's centre.
 """
@@ -29,7 +29,7 @@ MARGIN = 0.1  # rad: joint_limit_margins
 
 @dataclass(frozen=True)
 class Servo:
-    """What a Servo node knows of its arm.
+    """The arm's kinematics and limits, as a Servo node knows them.
 
     Args:
         low, high: [J] rad. speed: [J] rad/s. linear, rotational: m/s, rad/s: longer twists are shortened (``scale``).
@@ -44,8 +44,8 @@ class Servo:
     margin: float = MARGIN
 
     def step(self, joints: Array, twist: Array, dt: float) -> Array:
-        """The joints [N, J] rad, ``dt`` [s] later, of arms at ``joints`` [N, J] whose tools are to move with ``twist``
-        [N, 6]."""
+        """Joints [N, J] rad after ``dt`` [s], of arms at ``joints`` [N, J] whose tools shall move with ``twist`` [N,
+        6]."""
         wanted = self.shortened(twist) * dt
         jacobian = self.chain.jacobians(joints)
         u, sizes, vt = np.linalg.svd(jacobian, full_matrices=False)
@@ -57,7 +57,7 @@ class Servo:
         return out
 
     def shortened(self, twist: Array) -> Array:
-        """``twist`` [N, 6] with each of its halves no longer than it may be."""
+        """``twist`` [N, 6] with its linear and its rotational half shortened to their limits."""
         parts = []
         for part, most in ((twist[:, :3], self.linear), (twist[:, 3:], self.rotational)):
             size = np.linalg.norm(part, axis=1, keepdims=True)
@@ -65,8 +65,8 @@ class Servo:
         return np.concatenate(parts, axis=1)
 
     def near_singularity(self, joints: Array, weakest: Array, sizes: Array, inverse: Array, wanted: Array) -> Array:
-        """Share [N] of their step that arms may make. ``weakest`` [N, 6]: the direction in which they move least;
-        ``velocityScalingFactorForSingularity``."""
+        """Factor [N] on the step near a singularity (``velocityScalingFactorForSingularity``). ``weakest`` [N, 6]: the
+        direction in which the arm moves least."""
         condition = sizes[:, 0] / np.maximum(sizes[:, -1], 1e-9)
         share = np.ones(len(joints))
         near = np.flatnonzero(condition > LOWER)
@@ -80,8 +80,8 @@ class Servo:
         return share
 
     def bounded(self, joints: Array, delta: Array) -> Flags:
-        """Which arms [N] would be, with ``joints`` [N, J], nearer to an end than the margin, and go on towards it: all
-        of their joints halt (``halt_all_joints_in_cartesian_mode``)."""
+        """Arms [N] that ``joints`` [N, J] would bring closer to a limit than the margin, moving towards it: all their
+        joints halt (``halt_all_joints_in_cartesian_mode``)."""
         down = (delta < 0.0) & (joints < self.low + self.margin)
         up = (delta > 0.0) & (joints > self.high - self.margin)
         return np.asarray((down | up).any(axis=1))

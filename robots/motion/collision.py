@@ -1,9 +1,8 @@
-"""How near a robot's links come to each other, from its joints and its model file: numpy, for the robot side.
+"""Distances between a robot's links from its joints and its model file. numpy only, for the robot side.
 
-The shapes with which the model touches are enclosed in capsules (a segment and a radius): distances are never more than
-the true ones. Pairs that are not looked at: neighbours in the chain, those that the model excludes from contact, and
-those whose capsules are within ``margin`` of each other at home (housings that share a joint; a capsule is larger than
-the box inside it).
+Contact shapes are enclosed in capsules (a segment and a radius), so distances never exceed the true ones. Pairs left
+out: neighbours in the chain, pairs that the model excludes from contact, and pairs whose capsules are within ``margin``
+of each other at home (housings that share a joint; a capsule is larger than the box inside it).
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ AXES = np.eye(3)
 
 @dataclass(frozen=True)
 class Link:
-    """A body: its parent (-1: the world), its place in the parent, and its joint ("": none): a unit axis, whether it
-    slides along it, and the point that it turns about."""
+    """A body: its parent (-1: the world), its pose in the parent, and its joint ("": none) with unit axis, whether it
+    slides along that axis, and the point it turns about."""
 
     name: str
     parent: int
@@ -43,12 +42,12 @@ class Link:
 
 
 class Capsules:
-    """The capsules of a robot and the pairs of them that must stay apart.
+    """The capsules of a robot, and the pairs of them that must stay apart.
 
     Args:
         links: parents before children.
         of: [C] link of each capsule. ends: [C, 2, 3] m in the link's frame. radius: [C] m.
-        joints: names, in the order of the angles that :meth:`distance` is given; others stay at 0.
+        joints: names, in the order of the angles passed to :meth:`distance`; other joints stay at 0.
         home: [J] angles. margin: m. excluded: pairs of links that may touch.
     """
 
@@ -82,14 +81,14 @@ class Capsules:
         self.first, self.second = self.first[mask], self.second[mask]
 
     def _apart(self, i: int, j: int, excluded: Collection[frozenset[str]]) -> bool:
-        """Whether links ``i`` and ``j`` are of different rigid parts, not neighbours, and not excluded."""
+        """Whether links ``i`` and ``j`` belong to different rigid parts, are not neighbours and not excluded."""
         i, j = self._rigid(i), self._rigid(j)
         near = i == j or self._above(i) == j or self._above(j) == i
         names = frozenset((self.links[i].name, self.links[j].name))
         return not near and names not in excluded
 
     def _rigid(self, link: int) -> int:
-        """The first link of the rigid part that ``link`` belongs to."""
+        """The first link of the rigid part of ``link``."""
         while not self.links[link].joint and self.links[link].parent >= 0:
             link = self.links[link].parent
         return link
@@ -99,8 +98,8 @@ class Capsules:
         return self._rigid(parent) if parent >= 0 else -1
 
     def _reach(self) -> Array:
-        """[J] m per rad (1 where a joint slides): the farthest that any capsule moves for a joint, wherever the others
-        are. Infinite where a joint slides beyond it, without end."""
+        """Largest displacement of any capsule per joint [J], m per rad (1 for sliding joints), over all poses of the
+        other joints. Infinite if a sliding joint lies further out: its travel is not bounded here."""
         ball = np.array([max((float(np.linalg.norm(self.ends[c], axis=1).max()) + self.radius[c]
                               for c in np.flatnonzero(self.of == i)), default=0.0) for i in range(len(self.links))])
         out = np.zeros(self.count)
@@ -116,7 +115,7 @@ class Capsules:
         return out
 
     def segments(self, angles: Any) -> Array:
-        """[C, 2, 3] m: where the capsules' segments end, at joint ``angles`` [J] rad (m where a joint slides)."""
+        """Ends [C, 2, 3] m of the capsules' segments at joint ``angles`` [J] rad (m for sliding joints)."""
         q = np.asarray(angles, dtype=np.float64)
         if q.shape != (self.count,):
             raise RobotFileError(f"{self.count} joints are needed, got {q.shape}")
@@ -135,7 +134,7 @@ class Capsules:
         return out
 
     def clearances(self, angles: Any) -> Array:
-        """[P] m: between the capsules of each pair; negative where they overlap."""
+        """Distance [P] m between the capsules of each pair; negative where they overlap."""
         if not len(self.first):
             return np.empty(0)
         ends = self.segments(angles)
@@ -144,7 +143,7 @@ class Capsules:
         return out
 
     def distance(self, angles: Any) -> tuple[float, str]:
-        """The least clearance [m] and the two links that have it; infinite where no pair is looked at."""
+        """The least clearance [m] and its two links; infinite without pairs."""
         found = self.clearances(angles)
         if not len(found):
             return np.inf, ""
@@ -154,8 +153,11 @@ class Capsules:
 
 
 class Nearness:
-    """Whether a robot's links stay ``margin`` [m] apart, asked many times in a row: what is known of one place tells of
-    those around, since no pair comes nearer by more than the sum of ``reach`` times the turn of each joint."""
+    """Whether a robot's links stay ``margin`` [m] apart, for many queries in a row.
+
+    A known clearance bounds those nearby: no pair comes closer by more than the sum of ``reach`` times the change of
+    each joint.
+    """
 
     def __init__(self, capsules: Capsules, margin: float) -> None:
         self.capsules, self.margin = capsules, margin
@@ -163,27 +165,27 @@ class Nearness:
         self.reach = capsules.reach.tolist()
 
     def clear(self, angles: Any) -> bool:
-        """Whether every pair certainly has the margin at joint ``angles`` [J]. False says nothing."""
+        """True if every pair certainly keeps the margin at joint ``angles`` [J]; False means unknown."""
         rows = zip(np.asarray(angles, dtype=np.float64).tolist(), self.place, self.reach, strict=True)
         moved: float = sum(abs(a - b) * reach for a, b, reach in rows)
         return moved <= self.room  # NaN, of a place that nobody knows, is not
 
     def distance(self, angles: Any) -> tuple[float, str]:
-        """See :meth:`Capsules.distance`; it is remembered."""
+        """As :meth:`Capsules.distance`; the result is kept for :meth:`clear`."""
         found = self.capsules.distance(angles)
         self.place, self.room = np.asarray(angles, dtype=np.float64).tolist(), found[0] - self.margin
         return found
 
 
 def crossing(axis: Array) -> Array:
-    """[3, 3]: the matrix that makes ``axis`` x v of v."""
+    """The matrix [3, 3] of the cross product: ``crossing(axis) @ v`` is axis x v."""
     x, y, z = axis
     return np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
 
 
 def apart(a: Array, b: Array) -> Array:
-    """[P] m: between the segments ``a`` and ``b`` [P, 2, 3] (C. Ericson, *Real-Time Collision Detection*, 2005, 5.1.9,
-    for many pairs at once)."""
+    """Distances [P] m between the segments ``a`` and ``b`` [P, 2, 3] (C. Ericson, *Real-Time Collision Detection*,
+    2005, 5.1.9, for many pairs at once)."""
     d, e, r = a[:, 1] - a[:, 0], b[:, 1] - b[:, 0], a[:, 0] - b[:, 0]
     dd, ee, de = (np.einsum("pi,pi->p", x, y) for x, y in ((d, d), (e, e), (d, e)))
     dr, er = np.einsum("pi,pi->p", d, r), np.einsum("pi,pi->p", e, r)
@@ -208,7 +210,7 @@ def capsules_of(path: Path, joints: tuple[str, ...], home: tuple[float, ...], ma
     """The capsules of the MJCF file ``path``; see :class:`Capsules`.
 
     Raises:
-        RobotFileError: the file has frames or shapes that are not read here (meshes enclose nothing that is known).
+        RobotFileError: the file has frames or shapes that are not supported here (the extent of meshes is unknown).
     """
     root = parse(path)
     mjcf = mjcf_of(path, root)
@@ -258,7 +260,7 @@ def placed(mjcf: Mjcf, element: ElementTree.Element, given: Mapping[str, str] | 
 
 
 def joint_of(mjcf: Mjcf, element: ElementTree.Element, childclass: str) -> dict[str, Any]:
-    """What a :class:`Link` says of its joint."""
+    """The joint fields of a :class:`Link`."""
     row, where = mjcf.attributes(element, childclass, "joint"), f"{mjcf.path}: {label(element)}"
     kind = row.get("type", "hinge")
     if kind not in ("hinge", "slide") or float(row.get("ref", "0")) != 0.0:
@@ -270,7 +272,7 @@ def joint_of(mjcf: Mjcf, element: ElementTree.Element, childclass: str) -> dict[
 
 
 def capsule_of(mjcf: Mjcf, element: ElementTree.Element, childclass: str) -> tuple[Array, float] | None:
-    """Ends [2, 3] and radius of the capsule around a shape that touches; None for one that does not."""
+    """Ends [2, 3] and radius of the capsule around a contact shape; None for a shape without contact."""
     row, where = mjcf.attributes(element, childclass, "geom"), f"{mjcf.path}: {label(element)}"
     if row.get("contype", "1") == "0" and row.get("conaffinity", "1") == "0":
         return None

@@ -1,6 +1,6 @@
-"""Where an arm's tool is, from its joints: forward kinematics in numpy, for the robot side.
+"""Forward kinematics of an arm's tool in numpy, for the robot side.
 
-The base frame is the world's: what this gives is in the world if the arm stands at its origin, as in the simulation.
+Poses are in the base frame. That is the world frame if the arm stands at its origin, as in the simulation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 
 class KinematicsError(ValueError):
-    """No kinematics are known for a robot, or joints do not fit them."""
+    """The robot has no known kinematics, or the joints do not fit them."""
 
 
 class Chain:
@@ -41,8 +41,8 @@ class Chain:
         self.joints = len(rows) - 1
 
     def __call__(self, angles: Any, speeds: Any = None) -> tuple[Array, Array, Array]:
-        """Position [3] m, attitude [4] wxyz and velocity [3] m/s of the tool at joint ``angles`` [J] rad and their
-        ``speeds`` [J] rad/s (None: at rest), in the base frame."""
+        """Position [3] m, attitude [4] wxyz and velocity [3] m/s of the tool in the base frame, for joint ``angles``
+        [J] rad and ``speeds`` [J] rad/s (None: at rest)."""
         v = np.zeros(self.joints) if speeds is None else np.asarray(speeds, dtype=np.float64)
         if v.shape != (self.joints,):
             raise KinematicsError(f"{self.joints} joints are needed, got speeds {v.shape}")
@@ -50,12 +50,12 @@ class Chain:
         return tool, from_matrix(flange @ self.end), v @ np.cross(axes, tool - places)
 
     def position(self, angles: Any) -> Array:
-        """The position [3] m alone, for half the work."""
+        """The position [3] m alone, at half the cost."""
         return self._follow(angles)[0]
 
     def jacobians(self, angles: Any) -> Array:
-        """[N, 6, J]: velocity of the tool (m/s) and its angular velocity (rad/s) per joint velocity, in the base frame,
-        of arms at ``angles`` [N, J] rad."""
+        """Jacobians [N, 6, J] of the tool's velocity (m/s) and angular velocity (rad/s) in the base frame, at joint
+        ``angles`` [N, J] rad."""
         q = np.asarray(angles, dtype=np.float64)
         if q.ndim != 2 or q.shape[1] != self.joints:
             raise KinematicsError(f"{self.joints} joints are needed, got angles {q.shape}")
@@ -74,7 +74,7 @@ class Chain:
         return np.concatenate([np.cross(z, tool[:, None] - p), z], axis=-1).transpose(0, 2, 1)
 
     def _follow(self, angles: Any) -> tuple[Array, Array, Array, Array]:
-        """Along the arm: the tool's position [3], the flange's rotation [3, 3], joints' axes and places [J, 3]."""
+        """The tool's position [3], the flange's rotation [3, 3], and the joints' axes and positions [J, 3]."""
         q = np.asarray(angles, dtype=np.float64)
         if q.shape != (self.joints,):
             raise KinematicsError(f"{self.joints} joints are needed, got angles {q.shape}")
@@ -97,7 +97,7 @@ class Chain:
 
 @cache
 def chain(robot: str) -> Chain:
-    """The kinematics of robot ``robot``: ``DENAVIT_HARTENBERG`` and ``TOOL`` of its ``spec.py``."""
+    """The kinematics of ``robot``: ``DENAVIT_HARTENBERG`` and ``TOOL`` of its ``spec.py``."""
     if robot not in robot_names():
         raise KinematicsError(f"no robot {robot!r} to take the kinematics of; known: {', '.join(robot_names())}")
     spec = resolve(f"temporeal.robots.{robot}", "spec")

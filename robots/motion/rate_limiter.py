@@ -1,15 +1,15 @@
-"""The command that may be sent next: within its limits, and such that those after it can be within them, too.
+"""The next command to send: within its limits, and such that the commands after it can be, too.
 
-Commands are sent every ``dt``; their speed, acceleration and jerk are differences to the one before, as robots check
-them (libfranka, ``rate_limiting.h``: backward Euler). A command that keeps all limits, and from which a stop still
-does, is sent as it is. Another one is approached as fast as the limits allow. Where even that would end in a limit, the
-next command is that of a stop.
+Commands are sent every ``dt``; their speed, acceleration and jerk are backward differences, as robots check them
+(libfranka, ``rate_limiting.h``). A target that keeps all limits, and from which a stop still does, is sent unchanged.
+Another target is approached as fast as the limits allow. Where even that would violate a limit later, the next command
+is that of a stop.
 
-Why no limit is ever passed: a command is taken only where the stop that begins there, :func:`stopping`, stays within
-the limits (:func:`can_stop`: an upper bound of its way); and whatever is asked for afterwards, that stop can be made.
+Invariant: a command is sent only if the stop that begins there, :func:`stopping`, keeps the limits (:func:`can_stop`
+bounds its path from above). So a stop is possible at any time, whatever target comes next.
 
-Components are independent, and few: each is computed in plain numbers, which is faster than arrays of seven. Units are
-the command's: rad and s for joints. [A]: components. Limits of motion may be infinite.
+Components are independent and few: plain numbers are faster than arrays of seven. Units are the command's: rad and s
+for joints. [A]: components. Limits of motion may be infinite.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Axis(NamedTuple):
 
     Args:
         fade: change of acceleration in a step.
-        braked: the acceleration is limited: a stop takes a way.
-        bent: braking takes steps to begin.
-        span: what place may round by.
-        calm: up to this speed no stop leads over the axis' speed, whatever the acceleration.
-        inner_low, inner_high: between them a stop from no more than the axis' speed keeps ``low`` and ``high``.
+        braked: the acceleration is limited, so that a stop takes some distance.
+        bent: the jerk is limited, so that braking takes steps to build up.
+        span: tolerance of positions against rounding.
+        calm: up to this speed no stop exceeds the axis' speed, whatever the acceleration.
+        inner_low, inner_high: between them a stop from at most the axis' speed keeps ``low`` and ``high``.
     """
 
     low: float
@@ -114,8 +114,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Motion:
-    """The last command sent, its speed and its acceleration, by component in plain numbers; as arrays [A], which cannot
-    be written to, when asked for."""
+    """The last command sent, its speed and its acceleration: plain numbers per component, or read-only arrays [A]."""
 
     states: Sequence[State]
 
@@ -147,14 +146,14 @@ class Motion:
 
 
 def fixed(values: Sequence[float]) -> Array:
-    """[A] that nobody changes."""
+    """``values`` as a read-only array [A]."""
     out = np.array(values, dtype=np.float64)
     out.flags.writeable = False
     return out
 
 
 def at_rest(command: Any) -> Motion:
-    """Nothing moves: a start, or after a pause."""
+    """At rest at ``command``: at the start, or after a pause."""
     return Motion([State(x, 0.0, 0.0) for x in np.asarray(command, dtype=np.float64).reshape(-1).tolist()])
 
 
@@ -162,9 +161,9 @@ def at_rest(command: Any) -> Motion:
 
 
 def following(limits: Bounds, before: Motion, target: Any) -> tuple[Motion, Flags]:
-    """The next motion towards ``target`` [A], and where [A] it is not the target itself.
+    """The next motion towards ``target`` [A], and where [A] it differs from the target.
 
-    Per component: the target, if it keeps all limits and a stop from there does; else what comes near it; else a stop.
+    Per component: the target, if it keeps all limits and a stop from there does; else an approach to it; else a stop.
     """
     asked = np.asarray(target, dtype=np.float64).reshape(-1).tolist()
     steps = [follow(*row) for row in zip(limits.axes, before.states, asked)]
@@ -172,7 +171,7 @@ def following(limits: Bounds, before: Motion, target: Any) -> tuple[Motion, Flag
 
 
 def approaching(limits: Bounds, before: Motion, target: Any) -> Motion:
-    """The next motion on the way to rest at ``target`` [A]: never over it, where :func:`following` may be there at full
+    """The next motion on the way to rest at ``target`` [A]. It never overshoots; :func:`following` may arrive at full
     speed."""
     aims = np.asarray(target, dtype=np.float64).reshape(-1).tolist()
     near = [nearing(axis, state, aim).x for axis, state, aim in zip(limits.axes, before.states, aims)]
@@ -182,12 +181,12 @@ def approaching(limits: Bounds, before: Motion, target: Any) -> Motion:
 
 
 def confined(limits: Bounds, before: Motion | None, motion: Motion, low: Array, high: Array) -> tuple[Motion, Flags]:
-    """``motion``, which follows ``before``, with its first components within ``low`` and ``high`` [B <= A], whatever
-    speed and acceleration that takes, and where [A] that changed it. Limits of place hold all the same.
+    """``motion``, the successor of ``before``, with its first components within ``low`` and ``high`` [B <= A] at any
+    speed and acceleration, and where [A] that changed it. Position limits still hold.
 
-    What follows keeps all limits again, from a motion that :func:`can_stop`: a component whose step was shortened has
-    the speed of that shorter step; one that was moved to somewhere else rests there. That somebody moved it there is no
-    motion of ours which could go on.
+    The result can stop again (:func:`can_stop`) and later motions keep all limits. A component whose step was shortened
+    has the speed of that shorter step. One that was moved elsewhere rests there: that displacement is no motion to
+    continue.
     """
     rows = zip(limits.axes, motion.states, motion.states if before is None else before.states, low.tolist(),
                high.tolist())
@@ -197,17 +196,17 @@ def confined(limits: Bounds, before: Motion | None, motion: Motion, low: Array, 
 
 
 def stopping(limits: Bounds, motion: Motion) -> Motion:
-    """The next motion of a stop: speed and acceleration to zero as fast as acceleration and jerk allow."""
+    """The next motion of a stop: speed and acceleration go to zero as fast as acceleration and jerk allow."""
     return Motion([paced(axis, state, 0.0) for axis, state in zip(limits.axes, motion.states)])
 
 
 def resting(limits: Bounds, motion: Motion) -> Array:
-    """Where [A] a stop that begins after ``motion`` ends, or a little beyond; at the ends at the latest."""
+    """Position [A] where a stop that begins after ``motion`` ends, or a little beyond; at most the position limits."""
     return np.array([rest(axis, state) for axis, state in zip(limits.axes, motion.states)])
 
 
 def can_stop(limits: Bounds, motion: Motion) -> Flags:
-    """Whether each component [A] certainly keeps its limits of place and speed when :func:`stopping` from here on."""
+    """Whether each component [A] certainly keeps its position and speed limits when :func:`stopping` from here."""
     return np.array([stops(axis, state) for axis, state in zip(limits.axes, motion.states)], dtype=bool)
 
 
@@ -233,7 +232,7 @@ def moved(state: State, command: float, dt: float) -> State:
 
 
 def keeps(axis: Axis, state: State, before: float) -> bool:
-    """Whether ``state`` keeps all limits, a step after the acceleration ``before``, and a stop from there does."""
+    """Whether ``state`` keeps all limits one step after the acceleration ``before``, and a stop from there does."""
     x, v, a = state
     return (axis.low <= x <= axis.high and abs(v) <= axis.speed * SOME and abs(a) <= axis.acceleration * SOME
             and abs(a - before) <= axis.fade * SOME and stops(axis, state))
@@ -250,7 +249,7 @@ def confine(axis: Axis, state: State, before: float, low: float, high: float) ->
 
 
 def stops(axis: Axis, state: State) -> bool:
-    """Whether a stop from here on certainly keeps the limits of place and speed, to either side."""
+    """Whether a stop from here certainly keeps the position and speed limits on both sides."""
     x, v, a = state
     if axis.inner_low <= x <= axis.inner_high and abs(v) <= axis.calm and abs(a) <= axis.acceleration * SOME:
         return True  # what the rest would say, sooner
@@ -258,8 +257,8 @@ def stops(axis: Axis, state: State) -> bool:
 
 
 def surely_stops(axis: Axis) -> tuple[float, float, float]:
-    """Up to which speed, and between which places, a stop is certain whatever the acceleration is that the axis allows:
-    ``calm``, ``inner_low`` and ``inner_high`` of :class:`Axis`."""
+    """The speed and positions within which a stop is certain for any acceleration the axis allows: ``calm``,
+    ``inner_low`` and ``inner_high`` of :class:`Axis`."""
     most = axis.acceleration * SOME
     push = 0.0
     if axis.fade < inf:  # n (a - (n + 1) fade / 2) dt, of whatever n, is no more than a^2 dt / (2 fade)
@@ -274,8 +273,7 @@ def surely_stops(axis: Axis) -> tuple[float, float, float]:
 
 
 def clears(axis: Axis, room: float, speed: float, acceleration: float) -> bool:
-    """Whether a stop certainly needs no more than ``room``, and no more than the axis' speed, towards the side that
-    speed and acceleration are counted to."""
+    """Whether a stop certainly needs at most ``room`` and at most the axis' speed; positive is the side of ``room``."""
     if speed <= 0 and acceleration <= 0:  # it leads away from there
         needed, peak = 0.0, 0.0
     else:
@@ -284,8 +282,7 @@ def clears(axis: Axis, room: float, speed: float, acceleration: float) -> bool:
 
 
 def stopping_way(axis: Axis, speed: float, acceleration: float) -> tuple[float, float]:
-    """How far a stop leads at most towards the side that speed and acceleration are counted to, and its greatest speed
-    that way."""
+    """Upper bounds of a stop's distance and of its speed towards the positive side."""
     peak, steps = speed, 0.0
     if acceleration > 0 and axis.fade < inf:
         steps = float(floor(acceleration / axis.fade + ROUNDING))  # until nothing pushes any more
@@ -296,8 +293,8 @@ def stopping_way(axis: Axis, speed: float, acceleration: float) -> tuple[float, 
 
 
 def way(axis: Axis, speed: float) -> float:
-    """How far a stop leads from ``speed``, where nothing accelerates: along an S-curve, or with one braking where that
-    begins at once."""
+    """Distance of a stop from ``speed`` at zero acceleration: along an S-curve, or with one braking if the jerk is
+    unlimited."""
     if not axis.braked:
         return 0.0
     straight = speed / axis.acceleration
@@ -316,8 +313,8 @@ def rest(axis: Axis, state: State) -> float:
 
 
 def allowed(axis: Axis, room: float) -> float:
-    """A speed from which a stop leads at most ``room`` far, the steps at that speed before it included: their way is
-    ``late`` * speed. The better of two that are never too fast: one for each form of an S-curve."""
+    """A speed from which a stop travels at most ``room``, including ``late`` steps at that speed first. The larger of
+    two safe values, one for each form of an S-curve."""
     if not axis.braked:
         return room / axis.dt
     late = axis.dt * (2.0 if axis.bent else 1.0)
@@ -327,7 +324,8 @@ def allowed(axis: Axis, room: float) -> float:
 
 
 def nearing(axis: Axis, state: State, target: float) -> State:
-    """A motion towards ``target`` that keeps the limits of speed, acceleration and jerk, slower near the ends."""
+    """A motion towards ``target`` that keeps the limits of speed, acceleration and jerk, slower near the position
+    limits."""
     wanted = min(max(target, axis.low), axis.high) - state.x
     ahead = axis.high - state.x if wanted > 0 else state.x - axis.low
     fastest = min(axis.speed, allowed(axis, max(ahead - axis.span, 0.0)),
@@ -336,10 +334,10 @@ def nearing(axis: Axis, state: State, target: float) -> State:
 
 
 def paced(axis: Axis, state: State, speed: float) -> State:
-    """The next motion on the way to ``speed``, as fast as acceleration and jerk allow and without going over it.
+    """The next motion on the way to ``speed``, as fast as acceleration and jerk allow, without overshoot.
 
-    The acceleration is the greatest from which it can fade by ``jerk * dt`` a step just as the difference d of speeds
-    is used up: with m steps m a - (m - 1) m / 2 * fade = d / dt (J. Han's discrete tracking differentiator, fhan, IEEE
+    The acceleration is the largest that can fade by ``jerk * dt`` a step exactly as the remaining speed difference d is
+    used up: with m steps, m a - (m - 1) m / 2 * fade = d / dt (J. Han's discrete tracking differentiator, fhan, IEEE
     Transactions on Industrial Electronics 56, 2009, with its steps counted).
     """
     change = (speed - state.v) / axis.dt

@@ -1,9 +1,9 @@
-"""Safety functions: what may be sent to a robot. Pure functions over numpy arrays, no state, no clock.
+"""Safety functions: which command may be sent to a robot. Pure functions over numpy arrays, no state, no clock.
 
-A command is checked in this order: it exists and is finite, the state it was computed from is fresh, the robot follows
-what it was told, the robot is inside its fence, the command is inside its own limits and does not change faster than
-allowed, and, whatever that takes, the effort that it asks of its servos is within their limit. :class:`Verdict` carries
-the reason of everything that was done to a command, so that a node can publish it.
+Checks in order: the command exists and is finite; its state is fresh; the robot follows its commands; the robot is
+inside its fence; the command is inside its limits and changes no faster than allowed; and, with priority over these,
+the effort it demands of its servos is within their limit. :class:`Verdict` gives the reason of every change, so that a
+node can publish it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Window = tuple[Array, Array]
 
 @dataclass(frozen=True)
 class Verdict:
-    """A command after a check: ``command`` is what may be sent (None: nothing), ``reason`` is empty if untouched."""
+    """A checked command: ``command`` is what may be sent (None: nothing), ``reason`` is empty if it is unchanged."""
 
     command: Array | None
     reason: str = ""
 
 
 def finite(spec: CommandSpec, command: Array) -> Verdict:
-    """Refuse a command of another shape or with a value that is not a number."""
+    """Refuse a command of another shape or with a non-finite value."""
     command = np.asarray(command, dtype=float)
     if command.shape != spec.shape:
         return Verdict(None, f"{spec.name} has shape {command.shape}, {spec.shape} is needed")
@@ -57,7 +57,7 @@ def clamp(spec: CommandSpec, command: Array) -> Verdict:
 
 
 def stale(age_s: float, limit_s: float) -> str:
-    """Reason why a state of this age must not be acted on, or "". A state from the future is as wrong as an old one."""
+    """Reason why a state of this age must not be used, or "". A state from the future is refused, too."""
     if not age_s <= limit_s:
         return f"the newest state is {age_s:.3f} s old, {limit_s:.3f} s is allowed"
     if age_s < -limit_s:
@@ -66,7 +66,7 @@ def stale(age_s: float, limit_s: float) -> str:
 
 
 def outside(position_w: Array, low: Sequence[float] | Array, high: Sequence[float] | Array) -> str:
-    """Reason why a position [3] m leaves the box ``low`` to ``high`` (world frame), or ""."""
+    """Reason why a position [3] m is outside the box ``low`` to ``high`` (world frame), or ""."""
     position = np.asarray(position_w, dtype=float).tolist()
     for axis, x, lo, hi in zip("xyz", position, low, high):
         if not lo <= x <= hi:
@@ -75,7 +75,7 @@ def outside(position_w: Array, low: Sequence[float] | Array, high: Sequence[floa
 
 
 def behind(asked: Array, measured: Array, error: Sequence[float] | Array) -> str:
-    """Reason why ``measured`` [A] is farther than ``error`` [A] from what was asked for, or ""."""
+    """Reason why ``measured`` [A] is farther than ``error`` [A] from the command, or ""."""
     rows = zip(np.asarray(asked, dtype=float).tolist(), np.asarray(measured, dtype=float).tolist(), error, strict=True)
     if all(abs(a - m) <= e for a, m, e in rows):
         return ""
@@ -86,7 +86,7 @@ def behind(asked: Array, measured: Array, error: Sequence[float] | Array) -> str
 
 def effort_window(position: Array, velocity: Array, kp: Array, kd: Array, limit: Array) -> Window:
     """Lowest and highest command [A] for which a servo's effort ``kp (command - position) - kd velocity`` is within
-    ``limit`` [A]: the servo's law, solved for the command."""
+    ``limit`` [A]."""
     p, v, gain = (np.asarray(x, dtype=float) for x in (position, velocity, kp))
     damping, most = np.asarray(kd, dtype=float) * v, np.asarray(limit, dtype=float)
     return p + (damping - most) / gain, p + (damping + most) / gain
@@ -96,8 +96,9 @@ def speed_window(
     position: Array, low: Sequence[float], high: Sequence[float], brake: Sequence[float], speed: Sequence[float],
     late: float = 0.0,
 ) -> Window:
-    """Lowest and highest speed [A] of joints at ``position`` [A] from which braking with ``brake`` [A], that begins
-    ``late`` [s], comes to rest between ``low`` and ``high`` [A], none above ``speed`` [A]; beyond an end only back."""
+    """Lowest and highest speed [A] of joints at ``position`` [A] from which braking with ``brake`` [A], begun ``late``
+    [s] from now, ends between ``low`` and ``high`` [A]; at most ``speed`` [A]. Beyond a limit only motion back is
+    allowed."""
     q, b, most = (np.asarray(x, dtype=float) for x in (position, brake, speed))
     before = b * late
     down, up = (np.minimum(np.sqrt(before**2 + 2.0 * b * np.maximum(room, 0.0)) - before, most)
@@ -108,9 +109,11 @@ def speed_window(
 def guard(
     spec: CommandSpec, command: Array, limits: Bounds, before: Motion | None, window: Window | None = None
 ) -> tuple[Verdict, Motion | None]:
-    """Finite, inside its limits, no faster than allowed (``limits``; ``before``: the last one sent, None: this is the
-    first), and then in its servos' ``window`` (:func:`effort_window`; None: of that nothing is known), however fast:
-    the command that may be sent and the reasons, and the motion to give as ``before`` next time."""
+    """The command that may be sent, the reasons of its changes, and the motion to pass as ``before`` next time.
+
+    The command is made finite, put inside its limits and slowed to the allowed rate (``limits``; ``before``: the last
+    one sent, None at first), and then into its servos' ``window`` (:func:`effort_window`; None: unknown) at any speed.
+    """
     checked = finite(spec, command)
     if checked.command is None:
         return checked, before
@@ -129,7 +132,7 @@ def guard(
 
 
 def spare(limits: Bounds, before: Motion | None, motion: Motion, window: Window | None) -> tuple[Motion, str]:
-    """``motion``, which follows ``before``, within its servos' ``window``, and the reason if that changed it."""
+    """``motion``, the successor of ``before``, within its servos' ``window``, and the reason if that changed it."""
     if window is None:
         return motion, ""
     spared, changed = confined(limits, before, motion, *window)
@@ -143,10 +146,11 @@ def _differs(spec: CommandSpec, asked: Array, sent: Array) -> str:
 
 
 def level_rates(quat_wxyz: Array, gain: float, limit: float, lean: tuple[float, float] = (0.0, 0.0)) -> Array:
-    """Body rates [3] rad/s that turn the body's z axis up: ``gain`` [1/s] times the sine of the tilt, up to ``limit``.
-    "Up" may ``lean`` a little towards the world's x and y (sines).
+    """Body rates [3] rad/s that turn the body's z axis up: ``gain`` [1/s] times the sine of the tilt, at most
+    ``limit``.
 
-    The axis from the body's z to the world's up, seen in the body, is z x up = (-up_y, up_x, 0): yaw is left alone.
+    ``lean`` tilts "up" a little towards the world's x and y (sines). The axis from the body's z to the world's up, in
+    the body frame, is z x up = (-up_y, up_x, 0): yaw is unchanged.
     """
     x, y = lean
     up = rotate_inverse(np.asarray(quat_wxyz, dtype=float), np.array([x, y, sqrt(1.0 - x * x - y * y)]))
@@ -158,13 +162,13 @@ def level_and_descend(
     quat_wxyz: Array | None, hover_thrust: float, config: Mapping[str, float], sink: float | None = None,
     climb: float = 0.0, lean: tuple[float, float] = (0.0, 0.0),
 ) -> Array:
-    """Collective thrust [N] and body rates [4] of a quadrotor that stops: level out and sink. ``hover_thrust`` [N]:
-    what carries it, as far as that is known.
+    """Collective thrust [N] and body rates [4] of a quadrotor that stops: level out and descend.
 
-    With no attitude (None: the state is stale) the rates are zero: turning blindly is worse than not turning. Where the
-    speed of its ``sink`` [m/s, down] is known it is brought to ``sink_m_s``, else the thrust is ``descend``. ``climb``:
-    see :func:`sinking_share`, ``lean``: :func:`level_rates`.
-    ``config``: ``descend`` (share of the hover thrust), ``gain`` [1/s], ``limit`` [rad/s], and :func:`sinking_share`'s.
+    ``hover_thrust`` [N]: the thrust that carries it, as far as known. Without an attitude (None: the state is stale)
+    the rates are zero, because turning blindly is worse than not turning. With a known ``sink`` [m/s, down] the speed
+    is controlled to ``sink_m_s``; otherwise the thrust is ``descend``. ``climb``: see :func:`sinking_share`; ``lean``:
+    :func:`level_rates`. ``config``: ``descend`` (share of the hover thrust), ``gain`` [1/s], ``limit`` [rad/s], and the
+    entries of :func:`sinking_share`.
     """
     rates = np.zeros(3) if quat_wxyz is None else level_rates(quat_wxyz, config["gain"], config["limit"], lean)
     share = config["descend"] if quat_wxyz is None or sink is None else sinking_share(quat_wxyz, sink, config, climb)
@@ -172,10 +176,12 @@ def level_and_descend(
 
 
 def sinking_share(quat_wxyz: Array, sink: float, config: Mapping[str, float], climb: float = 0.0) -> float:
-    """Share of the hover thrust for a ``sink`` [m/s, down] of ``sink_m_s``: proportional to what it is off
-    (``sink_gain`` [s/m]: it is gone with the time constant 1 / (g sink_gain)), over the cosine of the tilt, for only
-    that part of the thrust carries; from ``descend`` to MOST_THRUST, of a ``climb`` [m/s, up] that is certain from
-    LEAST_THRUST on: so it ends sooner. Upside down thrust carries nothing."""
+    """Share of the hover thrust for a ``sink`` [m/s, down] of ``sink_m_s``.
+
+    Proportional to the error (``sink_gain`` [s/m]; time constant 1 / (g sink_gain)), divided by the cosine of the tilt,
+    because only that part of the thrust carries. It lies between ``descend`` and MOST_THRUST; for a certain ``climb``
+    [m/s, up] it may go down to LEAST_THRUST, so that the climb ends sooner. Upside down thrust carries nothing.
+    """
     up = float(rotate_inverse(np.asarray(quat_wxyz, dtype=float), np.array([0.0, 0.0, 1.0]))[2])
     if up <= 0:
         return config["descend"]

@@ -1,11 +1,11 @@
-"""The way of a robot that follows commands smoothly, and comes to rest by itself if nothing more is sent.
+"""A smooth trajectory through commands, which ends at rest if no further command is sent.
 
-Commands are points in time; between them a controller must invent something. Here it is a uniform cubic B-spline whose
-control points are the commands: its position, speed, acceleration and jerk lie between those of the commands (each of
-its derivatives is a spline of their differences: C. de Boor, *A Practical Guide to Splines*, 1978, ch. IX and X). So
-commands that keep the limits of :mod:`temporeal.robots.motion.rate_limiter` give a curve that keeps them everywhere. An
-interpolating curve does not: a cubic one that begins at rest needs three times the acceleration. The price is time: the
-spline passes a command two periods after it was sent.
+Between commands a controller must interpolate. The curve here is a uniform cubic B-spline whose control points are the
+commands: its position, speed, acceleration and jerk lie between those of the commands (each of its derivatives is a
+spline of their differences: C. de Boor, *A Practical Guide to Splines*, 1978, ch. IX and X). So commands that keep the
+limits of :mod:`temporeal.robots.motion.rate_limiter` give a curve that keeps them everywhere. An interpolating curve
+does not: a cubic one that begins at rest needs three times the acceleration. The cost is delay: the spline passes a
+command two periods after it was sent.
 
 Units are the command's, times in s. [A]: components, [K]: points.
 """
@@ -62,7 +62,7 @@ def resting(command: Array, time: float) -> Course:
 
 
 def steps_to_rest(limits: Bounds, motion: Motion) -> list[Motion]:
-    """``motion`` and what follows if it is the last command and a stop begins there."""
+    """``motion`` and the motions of a stop that begins after it."""
     steps = [motion]
     while steps[-1].moves:
         steps.append(stopping(limits, steps[-1]))
@@ -72,12 +72,12 @@ def steps_to_rest(limits: Bounds, motion: Motion) -> list[Motion]:
 
 
 def course(limits: Bounds, motion: Motion, most: int = MOST) -> Course:
-    """The spline a period further, and its way to rest if ``motion`` is the last command and a stop begins there; in at
-    most ``most`` points, evenly chosen.
+    """The spline from one period ahead, and its way to rest if ``motion`` is the last command; at most ``most`` points,
+    evenly chosen.
 
-    Sent after every command, to be followed from now on, the parts make one spline: the point a period from now depends
-    on commands that are sent already. Polynomials of fifth degree between points are the spline itself where no point
-    was left out, as is a controller that interpolates positions, speeds and accelerations.
+    Sent after every command and followed from then on, the parts make one spline: the point one period ahead depends
+    only on commands already sent. Polynomials of fifth degree between points are the spline itself if no point was left
+    out, as is a controller that interpolates positions, speeds and accelerations.
     """
     steps = steps_to_rest(limits, motion)
     kept = np.unique(np.linspace(0, len(steps) - 1, min(most, len(steps))).round().astype(int))
