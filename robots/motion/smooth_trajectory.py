@@ -18,12 +18,12 @@ import numpy as np
 
 from temporeal.robots.motion.rate_limiter import Array, Bounds, Motion, MotionError, stopping
 
-MOST = 24  # points of a course: a message at 500 Hz stays small
+MOST = 24  # points of a trajectory: a message at 500 Hz stays small
 LONGEST = 100_000  # steps of a stop; more means limits that no robot has
 
 
 @dataclass(frozen=True)
-class Course:
+class SmoothTrajectory:
     """Points to pass, the last at rest.
 
     Args:
@@ -42,23 +42,23 @@ class Course:
     def __post_init__(self) -> None:
         count, parts = len(self.times), (self.positions, self.speeds, self.accelerations)
         if self.times.shape != (count,) or self.positions.ndim != 2 or len(self.positions) != count or not count:
-            raise MotionError(f"a course has times [K] and positions [K, A], got {self.times.shape} and "
+            raise MotionError(f"a trajectory has times [K] and positions [K, A], got {self.times.shape} and "
                               f"{self.positions.shape}")
         if any(part.shape != self.positions.shape for part in parts):
             raise MotionError(f"positions, speeds and accelerations differ in shape: {[part.shape for part in parts]}")
         if not all(np.isfinite(part).all() for part in (self.times, *parts)):
-            raise MotionError("a course has finite numbers only")
+            raise MotionError("a trajectory has finite numbers only")
         if not (np.diff(self.times, prepend=0.0) > 0).all():
-            raise MotionError(f"times of a course are positive and increase, got {self.times.tolist()}")
+            raise MotionError(f"times of a trajectory are positive and increase, got {self.times.tolist()}")
         if self.speeds[-1].any() or self.accelerations[-1].any():
-            raise MotionError(f"a course ends at rest, its last speeds are {self.speeds[-1].tolist()} and its last "
+            raise MotionError(f"a trajectory ends at rest, its last speeds are {self.speeds[-1].tolist()} and its last "
                               f"accelerations {self.accelerations[-1].tolist()}")
 
 
-def resting(command: Array, time: float) -> Course:
+def resting(command: Array, time: float) -> SmoothTrajectory:
     """At rest at ``command`` [A] after ``time`` [s]."""
     place = np.asarray(command, dtype=np.float64).reshape(1, -1)
-    return Course(np.array([time]), place, np.zeros_like(place), np.zeros_like(place))
+    return SmoothTrajectory(np.array([time]), place, np.zeros_like(place), np.zeros_like(place))
 
 
 def steps_to_rest(limits: Bounds, motion: Motion) -> list[Motion]:
@@ -71,7 +71,7 @@ def steps_to_rest(limits: Bounds, motion: Motion) -> list[Motion]:
     return steps
 
 
-def course(limits: Bounds, motion: Motion, most: int = MOST) -> Course:
+def smooth_trajectory(limits: Bounds, motion: Motion, most: int = MOST) -> SmoothTrajectory:
     """The spline from one period ahead, and its way to rest if ``motion`` is the last command; at most ``most`` points,
     evenly chosen.
 
@@ -87,4 +87,4 @@ def course(limits: Bounds, motion: Motion, most: int = MOST) -> Course:
     # (x'' + 4 x' + x) / 6, with the command before, x' = x - dt v, and the one before that, x'' = x' - dt v'
     positions = commands - limits.dt * (5.0 * speeds + before) / 6.0
     inside = np.clip(positions, limits.low, limits.high)  # differences may round over an end
-    return Course((kept + 1) * limits.dt, inside, 0.5 * (speeds + before), accelerations)
+    return SmoothTrajectory((kept + 1) * limits.dt, inside, 0.5 * (speeds + before), accelerations)

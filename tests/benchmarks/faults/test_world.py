@@ -12,7 +12,7 @@ from tests.examples import thinned
 
 from temporeal.robots.motion import shield
 from temporeal.robots.motion.rate_limiter import Bounds, Motion, at_rest
-from temporeal.robots.motion.smooth_trajectory import course, resting, steps_to_rest
+from temporeal.robots.motion.smooth_trajectory import resting, smooth_trajectory, steps_to_rest
 from temporeal.robots.spec import load_robot
 from temporeal_benchmarks.deployment.command_oracle import Oracle
 from temporeal_benchmarks.deployment.matched_commands import MatchedCommands
@@ -133,7 +133,7 @@ def read(
     for k, command in enumerate(commands):
         codec = COMMAND_CODECS[oracle.topic.codec]
         message = (codec.encode(command, oracle.topic.options) if interface == "forward_position" else
-                   codec.encode_course(resting(command, 0.04), oracle.topic.options))
+                   codec.encode_smooth_trajectory(resting(command, 0.04), oracle.topic.options))
         oracle.read(k * period * apart, messages.encode(oracle.topic.type, message))
     return oracle
 
@@ -386,8 +386,8 @@ def after_a_pause(interface: str, before: list[Motion], pause: float, after: lis
     codec, at = COMMAND_CODECS[oracle.topic.codec], 0.0
     for motion in before + after:
         at += PERIOD * (pause if motion is after[0] else 1.0)
-        message = (codec.encode(motion.command, oracle.topic.options) if codec.encode_course is None else
-                   codec.encode_course(course(BOUNDS, motion), oracle.topic.options))
+        message = (codec.encode(motion.command, oracle.topic.options) if codec.encode_smooth_trajectory is None else
+                   codec.encode_smooth_trajectory(smooth_trajectory(BOUNDS, motion), oracle.topic.options))
         oracle.read(at, messages.encode(oracle.topic.type, message))
     return oracle.wrong
 
@@ -419,7 +419,8 @@ def test_a_pause_after_a_trajectory_with_points_left_out_cannot_be_judged() -> N
     oracle = Oracle(FRANKA, load_interface(FRANKA), "joint_pos_cmd", 0.002)
     oracle.set_mode("active")
     for at in (0.0, 0.01):
-        message = COMMAND_CODECS[oracle.topic.codec].encode_course(course(fine, fast), oracle.topic.options)
+        codec = COMMAND_CODECS[oracle.topic.codec]
+        message = codec.encode_smooth_trajectory(smooth_trajectory(fine, fast), oracle.topic.options)
         oracle.read(at, messages.encode(oracle.topic.type, message))
     assert oracle.wrong == ["a trajectory left points out: where it led in a pause is unknown"]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from temporeal.robots.motion.kinematics import chain
-from temporeal.robots.motion.smooth_trajectory import Course
+from temporeal.robots.motion.smooth_trajectory import SmoothTrajectory
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.codec import CodecError
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
@@ -218,24 +218,24 @@ TRAJECTORY = {"joints": ["a", "b"], "reach_s": 0.04}
 
 def test_a_motor_of_several_joints_is_commanded_in_equal_shares():
     codec, options = COMMAND_CODECS["joint_trajectory"], {"joints": ["a", ["b", "c"]], "reach_s": 0.04}
-    message = codec.encode_course(way(), options)
+    message = codec.encode_smooth_trajectory(way(), options)
     assert message.joint_names == ["a", "b", "c"]
     assert message.points[0].positions.tolist() == [0.1, 0.1, 0.1]
     assert message.points[0].velocities.tolist() == [1.0, -0.5, -0.5]
     assert message.points[1].positions.tolist() == [0.3, 0.25, 0.25]
     assert codec.decode(message, options).tolist() == [0.1, 0.2]
-    with pytest.raises(CodecError, match="the course has 2 components, option joints has 3"):
-        codec.encode_course(way(), {**options, "joints": ["a", "b", "c"]})
+    with pytest.raises(CodecError, match="the trajectory has 2 components, option joints has 3"):
+        codec.encode_smooth_trajectory(way(), {**options, "joints": ["a", "b", "c"]})
 
 
-def way() -> Course:
-    zeros = np.zeros((2, 2))
-    return Course(np.array([0.04, 1.5]), np.array([[0.1, 0.2], [0.3, 0.5]]), np.array([[1.0, -1.0], [0.0, 0.0]]), zeros)
+def way() -> SmoothTrajectory:
+    positions, speeds = np.array([[0.1, 0.2], [0.3, 0.5]]), np.array([[1.0, -1.0], [0.0, 0.0]])
+    return SmoothTrajectory(np.array([0.04, 1.5]), positions, speeds, np.zeros((2, 2)))
 
 
-def test_a_trajectory_holds_the_whole_course_from_now_on():
+def test_a_message_holds_the_whole_trajectory_from_now_on():
     codec = COMMAND_CODECS["joint_trajectory"]
-    message = codec.encode_course(way(), TRAJECTORY)
+    message = codec.encode_smooth_trajectory(way(), TRAJECTORY)
     assert messages.nanoseconds(message.header.stamp) == 0 and message.joint_names == ["a", "b"]
     last = message.points[-1]
     assert (last.time_from_start.sec, last.time_from_start.nanosec) == (1, 500_000_000)
@@ -243,7 +243,7 @@ def test_a_trajectory_holds_the_whole_course_from_now_on():
     assert message.points[0].velocities.tolist() == [1.0, -1.0]
 
 
-def test_a_command_without_a_course_is_one_point_at_rest():
+def test_a_command_without_a_trajectory_is_one_point_at_rest():
     codec = COMMAND_CODECS["joint_trajectory"]
     message = codec.encode(np.array([0.1, 0.2]), TRAJECTORY)
     assert len(message.points) == 1 and not message.points[0].velocities.any()
@@ -254,11 +254,11 @@ def test_a_command_without_a_course_is_one_point_at_rest():
 
 
 def test_a_trajectory_is_read_by_name():
-    from temporeal_bridge.codecs.ros2_control import decode_course
+    from temporeal_bridge.codecs.ros2_control import decode_smooth_trajectory
 
     kind = "trajectory_msgs/msg/JointTrajectory"
-    data = messages.encode(kind, COMMAND_CODECS["joint_trajectory"].encode_course(way(), TRAJECTORY))
-    found = decode_course(messages.decode(kind, data), {"joints": ["b", "a"]})
+    data = messages.encode(kind, COMMAND_CODECS["joint_trajectory"].encode_smooth_trajectory(way(), TRAJECTORY))
+    found = decode_smooth_trajectory(messages.decode(kind, data), {"joints": ["b", "a"]})
     assert (found.positions == way().positions[:, ::-1]).all() and (found.speeds == way().speeds[:, ::-1]).all()
     assert found.times == pytest.approx(way().times)
 
@@ -271,10 +271,10 @@ def test_a_trajectory_is_read_by_name():
     (lambda m: setattr(m.points[1], "velocities", np.ones(2)), "ends at rest"),
     (lambda m: setattr(m.points[1], "positions", np.full(2, np.nan)), "finite"),
     (lambda m: setattr(m.points[1].time_from_start, "sec", -5), "increase"),
-    (lambda m: m.points.clear(), "course"),
+    (lambda m: m.points.clear(), "trajectory"),
 ], ids=range(8))
 def test_what_is_no_trajectory(change, words):
-    message = COMMAND_CODECS["joint_trajectory"].encode_course(way(), TRAJECTORY)
+    message = COMMAND_CODECS["joint_trajectory"].encode_smooth_trajectory(way(), TRAJECTORY)
     change(message)
     with pytest.raises(CodecError, match=words):
         COMMAND_CODECS["joint_trajectory"].decode(message, TRAJECTORY)
@@ -316,8 +316,8 @@ def test_golden_trajectory():
         point.accelerations = np.zeros(3)
     message.points[-1].velocities = np.zeros(3)
     rows = [np.array([getattr(p, field) for p in message.points]) for field in ("positions", "velocities")]
-    ours = COMMAND_CODECS["joint_trajectory"].encode_course(
-        Course(np.array([0.5, 1.5]), *rows, np.zeros((2, 3))), {"joints": ["a", "bb", "ccc"]})
+    ours = COMMAND_CODECS["joint_trajectory"].encode_smooth_trajectory(
+        SmoothTrajectory(np.array([0.5, 1.5]), *rows, np.zeros((2, 3))), {"joints": ["a", "bb", "ccc"]})
     assert messages.encode(kind, ours) == messages.encode(kind, message)
 
 

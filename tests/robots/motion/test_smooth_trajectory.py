@@ -9,7 +9,7 @@ import pytest
 
 from temporeal.robots.franka import spec as franka
 from temporeal.robots.motion.rate_limiter import Bounds, Motion, MotionError, at_rest, following
-from temporeal.robots.motion.smooth_trajectory import Course, course, resting
+from temporeal.robots.motion.smooth_trajectory import SmoothTrajectory, resting, smooth_trajectory
 
 DT = 0.04
 LIMITS = Bounds([-2.0, -2.0], [2.0, 2.0], DT, speed=1.5, acceleration=6.0, jerk=200.0)
@@ -17,7 +17,7 @@ State = tuple[np.ndarray, np.ndarray, np.ndarray]
 REST = (np.zeros(2), np.zeros(2), np.zeros(2))
 
 
-def along(way: Course, begin: State, time: float) -> tuple[np.ndarray, ...]:
+def along(way: SmoothTrajectory, begin: State, time: float) -> tuple[np.ndarray, ...]:
     """Position, speed, acceleration and jerk at ``time`` from ``begin`` on through the points: polynomials of fifth
     degree that have position, speed and acceleration of both ends, found as a linear system."""
     times = np.concatenate([[0.0], way.times])
@@ -32,7 +32,7 @@ def along(way: Course, begin: State, time: float) -> tuple[np.ndarray, ...]:
     return tuple(rows(time - times[i]) @ np.linalg.solve(system, np.vstack([*ends[i], *ends[i + 1]])))
 
 
-def ends(way: Course, point: int = 0) -> State:
+def ends(way: SmoothTrajectory, point: int = 0) -> State:
     return way.positions[point], way.speeds[point], way.accelerations[point]
 
 
@@ -52,14 +52,14 @@ def check(values: tuple[np.ndarray, ...]) -> None:
 
 
 def test_at_rest_it_is_one_point():
-    way = course(LIMITS, at_rest([0.5, -0.5]))
+    way = smooth_trajectory(LIMITS, at_rest([0.5, -0.5]))
     assert way.times.tolist() == [DT] and way.positions.tolist() == [[0.5, -0.5]] and not way.speeds.any()
 
 
 def test_points_of_the_spline_by_hand():
     """Control points 0, 0, 0.006: (0 + 0 + 0.006) / 6, and the differences 0 and 0.006 in 0.04 s."""
     motion = Motion.of(np.array([0.006]), np.array([0.15]), np.array([3.75]))
-    way = course(Bounds([-1.0], [1.0], DT, speed=1.0, acceleration=3.75), motion)
+    way = smooth_trajectory(Bounds([-1.0], [1.0], DT, speed=1.0, acceleration=3.75), motion)
     assert way.positions[0] == pytest.approx(0.001) and way.speeds[0] == pytest.approx(0.075)
     assert way.accelerations[0] == pytest.approx(3.75)
     # then a stop in one step, at the same place: control points 0, 0.006, 0.006, 0.006 and so on
@@ -70,7 +70,7 @@ def test_points_of_the_spline_by_hand():
 def test_between_commands_and_on_the_way_to_rest_the_limits_of_the_commands_hold(target):
     begin = REST
     for k, motion in enumerate(commands(np.array(target), 60)):
-        way = course(LIMITS, motion)
+        way = smooth_trajectory(LIMITS, motion)
         for time in np.linspace(0.0, DT, 5):
             check(along(way, begin, time))
         if k % 10 == 5:
@@ -90,7 +90,7 @@ def test_what_an_fr3_gets_at_1_khz_it_accepts():
         target = rng.uniform(most.low, most.high)
         for _ in range(4):
             motion, _ = following(limits, motion, target)
-            way = course(limits, motion)
+            way = smooth_trajectory(limits, motion)
             setpoints += [along(way, begin, k * dt)[0] for k in range(1, 41)]
             begin = ends(way)
     speed = np.diff(setpoints, axis=0) / dt
@@ -104,8 +104,8 @@ def test_what_an_fr3_gets_at_1_khz_it_accepts():
 def test_an_arm_that_hears_no_more_comes_to_rest_by_itself_near_the_last_command():
     motions = commands(np.array([1.9, -1.0]), 20)
     assert np.abs(motions[-1].speed).max() > 1.0
-    way = course(LIMITS, motions[-1])
-    position, speed, acceleration, _ = along(way, ends(course(LIMITS, motions[-2])), way.times[-1])
+    way = smooth_trajectory(LIMITS, motions[-1])
+    position, speed, acceleration, _ = along(way, ends(smooth_trajectory(LIMITS, motions[-2])), way.times[-1])
     assert position == pytest.approx(way.positions[-1]) and not np.abs(speed).max() > 1e-9
     assert np.abs(acceleration).max() < 1e-6
     braking = motions[-1].speed**2 / (2 * LIMITS.acceleration)
@@ -115,7 +115,7 @@ def test_an_arm_that_hears_no_more_comes_to_rest_by_itself_near_the_last_command
 def test_it_is_two_periods_behind_a_steady_motion():
     """The command of two periods ago is passed a period after the last one: at constant speed exactly."""
     motion = Motion.of(np.array([0.5, -0.5]), np.array([1.0, -0.5]), np.zeros(2))
-    way = course(LIMITS, motion)
+    way = smooth_trajectory(LIMITS, motion)
     assert way.positions[0] == pytest.approx(motion.command - DT * motion.speed)
     assert way.speeds[0] == pytest.approx(motion.speed)
 
@@ -123,7 +123,7 @@ def test_it_is_two_periods_behind_a_steady_motion():
 def test_a_long_stop_at_a_high_rate_is_few_points_that_still_end_at_rest():
     fast = Bounds([-2.0], [2.0], 0.002, speed=1.5, acceleration=6.0, jerk=5000.0)
     motion = Motion.of(np.zeros(1), np.array([1.5]), np.zeros(1))
-    whole, few = course(fast, motion, most=10_000), course(fast, motion)
+    whole, few = smooth_trajectory(fast, motion, most=10_000), smooth_trajectory(fast, motion)
     assert len(whole.times) > 100 and len(few.times) == 24
     assert few.times[0] == whole.times[0] and few.times[-1] == whole.times[-1]
     begin = (np.array([-0.006]), np.array([1.5]), np.zeros(1))
@@ -143,12 +143,12 @@ def test_a_long_stop_at_a_high_rate_is_few_points_that_still_end_at_rest():
 def test_what_is_no_course(times, positions, speeds, words):
     positions = np.array(positions)
     with pytest.raises(MotionError, match=words):
-        Course(np.array(times), positions, np.array(speeds), np.zeros_like(positions))
+        SmoothTrajectory(np.array(times), positions, np.array(speeds), np.zeros_like(positions))
 
 
 def test_an_acceleration_at_the_end_is_refused():
     with pytest.raises(MotionError, match="ends at rest"):
-        Course(np.array([0.1]), np.zeros((1, 1)), np.zeros((1, 1)), np.ones((1, 1)))
+        SmoothTrajectory(np.array([0.1]), np.zeros((1, 1)), np.zeros((1, 1)), np.ones((1, 1)))
 
 
 def test_resting_at_a_place():

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from temporeal.robots.motion.smooth_trajectory import Course
+from temporeal.robots.motion.smooth_trajectory import SmoothTrajectory
 from temporeal.robots.signals import SignalSpec, all_finite, is_number
 from temporeal_bridge.transports import messages
 
@@ -69,14 +69,14 @@ class Encode(Protocol):
 class CommandCodec:
     """A message type that carries one command: ``encode(command, options, stamp_ns)``, ``decode(message, options)``.
 
-    ``encode_course(course, options)`` exists where the message can also carry the way to rest after the command.
-    A *companion* is published beside a command and carries none of it (a heartbeat): it has no ``decode``.
+    ``encode_smooth_trajectory(trajectory, options)`` exists if the message can also carry the way to rest after the
+    command. A *companion* is published beside a command and carries none of it (a heartbeat): it has no ``decode``.
     """
 
     type: str
     encode: Encode
     decode: Callable[[Any, Options], np.ndarray] | None
-    encode_course: Callable[[Course, Options], Any] | None = None
+    encode_smooth_trajectory: Callable[[SmoothTrajectory, Options], Any] | None = None
 
 
 def check_type(codec: StateCodec | CommandCodec, name: str, type: str) -> None:

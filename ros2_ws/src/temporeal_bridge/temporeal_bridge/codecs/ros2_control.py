@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.motion.rate_limiter import MotionError
-from temporeal.robots.motion.smooth_trajectory import Course, resting
+from temporeal.robots.motion.smooth_trajectory import SmoothTrajectory, resting
 from temporeal_bridge.codecs.codec import CodecError, Options, finite, number
 from temporeal_bridge.codecs.joint_options import drives_of, order_in_message
 from temporeal_bridge.transports import messages
@@ -44,20 +44,21 @@ def decode_forward(message: Any, options: Options) -> np.ndarray:
 def encode_trajectory(command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any:
     """One point: be at rest at ``command`` in ``reach_s``."""
     reach = number(options, "reach_s", 0.0, 60.0)
-    return encode_course(resting(finite(command, (len(drives_of(options).count),), "the command"), reach), options)
+    target = finite(command, (len(drives_of(options).count),), "the command")
+    return encode_smooth_trajectory(resting(target, reach), options)
 
 
-def encode_course(course: Course, options: Options) -> Any:
-    """All points of ``course``."""
+def encode_smooth_trajectory(trajectory: SmoothTrajectory, options: Options) -> Any:
+    """All points of ``trajectory``."""
     drives = drives_of(options)
-    if course.positions.shape[1] != len(drives.count):
+    if trajectory.positions.shape[1] != len(drives.count):
         raise CodecError(
-            f"the course has {course.positions.shape[1]} components, option joints has {len(drives.count)}")
+            f"the trajectory has {trajectory.positions.shape[1]} components, option joints has {len(drives.count)}")
     duration = messages.record("builtin_interfaces/msg/Duration")
     point = messages.record("trajectory_msgs/msg/JointTrajectoryPoint")
     points = []
-    rows = (drives.spread(values) for values in (course.positions, course.speeds, course.accelerations))
-    for time, position, speed, acceleration in zip(course.times, *rows):
+    rows = (drives.spread(values) for values in (trajectory.positions, trajectory.speeds, trajectory.accelerations))
+    for time, position, speed, acceleration in zip(trajectory.times, *rows):
         ns = round(float(time) * 1e9)
         points.append(point(
             positions=position, velocities=speed, accelerations=acceleration, effort=np.zeros(0),
@@ -66,7 +67,7 @@ def encode_course(course: Course, options: Options) -> Any:
         header=messages.header(0), joint_names=list(drives.joints), points=points)
 
 
-def decode_course(message: Any, options: Options) -> Course:
+def decode_smooth_trajectory(message: Any, options: Options) -> SmoothTrajectory:
     """The whole trajectory, in our order. Wrong names, lengths or times, or an end in motion, are errors."""
     drives = drives_of(options)
     joints = list(drives.joints)
@@ -82,11 +83,11 @@ def decode_course(message: Any, options: Options) -> Course:
                           .reshape(-1, len(joints))[:, order]) for part in POINT)
     times = np.array([p.time_from_start.sec + 1e-9 * p.time_from_start.nanosec for p in message.points])
     try:
-        return Course(times, *rows)
+        return SmoothTrajectory(times, *rows)
     except MotionError as error:
         raise CodecError(f"JointTrajectory: {error}") from error
 
 
 def decode_trajectory(message: Any, options: Options) -> np.ndarray:
     """The first point: the next one to be reached."""
-    return np.asarray(decode_course(message, options).positions[0])
+    return np.asarray(decode_smooth_trajectory(message, options).positions[0])

@@ -44,8 +44,8 @@ from temporeal_bridge.codecs.px4 import PX4_COMMANDS, PX4_STATES
 from temporeal_bridge.codecs.ros2_control import (
     decode_forward,
     decode_trajectory,
-    encode_course,
     encode_forward,
+    encode_smooth_trajectory,
     encode_trajectory,
 )
 
@@ -71,7 +71,7 @@ COMMAND_CODECS: dict[str, CommandCodec] = {
     **PX4_COMMANDS,
     "forward_array": CommandCodec("std_msgs/msg/Float64MultiArray", encode_forward, decode_forward),
     "joint_trajectory": CommandCodec(
-        "trajectory_msgs/msg/JointTrajectory", encode_trajectory, decode_trajectory, encode_course),
+        "trajectory_msgs/msg/JointTrajectory", encode_trajectory, decode_trajectory, encode_smooth_trajectory),
     "joint_state_command": CommandCodec("sensor_msgs/msg/JointState", encode_joint_command, decode_joint_command),
     "twist_command": CommandCodec("geometry_msgs/msg/TwistStamped", encode_servo, decode_servo),
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from temporeal.robots.motion.rate_limiter import Motion
-from temporeal.robots.motion.smooth_trajectory import course
+from temporeal.robots.motion.smooth_trajectory import smooth_trajectory
 from temporeal_bridge.guard.announcements import Announcements
 from temporeal_bridge.guard.command_stream import CommandStream
 from temporeal_bridge.guard.flight import Flight
@@ -69,7 +69,7 @@ class CommandOutput:
     def encoded(self, command: np.ndarray, stamp: int, motion: Motion | None) -> list[tuple[str, bytes]]:
         """Topics and CDR bytes of a command, with the way to rest after it where the message can say that. ``motion``:
         where the command leaves the robot."""
-        onward = course(self.stream.limits, motion) if self.config.led and motion is not None else None
+        onward = smooth_trajectory(self.stream.limits, motion) if self.config.led and motion is not None else None
         return encode_all(self.config.topic, command, stamp, onward)
 
     def publish(self, outputs: Sequence[Output]) -> None:

@@ -69,7 +69,7 @@ class GuardConfig:
     @cached_property
     def led(self) -> bool:
         """Whether each message says the way to rest after it, so that the robot comes to rest by itself."""
-        return COMMAND_CODECS[self.topic.codec].encode_course is not None
+        return COMMAND_CODECS[self.topic.codec].encode_smooth_trajectory is not None
 
 
 def guard_config(manifest: Manifest, robot: RobotSpec, interface: Interface) -> GuardConfig:

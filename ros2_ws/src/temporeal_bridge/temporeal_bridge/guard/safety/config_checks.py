@@ -32,7 +32,7 @@ def profile_on(robot: RobotSpec, interface: Interface, spec: CommandSpec, period
     topic = interface.command(spec.name)
     found = profile(robot, interface.safety, spec, period)
     check_carried(found, interface.carried)
-    check_setpoint(found, COMMAND_CODECS[topic.codec].encode_course is not None)
+    check_setpoint(found, COMMAND_CODECS[topic.codec].encode_smooth_trajectory is not None)
     ages = [age_of(row, found, interface, spec.name) for row in interface.states]
     if found.frozen is not None:
         check_frozen(found.frozen, interface)
