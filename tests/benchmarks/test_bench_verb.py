@@ -181,7 +181,8 @@ def test_a_quick_run_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert main(["bench", "fake", "--quick", "--keep", "--out", str(tmp_path)]) == 2
 
 
-@pytest.mark.parametrize("arguments", [["bench", "--list"], ["bench", "sim"], ["bench", "sim", "--kept"]])
+@pytest.mark.parametrize("arguments", [
+    ["bench", "--list"], ["bench", "sim"], ["bench", "sim", "--kept"], ["bench", "stl", "--parts", "cpu"]])
 def test_an_installed_package_says_where_benchmarks_run(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,4 +190,5 @@ def test_an_installed_package_says_where_benchmarks_run(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if "benchmarks" in name else real(name))
     assert main(arguments) == 2
     told = capsys.readouterr().err
+    assert bench.bench_names() == []
     assert "clone" in told and "make install" in told and len(told.splitlines()) == 1

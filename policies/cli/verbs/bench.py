@@ -65,10 +65,10 @@ def parser() -> Parser:
 def run(argv: Sequence[str]) -> int:
     """Run the named benchmarks, or show what is kept of them."""
     p, known = parser(), bench_names()
+    if not known and not {"-h", "--help"} & set(argv):
+        raise BadInput(NOT_HERE)
     own = add_own_options(p, [name for name in known if name in argv])
     options = p.parse_intermixed_args(argv)
-    if not known:
-        raise BadInput(NOT_HERE)
     if options.list:
         return show_list(known, options.json)
     chosen = choose(known, options)
