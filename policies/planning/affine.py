@@ -34,7 +34,7 @@ Array = np.ndarray
 
 
 class NotLinear(ValueError):
-    """A predicate or a model is no affine function of state and action."""
+    """A predicate or a model is not affine in state and action."""
 
 
 class System(NamedTuple):
@@ -52,7 +52,7 @@ TOLERANCE = 1e-4  # relative: rounding of a float32 model
 
 @torch.no_grad()
 def linearized(asked: Problem) -> System:
-    """The matrices of the model about the robot's state, checked to hold elsewhere too, or a :class:`NotLinear`."""
+    """The model's matrices at the robot's state, checked at other states too; otherwise a :class:`NotLinear`."""
     model, x0 = asked.model, asked.state[:1].double()
     size, acts = x0.shape[1], model.action_dim
     draws = torch.Generator().manual_seed(0)
@@ -76,7 +76,7 @@ def linearized(asked: Problem) -> System:
 
 
 def _affine(y: Tensor, x: Tensor, u: Tensor, size: int, what: str) -> tuple[Array, Array, Array]:
-    """y = c + a x + b u of the first rows (zero, unit vectors), checked on the rest."""
+    """c, a and b of y = c + a x + b u from the first rows (zero, unit vectors), checked on the rest."""
     y, x, u = (_numbers(v) for v in (y, x, u))
     acts = u.shape[1]
     c, a, b = y[0], (y[1 : 1 + size] - y[0]).T, (y[1 + size : 1 + size + acts] - y[0]).T
@@ -110,7 +110,7 @@ Terms = Any
 
 @dataclass(frozen=True)
 class Shapes:
-    """How many sides polygons have."""
+    """Numbers of sides of polygons."""
 
     signals: dict[str, Array]
     sides: int
@@ -118,7 +118,7 @@ class Shapes:
 
 
 def margin_terms(leaf: Leaf, shapes: Shapes) -> Terms:
-    """What is never more than the margin of ``leaf``: the margin itself, but for discs."""
+    """Terms that never exceed the margin of ``leaf``: the margin itself, except for discs."""
     predicate = leaf.predicate
     gap = Apply("-", (predicate.left, predicate.right))
     equality = predicate.op in ("==", "!=")
@@ -131,7 +131,7 @@ def margin_terms(leaf: Leaf, shapes: Shapes) -> Terms:
 
 
 def under(e: Expr, positive: bool, shapes: Shapes) -> Terms:
-    """A lower bound of ``e``, or with ``positive`` false of ``-e``; exact but for norms."""
+    """A lower bound of ``e``, or of ``-e`` if ``positive`` is false; exact except for norms."""
     row = affine(e, shapes)
     if row is not None:
         return row if positive else -row
@@ -159,7 +159,7 @@ def under(e: Expr, positive: bool, shapes: Shapes) -> Terms:
 
 
 def affine(e: Expr, shapes: Shapes) -> Array | None:
-    """The rows [*shape, D + 2] of an affine expression; None of another."""
+    """The rows [*shape, D + 2] of an affine expression; None if it is not affine."""
     match e:
         case Signal(name):
             return shapes.signals[name]
@@ -177,7 +177,7 @@ def affine(e: Expr, shapes: Shapes) -> Array | None:
 
 
 def _applied(op: str, rows: Sequence[Array]) -> Array | None:
-    """``op`` of affine functions, where that is one."""
+    """``op`` of affine functions, if the result is affine."""
     if op == "+" or op == "-":
         return rows[0] + rows[1] if op == "+" else rows[0] - rows[1]
     if op == "neg":
@@ -200,7 +200,7 @@ def _applied(op: str, rows: Sequence[Array]) -> Array | None:
 
 
 def summed(a: Terms, b: Terms) -> Terms:
-    """a + b: a minimum plus a minimum is that of all sums."""
+    """a + b: the sum of two minima is the minimum of all sums."""
     for x, y in ((a, b), (b, a)):
         if isinstance(x, (Least, Most)):
             return type(x)(tuple(summed(part, y) for part in x.args))
@@ -221,7 +221,7 @@ def _multiple(e: Expr, op: str, left: Expr, right: Expr, positive: bool, shapes:
 
 
 def _norm(e: Expr, rows: Array | None, positive: bool, shapes: Shapes) -> Terms:
-    """Bound of the length of a vector of affine functions [n, D + 2], of which two at most may move."""
+    """Bound of the length of a vector of affine functions [n, D + 2], of which at most two may vary."""
     if rows is None:
         raise NotLinear(f"{expr_text(e)} is the length of what is not affine in the state")
     moving = rows[:, :-1].any(1)

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class Graph:
-    """Conjunctions and disjunctions of affine functions at samples, each once, and between what values they lie.
+    """Conjunctions and disjunctions of affine functions at samples, each stored once, with bounds.
 
     A vertex is the value of a node of the lowered formula at a sample. ``kind`` is "row" (with ``what`` an affine
-    function and a sample), "all" or "any" (with ``what`` the vertices it joins) or "number". ``low`` and ``high`` bound
-    the robustness over everything that the robot can reach.
+    function and a sample), "all" or "any" (with ``what`` the joined vertices) or "number". ``low`` and ``high`` bound
+    the robustness over all reachable states.
     """
 
     def __init__(self, asked: Problem, system: System, lowered: Lowered, config: MILPConfig) -> None:
@@ -124,7 +124,7 @@ class Graph:
         return self.add("row", (terms.tobytes(), t), low, high, terms)
 
     def reached(self, row: Array, t: int) -> tuple[float, float]:
-        """Between what an affine function lies at sample ``t``, over all states that actions in [-1, 1] lead to."""
+        """Bounds of an affine function at sample ``t`` over all states reachable by actions in [-1, 1]."""
         key = row.tobytes()
         if key not in self.reach:
             self.reach[key] = self._support(row)
@@ -144,7 +144,7 @@ class Graph:
         return center + row[size] * times + row[size + 1], radius
 
     def add(self, kind: str, what: Any, low: float, high: float, payload: Any = None) -> int:
-        """The vertex that is so; equal ones are one."""
+        """The vertex with this content; equal vertices are shared."""
         key = (kind, what)
         if key not in self.known:
             self.known[key] = len(self.kind)
@@ -159,7 +159,7 @@ class Graph:
         return self.add("number", value, value, value)
 
     def join(self, most: bool, args: Sequence[int]) -> int:
-        """The maximum (``most``) or minimum of vertices, without those that can decide nothing."""
+        """The maximum (``most``) or minimum of vertices, without those that cannot affect it."""
         kind = "any" if most else "all"
         flat: dict[int, None] = {}
         for arg in args:

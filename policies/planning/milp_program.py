@@ -24,11 +24,11 @@ LEAST_SECONDS = 0.1  # of a second try of HiGHS, chosen
 
 
 class SolverFailed(RuntimeError):
-    """HiGHS gave no answer to a program, which says nothing of whether there is a plan."""
+    """HiGHS gave no answer to a program: whether a plan exists is unknown."""
 
 
 class Solution(NamedTuple):
-    """The program of one robot."""
+    """The solved program of one robot."""
 
     actions: Array | None  # [T, A]; None: none was found
     robustness: float  # of the program: at most the exact one; -inf where there is no plan
@@ -51,7 +51,7 @@ class Rows:
     high: list[float] = field(default_factory=list)
 
     def add(self, columns: Sequence[int], entries: Sequence[float], low: float, high: float = inf) -> None:
-        """One more."""
+        """Add one constraint."""
         self.row += [len(self.low)] * len(columns)
         self.column += columns
         self.entry += entries
@@ -60,7 +60,7 @@ class Rows:
 
 
 class Program:
-    """Variables in order: actions [T / hold, A], states [T, D], r, then the z as they come; costs; constraints."""
+    """Variables in order: actions [T / hold, A], states [T, D], r, then the z as created; costs; constraints."""
 
     def __init__(self, asked: Problem, system: System, config: MILPConfig, least: float, most: float) -> None:
         self.asked, self.system, self.config = asked, system, config
@@ -80,7 +80,7 @@ class Program:
             self._effort()
 
     def variable(self, low: float, high: float, whole: bool = False) -> int:
-        """A new one."""
+        """Add a variable."""
         self.low.append(low)
         self.high.append(high)
         self.whole.append(int(whole))
@@ -113,10 +113,10 @@ class Program:
             self.rows.add([size, action], [1.0, -1.0], 0.0)
 
     def ask(self, graph: Graph, root: int) -> None:
-        """The constraints that make r at most the robustness of vertex ``root``.
+        """Add the constraints that make r at most the robustness of vertex ``root``.
 
-        ``z`` of a vertex is its variable, or None where it is asked for whatever else is. Vertices come after those
-        they join, so that from the last to the first all that ask for one come before it.
+        ``z`` of a vertex is its variable, or None if it is required unconditionally. Vertices come after those they
+        join, so that in reverse order every vertex that requires another comes before it.
         """
         asking: dict[int, list[int | None]] = {root: [None]}  # for each vertex the z of those that ask for all of it
         option: dict[int, int] = {}  # the binary of a vertex that is part of a disjunction
@@ -141,7 +141,7 @@ class Program:
                 self._atom(graph, v, z)
 
     def _literal(self, asking: Sequence[int | None], option: int | None) -> int | None:
-        """The z of a vertex that others ask for."""
+        """The z of a vertex that others require."""
         if None in asking:
             if option is not None:
                 self.low[option] = 1.0
@@ -155,7 +155,7 @@ class Program:
         return own
 
     def _atom(self, graph: Graph, v: int, z: int | None) -> None:
-        """margin >= r - M (1 - z), M as large as the margin can be below r at most."""
+        """Add margin >= r - M (1 - z), with M as large as r can exceed the margin."""
         low = graph.low[v]
         columns, entries, fixed = [self.r], [-1.0], low
         if graph.kind[v] == "row":
@@ -179,7 +179,7 @@ class Program:
             self.rows.add([*columns, z], [*entries, -large], -large - fixed)
 
     def solved(self, began: float) -> Solution:
-        """Hand it to HiGHS."""
+        """The solution by HiGHS."""
         cost = np.zeros(len(self.low))
         cost[list(self.cost)] = list(self.cost.values())
         rows, begun = self.rows, time.perf_counter()

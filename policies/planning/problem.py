@@ -36,7 +36,7 @@ TIME = "mission_time"  # s since the first sample of the trace; every evaluator 
 
 
 class Plan(NamedTuple):
-    """What a planner found."""
+    """A planner's result."""
 
     actions: Tensor  # [B, T, A] in [-1, 1]
     robustness: Tensor  # [B] exact, of the trace that the model predicts; NaN counts as -inf
@@ -44,7 +44,7 @@ class Plan(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """B robots where they are, the samples before that, and the formula that the whole trace is judged by."""
+    """B robots in their current states, the samples before, and the formula that judges the whole trace."""
 
     model: Model
     formula: Formula
@@ -55,11 +55,11 @@ class Problem:
 
     @property
     def seen(self) -> int:
-        """k, samples before the one of now."""
+        """k, the number of samples before now."""
         return len(next(iter(self.past.values()))) if self.past else 0
 
     def of(self, worlds: Tensor) -> Problem:
-        """The same for some of the robots (indices [W], repetitions allowed)."""
+        """The problem of some robots (indices [W], repetitions allowed)."""
         past = {name: x[:, worlds] for name, x in self.past.items()}
         return Problem(self.model, self.formula, self.dt, self.state[worlds], self.steps, past)
 
@@ -67,9 +67,9 @@ class Problem:
 def problem(
     model: Model, formula: Formula, dt: float, signals0: Signals, steps: int, past: Signals | None = None
 ) -> Problem:
-    """The checked problem. ``signals0`` [B, *shape]: what is measured now; ``past`` [k, B, *shape]: what was before.
+    """The checked problem. ``signals0`` [B, *shape]: current measurements; ``past`` [k, B, *shape]: earlier ones.
 
-    A ``ValueError`` if the formula looks further than the trace goes, or reads what the model does not give.
+    Raises a ``ValueError`` if the formula looks beyond the trace, or reads a signal that the model does not give.
     """
     if steps < 1:
         raise ValueError(f"steps is {steps}: a plan has at least one")
@@ -101,9 +101,9 @@ def problem(
 def rollout(model: Model, state: Tensor, actions: Tensor, *, segment: int = 0, truncate: int = 0) -> Tensor:
     """States [T + 1, B, D] from ``state`` [B, D] under ``actions`` [B, T, A], differentiable.
 
-    ``segment`` > 0: only the states at every so many steps are kept for the gradient and the steps between them are
-    computed again when it is taken (Chen et al. 2016, "Training deep nets with sublinear memory cost"): the same
-    gradient in less memory. ``truncate`` > 0: the gradient does not go back through a state at every so many steps.
+    ``segment`` > 0: only every ``segment``-th state is kept for the gradient, and the steps between are recomputed
+    (Chen et al. 2016, "Training deep nets with sublinear memory cost"): the same gradient in less memory. ``truncate``
+    > 0: the gradient is cut at every ``truncate``-th state.
     """
     follow = partial(states_after, model)
     steps = actions.shape[1]
@@ -120,7 +120,7 @@ def rollout(model: Model, state: Tensor, actions: Tensor, *, segment: int = 0, t
 
 
 def part_ends(steps: int, segment: int, truncate: int) -> list[int]:
-    """Where the parts of a rollout end."""
+    """Ends of the parts of a rollout."""
     inside = {i for size in (segment, truncate) if size for i in range(size, steps, size)}
     return [*sorted(inside), steps]
 
@@ -161,13 +161,13 @@ def smoothed(problem: Problem, states: Tensor, temperature: float, method: Metho
 
 
 def better(a: Plan, b: Plan) -> Plan:
-    """For each robot the more robust of two plans; of equal ones that in ``a``."""
+    """For each robot the more robust of two plans; ``a`` on ties."""
     pick = b.robustness > a.robustness
     return Plan(torch.where(pick[:, None, None], b.actions, a.actions), torch.maximum(a.robustness, b.robustness))
 
 
 def check_start(start: Tensor | None, problem: Problem) -> Tensor | None:
-    """``start`` [B, T, A] limited to [-1, 1]; a ``ValueError`` where it has another shape."""
+    """``start`` [B, T, A] limited to [-1, 1]; a ``ValueError`` for another shape."""
     wanted = (len(problem.state), problem.steps, problem.model.action_dim)
     if start is None:
         return None

@@ -1,4 +1,4 @@
-"""Model-predictive control: a planner as a feedback policy that plans again on the way."""
+"""Model-predictive control: a planner as a feedback policy that replans during the mission."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 
 
 class Planner(Protocol):
-    """``plan`` of a planning algorithm."""
+    """The ``plan`` function of a planning algorithm."""
 
     def __call__(
         self, model: Model, formula: Formula, dt: float, signals0: Signals, steps: int, config: Any,
         generator: torch.Generator | None = None, *, past: Signals | None = None, start: Tensor | None = None,
     ) -> Plan:
-        """Actions from here, with ``start`` as what to begin with."""
+        """Plan actions from the current state; ``start`` is the initial guess."""
 
 
 class Receding:
     """A planner as a feedback policy for one mission: ``action = policy(signals)`` at each control step.
 
-    Model-predictive control: plan to the end of the mission from what is measured, act, measure, plan again. What is
-    left of the last plan is where the next one begins, and is followed on where nothing better is found. The samples
-    seen so far count as they were: a subgoal that was reached is not asked for again.
+    Plan to the end of the mission from the measurement, act, measure, replan. The rest of the last plan is the initial
+    guess of the next one, and is followed if nothing better is found. Earlier samples count as measured: a subgoal that
+    was reached is not required again.
 
     Args:
         plan: ``plan`` of :mod:`temporeal.policies.planners.cem`, ``npc`` or ``milp``, or one with the same arguments.
         steps: control steps of the mission.
         config: settings of the planner.
-        every: control steps between plans; 0: plan once, then follow it.
+        every: control steps between plans; 0: plan once, then follow the plan.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Receding:
         self.predicted: Tensor | None = None  # [B] robustness of what is being followed, as of the last plan
 
     def __call__(self, signals: Signals) -> Tensor:
-        """The actions [B, A] for what is measured now (signals [B, *shape])."""
+        """The actions [B, A] for the current measurement (signals [B, *shape])."""
         done = len(self.seen)
         if done >= self.steps:
             raise ValueError(f"the mission had {self.steps} control steps and is over: reset()")

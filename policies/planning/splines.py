@@ -27,16 +27,16 @@ def _basis(steps: int, knots: int, kind: str) -> np.ndarray:
 
 
 def basis(steps: int, knots: int, kind: str, like: Tensor) -> Tensor:
-    """[T, K]: the actions of all steps are this times those at the knots. ``knots`` 0: one for each step.
+    """Matrix [T, K] that maps the actions at the knots to those of all steps. ``knots`` 0: one knot per step.
 
     ``hold`` repeats each knot for an equal share of the steps; ``linear`` and ``cubic`` (natural) have the first knot
-    at the first step and the last at the last one. A cubic overshoots its knots: limit what comes out.
+    at the first step and the last at the last one. A cubic overshoots its knots: limit the result.
     """
     return torch.as_tensor(_basis(steps, knots, kind), dtype=like.dtype, device=like.device)
 
 
 def check_spline(knots: int, kind: str) -> None:
-    """A ``ValueError`` for what is no spline."""
+    """Raise a ``ValueError`` for an unknown spline."""
     if kind not in SPLINES:
         raise ValueError(f"spline is {kind!r}; legal: {', '.join(SPLINES)}")
     if knots < 0 or knots == 1 and kind != "hold":

@@ -4,17 +4,16 @@ A *trial* is one method on one formula with one seed: a mapping as `temporeal_be
 with ``status`` ``done``, ``not supported`` (the method refuses the formula or the system; ``reason`` says why) or
 ``failed`` (it ended with an error). Trials that were not run are in no average.
 
-- Of a formula: the mean over its seeds, each with the same weight: a planner that fails is slow and judged on fewer
-  starts, so that one proportion over all starts would hide its failures. Interval: where every seed has as many
-  episodes, Clopper-Pearson's of all of them, else the mean of the seeds' lower and of their upper ends.
-- Of several formulas: the mean over formulas, each with the same weight. A formula that is not supported counts as 0,
-  as
-  in the published comparisons, and so does a failed training; their numbers are shown beside it. The mean over the
-  supported formulas is shown, too.
-- Its interval: where every formula has as many episodes, that of all of them as one proportion, which is conservative
-  for a mean of different ones (Hoeffding, Annals of Mathematical Statistics 27, 1956); else the mean of the formulas'
-  lower and of their upper ends, which is wider still. It is about these policies: seeds differ by more.
-- Over trainings: :func:`training_interval`, by which another seed's mean may be expected to differ.
+- One formula: the mean over its seeds, equally weighted. A planner that fails is slow and judged on fewer starts, so
+  that one proportion over all starts would hide its failures. Interval: Clopper-Pearson over all episodes if every seed
+  has as many, else the means of the seeds' lower and upper ends.
+- Several formulas: the mean over formulas, equally weighted. Unsupported formulas count as 0, as in the published
+  comparisons, and so do failed trainings; their numbers are shown beside the mean, as is the mean over the supported
+  formulas.
+- Its interval: if every formula has as many episodes, that of all of them as one proportion, which is conservative for
+  a mean of different ones (Hoeffding, Annals of Mathematical Statistics 27, 1956); else the means of the formulas'
+  lower and upper ends, which is wider still. It covers these policies only: seeds differ by more.
+- Over trainings: :func:`training_interval`, the variation to expect from another seed.
 """
 
 from __future__ import annotations
@@ -40,25 +39,25 @@ def system_of(task: str) -> str:
 
 
 def steps_of(task: str) -> int | None:
-    """Control steps of a formula of the study of horizons; None of any other formula."""
+    """Control steps of a formula of the horizon study; None for any other formula."""
     found = STUDY_OF_HORIZONS.fullmatch(task)
     return int(found[1]) if found else None
 
 
 def is_scaling(task: str) -> bool:
-    """Whether ``task`` is one of the study of horizons: in none of the averages over formulas."""
+    """Whether ``task`` belongs to the horizon study, which is in none of the averages over formulas."""
     return steps_of(task) is not None
 
 
 def seen(trials: Sequence[Trial], key: str, known: Iterable[str]) -> list[str]:
-    """Those of ``known`` that there are trials of."""
+    """The ``known`` names that have trials."""
     there = {t[key] for t in trials}
     return [name for name in known if name in there]
 
 
 @dataclass(frozen=True)
 class Share:
-    """A probability with its interval, and what it is made of."""
+    """A probability with its interval, and the numbers behind it."""
 
     estimate: float
     low: float
@@ -73,18 +72,18 @@ class Share:
 
 
 def of(trials: Iterable[Trial], **asked: Any) -> list[Trial]:
-    """The trials whose entries are as ``asked``."""
+    """The trials with these entries."""
     return [trial for trial in trials if all(trial.get(key) == value for key, value in asked.items())]
 
 
 def unknown_settings(trials: Iterable[Trial]) -> list[Trial]:
-    """Those that do not tell all their settings (``settings``, a digest), only the words of a command line: the files
-    of settings behind these were perhaps others than those of now."""
+    """Trials without a digest of all their ``settings``, only the words of a command line: the settings files behind
+    these may have been others than today's."""
     return [trial for trial in trials if trial.get("settings") is None]
 
 
 def formula_share(trials: Sequence[Trial]) -> Share | None:
-    """Of the trials of one method on one formula; None where there is none. See the head of this module."""
+    """The share of one method on one formula; None without trials. See the head of this module."""
     if not trials:
         return None
     from temporeal.policies.evaluate.statistics import clopper_pearson
@@ -103,7 +102,7 @@ def formula_share(trials: Sequence[Trial]) -> Share | None:
 
 
 def mean_share(shares: Sequence[Share], *, refused_as_zero: bool = True) -> Share | None:
-    """The mean over formulas; None where there is none. See the head of this module."""
+    """The mean over formulas; None without any. See the head of this module."""
     from temporeal.policies.evaluate.statistics import clopper_pearson
 
     ran = [share for share in shares if not share.not_supported]
@@ -127,20 +126,20 @@ def mean_share(shares: Sequence[Share], *, refused_as_zero: bool = True) -> Shar
 
 
 def shares(trials: Sequence[Trial], method: str, tasks: Sequence[str]) -> dict[str, Share]:
-    """Of ``method`` on each of ``tasks`` that it was tried on."""
+    """The share of ``method`` on each of ``tasks`` that it was tried on."""
     found = {task: formula_share(of(trials, method=method, task=task)) for task in tasks}
     return {task: share for task, share in found.items() if share is not None}
 
 
 def system_tasks(trials: Sequence[Trial], system: str, layers: str | None = None) -> list[str]:
-    """The formulas of ``system`` that there are trials of, the study of horizons left out; of ``layers`` only."""
+    """The tried formulas of ``system`` (with ``layers``), without the horizon study."""
     own = [t for t in of(trials, system=system) if not is_scaling(t["task"])]
     kinds = {t["task"]: layer_name(t) for t in own if "depth" in t}  # a failed trial does not tell
     return sorted({t["task"] for t in own if layers is None or kinds.get(t["task"]) == layers})
 
 
 def layer_name(trial: Trial) -> str:
-    """``two`` or ``multi`` layers: temporal operators inside others make the second."""
+    """``two`` or ``multi`` layers; multi: temporal operators inside others."""
     return "two" if trial["depth"] <= 1 else "multi"
 
 
@@ -153,7 +152,7 @@ def system_share(
 
 
 def seed_range(trials: Sequence[Trial], method: str, system: str) -> tuple[float, float] | None:
-    """Least and greatest mean over the formulas of ``system`` that a single seed has; of seeds that have them all."""
+    """Least and greatest mean over the formulas of ``system`` among the seeds that cover all of them."""
     tasks, found = system_tasks(trials, system), []
     for seed in sorted({t["seed"] for t in of(trials, method=method, system=system)}):
         own = shares(of(trials, seed=seed), method, tasks)
@@ -164,8 +163,8 @@ def seed_range(trials: Sequence[Trial], method: str, system: str) -> tuple[float
 
 
 def formulas_of(study: Mapping[str, Any], system: str, layers: str | None = None) -> int | None:
-    """How many formulas of ``system`` (with ``layers``) the suite has, the study of horizons left out; None: of those
-    that nothing was tried on, the layers are not known."""
+    """Number of formulas of ``system`` (with ``layers``) in the suite, without the horizon study. None if unknown: the
+    layers of untried formulas are."""
     tried = system_tasks(study["trials"], system)
     known = {t for t in study.get("tasks", ()) if system_of(t) == system and not is_scaling(t)} | {*tried}
     if layers is None:
@@ -175,7 +174,7 @@ def formulas_of(study: Mapping[str, Any], system: str, layers: str | None = None
 
 
 def extent(share: Share, of: int | None) -> list[str]:
-    """Of how many formulas and seeds a share is, where those are not all; of how many starts, where those are few."""
+    """The numbers of formulas and seeds of a share if incomplete, and of starts if few."""
     parts = []
     if share.formulas != of or share.seeds < SEEDS:
         formulas = f"{share.formulas}" + ("" if of is None else f" of {of}")
@@ -193,9 +192,11 @@ RESAMPLES = 10_000
 
 
 def training_interval(trials: Sequence[Trial], method: str, system: str) -> tuple[float, float] | None:
-    """95 % interval of the mean over the formulas of ``system``, over trainings: of each formula as many are drawn
-    anew, with replacement, as there are (stratified bootstrap, Agarwal et al., NeurIPS 2021). None where a formula has
-    only one, and for planners, which do not train. With three trainings each it is too narrow rather than too wide.
+    """95 % interval of the mean over the formulas of ``system``, over trainings.
+
+    Stratified bootstrap: for each formula as many trainings are drawn with replacement as there are (Agarwal et al.,
+    NeurIPS 2021). None if a formula has only one training, and for planners, which do not train. With three trainings
+    each it is too narrow rather than too wide.
     """
     if METHODS[method].kind == PLANNER:
         return None

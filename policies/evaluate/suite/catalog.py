@@ -12,9 +12,9 @@ LEARNER, MODEL, PLANNER = "learner", "model", "planner"
 class Method:
     """One way to satisfy formulas.
 
-    ``words``: settings as ``temporeal train`` takes them. ``kind``: a ``learner`` is judged by its policy, ``model`` is
-    learned and then plans with its network and the model, a ``planner`` only plans. ``systems``: where it can run at
-    all; None: wherever it does not refuse.
+    ``words``: settings as ``temporeal train`` takes them. ``kind``: a ``learner`` is judged by its policy; ``model``
+    learns and then plans with its network and the model; a ``planner`` only plans. ``systems``: the systems it applies
+    to; None: all that it does not refuse.
     """
 
     key: str
@@ -32,13 +32,13 @@ class Method:
 
 @dataclass(frozen=True)
 class Target:
-    """What one system is given and must reach.
+    """Budget and targets of one system.
 
     ``budget_s``: CPU time of each training, on one core, and of all planning of a planner. ``success`` of TGPO*, mean
-    over the formulas; ``seconds``: longest training, CPU time from process start, None where none is asked.
-    ``replan``: control steps between plans, 0 where the model is the simulator. ``words``: settings of all its
-    learners; ``of``: by method, what fits it to the system: its sizes, or what the system's experiment says and the
-    method's own settings would take away.
+    over the formulas; ``seconds``: longest training, CPU time from process start, None without a target. ``replan``:
+    control steps between plans, 0 if the model is the simulator. ``words``: settings of all its learners; ``of``: by
+    method, settings that fit it to the system: its sizes, or entries of the system's experiment that the method's own
+    settings would override.
     """
 
     success: float
@@ -123,6 +123,6 @@ THRESHOLDS = (0.5, 0.9)  # of success, that the time to is told of
 
 
 def is_for(method: str, system: str) -> bool:
-    """Whether ``method`` is for ``system`` at all."""
+    """Whether ``method`` applies to ``system``."""
     systems = METHODS[method].systems
     return systems is None or system in systems

@@ -23,14 +23,14 @@ from temporeal.policies.evaluate.suite.catalog import BASELINES, OURS, SYSTEMS, 
 
 
 def ran(trials: Sequence[Trial], method: str, system: str) -> bool:
-    """Whether ``method`` runs on ``system`` at all: it supports at least one of its formulas."""
+    """Whether ``method`` ran on ``system``: it supports at least one of its formulas."""
     return any(t["status"] != NOT_SUPPORTED for t in of(trials, method=method, system=system)
                if not is_scaling(t["task"]))
 
 
 def compared_systems(trials: Sequence[Trial], baselines: Sequence[str] = BASELINES) -> list[str]:
-    """The systems where ours and all ``baselines`` that are for it ran, on the same formulas: means over different ones
-    do not tell."""
+    """The systems on which ours and all applicable ``baselines`` ran on the same formulas: means over different ones
+    cannot be compared."""
     def whole(method: str, system: str) -> bool:
         tasks = system_tasks(trials, system)
         return ran(trials, method, system) and len(shares(trials, method, tasks)) == len(tasks)
@@ -42,13 +42,13 @@ def compared_systems(trials: Sequence[Trial], baselines: Sequence[str] = BASELIN
 def best_baseline(
     trials: Sequence[Trial], system: str, baselines: Sequence[str] = BASELINES
 ) -> tuple[str, float] | None:
-    """The one of ``baselines`` with the greatest mean success on ``system``, and that."""
+    """The one of ``baselines`` with the greatest mean success on ``system``, and that success."""
     found = {m: share.estimate for m in baselines if (share := system_share(trials, m, system)) is not None}
     return max(found.items(), key=lambda item: item[1]) if found else None
 
 
 def margin(trials: Sequence[Trial], baselines: Sequence[str] = BASELINES) -> float | None:
-    """Percentage points of TGPO* above the best of ``baselines`` on each system, mean over those where all ran."""
+    """Percentage points of TGPO* above the best of ``baselines``: mean over the systems on which all of them ran."""
     gaps = []
     for system in compared_systems(trials, baselines):
         ours, best = system_share(trials, OURS, system), best_baseline(trials, system, baselines)
@@ -58,7 +58,8 @@ def margin(trials: Sequence[Trial], baselines: Sequence[str] = BASELINES) -> flo
 
 
 def margin_where_supported(trials: Sequence[Trial]) -> float | None:
-    """As :func:`margin`, each baseline against TGPO* on the formulas only that the baseline supports; the least."""
+    """The least margin of TGPO* over a baseline, each on the formulas that the baseline supports (see :func:`margin`).
+    """
     gaps = []
     for system in compared_systems(trials):
         tasks = system_tasks(trials, system)
@@ -72,7 +73,7 @@ def margin_where_supported(trials: Sequence[Trial]) -> float | None:
 
 
 def by_horizon(trials: Sequence[Trial], method: str) -> list[tuple[int, Share]]:
-    """Control steps and success of the study of horizons, ascending."""
+    """Control steps and success of the horizon study, ascending."""
     own = of(trials, method=method)
     lengths = sorted({steps for t in own if (steps := steps_of(t["task"])) is not None})
     found = [(steps, formula_share([t for t in own if steps_of(t["task"]) == steps])) for steps in lengths]
@@ -80,17 +81,17 @@ def by_horizon(trials: Sequence[Trial], method: str) -> list[tuple[int, Share]]:
 
 
 def not_worse(ours: Share, theirs: Share) -> bool:
-    """Whether the other estimate does not lie above our interval."""
+    """Whether the other estimate is not above our interval."""
     return theirs.estimate <= ours.high
 
 
 def tried(study: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """What was tried for the figure ``row`` of ``study``, where its target is missed; else empty."""
+    """The remedies tried for the figure ``row`` of ``study`` if its target is missed; else empty."""
     return "" if row["ok"] is not False else study.get("tried", {}).get(row["name"], "nothing is noted yet")
 
 
 def first_to_fail(trials: Sequence[Trial], method: str, task: str) -> dict[str, float]:
-    """Share of all episodes in which each clause was the first to fail, most frequent first."""
+    """Share of all episodes in which each clause failed first, most frequent first."""
     done = of(trials, method=method, task=task, status=DONE)
     episodes = sum(t["episodes"] for t in done)
     counts: dict[str, int] = {}

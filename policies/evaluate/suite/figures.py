@@ -1,5 +1,4 @@
-"""Pictures of `temporeal.policies.evaluate.suite.page` as SVG text: charts of success, trajectories over regions, heat
-maps."""
+"""SVG figures of `temporeal.policies.evaluate.suite.page`: charts of success, trajectories over regions, heat maps."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ Point = Sequence[float]
 
 
 def color_of(title: str) -> str:
-    """Of a method, everywhere the same."""
+    """Colour of a method, the same in all figures."""
     titles = [method.title for method in METHODS.values()]
     return COLORS[(titles.index(title) if title in titles else len(title)) % len(COLORS)]
 
@@ -51,8 +50,8 @@ def horizon_chart(found: Mapping[str, Sequence[tuple[int, Share]]]) -> str:
 
 
 def learning_chart(trials: Sequence[Trial]) -> str:
-    """Success of the training's own episodes, pooled, against its time, mean over formulas and seeds; empty without
-    any that are."""
+    """Pooled success of the training's own episodes against its time, mean over formulas and seeds; empty without
+    pooled curves."""
     trials = [t for t in trials if t.get("curve") and is_pooled(t)]
     longest = max((t["curve"][-1][0] for t in trials), default=0.0)
     if longest <= 0.0:
@@ -75,12 +74,12 @@ def learning_chart(trials: Sequence[Trial]) -> str:
 
 
 def last_before(points: Sequence[Sequence[float]], seconds: float) -> float:
-    """Success of a curve [[s, steps, success], ...] at a time: the last one known, 0 before the first."""
+    """Success of a curve [[s, steps, success], ...] at a time: the last known value, 0 before the first."""
     return next((p[2] for p in reversed(points) if p[0] <= seconds), 0.0)
 
 
 def at(share: float) -> float:
-    """Height of a share, px."""
+    """Vertical position of a share, px."""
     return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 
 
@@ -94,7 +93,7 @@ def frame(marks: Sequence[tuple[float, str]], unit: str) -> list[str]:
 
 
 def curve(points: Points, title: str, row: int) -> str:
-    """A line with its points and its place in the legend."""
+    """A line with markers and its entry in the legend."""
     color, y = color_of(title), TOP + 8 + 18 * row
     text = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
     dots = "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2.2" fill="{color}"/>' for a, b in points)
@@ -104,7 +103,7 @@ def curve(points: Points, title: str, row: int) -> str:
 
 
 def opened(title: str, width: float, height: float) -> str:
-    """The start of a picture that a screen reader can name."""
+    """The opening tag of a figure, with a title for screen readers."""
     return (f'<svg viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{escape(title)}">'
             f"<title>{escape(title)}</title>")
 
@@ -113,7 +112,7 @@ def opened(title: str, width: float, height: float) -> str:
 
 
 def scene(trial: Trial) -> str:
-    """The regions of a trial's formula with its episodes; of robots in space from above and from the side."""
+    """The regions of a trial's formula with its episodes; spatial robots from above and from the side."""
     shapes, paths = trial["shapes"], trial["paths"]
     views = [(0, 1)] if trial.get("planar", True) else [(0, 1), (0, 2)]
     return "".join(view(shapes, paths, axes, trial["task"]) for axes in views)
@@ -122,7 +121,7 @@ def scene(trial: Trial) -> str:
 def view(
     shapes: Sequence[Mapping[str, Any]], paths: Sequence[Mapping[str, Any]], axes: tuple[int, int], title: str
 ) -> str:
-    """One projection: coordinates ``axes`` to the right and up, the same scale along both."""
+    """One projection: coordinates ``axes`` to the right and up, at equal scale."""
     low, high = extent(shapes, paths, axes)
     scale = SIDE / max(high[0] - low[0], 1e-6)
     height = scale * (high[1] - low[1])
@@ -145,7 +144,7 @@ def view(
 def extent(
     shapes: Sequence[Mapping[str, Any]], paths: Sequence[Mapping[str, Any]], axes: tuple[int, int]
 ) -> tuple[list[float], list[float]]:
-    """What a picture shows, m: the arena and all episodes, with a margin."""
+    """Limits of a figure, m: the arena and all episodes, with a margin."""
     arena = [s for s in shapes if s.get("role") == "fence"] or shapes
     ends = [bounds(shape) for shape in arena]
     low, high = [], []
@@ -170,7 +169,7 @@ def bounds(shape: Mapping[str, Any]) -> tuple[list[float], list[float]]:
 
 
 def region(shape: Mapping[str, Any], axes: tuple[int, int], place: Any, scale: float) -> str:
-    """A region in one projection: a circle where it is round there, else a rectangle."""
+    """A region in one projection: a circle where its section is round, else a rectangle."""
     role, name = shape.get("role", "avoid"), escape(str(shape.get("name", "")))
     low, high = bounds(shape)
     x, top = place(high)[0], place(high)[1]
@@ -192,7 +191,7 @@ def region(shape: Mapping[str, Any], axes: tuple[int, int], place: Any, scale: f
 
 
 def heat_map(heat: Mapping[str, Any]) -> str:
-    """``value`` [Y][X] (None: not allowed) over times ``x`` [X] and ``y`` [Y] s; ``best`` is marked."""
+    """Heat map of ``value`` [Y][X] (None: not allowed) over times ``x`` [X] and ``y`` [Y] s; ``best`` is marked."""
     xs, ys, rows = heat["x"], heat["y"], heat["value"]
     values = [v for row in rows for v in row if v is not None]
     if not values:
@@ -236,7 +235,7 @@ STOPS = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 3
 
 
 def heat_color(share: float) -> str:
-    """Dark to bright, 0 to 1."""
+    """Colour of a share, dark at 0 to bright at 1."""
     place = min(max(share, 0.0), 1.0) * (len(STOPS) - 1)
     i = min(int(place), len(STOPS) - 2)
     mixed = (round(a + (b - a) * (place - i)) for a, b in zip(STOPS[i], STOPS[i + 1]))

@@ -1,7 +1,6 @@
-"""The comparison on the suite of formulas as one HTML page that needs nothing but a browser.
+"""The suite's comparison as one self-contained HTML page.
 
-    write_page(path, {"trials": [...], "rows": [...], ...})      # what `temporeal_benchmarks.measurements.stl_tasks`
-    keeps
+    write_page(path, {"trials": [...], "rows": [...], ...})  # a study of `temporeal_benchmarks.measurements.stl_tasks`
 """
 
 from __future__ import annotations
@@ -38,18 +37,20 @@ Study = Mapping[str, Any]
 
 
 def write_page(path: Path, study: Study) -> None:
-    """Write the page of ``study``: ``trials``, ``rows`` (figures with their targets), ``tasks`` (all formulas of
-    the suite, also those that nothing was tried on), ``command``, ``quick``, ``stale`` and ``taken_over`` (how many
-    trials of other code or settings were left out, and how many of other code were not), ``unknown`` (of how many not
-    all settings are known), ``revisions``, ``tried`` (by row: what was tried where the target is
-    missed)."""
+    """Write the page of ``study``.
+
+    Its keys: ``trials``; ``rows`` (figures with their targets); ``tasks`` (all formulas of the suite, tried or not);
+    ``command``; ``quick``; ``stale`` (trials left out because of other code or settings); ``taken_over`` (trials of
+    other code that were kept); ``unknown`` (trials without a record of all settings); ``revisions``; ``tried`` (by row:
+    remedies tried for a missed target).
+    """
     from temporeal.robots.atomic_files import write_whole
 
     write_whole(path, page(study).encode())
 
 
 def page(study: Study) -> str:
-    """The page as text."""
+    """The page's HTML."""
     body = "\n".join(f'<section id="{name}"><h2>{title}</h2>\n{make(study)}</section>'
                      for name, title, make in SECTIONS)
     links = "".join(f'<a href="#{name}">{title}</a>' for name, title, _ in SECTIONS)
@@ -61,7 +62,7 @@ def page(study: Study) -> str:
 
 
 def head(study: Study) -> str:
-    """What this is, how much of it there is."""
+    """What the study is, and its size."""
     trials = study["trials"]
     tasks, seeds = {t["task"] for t in trials}, {t["seed"] for t in trials}
     quick = "<p><strong>A quick run: it shows the form, its figures are not to be quoted.</strong></p>" if study.get(
@@ -83,7 +84,7 @@ def head(study: Study) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Cells are HTML; one that begins with ``<td`` brings its own."""
+    """An HTML table. Cells are HTML; one that begins with ``<td`` brings its own tag."""
     top = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     body = "".join("<tr>" + "".join(c if c.startswith("<td") else f"<td>{c}</td>" for c in row) + "</tr>\n"
                    for row in rows)
@@ -91,8 +92,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def share_cell(share: Share | None, require: float | None = None, *, of: int | None = 1) -> str:
-    """A share with its interval; in small print what it leaves out, and how much of the study it is where it is not
-    all of it. ``of``: formulas that there are; None: not known."""
+    """A share with its interval; in small print what it leaves out and, if incomplete, its part of the study. ``of``:
+    number of existing formulas; None: unknown."""
     if share is None:
         return '<td class="none">–</td>'
     if share.not_supported == share.formulas:
@@ -108,12 +109,12 @@ def share_cell(share: Share | None, require: float | None = None, *, of: int | N
 
 
 def method_cell(method: str) -> str:
-    """Name of a method, with what it is."""
+    """Name and description of a method."""
     return f'<strong>{METHODS[method].title}</strong><div class="muted small">{escape(METHODS[method].about)}</div>'
 
 
 def nothing(text: str) -> str:
-    """In the place of what is not there yet."""
+    """Placeholder for missing content."""
     return f'<p class="muted">{text}</p>'
 
 
@@ -121,7 +122,7 @@ def nothing(text: str) -> str:
 
 
 def targets(study: Study) -> str:
-    """Figures against what they must reach."""
+    """Figures against their targets."""
     mark = {True: '<td class="good">reached</td>', False: '<td class="bad">missed</td>',
             None: '<td class="none">not judged</td>'}
     rows = [[f"<code>{escape(r['name'])}</code>", number(r["value"]), escape(r["unit"]), number(r["target"]),
@@ -135,20 +136,20 @@ def targets(study: Study) -> str:
 
 
 def tried(study: Study, row: Mapping[str, Any]) -> str:
-    """At a target that is missed: what was tried."""
+    """The remedies tried for a missed target."""
     text = comparison.tried(study, row)
     return f'<div class="small">Tried: {escape(text)}</div>' if text else ""
 
 
 def number(value: Any) -> str:
-    """A figure, or the text that it is."""
+    """A figure, or its text."""
     if value is None:
         return ""
     return escape(value) if isinstance(value, str) else f"{value:.4g}"
 
 
 def success(study: Study) -> str:
-    """Methods by systems."""
+    """Success of methods by systems."""
     trials = study["trials"]
     systems = averages.seen(trials, "system", SYSTEMS)
     rows = []
@@ -190,12 +191,12 @@ def by_system(
 
 
 def span(found: tuple[float, float] | None) -> str:
-    """Two numbers as a range."""
+    """A range of two numbers."""
     return "–" if found is None else f"{found[0]:.3f} to {found[1]:.3f}"
 
 
 def layers(study: Study) -> str:
-    """Two-layer and multi-layer formulas apart."""
+    """Two-layer and multi-layer formulas separately."""
     trials = study["trials"]
     systems = averages.seen(trials, "system", SYSTEMS)
     columns = [(system, kind) for system in systems for kind in ("two", "multi")]
@@ -221,13 +222,13 @@ def formulas(study: Study) -> str:
 
 
 def formula_text(trials: Sequence[Trial], task: str) -> str:
-    """The formula in small print, behind a fold."""
+    """The formula in small print, folded."""
     text = next((t["formula"] for t in trials if t["task"] == task and "formula" in t), "")
     return f'<details class="small"><summary class="muted">formula</summary><code>{escape(text)}</code></details>'
 
 
 def horizons(study: Study) -> str:
-    """Success of one formula against the length of its windows."""
+    """Success on one formula against the length of its windows."""
     trials = study["trials"]
     found = {METHODS[m].title: points for m in METHODS if (points := comparison.by_horizon(trials, m))}
     if not found:
@@ -241,7 +242,7 @@ def horizons(study: Study) -> str:
 
 
 def durations(study: Study) -> str:
-    """What trainings and plans take."""
+    """Durations of trainings and plans."""
     trials, out = [t for t in study["trials"] if not averages.is_scaling(t["task"])], []
     note = ("<p>The study of horizons is left out. Training: CPU time from process start, median and longest; where "
             "trials ran at most two at once, also the longest wall time. To a threshold: seconds of learning from "
@@ -268,7 +269,7 @@ def durations(study: Study) -> str:
 
 
 def time_row(trials: Sequence[Trial], method: str, system: str) -> list[str]:
-    """One method on one system; empty where there is nothing."""
+    """Times of one method on one system; empty without trials."""
     done = averages.of(trials, method=method, system=system, status=averages.DONE)
     if not done:
         return []
@@ -282,13 +283,14 @@ def time_row(trials: Sequence[Trial], method: str, system: str) -> list[str]:
 
 
 def wall(found: timing.Times) -> str:
-    """The longest wall time in small print, of the trainings that ran at most two at once."""
+    """The longest wall time, in small print, of the trainings that ran at most two at once."""
     count, longest = found.wall
     return "" if longest is None else f'<div class="muted small">wall time {clock(longest)} ({count})</div>'
 
 
 def reached(found: timing.Times | None, threshold: float) -> str:
-    """Median seconds to a threshold, and how many got there of those that tell it; how many trainings do not."""
+    """Median seconds to a threshold, how many of the trainings that record it reached it, and how many do not record
+    it."""
     if found is None:
         return "–"
     missing = found.trainings - found.pooled if found.pooled else 0
@@ -297,7 +299,7 @@ def reached(found: timing.Times | None, threshold: float) -> str:
 
 
 def trajectories(study: Study) -> str:
-    """Sample episodes over the regions of each formula: of ours, and of its best baseline."""
+    """Sample episodes over the regions of each formula: ours, and its best baseline."""
     trials, tiles = study["trials"], []
     for task in sorted({t["task"] for t in trials}):
         for method in shown_methods(trials, task):
@@ -315,7 +317,7 @@ def trajectories(study: Study) -> str:
 
 
 def not_kept(what: str, without: Sequence[Trial], all_of: Sequence[Trial], kind: str) -> str:
-    """For how many trials there is nothing to draw; nothing where there is for all."""
+    """How many trials have nothing to draw; empty if all have."""
     if not all_of:
         return nothing("No trial is done yet.")
     ours = METHODS[catalog.OURS].title
@@ -329,7 +331,7 @@ def not_kept(what: str, without: Sequence[Trial], all_of: Sequence[Trial], kind:
 
 
 def shown_methods(trials: Sequence[Trial], task: str) -> list[str]:
-    """TGPO* and the best baseline or reference on ``task``, of those that have episodes to draw."""
+    """TGPO* and the best baseline or reference on ``task`` among those with recorded episodes."""
     there = {t["method"] for t in averages.of(trials, task=task, status=averages.DONE) if t.get("paths")}
     found = {m: s.estimate for m in catalog.BASELINES if m in there
              and (s := averages.formula_share(averages.of(trials, task=task, method=m))) is not None}
@@ -339,7 +341,7 @@ def shown_methods(trials: Sequence[Trial], task: str) -> list[str]:
 
 
 def critic(study: Study) -> str:
-    """What the critic expects over two time variables."""
+    """The critic's value over two time variables."""
     tiles, done = [], averages.of(study["trials"], method=catalog.OURS, status=averages.DONE)
     for trial in sorted(done, key=lambda t: (t["task"], t["seed"])):
         if trial.get("heat") and not any(trial["task"] == name for name, _ in tiles):
@@ -358,7 +360,7 @@ def critic(study: Study) -> str:
 
 
 def failures(study: Study) -> str:
-    """Which clause fails first."""
+    """The clauses that fail first."""
     trials, rows = study["trials"], []
     for task in sorted({t["task"] for t in trials}):
         for method in averages.seen(averages.of(trials, task=task), "method", METHODS):
@@ -371,7 +373,7 @@ def failures(study: Study) -> str:
 
 
 def notes(study: Study) -> str:
-    """What is not in the averages, and how trials are made."""
+    """Contents left out of the averages, and how trials are made."""
     trials = study["trials"]
     refused, failed = (averages.of(trials, status=s) for s in (averages.NOT_SUPPORTED, averages.FAILED))
     systems = averages.seen(trials, "system", SYSTEMS)

@@ -1,8 +1,8 @@
-"""The comparison on the suite of formulas as tables in Markdown, for a document or a paper's first draft.
+"""The suite's comparison as Markdown tables, for a document or a paper's first draft.
 
-    tables({"trials": [...], "rows": [...], ...})      # what `temporeal_benchmarks.measurements.stl_tasks` keeps
+    tables({"trials": [...], "rows": [...], ...})  # a study of `temporeal_benchmarks.measurements.stl_tasks`
 
-Figures are rounded to three digits; the page (`temporeal.policies.evaluate.suite.page`) has their intervals, too.
+Figures are rounded to three digits; the page (`temporeal.policies.evaluate.suite.page`) also has their intervals.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def tables(study: Study) -> str:
 
 
 def head(study: Study) -> str:
-    """How the tables were made and how they are to be read."""
+    """How the tables were made, and how to read them."""
     quick = "**A quick run: it shows the form, its figures are not to be quoted.**\n\n" if study.get("quick") else ""
     revisions = ", ".join(study.get("revisions", [])) or "unknown"
     return (f"{quick}Made by `{study.get('command', '')}`, {len(study['trials'])} trials of revisions {revisions}.\n\n"
@@ -52,13 +52,13 @@ def head(study: Study) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Empty where there are no rows."""
+    """A Markdown table; empty without rows."""
     lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
     return "\n".join([f"| {' | '.join(header)} |", f"|{'---|' * len(header)}", *lines, ""]) if lines else ""
 
 
 def targets(study: Study) -> str:
-    """The figures that have a target, with what was tried where it is missed, and all margins."""
+    """The figures with a target, with the remedies tried if it is missed, and all margins."""
     shown = [r for r in study["rows"] if r["target"] is not None or r["name"].startswith("margin")]
 
     def of(row: Mapping[str, Any]) -> str:
@@ -70,7 +70,7 @@ def targets(study: Study) -> str:
 
 
 def number(value: Any, unit: str) -> str:
-    """A figure with its unit, or the text that it is."""
+    """A figure with its unit, or its text."""
     if value is None:
         return ""
     return value if isinstance(value, str) else f"{value:.{3 if unit == '1' else 0 if unit == '' else 1}f}" + (
@@ -85,7 +85,7 @@ def by_system(study: Study, systems: Sequence[str]) -> str:
 
 
 def mean(study: Study, method: str, system: str) -> str:
-    """Mean over the formulas of ``system``, its interval over trainings where there is one; what it leaves out."""
+    """Mean over the formulas of ``system``, its interval over trainings if there is one, and what it leaves out."""
     share = averages.system_share(study["trials"], method, system)
     if share is None or share.not_supported == share.formulas:
         return missing(share)
@@ -98,12 +98,12 @@ def mean(study: Study, method: str, system: str) -> str:
 
 
 def missing(share: Share | None) -> str:
-    """In the place of a share that there is none of."""
+    """Placeholder for a missing share."""
     return "" if share is None else "not taken"
 
 
 def every_formula(trials: Sequence[Trial], system: str) -> str:
-    """Each formula of ``system`` with each method, and how many seeds a method has at least."""
+    """Each formula of ``system`` with each method, and each method's range of seeds."""
     own = [t for t in averages.of(trials, system=system) if not averages.is_scaling(t["task"])]
     methods, tasks = averages.seen(own, "method", METHODS), sorted({t["task"] for t in own})
     found = {method: averages.shares(own, method, tasks) for method in methods}
@@ -113,8 +113,8 @@ def every_formula(trials: Sequence[Trial], system: str) -> str:
 
 
 def cell(trials: Sequence[Trial]) -> str:
-    """Of one method on one formula: its mean, the least and the greatest seed where these differ, in brackets the
-    starts that it was judged on where these are few."""
+    """One method on one formula: mean, least and greatest seed if they differ; in brackets the number of starts if few.
+    """
     share = averages.formula_share(trials)
     if share is None or share.not_supported:
         return missing(share)
@@ -143,13 +143,13 @@ def horizons(trials: Sequence[Trial]) -> str:
 
 
 def seeded(trials: Sequence[Trial]) -> str:
-    """:func:`cell`, and of how many seeds it is where these are not all."""
+    """:func:`cell`, with the number of seeds if incomplete."""
     text, seeds = cell(trials), len(trials)
     return text if not 0 < seeds < catalog.SEEDS else f"{text}, {seeds} seed{'s' * (seeds != 1)}"
 
 
 def times(trials: Sequence[Trial], systems: Sequence[str]) -> str:
-    """What trainings take, and from when on they did well."""
+    """Durations of trainings, and times to the thresholds."""
     rows = []
     for system in systems:
         for method in averages.seen(trials, "method", METHODS):

@@ -1,4 +1,4 @@
-"""How long trials took: learning curves, time to a threshold, CPU time and budgets."""
+"""Durations of trials: learning curves, time to a threshold, CPU time and budgets."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ POOL = 100
 
 
 def pooled(history: Sequence[Mapping[str, float]]) -> list[tuple[float, float, float]]:
-    """Seconds, steps and success over the last :data:`POOL` whole episodes or more, as long as training went on.
+    """Seconds, steps and success over the last :data:`POOL` or more whole episodes, through a training.
 
-    Each episode counts once: an iteration in which none ended repeats the figures of the one before. Nothing is said
-    before there were so many. A row that does not say of how many ``episodes`` it is stands for itself: STL-NPC's,
-    which are of the batch of an update, missions that its model predicts (256,
+    Each episode counts once: an iteration in which none ended repeats the figures of the one before. The curve begins
+    at :data:`POOL` episodes. A row without a number of ``episodes`` stands for itself: that of STL-NPC, whose figures
+    are of the batch of an update, missions that its model predicts (256,
     :class:`temporeal.policies.algos.npc.NPCConfig`).
     """
     points, window, before = list[tuple[float, float, float]](), deque[tuple[float, float]](), None
@@ -43,11 +43,11 @@ SETTLED = 5
 
 
 def time_to(curve: Sequence[Sequence[float]], threshold: float) -> float | None:
-    """Seconds of training from which on success stays at least ``threshold``: of the first point of the curve
-    [[s, steps, success], ...] that is there together with all that follow, on their average; None where none is.
+    """Seconds of training after which success stays at least ``threshold``; None if it never does.
 
-    Where some 100 episodes were so good for the first time says little: of thousands of such shares the largest is well
-    above what the policy does, and trainings that never came to 0.9 had one.
+    The first point of the curve [[s, steps, success], ...] at or above it whose mean with all later points is, too. The
+    first 100 episodes above the threshold alone mean little: the largest of thousands of such shares is well above the
+    policy's success, and trainings that never reached 0.9 had one.
     """
     shares = [success for *_, success in curve]
     return next((curve[i][0] for i in range(len(curve) - SETTLED + 1)
@@ -55,16 +55,18 @@ def time_to(curve: Sequence[Sequence[float]], threshold: float) -> float | None:
 
 
 def is_pooled(trial: Trial) -> bool:
-    """Whether the trial's curve is of pooled episodes: in trials of before it is of those that ended in one
-    iteration."""
+    """Whether the trial's curve is of pooled episodes; in older trials it is of those that ended in one iteration."""
     return trial.get("pooled") == POOL
 
 
 @dataclass(frozen=True)
 class Times:
-    """Of the trainings of one method on one system, from process start, the study of horizons left out. ``to``: by
-    threshold, how many of those ``pooled`` (:func:`is_pooled`) got there, and their median time [s]: None where half of
-    them did not. ``wall``: of those that ran at most :data:`FEW` at once, how many, and the longest [s]."""
+    """Durations of the trainings of one method on one system, from process start, without the horizon study.
+
+    ``to``: by threshold, how many of the ``pooled`` ones (:func:`is_pooled`) reached it, and their median time [s],
+    None if half of them did not. ``wall``: number and longest duration [s] of those that ran at most :data:`FEW` at
+    once.
+    """
 
     trainings: int
     cpu_s: float  # median
@@ -78,7 +80,7 @@ FEW = 2  # trials at once: each has a core of its own on machines of two cores, 
 
 
 def times(trials: Sequence[Trial], method: str, system: str) -> Times | None:
-    """See :class:`Times`; of the times to a threshold, one that was not reached is infinite."""
+    """See :class:`Times`; a threshold that was not reached counts as infinite time."""
     own = [t for t in of(trials, method=method, system=system, status=DONE)
            if t.get("cpu_s") is not None and not is_scaling(t["task"])]
     if not own:
@@ -94,13 +96,13 @@ def times(trials: Sequence[Trial], method: str, system: str) -> Times | None:
 
 
 def spent_s(trial: Trial) -> float:
-    """CPU time of a trial's training, from process start and with what it does after its last update, and of all its
-    plans, s."""
+    """CPU time of a trial, s: its training, from process start and including work after the last update, and all its
+    plans."""
     return float(trial.get("cpu_s") or 0.0) + float(trial.get("planning_s") or 0.0)
 
 
 def processors(trials: Sequence[Trial]) -> str:
-    """The processors that ``trials`` ran on; how many on each, where there are several."""
+    """The processors that ``trials`` ran on, with counts if there are several."""
     found = Counter(str((t.get("machine") or {}).get("cpu", "unknown")) for t in trials)
     return ", ".join(name if len(found) == 1 else f"{name} ({n})" for name, n in sorted(found.items()))
 
@@ -110,8 +112,9 @@ GIVEN = ("system", "method", "budget, CPU time", "longest trial, training (from 
 
 
 def given(trials: Sequence[Trial]) -> list[tuple[str, str, str, str, str]]:
-    """What the methods were given on each system: system, method, budget, :func:`spent_s` of the longest trial, and
-    processors, as text. CPU time is worth more on a faster processor, and a planner's last batch may outlast it."""
+    """The resources of the methods on each system, as text: system, method, budget, :func:`spent_s` of the longest
+    trial, and processors. CPU time is worth more on a faster processor, and a planner's last batch may exceed its
+    budget."""
     rows = []
     methods = seen(trials, "method", METHODS)
     for system, method in ((s, m) for s in seen(trials, "system", SYSTEMS) for m in methods):
@@ -123,13 +126,13 @@ def given(trials: Sequence[Trial]) -> list[tuple[str, str, str, str, str]]:
 
 
 def budget(trials: Sequence[Trial], system: str) -> str:
-    """The CPU time that the trials of ``system`` were given."""
+    """The CPU time budget of the trials of ``system``."""
     seconds = sorted({t.get("budget_s", SYSTEMS[system].budget_s) for t in of(trials, system=system)})
     return " or ".join(f"{s:g} s" for s in seconds)
 
 
 def reached(found: Times, threshold: float) -> str:
-    """Median time to ``threshold``, and how many got there of those that tell it."""
+    """Median time to ``threshold``, and how many of the trainings that record it reached it."""
     if not found.pooled:
         return "not measured"
     got, seconds = found.to[threshold]

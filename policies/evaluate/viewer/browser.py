@@ -1,4 +1,4 @@
-"""A show in the browser: a local server (viser) with the scene, its controls, and what the formula says.
+"""A show in the browser: a local server (viser) with the scene, its controls, and the formula's state.
 
     page = Page(show, port=8080)
     page.run()                          # until it is interrupted; http://127.0.0.1:8080
@@ -41,12 +41,12 @@ SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 class PortTaken(ValueError):
-    """The port cannot be had."""
+    """The port is not available."""
 
 
 @dataclass
 class Asked:
-    """What was clicked since the loop looked last."""
+    """Clicks since the loop last looked."""
 
     playing: bool = True
     steps: int = 0
@@ -61,7 +61,7 @@ class Page:
     """The page of ``show``, served from ``host``:``port``.
 
     Raises:
-        PortTaken: says what to do.
+        PortTaken: the message says what to do.
     """
 
     def __init__(self, show: Show, *, host: str = "127.0.0.1", port: int = 8080) -> None:
@@ -118,7 +118,8 @@ class Page:
                                             thickness=3.0, thickness_units="screen")
 
     def _add_goal(self, goal: Goal) -> Any:
-        """A ball at its place, axes for its attitude, and what is to have that attitude as a ghost."""
+        """A ball at the goal's position, axes for its attitude, and as a ghost the body that shall have that attitude.
+        """
         scene, home = self.server.scene, f"/goal/{goal.name}"
         frame = scene.add_frame(home, show_axes=goal.attitude is not None, axes_length=0.2 * self.scale,
                                 axes_radius=0.003 * self.scale)
@@ -173,7 +174,7 @@ class Page:
             return {n: self.server.gui.add_image(host(v[0]), label=n.removesuffix("_rgb")) for n, v in images.items()}
 
     def _add_joints(self) -> None:
-        """Sliders that pose the robot by hand: a look at its joints and their limits, nothing is simulated."""
+        """Sliders that pose the robot by hand, to inspect joints and limits; nothing is simulated."""
         mj, self.sliders = self.figure.model.mj, []
         joints = [j for j in range(mj.njnt) if mj.jnt_type[j] >= int(mujoco.mjtJoint.mjJNT_SLIDE)]
         if not joints:
@@ -192,7 +193,7 @@ class Page:
     # ---- the loop
 
     def run(self, seconds: float | None = None) -> None:
-        """Play in real time, for ``seconds`` of it or until an interrupt."""
+        """Play in real time, for ``seconds`` or until an interrupt."""
         end = None if seconds is None else time.monotonic() + seconds
         due = time.monotonic()
         while end is None or time.monotonic() < end:
@@ -211,7 +212,7 @@ class Page:
                 time.sleep(0.004)
 
     def _played(self, due: float, now: float) -> float:
-        """One control step, or the pause at an end; when the next is due."""
+        """Advance one control step, or pause at an episode's end; the time when the next step is due."""
         if self.moment.over.all():
             if self.asked.repeat:
                 self._restart()
@@ -226,7 +227,7 @@ class Page:
         self.draw()
 
     def step(self) -> None:
-        """One control step; the picture follows at its own rate."""
+        """One control step; the picture is updated at its own rate."""
         self.moment = self.show.step()
         if self.moment.time == 0:
             self.trail = []
@@ -237,7 +238,7 @@ class Page:
             self.draw()
 
     def draw(self) -> None:
-        """Send what is now."""
+        """Send the current state."""
         self._stale, self._drawn = False, time.monotonic()
         world, moment = self.asked.world, self.moment
         qpos = np.array(moment.qpos[world])
@@ -297,22 +298,22 @@ MARKS = {"satisfied": "✓", "violated": "✗", "undecided": "○"}
 
 
 def between(low: float, high: float) -> str:
-    """Bounds of robustness."""
+    """Bounds of robustness as text."""
     return bound(low) if low == high else f"{bound(low)} … {bound(high)}"
 
 
 def code(text: str) -> str:
-    """A formula in Markdown."""
+    """A formula as Markdown code."""
     return "`" + " ".join(text.replace("`", "'").split()) + "`"
 
 
 def bound(value: float) -> str:
-    """A bound of robustness."""
+    """A bound of robustness as text."""
     return f"{value:+.3f}" if np.isfinite(value) else "−∞" if value < 0 else "∞"
 
 
 def add_part(scene: Any, name: str, part: Part) -> None:
-    """A geom. Its corners are its own for each face: edges stay sharp."""
+    """Add a geom. Corners are not shared between faces, so that edges stay sharp."""
     rgb = tuple(round(255 * min(max(c, 0.0), 1.0)) for c in part.rgba[:3])
     scene.add_mesh_simple(name, part.mesh.vertices.astype(np.float32), part.mesh.triangles().astype(np.uint32),
                           color=rgb, opacity=None if part.rgba[3] >= 1 else part.rgba[3], flat_shading=True,
@@ -320,7 +321,7 @@ def add_part(scene: Any, name: str, part: Part) -> None:
 
 
 def add_shape(scene: Any, shape: Mapping[str, Any]) -> None:
-    """A shape of the task."""
+    """Add a shape of the task."""
     color = AVOID if shape.get("role") == "avoid" else GOOD if shape.get("role") == "goal" else LINE
     name = f"/shapes/{shape.get('name', shape['type'])}"
     if shape["type"] == "sphere":
@@ -349,7 +350,7 @@ def segments(shape: Mapping[str, Any]) -> Array:
 
 
 def check_port(host: str, port: int) -> None:
-    """Whether a server could listen there now."""
+    """Refuse a port on which no server can listen now."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -362,12 +363,12 @@ def check_port(host: str, port: int) -> None:
 
 
 def taken(host: str, port: int, why: str = "Address already in use") -> PortTaken:
-    """The error."""
+    """The error for a port that is not available."""
     return PortTaken(f"cannot serve on {host} port {port} ({why}): choose another with --port")
 
 
 def free_port(host: str, ports: Sequence[int]) -> int:
-    """The first of ``ports`` that can be had."""
+    """The first available one of ``ports``."""
     for port in ports:
         with contextlib.suppress(PortTaken):
             check_port(host, port)
@@ -377,7 +378,7 @@ def free_port(host: str, ports: Sequence[int]) -> int:
 
 @contextlib.contextmanager
 def quiet() -> Any:
-    """What the server itself prints (an address that may be another one) is not for the user."""
+    """Suppress the server's own output: it may name another address."""
     with contextlib.redirect_stdout(io.StringIO()):
         yield
 

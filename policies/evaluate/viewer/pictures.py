@@ -60,9 +60,9 @@ class Studio:
     Args:
         first: the moment by which the viewpoint is chosen.
         size: width and height of the picture of one world, pixels.
-        camera: one of the model's own, or a viewpoint: ``frame`` (all of the start, from where its objects are seen
-            best), ``front``, ``side``, ``top``, ``follow`` (what the formula is about, and where it is to go). Left
-            out: ``follow`` for what walks about, ``frame`` for the rest.
+        camera: one of the model's own, or a viewpoint: ``frame`` (everything present at the start, from where its
+            objects are seen best), ``front``, ``side``, ``top``, ``follow`` (the bodies that the formula is about, and
+            their goals). Default: ``follow`` for mobile robots, ``frame`` for others.
         renderer: as of :class:`temporeal.sim.rendering.rig.Rig`.
     """
 
@@ -99,7 +99,7 @@ class Studio:
         return look_at(points, best_way(self.stage, first, self.show.task.shapes, aspect), aspect)
 
     def _wanted(self, moment: Moment, world: int) -> Look:
-        """The viewpoint that holds what is followed, with room to move in, and the places where it is to go."""
+        """The viewpoint that shows the followed bodies, with room to move, and their goals."""
         at = self._followed(moment)[world]
         points = [at + 1.2 * self.scale * np.array(corner) for corner in CORNERS]
         for goal in self.stage.goals:
@@ -107,7 +107,8 @@ class Studio:
         return look_at(np.array(points), np.array(USUAL), self.width / self.height)
 
     def _move(self, moment: Moment) -> None:
-        """Bring each world's camera nearer to where it should be: a goal that jumps must not make the picture jump."""
+        """Move each world's camera towards its wanted place gradually: a goal that jumps must not make the picture
+        jump."""
         wanted = [self._wanted(moment, world) for world in range(len(moment.qpos))]
         past = moment.time - self.last.time if self.last is not None else 0.0
         if past <= 0 or not self.looks:
@@ -125,7 +126,7 @@ class Studio:
         return spatial(moment.signals[point]).astype(np.float64)
 
     def follow(self, moment: Moment) -> Array:
-        """Add a moment that is not drawn to the trails; where what is followed is, [N, 3] m."""
+        """Add a moment to the trails without drawing it; positions [N, 3] m of the followed bodies."""
         points = self._followed(moment)
         if moment is not self.last:
             if self.camera == FOLLOW:
@@ -188,7 +189,7 @@ class Studio:
         sketch.axes(place, quat, 0.2 * self.scale, 1)
 
     def _named(self, picture: Array, world: int, moment: Moment) -> Array:
-        """A world among others: its number and verdict, as a colour where there is no room for words."""
+        """Label a world among others: number and verdict, or the verdict's colour if words do not fit."""
         verdict = moment.verdict(world)
         if self.height < TALL:
             out = picture.copy()
@@ -199,7 +200,7 @@ class Studio:
                      corner="bottom left")
 
     def _titled(self, picture: Array, moment: Moment) -> Array:
-        """One world: time, verdict and bounds, where there is room."""
+        """Label a single world: time, verdict and bounds, if they fit."""
         verdict = moment.verdict(0)
         if self.height < TALL or self.width < 2 * TALL:
             out = picture.copy()
@@ -209,17 +210,17 @@ class Studio:
         return label(out, in_words(moment.readings[0], verdict), color=COLORS[verdict], corner="bottom left")
 
     def close(self) -> None:
-        """Give the renderer's memory back."""
+        """Free the renderer's memory."""
         self.rig.close()
 
 
 def columns(count: int) -> int:
-    """Pictures per row: near to a square of them."""
+    """Pictures per row, for a nearly square grid."""
     return ceil(sqrt(count))
 
 
 def hazy(rgb: Array, depth: Array, far: float, clear: float) -> Array:
-    """A sky where nothing is, and floors that fade into it from the distance ``clear`` m on."""
+    """Draw sky into the empty background, and fade floors into it beyond the distance ``clear`` m."""
     height = np.linspace(0, 1, len(rgb))[:, None, None]
     sky = np.array(SKY[0]) * (1 - height) + np.array(SKY[1]) * height
     share = 1 - np.exp(-np.clip(depth - clear, 0, None) / (2.5 * clear))[..., None]
@@ -228,7 +229,7 @@ def hazy(rgb: Array, depth: Array, far: float, clear: float) -> Array:
 
 
 class Sketch:
-    """Lines and balls over a picture; what is behind things is drawn faintly."""
+    """Lines and balls over a picture; hidden parts are drawn faintly."""
 
     def __init__(self, rgb: Array, depth: Array, look: Look) -> None:
         self.front, self.back = np.ascontiguousarray(rgb), np.ascontiguousarray(rgb).copy()
@@ -245,13 +246,13 @@ class Sketch:
         return np.stack([width / 2 + self.focal * x / safe, height / 2 - self.focal * y / safe, depth], -1)
 
     def hidden(self, u: float, v: float, depth: float) -> bool:
-        """Whether something is nearer at a pixel."""
+        """Whether another surface is nearer at a pixel."""
         height, width = self.depth.shape
         inside = 0 <= u < width and 0 <= v < height
         return bool(inside and self.depth[int(v), int(u)] < depth - 0.004 * depth)
 
     def line(self, points: Array, color: tuple[int, int, int], thickness: float, above: bool = False) -> None:
-        """A polyline [M, 3] m; ``above``: it is never hidden."""
+        """Draw a polyline [M, 3] m; with ``above`` it is never hidden."""
         seen = self.project(points)
         wide = max(1, round(FINER * thickness * len(self.depth) / (FINER * 480)))
         for a, b in zip(seen, seen[1:]):
@@ -283,7 +284,8 @@ class Sketch:
         self.line(np.array([place + radius * (c * across + s * up) for c, s in ring]), color, 1.5)
 
     def ghost(self, vertices: Array, faces: Sequence[Sequence[int]], color: tuple[int, int, int]) -> None:
-        """A translucent closed surface: ``vertices`` [V, 3] m, corners of faces counter-clockwise seen from outside."""
+        """Draw a translucent closed surface: ``vertices`` [V, 3] m, corners of faces counter-clockwise seen from
+        outside."""
         nearest, shown = np.full(self.depth.shape, np.inf), self.front.astype(float)
         for face in faces:
             corners = vertices[list(face)]
@@ -307,24 +309,24 @@ class Sketch:
         self.front[seen] = np.rint((1 - GHOST) * self.front[seen] + GHOST * shown[seen]).astype(np.uint8)
 
     def _plane(self, normal: Array, away: float, rows: Array, columns: Array) -> Array:
-        """Depth, m, at pixels of the plane whose points p have ``normal`` . (p - eye) = ``away``."""
+        """Depth, m, at pixels, of the plane of points p with ``normal`` . (p - eye) = ``away``."""
         height, width = self.depth.shape
         ways = np.stack([(columns + 0.5 - width / 2) / self.focal, (height / 2 - rows - 0.5) / self.focal,
                          -np.ones(len(rows))], -1)
         return np.asarray(away / (ways @ (self.turn.T @ normal)))
 
     def done(self) -> Array:
-        """The picture."""
+        """The finished picture."""
         return cv2.addWeighted(self.front, 0.7, self.back, 0.3, 0)
 
 
 def shade(color: tuple[int, int, int], normal: Array, toward: Array) -> Array:
-    """``color`` of a face, darker the more it turns away from the eye."""
+    """``color`` of a face, darker the more it faces away from the eye."""
     return np.array(color) * (0.5 + 0.5 * float(normal @ toward / (np.linalg.norm(normal) * np.linalg.norm(toward))))
 
 
 def draw_shape(sketch: Sketch, shape: Mapping[str, Any]) -> None:
-    """A shape of a task: a goal is green, what is to be avoided red, the rest grey and dashed."""
+    """Draw a shape of a task: goals green, regions to avoid red, others grey and dashed."""
     color = AVOID if shape.get("role") == "avoid" else GOOD if shape.get("role") == "goal" else LINE
     if shape["type"] == "sphere":
         sketch.ball(np.array(shape["center"], float), float(shape["radius"]), color)
@@ -339,7 +341,7 @@ def draw_shape(sketch: Sketch, shape: Mapping[str, Any]) -> None:
 
 
 def draw_cylinder(sketch: Sketch, shape: Mapping[str, Any], color: tuple[int, int, int]) -> None:
-    """Rims and lines between them."""
+    """Draw a cylinder's rims and lines between them."""
     x, y, z = np.resize(np.append(np.array(shape["center"], float), 0.0), 3)
     r, tall, sides = float(shape["radius"]), float(shape["height"]), 32
     rim = np.array([(x + r * cos(2 * pi * i / sides), y + r * sin(2 * pi * i / sides), z) for i in range(sides + 1)])

@@ -1,4 +1,4 @@
-"""A task's worlds as they run, to be looked at: poses, goals, and what the formula says of each while it runs.
+"""A task's worlds while they run, for viewing: poses, goals, and the state of the formula.
 
     show = Show(env, stage, lambda: graph_policy(graph))
     moment = show.restart()
@@ -34,7 +34,7 @@ ACTIONS = ("zero", "random")
 
 @dataclass(frozen=True)
 class Moment:
-    """N worlds at one sample. A world that is over stays as it was at its end.
+    """N worlds at one sample. A finished world keeps its final state.
 
     Args:
         time: of the sample, s since the episode began.
@@ -56,11 +56,11 @@ class Moment:
 
 
 class Show:
-    """One episode after another, all worlds at once: those that end wait for the others.
+    """Successive episodes of all worlds at once: finished worlds wait for the others.
 
     Args:
-        policy: makes the policy of an episode; it may carry memory from step to step. None: ``actions``.
-        actions: ``zero`` or ``random``, where there is no policy.
+        policy: makes the policy of an episode, which may carry memory from step to step. None: ``actions``.
+        actions: ``zero`` or ``random``, without a policy.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Show:
 
     @torch.no_grad()
     def step(self) -> Moment:
-        """The sample after one more control step; of a new episode where the last one is over in all worlds."""
+        """The sample after one more control step; of a new episode if the last one is over in all worlds."""
         if self.moment is None or self.moment.over.all():
             return self.restart()
         was = self.moment
@@ -118,7 +118,7 @@ class Show:
 
 
 def idle(env: Env, actions: str) -> Act:
-    """A policy that does nothing, or anything."""
+    """A policy of zero or random actions."""
     generator = torch.Generator().manual_seed(env.seed & 0x7FFF_FFFF_FFFF_FFFF)
 
     def act(obs: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ def idle(env: Env, actions: str) -> Act:
 
 
 def row(flags: Array, dim: int) -> Array:
-    """``flags`` [N] so that it broadcasts against [N, ...] of ``dim`` dimensions."""
+    """``flags`` [N], shaped to broadcast against [N, ...] of ``dim`` dimensions."""
     return flags.reshape(-1, *[1] * (dim - 1))
 
 
@@ -139,7 +139,7 @@ def row(flags: Array, dim: int) -> Array:
 
 
 class Look(NamedTuple):
-    """A viewpoint: where the eye is, what it looks at (m, world), and its vertical angle, degrees."""
+    """A viewpoint: position of the eye and its target (m, world), and its vertical angle, degrees."""
 
     eye: Array
     target: Array
@@ -169,7 +169,7 @@ NEAR, HOME = 0.5, 0.3  # what a picture without empty room, and the usual way, c
 def look_at(points: Array, side: str | Array, aspect: float, fovy: float = 40.0) -> Look:
     """The viewpoint from which the points [M, 3] m just fill a picture of width / height ``aspect``.
 
-    ``side``: a name of :data:`SIDES`, or the way [3] from the points to the eye.
+    ``side``: a name of :data:`SIDES`, or the direction [3] from the points to the eye.
     """
     way = np.array(SIDES[side]) if isinstance(side, str) else side
     way = way / np.linalg.norm(way)
@@ -188,10 +188,10 @@ MARGIN = 1.2  # of a picture around what it shows
 
 
 def best_way(stage: Stage, moment: Moment, shapes: Sequence[Mapping[str, Any]], aspect: float) -> Array:
-    """The way [3] from the scene to an eye that sees most of its objects and fills the picture with the scene.
+    """Direction [3] from the scene to the eye that sees most of its objects, with the scene filling the picture.
 
-    An object counts by the corners that no geom hides (MuJoCo's rays), each body as much as another, in the worlds that
-    are shown first. Scenes without objects are looked at in the usual way.
+    An object counts by its corners that no geom hides (MuJoCo's rays), all bodies equally, in the first worlds shown. A
+    scene without objects gets the default direction.
     """
     usual = np.array(USUAL) / np.linalg.norm(USUAL)
     wanted = objects_of(stage)
@@ -210,7 +210,7 @@ def best_way(stage: Stage, moment: Moment, shapes: Sequence[Mapping[str, Any]], 
 
 
 def objects_of(stage: Stage) -> list[int]:
-    """Indices of :attr:`Figure.bodies` that are objects with a place that the simulator tells."""
+    """Indices of :attr:`Figure.bodies` that are objects with a position in the simulator's signals."""
     figure, found = stage.figure, []
     for thing in figure.model.scene.objects:
         bodies = [carrier(figure.model, name) for name in thing.signals]
@@ -244,7 +244,7 @@ def corners_of(figure: Figure, body: int) -> Array:
 
 
 def room(stage: Stage, moment: Moment, shapes: Sequence[Mapping[str, Any]]) -> Array:
-    """Points [M, 3] m around all that is drawn at the start."""
+    """Points [M, 3] m around everything drawn at the start."""
     points = [stage.figure.outline(moment.qpos[:16]), *(p[None] for p in shape_points(shapes))]
     points += [around_goal(goal, stage, moment.signals, w) for goal in stage.goals for w in range(len(moment.qpos[:16]))
                if goal.place or stage.ghost(goal)]
@@ -252,7 +252,7 @@ def room(stage: Stage, moment: Moment, shapes: Sequence[Mapping[str, Any]]) -> A
 
 
 def around_goal(goal: Goal, stage: Stage, signals: Mapping[str, Array], world: int) -> Array:
-    """Points [M, 3] m around what is drawn of a goal in one world."""
+    """Points [M, 3] m around the drawing of a goal in one world."""
     place, quat = goal_pose(goal, stage, signals, world)
     turn = rotation(quat).T if quat is not None else np.eye(3)
     ball = goal.radius * np.concatenate([np.eye(3), -np.eye(3)]) if goal.place else np.zeros((1, 3))
@@ -260,7 +260,7 @@ def around_goal(goal: Goal, stage: Stage, signals: Mapping[str, Array], world: i
 
 
 def roams(stage: Stage) -> bool:
-    """Whether the robot walks about: its base is free."""
+    """Whether the robot is mobile: its base is free."""
     robot = stage.figure.model.scene.robot
     return robot.kind != "quadrotor" and "base_pos_w" in robot.signals
 
@@ -282,7 +282,7 @@ def shape_points(shapes: Sequence[Mapping[str, Any]]) -> list[Array]:
 
 
 def spatial(place: Array) -> Array:
-    """Places [K, 3]; those [K, 2] lie on the floor."""
+    """Positions [K, 3]; positions [K, 2] are on the floor."""
     flat = np.concatenate([place, np.zeros_like(place[:, :1])], -1) if place.shape[-1] == 2 else place
     return np.nan_to_num(flat, nan=0.0, posinf=0.0, neginf=0.0)
 
@@ -290,7 +290,7 @@ def spatial(place: Array) -> Array:
 def goal_pose(goal: Goal, stage: Stage, signals: Mapping[str, Array], world: int) -> tuple[Array, Array | None]:
     """Where a goal is drawn, and its attitude (None if free).
 
-    One without a place is shown where the thing is that it is for; above that, if it is drawn as the thing's ghost.
+    A goal without a position is drawn at the body it is for, or above it if it is drawn as that body's ghost.
     """
     name = goal.place or stage.point
     place = spatial(signals[name][world : world + 1])[0].astype(np.float64) if name else np.zeros(3)
@@ -304,7 +304,7 @@ CLEAR = 2.8  # radii from a thing to its ghost above it
 
 
 def ghostly(rgba: Sequence[float]) -> tuple[int, int, int]:
-    """The colour of a ghost: the thing's, turned to the green of goals."""
+    """The colour of a ghost: the body's, blended with the green of goals."""
     red, green, blue = (round(0.35 * 255 * min(max(c, 0.0), 1.0) + 0.65 * g) for c, g in zip(rgba[:3], GREEN))
     return red, green, blue
 
@@ -313,7 +313,7 @@ GREEN = (64, 190, 120)  # of goals
 
 
 def size_of(figure: Figure, qpos: Array) -> float:
-    """Half the diagonal, m, of what is seen in one world."""
+    """Half the diagonal, m, of the visible part of one world."""
     points = figure.outline(qpos[None])
     return max(float(np.linalg.norm(points.max(0) - points.min(0)) / 2), 1e-2)
 
@@ -327,7 +327,7 @@ def quaternion(mat: Array) -> tuple[float, float, float, float]:
 
 
 def in_words(reading: Reading, verdict: str) -> str:
-    """Verdict, and where the robustness can still end."""
+    """Verdict, and the remaining bounds of robustness."""
     low, high = reading.lower, reading.upper
     if low == high:
         return f"{verdict}, robustness {low:+.3f}"
