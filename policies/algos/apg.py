@@ -120,7 +120,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Result:
-    """What training gives."""
+    """The result of a training."""
 
     actor: Actor
     history: tuple[Progress, ...]
@@ -135,7 +135,8 @@ def train(
 ) -> Result:
     """Learn to fly ``flight``. The result depends on the arguments only.
 
-    ``on_update`` is called after every update with its figures and the actor as it is (copy what must last).
+    ``on_update`` is called after every update with its figures and the current actor, which changes later: copy it to
+    keep it.
     """
     rng = np.random.default_rng(seed)
     actor = Mlp.drawn((flight.obs_dim, *config.hidden, 4), rng)
@@ -212,7 +213,7 @@ class Window:
 
 
 class Critic:
-    """Expected discounted cost to come, from what the simulation knows (:attr:`Worlds.features`)."""
+    """Expected discounted cost to come, from the simulation's full state (:attr:`Worlds.features`)."""
 
     def __init__(self, flight: Flight, config: APGConfig, rng: np.random.Generator) -> None:
         self.config = config
@@ -252,7 +253,7 @@ class Critic:
         return out
 
     def fit(self, worlds: Worlds, left: float) -> float:
-        """Fit the network to the window's returns, move the target network; mean squared error before that."""
+        """Fit the network to the window's returns and move the target network; mean squared error before the fit."""
         c, features = self.config, worlds.features
         values, _ = self.value(self.target, features.reshape(-1, features.shape[-1]))
         goal = self.returns(worlds.cost, worlds.alive, values.reshape(worlds.alive.shape)).reshape(-1)

@@ -124,7 +124,7 @@ MAY_CHANGE = ("updates", "max_seconds", "clock", "checkpoint_seconds", "replan",
 
 @dataclass(frozen=True)
 class Missions:
-    """What is learned: a formula, the dynamics, and where missions begin."""
+    """What is learned: a formula, the dynamics, and the distribution of starts."""
 
     model: Model
     formula: Formula
@@ -138,14 +138,14 @@ def plan(
     generator: torch.Generator | None = None, *, past: Signals | None = None, start: Tensor | None = None,
     policy: Policy | None = None,
 ) -> Plan:
-    """The network's plan for the B robots of ``signals0``, improved by the backup policy where it is not enough.
+    """The network's plan for the B robots of ``signals0``, improved by the backup policy if its robustness is too low.
 
     Args:
         model: differentiable; its states are ``policy``'s.
         formula: judged on samples each ``dt`` s, from the first of ``past`` (or from ``signals0``) to step ``steps``.
         generator: of the random plans that the backup policy tries.
         past: samples before, [k, B, *shape]; the mission's first k of ``policy.steps`` steps are over.
-        start: actions [B, T, A] that are followed already: a candidate beside the network's.
+        start: actions [B, T, A] of the plan followed so far, a candidate beside the network's.
         policy: None: the backup policy alone, a gradient-based planner.
     """
     asked = problem(model, formula, dt, signals0, steps, past)
@@ -171,7 +171,7 @@ def plan(
 
 
 def _first(policy: Policy, asked: Problem, signals0: Signals, past: Signals | None) -> Tensor:
-    """The state [B, D] that the mission began in."""
+    """The state [B, D] at the start of the mission."""
     if asked.seen + asked.steps != policy.steps:
         raise ValueError(f"the network knows missions of {policy.steps} control steps; this one has "
                          f"{asked.seen} + {asked.steps}")
@@ -186,7 +186,7 @@ def _first(policy: Policy, asked: Problem, signals0: Signals, past: Signals | No
 def backup(asked: Problem, actions: Tensor, config: NPCConfig, generator: torch.Generator | None = None) -> Plan:
     """Projected gradient ascent (Adam) on the smooth robustness of ``actions`` [B, T, A] and of random sequences.
 
-    The best by exact robustness of all that it passes, for each of the B robots; it ends where all have the margin.
+    Returns the best by exact robustness among all iterates, for each of the B robots; ends when all have the margin.
     The temperature falls as in training.
     """
     count, tries = len(actions), 1 + config.backup_restarts
@@ -220,7 +220,7 @@ def backup(asked: Problem, actions: Tensor, config: NPCConfig, generator: torch.
 
 @dataclass
 class Learner:
-    """All state of a run: what a checkpoint holds."""
+    """All state of a run, as in its checkpoints."""
 
     task: Missions
     config: NPCConfig
@@ -251,9 +251,8 @@ def train(
     """Train until the budget is spent or ``on_iteration`` returns True.
 
     ``env``: the missions, or an environment of a task of `temporeal.sim.tasks.stl`, of which only the task is used:
-    what is
-    learned from is the model. Checkpoints go to ``out/checkpoints``; ``resume`` continues from the last of them, or
-    from the one given, as if the run had never stopped. ``seed`` is that of the network and of the starts.
+    learning uses the model. Checkpoints go to ``out/checkpoints``; ``resume`` continues from the last of them, or from
+    the one given, exactly as an uninterrupted run. ``seed`` sets the network and the starts.
     """
     if ranks.size > 1:
         raise SettingsError(f"npc trains in one process, not in {ranks.size}: processes=1")
@@ -280,7 +279,7 @@ def missions(task: Task) -> Missions:
 
 
 def begin(task: Missions, config: NPCConfig, seed: int) -> Learner:
-    """A learner before its first update; its network knows the scales of the states that random actions lead to."""
+    """A learner before its first update; its network has the scales of the states that random actions reach."""
     generator = torch.Generator().manual_seed(seed)
     asked = draw(task, config.batch, generator)
     size = task.model.action_dim
@@ -299,12 +298,12 @@ def begin(task: Missions, config: NPCConfig, seed: int) -> Learner:
 
 
 def draw(task: Missions, count: int, generator: torch.Generator) -> Problem:
-    """The missions of ``count`` fresh starts."""
+    """Missions from ``count`` new starts."""
     return problem(task.model, task.formula, task.dt, task.draw(count, generator), task.steps)
 
 
 def improve(learner: Learner) -> dict[str, float]:
-    """One update: its figures."""
+    """One update; returns its figures."""
     config, policy, spent = learner.config, learner.policy, fraction_spent(learner)
     asked = draw(learner.task, config.batch, learner.generator)
     actions, states = act(policy, asked.model, asked.state, asked.state, 0, asked.steps, segment=config.segment,
@@ -330,13 +329,13 @@ def improve(learner: Learner) -> dict[str, float]:
 
 
 def shortfall(config: NPCConfig, value: Tensor, actions: Tensor) -> Tensor:
-    """Loss [B] of traces of smooth robustness ``value`` [B] under ``actions`` [B, T, A]: the paper's hinge, and the
+    """Loss [B] of traces with smooth robustness ``value`` [B] under ``actions`` [B, T, A]: the paper's hinge plus the
     effort."""
     return (config.margin - value).clamp(min=0.0) + config.effort * actions.square().mean((1, 2))
 
 
 def temperature(config: NPCConfig, spent: float) -> float:
-    """Of the smooth robustness, after a share ``spent`` of the budget."""
+    """Temperature of the smooth robustness after a share ``spent`` of the budget."""
     return config.temperature * (config.temperature_end / config.temperature) ** spent
 
 
@@ -348,7 +347,7 @@ KIND = "temporeal npc 1"
 
 
 def keep(learner: Learner, out: Path) -> None:
-    """Write a checkpoint and remove those before the last."""
+    """Write a checkpoint and remove older ones except the last."""
     folder = Path(out) / "checkpoints"
     checkpoint.save(checkpoint.file_of(folder, learner.update, 0, 1), {
         "kind": KIND, "config": _plain(learner.config), "task": _sizes(learner), "seed": learner.seed,
@@ -359,7 +358,7 @@ def keep(learner: Learner, out: Path) -> None:
 
 
 def restore(learner: Learner, path: Path) -> None:
-    """Put ``learner`` where the checkpoint ``path`` was written."""
+    """Set ``learner`` to the state of the checkpoint ``path``."""
     state = _read(path)
     checkpoint.require_same(path, "task", state["task"], _sizes(learner), MAY_CHANGE)
     checkpoint.require_same(path, "configuration", state["config"], _plain(learner.config), MAY_CHANGE)
@@ -393,7 +392,7 @@ JUDGED_WITHOUT = ("the network alone is judged and exported, without STL-NPC's b
 
 
 def load_graph(path: Path, task: Task, device: str = "cpu") -> PolicyGraph:
-    """The network of a run between raw signals and raw commands. Without the backup policy: that needs the model."""
+    """The network of a run between raw signals and raw commands, without the backup policy, which needs the model."""
     policy, _ = load_policy(path, device)
     asked = missions(task)
     if policy.steps != asked.steps:

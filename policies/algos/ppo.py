@@ -67,16 +67,15 @@ def train(
     ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
     companion: Companion | None = None,
 ) -> Result:
-    """Train on ``env`` until the budget is spent, with the companion's end, or ``on_iteration`` (of the first process)
-    returns True, which ends it at once.
+    """Train on ``env`` until the budget, including the companion's finish, is spent.
 
-    Checkpoints go to ``out/checkpoints``; ``resume`` continues from the last of them, or from the one given, as if the
-    run had never stopped, but for the log's figures of the formula, which begin anew.
-
-    ``seed`` is that of networks, actions and shuffles; ``env`` has its own.
+    ``on_iteration`` (of the first process) ends the training at once by returning True. Checkpoints go to
+    ``out/checkpoints``; ``resume`` continues from the last of them, or from the one given, exactly as an uninterrupted
+    run, except that the formula's metrics begin anew. ``seed`` sets networks, actions and shuffles; ``env`` has its
+    own.
 
     Raises:
-        SettingsError: the task follows schedules, and no companion chooses any.
+        SettingsError: the task follows schedules, and no companion chooses them.
     """
     out = Path(out)
     check_view(env, companion)
@@ -119,8 +118,8 @@ def train(
 
 
 def check_view(env: VecEnv, companion: Companion | None) -> None:
-    """A policy that follows schedules has somebody who chooses them: without, it would be worth nothing where it is
-    deployed, and an evaluation would draw them at random."""
+    """Refuse a policy that follows schedules without a companion that chooses them: deployed it would have none, and an
+    evaluation would draw them at random."""
     worlds = env.capabilities.task_env
     if companion is None and worlds is not None and worlds.task.schedules is not None:
         raise SettingsError(
@@ -131,7 +130,7 @@ def check_view(env: VecEnv, companion: Companion | None) -> None:
 
 
 def iterate(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[str, float]:
-    """One iteration: collect, estimate, improve. Returns figures about it."""
+    """One iteration: collect, estimate, improve. Returns its figures."""
     began, health = time.monotonic(), health_of(learner)
     take_weights(learner)
     collect(learner, rollout)
@@ -155,7 +154,7 @@ def iterate(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[s
 
 @contextmanager
 def _threads_of_an_operation(config: PPOConfig) -> Iterator[None]:
-    """One thread in each operation of this thread too, and as before afterwards: sums do not depend on the machine."""
+    """Set the threads of torch operations inside, so that sums do not depend on the machine; restored afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(config.threads if config.compile else 1)
     try:
@@ -198,13 +197,13 @@ def collect(learner: Learner, rollout: Rollout) -> None:
 
 
 def take_weights(learner: Learner) -> None:
-    """Act with the weights of now."""
+    """Use the current weights for acting."""
     for network in (f for replica in learner.replicas for f in replica.forward or ()):
         network.take()
 
 
 def act(learner: Learner, obs: Tensor) -> Tensor:
-    """Mean actions [N, A] for raw observations [N, O]; moves the hidden state on."""
+    """Mean actions [N, A] for raw observations [N, O]; updates the hidden state."""
     obs = learner.normalizer(obs)
     if learner.replicas[0].forward is not None:
         return learner.replicas[0].forward[0](obs)
@@ -219,7 +218,7 @@ def act(learner: Learner, obs: Tensor) -> Tensor:
 
 @torch.no_grad()
 def take_statistics(learner: Learner, rollout: Rollout) -> None:
-    """Moments of the raw observations and of the discounted return, over all processes."""
+    """Compute moments of the raw observations and of the discounted return, over all processes."""
     config, batch = learner.config, columns_of(learner, rollout.table)
     if config.normalize_observations:
         rollout.moments["normalizer"] = learner.ranks.merged(moments(batch.obs))
@@ -234,7 +233,7 @@ def take_statistics(learner: Learner, rollout: Rollout) -> None:
 
 
 def update_normalizers(learner: Learner, rollout: Rollout) -> None:
-    """Enter the statistics of a rollout, once it is no longer needed: acting and learning must normalize alike."""
+    """Add a rollout's statistics to the normalizers after its use: acting and learning must normalize alike."""
     for name, batch in rollout.moments.items():
         getattr(learner, name).update(batch)
 
@@ -285,7 +284,7 @@ def evaluate(learner: Learner, critic_obs: Tensor, replica: Replica) -> Tensor:
 def losses(
     actor: Actor, critic: Critic, batch: Batch, hidden: Tensor, old_log_std: Tensor, config: PPOConfig
 ) -> Tensor:
-    """FIGURES [4] of a batch; the first is what is minimized. Rows [B, .], or windows [T, B, .] (recurrent)."""
+    """FIGURES [4] of a batch; the first is the objective. Rows [B, .], or windows [T, B, .] (recurrent)."""
     with torch.autocast(batch.obs.device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
         if isinstance(actor, RecurrentActor):
             mean = actor.unroll(batch.obs, hidden, batch.first > 0)
@@ -309,7 +308,7 @@ def losses(
 
 
 def improve(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[str, float]:
-    """The epochs of minibatches on one rollout. Returns the means of what it saw."""
+    """The epochs of minibatches on one rollout. Returns means of their figures."""
     config = learner.config
     axis = 1 if config.memory else 0  # a recurrent actor learns from whole windows of a world, else any row will do
     table = rollout.table if axis else rollout.table.flatten(0, 1)
@@ -356,7 +355,7 @@ def differentiate(
 
 
 def descend(learner: Learner, gradient: Tensor, minibatch: Callable[[], Tensor], out: Path) -> list[float]:
-    """One step of the optimizer. Returns FIGURES and the gradient's norm, means over the processes."""
+    """One optimizer step. Returns FIGURES and the gradient's norm, means over the processes."""
     config = learner.config
     learner.ranks.mean_(gradient)  # one message: gradients and figures
     slopes = gradient[: -len(FIGURES)]
@@ -378,13 +377,13 @@ def descend(learner: Learner, gradient: Tensor, minibatch: Callable[[], Tensor],
 
 
 def _standardize_chosen(learner: Learner, table: Tensor, axis: int, chosen: Tensor) -> None:
-    """Standardize the advantages of a minibatch in the table (of an affine map of them it gives the same)."""
+    """Standardize the advantages of a minibatch in the table; earlier affine changes of them do not matter."""
     advantage = columns_of(learner, table).advantage
     advantage.index_copy_(axis, chosen, standardized(advantage.index_select(axis, chosen), learner.ranks))
 
 
 def next_learning_rate(learner: Learner, kl: float) -> float:
-    """The learning rate for this step, given the divergence [nats] that the steps before it caused."""
+    """The learning rate for this step, given the KL divergence [nats] of the steps before it."""
     config, rate = learner.config, learner.learning_rate
     if config.schedule == "linear":
         return config.learning_rate * max(0.0, 1.0 - learner.steps / config.total_steps)
@@ -397,7 +396,7 @@ def next_learning_rate(learner: Learner, kl: float) -> float:
 
 
 def widest(learner: Learner) -> float | None:
-    """The largest deviation that actions may have now; None: any."""
+    """The largest standard deviation of actions allowed now; None: any."""
     config = learner.config
     if config.max_std is None or config.final_std is None:
         return config.max_std

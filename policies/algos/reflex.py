@@ -112,14 +112,14 @@ class ReflexConfig:
 
     @property
     def spec(self) -> ReflexSpec:
-        """What the artifact's manifest says of it."""
+        """Its part of the artifact's manifest."""
         return ReflexSpec(self.every, self.threshold, self.release)
 
 
 class Constraint:
-    """The parts G[0,b] p of a formula, p without windows: what must hold from the start on.
+    """The parts G[0,b] p of a formula, p without windows: constraints from the start on.
 
-    A G whose window opens later is a goal to be reached by then, and no constraint before.
+    A G whose window opens later is a goal to be reached by then, not a constraint before.
     """
 
     def __init__(self, formula: Formula) -> None:
@@ -131,14 +131,14 @@ class Constraint:
         self.kept = [(p.window.hi, margin_function(p.arg)) for p in kept]
 
     def margin(self, signals: Mapping[str, Tensor]) -> Tensor:
-        """The least margin [N] of what must hold at this sample, violated below 0; infinite where nothing must."""
+        """The least margin [N] of the constraints at this sample, violated below 0; infinite without active ones."""
         time = signals[MISSION_TIME.name]
         return reduce(torch.minimum, [torch.where(time <= end + EPS, value(signals), torch.inf)
                                       for end, value in self.kept])
 
 
 class Batch(NamedTuple):
-    """Control steps, B of them."""
+    """B control steps."""
 
     state: Tensor  # [B, S]
     held: Tensor  # [B, A] what the task wanted
@@ -150,7 +150,7 @@ class Batch(NamedTuple):
 
 
 class Steps:
-    """The last control steps of all worlds: columns [T, N, ...], of which row ``at`` is written next."""
+    """The last control steps of all worlds: columns [T, N, ...]; row ``at`` is written next."""
 
     def __init__(self, rows: int, worlds: int, obs_dim: int, action_dim: int) -> None:
         self.length = max(rows // worlds, 3)
@@ -162,7 +162,7 @@ class Steps:
         self.at = self.count = 0
 
     def add(self, **values: Tensor) -> None:
-        """One step of each world: the columns."""
+        """Add one step of each world, by column."""
         for name, value in values.items():
             self.columns[name][self.at] = value
         self.at, self.count = (self.at + 1) % self.length, min(self.count + 1, self.length)
@@ -173,7 +173,7 @@ class Steps:
         return (first + torch.arange(self.count - 1)) % self.length
 
     def take(self, rows: Tensor, worlds: Tensor, reflex: Reflex) -> Batch:
-        """The steps at ``rows`` [B] of ``worlds`` [B], without those that were cut by the clock."""
+        """The steps at ``rows`` [B] of ``worlds`` [B], without those at which an episode was truncated."""
         keep = self.columns["cut"][rows, worlds] < 0.5
         rows, worlds = rows[keep], worlds[keep]
         now = {name: column[rows, worlds] for name, column in self.columns.items()}
@@ -188,7 +188,7 @@ SHARES = (0.35, 0.25, 0.25, 0.15)
 
 @dataclass
 class Learner:
-    """All state of a run: what a checkpoint holds."""
+    """All state of a run, as in its checkpoints."""
 
     config: ReflexConfig
     env: TaskEnv
@@ -211,7 +211,7 @@ class Learner:
 
     @property
     def reflex(self) -> Reflex:
-        """What is learned."""
+        """The learned reflex."""
         return self.graph.reflex
 
 
@@ -231,10 +231,10 @@ def train(
     progress: Progress | None = None, logger: Logger | None = None, on_iteration: OnIteration | None = None,
     ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
 ) -> Result:
-    """Learn a reflex for the policy ``base``, of the run ``config.policy``, which is not changed.
+    """Learn a reflex for the policy ``base`` of the run ``config.policy``, which stays unchanged.
 
-    ``env`` shows the task as ``base`` sees it, at the rate at which commands will be given. The run ``config.policy``
-    is copied (settings and last checkpoint) to ``out/task``, so that ``out`` needs no other folder.
+    ``env`` shows the task as ``base`` sees it, at the rate of the commands. The run ``config.policy`` is copied
+    (settings and last checkpoint) to ``out/task``, so that ``out`` needs no other folder.
     """
     if ranks.size > 1:
         raise SettingsError(f"reflex trains in one process, not in {ranks.size}: processes=1")
@@ -271,7 +271,7 @@ def begin(env: TaskEnv, config: ReflexConfig, base: PolicyGraph, seed: int) -> L
 
 
 def iterate(learner: Learner) -> dict[str, float]:
-    """Gather some steps, learn from all that are remembered. Returns figures about it."""
+    """Gather some steps, then learn from all remembered ones. Returns figures about it."""
     config = learner.config
     if not learner.sampled:
         gather(learner, config.warmup)
@@ -286,8 +286,11 @@ def iterate(learner: Learner) -> dict[str, float]:
 
 @torch.no_grad()
 def gather(learner: Learner, steps: int) -> dict[str, float]:
-    """Act for ``steps`` control steps in each world: now the task's policy, now the policy with its reflex, now the
-    reflex alone, now a constant that is drawn, so that what is dangerous is seen, and ways out of it."""
+    """Act for ``steps`` control steps in each world, to see dangerous states and ways out of them.
+
+    Behaviour alternates between the task's policy, the policy with its reflex, the reflex alone, and a random constant
+    action.
+    """
     graph, env = learner.graph, learner.env
     violated = engaged = 0.0
     for _ in range(steps):
@@ -313,7 +316,7 @@ def gather(learner: Learner, steps: int) -> dict[str, float]:
 
 
 def change_over(learner: Learner) -> None:
-    """Draw anew who acts, in some worlds."""
+    """Redraw the behaviour of some worlds."""
     config, n = learner.config, len(learner.who)
     u = torch.rand(3, n, generator=learner.generator)
     new = u[0] < 1.0 / config.dwell
@@ -324,7 +327,7 @@ def change_over(learner: Learner) -> None:
 
 
 def draw(learner: Learner, rows: Tensor) -> Batch:
-    """Steps to learn from: any of ``rows`` [R] of any world."""
+    """Draw steps to learn from: any of ``rows`` [R] of any world."""
     size, generator = (learner.config.batch,), learner.generator
     worlds = torch.randint(learner.env.num_worlds, size, generator=generator)
     return learner.steps.take(rows[torch.randint(len(rows), size, generator=generator)], worlds, learner.reflex)
@@ -332,7 +335,7 @@ def draw(learner: Learner, rows: Tensor) -> Batch:
 
 @torch.no_grad()
 def targets(target: Reflex, batch: Batch, gamma: float) -> Tensor:
-    """c + (1 - c) gamma Q(s', a') [B], 0 in the place of Q where nothing comes after."""
+    """c + (1 - c) gamma Q(s', a') [B], with Q = 0 where the episode ends."""
     risk = target.risk(batch.after, batch.wanted)
     return batch.cost + (1.0 - batch.cost) * (1.0 - batch.over) * gamma * risk
 
@@ -364,7 +367,7 @@ def improve(learner: Learner, rows: Tensor) -> dict[str, float]:
 
 
 def step(optimizer: torch.optim.Adam, loss: Tensor) -> None:
-    """One step down, of the optimizer's own parameters."""
+    """One optimizer step on the optimizer's own parameters."""
     parameters = optimizer.param_groups[0]["params"]
     for parameter, slope in zip(parameters, torch.autograd.grad(loss, parameters)):
         parameter.grad = slope
@@ -376,7 +379,7 @@ KIND = "temporeal reflex 1"
 
 
 def copy_run(run: Path, to: Path) -> None:
-    """The settings and the last checkpoint of ``run``, all that its policy is made of."""
+    """Copy the settings and the last checkpoint of ``run``, which contain its whole policy."""
     files = sorted((run / "checkpoints").glob("*.rank0of*.pt"))  # all processes have the same networks
     if not files:
         raise checkpoint.CheckpointError(f"{run} holds no checkpoint: train first, or name another folder")
@@ -386,7 +389,7 @@ def copy_run(run: Path, to: Path) -> None:
 
 
 def keep(learner: Learner, out: Path) -> None:
-    """Write a checkpoint and remove those before the last."""
+    """Write a checkpoint and remove older ones except the last."""
     folder = Path(out) / "checkpoints"
     config = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(learner.config).items()}
     checkpoint.save(checkpoint.file_of(folder, learner.update, 0, 1), {

@@ -106,7 +106,7 @@ def train(
     progress: Progress | None = None, logger: Logger | None = None, on_iteration: OnIteration | None = None,
     ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
 ) -> Result:
-    """PPO on the time-conditioned policy; the buffer of schedules moves with its critic. See
+    """PPO on the time-conditioned policy, while its critic moves the buffer of schedules. See
     `temporeal.policies.algos.ppo.train`.
 
     Raises:
@@ -118,7 +118,7 @@ def train(
 
 
 class Allocator:
-    """The buffer of schedules [M, 1 + V] that the environment's episodes take theirs from."""
+    """The buffer of schedules [M, 1 + V] for the environment's episodes."""
 
     def __init__(self, env: TaskEnv, config: TGPOConfig, seed: int) -> None:
         if env.task.schedules is None:
@@ -144,7 +144,7 @@ class Allocator:
         env.set_mid_episode_starts(config.mid_episode_starts, config.truncate_after)
 
     def __call__(self, learner: Learner) -> None:
-        """After an iteration of PPO."""
+        """Update the buffer after an iteration of PPO."""
         self.flown = None
         if learner.iteration % self.config.every:
             return
@@ -158,51 +158,51 @@ class Allocator:
 
     @property
     def finished(self) -> bool:
-        """Whether the end's flights are those of the buffer of now."""
+        """Whether the final flights are those of the current buffer."""
         return self.flown is not None
 
     @property
     def flights(self) -> int:
-        """Missions of each world in a round, if there is time for them."""
+        """Missions of each world in a final round, if time allows."""
         return min(ceil(FLIGHTS * self.config.candidates / self.env.num_worlds), MOST)
 
     def mission_seconds(self, learner: Learner) -> float:
-        """Seconds to fly one mission in all worlds, from how long the last rollouts took (by the wall's clock, on a
-        busy machine longer than by the processor's)."""
+        """Seconds of one mission in all worlds, estimated from the last rollouts (by wall clock, which on a busy
+        machine exceeds processor time)."""
         took = median(row["collect_seconds"] for row in learner.history[-LAST:])
         return self.env.task.steps / self.config.rollout_steps * min(took, learner.seconds / learner.iteration)
 
     def affordable(self, learner: Learner) -> tuple[int, int]:
-        """Rounds at the end and missions of each world in one: fewer missions, then fewer rounds, then none, where all
-        would take more than ``SHARE`` of a budget of seconds, or of all steps where there is none."""
+        """Final rounds, and missions of each world in one. Reduced (first missions, then rounds, then none) if all
+        would take more than ``SHARE`` of a budget of seconds, or of all steps without such a budget."""
         missions = int(self.room(learner) / self.mission_costs(learner))
         rounds = min(len(ROUNDS), missions)
         return rounds, min(self.flights, missions // max(rounds, 1))
 
     def room(self, learner: Learner) -> float:
-        """What flights at the end may take: of a budget of seconds their ``SHARE``; of steps, that of all that are made
-        then, for ``total_steps`` are those that are learned from (so that a seed says what is flown)."""
+        """The budget of the final flights: ``SHARE`` of a budget of seconds; else the same share of all steps, final
+        ones included, because ``total_steps`` counts those of learning (so that the seed determines the flights)."""
         config = self.config
         return SHARE / (1.0 - SHARE) * config.total_steps if config.max_seconds is None else SHARE * config.max_seconds
 
     def mission_costs(self, learner: Learner) -> float:
-        """What one mission in all worlds, of all processes, takes of :meth:`room`."""
+        """The cost of one mission in all worlds of all processes, in the unit of :meth:`room`."""
         if self.config.max_seconds is None:
             return float(self.env.task.steps * self.env.num_worlds * learner.ranks.size)
         return max(self.mission_seconds(learner), 1e-9)
 
     def needs(self, learner: Learner) -> float:
-        """Seconds for all worlds' missions at the end."""
+        """Seconds of the final flights in all worlds."""
         rounds, flights = self.affordable(learner)
         return rounds * flights * self.mission_seconds(learner)
 
     @torch.no_grad()
     def finish(self, learner: Learner) -> None:
-        """Fly the buffer's best schedules, deterministically, and keep those that were kept most often: in rounds, each
-        with fewer schedules, so that the last ones have been flown more often.
+        """Fly the buffer's best schedules deterministically, and keep those that were followed most often.
 
-        A value is an estimate, and the highest of many is easily too high: the policy would choose just those schedules
-        that its critic is wrong about.
+        Each round has fewer schedules, so that the last ones are flown more often. Without flights the policy would
+        choose by value alone, and the highest of many estimates is easily too high: exactly the schedules that its
+        critic overestimates.
         """
         env, schedules, config = self.env, self.schedules, self.config
         state, buffer, hidden = env.state_dict(), schedules.buffer, learner.hidden
@@ -233,7 +233,7 @@ class Allocator:
         env.load_state_dict(state)
 
     def tell_cut(self, learner: Learner, rounds: int, flights: int) -> None:
-        """Warn where fewer missions are flown at the end than are configured."""
+        """Warn if fewer final missions are flown than configured."""
         least, most, seconds = rounds * flights, len(ROUNDS) * self.flights, self.config.max_seconds
         if least < most:
             costs = most * self.mission_costs(learner)
@@ -245,7 +245,7 @@ class Allocator:
                           f"{unit}", stacklevel=1)
 
     def move_buffer(self, learner: Learner) -> None:
-        """Metropolis-Hastings over the schedules."""
+        """Move the schedules by Metropolis-Hastings."""
         value = lambda schedules: self.values(learner, schedules)  # noqa: E731
         moved_on = metropolis(self.schedules.buffer, self.alternatives, value, self.config.temperature,
                               self.config.sweeps, self.rng)
@@ -257,12 +257,12 @@ class Allocator:
 
     @torch.no_grad()
     def choose_starts(self, learner: Learner) -> None:
-        """Starts in the middle of missions at the frontier, as far as the signals of a start are known.
+        """Choose mid-episode starts at the frontier, as far as the signals of a start are known.
 
-        For each of some schedules and times: of many places the one whose value is nearest to halfway between that of
-        bad and of good places. Missions whose values differ more between places are taken more often: there the policy
-        can go on from some and not from others. Where a wall, a door or a narrow way parts both, it is there that most
-        is to be learned, and few episodes come there by themselves.
+        For each of some schedules and times: of many places, the one whose value is nearest to halfway between those of
+        bad and good places. Missions whose values differ more between places are chosen more often: there the policy
+        can go on from some places and not from others. Near a wall, a door or a narrow passage between both, there is
+        most to learn, and few episodes get there by themselves.
         """
         missions, places, device = self.config.missions, self.config.places, self.env.device
         generator = torch.Generator().manual_seed(int(self.rng.integers(2**62)))
@@ -280,7 +280,7 @@ class Allocator:
 
     @torch.no_grad()
     def values(self, learner: Learner, schedules: Tensor) -> Tensor:
-        """What the critic expects of ``schedules`` [M, 1 + V], mean over some starts: [M]."""
+        """The critic's value of ``schedules`` [M, 1 + V], mean over some starts: [M]."""
         obs = observed(self.env.task.observe, self.signals, schedules.to(self.env.device), self.see)
         m, b = obs.shape[:2]
         return learner.critic(learner.critic_normalizer(obs.flatten(0, 1))).reshape(m, b).mean(-1).cpu()
@@ -317,8 +317,8 @@ CHUNK = 16  # schedules that are valued at once at the starts of all worlds
 def flown(
     env: TaskEnv, act: Callable[[Tensor], Tensor], wanted: Callable[[Mapping[str, Tensor]], Tensor]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """One mission in each world: the schedules [N, 1 + V] that were drawn, whether [N] they were kept, and the
-    alternative [N] that is ``wanted`` by the signals of its start."""
+    """Fly one mission in each world: the drawn schedules [N, 1 + V], whether [N] they were kept, and the alternative
+    [N] preferred (``wanted``) by the signals of its start."""
     obs = env.reset()
     truth = env.true_signals()
     choice = wanted({name: truth[name] for name in env.task.observe.signals})
@@ -335,7 +335,8 @@ def flown(
 def preferred(
     critic: Critic, normalizer: Normalizer, observe: Any, schedules: Tensor, signals: Mapping[str, Tensor]
 ) -> Tensor:
-    """The alternative [B] whose best one of ``schedules`` [K, 1 + V] the critic values most, at each of B starts."""
+    """The alternative [B] of the schedule among ``schedules`` [K, 1 + V] with the greatest value, at each of B starts.
+    """
     numbers = schedules[:, 0].unique()
     if len(numbers) == 1:
         return numbers.expand(len(next(iter(signals.values()))))
@@ -348,12 +349,12 @@ def preferred(
 
 
 def proved(schedules: Tensor, followed: Tensor, kept: Tensor, wanted: Tensor) -> Tensor:
-    """Those of ``schedules`` [K, 1 + V] that were kept about as often as the best, as N missions say that ``followed``
-    [N, 1 + V] one each; all where none was kept, which says nothing of one against another.
+    """The ``schedules`` [K, 1 + V] that were kept about as often as the best in N missions, of which each followed one
+    (``followed`` [N, 1 + V]); all of them if none was kept, which does not distinguish them.
 
-    Each is compared with the others in the missions from those starts at which its alternative is ``wanted`` [N]: one
-    that is right for a few starts is seldom kept from all, and the robot takes it at those few. Where nothing was kept
-    from these, or no alternative is as good as the others where it is wanted, all missions count.
+    Each is compared in the missions from the starts at which its alternative is ``wanted`` [N]: one that suits few
+    starts is seldom kept from all, and the robot chooses it at those few. If nothing was kept from these starts, or no
+    alternative is as good as the others where it is wanted, all missions count.
     """
     if not bool(kept.any()):
         return schedules
@@ -366,8 +367,8 @@ def proved(schedules: Tensor, followed: Tensor, kept: Tensor, wanted: Tensor) ->
 
 
 def good(schedules: Tensor, followed: Tensor, kept: Tensor) -> Tensor:
-    """Which [K] of ``schedules`` were kept about as often as the best, as N missions say: by the mean that is expected
-    from what was seen, all shares being as likely before (Laplace's rule). None that never was."""
+    """Which [K] of ``schedules`` were kept about as often as the best: by the posterior mean with a uniform prior
+    (Laplace's rule). Never one that was not kept at all."""
     same = (followed[:, None] == schedules[None]).all(-1).double()  # [N, K]
     times = kept.double() @ same
     share = torch.where(times > 0, (times + 1.0) / (same.sum(0) + 2.0), 0.0)
@@ -375,9 +376,12 @@ def good(schedules: Tensor, followed: Tensor, kept: Tensor) -> Tensor:
 
 
 def frontier(value: Tensor, legal: Tensor, generator: torch.Generator) -> Tensor:
-    """Of M missions at P places with ``value`` [M, P], as many as missions: m * P + p [at most M], drawn with the range
-    of the mission's values, each at its place nearest to the middle of that range among those that are ``legal``
-    [M, P]. The range is that from a tenth to nine tenths of the places. Empty where all values are alike."""
+    """As many starts as missions, of M missions at P places with ``value`` [M, P]: indices m * P + p [at most M].
+
+    Missions are drawn in proportion to the range of their values, from a tenth to nine tenths of the places; each
+    starts at the place nearest to the middle of that range among the ``legal`` [M, P] ones. Empty if all values are
+    equal.
+    """
     low, high = value.quantile(0.1, 1), value.quantile(0.9, 1)
     off = torch.where(legal, (value - 0.5 * (low + high)[:, None]).abs(), torch.inf)
     weight = torch.where(legal.any(1), high - low, 0.0).cpu()
@@ -393,10 +397,10 @@ def metropolis(
     """``schedules`` [M, 1 + V] after ``sweeps`` Metropolis-Hastings steps towards prior * exp(value / temperature).
 
     ``temperature`` is in standard deviations of the values. The prior is that of
-    `temporeal.sim.rewards.schedules.draw_schedules`:
-    alternatives alike, and within one all its schedules alike. Every fourth proposal is drawn from it, which may change
-    the alternative; the others (`temporeal.sim.rewards.schedules.moved`) are as likely there as back and stay within
-    the alternative: so both are accepted by the values alone.
+    `temporeal.sim.rewards.schedules.draw_schedules`: uniform over alternatives, and over the schedules of each. Every
+    fourth proposal is drawn from it and may change the alternative; the others
+    (`temporeal.sim.rewards.schedules.moved`) are symmetric and keep the alternative. So both are accepted by the values
+    alone.
     """
     now = value(schedules)
     unit = temperature * float(now.std().clamp(min=1e-6))
@@ -411,14 +415,14 @@ def metropolis(
 
 
 def load_policy(path: Path, device: str = "cpu") -> tuple[Actor, Normalizer, TGPOConfig]:
-    """Actor and normalizer of a checkpoint; see :func:`load_graph` for the policy that chooses its schedule."""
+    """Actor and normalizer of a checkpoint; :func:`load_graph` gives the policy that chooses its schedule."""
     return policy_of(read_last(path), TGPOConfig, device)
 
 
 def load_graph(path: Path, task: Task, device: str = "cpu", patience: float | None = None) -> PolicyGraph:
-    """The policy of a run between raw signals and raw commands, choosing among the best schedules of its buffer.
+    """The policy of a run between raw signals and raw commands, which chooses among the best schedules of its buffer.
 
-    ``patience``: instead of the run's own (:class:`TGPOConfig`).
+    ``patience`` overrides the run's own (:class:`TGPOConfig`).
     """
     state = read_last(path)
     actor, normalizer, config = policy_of(state, TGPOConfig, device)

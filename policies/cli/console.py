@@ -1,4 +1,4 @@
-"""What verbs share: options, results as text or JSON, lines on standard error."""
+"""Shared parts of verbs: options, results as text or JSON, lines on standard error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from temporeal.policies.runs.errors import BadInput
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse whose errors are :class:`BadInput` and whose help keeps the verb's own text and example."""
+    """An argparse parser whose errors are :class:`BadInput` and whose help keeps the verb's own text and example."""
 
     def __init__(self, verb: str, text: str) -> None:
         super().__init__(
@@ -27,12 +27,12 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """The switch that every verb with a result has."""
+    """Add ``--json``, which every verb with a result has."""
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 
 def add_overrides(parser: argparse.ArgumentParser) -> None:
-    """Settings as words: ``task=hover seed=2``."""
+    """Add settings as words: ``task=hover seed=2``."""
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings, such as task=hover seed=2")
 
 
@@ -55,7 +55,7 @@ def print_json(value: Any) -> None:
 
 
 def say(text: str = "") -> None:
-    """A line for a person, at once: long work is often watched through a pipe."""
+    """Print a line at once: long work is often watched through a pipe."""
     print(text, flush=True)
 
 
@@ -72,8 +72,8 @@ def counter(title: str) -> Callable[[int, int], None]:
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Inside, what our own modules warn of is a line like any other, without the place in the source;
-    warnings of others are shown as python does."""
+    """Inside, warnings of our own modules are plain lines, without the place in the source; others are shown as python
+    does."""
     ours = Path(__file__).parents[2]
     with warnings.catch_warnings():
         usual = warnings.showwarning
@@ -89,5 +89,5 @@ def plain_warnings() -> Iterator[None]:
 
 
 def complain(text: str) -> None:
-    """A line on stderr."""
+    """Print a line on stderr."""
     print(text, file=sys.stderr, flush=True)

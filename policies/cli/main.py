@@ -1,8 +1,8 @@
-"""The command ``temporeal``: finds the verb's module in this folder and runs it.
+"""The command ``temporeal``: finds the verb's module and runs it.
 
-A verb is a module ``policies/cli/<verb>.py`` with ``SUMMARY`` (one line), ``HELP`` (text with an example) and
-``run(argv) -> exit status``. Modules import what is slow (torch, hydra, matplotlib) inside their functions, so
-that help and completion answer at once.
+A verb is a module ``policies/cli/verbs/<verb>.py`` with ``SUMMARY`` (one line), ``HELP`` (text with an example) and
+``run(argv) -> exit status``. Modules import slow packages (torch, hydra, matplotlib) inside their functions, so that
+help and completion answer at once.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ first steps:
 
 
 def verb_names() -> list[str]:
-    """Verbs in the order of a first day, then any others by name. Reads the files, imports nothing."""
+    """Verbs in the order of a first day, then any others by name. Lists files, imports nothing."""
     folder = Path(__file__).parent / "verbs"
     found = {path.stem for path in folder.glob("*.py") if "\nSUMMARY = " in path.read_text()}
     return [v for v in ORDER if v in found] + sorted(found - set(ORDER))
 
 
 def load_verb(name: str) -> ModuleType:
-    """The module of verb ``name``; an unknown one lists the known."""
+    """The module of verb ``name``; the error for an unknown name lists the known ones."""
     known = verb_names()
     if name not in known:
         close = difflib.get_close_matches(name, known, 1)
@@ -101,9 +101,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def guarded(work: Callable[[list[str]], int], arguments: list[str]) -> int:
-    """Exit status of ``work(arguments)``: bad input is one line and 2, an interrupt is 130, SIGTERM is 143. It is the
-    same where nobody reads what is printed (a closed pipe or descriptor). A crash has a status of its own: 1 would tell
-    a script that the gate said no.
+    """Exit status of ``work(arguments)``: bad input is one line and 2, an interrupt is 130, SIGTERM is 143.
+
+    The status is the same if nobody reads the output (a closed pipe or descriptor). A crash has its own status: 1 would
+    tell a script that the gate failed.
     """
     given = sys.stdout, sys.stderr
     with open(os.devnull, "w") as nowhere:
@@ -115,13 +116,13 @@ def guarded(work: Callable[[list[str]], int], arguments: list[str]) -> int:
 
 
 class Unread:
-    """A stream of text whose reader may leave: the rest goes nowhere, and the work goes on to its exit status."""
+    """A text stream whose reader may leave: the rest is dropped, and the work goes on to its exit status."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """As of the stream."""
+        """Write, as the stream does."""
         try:
             return int(self._stream.write(text))
         except BrokenPipeError:
@@ -129,14 +130,14 @@ class Unread:
             return len(text)
 
     def flush(self) -> None:
-        """As of the stream."""
+        """Flush, as the stream does."""
         try:
             self._stream.flush()
         except BrokenPipeError:
             self._leave()
 
     def _leave(self) -> None:
-        """The descriptor itself goes nowhere: python flushes at exit once more."""
+        """Redirect the descriptor itself to nowhere, because python flushes once more at exit."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)

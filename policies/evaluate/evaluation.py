@@ -58,7 +58,7 @@ class Episodes:
 
 @dataclass(frozen=True)
 class ClauseResult:
-    """One top-level conjunct: how often it holds, by how much, and how often it is the first to fail, and when."""
+    """One top-level conjunct: how often it holds, its robustness, how often it is the first to fail, and when."""
 
     label: str
     satisfied: Proportion
@@ -78,7 +78,7 @@ class SubgoalResult:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The judgement of E episodes; ``formula`` is the one that was judged."""
+    """The judgement of E episodes by ``formula``."""
 
     formula: Formula
     text: str
@@ -145,8 +145,8 @@ def evaluate(
 def gate(evaluation: Evaluation, require: float | None = None, require_lower: float | None = None) -> bool:
     """Whether the policy passes: the estimate reaches ``require``, and the interval's lower end ``require_lower``.
 
-    The estimate is the usual meaning, and the fewer the episodes, the more often it is wrong by chance. The lower end
-    holds at the interval's confidence, and needs more episodes the closer it is to 1.
+    A gate on the estimate is common, but with few episodes it is often wrong by chance. The lower end holds at the
+    interval's confidence, and needs more episodes the closer it is to 1.
     """
     for value in (require, require_lower):
         if value is not None and not 0 <= value <= 1:
@@ -257,7 +257,7 @@ def tracking_error(rollout: Rollout, reference: Reference, lengths: np.ndarray) 
 def bounds_over_time(
     formula: Formula, rollout: Rollout, episode: int, steps: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Least and greatest robustness that the episode could still end with, known at each of the sample ``steps``."""
+    """Least and greatest robustness that the episode could still end with, at each of the sample ``steps``."""
     repeated = {k: np.repeat(v[:, episode : episode + 1], len(steps), axis=1) for k, v in rollout.signals.items()}
     length = rollout.lengths[episode] - (not rollout.finite[episode])
     return bounds(formula, repeated, rollout.dt, np.minimum(np.asarray(steps) + 1, length))
@@ -280,7 +280,7 @@ def to_json(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def clean(value: Any) -> Any:
-    """``value`` with text keys and null for what is not finite."""
+    """``value`` with text keys, and null for non-finite numbers."""
     if isinstance(value, Mapping):
         return {key if isinstance(key, str) else f"{key:g}": clean(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

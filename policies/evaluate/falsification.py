@@ -86,7 +86,7 @@ def default_space(env: Env) -> ParameterSpace:
 
 
 def _sensor(env: Env, name: str) -> Parameter:
-    """What an evaluation draws of the entry ``name`` of the sensors' :attr:`drawn`."""
+    """The distribution of the entry ``name`` of the sensors' :attr:`drawn` in an evaluation."""
     kind, _, of = name.partition(".")
     if kind == "delay":
         low, high = delays(env, of)
@@ -106,13 +106,13 @@ def _sensor_name(name: str) -> str:
 
 
 def delays(env: Env, group: str) -> tuple[int, int]:
-    """The least and the greatest delay of a group of signals, control steps; of those in none: ``""``."""
+    """The least and the greatest delay of a group of signals, control steps; the group ``""`` has the others."""
     low, high = env.recipe.sensors.groups[group].delay_steps if group else (0, env.recipe.sensors.config.delay_steps)
     return int(low), int(high)
 
 
 def _randomized(env: Env, name: str, dist: Distribution) -> Parameter | None:
-    """The parameter that spans ``dist``; None where it has one value only."""
+    """The parameter that spans ``dist``; None if it has one value only."""
     low, high = distribution_bounds(dist, env.backend.parameters[name], name)
     symmetric = dist.kind == "normal" and (dist.low, dist.high) == (-inf, inf)
     scale: Scale = "normal" if symmetric else "log" if dist.kind == "log_uniform" else "linear"
@@ -131,7 +131,7 @@ def component_count(env: Env, name: str) -> int:
 
 
 def check_space(space: ParameterSpace, env: Env) -> None:
-    """Every parameter is one that ``env`` has, of its shape; a :class:`SpaceError` lists the legal names."""
+    """Check that ``env`` has every parameter, in its shape; a :class:`SpaceError` lists the legal names."""
     shapes = legal_parameters(env)
     for p in space.parameters:
         if p.name not in shapes:
@@ -156,7 +156,7 @@ def check_space(space: ParameterSpace, env: Env) -> None:
 
 
 def check_range(p: Parameter, env: Env) -> None:
-    """Values of ``p`` without a meaning or an effect are a :class:`SpaceError` that names the legal range."""
+    """Refuse values of ``p`` without a meaning or an effect; the :class:`SpaceError` names the legal range."""
     values = np.asarray(p.options if isinstance(p, Choice) else (p.low, p.high), np.float64)
     group, _, name = p.name.partition(".")
     if p.name == "sensor.delay_steps" or p.name.startswith("sensor.delay."):
@@ -186,7 +186,7 @@ def check_range(p: Parameter, env: Env) -> None:
 
 
 def legal_parameters(env: Env) -> dict[str, tuple[tuple[int, ...], ...]]:
-    """Names that a space for ``env`` may have, with the shapes of each."""
+    """Legal names in a space for ``env``, with their shapes."""
     def shapes(count: int) -> tuple[tuple[int, ...], ...]:
         return ((),) if count == 1 else ((count,), ())
 
@@ -206,9 +206,9 @@ def legal_parameters(env: Env) -> dict[str, tuple[tuple[int, ...], ...]]:
 
 
 def make_draws(env: Env, parameters: Mapping[str, np.ndarray], seeds: np.ndarray) -> tuple[Draws, Named]:
-    """What N candidates begin with, and their push (s, N, N m): ``parameters`` [N, ...], ``seeds`` [N].
+    """Initial draws of N candidates, and their push (s, N, N m): ``parameters`` [N, ...], ``seeds`` [N].
 
-    A seed stands in for the number of a world: what is not given is drawn as in that world's first episode.
+    A seed replaces the number of a world: parameters not given are drawn as in that world's first episode.
     """
     ids = torch.as_tensor(seeds, dtype=torch.int64, device=env.device)
     first = torch.zeros_like(ids)
@@ -236,7 +236,7 @@ def make_draws(env: Env, parameters: Mapping[str, np.ndarray], seeds: np.ndarray
 
 
 def _components(env: Env, name: str, value: Tensor) -> Tensor:
-    """A scalar for all components, where the parameter has several: [N, c]."""
+    """A scalar repeated for all components, if the parameter has several: [N, c]."""
     count = component_count(env, name)
     return value[:, None].expand(-1, count).contiguous() if value.dim() == 1 and count > 1 else value
 
@@ -249,7 +249,7 @@ def _between(env: Env, name: str, dist: Distribution, share: Tensor) -> Tensor:
 
 
 class PushedBackend:
-    """A backend whose worlds are pushed on demand, in addition to what else sets the same forces."""
+    """A backend whose worlds are pushed on demand, in addition to other external forces."""
 
     def __init__(self, inner: Any, control_dt: float) -> None:
         self.inner, self.control_dt = inner, control_dt
@@ -267,13 +267,13 @@ class PushedBackend:
         self.pushed = torch.zeros(self.inner.num_worlds, dtype=torch.bool, device=self.inner.device)
 
     def set_params(self, ids: Tensor, params: Mapping[str, Tensor]) -> None:
-        """``params`` for the worlds ``ids``; forces in addition to an active push."""
+        """Set ``params`` of the worlds ``ids``; forces are added to an active push."""
         for name in self.forces.keys() & params.keys():
             self.base[name][ids] = params[name]
         self.inner.set_params(ids, {**params, **self._forces(ids, self.forces.keys() & params.keys())})
 
     def _forces(self, ids: Tensor, names: Iterable[str]) -> Named:
-        """What acts now on the worlds ``ids``, with the push."""
+        """Current forces on the worlds ``ids``, including the push."""
         return {k: self.base[k][ids] + self.pushed[ids, None] * self.forces[k][ids] for k in names}
 
     def reset(self, ids: Tensor, state: Mapping[str, Tensor]) -> None:
@@ -283,7 +283,7 @@ class PushedBackend:
         self.inner.reset(ids, state)
 
     def step(self, ctrl: Tensor, substeps: int) -> None:
-        """One control step. A push acts in those that begin within its time."""
+        """One control step. A push acts on the steps that begin within its time."""
         if self.forces:
             time = self.age * self.control_dt + 1e-6
             now = (time >= self.push["at_s"]) & (time < self.push["at_s"] + self.push["for_s"])
@@ -292,7 +292,7 @@ class PushedBackend:
         self.inner.step(ctrl, substeps)
 
     def _set_pushed(self, ids: Tensor, now: Tensor) -> None:
-        """Whether the worlds ``ids`` are pushed, ``now`` [K] bool: set where it changes."""
+        """Set whether the worlds ``ids`` are pushed, ``now`` [K] bool, where it changes."""
         changed = ids[now != self.pushed[ids]]
         self.pushed[ids] = now
         if len(changed):
@@ -303,12 +303,12 @@ class PushedBackend:
 
 
 class PolicyRollout:
-    """A rollout for `temporeal.sim.stl.analysis.falsify`: at most ``env.num_worlds`` candidates at once, each in a
-    world of its own.
+    """A rollout for `temporeal.sim.stl.analysis.falsify`: at most ``env.num_worlds`` candidates at once, each in its
+    own world.
 
     ``policy(env)`` makes the policy of one batch (a recurrent one carries its state). ``env`` is taken over: its
     episodes are the candidates' from now on. Batches are filled up with copies of their first candidate, so that the
-    networks see the same number of rows each time, and rounding is the same.
+    networks always see the same number of rows and round alike.
     """
 
     def __init__(self, env: Env, policy: Callable[[Env], Act], space: ParameterSpace) -> None:
@@ -349,12 +349,12 @@ class PolicyRollout:
 
 
 def policy_judge(dt: float) -> Judge:
-    """The judge of flights that may end early, by their known samples alone, as an evaluation.
+    """The judge of flights that may end early, by their known samples alone, as in an evaluation.
 
-    ``violated`` is what no continuation could mend, with the time at which that was certain; ``undecided`` what a
+    ``violated``: no continuation could satisfy the formula; with the time at which that was certain. ``undecided``: a
     continuation could still decide either way (an evaluation counts such an episode as failed). The robustness is the
-    greatest that any continuation could give (the weak view): a violated clause's own margin, +inf for an ``F`` that is
-    still open, and of an episode that was not cut short the robustness itself.
+    greatest that any continuation could give (the weak view): a violated clause's own margin, +inf for an open ``F``,
+    and for a complete episode the robustness itself.
     """
 
     def judge(formula: Formula, signals: Mapping[str, np.ndarray]) -> Judgement:
@@ -381,7 +381,7 @@ def falsify_policy(
 
 
 def weights_digest(module: torch.nn.Module) -> str:
-    """SHA-256 of the names, shapes and values of what ``module`` holds."""
+    """SHA-256 of the names, shapes and values in ``module``'s state."""
     out = hashlib.sha256()
     for name, value in sorted(module.state_dict().items()):
         out.update(f"{name} {tuple(value.shape)} {value.dtype};".encode())

@@ -1,4 +1,4 @@
-"""What a finite number of episodes says: intervals for a probability, quantiles for a quantity."""
+"""Statistics of a finite number of episodes: intervals for a probability, quantiles for a quantity."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Proportion:
 
 @dataclass(frozen=True)
 class Summary:
-    """Of the finite ones of some values; ``count`` of them. ``quantiles`` by probability. NaN where there is none."""
+    """Statistics of the finite ones of some values, ``count`` of them. ``quantiles`` by probability. NaN if there are
+    none."""
 
     count: int
     mean: float

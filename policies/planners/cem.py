@@ -71,7 +71,7 @@ class CEMConfig:
 
 @dataclass
 class Search:
-    """The distributions of B robots and the best that was drawn from them."""
+    """The distributions of B robots, and the best sequences drawn from them."""
 
     mean: Tensor  # [B, K, A]
     std: Tensor  # [B, K, A]
@@ -89,10 +89,10 @@ def plan(
     Args:
         model: predicts; no gradients are taken.
         formula: judged on samples each ``dt`` s, from the first of ``past`` (or from ``signals0``) to step ``steps``.
-        signals0: what is measured now, [B, *shape].
-        generator: of the draws; with an equal one the plan is equal.
+        signals0: current measurements, [B, *shape].
+        generator: of the draws; equal generators give equal plans.
         past: samples before, [k, B, *shape].
-        start: actions [B, T, A] to begin with: they are a candidate, and the first mean.
+        start: initial actions [B, T, A]: a candidate, and the first mean.
     """
     asked = problem(model, formula, dt, signals0, steps, past)
     start = check_start(start, asked)
@@ -107,7 +107,7 @@ def plan(
 
 
 def begin(asked: Problem, spline: Tensor, config: CEMConfig, start: Tensor | None) -> Search:
-    """The first distribution: about zero, or about the spline nearest to ``start``."""
+    """The first distribution: around zero, or around the spline nearest to ``start``."""
     count, size = len(asked.state), asked.model.action_dim
     mean = asked.state.new_zeros(count, spline.shape[1], size)
     deviation = config.init_std
@@ -128,7 +128,7 @@ def improve(
     search: Search, worlds: Tensor, asked: Problem, spline: Tensor, config: CEMConfig,
     generator: torch.Generator | None,
 ) -> None:
-    """One round for the robots ``worlds``, all with as many sequences."""
+    """One round for the robots ``worlds``, with equally many sequences each."""
     mean, std, kept = search.mean[worlds], search.std[worlds], search.kept[worlds]
     drawn = config.population - kept.shape[1]
     noise = torch.randn(len(worlds), drawn, *mean.shape[1:], generator=generator, dtype=mean.dtype, device=mean.device)

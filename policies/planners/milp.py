@@ -92,14 +92,14 @@ def plan(
     model: Model, formula: Formula, dt: float, signals0: Signals, steps: int, config: MILPConfig,
     generator: torch.Generator | None = None, *, past: Signals | None = None, start: Tensor | None = None,
 ) -> Plan:
-    """The best plan for each of the B robots of ``signals0``; zeros, or ``start``, where the program has none.
+    """The best plan for each of the B robots of ``signals0``; zeros, or ``start``, if the program has none.
 
     Args:
         model: affine in state and action.
         formula: judged on samples each ``dt`` s, from the first of ``past`` (or from ``signals0``) to step ``steps``.
-        generator: not used; planners have it.
+        generator: unused; part of the planners' interface.
         past: samples before, [k, B, *shape].
-        start: actions [B, T, A] that are followed already.
+        start: actions [B, T, A] of the plan followed so far.
     """
     asked = problem(model, formula, dt, signals0, steps, past)
     start = check_start(start, asked)
@@ -120,7 +120,7 @@ def plan(
 
 
 def solve(asked: Problem, config: MILPConfig) -> Solution:
-    """Write and solve the program of the only robot of ``asked``; a :class:`SolverFailed` where HiGHS cannot."""
+    """Write and solve the program of the only robot of ``asked``; a :class:`SolverFailed` if HiGHS fails."""
     began = time.perf_counter()
     system = linearized(asked)
     lowered = lower(asked.formula, asked.dt)

@@ -1,4 +1,4 @@
-"""Policies that act in an environment, from the graphs that were trained."""
+"""Policies that act in an environment, made from trained graphs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Act = Callable[[Tensor], Tensor]
 
 
 def graph_policy(graph: PolicyGraph) -> Act:
-    """The network of ``graph`` on the environment's observations; one that carries something starts with nothing.
+    """The network of ``graph`` on the environment's observations; carried state starts empty.
 
-    The environment runs the observation and action maps itself, so only what decides is used here.
+    The environment itself runs the observation and action maps, so only the network is used here.
     """
     carried: Memory = {}
 

@@ -1,6 +1,6 @@
-"""A run that ends when its budget is spent, updates or seconds; what it shows and keeps meanwhile.
+"""The loop of a run with a budget of updates or seconds, with its display and checkpoints.
 
-For learners that are one process; PPO's, which may be several, is its own (:func:`temporeal.policies.algos.ppo.train`).
+For learners of one process. PPO, which may have several, has its own (:func:`temporeal.policies.algos.ppo.train`).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from temporeal.policies.training.progress import CLOCKS, Logger, Progress
 
 
 class Settings(Protocol):
-    """What is needed of a learner's settings: see :class:`temporeal.policies.algos.npc.NPCConfig`."""
+    """The required settings of a learner: see :class:`temporeal.policies.algos.npc.NPCConfig`."""
 
     @property
     def updates(self) -> int:
-        """At most."""
+        """Largest number of updates."""
 
     @property
     def max_seconds(self) -> float | None:
-        """Of ``clock``, earlier parts of a resumed run included; None: as many as it takes."""
+        """Budget by ``clock``, including earlier parts of a resumed run; None: unlimited."""
 
     @property
     def clock(self) -> str:
@@ -30,11 +30,11 @@ class Settings(Protocol):
 
     @property
     def checkpoint_seconds(self) -> float:
-        """Between checkpoints; 0: after each iteration."""
+        """Seconds between checkpoints; 0: after each iteration."""
 
 
 class Learner(Protocol):
-    """What is needed of a learner: updates done, seconds spent, and the figures of each iteration."""
+    """The required parts of a learner: updates done, seconds spent, and the figures of each iteration."""
 
     update: int
     seconds: float
@@ -49,7 +49,7 @@ L = TypeVar("L", bound=Learner)
 
 
 def fraction_spent(learner: Learner) -> float:
-    """Share of the budget used so far, whichever of updates and seconds is further: 0 to 1."""
+    """Share of the budget used so far, 0 to 1: the larger one of updates and seconds."""
     config, fraction = learner.config, learner.update / learner.config.updates
     if config.max_seconds is not None:
         fraction = max(fraction, learner.seconds / config.max_seconds)
@@ -64,9 +64,9 @@ def spend(
     """Iterate until the budget is spent or ``on_iteration`` returns True.
 
     Args:
-        iterate: one iteration, of one update or more: its figures.
+        iterate: one iteration, of one update or more; returns its figures.
         steps: control steps of all worlds so far.
-        keep: writes a checkpoint: every ``checkpoint_seconds``, and at the end.
+        keep: writes a checkpoint; called every ``checkpoint_seconds``, and at the end.
     """
     config, passed = learner.config, CLOCKS[learner.config.clock]
     began, saved, stop = passed() - learner.seconds, time.monotonic(), fraction_spent(learner) >= 1.0
@@ -85,7 +85,7 @@ def spend(
 def enter(
     learner: Learner, steps: int, figures: Mapping[str, float], display: Progress | None, logger: Logger | None
 ) -> None:
-    """Enter an iteration into the history, the display and the log."""
+    """Add an iteration to the history, the display and the log."""
     last = learner.history[-1] if learner.history else {"steps": 0.0, "seconds": 0.0}
     fraction = fraction_spent(learner)
     row = {"iteration": float(len(learner.history) + 1), "steps": float(steps), "seconds": learner.seconds,

@@ -42,7 +42,7 @@ def save(path: Path, state: Mapping[str, Any]) -> None:
 
 
 def load(path: Path, map_location: str | torch.device = "cpu") -> dict[str, Any]:
-    """The state in ``path``, if the file is whole."""
+    """The state in ``path``, if the file is intact."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -61,9 +61,9 @@ def file_of(folder: Path, iteration: int, rank: int, ranks: int) -> Path:
 
 
 def iterations(folder: Path, ranks: int) -> list[int]:
-    """The iterations of which the files of all ``ranks`` processes exist, ascending.
+    """The iterations with files of all ``ranks`` processes, ascending.
 
-    A kill between the writes of two processes leaves one iteration incomplete; the one before it is then the last.
+    A kill between the writes of two processes leaves one iteration incomplete; then the one before it is the last.
     """
     found: dict[int, set[int]] = {}
     sizes = set()
@@ -90,7 +90,8 @@ def latest(folder: Path, rank: int, ranks: int) -> Path:
 def require_same(
     path: Path, what: str, was: Mapping[str, Any], now: Mapping[str, Any], may_change: Sequence[str]
 ) -> None:
-    """:class:`CheckpointError` where ``what`` was another in the checkpoint ``path``, but for what ``may_change``."""
+    """Raise :class:`CheckpointError` if ``what`` differs from the checkpoint ``path``, except in what ``may_change``.
+    """
     keys = [key for key in {**was, **now} if key not in may_change]
     if different := "; ".join(f"{k} {was.get(k)!r} -> {now.get(k)!r}" for k in keys if was.get(k) != now.get(k)):
         raise CheckpointError(f"{path} cannot be resumed: the {what} differs ({different}); "
@@ -98,7 +99,7 @@ def require_same(
 
 
 def prune(folder: Path, rank: int, ranks: int) -> None:
-    """Remove this process' files but the last ones, and what a kill left half-written."""
+    """Remove this process' files except the last ones, and files that a kill left half-written."""
     for unfinished in folder.glob(f".*.rank{rank}of{ranks}.pt.*"):
         unfinished.unlink(missing_ok=True)
     kept = iterations(folder, ranks)[-KEPT:]
@@ -110,7 +111,7 @@ def prune(folder: Path, rank: int, ranks: int) -> None:
 
 
 def _others(path: Path) -> str:
-    """What to do about a bad file: named, never done silently."""
+    """Advice on a bad file, for the message: nothing is done silently."""
     match = NAME.fullmatch(path.name)
     if match is None:
         return ""
@@ -121,7 +122,7 @@ def _others(path: Path) -> str:
 
 
 def _require_plain(value: Any, where: str) -> None:
-    """Refuse what ``weights_only`` loading would refuse, while the run that could be lost is still alive."""
+    """Refuse state that ``weights_only`` loading would refuse, while the run still lives and nothing is lost."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             _require_plain(item, f"{where}[{key!r}]")

@@ -1,4 +1,4 @@
-"""Why a training does not begin, or does not go on: the same words for all algorithms, for those who call them."""
+"""Reasons why a training does not begin or go on, shared by all algorithms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy of a run between raw signals and raw commands, whichever algorithm learned it."""
+"""The policy of a run between raw signals and raw commands, for every algorithm."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONFIG = "config.yaml"
 
 
 def algorithm_of(run: Path) -> str:
-    """The algorithm that learned what is in the folder ``run``, as its settings name it."""
+    """The algorithm of the run in folder ``run``, by its settings."""
     try:
         name = yaml.safe_load((run / CONFIG).read_text())["algo"]["name"]
     except (OSError, TypeError, KeyError, yaml.YAMLError) as error:
@@ -29,7 +29,7 @@ def algorithm_of(run: Path) -> str:
 
 
 def check_reads(run: Path, normalizer: Normalizer, task: Task) -> None:
-    """:class:`CheckpointError` where the policy of ``run`` reads another number of observations than ``task`` shows."""
+    """Raise :class:`CheckpointError` if the policy of ``run`` has another observation size than ``task``."""
     reads = len(normalizer.shift)
     if reads != task.observe.obs_dim:
         raise CheckpointError(
@@ -39,7 +39,7 @@ def check_reads(run: Path, normalizer: Normalizer, task: Task) -> None:
 
 
 def load_graph(run: Path, task: Task, device: str = "cpu") -> PolicyGraph:
-    """The policy of ``run`` on ``task``; :class:`CheckpointError` where it is of another one."""
+    """The policy of ``run`` on ``task``; a :class:`CheckpointError` if it belongs to another task."""
     from temporeal.sim.maps import PolicyGraph
 
     module = resolve("temporeal.policies.algos", algorithm_of(run))

@@ -1,4 +1,4 @@
-"""Checkpoints of a run of PPO: what is kept, how a run goes on from one, and the policy in it."""
+"""Checkpoints of PPO runs: their content, resumption, and the policy in them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ C = TypeVar("C", bound=PPOConfig)
 
 
 def keep(learner: Learner, out: Path) -> None:
-    """Write a checkpoint of this process and remove those before the last."""
+    """Write a checkpoint of this process and remove older ones except the last."""
     folder, ranks = Path(out) / "checkpoints", learner.ranks
     cuda = torch.cuda.get_rng_state(learner.device) if learner.device.type == "cuda" else None
     checkpoint.save(checkpoint.file_of(folder, learner.iteration, ranks.index, ranks.size), {
@@ -44,7 +44,7 @@ def keep(learner: Learner, out: Path) -> None:
 
 
 def restore(learner: Learner, path: Path) -> None:
-    """Put ``learner`` where the checkpoint ``path`` was written."""
+    """Set ``learner`` to the state of the checkpoint ``path``."""
     state = _read(path)
     checkpoint.require_same(path, "environment", state["sizes"], _sizes(learner.env), MAY_CHANGE)
     checkpoint.require_same(path, "configuration", state["config"], _plain(learner.config), MAY_CHANGE)
@@ -118,7 +118,7 @@ def latest(out: Path, ranks: Ranks) -> Path:
 
 
 def modules_of(learner: Learner) -> dict[str, Any]:
-    """The state of all that learns, by name."""
+    """The state of all learned modules, by name."""
     return {name: getattr(learner, name).state_dict() for name in MODULES}
 
 

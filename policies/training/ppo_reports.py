@@ -1,4 +1,4 @@
-"""What an iteration of PPO reports: figures of its episodes, faults, and a dump where numbers are not finite."""
+"""Reports of PPO iterations: figures of episodes, faults, and a dump of non-finite numbers."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from temporeal.policies.training.progress import Logger, Progress
 
 
 def health_of(learner: Learner) -> dict[str, int]:
-    """What has gone wrong in the worlds of this process so far; nothing where the environment does not say."""
+    """Fault counts of this process' worlds so far; empty if the environment reports none."""
     ask = learner.env.capabilities.health
     return dict(ask()) if ask is not None else {}
 
 
 def troubles(learner: Learner, before: Mapping[str, int]) -> dict[str, float]:
-    """What went wrong in the worlds of all processes since ``before``: those that diverged, the simulator's warnings,
-    and how many worlds lack room for contacts or constraints now. """
+    """Faults in the worlds of all processes since ``before``: diverged worlds, the simulator's warnings, and how many
+    worlds currently lack memory for contacts or constraints."""
     now = health_of(learner)
     if not now:
         return {}
@@ -56,7 +56,7 @@ def count_episodes(sums: dict[str, Tensor], info: Mapping[str, Any], ended: Tens
 
 
 def dump_non_finite(learner: Learner, minibatch: Tensor, values: list[float], out: Path) -> str:
-    """Save what is needed to find the cause, and say where and what."""
+    """Save the data needed to find the cause; return a message that says where and what."""
     batch = columns_of(learner, minibatch)
     path = out / f"nonfinite.rank{learner.ranks.index}.pt"
     names = (*FIGURES, "gradient_norm")
@@ -74,7 +74,7 @@ def dump_non_finite(learner: Learner, minibatch: Tensor, values: list[float], ou
 def report(
     learner: Learner, rollout: Rollout, figures: dict[str, float], display: Progress | None, logger: Logger | None
 ) -> None:
-    """Enter an iteration into the history, the display and the log."""
+    """Add an iteration to the history, the display and the log."""
     before = learner.history[-1] if learner.history else {"steps": 0.0, "seconds": 0.0}
     fraction = fraction_spent(learner)
     row = {
@@ -90,7 +90,7 @@ def report(
 
 
 def episode_means(learner: Learner, rollout: Rollout) -> dict[str, float]:
-    """Means over the whole episodes that ended, and their number: of this process' last rollout in which any did."""
+    """Means over the whole episodes that ended, and their number, of this process' last rollout with any."""
     sums = {k: float(v) for k, v in rollout.episodes.items()}
     count = sums.pop("count", 0.0)
     return {"episodes": count, **{k: v / max(count, 1.0) for k, v in sums.items()}}

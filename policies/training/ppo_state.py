@@ -1,7 +1,6 @@
-"""What a run of PPO consists of: its settings, the learner with its networks and workers, and storage for rollouts.
+"""The state of a PPO run: its settings, the learner with its networks and workers, and storage for rollouts.
 
-The algorithm is :mod:`temporeal.policies.algos.ppo`, a run's checkpoints are
-:mod:`temporeal.policies.training.ppo_checkpoint`.
+The algorithm is :mod:`temporeal.policies.algos.ppo`; checkpoints are :mod:`temporeal.policies.training.ppo_checkpoint`.
 
 T time, N worlds, B rows, O / C observation of actor / critic, A action. All tensors on the environment's device.
 """
@@ -115,7 +114,7 @@ class PPOConfig:
 
 
 class Batch(NamedTuple):
-    """What an update needs of each step. Columns of one table [..., F], so that a shuffle is one gather."""
+    """Data of each step for an update. Columns of one table [..., F], so that a shuffle is one gather."""
 
     obs: Tensor  # [..., O] normalized
     critic_obs: Tensor  # [..., C] normalized
@@ -151,7 +150,7 @@ class Rollout:
 
 
 class Replica(NamedTuple):
-    """Networks that share their parameters with all replicas, and a gradient of their own."""
+    """Networks that share their parameters with all replicas, and have their own gradient."""
 
     actor: Actor
     critic: Critic
@@ -163,7 +162,7 @@ class Replica(NamedTuple):
 
 @dataclass
 class Learner:
-    """All state of a run: what a checkpoint holds."""
+    """All state of a run, as in its checkpoints."""
 
     config: PPOConfig
     env: VecEnv
@@ -196,20 +195,20 @@ class Learner:
 
 
 class Companion(Protocol):
-    """What learns beside the networks, in every process: called after each iteration, kept in its checkpoints."""
+    """A second learner beside the networks, in every process: called after each iteration, saved in checkpoints."""
 
     finished: bool
     """Whether no iteration came after :meth:`finish`."""
 
     def __call__(self, learner: Learner) -> None:
-        """After an iteration."""
+        """Called after an iteration."""
 
     def finish(self, learner: Learner) -> None:
-        """After the last one of a run whose budget is spent, and its checkpoint; leaves what a resumed run goes on with
-        as it is."""
+        """Called after the last iteration of a run whose budget is spent, and its checkpoint; leaves the state that a
+        resumed run continues from unchanged."""
 
     def needs(self, learner: Learner) -> float:
-        """How long :meth:`finish` takes, about [s]: it is part of the budget."""
+        """Estimated duration of :meth:`finish` [s], which is part of the budget."""
 
     def state_dict(self) -> dict[str, Any]:
         """All state, for a bit-exact resume."""
@@ -258,7 +257,7 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
 
 
 def flatten(actor: Actor, critic: Critic) -> Tensor:
-    """All parameters as one tensor [P + 1] that they become views of; the last is zero."""
+    """All parameters as one tensor [P + 1], of which they become views; the last entry is zero."""
     parameters = [*actor.parameters(), *critic.parameters()]
     sizes = [p.numel() for p in parameters]
     flat = torch.cat([*(p.data.reshape(-1) for p in parameters), parameters[0].data.new_zeros(1)])
@@ -268,7 +267,7 @@ def flatten(actor: Actor, critic: Critic) -> Tensor:
 
 
 def replicate(actor: Actor, critic: Critic, own: bool) -> Replica:
-    """A replica of the networks (with ``own``: of themselves). An update of the parameters reaches all of them."""
+    """A replica of the networks (with ``own``, the networks themselves). A parameter update reaches all of them."""
     pair = (actor, critic) if own else copy.deepcopy((actor, critic))
     parameters = [p for module in pair for p in module.parameters()]
     sizes = [p.numel() for p in parameters]
@@ -289,12 +288,12 @@ def compiled(replica: Replica, activation: str, width: int, weights: Tensor) -> 
 
 
 def _one_thread() -> None:
-    """Each worker computes alone: the threads of one operation would wait for each other after each operation."""
+    """Set one thread per operation in a worker: several would wait for each other after each operation."""
     torch.set_num_threads(1)
 
 
 def in_parallel(learner: Learner, work: Callable[[Replica, Tensor], None], items: Tensor) -> None:
-    """``work`` on an equal share of ``items`` [M] in each thread."""
+    """Run ``work`` on an equal share of ``items`` [M] in each thread."""
     if len(learner.replicas) == 1:
         work(learner.replicas[0], items)
         return
@@ -323,14 +322,14 @@ def columns_of(learner: Learner, table: Tensor) -> Batch:
 
 
 def autocast(learner: Learner) -> torch.autocast:
-    """In which the learner's networks compute."""
+    """The precision context of the learner's networks."""
     return torch.autocast(learner.device.type, torch.bfloat16, enabled=learner.config.precision == "bfloat16")
 
 
 def fraction_spent(learner: Learner) -> float:
-    """Share of the budget of learning used so far, whichever of steps and seconds is further: 0 to 1, at which it ends.
+    """Share of the learning budget used so far, 0 to 1: the larger one of steps and seconds.
 
-    The same in all processes: learning rate and deviation follow it.
+    The same in all processes, because learning rate and deviation follow it.
     """
     config = learner.config
     fraction = learner.steps / config.total_steps

@@ -1,4 +1,4 @@
-"""Networks that plan: the actions of a whole mission, or of its next chunk, from the state at the start and now.
+"""Planning networks: the actions of a whole mission, or of its next chunk, from the states at the start and now.
 
 B or N robots, T steps, A action, D state.
 """
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 class Policy(nn.Module):
-    """States to actions. What a call sees is the start of the mission and, with ``chunk``, the state and time of now.
+    """States to actions. The input is the state at the start of the mission and, with ``chunk``, the current state and
+    time.
 
-    The start is its memory: with it, what was done so far follows from the time, so that a state which a mission
-    passes twice needs no other.
+    The start serves as memory: with it, earlier actions follow from the time, so that a mission may pass a state twice.
     """
 
     def __init__(self, state_dim: int, action_dim: int, steps: int, config: NPCConfig) -> None:
@@ -46,8 +46,8 @@ class Policy(nn.Module):
         self.net = mlp(inputs, config.hidden, self.spline.shape[1] * action_dim, config.activation, 0.1)
 
     def forward(self, first: Tensor, now: Tensor, step: int | Tensor) -> Tensor:
-        """Actions [B, chunk, A] from ``now`` [B, D] on, control step ``step`` (or [B]) of a mission that began in
-        ``first``."""
+        """Actions [B, chunk, A] from the state ``now`` [B, D] at control step ``step`` (or [B]) of a mission that began
+        in ``first``."""
         seen = self.first(first)
         if self.chunk < self.steps:
             phase = torch.zeros_like(seen[:, 0]) + 2.0 * step / self.steps - 1.0
@@ -62,8 +62,8 @@ def act(
 ) -> tuple[Tensor, Tensor]:
     """Actions [B, T, A] and states [T + 1, B, D] of ``policy`` over ``steps`` steps from control step ``step`` on.
 
-    ``first`` [B, D]: where the mission began; ``state`` [B, D]: now. Differentiable; ``segment`` and ``truncate`` as
-    in :func:`temporeal.policies.planning.problem.rollout`, rounded up to whole chunks.
+    ``first`` [B, D]: state at the start of the mission; ``state`` [B, D]: now. Differentiable; ``segment`` and
+    ``truncate`` as in :func:`temporeal.policies.planning.problem.rollout`, rounded up to whole chunks.
     """
     if policy.chunk == policy.steps:
         actions = policy(first, first, 0)[:, step : step + steps]
@@ -92,9 +92,9 @@ def act(
 
 
 class Seen(nn.Module):
-    """Observation map of a learned policy on its robot: what its next call is given, [N, 2 D + 1].
+    """Observation map of a planning network on its robot: the input [N, 2 D + 1] of its next call.
 
-    The state that the mission began in, that at the start of the chunk, and the control step.
+    The state at the start of the mission, that at the start of the chunk, and the control step.
     """
 
     def __init__(self, task: Task, policy: Policy) -> None:
@@ -116,13 +116,13 @@ class Seen(nn.Module):
         return torch.cat([first, begin, tick[:, None]], -1), after
 
     def record(self, memory: Mapping[str, Tensor], action: Tensor) -> dict[str, Tensor]:
-        """The memory with ``action`` entered, where the system remembers any."""
+        """The memory with ``action`` stored, if the system remembers any."""
         return {**memory, **self.system.record({name: memory[name] for name in self.system.memory}, action)}
 
 
 def _inside(tick: Tensor, chunk: int) -> Tensor:
-    """Control steps since the chunk began. Not ``remainder``: compiled maps (:mod:`temporeal.sim.compiler.vectorize`)
-    do not have it."""
+    """Control steps since the chunk began. Not ``remainder``, which compiled maps
+    (:mod:`temporeal.sim.compiler.vectorize`) lack."""
     return tick - chunk * torch.floor(tick / chunk)
 
 

@@ -1,4 +1,4 @@
-"""What a long run shows while it runs: a live table on a terminal, plain lines elsewhere, TensorBoard on request."""
+"""Progress of a long run: a live table on a terminal, plain lines elsewhere, TensorBoard on request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def clock(seconds: float) -> str:
 
 
 def summary(metrics: Metrics) -> dict[str, str]:
-    """The figures a person follows, as text, in order. Those that do not exist are left out."""
+    """The main figures as text, in order; missing ones are left out."""
     out = {"steps": f"{metrics['steps'] / 1e6:.2f} M", "rate": f"{metrics['rate'] / 1e3:.0f} k/s",
            "elapsed": clock(metrics["seconds"]), "left": clock(metrics["eta"])}
     for name, text in (("return", "{:.2f}"), ("length", "{:.0f}"), ("success", "{:.1%}"), ("robustness", "{:.2f}"),

@@ -1,7 +1,7 @@
-"""Several training processes that behave as one: what they share, and the operations that keep them equal.
+"""Several training processes that behave as one: their shared state, and the operations that keep them equal.
 
-Start with ``torchrun --nproc-per-node 2 ...``; gloo carries what is on a CPU, nccl what is on GPUs. One process needs
-nothing of this.
+Start with ``torchrun --nproc-per-node 2 ...``; gloo carries CPU tensors, nccl GPU tensors. A single process needs none
+of this.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Ranks:
         return total
 
     def gathered(self, rows: Tensor) -> Tensor:
-        """``rows`` [M, C] of all processes below each other, in the order of the ranks; M may differ, C not."""
+        """``rows`` [M, C] of all processes, concatenated in the order of the ranks; M may differ, C not."""
         if self.size == 1:
             return rows
         counts = [torch.zeros(1, dtype=torch.int64, device=rows.device) for _ in range(self.size)]
@@ -74,13 +74,13 @@ class Ranks:
                 dist.broadcast(tensor, 0)
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes are here."""
         if self.size > 1:
             dist.barrier()
 
 
 def join(device: str = "cpu") -> tuple[Ranks, torch.device]:
-    """Join the processes that torchrun started, and the device of this one. Alone where it did not start us."""
+    """Join the processes started by torchrun, with the device of this one; a single process without torchrun."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         return Ranks(), torch.device(device)

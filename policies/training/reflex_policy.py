@@ -1,4 +1,4 @@
-"""A policy with a reflex: two critics of the risk, the action that makes it small, and which of both acts.
+"""A policy with a reflex: two critics of the risk, the action that minimizes it, and the choice between both.
 
 N worlds, O observation, A action, S = O + A + 1 state of the reflex.
 """
@@ -19,7 +19,7 @@ from temporeal.sim.maps import Memory, PolicyGraph
 
 
 class Reflex(nn.Module):
-    """Two critics of the risk, and the action that makes it small."""
+    """Two critics of the risk, and the action that minimizes it."""
 
     def __init__(self, obs_dim: int, action_dim: int, hidden: Sequence[int], activation: str, every: int) -> None:
         super().__init__()
@@ -30,12 +30,12 @@ class Reflex(nn.Module):
         self.actor = mlp(size, hidden, action_dim, activation, 0.01)
 
     def state(self, obs: Tensor, held: Tensor, phase: Tensor) -> Tensor:
-        """What all that follows depends on [N, S]: the observation [N, O], what the task wants [N, A], and the share
-        of the time that it is held for that has passed, of ``phase`` [N] steps."""
+        """The reflex' state [N, S]: the observation [N, O], the task's action [N, A], and the elapsed share of its hold
+        time, at ``phase`` [N] steps."""
         return torch.cat([self.normalizer(obs), held, phase[:, None] / self.every], -1)
 
     def logits(self, state: Tensor, action: Tensor) -> Tensor:
-        """Of the risk of ``action`` [N, A] as each critic sees it: [2, N]."""
+        """Logits [2, N] of the risk of ``action`` [N, A], one row per critic."""
         seen = torch.cat([state, action], -1)
         return torch.stack([critic(seen)[:, 0] for critic in self.critics])
 
@@ -44,15 +44,17 @@ class Reflex(nn.Module):
         return torch.sigmoid(self.logits(state, action).amax(0))
 
     def forward(self, state: Tensor, held: Tensor) -> Tensor:
-        """The reflex' action [N, A] in [-1, 1]: the task's, changed. Before it has learned anything it is the task's
-        (98 % of it), which knows how to fly; anything else would have to learn that first. Squashed and not clipped:
-        behind a clip there is no slope that leads back."""
+        """The reflex' action [N, A] in [-1, 1]: a change of the task's action.
+
+        Untrained it is (98 % of) the task's action, which already flies; any other start would have to learn that
+        first. It is squashed, not clipped: clipping has no gradient that leads back.
+        """
         inner = 0.5 * torch.log((1.0 + 0.98 * held) / (1.0 - 0.98 * held))  # atanh, which the exporter does not know
         return torch.tanh(inner + self.actor(state))
 
 
 class Choice(NamedTuple):
-    """What N robots do at a step."""
+    """The choice of N robots at a step."""
 
     action: Tensor  # [N, A]
     engaged: Tensor  # [N] 1 where it is the reflex'
@@ -60,8 +62,8 @@ class Choice(NamedTuple):
 
 
 def choose(spec: ReflexSpec, risk: Tensor, engaged: Tensor, held: Tensor, reflex: Tensor) -> Choice:
-    """The task's action ``held`` [N, A], or the ``reflex`` [N, A]: from a ``risk`` [N] above the threshold on, until
-    it is not above ``release``. ``engaged`` [N]: whether it was in charge at the step before."""
+    """The ``reflex`` [N, A] from a ``risk`` [N] above the threshold until it falls to ``release``; else the task's
+    action ``held`` [N, A]. ``engaged`` [N]: the reflex acted at the step before."""
     now = (risk > spec.threshold) | ((engaged > 0.5) & (risk > spec.release))
     return Choice(torch.where(now[:, None], reflex, held), now.to(risk.dtype), risk)
 
@@ -69,9 +71,8 @@ def choose(spec: ReflexSpec, risk: Tensor, engaged: Tensor, held: Tensor, reflex
 class ReflexGraph(PolicyGraph):
     """A policy with its reflex, between raw signals and raw commands.
 
-    ``task``: the policy that gets it. ``fresh``: whether the task network is asked at a step: None, as the phase of
-    each robot says; True and False are the two networks of an artifact, of which the runtime takes the one whose turn
-    it is.
+    ``task``: the policy it protects. ``fresh``: whether the task network is evaluated at a step. None: by the phase of
+    each robot; True and False are the two networks of an artifact, of which the runtime uses the one whose turn it is.
     """
 
     def __init__(
@@ -86,15 +87,15 @@ class ReflexGraph(PolicyGraph):
 
     @property
     def carried(self) -> dict[str, tuple[int, ...]]:
-        """Of the task network, and the reflex' own."""
+        """Carried state of the task network, and the reflex' own."""
         return self.shapes
 
     def at(self, fresh: bool) -> ReflexGraph:
-        """The network of the steps at which the task network is asked, or of those between."""
+        """The network of the steps at which the task network is evaluated, or of those between."""
         return ReflexGraph(self.task, self.reflex, self.spec, fresh)
 
     def decide(self, obs: Tensor, carried: Memory) -> tuple[Tensor, Memory]:
-        """Action [N, A] for the raw observation [N, O], and what is carried to the next step."""
+        """Action [N, A] for the raw observation [N, O], and the carried state."""
         wanted, phase = self.want(obs, carried)
         state = self.reflex.state(obs, wanted[HELD], phase)
         found = choose(self.spec, self.reflex.risk(state, wanted[HELD]), carried[ENGAGED], wanted[HELD],
@@ -103,7 +104,7 @@ class ReflexGraph(PolicyGraph):
                               RISK: found.risk}
 
     def want(self, obs: Tensor, carried: Memory) -> tuple[Memory, Tensor]:
-        """What the task wants (``held`` [N, A]) with what its network carries, and the phase [N] of this step."""
+        """The task's action (``held`` [N, A]) with its network's carried state, and the phase [N] of this step."""
         before = {name: carried[name] for name in (*self.task.carried, HELD)}
         if self.fresh is False:
             return before, carried[PHASE]

@@ -1,4 +1,4 @@
-"""What was called otherwise in checkpoints of older versions: old name -> name of today. Without torch."""
+"""Renamed entries of older checkpoints: old name -> current name. Without torch."""
 
 from __future__ import annotations
 

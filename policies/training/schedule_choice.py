@@ -1,4 +1,4 @@
-"""The observation map that chooses its schedule, and the schedules that it chooses among.
+"""The observation map that chooses its schedule, and its candidate schedules.
 
 A schedule [1 + V] is the number of an alternative and a time for each variable. N worlds, M schedules, B starts.
 """
@@ -21,7 +21,7 @@ See = Callable[[Mapping[str, Tensor], Memory], Tensor]
 
 
 def seeing(observe: Any, compiled: bool) -> See:
-    """Observations [N, O] of signals and memory by ``observe``, ``compiled`` or as it is."""
+    """Observations [N, O] of signals and memory by ``observe``, ``compiled`` or not."""
     def of(x: dict[str, Tensor]) -> dict[str, Tensor]:
         signals, memory = ({name: x[f"{kind}.{name}"] for name in names} for kind, names in (
             ("signal", observe.signals), ("memory", observe.memory)))
@@ -34,7 +34,7 @@ def seeing(observe: Any, compiled: bool) -> See:
 
 
 def observed(observe: Any, signals: Mapping[str, Tensor], schedules: Tensor, see: See | None = None) -> Tensor:
-    """First observations [M, B, O] of B starts under each of M schedules. ``see``: :func:`seeing`, for many times."""
+    """First observations [M, B, O] of B starts under each of M schedules. ``see``: :func:`seeing`, for repeated use."""
     m, b = len(schedules), len(next(iter(signals.values())))
     given = {name: value[None].expand(m, *value.shape).flatten(0, 1) for name, value in signals.items()}
     given[SCHEDULE] = schedules.repeat_interleave(b, 0)
@@ -44,18 +44,18 @@ def observed(observe: Any, signals: Mapping[str, Tensor], schedules: Tensor, see
 
 
 class Choosing(nn.Module):
-    """The observation map that chooses its schedule, scoring many with the critic.
+    """The observation map that chooses its schedule by the critic's values.
 
-    The schedule is memory. The best one is taken at the first sample. Another one of the same alternative is taken
-    where the robot is behind the one it follows and would not be behind the other, and the value of the other, the
-    critic's of what is left with the hits so far, is more than ``patience`` higher. A robot that is on time stays with
-    what it follows: among many values the highest is easily too high, and always some other one looks a little better.
-    Nor does it go from one that it is behind to another such: it would choose again at every sample, and put off what
-    is to be held from a time on (`temporeal.sim.rewards.schedule_automaton`) as often. What was hit and kept for one
-    alternative says nothing of another: that is chosen once.
+    The schedule is memory. The best one is taken at the first sample. Another one of the same alternative replaces it
+    if the robot is behind the current one, would not be behind the other, and the other's value (of the rest of the
+    mission, given the hits so far) is higher by more than ``patience``. A robot on time keeps its schedule: among many
+    values the highest is easily too high, and some other schedule always looks a little better. A robot that would be
+    behind the other, too, does not switch: it would choose again at every sample, and each time put off what must be
+    held from a time on (`temporeal.sim.rewards.schedule_automaton`). Hits for one alternative say nothing about
+    another, so the alternative is chosen once.
 
     Args:
-        observe: the map that follows a schedule. ``schedules``: [C, 1 + V] to choose from.
+        observe: the map that follows a schedule. ``schedules``: [C, 1 + V] candidates.
         behind: ``behind(signals, memory)``, whether [N] worlds are behind the schedule among their signals.
     """
 
@@ -83,12 +83,12 @@ class Choosing(nn.Module):
         return obs, {**after, SCHEDULE: chosen}
 
     def record(self, memory: Memory, action: Tensor) -> Memory:
-        """The memory with ``action`` entered."""
+        """The memory with ``action`` stored."""
         inner = {name: value for name, value in memory.items() if name != SCHEDULE}
         return {**memory, **self.observe.record(inner, action)}
 
     def choose(self, signals: Mapping[str, Tensor], memory: Memory, now: Tensor) -> Tensor:
-        """The schedule [N, 1 + V] to follow from here on, ``now`` being followed (zeros at a mission's start)."""
+        """The schedule [N, 1 + V] to follow from here on; ``now`` is the current one (zeros at a mission's start)."""
         late = self.behind({**signals, SCHEDULE: now}, memory)
         if torch.jit.is_tracing():  # a traced graph has one size
             return self.best(signals, memory, now, late)
@@ -99,7 +99,7 @@ class Choosing(nn.Module):
         return now.index_put((some,), self.best(*part, now[some], late[some]))
 
     def best(self, signals: Mapping[str, Tensor], memory: Memory, now: Tensor, late: Tensor) -> Tensor:
-        """The same, every schedule scored for each world; ``late`` [N]: it is behind the one followed."""
+        """As :meth:`choose`, with every schedule scored for each world; ``late`` [N]: it is behind its current one."""
         count = 1 + len(self.schedules)
         given = {name: value.repeat_interleave(count, 0) for name, value in signals.items()}
         own = {name: value.repeat_interleave(count, 0) for name, value in memory.items()}
@@ -121,11 +121,11 @@ class Choosing(nn.Module):
 def spread_out(
     kept: Mapping[str, Any], critic: Critic, normalizer: Normalizer, observe: Any, count: int
 ) -> tuple[Tensor, float]:
-    """``count`` schedules to choose from, all different, and the standard deviation of the buffer's values.
+    """``count`` different candidate schedules, and the standard deviation of the buffer's values.
 
-    They are of those that were flown and kept, else of the buffer: for each stored start its best, then those with the
-    best mean value for half of the places, and for the others those that are farthest from all that are there: for a
-    robot that is not where it was to be.
+    They come from those that were flown and kept, else from the buffer. The first half: the best one for each stored
+    start, then those with the best mean value. The second half: those farthest from all chosen ones, for a robot that
+    is not where it was expected.
     """
     def worth(schedules: Tensor) -> Tensor:
         obs = observed(observe, kept["signals"], schedules)
@@ -145,6 +145,7 @@ def spread_out(
 
 
 def apart(a: Tensor, b: Tensor) -> Tensor:
-    """How far schedules [M, 1 + V] are from others [C, 1 + V]: samples at most, more for another alternative. [M, C]"""
+    """Distance [M, C] of schedules [M, 1 + V] from others [C, 1 + V]: the largest difference in samples, more for
+    another alternative."""
     gaps = (a[:, None] - b[None]).abs()
     return gaps[..., 1:].amax(-1) + 1e6 * (gaps[..., 0] > 0.5)

@@ -1,4 +1,4 @@
-"""``temporeal completion``: words that the shell offers after a tab."""
+"""``temporeal completion``: shell completion."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def complete(words: Sequence[str]) -> list[str]:
-    """What may follow ``words`` (after ``temporeal``): verbs, then the verb's ``completions()`` and options."""
+    """Candidates after ``words`` (after ``temporeal``): verbs, then the verb's ``completions()`` and options."""
     from temporeal.policies.cli.main import load_verb, verb_names
 
     if not words:
@@ -91,7 +91,7 @@ def complete(words: Sequence[str]) -> list[str]:
 
 
 def completions() -> list[str]:
-    """Shells."""
+    """Names of shells."""
     return list(SCRIPTS)
 
 

@@ -115,7 +115,7 @@ OURS = ("run", "artifact", "flights", "summary.json", "report.html", "report.jso
 
 
 def clear(out: Path) -> None:
-    """Make room for a new demo: what an earlier one wrote goes, anything else in the folder stays as it is."""
+    """Make room for a new demo: remove an earlier one's files, and nothing else in the folder."""
     import shutil
 
     from temporeal.policies.runs import run_folders
@@ -132,7 +132,8 @@ def clear(out: Path) -> None:
 
 
 def train(settings: dict[str, Any], quiet: bool, again: str) -> dict[str, Any]:
-    """Figures of the training; the run is in ``settings["out"]``. ``again``: how to go on with it, if interrupted."""
+    """Train; return figures. The run is in ``settings["out"]``. ``again``: the command to resume with after an
+    interrupt."""
     from temporeal.policies.runs import training
 
     began = time.perf_counter()
@@ -142,7 +143,7 @@ def train(settings: dict[str, Any], quiet: bool, again: str) -> dict[str, Any]:
 
 
 def judge(settings: Mapping[str, Any], graph: PolicyGraph, backend: str, episodes: int, quiet: bool) -> Judged:
-    """Fresh randomized episodes; MuJoCo at 2 ms, as the simulated robot of the flights."""
+    """Evaluate fresh randomized episodes in MuJoCo at 2 ms, as the simulated robot of the flights."""
     from temporeal.policies.evaluate.evaluation import evaluate
     from temporeal.policies.evaluate.judging import EVALUATION_SEED, Judged
     from temporeal.policies.evaluate.rollout import rollout
@@ -161,14 +162,14 @@ def judge(settings: Mapping[str, Any], graph: PolicyGraph, backend: str, episode
 
 
 def in_words(found: Judged) -> str:
-    """One line."""
+    """The evaluation in one line."""
     p = found.evaluation.satisfied
     return (f"satisfied {p.successes} of {p.trials} = {p.estimate:.3f}, {p.confidence:.0%} interval "
             f"[{p.low:.3f}, {p.high:.3f}], {found.seconds:.0f} s")
 
 
 def export(settings: dict[str, Any], task: Task, graph: PolicyGraph, path: Path) -> Manifest:
-    """The artifact, proven by its own trace."""
+    """Write the artifact, verified by its own trace."""
     from temporeal.policies.export.policy import export_policy
     from temporeal.policies.runs import environments, errors
 
@@ -180,7 +181,7 @@ def export(settings: dict[str, Any], task: Task, graph: PolicyGraph, path: Path)
 
 
 def fly(settings: Mapping[str, Any], options: Any, announce: Any) -> FlightReport:
-    """Real-time flights of simulated robots, each robot drawn from the published parameters."""
+    """Real-time flights of simulated robots, each drawn from the published parameters."""
     from temporeal.policies.cli.deployment.flights import flight_line
     from temporeal_bridge.launching.flights import FlightPlan
     from temporeal_bridge.launching.flights import fly as fly_robots
@@ -195,13 +196,13 @@ def fly(settings: Mapping[str, Any], options: Any, announce: Any) -> FlightRepor
 
 
 def state_to_command(latency_ms: Mapping[str, float | None]) -> str:
-    """The latency in words, nothing where it was not measured."""
+    """The latency as text, empty if not measured."""
     shown = ", ".join(f"{key} {value:.2f} ms" for key in ("p50", "p99") if (value := latency_ms[key]) is not None)
     return f"; state to command {shown}" if shown else ""
 
 
 def judge_flights(task: Task, manifest: Manifest, flown: FlightReport) -> dict[str, Judged]:
-    """The true trajectories of the flights as episodes of the same formula: nothing where none was flown."""
+    """Judge the flights' true trajectories by the same formula; empty without flights."""
     import numpy as np
 
     from temporeal.policies.evaluate.evaluation import evaluate
@@ -238,7 +239,7 @@ def summarize(
 
 
 def failures(flown: FlightReport) -> list[dict[str, Any]]:
-    """The flights that were not flown to their end."""
+    """The flights that did not complete."""
     from temporeal_bridge.launching.conductor import FAILED as NOT_FLOWN
 
     return [row for row in flown.flights if row["verdict"] == NOT_FLOWN]
@@ -253,7 +254,7 @@ def figures(found: Judged) -> dict[str, Any]:
 
 
 def failures_in_words(failed: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Which flights failed, by reason."""
+    """Failed flights as text, grouped by reason."""
     seeds: dict[str, list[str]] = {}
     for row in failed:
         seeds.setdefault(row["reason"], []).append(str(row["flight"]))
@@ -261,7 +262,7 @@ def failures_in_words(failed: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def report(task: Task, judged: Mapping[str, Judged], summary: Mapping[str, Any], out: Path) -> Path:
-    """The page."""
+    """Write the page."""
     from temporeal.policies.evaluate.report.outputs import make_report
 
     flights = summary["eval"]["ros2"]

@@ -1,4 +1,4 @@
-"""``temporeal doctor``: what is installed, reachable and sane on this machine, and what to do about the rest."""
+"""``temporeal doctor``: check this machine, and advise on every finding."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def parser() -> Parser:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Make every check; status 1 where one failed."""
+    """Make every check; status 1 if one failed."""
     options = parser().parse_intermixed_args(argv)
     for name in ("trust", "robot", "seconds", "overrides"):
         if getattr(options, name) not in (None, []) and options.artifact is None:
@@ -82,7 +82,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def what_next() -> str:
-    """What this machine's packages are enough for."""
+    """The next steps that this machine's packages allow."""
     from temporeal.policies.cli.deployment.requirements import TRAINING
 
     if all(installed_version(name) for name in TRAINING):
@@ -113,7 +113,7 @@ def on_robot(options: Any) -> Iterator[Check]:
 
 
 def show(check: Check) -> None:
-    """One line, and the advice below it."""
+    """Print a finding, and its advice below it."""
     say(f"{check.status:4}  {check.name:16}  {check.found}")
     if check.advice:
         say(f"{'':24}-> {check.advice}")

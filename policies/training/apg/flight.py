@@ -1,4 +1,4 @@
-"""What is flown: a data description of parameters, disturbances, starts, noise, reference and cost."""
+"""The description of a flight as data: parameters, disturbances, starts, noise, reference and cost."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class Flight:
-    """What is flown. The defaults are the hover task of *Learning to Fly in Seconds* (L2F), from its public code.
+    """Description of a flight. The defaults are the hover task of *Learning to Fly in Seconds* (L2F), from its public
+    code.
 
-    Positions are relative to wherever the origin is put: there is no ground.
+    Positions are relative to the origin, wherever it is: there is no ground.
     """
 
     params: Mapping[str, Any] = field(default_factory=lambda: dict(L2F_PARAMETERS))  # by the backend's names
@@ -81,16 +82,16 @@ class Flight:
 
     @property
     def obs_dim(self) -> int:
-        """Numbers of the policy's observation (order: :mod:`temporeal.sim.physics.quadrotor.flight`)."""
+        """Size of the policy's observation (order: :mod:`temporeal.sim.physics.quadrotor.flight`)."""
         return kernels.SENSED + 3 * len(self.preview) + 4 * self.history
 
     @property
     def feature_dim(self) -> int:
-        """Numbers that the critic sees."""
+        """Size of the critic's input."""
         return kernels.SENSED + kernels.HIDDEN + 3 * len(self.preview)
 
     def objective(self) -> Array:
-        """The numbers of the cost and the task in the order of the kernels."""
+        """Parameters of cost and task in the order of the kernels."""
         c = self.cost
         out = [c.position, c.attitude, c.velocity, c.rate, c.action, c.hover, c.ceiling, self.fence, float(self.cyclic)]
         scales = [1 / s if s else 0.0 for s in (self.force_std, self.torque_std)]

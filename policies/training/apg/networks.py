@@ -1,4 +1,4 @@
-"""Multi-layer perceptrons in numpy with their backward pass, and Adam: a window needs no more."""
+"""Multi-layer perceptrons in numpy with their backward pass, and Adam."""
 
 from __future__ import annotations
 

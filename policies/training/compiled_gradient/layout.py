@@ -1,4 +1,4 @@
-"""Sizes of a network pair, and where weights, activations and gradients lie in a workspace, in whole vectors."""
+"""Sizes of a network pair, and the places of weights, activations and gradients in a workspace, in whole vectors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROWS = 48  # of a block: its activations (two networks, 64 wide) take about 130 
 
 
 class Shape(NamedTuple):
-    """All that the machine code depends on."""
+    """All sizes that the machine code depends on."""
 
     actor: tuple[int, ...]  # widths from observation to action
     critic: tuple[int, ...]  # widths from privileged observation to 1
@@ -21,12 +21,12 @@ class Shape(NamedTuple):
 
 
 def padded(width: int) -> int:
-    """``width`` in whole vectors."""
+    """``width`` rounded up to whole vectors."""
     return -(-width // LANES) * LANES
 
 
 class Places:
-    """Where everything lies in a workspace, in floats; all in whole vectors."""
+    """Offsets in a workspace, in floats; all in whole vectors."""
 
     def __init__(self) -> None:
         self.places: dict[str, tuple[int, int, int]] = {}  # name -> offset, rows, columns

@@ -1,4 +1,4 @@
-"""LLVM text of one function, of matrix products and of activations."""
+"""LLVM text of functions, matrix products and activations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from temporeal.sim.compiler.llvm import BITS, FLOATS, LANES, splat
 
 
 class Code:
-    """LLVM text of one function. Variables are memory that the optimizer turns into registers."""
+    """LLVM text of one function. Variables are memory, which the optimizer turns into registers."""
 
     def __init__(self, head: str) -> None:
         self.head, self.slots, self.lines = head, list[str](), list[str]()
@@ -65,7 +65,7 @@ class Code:
         return self.do(f"call reassoc float @llvm.vector.reduce.fadd.v{LANES}f32(float {zero}, {FLOATS} {vector})")
 
     def loop(self, start: str | int, stop: str, step: int, body: Any) -> None:
-        """``body(i)`` for i in range(start, stop, step) while a whole step fits; the first i left is returned."""
+        """``body(i)`` for i in range(start, stop, step) while a whole step fits; returns the first i left over."""
         self.last = self.slot("i64")
         slot, n = self.last, next(self.names)
         self.plain(f"store i64 {start}, ptr {slot}")

@@ -35,7 +35,7 @@ POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
 
 
 def products() -> tuple[int, list[str]]:
-    """Most vectors in a line of a product on this processor, and the products of 1 to so many."""
+    """The most vectors in a line of a product on this processor, and the products of 1 to that many."""
     # a tile of the result, a line of B and one number of A: AVX-512 has 32 registers of 16 numbers, AVX2 16 of 8
     tiles = {1: 14, 2: 12, 3: 8, 4: 6} if "+avx512f" in llvm.features() else {1: 6}
     return len(tiles), [product(vectors, tile) for vectors, tile in tiles.items()]
@@ -43,7 +43,7 @@ def products() -> tuple[int, list[str]]:
 
 @cache
 def derivative_code(shape: Shape) -> tuple[Any, Any]:
-    """The compiled ``differentiate``, and what keeps its code alive."""
+    """The compiled ``differentiate``, and the object that keeps its code alive."""
     lay, (widest, routines) = Layout(shape), products()
     text = "\n".join([DECLARATIONS, *routines, elementwise(shape.activation), loss(shape, lay),
                       driver(shape, lay, widest)])
@@ -52,27 +52,27 @@ def derivative_code(shape: Shape) -> tuple[Any, Any]:
 
 @cache
 def forward_code(widths: tuple[int, ...], activation: str) -> tuple[Any, Any]:
-    """The compiled ``forward``, and what keeps its code alive."""
+    """The compiled ``forward``, and the object that keeps its code alive."""
     lay, (widest, routines) = Layers(widths), products()
     text = "\n".join([DECLARATIONS, *routines, elementwise(activation), forward(widths, lay, widest)])
     return llvm.function(text, "forward", (POINTER, POINTER, NUMBER, POINTER, NUMBER), (), PASSES)
 
 
 def serves(actor: nn.Module, config: Any, device: torch.device) -> bool:
-    """Whether the loss of ``config`` for ``actor`` is the one compiled here; else it is differentiated by torch."""
+    """Whether the loss of ``config`` for ``actor`` can be compiled here; torch differentiates others."""
     return (device.type == "cpu" and not actor.hidden_dim and config.precision == "float32" and not config.compile
             and config.value_clip is None and config.activation in ACTIVATIONS and len(actor.log_std) <= LANES)
 
 
 class Gradient:
-    """Gradients of both networks of one replica; holds the workspace.
+    """Gradients of both networks of one replica, with their workspace.
 
     Args:
         actor: feed-forward network and ``log_std``; critic: its ``net`` ends in one value.
         activation: name, one of :data:`ACTIVATIONS`.
         columns: numbers in a row of the table of :func:`temporeal.policies.training.ppo_state.columns`.
         weights: [P + 1], all parameters of the actor, then of the critic, then a zero.
-        gradient: [P + ...]: where their derivatives go, in the same order.
+        gradient: [P + ...]: their derivatives, in the same order.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Gradient:
         self.part("ones").fill_(1.0)
 
     def _maps(self, nets: Sequence[nn.Module], layers: Mapping[str, Sequence[nn.Linear]]) -> tuple[Tensor, Tensor, int]:
-        """Which weight each place of the workspace takes, where each weight's derivative is, and where log_std is."""
+        """The weight of each place of the workspace, the place of each weight's derivative, and that of log_std."""
         numbers, first = dict[int, Tensor](), 0
         for parameter in (p for net in nets for p in net.parameters()):
             numbers[id(parameter)] = torch.arange(first, first + parameter.numel()).view_as(parameter)
@@ -111,14 +111,14 @@ class Gradient:
         return packing[: self.layout.offset("inverse_std")].clone(), unpacking, int(log_std[0])
 
     def part(self, name: str, of: Tensor | None = None) -> Tensor:
-        """A view [rows, columns] of the workspace, or ``of`` something as long."""
+        """A view [rows, columns] of the workspace, or of an array ``of`` the same length."""
         offset, rows, columns = self.layout.places[name]
         return (self.work if of is None else of)[offset : offset + rows * columns].view(rows, columns)
 
     @torch.no_grad()
     def __call__(self, table: Tensor, chosen: Tensor, total: int, old_log_std: Tensor, config: Any) -> Tensor:
-        """Set the gradient to that of the loss over ``chosen`` [B] rows of ``table`` [R, F], as a share of a minibatch
-        of ``total`` rows; the shares of FIGURES [4] (temporeal.policies.training.ppo_state)."""
+        """Set the gradient of the loss over ``chosen`` [B] rows of ``table`` [R, F], as a share of a minibatch of
+        ``total`` rows; returns their share of FIGURES [4] (temporeal.policies.training.ppo_state)."""
         torch.index_select(self.weights, 0, self.packing, out=self.work[: len(self.packing)])
         self.work[self.layout.gradients : self.layout.gradients_end] = 0.0
         spread = self.log_std.detach()
@@ -144,7 +144,7 @@ class Gradient:
 
 
 class Forward:
-    """A feed-forward network on the rows of a tensor. :meth:`take` its weights whenever they have changed."""
+    """A feed-forward network on the rows of a tensor. Call :meth:`take` whenever its weights have changed."""
 
     def __init__(self, net: nn.Module, activation: str) -> None:
         self.layers = _linear(net)

@@ -1,4 +1,4 @@
-"""LLVM text of the passes: forward through networks, the loss and its derivative, and back."""
+"""LLVM text of the passes: forward through networks, the loss and its derivative, and backward."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from temporeal.sim.compiler.llvm import BITS, FLOATS, LANES, constant, splat
 
 
 def loss(shape: Shape, lay: Layout) -> str:
-    """``loss(w, rows)``: outputs of the last layers become the loss' derivatives by them; sums are added to."""
+    """``loss(w, rows)``: replaces the last layers' outputs by the loss' derivatives with respect to them; adds to the
+    sums."""
     c = Code("define internal void @loss(ptr %w, i64 %rows)")
     actions, table = shape.actor[-1], shape.actor[0] + shape.critic[0]
     mask = "<" + ", ".join(f"i1 {'true' if i < actions else 'false'}" for i in range(LANES)) + ">"
@@ -84,7 +85,7 @@ def multiplier(c: Code, lay: Layout | Layers, widest: int) -> tuple[Any, Any]:
 
 
 def driver(shape: Shape, lay: Layout, widest: int) -> str:
-    """``differentiate(w, table, chosen, count)``: gradients of the ``chosen`` rows of ``table`` are added up in w."""
+    """``differentiate(w, table, chosen, count)``: adds the gradients of the ``chosen`` rows of ``table`` up in w."""
     c = Code("define void @differentiate(ptr noalias %w, ptr noalias %table, ptr noalias %chosen, i64 %count)")
     width = lay.width("rows")
     at, gemm = multiplier(c, lay, widest)
