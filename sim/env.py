@@ -17,7 +17,7 @@ from torch import Tensor
 from temporeal.sim.backend_factory import BackendConfig, make_backend
 from temporeal.sim.compiler.keyed_random import stream, uniform
 from temporeal.sim.compiler.step_buffers import Results, distinct, seen_by
-from temporeal.sim.env_config import EnvConfig, about, check_share, make_pictures, make_recipe, shapes_of
+from temporeal.sim.env_config import EnvConfig, about, check_share, make_distribution, make_pictures, shapes_of
 from temporeal.sim.episode_queue import EpisodeQueue, Start
 from temporeal.sim.episodes import (
     Draws,
@@ -51,7 +51,7 @@ class Env:
     rewards are always finite: 0 in place of what is not.
 
     Attributes:
-        recipe: where the draws of episodes come from.
+        distribution: where the draws of episodes come from.
         functions: observation and action map, objective and sensors, as functions of one world.
         table: what worlds keep between steps; ``column``: its parts by name, [N, ...] each.
         keys: the world numbers [N] by which draws are keyed; other than 0, 1, 2, ... after :meth:`begin`.
@@ -72,11 +72,11 @@ class Env:
             task.schedules.compiled = self.compiled
         self.pictures = make_pictures(backend, config)
         self.images: Images = {}
-        self.recipe = make_recipe(task, backend, config, self.pictures)
-        self.disturbances = Disturbances.parse(config.disturbances, self.recipe.randomization, backend.parameters,
+        self.distribution = make_distribution(task, backend, config, self.pictures)
+        self.disturbances = Disturbances.parse(config.disturbances, self.distribution.randomization, backend.parameters,
                                                task.control_dt)
         self.disturbed = bool(self.disturbances.names)
-        self.functions = StepFunctions(task, self.recipe.sensors, self.device)
+        self.functions = StepFunctions(task, self.distribution.sensors, self.device)
         self.table = StepTable(self.functions, shapes_of(backend), self.num_worlds, self.device,
                                task.robot.command(task.command).size, self.compiled)
         self.queue = EpisodeQueue(self.table)
@@ -102,13 +102,13 @@ class Env:
     @property
     def capabilities(self) -> EnvCapabilities:
         """What this environment offers to learners besides steps: everything."""
-        return EnvCapabilities(stagger=self.stagger, health=self.health, curriculum=self.recipe.curriculum,
+        return EnvCapabilities(stagger=self.stagger, health=self.health, curriculum=self.distribution.curriculum,
                                task_env=self)
 
     @property
     def seed(self) -> int:
         """What keys every draw."""
-        return self.recipe.seed
+        return self.distribution.seed
 
     @property
     def count(self) -> Tensor:
@@ -129,7 +129,7 @@ class Env:
             return self.replayed[world]
         if not 0 <= world < self.num_worlds:
             raise ValueError(f"world is from 0 to {self.num_worlds - 1}, got {world}")
-        return episode_record(self.recipe, int(self.keys[world]), int(self.episode[world]), self.about)
+        return episode_record(self.distribution, int(self.keys[world]), int(self.episode[world]), self.about)
 
     def health(self) -> dict[str, int]:
         """What has gone wrong: worlds that ``diverged`` and the simulator's ``warnings``, counted since construction,
@@ -145,15 +145,15 @@ class Env:
 
     def reseed(self, seed: int) -> None:
         """The next :meth:`reset` begins episode 0 of ``seed``, as in a new environment."""
-        self.recipe = replace(self.recipe, seed=seed)
+        self.distribution = replace(self.distribution, seed=seed)
         self.episode.fill_(-1)
         self.queue.forget()
 
     def set_mid_episode_starts(self, share: float, truncate_after: int | None = None) -> None:
         """From the next episodes on, ``share`` of them start in mid-episode: see
-        :class:`temporeal.sim.episodes.Recipe`."""
+        :class:`temporeal.sim.episodes.EpisodeDistribution`."""
         check_share(self.task, share)
-        self.recipe = replace(self.recipe, mid_episode_starts=share, truncate_after=truncate_after)
+        self.distribution = replace(self.distribution, mid_episode_starts=share, truncate_after=truncate_after)
         self.queue.forget()
 
     def forget_starts(self) -> None:
@@ -199,7 +199,7 @@ class Env:
         """
         if len(episodes) != self.num_worlds:
             raise ValueError(f"begin takes one record for each of the {self.num_worlds} worlds, got {len(episodes)}")
-        if self.recipe.curriculum is not None:
+        if self.distribution.curriculum is not None:
             raise ValueError("begin: make the environment without curriculum; records hold what it chose")
         but = RECORDED if self.pictures is not None else (*RECORDED, "appearance")
         for record in episodes:
@@ -221,12 +221,12 @@ class Env:
         """The next episode of world i is row i of ``drawn``; from then on it goes by the number ``drawn.worlds[i]``."""
         self.keys = drawn.worlds
         self.episode.copy_(drawn.episode - 1)
-        self.queue.put(self.recipe, self.worlds, drawn)
+        self.queue.put(self.distribution, self.worlds, drawn)
 
     def _begin(self, ids: Tensor) -> Obs:
         """Begin the next episode of the worlds ``ids`` [K]: their first observations [K, ...]."""
         if not bool(self.queue.ready.index_select(0, ids).all()):
-            self.queue.draw(~self.queue.ready, self.recipe, self.keys, self.episode)
+            self.queue.draw(~self.queue.ready, self.distribution, self.keys, self.episode)
         if self.replayed:
             self.replayed = {w: r for w, r in self.replayed.items() if w not in set(ids.tolist())}
         start = self.queue.take(ids)
@@ -273,7 +273,7 @@ class Env:
         backend.step(self.command, self.task.substeps)
         truth = backend.signals()
         if self.functions.draws_samples:
-            draw_samples(self.recipe, self.keys, self.episode, self.count + 1, self.column)
+            draw_samples(self.distribution, self.keys, self.episode, self.count + 1, self.column)
         table.save_previous()
         work.after(truth, action, found)
         some_ended, some_bad = work.finish(backend.bad, found)
@@ -309,7 +309,7 @@ class Env:
         info |= {"length": self.count, "return": self.column["return"].clone(), "mid_episode": self.mid_episode.clone()}
         if copied is cleaned:
             self._count_diverged(~finite)
-        curriculum, whole = self.recipe.curriculum, ids[~self.mid_episode[ids]]
+        curriculum, whole = self.distribution.curriculum, ids[~self.mid_episode[ids]]
         if curriculum is not None and len(whole):
             curriculum.finish(whole, self.episode[whole], success[whole], info["return"][whole])
         return self._next(found.obs, ids)
@@ -347,8 +347,8 @@ class Env:
             "ready": self.queue.ready.clone(), "mid_episode": self.mid_episode.clone(),
             "columns": {k: v.clone() for k, v in self.column.items()},
             "base": {k: v.clone() for k, v in self.base.items()}}
-        if self.recipe.curriculum is not None:
-            state["curriculum"] = self.recipe.curriculum.state_dict()
+        if self.distribution.curriculum is not None:
+            state["curriculum"] = self.distribution.curriculum.state_dict()
         if self.pictures is not None:
             state["appearance"] = self.pictures.rig.state()
         return state
@@ -369,14 +369,14 @@ class Env:
         for name, place in self.column.items():
             place.copy_(state["columns"][name])
         self.base = {k: v.clone() for k, v in state["base"].items()}
-        if self.recipe.curriculum is not None:
-            self.recipe.curriculum.load_state_dict(state["curriculum"])
+        if self.distribution.curriculum is not None:
+            self.distribution.curriculum.load_state_dict(state["curriculum"])
         if self.pictures is not None:
             self.pictures.rig.set_state(state["appearance"])
             self.images = self._render()
         # starts that were drawn ahead are drawn again: at the first of them a curriculum's teacher may have known less
         self.queue.forget()
-        self.queue.draw(state["ready"], self.recipe, self.keys, self.episode)
+        self.queue.draw(state["ready"], self.distribution, self.keys, self.episode)
 
 
 RECORDED = ("mid_episode_starts", "curriculum")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from temporeal.sim.curriculum.configuration import parse_curriculum, start_draws
-from temporeal.sim.episodes import Recipe, plain
+from temporeal.sim.episodes import EpisodeDistribution, plain
 from temporeal.sim.randomization.distributions import parse_randomization
 from temporeal.sim.randomization.sensor_config import SensorConfig
 from temporeal.sim.randomization.sensors import Sensors
@@ -47,7 +47,9 @@ class EnvConfig:
     compiled: bool | None = None
 
 
-def make_recipe(task: Task, backend: Backend, config: EnvConfig, pictures: Pictures | None) -> Recipe:
+def make_distribution(
+    task: Task, backend: Backend, config: EnvConfig, pictures: Pictures | None
+) -> EpisodeDistribution:
     """Where the draws of episodes come from; every setting is checked."""
     check_share(task, config.mid_episode_starts)
     extra, visual = task.extra, pictures.rig.parameters if pictures is not None else {}
@@ -57,7 +59,7 @@ def make_recipe(task: Task, backend: Backend, config: EnvConfig, pictures: Pictu
                       {name: signals[name] for name in task.observe.signals}, task.control_dt)
     curriculum = parse_curriculum(config.curriculum, {**backend.parameters, **visual}, start_draws(task.initial),
                                   backend.num_worlds, config.seed)
-    return Recipe(
+    return EpisodeDistribution(
         seed=config.seed, initial=task.initial, parameters=backend.parameters,
         randomization=parse_randomization(config.randomize, backend.parameters), sensors=sensors,
         mid_episode=task.mid_episode, mid_episode_starts=config.mid_episode_starts, visual=visual,

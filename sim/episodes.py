@@ -1,10 +1,10 @@
 """What an episode is made of: drawn, recorded, and played again from the record.
 
-    recipe = Recipe(seed, task.initial, backend.parameters, randomization, sensors)
-    draws = draw_episodes(recipe, worlds, episode)          # what K worlds begin their episodes with
-    record = episode_record(recipe, world=17, episode=3)    # the same numbers, of one world, by name
+    distribution = EpisodeDistribution(seed, task.initial, backend.parameters, randomization, sensors)
+    draws = draw_episodes(distribution, worlds, episode)      # what K worlds begin their episodes with
+    record = episode_record(distribution, world=17, episode=3)    # the same numbers, of one world, by name
     EpisodeRecord.from_json(record.to_json()) == record
-    replay([record])                                        # the same draws again, without the recipe
+    replay([record])                                        # the same draws again, without the distribution
     env.begin([record])                                     # the same episode again, in an environment of one world
 
 Every draw is keyed by (seed, world, episode), so that a record is made when it is asked for, not kept while the episode
@@ -49,7 +49,7 @@ class Draws(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recipe:
+class EpisodeDistribution:
     """Where the draws of an environment's episodes come from.
 
     Args:
@@ -76,39 +76,42 @@ class Recipe:
     chances: int = 0
 
 
-def draw_episodes(recipe: Recipe, worlds: Tensor, episode: Tensor) -> Draws:
+def draw_episodes(distribution: EpisodeDistribution, worlds: Tensor, episode: Tensor) -> Draws:
     """The draws of the worlds [K] for their episodes [K]; each row from its own world and episode alone."""
-    seed, curriculum = recipe.seed, recipe.curriculum
+    seed, curriculum = distribution.seed, distribution.curriculum
 
     def draw(name: str, count: int) -> Tensor:
         return uniform(seed, worlds, episode, stream(name), count)
 
-    parameters = draw_parameters(recipe.parameters, recipe.randomization, seed, worlds, episode)
-    appearance = draw_parameters(recipe.visual, recipe.appearance, seed, worlds, episode)
+    parameters = draw_parameters(distribution.parameters, distribution.randomization, seed, worlds, episode)
+    appearance = draw_parameters(distribution.visual, distribution.appearance, seed, worlds, episode)
     values, chosen = None, draw
     if curriculum is not None:
         values = curriculum.draw(worlds, episode)
-        parameters = curriculum.apply(values, parameters, recipe.parameters)
-        appearance = curriculum.apply(values, appearance, recipe.visual)
+        parameters = curriculum.apply(values, parameters, distribution.parameters)
+        appearance = curriculum.apply(values, appearance, distribution.visual)
         chosen = curriculum.steer(draw, values)
-    state, memory = recipe.initial(chosen), Named()
+    state, memory = distribution.initial(chosen), Named()
     mid_episode = torch.zeros(len(worlds), dtype=torch.bool, device=worlds.device)
-    if recipe.mid_episode_starts and recipe.mid_episode is not None:
-        there, memory = recipe.mid_episode(draw)
-        of = episode if recipe.truncate_after is None else torch.zeros_like(episode)
+    if distribution.mid_episode_starts and distribution.mid_episode is not None:
+        there, memory = distribution.mid_episode(draw)
+        of = episode if distribution.truncate_after is None else torch.zeros_like(episode)
         # names of streams key the draws: they stay as they are, whatever is renamed
-        mid_episode = uniform(seed, worlds, of, stream("explore"), 1)[:, 0] < recipe.mid_episode_starts
+        mid_episode = uniform(seed, worlds, of, stream("explore"), 1)[:, 0] < distribution.mid_episode_starts
         memory = {k: torch.where(_like(mid_episode, v), v, torch.zeros_like(v)) for k, v in memory.items()}
         state = {k: torch.where(_like(mid_episode, v), there[k], v) for k, v in state.items()}
-    sensors = recipe.sensors.draw_episode(seed, worlds, episode)
+    sensors = distribution.sensors.draw_episode(seed, worlds, episode)
     return Draws(worlds, episode, parameters, appearance, sensors, state, memory, values, mid_episode)
 
 
-def draw_samples(recipe: Recipe, worlds: Tensor, episode: Tensor, step: Tensor, column: Mapping[str, Tensor]) -> None:
+def draw_samples(
+    distribution: EpisodeDistribution, worlds: Tensor, episode: Tensor, step: Tensor, column: Mapping[str, Tensor]
+) -> None:
     """Fill the columns [K, ...] that are drawn anew at each sample ``step`` [K] of the worlds [K]."""
-    recipe.sensors.draw_noise(recipe.seed, worlds, episode, step, column)
-    if recipe.chances:
-        column["chance"].copy_(uniform(recipe.seed, worlds, episode, stream("chance"), recipe.chances, step=step))
+    distribution.sensors.draw_noise(distribution.seed, worlds, episode, step, column)
+    if distribution.chances:
+        column["chance"].copy_(
+            uniform(distribution.seed, worlds, episode, stream("chance"), distribution.chances, step=step))
 
 
 def _like(flags: Tensor, value: Tensor) -> Tensor:
@@ -174,23 +177,23 @@ class EpisodeRecord:
 
 
 def episode_record(
-    recipe: Recipe, world: int, episode: int, about: Mapping[str, Any] | None = None
+    distribution: EpisodeDistribution, world: int, episode: int, about: Mapping[str, Any] | None = None
 ) -> EpisodeRecord:
-    """The record of one episode of ``recipe``.
+    """The record of one episode of ``distribution``.
 
     With a curriculum only of a world's present or next episode: earlier ones depend on what the teacher knew then.
     """
     if world < 0 or episode < 0:
         raise ValueError(f"world and episode are at least 0, got {world} and {episode}")
-    if recipe.curriculum is not None and not recipe.curriculum.knows(world, episode):
+    if distribution.curriculum is not None and not distribution.curriculum.knows(world, episode):
         raise ValueError(f"world {world} has not drawn episode {episode}, or too long ago: with a curriculum only its "
                          f"present and its next episode can be recorded")
-    draws = draw_episodes(recipe, torch.tensor([world]), torch.tensor([episode]))
+    draws = draw_episodes(distribution, torch.tensor([world]), torch.tensor([episode]))
     values = {}
-    if recipe.curriculum is not None and draws.curriculum is not None:
-        values = dict(zip(recipe.curriculum.names, draws.curriculum[0].tolist()))
+    if distribution.curriculum is not None and draws.curriculum is not None:
+        values = dict(zip(distribution.curriculum.names, draws.curriculum[0].tolist()))
     groups = {group: {k: v[0].tolist() for k, v in getattr(draws, group).items()} for group in GROUPS}
-    return EpisodeRecord(recipe.seed, world, episode, **groups, curriculum=values,
+    return EpisodeRecord(distribution.seed, world, episode, **groups, curriculum=values,
                          mid_episode=bool(draws.mid_episode[0]), about=dict(about or {}))
 
 

@@ -81,8 +81,8 @@ def default_space(env: Env) -> ParameterSpace:
     """
     out: list[Parameter] = [Real(f"start.{name}", (0.0,) * count, (LARGEST_DRAW,) * count)
                             for name, count in start_draws(env.task.initial).items()]
-    out += [p for name, dist in env.recipe.randomization.items() if (p := _randomized(env, name, dist))]
-    return ParameterSpace((*out, *(_sensor(env, name) for name in env.recipe.sensors.drawn)))
+    out += [p for name, dist in env.distribution.randomization.items() if (p := _randomized(env, name, dist))]
+    return ParameterSpace((*out, *(_sensor(env, name) for name in env.distribution.sensors.drawn)))
 
 
 def _sensor(env: Env, name: str) -> Parameter:
@@ -93,9 +93,9 @@ def _sensor(env: Env, name: str) -> Parameter:
         return Integer(_sensor_name(name), low, high)
     if kind == "phase":
         return Real(_sensor_name(name), 0.0, LARGEST_DRAW)
-    config = env.recipe.sensors.config
+    config = env.distribution.sensors.config
     std = config.drift[of].std if kind == "drift" else getattr(config, kind)[of]
-    reach = REACH * np.broadcast_to(np.asarray(std, np.float64), env.recipe.sensors.drawn[name])
+    reach = REACH * np.broadcast_to(np.asarray(std, np.float64), env.distribution.sensors.drawn[name])
     if kind == "drift" and config.drift[of].time_s is None:
         reach = 0.0 * reach  # it begins at none
     return Real(_sensor_name(name), tuple((-reach).tolist()), tuple(reach.tolist()), "normal")
@@ -107,7 +107,8 @@ def _sensor_name(name: str) -> str:
 
 def delays(env: Env, group: str) -> tuple[int, int]:
     """The least and the greatest delay of a group of signals, control steps; the group ``""`` has the others."""
-    low, high = env.recipe.sensors.groups[group].delay_steps if group else (0, env.recipe.sensors.config.delay_steps)
+    sensors = env.distribution.sensors
+    low, high = sensors.groups[group].delay_steps if group else (0, sensors.config.delay_steps)
     return int(low), int(high)
 
 
@@ -169,7 +170,7 @@ def check_range(p: Parameter, env: Env) -> None:
         return
     ranges = {"start": (0.0, LARGEST_DRAW, "draws of the reset, in [0, 1)"), "share": (0.0, 1.0, "a share")}
     if p.name == "physics.command_delay":
-        step, drawn = env.task.control_dt, env.recipe.randomization.get(name)
+        step, drawn = env.task.control_dt, env.distribution.randomization.get(name)
         most_drawn = (distribution_bounds(drawn, env.backend.parameters[name], name)[1][0]
                       if drawn is not None else 0.0)
         ranges["physics"] = (0.0, max(step, most_drawn), f"s: beyond one control step, {step:g} s, nothing changes")
@@ -195,8 +196,8 @@ def legal_parameters(env: Env) -> dict[str, tuple[tuple[int, ...], ...]]:
     state = env.task.initial(lambda name, count: torch.full((1, count), 0.5))
     out |= {f"state.{name}": (tuple(value.shape[1:]),) for name, value in state.items()}
     out |= {f"physics.{name}": shapes(component_count(env, name)) for name in env.backend.parameters}
-    out |= {f"share.{name}": ((),) for name, dist in env.recipe.randomization.items() if dist.kind != "normal"}
-    out |= {_sensor_name(name): (tuple(shape),) for name, shape in env.recipe.sensors.drawn.items()}
+    out |= {f"share.{name}": ((),) for name, dist in env.distribution.randomization.items() if dist.kind != "normal"}
+    out |= {_sensor_name(name): (tuple(shape),) for name, shape in env.distribution.sensors.drawn.items()}
     pushes = {name: shape for name, shape in PUSH.items()
               if name.removeprefix("push.") in (*env.backend.parameters, "at_s", "for_s")}
     return out | ({name: (shape,) for name, shape in pushes.items()} if len(pushes) > 2 else {})
@@ -221,9 +222,9 @@ def make_draws(env: Env, parameters: Mapping[str, np.ndarray], seeds: np.ndarray
         chosen = given.get("start", {}).get(name)
         return uniform(env.seed, ids, first, stream(name), count) if chosen is None else chosen[:, :count]
 
-    drawn = draw_episodes(replace(env.recipe, mid_episode_starts=0.0), ids, first)
+    drawn = draw_episodes(replace(env.distribution, mid_episode_starts=0.0), ids, first)
     params = dict(drawn.parameters)
-    params |= {name: _between(env, name, env.recipe.randomization[name], u)
+    params |= {name: _between(env, name, env.distribution.randomization[name], u)
                for name, u in given.get("share", {}).items()}
     params |= {name: _components(env, name, value) for name, value in given.get("physics", {}).items()}
     push = given.get("push", {})

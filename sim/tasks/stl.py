@@ -1,4 +1,4 @@
-"""A task that is a formula and nothing else: a system, what it must do, where it starts. The reward is the formula's.
+"""A task that is a formula and nothing else: a system, what it must do, where it starts.
 
 How the formula is seen and rewarded is a *view*, chosen with the learning algorithm: ``scheduled`` (TGPO's,
 :mod:`temporeal.sim.rewards.scheduled`), or one of the baselines' (:mod:`temporeal.sim.rewards.views`).
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import partial
 from math import isfinite
@@ -32,7 +32,7 @@ from temporeal.sim.stl.rewriting.normal import NotDecomposable, positive
 from temporeal.sim.stl.rewriting.ranges import margin_upper_bound
 from temporeal.sim.stl.rewriting.satisfiability import never_positive, without_unsatisfiable
 from temporeal.sim.system import System
-from temporeal.sim.task import Constant, Draw, Task, check_range, task_schema, weights
+from temporeal.sim.task import Constant, Task, check_range, task_schema, weights
 from temporeal.sim.task_parts.regions import shapes_of
 from temporeal.sim.task_parts.scheduled_starts import ScheduledStarts
 
@@ -88,19 +88,18 @@ def fitted(of: System, view: str) -> dict[str, float]:
     return {f.name: smaller * f.default for f in fields(REWARDS[view]) if f.name in PER_LENGTH}
 
 
-def spoken(
+def formula_and_constants(
     formula: str | None, constants: Mapping[str, Any] | None, start: Mapping[str, Any] | None
 ) -> tuple[str, dict[str, Any]]:
-    """The formula and its constants; without any of one's own the example's."""
+    """The formula and its constants; the example's where none is given."""
     if formula is not None:
         return formula, dict(EXAMPLE if constants is None and formula == FORMULA else constants or {})
-    if said := [name for name, value in (("constants", constants), ("start", start)) if value]:
-        raise ValueError(f"task 'stl': {' and '.join(said)} without a formula; a task says formula: ..., such as "
-                         f"{FORMULA!r}")
+    if given := [name for name, value in (("constants", constants), ("start", start)) if value]:
+        raise ValueError(f"task 'stl': {' and '.join(given)} without a formula: give one, such as {FORMULA!r}")
     return FORMULA, dict(EXAMPLE)
 
 
-def ways(formula: Formula, dt: float) -> Decomposition:
+def satisfiable_decomposition(formula: Formula, dt: float) -> Decomposition:
     """The decomposition without what can never be done: a warning names it, a ValueError where nothing else is left."""
     found = decompose(formula, dt, strict=True)
     if never := _never(found):
@@ -108,16 +107,16 @@ def ways(formula: Formula, dt: float) -> Decomposition:
     return found
 
 
-def check_hope(formula: Formula, dt: float) -> None:
-    """A warning that names what can never hold, a ValueError where ``formula`` never can: of views that do without
-    :func:`ways`. Of one that has no decomposition only as far as its states tell."""
+def check_satisfiable(formula: Formula, dt: float) -> None:
+    """A warning that names what can never hold, a ValueError where ``formula`` never can: for views without
+    :func:`satisfiable_decomposition`. A formula that cannot be decomposed is checked predicate by predicate."""
     try:
         found = decompose(formula, dt, strict=True)
         none_left, never = not found.alternatives, _never(found)
     except NotDecomposable:
         left, impossible = without_unsatisfiable(positive(formula), {})
         none_left = never_positive(left)
-        never = _told(impossible, none_left)
+        never = _named(impossible, none_left)
     if none_left:
         raise ValueError("task 'stl': nothing can satisfy the formula")
     if never:
@@ -125,14 +124,14 @@ def check_hope(formula: Formula, dt: float) -> None:
 
 
 def _never(found: Decomposition) -> str:
-    """What of a strict decomposition never holds, :func:`_told`."""
+    """What of a strict decomposition never holds, :func:`_named`."""
     clashes = {} if found.alternatives else found.clashes
     pairs = dict.fromkeys(frozenset((one, other)) for one, others in clashes.items() for other in others)
-    return _told(found.unsatisfiable, not found.alternatives, [
+    return _named(found.unsatisfiable, not found.alternatives, [
         f"{' and '.join(sorted(map(str, pair)))} never hold at one time" for pair in pairs])
 
 
-def _told(impossible: Sequence[Formula], none_left: bool, clashes: Sequence[str] = ()) -> str:
+def _named(impossible: Sequence[Formula], none_left: bool, clashes: Sequence[str] = ()) -> str:
     """What never holds, by name; a ValueError with it, and with the ``clashes``, where there is ``none_left`` to do."""
     most = {p: margin_upper_bound(p) for p in impossible}
     never = [f"{p} can never hold" + (f" by more than {most[p] + 0.0:g}" if isfinite(most[p]) else "")
@@ -163,6 +162,29 @@ def check_of_view(view: str, given: Mapping[str, Any]) -> None:
                          f"{', '.join(legal) or 'none'}")
 
 
+def scheduled_view(
+    of: System, formula: Formula, slack: float | None, margin: float, reward: Mapping[str, float]
+) -> scheduled.ScheduledView:
+    """TGPO's view of ``formula``; arguments as of :func:`make`."""
+    asked = None if slack == of.slack else slack
+    seen = scheduled.make(
+        satisfiable_decomposition(formula, of.control_dt), slack=of.slack if asked is None else asked, margin=margin,
+        reward={**of.reward, **reward}, lost=of.lost, body=of.body, fitted=asked is None)
+    check_room(seen.automaton, asked, margin)
+    return seen
+
+
+def baseline_view(view: str, of: System, formula: Formula, length_s: float, settings: Mapping[str, Any]) -> View:
+    """A baseline's view of ``formula`` in episodes of ``length_s``; ``settings``: of the view, with ``reward``."""
+    if not isfinite(length_s):
+        raise ValueError("task 'stl': the formula has a window without an end, so that no episode tells whether it "
+                         "is satisfied: give it one, such as F[0,10]")
+    check_satisfiable(formula, of.control_dt)
+    reward = {**fitted(of, view), **settings["reward"]}
+    return VIEWS[view](formula, of.control_dt, round(length_s / of.control_dt), task_schema(of.scene),
+                       **{**settings, "reward": reward})
+
+
 def make(
     *, system: str = "linear", formula: str | None = None, constants: Mapping[str, Any] | None = None,
     start: Mapping[str, Any] | None = None, shapes: Sequence[Mapping[str, Any]] = (), episode_s: float | None = None,
@@ -176,11 +198,9 @@ def make(
         view: ``scheduled``, or one of :data:`temporeal.sim.rewards.views.VIEWS`; ``reward``: coefficients of that view,
             those left out as the system says (``scheduled``) or as the view does, what is per length in proportion to
             the system's.
-        slack, margin: of the scheduled view, in the predicates' unit; ``slack`` None, or the system's own (as a run's
-        file
-            says it): that, or half of what a predicate can hold by at all where this is less. Any other is as it is
-            said. ``of_view``: other settings of the view, such as ``samples`` of ``tau_mdp`` and ``privileged`` of
-            ``terminal_robustness``.
+        slack, margin: of the scheduled view, in the predicates' unit. ``slack`` None, or the system's own (as in a
+            run's file): that, or half of the most that a predicate can hold by, whichever is less. ``of_view``: other
+            settings of the view, such as ``samples`` of ``tau_mdp`` and ``privileged`` of ``terminal_robustness``.
         episode_s: s; the formula's horizon if left out.
     """
     for name, value in (("slack", 0.0 if slack is None else slack), ("margin", margin)):
@@ -188,30 +208,21 @@ def make(
     check_view(view)
     check_of_view(view, dict(of_view or {}))
     of: System = resolve("temporeal.sim.systems", system).make()
-    text, given = spoken(formula, constants, start)
+    text, given = formula_and_constants(formula, constants, start)
     dt, parsed = of.control_dt, parse(text, task_schema(of.scene), given)
     length = max(horizon(parsed, dt), dt) if episode_s is None else episode_s
     start = dict(start or {})
-    extra, schedules, mid_episode = None, None, None
-    initial: Callable[[Draw], dict[str, Tensor]] = partial(of.initial, start=start)
+    starts: ScheduledStarts | None = None
     if view == SCHEDULED:
-        said = None if slack == of.slack else slack
-        seen: Any = scheduled.make(ways(parsed, dt), slack=of.slack if said is None else said, margin=margin,
-                                   reward={**of.reward, **(reward or {})}, lost=of.lost, body=of.body,
-                                   fitted=said is None)
-        check_room(seen.automaton, said, margin)
+        seen: Any = scheduled_view(of, parsed, slack, margin, reward or {})
         buffer = draw_schedules(seen.automaton.alternatives, SCHEDULES, np.random.default_rng(0))
-        extra, schedules = Constant(seen.spec), ScheduledStarts(initial, of, start, seen.objective.automaton, buffer)
-        initial, mid_episode = schedules.initial, schedules.mid_episode
+        starts = ScheduledStarts(partial(of.initial, start=start), of, start, seen.automaton, buffer)
     else:
-        if not isfinite(length):
-            raise ValueError("task 'stl': the formula has a window without an end, so that no episode tells whether it "
-                             "is satisfied: give it one, such as F[0,10]")
-        check_hope(parsed, dt)
-        seen = VIEWS[view](parsed, dt, round(length / dt), task_schema(of.scene),
-                           reward={**fitted(of, view), **(reward or {})}, **dict(of_view or {}))
+        seen = baseline_view(view, of, parsed, length, {"reward": reward or {}, **(of_view or {})})
     return Task(
         name="stl", scene=of.scene, command=of.command, control_dt=dt, substeps=of.substeps, episode_s=length,
         formula=parsed, formula_text=text, constants=given, observe=Observe(of, seen), act=of.act,
-        objective=seen.objective, initial=initial, mid_episode=mid_episode, schedules=schedules, extra=extra,
-        shapes=shapes or shapes_of(parsed, of), stop=of.stop, finite=True)
+        objective=seen.objective, initial=partial(of.initial, start=start) if starts is None else starts.initial,
+        mid_episode=None if starts is None else starts.mid_episode, schedules=starts,
+        extra=None if starts is None else Constant(seen.spec), shapes=shapes or shapes_of(parsed, of), stop=of.stop,
+        finite=True)

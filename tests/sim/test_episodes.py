@@ -7,7 +7,7 @@ import torch
 
 from temporeal.sim.curriculum.configuration import parse_curriculum, start_draws
 from temporeal.sim.env import make_env
-from temporeal.sim.episodes import EpisodeRecord, Recipe, draw_episodes, episode_record, replay
+from temporeal.sim.episodes import EpisodeDistribution, EpisodeRecord, draw_episodes, episode_record, replay
 from temporeal.sim.task import load_task
 
 SETTINGS = {"randomize": {"mass": {"kind": "sources"}, "force_w": {"kind": "normal", "std": 0.01},
@@ -23,10 +23,11 @@ def environment(n=4, share=0.5):
                     **SETTINGS)
 
 
-def recipe(env, curriculum=None):
+def distribution(env, curriculum=None):
     task = env.task
-    return Recipe(env.seed, task.initial, env.backend.parameters, env.recipe.randomization, env.recipe.sensors,
-                  task.mid_episode, env.recipe.mid_episode_starts, curriculum=curriculum)
+    of = env.distribution
+    return EpisodeDistribution(env.seed, task.initial, env.backend.parameters, of.randomization, of.sensors,
+                               task.mid_episode, of.mid_episode_starts, curriculum=curriculum)
 
 
 def curriculum(env):
@@ -35,16 +36,16 @@ def curriculum(env):
 
 def test_a_record_reads_back_as_it_was():
     env = environment()
-    record = episode_record(recipe(env, None), 2, 5, about={"task": "waypoints"})
+    record = episode_record(distribution(env, None), 2, 5, about={"task": "waypoints"})
     assert EpisodeRecord.from_json(record.to_json()) == record
     assert set(record.parameters) == {"mass", "force_w", "motor_gain"} and record.about["task"] == "waypoints"
-    draws = draw_episodes(recipe(env), torch.arange(4), torch.full((4,), 5))
+    draws = draw_episodes(distribution(env), torch.arange(4), torch.full((4,), 5))
     again = replay([EpisodeRecord.from_json(record.to_json())])
     for group in ("parameters", "sensors", "state", "memory"):
         for name, value in getattr(draws, group).items():
             assert torch.equal(getattr(again, group)[name][0], value[2].float()), name
     assert again.worlds.tolist() == [2] and again.episode.tolist() == [5]
-    both = replay([episode_record(recipe(env), w, 5) for w in (1, 3)])
+    both = replay([episode_record(distribution(env), w, 5) for w in (1, 3)])
     assert torch.equal(both.parameters["motor_gain"], draws.parameters["motor_gain"][[1, 3]])
 
 
@@ -52,7 +53,7 @@ def test_what_is_recorded_is_what_the_environment_plays():
     env = environment(share=0.0)
     for _ in range(3):
         env.reset()
-    record = episode_record(recipe(env), 1, 2)
+    record = episode_record(distribution(env), 1, 2)
     played = env.backend.params()
     for name, value in replay([record]).parameters.items():
         torch.testing.assert_close(played[name][1], value[0], rtol=1e-6, atol=0)
@@ -66,30 +67,30 @@ def test_a_curriculum_is_part_of_the_record():
     env = environment()
     c = curriculum(env)
     with pytest.raises(ValueError, match="world 1 has not drawn episode 0"):
-        episode_record(recipe(env, c), 1, 0)
-    draws = draw_episodes(recipe(env, c), torch.arange(4), torch.zeros(4, dtype=torch.int64))
+        episode_record(distribution(env, c), 1, 0)
+    draws = draw_episodes(distribution(env, c), torch.arange(4), torch.zeros(4, dtype=torch.int64))
     c.teacher.ends[1] = 1.0
-    record = episode_record(recipe(env, c), 1, 0)
+    record = episode_record(distribution(env, c), 1, 0)
     assert set(record.curriculum) == {"mass", "start.initial"}
     again = replay([record])
     assert torch.equal(again.curriculum[0], draws.curriculum[1])
     assert torch.equal(again.parameters["mass"][0], draws.parameters["mass"][1])
-    plain = draw_episodes(recipe(env), torch.arange(4), torch.zeros(4, dtype=torch.int64))
+    plain = draw_episodes(distribution(env), torch.arange(4), torch.zeros(4, dtype=torch.int64))
     torch.testing.assert_close(draws.parameters["mass"], plain.parameters["mass"] * draws.curriculum[:, 0])
     assert torch.equal(draws.parameters["force_w"], plain.parameters["force_w"])
 
 
 def test_draws_do_not_depend_on_the_other_worlds():
     env, episode = environment(), torch.arange(4) + 3
-    whole = draw_episodes(recipe(env), torch.arange(4), episode)
-    one = draw_episodes(recipe(env), torch.tensor([2]), episode[2:3])
+    whole = draw_episodes(distribution(env), torch.arange(4), episode)
+    one = draw_episodes(distribution(env), torch.tensor([2]), episode[2:3])
     for group in ("parameters", "sensors", "state", "memory"):
         for name, value in getattr(one, group).items():
             assert torch.equal(value[0], getattr(whole, group)[name][2]), name
 
 
 def test_what_is_no_record_is_refused():
-    record = episode_record(recipe(environment()), 0, 0)
+    record = episode_record(distribution(environment()), 0, 0)
     with pytest.raises(ValueError, match="not the record of an episode"):
         EpisodeRecord.from_json("[1]")
     with pytest.raises(ValueError, match="not the record of an episode"):
@@ -103,7 +104,7 @@ def test_what_is_no_record_is_refused():
     with pytest.raises(ValueError, match="at least one"):
         replay([])
     with pytest.raises(ValueError, match="at least 0, got -1"):
-        episode_record(recipe(environment()), -1, 0)
+        episode_record(distribution(environment()), -1, 0)
 
 
 def point(n):

@@ -31,8 +31,8 @@ def play(env, first, last):
     out = []
     for t in range(first, last):
         out.append(env.step(ACTIONS[t, : env.num_worlds]).obs.actor.clone())
-        if t % 15 == 14 and env.recipe.curriculum is not None:
-            env.recipe.curriculum.update()
+        if t % 15 == 14 and env.distribution.curriculum is not None:
+            env.distribution.curriculum.update()
     return torch.stack(out)
 
 
@@ -45,7 +45,8 @@ def test_resumed_in_mid_episode_it_goes_on_bit_for_bit():
     part = play(before, 0, 50)
     after.load_state_dict(before.state_dict())
     assert torch.equal(torch.cat([part, play(after, 50, 90)]), whole)
-    assert straight.episode.max() > 0 and straight.recipe.curriculum.metrics() == after.recipe.curriculum.metrics()
+    assert straight.episode.max() > 0
+    assert straight.distribution.curriculum.metrics() == after.distribution.curriculum.metrics()
 
 
 @pytest.mark.parametrize("backend", ["quadrotor", pytest.param("mujoco", marks=pytest.mark.slow)])
@@ -164,7 +165,7 @@ def test_a_curriculum_reaches_the_simulator():
     env = environment()
     env.reset()
     play(env, 0, 90)
-    assert env.recipe.curriculum.metrics()["curriculum/volume"] > 0.21  # both ranges were a fifth of the whole
+    assert env.distribution.curriculum.metrics()["curriculum/volume"] > 0.21  # both ranges were a fifth of the whole
     found = env.backend.params()["mass"]
     for world in range(16):
         record = env.record(world)

@@ -159,7 +159,7 @@ def test_the_ablation_of_starts_is_no_baseline_and_leaves_the_others_as_they_are
         env = environments.make_env(settings, training=True)
         Allocator(env, config_of, 1)
         env.reset()
-        assert (env.recipe.mid_episode_starts > 0.0) is there and bool(
+        assert (env.distribution.mid_episode_starts > 0.0) is there and bool(
             (env.mid_episode | env.queue.starts.mid_episode).any()) is there
 
 

@@ -397,7 +397,7 @@ def test_the_policy_follows_what_it_has_been_seen_to_keep(
         assert (
             torch.equal(learner.obs.actor, obs)
             and env.task.schedules.buffer is bank
-            and env.recipe.mid_episode_starts == 0.5
+            and env.distribution.mid_episode_starts == 0.5
         )
         return learner.iteration >= 2
 

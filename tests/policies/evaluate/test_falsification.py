@@ -79,7 +79,7 @@ def test_flights_are_those_of_an_evaluation() -> None:
     """World w of an evaluation, given its own mass as a parameter and w as its seed: the same, bit for bit."""
     env = world(randomize=RANDOM, sensors=SENSORS)
     ids, first = torch.arange(WORLDS), torch.zeros(WORLDS, dtype=torch.int64)
-    mass = draw_parameters(env.backend.parameters, env.recipe.randomization, SEED, ids, first)["mass"].numpy()
+    mass = draw_parameters(env.backend.parameters, env.distribution.randomization, SEED, ids, first)["mass"].numpy()
     flown = PolicyRollout(env, steering, ParameterSpace((Real("physics.mass", 0.02, 0.04),)))
     mine = flown({"physics.mass": mass}, np.arange(WORLDS))
     other = world(randomize=RANDOM, sensors=SENSORS)
@@ -221,7 +221,7 @@ def test_samples_of_the_default_space_are_an_evaluations_draws() -> None:
     env = world(randomize=RANDOM, sensors=SENSORS)
     count = 20000
     ids, first = torch.arange(count), torch.zeros(count, dtype=torch.int64)
-    params = draw_parameters(env.backend.parameters, env.recipe.randomization, 5, ids, first)
+    params = draw_parameters(env.backend.parameters, env.distribution.randomization, 5, ids, first)
     start = env.task.initial(lambda name, size: uniform(5, ids, first, stream(name), size))
     sampled = default_space(env).sample(np.random.default_rng(0), count)
     drawn, _ = make_draws(env, sampled, np.arange(count))
@@ -242,7 +242,8 @@ def test_everything_that_an_evaluation_draws_of_its_sensors_is_searched() -> Non
                "groups": {"camera": {"signals": ["base_pos_w"], "delay_steps": [1, 3], "rate_hz": 25.0}}}
     env = world(sensors=sensors)
     space = default_space(env)
-    assert {n for n in space.names if n.startswith("sensor.")} == {f"sensor.{n}" for n in env.recipe.sensors.drawn}
+    drawn = env.distribution.sensors.drawn
+    assert {n for n in space.names if n.startswith("sensor.")} == {f"sensor.{n}" for n in drawn}
     by_name = {p.name: p for p in space.parameters}
     assert by_name["sensor.delay.camera"] == Integer("sensor.delay.camera", 1, 3)
     assert by_name["sensor.bias.base_pos_w"].high == pytest.approx((0.03, 0.0, 0.09))  # type: ignore[union-attr]

@@ -37,7 +37,7 @@ def test_a_resumed_training_goes_on_with_the_same_curriculum(kind, tmp_path):
     parts, other = train(kind, tmp_path / "parts", 14, resume=True)
     for a, b in zip(whole.actor.parameters(), parts.actor.parameters()):
         assert torch.equal(a, b)
-    mine, theirs = env.recipe.curriculum.metrics(), other.recipe.curriculum.metrics()
+    mine, theirs = env.distribution.curriculum.metrics(), other.distribution.curriculum.metrics()
     assert mine == theirs and any(v != 0 for v in mine.values())
     logged = [figures for figures in whole.history if "curriculum/episodes" in figures]
     assert len(logged) == 14 and sum(f["curriculum/episodes"] for f in logged) > 30
@@ -65,4 +65,4 @@ def test_starts_in_the_middle_of_a_mission_are_no_outcomes(share):
     env.reset()
     for _ in range(60):
         ended = env.step(torch.ones(16, env.action_dim)).terminated  # full thrust: they leave the fence
-    assert ended is not None and bool(env.recipe.curriculum.finished) == (share == 0.0)
+    assert ended is not None and bool(env.distribution.curriculum.finished) == (share == 0.0)

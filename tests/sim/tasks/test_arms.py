@@ -404,11 +404,11 @@ def lab():
 @pytest.mark.parametrize("name", ["lift", *(pytest.param(name, marks=pytest.mark.slow) for name in ("peg", "drawer"))])
 def test_what_is_seen_of_things_has_errors_and_a_camera_is_late(name):
     env = env_of(name, 4, sensors=lab()["sensors"])
-    config, arm = env.recipe.sensors.config, load_task("reach").robot.signals
+    config, arm = env.distribution.sensors.config, load_task("reach").robot.signals
     things = [s for s in env.task.observe.signals if s not in arm and s not in env.functions.added]
     assert things and all(np.min(config.bias[s]) > 0 for s in things)
     seen = [s for s in things if not s.startswith("hole")]  # that stands: measured once
-    assert all(np.min(config.noise[s]) > 0 and env.recipe.sensors.group[s][1].delay_steps[1] >= 1 for s in seen)
+    assert all(np.min(config.noise[s]) > 0 and env.distribution.sensors.group[s][1].delay_steps[1] >= 1 for s in seen)
     assert not any("drawer" in s for s in things)
 
 
