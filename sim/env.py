@@ -312,10 +312,10 @@ class Env:
         curriculum, whole = self.distribution.curriculum, ids[~self.mid_episode[ids]]
         if curriculum is not None and len(whole):
             curriculum.finish(whole, self.episode[whole], success[whole], info["return"][whole])
-        return self._next(found.obs, ids)
+        return self.begin_next(found.obs, ids)
 
-    def _next(self, obs: Obs, ids: Tensor) -> Obs:
-        """``obs`` with the first observations of the next episodes of the worlds ``ids``."""
+    def begin_next(self, obs: Obs, ids: Tensor) -> Obs:
+        """Begin the next episodes of the worlds ``ids`` [K]: ``obs`` with their first observations."""
         first = self._begin(ids)
         after = seen_by(*(old.index_copy(0, ids, new) for old, new in zip(distinct(obs), distinct(first))))
         if self.pictures is None:

@@ -31,13 +31,13 @@ from temporeal.sim.adapters.worlds import (
     check_seed,
     check_view,
     close,
-    critics,
-    figures,
+    critic_of,
     host,
+    outcomes,
+    random_seed,
     recipe,
     reseed,
     shown,
-    some_seed,
 )
 from temporeal.sim.env import Env
 from temporeal.sim.types import Obs, Step
@@ -130,7 +130,7 @@ class View:
 
     def _info(self, obs: Obs, signals: dict[str, Any]) -> dict[str, Any]:
         """Info [N, ...] of every step: the critic's observation (unless it is shown) and the signals asked for."""
-        info = {} if self.observation == "dict" else {"critic": host(critics(obs))}
+        info = {} if self.observation == "dict" else {"critic": host(critic_of(obs))}
         if self.signals:
             info["signals"] = {k: signals[k].to("cpu", copy=True).numpy() for k in self.signals}
         return info
@@ -183,7 +183,7 @@ class TaskEnv(View, gymnasium.Env):
         self._next, self._latest = step.obs, step.final_obs
         info = row(self._info(step.final_obs, step.info["signals"]))  # type: ignore[arg-type]
         if self._over:
-            info.update({k: v[0].item() for k, v in figures(step.info).items()})
+            info.update({k: v[0].item() for k, v in outcomes(step.info).items()})
         return (row(host(shown(step.final_obs, self.observation))), float(step.reward[0]), bool(step.terminated[0]),
                 bool(step.truncated[0]), info)
 
@@ -245,7 +245,7 @@ class TaskVectorEnv(View, VectorEnv):
         final = np.full(self.num_envs, None, dtype=object)
         for i in np.flatnonzero(ended):
             final[i] = row(last, int(i))
-        told = {**self._info(step.final_obs, step.info["signals"]), **figures(step.info)}  # type: ignore[arg-type]
+        told = {**self._info(step.final_obs, step.info["signals"]), **outcomes(step.info)}  # type: ignore[arg-type]
         return {"final_obs": final, "_final_obs": ended.copy(), "final_info": masked(told, self.num_envs, ended),
                 "_final_info": ended.copy()}
 
@@ -287,10 +287,10 @@ def make_env(
 ) -> TaskEnv:
     """One world of ``task`` as a ``gymnasium.Env``; ``settings`` as of `temporeal.sim.adapters.worlds.recipe`.
 
-    ``seed``: of the first episode, where ``reset`` is not given one; None: nobody chooses it.
+    ``seed``: of the first episode, where ``reset`` is not given one; None: a random one.
     """
     made = recipe(task, **{"threads": 1, **settings})
-    env = made.build(1, some_seed() if seed is None else seed)
+    env = made.build(1, random_seed() if seed is None else seed)
     return TaskEnv(env, observation=observation, signals=signals, render_mode=render_mode, draw=draw, recipe=made)
 
 
@@ -300,7 +300,7 @@ def make_vector_env(
 ) -> TaskVectorEnv:
     """``num_envs`` (or ``num_worlds``, as the rest of the project says) worlds of ``task``; the rest as `make_env`."""
     made = recipe(task, **settings)
-    env = made.build(num_envs if num_worlds is None else num_worlds, some_seed() if seed is None else seed)
+    env = made.build(num_envs if num_worlds is None else num_worlds, random_seed() if seed is None else seed)
     return TaskVectorEnv(env, observation=observation, signals=signals, render_mode=render_mode, draw=draw, recipe=made)
 
 

@@ -21,10 +21,10 @@ from temporeal.sim.adapters.worlds import (
     check_action_tensor,
     check_view,
     close,
-    critics,
+    critic_of,
+    random_seed,
     recipe,
     reseed,
-    some_seed,
 )
 from temporeal.sim.env import Env
 from temporeal.sim.types import Obs, Step
@@ -88,9 +88,9 @@ class TaskVecEnv(VecEnv):
 
     @episode_length_buf.setter
     def episode_length_buf(self, steps: Tensor) -> None:
-        """Count the running episodes as ``steps`` [N] old: they are cut short, so that resets do not come together.
+        """Count the running episodes as ``steps`` [N] old: they end earlier, so that resets do not come together.
 
-        Only their end is moved: the mission's clock, which the task's maps may read, is not.
+        Only their end moves. The mission's clock, which the task's maps may read, does not.
         """
         if tuple(steps.shape) != (self.num_envs,) or bool(((steps < 0) | (steps >= self.max_episode_length)).any()):
             raise ValueError(f"episode_length_buf is [{self.num_envs}], each from 0 to {self.max_episode_length - 1}; "
@@ -111,8 +111,8 @@ class TaskVecEnv(VecEnv):
         return self.get_observations(), {}
 
     def seed(self, seed: int = -1) -> int:
-        """Begin episode 0 of ``seed`` in every world; -1: nobody's choice. Returns the seed."""
-        chosen = some_seed() if seed == -1 else seed
+        """Begin episode 0 of ``seed`` in every world; -1: a random one. Returns the seed."""
+        chosen = random_seed() if seed == -1 else seed
         reseed(self.worlds, chosen)
         self.reset()
         return chosen
@@ -123,15 +123,15 @@ class TaskVecEnv(VecEnv):
         # rsl_rl steps in inference mode; what the simulator keeps must be usable outside it, too
         with torch.inference_mode(False), torch.no_grad():
             step = self.worlds.step(actions)
-            time_outs, told, self._obs = step.truncated, step.info, step.obs
+            time_outs, info, self._obs = step.truncated, step.info, step.obs
             if self._staggered and bool((cut := self._due(step)).any()):
                 time_outs = time_outs | cut
-                told = {name: step.info[name].clone() for name in LOGGED}  # what follows may overwrite them
-                self._obs = self.worlds._next(step.obs, cut.nonzero()[:, 0])
+                info = {name: step.info[name].clone() for name in LOGGED}  # what follows may overwrite them
+                self._obs = self.worlds.begin_next(step.obs, cut.nonzero()[:, 0])
             dones = step.terminated | time_outs
             extras: dict[str, Any] = {"time_outs": time_outs}
             if bool(dones.any()):
-                extras["log"] = {f"/{name}": told[name][dones].float().mean() for name in LOGGED}
+                extras["log"] = {f"/{name}": info[name][dones].float().mean() for name in LOGGED}
         return self.get_observations(), step.reward, dones, extras
 
     def _due(self, step: Step) -> Tensor:
@@ -148,7 +148,7 @@ class TaskVecEnv(VecEnv):
 
     def _groups(self, obs: Obs) -> TensorDict:
         images = getattr(obs, "images", {})
-        return TensorDict({"policy": obs.actor, "critic": critics(obs), **images}, batch_size=[self.num_envs],
+        return TensorDict({"policy": obs.actor, "critic": critic_of(obs), **images}, batch_size=[self.num_envs],
                           device=self.device)
 
 
@@ -158,4 +158,4 @@ def make_vec_env(
     """``num_envs`` worlds of ``task``; ``settings`` as of `temporeal.sim.adapters.worlds.recipe` (``device="cuda"``
     included)."""
     made = recipe(task, **settings)
-    return TaskVecEnv(made.build(num_envs, some_seed() if seed is None else seed), cfg=cfg, recipe=made)
+    return TaskVecEnv(made.build(num_envs, random_seed() if seed is None else seed), cfg=cfg, recipe=made)

@@ -28,11 +28,11 @@ from temporeal.sim.adapters.worlds import (
     check_actions,
     check_seed,
     close,
-    figures,
     host,
+    outcomes,
+    random_seed,
     recipe,
     shown,
-    some_seed,
 )
 from temporeal.sim.env import Env
 from temporeal.sim.types import Step
@@ -66,7 +66,7 @@ class TaskVecEnv(View, VecEnv):
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
         """Key the episodes from the next ``reset`` on by ``seed``: one number, because the world is part of the key."""
-        self._seed = some_seed() if seed is None else check_seed(seed)
+        self._seed = random_seed() if seed is None else check_seed(seed)
         return [self._seed] * self.num_envs
 
     def reset(self) -> Any:
@@ -90,15 +90,15 @@ class TaskVecEnv(View, VecEnv):
         done = host(step.terminated | step.truncated)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         if done.any():
-            self._tell(infos, step, np.flatnonzero(done))
+            self._fill(infos, step, np.flatnonzero(done))
         return host(shown(step.obs, self.observation)), host(step.reward), done, infos
 
-    def _tell(self, infos: list[dict[str, Any]], step: Step, ended: np.ndarray) -> None:
+    def _fill(self, infos: list[dict[str, Any]], step: Step, ended: np.ndarray) -> None:
         """Fill the infos of the worlds that ``ended``."""
         last, truncated = host(shown(step.final_obs, self.observation)), host(step.truncated)
-        told, seconds = figures(step.info), round(time.time() - self._started, 6)
+        info, seconds = outcomes(step.info), round(time.time() - self._started, 6)
         for i in ended:
-            values = {k: v[i].item() for k, v in told.items()}
+            values = {k: v[i].item() for k, v in info.items()}
             episode = {"r": values.pop("return"), "l": int(values.pop("length")), "t": seconds}
             infos[i] = {"terminal_observation": row(last, i), "TimeLimit.truncated": bool(truncated[i]),
                         "episode": episode, **values}
@@ -151,8 +151,8 @@ def make_vec_env(
     task: str, n_envs: int = 1, *, seed: int | None = None, observation: str = "actor", render_mode: str | None = None,
     draw: Draw | None = None, **settings: Any,
 ) -> TaskVecEnv:
-    """``n_envs`` worlds of ``task``; ``settings`` as of `temporeal.sim.adapters.worlds.recipe`; no ``seed``: nobody's
-    choice."""
+    """``n_envs`` worlds of ``task``; ``settings`` as of `temporeal.sim.adapters.worlds.recipe`; without
+    ``seed`` a random one."""
     made = recipe(task, **settings)
-    env = made.build(n_envs, some_seed() if seed is None else seed)
+    env = made.build(n_envs, random_seed() if seed is None else seed)
     return TaskVecEnv(env, observation=observation, render_mode=render_mode, draw=draw, recipe=made)

@@ -1,4 +1,4 @@
-"""What the adapters share: the recipe of an environment, its seed, and what of an observation is shown."""
+"""What the adapters share: recipes of environments, seeds, and which part of an observation a learner gets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from temporeal.sim.task import Task, load_task
 from temporeal.sim.types import Obs
 
 OBSERVATIONS = ("actor", "dict")
-"""``actor``: what the deployed policy sees; ``dict``: besides, under ``critic``, what only the simulator knows."""
+"""``actor``: what the deployed policy sees. ``dict``: also, under ``critic``, what only the simulator knows."""
 OPTIONS = tuple(name for name in (*(make_env.__kwdefaults__ or {}), *(f.name for f in fields(EnvConfig)))
                 if name not in ("num_worlds", "seed"))
 """Keywords of `temporeal.sim.env.make_env`; every other keyword of :func:`recipe` is a setting of the task."""
@@ -79,11 +79,11 @@ def recipe(task: str, **keywords: Any) -> Recipe:
     if isinstance(name, str):
         options = {**named_randomization(name), **_without(options, "randomize")}
     if "cameras" in options:
-        options["cameras"] = some_cameras(options["cameras"])
+        options["cameras"] = parse_given_cameras(options["cameras"])
     return Recipe(task, {k: v for k, v in keywords.items() if k not in OPTIONS}, options)
 
 
-def some_cameras(given: Any) -> tuple[Any, ...]:
+def parse_given_cameras(given: Any) -> tuple[Any, ...]:
     """The `temporeal.sim.rendering.cameras.Camera` objects that ``given`` holds, or describes by name as configuration
     does."""
     from temporeal.sim.rendering.cameras import Camera, parse_cameras
@@ -118,7 +118,7 @@ def configured(task: str) -> dict[str, Any]:
 
 
 def default_backend(task: Task) -> str:
-    """What the task's file names; else ours where it simulates the robot, and MuJoCo for all others."""
+    """The backend that the task's file names; else :func:`temporeal.sim.backend_factory.backend_for` its robot."""
     named = configured(task.name).get("backend")
     return str(named or backend_for(task.robot))
 
@@ -138,8 +138,8 @@ def check_count(worlds: Any) -> int:
     return int(worlds)
 
 
-def some_seed() -> int:
-    """A seed that nobody chose."""
+def random_seed() -> int:
+    """A random seed."""
     return int(np.random.default_rng().integers(2**31))
 
 
@@ -156,27 +156,27 @@ def check_observation(observation: str) -> str:
 
 
 def check_view(task: Task) -> None:
-    """Refuse a task whose policy follows schedules: nobody chooses them here, and they would be drawn at random."""
+    """A ValueError where the policy of ``task`` follows schedules: no learner of another library chooses them."""
     if task.schedules is not None:
         raise ValueError(f"task {task.name!r} is shown by the view of algo=tgpo, whose policy follows schedules that "
                          "only it chooses: give view='terminal_robustness' to the task, or 'tau_mdp' or 'f_mdp'")
 
 
 def shown(obs: Obs, observation: str) -> Tensor | dict[str, Tensor]:
-    """What a learner is shown: one tensor [N, O], or a dictionary where there are cameras or the critic's is asked."""
+    """A learner's observation: one tensor [N, O], or a dictionary with cameras or where the critic's is asked for."""
     images = getattr(obs, "images", {})
     if observation == "actor" and not images:
         return obs.actor
-    return {"actor": obs.actor, **({"critic": critics(obs)} if observation == "dict" else {}), **images}
+    return {"actor": obs.actor, **({"critic": critic_of(obs)} if observation == "dict" else {}), **images}
 
 
-def critics(obs: Obs) -> Tensor:
-    """The critic's observation [N, C], in memory of its own: a learner may write into what it is given."""
+def critic_of(obs: Obs) -> Tensor:
+    """The critic's observation [N, C] in its own memory: a learner may write into it."""
     return obs.critic.clone() if obs.critic is obs.actor else obs.critic
 
 
 def host(value: Tensor | dict[str, Tensor]) -> Any:
-    """As numpy. No copy on a CPU, where a step makes new tensors; images, which a renderer reuses, are copied."""
+    """As numpy arrays. Images are copied, because a renderer reuses them; nothing else is on a CPU."""
     if isinstance(value, dict):
         return {k: host(v) if k in OWN else v.to("cpu", copy=True).numpy() for k, v in value.items()}
     return value.cpu().numpy()
@@ -186,13 +186,13 @@ OWN = ("actor", "critic")
 """Observations that are new tensors in every step."""
 
 
-def figures(info: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The per-episode figures [N] of a step's ``info``; success by the name that other libraries look for."""
+def outcomes(info: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The outcomes of episodes [N] in a step's ``info``; success under the name that other libraries read."""
     return {{"success": "is_success"}.get(k, k): host(v) for k, v in info.items() if isinstance(v, Tensor)}
 
 
 def check_actions(actions: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """``actions`` as float32 of ``shape``, finite: a world that is commanded NaN would end as a failed one."""
+    """``actions`` as float32 of ``shape``, all finite: a NaN would end its world as a failure."""
     array = np.asarray(actions, dtype=np.float32)
     if array.shape != shape:
         raise ValueError(f"an action has shape {shape}, got {array.shape}")
@@ -201,7 +201,7 @@ def check_actions(actions: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def check_action_tensor(actions: Any, shape: tuple[int, ...]) -> Tensor:
-    """``actions`` as they are, if they are a tensor of ``shape``, finite; for those who copy nothing."""
+    """``actions`` uncopied, if they are a finite tensor of ``shape``."""
     if not isinstance(actions, Tensor):
         raise ValueError(f"actions are a torch.Tensor {list(shape)}, got {type(actions).__name__}")
     if tuple(actions.shape) != shape:
@@ -211,18 +211,18 @@ def check_action_tensor(actions: Any, shape: tuple[int, ...]) -> Tensor:
 
 
 def refuse_nonfinite(actions: Tensor) -> None:
-    """Name the first worlds whose ``actions`` [N, A] (or the only one's, [A]) hold NaN or infinity."""
+    """A ValueError that names the first worlds whose ``actions`` [N, A] (of one world [A]) are not finite."""
     if not bool(actions.isfinite().all()):
         raise ValueError(f"actions are finite, those of worlds {bad_rows(actions)} are not: the policy has diverged")
 
 
 def bad_rows(actions: Tensor) -> list[int]:
-    """The first rows of ``actions`` [N, A] (or the only one, [A]) that hold NaN or infinity."""
+    """The first rows of ``actions`` [N, A] (of one world [A]) that are not finite."""
     return (~actions.reshape(-1, actions.shape[-1]).isfinite().all(-1)).nonzero()[:8, 0].tolist()
 
 
 def close(env: Env) -> None:
-    """Give back what the renderer and the simulator hold, where they hold anything."""
+    """Release renderer and simulator."""
     if (pictures := getattr(env, "pictures", None)) is not None:
         pictures.rig.close()
     for owner in (env, env.backend):
