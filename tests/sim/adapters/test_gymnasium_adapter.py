@@ -212,7 +212,7 @@ def test_a_named_randomization_brings_its_sensors_and_what_is_given_besides_goes
     named = recipe("hover", randomize="default")
     assert named.options["sensors"]["delay_steps"] == 1 and "mass" in named.options["randomize"]
     assert recipe("hover", randomize="default", sensors={"delay_steps": 3}).options["sensors"] == {"delay_steps": 3}
-    assert recipe("hover", randomize="none").build(1).recipe.randomization == {}
+    assert recipe("hover", randomize="none").build(1).distribution.randomization == {}
 
 
 # ---- pictures
