@@ -1,4 +1,4 @@
-"""What a formula speaks of: a robot with its commands, what is seen of it, where it starts, and how it is predicted.
+"""A robot as formulas see it: its commands, observation and starts, and a model that predicts it.
 
     system = resolve("temporeal.sim.systems", "linear").make()         # sim/systems/<name>.py
     system.observe(signals)                                  # [N, size], to learn from
@@ -50,7 +50,7 @@ class Model(Protocol):
 
 
 def states_after(model: Model, state: Tensor, actions: Tensor) -> Tensor:
-    """The states [T, B, D] after each of ``actions`` [B, T, A], from ``state`` [B, D]: at once where the model can."""
+    """The states [T, B, D] after each of ``actions`` [B, T, A], from ``state`` [B, D]."""
     if model.rollout is not None:
         return model.rollout(state, actions)
     out = []
@@ -61,8 +61,8 @@ def states_after(model: Model, state: Tensor, actions: Tensor) -> Tensor:
 
 
 class OnDevices:
-    """A model with its constants on the device of whatever it is given: a copy for each device, apart from the maps of
-    a task, which the environment takes to its own."""
+    """A model with one copy of its constants per device; each call uses the copy on the device of its arguments. Copies
+    are separate from the task's maps, which the environment moves."""
 
     def __init__(self, model: Model) -> None:
         self.action_dim, self.copies = model.action_dim, {torch.device("cpu"): copy.deepcopy(model)}
@@ -111,23 +111,22 @@ class System:
         stop: what the robot does when a mission is over (:class:`temporeal.sim.task.Task`).
         act: actions in [-1, 1] to commands.
         reads: the signals of ``observe``, which makes [N, ``size``] numbers of about [-1, 1] of them.
-        signals: what formulas speak of.
+        signals: that formulas may name.
         initial: ``initial(draw, start) -> state`` of K worlds: ``start`` are the settings of a task's file.
-        anywhere: ``anywhere(draw) -> state`` of K worlds all over the arena, for learning. None: ``initial`` does it,
-            whose settings are ``low`` and ``high``.
-        fence: the arena, m, ``low`` and ``high`` corners: to draw, and what starts are checked against.
-        pace: how fast a distance that formulas speak of can shrink, in its unit per s, about: to tell starts in the
-            middle of a mission from which there is no time left. Infinite: not known.
-        slack: by how much more than asked a policy makes its subgoals hold, in their unit, where a task does not say:
-            what rides the edge of a region is out of it at the first disturbance, or on the robot.
-        reward: coefficients of the timed view's reward that fit the arena's size
-        (:class:`temporeal.sim.rewards.scheduled.Reward`), where
-            a task says none: which distance is far, and which is near.
-        body: signals of place and attitude of a robot that first has to learn to move at all: the timed view then shows
-            which way to go in its own frame.
-        lost: whether [N] robots are in a state in which learning gives them up, such as fallen over: with the timed
-            view the episode ends and costs what breaking something costs. No verdict has to do with it.
-        model: None where there is no prediction worth its name.
+        anywhere: ``anywhere(draw) -> state`` of K worlds all over the arena, for learning. None: ``initial`` draws
+            them; its settings are then ``low`` and ``high``.
+        fence: the arena, m, ``low`` and ``high`` corners: drawn, and checked for starts.
+        pace: about how fast a distance in a formula can shrink, in its unit per s: mid-episode starts from which there
+            is no time left are discarded. Infinite: not known.
+        slack: default of how much deeper than asked a subgoal must hold, in its unit. A policy at the edge of a region
+            leaves it at the first disturbance.
+        reward: defaults of the scheduled view's reward (:class:`temporeal.sim.rewards.scheduled.Reward`) that fit the
+            arena's size.
+        body: signals of position and attitude of a robot that must first learn to move: the scheduled view then also
+            gives the direction to go in the robot's frame.
+        lost: whether [N] robots are beyond recovery, such as fallen over. In the scheduled view their episode ends at the
+            cost of a broken invariant. Verdicts are not affected.
+        model: None: no prediction is accurate enough.
         memory: what ``act`` remembers, shapes by name; ``follow(signals, memory)`` and ``record(memory, action)`` keep
             it, and an observation map calls them where :class:`temporeal.sim.maps.ObserveMap` says.
     """
@@ -159,10 +158,10 @@ class System:
 
 
 def settings(system: str, start: Mapping[str, Any], **shapes: tuple[float, ...]) -> dict[str, tuple[float, ...]]:
-    """The settings ``start`` of a task with what is left out as in ``shapes``; a ValueError where they make no sense.
+    """The settings ``start`` of a task, defaults from ``shapes``; a ValueError where they are not legal.
 
-    Each has as many finite numbers as its default. ``high`` is at least ``low``, and of a pair called otherwise the
-    second at least the first.
+    Each has as many finite numbers as its default. ``high`` is at least ``low``; of any other pair the second is at
+    least the first.
     """
     if unknown := set(start) - set(shapes):
         raise ValueError(f"start of system {system!r}: unknown settings {sorted(unknown)}; legal: {', '.join(shapes)}")
@@ -188,7 +187,7 @@ def _numbers(system: str, name: str, value: Any, count: int) -> tuple[float, ...
 
 
 def inside(system: str, found: Mapping[str, tuple[float, ...]], fence: Mapping[str, tuple[float, ...]]) -> None:
-    """A ValueError where starts lie outside of the arena."""
+    """A ValueError where the box of starts, ``low`` to ``high``, is not inside the arena ``fence``."""
     for low, x, y, high in zip(fence["low"], found["low"], found["high"], fence["high"]):
         if x < low or y > high:
             raise ValueError(f"start of system {system!r}: low {found['low']} and high {found['high']} must lie within "
@@ -196,5 +195,5 @@ def inside(system: str, found: Mapping[str, tuple[float, ...]], fence: Mapping[s
 
 
 def flat(place: Tensor, height: float = 0.0) -> Tensor:
-    """``place`` [K, 2] with a height."""
+    """``place`` [K, 2] at ``height``: [K, 3]."""
     return torch.nn.functional.pad(place, (0, 1), value=height)

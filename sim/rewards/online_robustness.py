@@ -1,10 +1,9 @@
-"""The robustness of a formula while its trace is being made: one sample at a time, exact, in torch operations.
+"""Robustness of a formula while its trace is being recorded: one sample at a time, exact, in torch operations.
 
-For objectives and observations of N worlds at once (:mod:`temporeal.sim.compiler.vectorize` compiles it;
-`temporeal.sim.stl.monitoring.stream` is for monitors).
-A formula is asked for at one sample (:meth:`Online.at_start`) or at all (:meth:`Online.following`). Asked for at the
-start, an operator over predicates remembers one or two numbers, however long its window. Asked for at all samples it
-remembers as many values as its window has: that is what it takes to be exact.
+For objectives and observations of N worlds at once, compiled by :mod:`temporeal.sim.compiler.vectorize`
+(`temporeal.sim.stl.monitoring.stream` is for monitors). A formula is evaluated at one sample (:meth:`Online.at_start`)
+or at all (:meth:`Online.following`). At one sample, an operator over predicates keeps one or two numbers, however long
+its window. At all samples it keeps as many values as its window has, which exactness requires.
 
 Every value is that of ``temporeal.sim.stl.semantics.robustness`` on a trace that reaches to the formula's horizon.
 """
@@ -44,7 +43,7 @@ Carry = dict[str, Tensor]
 
 @dataclass
 class Sample:
-    """One sample of N worlds: what is known of it, and the carry for the next one as it is being filled."""
+    """One sample of N worlds, with the carry for the next one as it is being filled."""
 
     signals: Mapping[str, Tensor]
     tick: Tensor  # [N] number of the sample, the first is 0
@@ -74,9 +73,9 @@ class Part:
 
 
 class Online:
-    """Builds parts, which share their carry where they are the same.
+    """Builds parts; equal parts share their carry.
 
-    ``carry`` has the shapes (without N) of what they remember: in ``begin``'s state at the start of an episode.
+    ``carry``: shapes (without N) of what they keep; :meth:`begin` gives its values at the start of an episode.
     """
 
     def __init__(self, dt: float) -> None:
@@ -91,7 +90,7 @@ class Online:
         return {name: torch.full_like(carry[name], first) for name, first in self._first.items()}
 
     def sample(self, signals: Mapping[str, Tensor], tick: Tensor, carry: Mapping[str, Tensor]) -> Sample:
-        """Sample number ``tick`` [N]; when all parts have been asked, ``after`` is the carry for the next."""
+        """Sample number ``tick`` [N]; after all parts were evaluated, ``after`` is the carry for the next."""
         return Sample(signals, tick, carry)
 
     def at_start(self, formula: Formula) -> Part:

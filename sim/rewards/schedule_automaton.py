@@ -1,24 +1,23 @@
 """A formula's decomposition with a time for each of its subgoals: what is asked now, what is reached, what is broken.
 
-A *schedule* says which alternative of the decomposition (`temporeal.sim.stl.planning.decompose`) is followed and about
-when each of its
-time variables shall be: its allocation (TGPO calls it grounding). What is to be kept from a later time on has a
-variable there (`temporeal.sim.stl.planning.arrivals`). The mission follows the schedule over sampled signals:
+A *schedule* names an alternative of the decomposition (`temporeal.sim.stl.planning.decompose`) and gives each of its
+time variables a sample: its allocation (TGPO: grounding). An invariant that begins at a later time has a variable for
+that time (`temporeal.sim.stl.planning.arrivals`). The automaton follows the schedule over sampled signals:
 
 - A variable is *hit* where everything it asks for holds, its window, given the other hits, is open, and what must come
-  before it is hit; before its time only where nothing is held from then on, and where those that wait for it can still
-  be on time. Its time is the allocated one, drawn into that window.
+  before it is hit. It is hit before its allocated time only where nothing is held from then on and variables that wait
+  for it can still be on time. The allocated time is clamped to the window.
 - A hit moves on with the clock while all of this stays so and nothing behind it is hit, where that only gives others
-  more time: what must follow a visit counts from its end. What comes next in a chain is then not hit at the same visit,
-  unless all that is behind it could be.
-- A hit is taken back where what must be kept from it on breaks, or where the window of another passes that counts from
-  it: if it may still come later, and nothing depends on it already.
+  more time: what must follow a visit counts from its end. The next variable in a chain is then not hit at the same
+  visit, unless all variables behind it could be hit, too.
+- A hit is taken back where what must be kept from it on breaks, or where the window of another variable that counts from
+  it passes: if it may still come later, and nothing depends on it already.
 
-Whatever the schedule was: if all is hit and kept, the hits are a grounding, so that the formula is satisfied (never the
-other way round: another grounding may do).
+Whatever the schedule: if all is hit and kept, the hits are a grounding, so that the formula is satisfied. The converse
+does not hold: another grounding may satisfy it.
 
-N worlds, V time variables, A alternatives, P distinct predicates. Torch operations only, none of which looks at values:
-compiled with the environment's rows (`temporeal.sim.compiler.vectorize`) and traced into artifacts.
+N worlds, V time variables, A alternatives, P distinct predicates. Torch operations without data-dependent control flow:
+compiled with the environment (`temporeal.sim.compiler.vectorize`) and traced into artifacts.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from temporeal.sim.stl.rewriting.ranges import margin_upper_bound
 from temporeal.sim.stl.semantics.torch_ops import margin_function
 
 NEVER = 1e3
-"""A margin that means: nothing is asked."""
+"""A margin where nothing is asked."""
 
 
 class ScheduleProgress(NamedTuple):
@@ -55,9 +54,9 @@ class ScheduleProgress(NamedTuple):
     asked: Tensor  # [N, P] bool: what the stage asks for
     kept: Tensor  # [N, P] margins of what must be kept now, NEVER of what need not
     left: Tensor  # [N, V] until the last of what must be kept from a variable on is over; 0 where nothing runs
-    violated: Tensor  # [N] bool: something that must be kept now is not, and the hits so far do not let it be mended
+    violated: Tensor  # [N] bool: something that must be kept now is not, and the hits so far cannot be taken back
     late: Tensor  # [N] bool: a variable is not hit and its window is over
-    done: Tensor  # [N] bool: all is hit, what is to be kept is over; what was violated before is not remembered
+    done: Tensor  # [N] bool: all is hit, all invariants are over; earlier violations are not remembered
 
 
 def width(alternatives: Sequence[Alternative]) -> int:
@@ -156,7 +155,7 @@ class ScheduleAutomaton(nn.Module):
     def forward(
         self, signals: Mapping[str, Tensor], schedule: Tensor, memory: Mapping[str, Tensor]
     ) -> tuple[ScheduleProgress, dict[str, Tensor]]:
-        """What is so at this sample and the memory for the next one (zeros are the start)."""
+        """Progress at this sample and the memory for the next one (zeros are the start)."""
         time = memory["tick"]
         margins = self.margins(signals, time)
         found = [self._follow(route, margins, time, schedule[:, 1:], memory) for route in self.routes]

@@ -1,6 +1,7 @@
-"""Schedules: which alternative of a formula is followed, and a sample for each of its time variables. Drawn, changed.
+"""Schedules: which alternative of a formula is followed, and a sample for each of its time variables.
 
 A schedule is a row [1 + V]: the number of the alternative, then the samples of its variables (0 where it has none).
+They are drawn uniformly, and changed by proposals for Metropolis-Hastings.
 """
 
 from __future__ import annotations
