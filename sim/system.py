@@ -124,8 +124,8 @@ class System:
             arena's size.
         body: signals of position and attitude of a robot that must first learn to move: the scheduled view then also
             gives the direction to go in the robot's frame.
-        lost: whether [N] robots are beyond recovery, such as fallen over. In the scheduled view their episode ends at the
-            cost of a broken invariant. Verdicts are not affected.
+        lost: whether [N] robots are beyond recovery, such as fallen over. In the scheduled view their episode ends, at
+            the cost of a broken invariant. Verdicts are not affected.
         model: None: no prediction is accurate enough.
         memory: what ``act`` remembers, shapes by name; ``follow(signals, memory)`` and ``record(memory, action)`` keep
             it, and an observation map calls them where :class:`temporeal.sim.maps.ObserveMap` says.

@@ -10,8 +10,8 @@ that time (`temporeal.sim.stl.planning.arrivals`). The automaton follows the sch
 - A hit moves on with the clock while all of this stays so and nothing behind it is hit, where that only gives others
   more time: what must follow a visit counts from its end. The next variable in a chain is then not hit at the same
   visit, unless all variables behind it could be hit, too.
-- A hit is taken back where what must be kept from it on breaks, or where the window of another variable that counts from
-  it passes: if it may still come later, and nothing depends on it already.
+- A hit is taken back where what must be kept from it on breaks, or where the window of another variable passes that
+  counts from it: if it may still come later, and nothing depends on it already.
 
 Whatever the schedule: if all is hit and kept, the hits are a grounding, so that the formula is satisfied. The converse
 does not hold: another grounding may satisfy it.

@@ -21,10 +21,10 @@ from temporeal.sim.stl.rewriting.ranges import margin_upper_bound
 from temporeal.sim.task import MISSION_TIME, Carry, weights
 
 Lost = Callable[[Mapping[str, Tensor]], Tensor]
-"""Whether [N] robots are in a state in which learning gives them up, such as fallen over."""
+"""Whether [N] robots are beyond recovery, such as fallen over."""
 
 SCHEDULE = "schedule"
-"""The signal that says which alternative is followed, and when each of its variables shall be, in samples."""
+"""The signal that holds the schedule: the alternative that is followed, and a sample for each of its variables."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,15 @@ class Reward:
         potential(end) - potential(start) + done [all is done] - broken [something was not kept, or the robot is lost]
         - late [a window passed], with potential = hit * (hits) - progress * min(distance / scale, 1)
 
-    so that a return above ``hit * V + progress`` is only had by an episode that is done: it satisfies the formula with
-    a robustness of at least its slack at each subgoal (``ScheduleAutomaton.slacks``) and ``margin`` at what is kept
-    (`return_bound`). No coefficient is negative: those per second only lower a return, and nobody is paid for what
-    fails. A hit is worth something wherever the next subgoal is only if ``hit`` is at least ``progress``, which is
-    therefore asked for.
+    so that a return above ``hit * V + progress`` implies an episode that is done: it satisfies the formula with a
+    robustness of at least its slack at each subgoal (``ScheduleAutomaton.slacks``) and ``margin`` at what is kept
+    (`return_bound`). No coefficient is negative: those per second only lower a return, and no failure is paid. ``hit``
+    is at least ``progress``, so that a hit pays wherever the next subgoal is.
 
-    V is the number of variables of the alternative that has the most. Another one that is done is paid the hits that it
-    lacks, too: to be done is worth the same by each. By its hits alone, an alternative with more subgoals seemed the
-    better one though it was kept less often. Hits of responses (`G (p -> F q)`) are paid when all is done, too: where q
-    holds from the start, each is a hit at its time, and who was paid for it waited there and never went to p.
+    V is the number of variables of the alternative that has the most. Other alternatives are paid the hits that they
+    lack when they are done, so that each is worth the same: by hits alone, an alternative with more subgoals seemed the
+    better one although it was kept less often. Hits of responses (`G (p -> F q)`) are also paid when all is done: where
+    q holds from the start, each is hit at its time, and a policy that was paid for it waited there and never went to p.
     """
 
     progress: float = 5.0  # times the share of the way to the current subgoal: its margin in units of ``scale``
@@ -56,17 +55,15 @@ class Reward:
     near: float = 2.0  # per second, times 1 - margin / guard of what must be kept, where that is positive (`guards`)
     behind: float = 0.2  # per second, while the current subgoal is behind its allocated time
     effort: float = 0.01  # per second, times the squared action
-    # of the margin's unit: nearer than this costs; but no more than half of what there is room for
-    guard: float = 0.2
-    scale: float = 10.0  # of the margin's unit: from here on distance counts as far, and coming nearer as nothing
+    guard: float = 0.2  # in the margin's unit: nearer than this costs; at most half of the room there is (`guards`)
+    scale: float = 10.0  # in the margin's unit: distances beyond count as this one
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if name in ("guard", "scale") and not value > 0:
                 raise ValueError(f"reward.{name} must be positive, got {value:g}")
             if not value >= 0:
-                raise ValueError(f"reward.{name} is at least 0, got {value:g}: what costs is given without a sign, and "
-                                 "subtracted")
+                raise ValueError(f"reward.{name} is at least 0, got {value:g}: costs are given as positive numbers")
         if self.hit < self.progress:
             raise ValueError(f"reward.hit is at least reward.progress, {self.progress:g}: a hit makes the next "
                              f"subgoal, which may be far away, the current one; got {self.hit:g}")
@@ -100,16 +97,16 @@ def features(timed: ScheduleProgress, schedule: Tensor, automaton: ScheduleAutom
         timed.time[:, None] / length], -1)
 
 
-STEP = 0.01  # m: slopes are differences over this
+STEP = 0.01  # m: gradients are differences over this
 
 
 def way(
     timed: ScheduleProgress, signals: Mapping[str, Tensor], automaton: ScheduleAutomaton, place: str, attitude: str
 ) -> Tensor:
-    """Which way to go, in the robot's frame [N, 6]: along it what the stage asks for grows fastest, then what must be
-    kept and is nearest to fail; each as its slope over the place, of length 1 for distances, and 0 where there is none.
+    """Two directions in the robot's frame [N, 6]: the gradients over the robot's position of the least margin that the
+    stage asks for, and of the least that must be kept. Of length 1 for distances, 0 where there is none.
 
-    One skill, to go that way, then does for all regions and stages.
+    One skill, to go that way, then serves all regions and stages.
     """
     least = lambda flags, margins: torch.where(flags, margins, NEVER).amin(-1)  # noqa: E731
     keeping, slopes = timed.kept < NEVER, []
@@ -159,9 +156,9 @@ class Objective:
         timed, after = self._follow(signals, carry)
         going = carry["done"] < 0.5
         potential, far = self.potential(timed, signals[SCHEDULE]), (timed.distance / w.scale).clamp(max=1.0)
-        # an episode that began where it must not be is over at its first step
+        # an episode whose start violates an invariant ends at its first step
         broken = (timed.violated | (carry["broken"] > 0.5)) & going
-        # given up by learning only: not remembered, for it may get up and do what is asked for
+        # ends the episode in training only, and is not kept: the robot may recover and satisfy the formula
         over = broken if self.lost is None else broken | (self.lost(signals) & going)
         late = timed.late & ~timed.done & going
         behind = (timed.stage * (timed.togo < 0).float()).sum(-1)
@@ -209,11 +206,11 @@ class ScheduledView:
     """Margins, times to go, hits, stage and holds; ``objective`` pays by stages. Exportable.
 
     Args:
-        lost: which robots learning gives up, None: none.
-        body: signals of a robot's place and attitude, of one that is shown :func:`way`.
-        slack, margin: by how much more than asked subgoals and what is kept must hold, in the predicates' unit, to
-            count: the same for the reward and for what the policy sees. Where the policy asked for more, it stood still
-            between the two: what was hit for the reward was not for itself, and only exploring had taken it farther.
+        lost: which robots are beyond recovery; None: none.
+        body: signals of position and attitude of a robot that is given :func:`way`; None: it is not.
+        slack, margin: by how much more than asked subgoals and invariants must hold, in the predicates' unit, to count.
+            They are the same for the reward and for what the policy sees: where the policy asked for more, it stopped
+            between the two, at a subgoal that was hit for the reward and not for itself.
         fitted: where there is no room for ``slack``, less will do: see
             :class:`temporeal.sim.rewards.schedule_automaton.ScheduleAutomaton`.
     """

@@ -2,9 +2,9 @@
 
 One module serves three times: inside the policy (on measured signals, traced into the artifact), in the reward
 (on true signals) and in the training statistics. It follows the formula's decomposition as a plan
-(`temporeal.sim.stl.planning.plan`): a timed subgoal is *hit* at the start of the first stretch inside its window over which its predicate held for
-its hold time. Hitting as early as possible is one grounding among many, so that all subgoals hit here implies
-that the formula is satisfied, never the other way round; verdicts are always computed by
+(`temporeal.sim.stl.planning.plan`): a timed subgoal is *hit* at the start of the first stretch inside its window over
+which its predicate held for its hold time. Hitting as early as possible is one grounding among many: if all subgoals
+are hit, the formula is satisfied, but not the other way round. Verdicts are always computed by
 `temporeal.sim.stl.semantics.robustness`.
 """
 

@@ -1,4 +1,4 @@
-"""What hand tasks share: a palm up with a cube on it, the joints' recent past, the cube as it looks, stored starts.
+"""What hand tasks share: a palm up with a cube on it, the joints' recent past, the cube's attitude, stored starts.
 
     python -m temporeal.sim.task_parts.hands        # settles the starts anew and writes
     sim/task_parts/grasps/<robot>.npz
@@ -49,7 +49,7 @@ def hand(name: str) -> RobotSpec:
 
 
 def hand_scene(robot: RobotSpec) -> Scene:
-    """The hand, palm up, and a cube. No floor: a cube that fell is out of reach in every sense."""
+    """The hand, palm up, and a cube. No floor: a cube that fell is out of reach."""
     return Scene(robot, (box("cube", (HALF,) * 3, mass=MASS, pos=PALMS[robot.name], friction=FRICTION),), floor=False)
 
 
@@ -103,8 +103,8 @@ def cube_place(signals: Mapping[str, Tensor], palm: Tensor) -> Tensor:
     return 20 * (place - palm.to(place.device))
 
 
-def cube_look(quat_wxyz: Tensor) -> Tensor:
-    """How a cube of six equal faces stands: [N, 9], the same for all 24 attitudes in which it looks the same.
+def symmetric_attitude(quat_wxyz: Tensor) -> Tensor:
+    """The attitude of a cube with six equal faces: [N, 9], the same for all 24 attitudes that look alike.
 
     The fourth moments of its axes, sum over i of R_ai^p R_bi^(4-p): a gait that turns it by a quarter ends where it
     began. A tracker that takes one face for another does no harm.
@@ -115,8 +115,8 @@ def cube_look(quat_wxyz: Tensor) -> Tensor:
     return 2 * torch.stack([p.sum(-1) for p in parts], -1)
 
 
-def watched(quat_wxyz: Tensor, face: Tensor) -> tuple[Tensor, Tensor]:
-    """The face [N, 3] whose heading counts, its outward normal in the cube's frame; and where it is still ``face``.
+def tracked_face(quat_wxyz: Tensor, face: Tensor) -> tuple[Tensor, Tensor]:
+    """The face [N, 3] whose heading counts, by its outward normal in the cube's frame; and where it is still ``face``.
 
     The one most upward takes over when it is level to :data:`LEVEL` and ``face`` on a side, or when ``face`` is tilted
     by more than :data:`OVER`. Zeros: none was before.

@@ -30,10 +30,10 @@ from temporeal.sim.task_parts.hands import (
     JOINTS,
     PALMS,
     JointHistory,
-    cube_look,
     cube_motion,
     cube_place,
     held,
+    symmetric_attitude,
 )
 
 FORMULA = """\
@@ -72,9 +72,9 @@ class Reward:
 
 
 class Observe(nn.Module):
-    """Joints of late, the last action, where the cube is and how it stands, the turn to the goal.
+    """Recent joints, the last action, the cube's position and attitude, the rotation to the goal.
 
-    Faces look alike to it (:func:`temporeal.sim.task_parts.hands.cube_look`): which is which is in the turn alone.
+    Faces look alike to it (:func:`temporeal.sim.task_parts.hands.symmetric_attitude`); only the rotation tells them apart.
     """
 
     signals = ("joint_pos", "cube_pos_w", "cube_quat_w", "goal_quat_w")
@@ -92,7 +92,7 @@ class Observe(nn.Module):
         joints, after = self.joints(signals["joint_pos"], memory)
         turn, _ = turn_between(signals["cube_quat_w"], signals["goal_quat_w"])
         obs = torch.cat([joints, memory["last_action"], cube_place(signals, self.palm),
-                         cube_look(signals["cube_quat_w"]), turn], -1)
+                         symmetric_attitude(signals["cube_quat_w"]), turn], -1)
         return obs, {**after, "last_action": memory["last_action"]}
 
     def record(self, memory: dict[str, Tensor], action: Tensor) -> dict[str, Tensor]:

@@ -28,11 +28,11 @@ from temporeal.sim.task_parts.hands import (
     JOINTS,
     PALMS,
     JointHistory,
-    cube_look,
     cube_motion,
     cube_place,
     held,
     lowest,
+    symmetric_attitude,
 )
 
 FORMULA = """\
@@ -93,7 +93,7 @@ class Turned:
         self, signals: Mapping[str, Tensor], chance: Tensor, carry: Carry
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The signals of this sample and the carry for the next. Zeros as carry: nothing was before, no turn."""
-        face, kept = hands.watched(signals["cube_quat_w"], carry["face"])
+        face, kept = hands.tracked_face(signals["cube_quat_w"], carry["face"])
         now = hands.heading(signals["cube_quat_w"], face)
         turn = hands.heading_change(carry["heading"], now, kept)
         turns = torch.cat([turn[:, None], carry["turns"][:, :-1]], -1)
@@ -122,7 +122,7 @@ class Observe(nn.Module):
         joints, after = self.joints(signals["joint_pos"], memory)
         parts = [joints, memory["last_action"]]
         if self.sees == "cube":
-            parts += [cube_place(signals, self.palm), cube_look(signals["cube_quat_w"])]
+            parts += [cube_place(signals, self.palm), symmetric_attitude(signals["cube_quat_w"])]
         if self.phase is not None:
             parts.append(self.phase(memory))
         return torch.cat(parts, -1), {**after, "last_action": memory["last_action"]}
@@ -172,7 +172,7 @@ class Objective:
     def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """The cube's pose and velocities, the joints' speeds, how much it turned lately, the time."""
         return torch.cat([
-            cube_place(signals, self.palm), cube_look(signals["cube_quat_w"]), cube_motion(signals),
+            cube_place(signals, self.palm), symmetric_attitude(signals["cube_quat_w"]), cube_motion(signals),
             0.3 * signals["joint_vel"], signals["turned"][:, None], signals["mission_time"][:, None] / EPISODE], -1)
 
     def success(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
