@@ -55,6 +55,11 @@ class FormulaTracker:
         return done & (hit.min(-1).values > 0) if hit.shape[-1] else done
 
 
+def lowest(margins: Tensor, like: Tensor) -> Tensor:
+    """The smallest [N] of ``margins`` [N, I]; 1 where there are none, [N] as ``like``."""
+    return margins.min(-1).values if margins.shape[-1] else torch.ones_like(like)
+
+
 class FormulaObjective:
     """Base of objectives that succeed where the formula's decomposition does, and pay for smooth actions."""
 

@@ -1,7 +1,7 @@
 """Open-loop gaits of a hand that turn a cube, as a prior for a policy: it corrects a stroke instead of inventing it.
 
-    python -m temporeal.sim.task_parts.gaits leap_hand 20        # searches for 20 minutes and writes
-    sim/task_parts/grasps/leap_hand_gait.npz
+    # searches for 20 minutes and writes sim/task_parts/grasps/leap_hand_gait.npz
+    python -m temporeal.sim.task_parts.gaits leap_hand 20
     python -m temporeal.sim.task_parts.gaits leap_hand 20 on     # from the stored one
 
 A gait is one sinusoid per joint around a posture of its own: theta(t) = offset + sine sin(w t) + cosine cos(w t).

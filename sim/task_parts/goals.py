@@ -1,4 +1,4 @@
-"""Goals one after another: a new one as soon as one is met. What tasks of consecutive goals share."""
+"""Consecutive goals: the next one is given as soon as one is met."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from temporeal.sim.task import Carry
 class Goals:
     """A goal, for how long it has been the goal, and how many were met before.
 
-    A goal is met at the sample at which ``miss`` is below ``reach``. That sample still shows it, so that whoever reads
-    the signals sees it met; the next sample shows the goal that follows, of age 0.
+    A goal is met at the sample at which ``miss`` is below ``reach``. That sample still shows the goal, so that readers
+    of the signals see it met; the next sample shows the goal that follows, of age 0.
 
     Args:
         spec: of the goal's signal. The first goal of an episode is what the task's ``initial`` gives by that name.

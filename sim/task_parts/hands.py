@@ -1,7 +1,6 @@
 """What hand tasks share: a palm up with a cube on it, the joints' recent past, the cube's attitude, stored starts.
 
-    python -m temporeal.sim.task_parts.hands        # settles the starts anew and writes
-    sim/task_parts/grasps/<robot>.npz
+    python -m temporeal.sim.task_parts.hands        # makes the starts anew: sim/task_parts/grasps/<robot>.npz
 """
 
 from __future__ import annotations
@@ -160,11 +159,6 @@ def heading_change(before: Tensor, now: Tensor, kept: Tensor) -> Tensor:
 def cube_motion(signals: Mapping[str, Tensor]) -> Tensor:
     """The cube's velocities [N, 6], scaled."""
     return torch.cat([5 * signals["cube_vel_w"], 0.3 * signals["cube_ang_vel_w"]], -1)
-
-
-def lowest(margins: Tensor, like: Tensor) -> Tensor:
-    """Smallest [N] of ``margins`` [N, I]; 1 [N], made like ``like``, where there is none."""
-    return margins.min(-1).values if margins.shape[-1] else torch.ones_like(like)
 
 
 def held(signals: Mapping[str, Tensor], palm: Tensor) -> Tensor:

@@ -1,6 +1,5 @@
-"""A task for whoever simulates one robot with numpy: its scene, its starts, and the signals that it adds itself.
-
-The simulated robot behind ROS 2 topics is one. Needs torch: tasks are written with it.
+"""A task for a simulator of one robot in numpy, such as the simulated robot behind ROS 2 topics: its scene, its starts
+and the signals that the task adds. Needs torch, in which tasks are written.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from temporeal.sim.task import Constant, Task, load_task
 
 
 class OneWorld:
-    """One world of a task, as its environment has it: what :meth:`start` draws, :meth:`added` goes on from.
+    """One world of a task, as in its environment: :meth:`start` draws it, :meth:`added` continues from there.
 
     Attributes:
         scene: the robot among the task's objects.
         command: what the task's policies give.
         dt: control period, s.
         specs: signals that the task adds, such as a goal.
-        steady: whether they keep for a flight what its start gave them.
+        steady: whether they stay as the start drew them.
     """
 
     def __init__(self, task: Task) -> None:
@@ -60,7 +59,7 @@ def _uniform(rng: np.random.Generator, count: int) -> torch.Tensor:
 def of_task(
     name: str, robot: RobotSpec, command: str | None = None, settings: Mapping[str, Any] | None = None
 ) -> OneWorld:
-    """A world of task ``name`` with ``settings`` of its own (see its ``make``).
+    """A world of task ``name`` with its ``settings`` (see its ``make``).
 
     Raises:
         ValueError: the task is another robot's, or its policies give another command than ``command`` (None: any).

@@ -1,4 +1,4 @@
-"""What a formula's regions look like: spheres, cylinders and boxes to draw, read off its predicates.
+"""The regions of a formula as spheres, cylinders and boxes to draw, from its predicates.
 
     norm(base_pos_w - a) < r                               a sphere (a disk in the plane); dist(base_pos_w, a) too
     hypot(base_pos_w.x - p.x, base_pos_w.y - p.y) > r      a pillar
@@ -54,7 +54,7 @@ def shapes_of(formula: Formula, system: System) -> tuple[Shape, ...]:
 
 
 def polarities(formula: Formula, wanted: bool) -> Iterator[tuple[Predicate, bool]]:
-    """The predicates of ``formula``, and whether it is their truth that helps to satisfy it."""
+    """The predicates of ``formula``, each with its polarity: whether its truth helps to satisfy the formula."""
     if isinstance(formula, Predicate):
         yield formula, wanted
     for i, child in enumerate(children(formula)):
@@ -65,7 +65,7 @@ def polarities(formula: Formula, wanted: bool) -> Iterator[tuple[Predicate, bool
 
 
 def _region(predicate: Predicate, room: list[tuple[float, float]], *, planar: bool) -> Shape | None:
-    """The region whose inside ``predicate`` compares with, None where it is none that can be drawn."""
+    """The region that ``predicate`` compares with; None where it has no form that can be drawn."""
     size = _number(predicate.right)
     if predicate.op not in ("<", "<=", ">", ">=") or size is None or not isinstance(predicate.left, Apply):
         return None
@@ -128,7 +128,7 @@ def _is_place(part: Expr) -> bool:
 
 
 def _number(part: Expr) -> float | None:
-    """The number that ``part`` is, None where it is none."""
+    """The value of ``part``; None where it is no number."""
     if isinstance(part, Constant) and isinstance(part.value, float):
         return part.value
     if isinstance(part, Component) and isinstance(part.of, Constant) and isinstance(part.of.value, tuple):

@@ -1,6 +1,6 @@
-"""How episodes start whose policy follows a schedule: where, with which schedule, and some of them in mid-episode.
+"""Starts of episodes whose policy follows a schedule: states, schedules, and mid-episode starts.
 
-Streams of draws keep the names they have always had: they key the numbers.
+Names of random streams key the draws: they stay as they are, whatever is renamed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ State = dict[str, Tensor]
 
 
 class ScheduledStarts:
-    """Starts of a task on ``system`` that follows ``mission``: a :class:`temporeal.sim.task.Schedules`.
+    """Starts of a task on ``system`` that follows ``automaton``: a :class:`temporeal.sim.task.Schedules`.
 
     A start in mid-episode is anywhere in the arena, at any time, with all hit that was due by then: at the schedule's
     own times, so that the mission allows it. Of a few such starts the first is taken at which nothing is broken and the
@@ -73,7 +73,7 @@ class ScheduledStarts:
 
     def places(self, draw: Draw, missions: int) -> tuple[State, State, Tensor]:
         """State and memory of K starts in mid-episode, ``missions`` schedules and times at K / ``missions`` places each
-        in a row, and whether [K] the mission can go on from there."""
+        in a row, and whether [K] the formula can still be satisfied from there."""
         state, memory = self._try(draw)
         each = len(memory["tick"]) // missions
         state[SCHEDULE] = state[SCHEDULE][:missions].repeat_interleave(each, 0)
@@ -111,7 +111,7 @@ class ScheduledStarts:
 
     def _when(self, times: Tensor, draw: Draw) -> Tensor:
         """Samples [K] to start at: anywhere in the episode, or about one of ``times`` [K, V] or its end. Also a sample
-        before the end: what is to be kept for long is learned backwards from there."""
+        before the end: long invariants are learned backwards from there."""
         last, u = float(max(self.automaton.samples - 2, 0)), draw("explore.time", 4)
         times = torch.cat([times, torch.full_like(times[:, :1], last)], 1)
         one = times.gather(1, (u[:, 1:2] * times.shape[1]).long().clamp(max=times.shape[1] - 1))[:, 0]
@@ -120,7 +120,7 @@ class ScheduledStarts:
         return torch.where(u[:, 0] < AT_TIMES, about, torch.floor((last + 1.0) * u[:, 3]))
 
     def _goes_on(self, state: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> Tensor:
-        """Whether the mission can still be done from there [K], as far as one can tell; True where one cannot."""
+        """Whether [K] the formula can still be satisfied from there; True where that cannot be told."""
         signals = self.signals(state, memory)
         if not set(self.named) <= set(signals):
             return memory["tick"] >= 0
@@ -129,7 +129,7 @@ class ScheduledStarts:
         return found["feasible"] > 0.5
 
     def _feasible(self, x: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Whether the mission can still be done, as a function of one world."""
+        """Whether the formula can still be satisfied, as a function of one world."""
         fresh = {name: x["tick"].new_zeros(len(x["tick"]), *shape) for name, shape in self.automaton.memory.items()}
         signals = {name: x[f"signal.{name}"] for name in self.named}
         timed, _ = self.automaton(signals, x[SCHEDULE], {**fresh, "tick": x["tick"], "hit": x["hit"]})

@@ -1,7 +1,7 @@
 """Ant: walk from goal to goal on the floor, each met in time, and never fall over.
 
-Goals are places. Each follows the one before as soon as that is met, some metres further in any direction: what is
-learned is to go to a place that is commanded, which missions of regions and times are made of. Torques at 20 Hz.
+Goals are places. The next goal, some metres away in any direction, is given as soon as one is met. What is learned is
+to go to a commanded place, of which missions with regions and times consist. Torques at 20 Hz.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from temporeal.robots.ant.spec import ANKLE, HEIGHT, LEAST, MOST
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
 from temporeal.sim.maps import AffineAction
-from temporeal.sim.rewards.formula_tracker import FormulaTracker
+from temporeal.sim.rewards.formula_tracker import FormulaTracker, lowest
 from temporeal.sim.rotations import rotation
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
@@ -46,7 +46,7 @@ EPISODE = 20.0  # s
 
 @dataclass(frozen=True)
 class Reward:
-    """Weights per second, but for what happens once."""
+    """Weights per second, unless noted as once."""
 
     closer: float = 2.0  # times the speed towards the goal, m/s
     fastest: float = 3.0  # m/s: no more is paid for
@@ -75,7 +75,7 @@ def towards(signals: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
 class Observe(nn.Module):
     """Height, up and velocities in the body's frame, joints, the last action, and the way to the goal.
 
-    ``base_*`` are what a tracker or a state estimator gives.
+    ``base_*`` come from a tracker or a state estimator.
     """
 
     signals = ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b", "joint_pos", "joint_vel", "goal_pos_w")
@@ -138,17 +138,12 @@ class Objective:
         return reward, fallen, {**tracked.carry, "previous": action, "count": signals["goals_met"]}
 
     def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
-        """How long the goal has waited, and the time."""
+        """The goal's age and the time."""
         return torch.stack([signals["goal_age"] / 5, signals["mission_time"] / EPISODE], -1)
 
     def success(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """The formula, as its decomposition sees it."""
         return self.tracker.success(carry)
-
-
-def lowest(margins: Tensor, like: Tensor) -> Tensor:
-    """Smallest [N] of ``margins`` [N, I]; 1 where there is none."""
-    return margins.min(-1).values if margins.shape[-1] else torch.ones_like(like)
 
 
 def away(signals: Mapping[str, Tensor], goal: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Cube reorient: a hand, palm up, turns a cube to one attitude after another, without dropping it.
 
 After OpenAI et al., "Learning Dexterous In-Hand Manipulation" (2018), DeXtreme (2023) and MuJoCo Playground's
-LeapCubeReorient: a goal is met within 0.4 rad and the next one follows at once; who drops the cube or takes longer than
-8 s for one goal is out. Joint targets move by small steps at 20 Hz. The cube's pose is a tracker's.
+LeapCubeReorient: a goal is met within 0.4 rad and the next one follows at once; a dropped cube, or more than 8 s for
+one goal, ends the episode. Joint targets move by small steps at 20 Hz. The cube's pose comes from a tracker.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.maps import StepAction
-from temporeal.sim.rewards.formula_tracker import FormulaTracker
+from temporeal.sim.rewards.formula_tracker import FormulaTracker, lowest
 from temporeal.sim.rotations import inverse, product, turn_between
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.queries import signals_in
@@ -55,7 +55,7 @@ EPISODE = 24.0  # s
 
 @dataclass(frozen=True)
 class Reward:
-    """Weights. The first three are once, of what is gained; the others per second, but for what ends the episode."""
+    """Weights. The first three are paid once, for progress; the others per second, unless they end the episode."""
 
     closer: float = 4.0  # times the angle to the goal by which the step came nearer, rad
     met: float = 5.0  # per goal
@@ -74,7 +74,7 @@ class Reward:
 class Observe(nn.Module):
     """Recent joints, the last action, the cube's position and attitude, the rotation to the goal.
 
-    Faces look alike to it (:func:`temporeal.sim.task_parts.hands.symmetric_attitude`); only the rotation tells them apart.
+    Faces look alike (:func:`temporeal.sim.task_parts.hands.symmetric_attitude`); only the rotation tells them apart.
     """
 
     signals = ("joint_pos", "cube_pos_w", "cube_quat_w", "goal_quat_w")
@@ -101,7 +101,7 @@ class Observe(nn.Module):
 
 
 class Objective:
-    """Nearer to the goal, and the next; a cube that is dropped or a goal that waits too long ends the episode."""
+    """Nearer to each goal; a dropped cube or a goal not met in time ends the episode."""
 
     def __init__(self, tracker: FormulaTracker, reward: Reward, robot: RobotSpec) -> None:
         self.tracker, self.weights = tracker, reward
@@ -127,8 +127,8 @@ class Objective:
         closer = (carry["angle"] - angle) * (1 - carry["fresh"])
         met = signals["goals_met"] - carry["count"]
         keep = tracked.progress.keep
-        dropped = (held(signals, self.palm) < 0.5) | (hands.lowest(keep[:, self.guarded], angle) <= 0)
-        late = (hands.lowest(keep[:, self.timely], angle) <= 0) & ~dropped
+        dropped = (held(signals, self.palm) < 0.5) | (lowest(keep[:, self.guarded], angle) <= 0)
+        late = (lowest(keep[:, self.timely], angle) <= 0) & ~dropped
         torque, speed = signals["joint_torque"], signals["joint_vel"]
         place = (signals["cube_pos_w"] - self.palm.to(angle.device))[:, :2]
         off = signals["joint_pos"] - self.home.to(angle.device)
@@ -142,7 +142,7 @@ class Objective:
         return reward, dropped | late, after
 
     def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
-        """The cube's velocities, the joints' speeds, the angle to the goal, for how long it waits, the time."""
+        """The cube's velocities, the joints' speeds, the angle to the goal, its age, the time."""
         _, angle = turn_between(signals["cube_quat_w"], signals["goal_quat_w"])
         times = torch.stack([angle, signals["goal_age"] / 8, signals["mission_time"] / EPISODE], -1)
         return torch.cat([cube_motion(signals), 0.3 * signals["joint_vel"], times], -1)

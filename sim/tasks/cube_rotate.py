@@ -1,7 +1,7 @@
-"""Cube rotate: a hand, palm up, turns a cube about the vertical, on and on, without dropping it.
+"""Cube rotate: a hand, palm up, keeps turning a cube about the vertical without dropping it.
 
 After Qi et al., "In-Hand Object Rotation via Rapid Motor Adaptation" (HORA, CoRL 2022), and the LEAP Hand's task: joint
-targets move by small steps at 20 Hz, and the policy sees what the joints did lately. Counter-clockwise from above.
+targets move by small steps at 20 Hz, and the policy sees the joints' recent past. Counter-clockwise from above.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.maps import StepAction
-from temporeal.sim.rewards.formula_tracker import FormulaTracker
+from temporeal.sim.rewards.formula_tracker import FormulaTracker, lowest
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Draw, Task, check_range, task_schema, weights
@@ -31,7 +31,6 @@ from temporeal.sim.task_parts.hands import (
     cube_motion,
     cube_place,
     held,
-    lowest,
     symmetric_attitude,
 )
 
@@ -53,7 +52,7 @@ EPISODE = 12.0  # s
 
 @dataclass(frozen=True)
 class Reward:
-    """Weights per second, but for what happens once."""
+    """Weights per second, unless noted as once."""
 
     turn: float = 4.0  # times the rate of turning, rad/s, between -fastest and fastest
     fastest: float = 1.5  # rad/s
@@ -70,7 +69,7 @@ class Reward:
 
 
 class Turned:
-    """Task signals: by how much the cube turned about the vertical since the start (``spin``) and lately (``turned``).
+    """Task signals: the cube's turn about the vertical since the start (``spin``) and recently (``turned``).
 
     Both in rad: sums of the changes of the cube's heading (:func:`temporeal.sim.task_parts.hands.heading`), which a
     turn about the vertical
@@ -102,7 +101,7 @@ class Turned:
 
 
 class Observe(nn.Module):
-    """Joints of late and the last action; with ``sees="cube"`` where the cube is and how it stands (a tracker's).
+    """Recent joints and the last action; with ``sees="cube"`` also the cube's position and attitude, from a tracker.
 
     With a gait also its phase.
     """
@@ -170,7 +169,7 @@ class Objective:
         return reward, dropped, {**tracked.carry, "previous": action, "turned_by": signals["spin"]}
 
     def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
-        """The cube's pose and velocities, the joints' speeds, how much it turned lately, the time."""
+        """The cube's pose and velocities, the joints' speeds, how much it turned recently, the time."""
         return torch.cat([
             cube_place(signals, self.palm), symmetric_attitude(signals["cube_quat_w"]), cube_motion(signals),
             0.3 * signals["joint_vel"], signals["turned"][:, None], signals["mission_time"][:, None] / EPISODE], -1)

@@ -1,9 +1,8 @@
 """Drawer: a Franka arm pulls a drawer open by its handle, and leaves it open.
 
 Actions move the tool and open or close the gripper (:class:`temporeal.sim.task_parts.arm_actions.ToolAction`); the
-robot gets joint positions and
-the opening, at 25 Hz. The cabinet stands on the floor of the world. Its handle is a bar along the drawer's width, away
-from the front far enough for a finger: it can be gripped or hooked.
+robot gets joint positions and the opening, at 25 Hz. The cabinet stands on the floor of the world. Its handle is a bar
+along the drawer's width, away from the front far enough for a finger: it can be gripped or hooked.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Peg: a Franka arm puts the peg that it holds into a hole a millimetre wider, without pushing too hard.
 
 Actions move the tool (:class:`temporeal.sim.task_parts.arm_actions.ToolAction`); the gripper stays closed. The robot
-gets joint positions and the
-opening, at 25 Hz. The block with the hole stands on the table (the floor of the world) and measures what it is pushed
-with, as a fixture on a force sensor does.
+gets joint positions and the opening, at 25 Hz. The block with the hole stands on the table (the floor of the world) and
+measures the force on it, as a fixture on a force sensor does.
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ class Objective(FormulaObjective):
     """Over the hole, upright, centred, in; the formula says when it is deep enough.
 
     An episode ends when the peg is lost, not when the block was pushed too hard, although it cannot succeed any more:
-    trying things out with the peg in the hole pushes hard, and if that ended episodes, the hole would be avoided.
+    exploring with the peg in the hole pushes hard, and a policy whose episodes ended there would avoid the hole.
     """
 
     privileged_dim = 3 + 3 + 1 + 1

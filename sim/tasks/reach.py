@@ -1,9 +1,8 @@
 """Reach: bring the gripper of a Franka arm to a pose (position and attitude) and hold it there.
 
 Goals are poses of random postures, so that each can be reached. Actions move the tool
-(:class:`temporeal.sim.task_parts.arm_actions.ToolAction`);
-the robot gets joint positions, at 25 Hz; or, as ``drive`` says, velocities of its joints or of its tool at 25 Hz, or
-efforts at 250 Hz.
+(:class:`temporeal.sim.task_parts.arm_actions.ToolAction`). Depending on ``drive`` the robot gets joint positions at
+25 Hz, velocities of its joints or its tool at 25 Hz, or efforts at 250 Hz.
 """
 
 from __future__ import annotations
