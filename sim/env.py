@@ -77,6 +77,7 @@ class Env:
                                                task.control_dt)
         self.disturbed = bool(self.disturbances.names)
         self.functions = StepFunctions(task, self.distribution.sensors, self.device)
+        self.draws_samples = self.functions.draws_samples
         self.table = StepTable(self.functions, shapes_of(backend), self.num_worlds, self.device,
                                task.robot.command(task.command).size, self.compiled)
         self.queue = EpisodeQueue(self.table)
@@ -272,9 +273,10 @@ class Env:
             self._disturb()
         backend.step(self.command, self.task.substeps)
         truth = backend.signals()
-        if self.functions.draws_samples:
+        if self.draws_samples:
             draw_samples(self.distribution, self.keys, self.episode, self.count + 1, self.column)
-        table.save_previous()
+        if table.before is not None:
+            table.before.copy_(table.rows)
         work.after(truth, action, found)
         some_ended, some_bad = work.finish(backend.bad, found)
         if some_bad:

@@ -39,6 +39,10 @@ def is_compiled(task: Task, device: torch.device, wanted: bool | None) -> bool:
 class StepTable:
     """Columns of ``num_worlds`` worlds, compiled functions, buffers of results.
 
+    Attributes:
+        rows: [F, stride] of all columns; ``column``: each of them by name, [N, ...].
+        before: the rows before what followed from the last step; None: they are not kept (:meth:`keep_previous`).
+
     Args:
         signals: shapes (without N) of the simulator's signals, in its order.
         command_dim: size of the command.
@@ -59,7 +63,7 @@ class StepTable:
         self.rows = vectorize.table(self.columns, num_worlds, device)
         self.column = vectorize.views(self.rows, self.columns, num_worlds)
         self.work = self._buffers(list(signals))
-        self._previous: Tensor | None = None
+        self.before: Tensor | None = None
 
     def _kernels(self, signals: Shapes, compiled: bool) -> tuple[Any, Any, Any]:
         """The functions of a command, of a step and of a start over all worlds."""
@@ -98,19 +102,14 @@ class StepTable:
         return seen_by(*found.values())
 
     def keep_previous(self) -> None:
-        """From now on each step first calls :meth:`save_previous`."""
-        self._previous = torch.empty_like(self.rows)
-
-    def save_previous(self) -> None:
-        """Keep the columns as they are now, where :meth:`keep_previous` asked for it."""
-        if self._previous is not None:
-            self._previous.copy_(self.rows)
+        """From now on each step first copies the rows to ``before``."""
+        self.before = torch.empty_like(self.rows)
 
     def previous(self) -> dict[str, Tensor]:
         """Columns [N, ...] as they were before what followed from the last step."""
-        if self._previous is None:
+        if self.before is None:
             raise ValueError("what worlds remembered before a step is kept after keep_previous()")
-        return vectorize.views(self._previous, self.functions.columns, self.num_worlds)
+        return vectorize.views(self.before, self.functions.columns, self.num_worlds)
 
     def give_up(self, bad: Tensor) -> None:
         """End the worlds [N] bool that the simulator could not step: what the step paid is taken back."""
