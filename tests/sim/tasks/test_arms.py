@@ -415,7 +415,7 @@ def test_what_is_seen_of_things_has_errors_and_a_camera_is_late(name):
 @pytest.mark.slow
 def test_errors_of_the_peg_leave_it_a_chance_and_need_a_search():
     """Tip and hole are together off by about the play, 0.5 mm to each side."""
-    bias = env_of("peg", 4, sensors=lab()["sensors"]).sensors.config.bias
+    bias = env_of("peg", 4, sensors=lab()["sensors"]).distribution.sensors.config.bias
     off = float(np.hypot(bias["peg_tip_w"], bias["hole_pos_w"]))
     assert 0.0005 < off < 0.001
 
