@@ -152,6 +152,25 @@ def test_what_is_kept_of_a_benchmark_is_printed(name: str, capsys: pytest.Captur
     assert rows and all(set(row) == FIELDS for row in rows) and len({row["name"] for row in rows}) == len(rows)
 
 
+def test_what_is_not_kept_is_named_beside_what_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = results.runs_of
+    monkeypatch.setattr(results, "runs_of", lambda name: [] if name == "stl" else real(name))
+    assert main(["bench", "planar", "stl", "--kept", "--json"]) == 0
+    given, told = capsys.readouterr()
+    assert json.loads(given)["rows"] and "temporeal bench stl --keep" in told
+
+
+@pytest.mark.parametrize("arguments", [
+    ["sim", "--kept", "--keep"], ["sim", "--kept", "--quick"], ["stl", "--kept", "--parts", "cpu"], ["sim", "--all"]])
+def test_words_that_contradict_each_other_are_refused(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *arguments]) == 2
+    assert "leave out" in capsys.readouterr().err
+
+
 def test_kept_figures_are_shown_with_what_they_were_taken_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "sim", "--kept"]) == 0
     run = results.runs_of("sim")[0]
