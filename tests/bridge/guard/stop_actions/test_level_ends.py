@@ -280,6 +280,7 @@ def test_who_is_to_be_silent_is_not_levelled_again(why, lockstep, artifact):
     assert len(world.commands) == count
 
 
+@pytest.mark.slow
 def test_a_stop_that_was_blind_for_a_while_comes_out_the_same_in_a_replay(artifact, lockstep_of, tmp_path):
     pytest.importorskip("mujoco")
     from tests.bridge.replay.test_replay import Flown, again
