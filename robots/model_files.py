@@ -14,6 +14,8 @@ from math import inf, isfinite, pi
 from pathlib import Path
 from xml.etree import ElementTree
 
+from temporeal.robots.search_path import SPEC
+
 SUFFIXES = (".xml", ".mjcf", ".urdf")
 QPOS_SIZE = {"free": 7, "ball": 4, "slide": 1, "hinge": 1}
 TARGETS = ("joint", "jointinparent", "tendon", "site", "body", "slidersite", "cranksite", "refsite")
@@ -92,8 +94,8 @@ class Content:
 
 
 def is_file(name: str) -> bool:
-    """Whether ``name`` is a file rather than a robot of this project."""
-    return name.lower().endswith(SUFFIXES)
+    """Whether ``name`` is the path of a user's robot (a model file, or a folder with spec.yaml) rather than a name."""
+    return name.lower().endswith(SUFFIXES) or (Path(name) / SPEC).is_file()
 
 
 def read_model(path: Path) -> Content:
@@ -150,12 +152,14 @@ def frames(content: Content) -> list[str]:
 
 @dataclass(frozen=True)
 class Mjcf:
-    """Context for reading elements: classes (class -> element -> attributes), angle unit, automatic limits."""
+    """Context for reading elements: classes (class -> element -> attributes), angle unit, automatic limits, axes
+    of Euler angles."""
 
     path: Path
     classes: Defaults
     degrees: bool
     autolimits: bool
+    euler: str = "xyz"
 
     def attributes(self, element: ElementTree.Element, childclass: str, kind: str) -> dict[str, str]:
         """Attributes of ``element`` with those of its class for elements of ``kind``."""
@@ -186,15 +190,13 @@ def mjcf_of(path: Path, root: ElementTree.Element) -> Mjcf:
     unfold(path, root, (path,))
     compiler = {key: value for element in root.iter("compiler") for key, value in element.attrib.items()}
     return Mjcf(path, default_classes(root), compiler.get("angle", "degree") == "degree",
-                compiler.get("autolimits", "true") == "true")
+                compiler.get("autolimits", "true") == "true", compiler.get("eulerseq", "xyz"))
 
 
 def read_mjcf(path: Path, root: ElementTree.Element) -> Content:
     """MJCF: joints in the order of the compiled model, actuators in theirs."""
     mjcf = mjcf_of(path, root)
-    joints: list[Joint] = []
-    for world in root.findall("worldbody"):
-        walk(mjcf, world, world.get("childclass", "main"), joints)
+    joints = [read_joint(mjcf, body, element, inherited) for body, element, inherited in joint_elements(mjcf, root)]
     listed = tuple(named(joints, {name for body in root.iter("body") if (name := body.get("name"))}))
     actuators = tuple(read_actuators(mjcf, root, {j.name: j for j in listed}))
     tied = dict(read_equalities(mjcf, root, {j.name: j for j in listed}))
@@ -274,7 +276,7 @@ def default_classes(root: ElementTree.Element) -> dict[str, dict[str, dict[str, 
         mine = {kind: dict(values) for kind, values in {**inherited, **classes.get(name, {})}.items()}
         for child in element:
             kind = "actuator" if child.tag in ACTUATORS else child.tag  # all kinds of actuators share one set
-            if kind in ("joint", "actuator", "equality", "tendon", "geom"):
+            if kind in ("joint", "actuator", "equality", "tendon", "geom", "site"):
                 mine[kind] = merged(mine.get(kind, {}), child.tag, child.attrib)
         classes[name] = mine
         for child in element.findall("default"):
@@ -302,26 +304,35 @@ def merged(inherited: Mapping[str, str], tag: str, given: Mapping[str, str]) -> 
     return {**out, **given}
 
 
-def walk(mjcf: Mjcf, body: ElementTree.Element, childclass: str, joints: list[Joint]) -> None:
-    """Append the joints of ``body``, then those of the bodies below it: the order of the compiled model."""
+Found = tuple[ElementTree.Element, ElementTree.Element, str]  # body, joint, class of elements that name none
+
+
+def joint_elements(mjcf: Mjcf, root: ElementTree.Element) -> Iterator[Found]:
+    """The joints in the order of the compiled model, each with its body and the class that it inherits."""
+    for world in root.findall("worldbody"):
+        yield from walk(mjcf, world, world.get("childclass", "main"))
+
+
+def walk(mjcf: Mjcf, body: ElementTree.Element, childclass: str) -> Iterator[Found]:
+    """The joints of ``body``, then those of the bodies below it."""
     bodies: list[tuple[ElementTree.Element, str]] = []
 
-    def visit(element: ElementTree.Element, inherited: str) -> None:
+    def visit(element: ElementTree.Element, inherited: str) -> Iterator[Found]:
         for child in element:
             inside = child.get("childclass", inherited)
             if child.tag in GENERATED:
                 raise RobotFileError(f"{mjcf.path}: {label(child)}: only MuJoCo can unfold it: load the file there "
                                      "(mujoco.MjSpec.from_file), save it with to_xml(), and use the result")
             if child.tag in ("joint", "freejoint"):
-                joints.append(read_joint(mjcf, body, child, inherited))
+                yield body, child, inherited
             elif child.tag == "frame":
-                visit(child, inside)
+                yield from visit(child, inside)
             elif child.tag == "body":
                 bodies.append((child, inside))
 
-    visit(body, childclass)
+    yield from visit(body, childclass)
     for child, inside in bodies:
-        walk(mjcf, child, inside, joints)
+        yield from walk(mjcf, child, inside)
 
 
 def read_joint(mjcf: Mjcf, body: ElementTree.Element, element: ElementTree.Element, childclass: str) -> Joint:

@@ -39,26 +39,31 @@ from typing import Any
 import yaml
 
 from temporeal.robots.model_files import QPOS_SIZE, Content, Joint, RobotFileError, frames, read_model
+from temporeal.robots.search_path import SPEC
 from temporeal.robots.signals import CommandSpec, SignalError, SignalSpec, schema
 from temporeal.robots.spec import Changes, Parameter, RobotSpec, Source
 
 DYNAMICS = ("damping", "armature", "frictionloss")
-SIDECAR = ("kind", "joints", "commands", *DYNAMICS, "poses", "base", "home", "exclude", "packages", "rate_hz",
-           "license")
+SIDECAR = ("model", "tool", "control_hz", "kind", "joints", "commands", *DYNAMICS, "poses", "base", "home", "exclude",
+           "packages", "rate_hz", "license")
 COMMAND = ("actuators", "joints", "kp", "kd", "strength", "low", "high", "unit", "delay_steps")
 SERVO_ONLY = ("kp", "kd", "strength")
 
 
-def user_robot(name: str) -> RobotSpec:
-    """The spec of the robot in the file ``name``; the robot is called by this path, so that it is found again.
+def user_robot(name: str, folder: Path | None = None) -> RobotSpec:
+    """The spec of the robot in the file or folder ``name`` (or in ``folder``, where ``name`` is its name in the search
+    path); the robot is called ``name``, so that it is found again.
 
     Raises:
         FileNotFoundError: there is no such file.
         RobotFileError: the model or the YAML beside it breaks a rule.
     """
-    content = read_model(Path(name))
-    beside = sidecar_path(content.path)
-    return describe(name, content, read_sidecar(beside))
+    place = folder or Path(name)
+    if (place / SPEC).is_file():
+        beside = read_sidecar(place / SPEC)
+        return describe(name, read_model(place / str(beside.get("model", "model.urdf"))), beside)
+    content = read_model(place)
+    return describe(name, content, read_sidecar(sidecar_path(content.path)))
 
 
 def sidecar_path(path: Path) -> Path:
@@ -141,7 +146,8 @@ def describe(name: str, content: Content, beside: Mapping[str, Any]) -> RobotSpe
         limits={f"{j.name}_vel": (-j.speed, j.speed) for j in joints if isfinite(j.speed)},
         home={"joint_pos": positions, "joint_vel": (0.0,) * len(joints)} if joints else {},
         parameters=servos, model=content.path, license=str(beside.get("license", "the user's own")), sources=sources,
-        actuators=actuators, changes=changes(content, beside, actuators))
+        actuators=actuators, changes=changes(content, beside, actuators), tool=str(beside.get("tool", "")),
+        control_hz=float(beside.get("control_hz", 0.0)))
 
 
 def chosen_joints(content: Content, wanted: Any) -> list[Joint]:
