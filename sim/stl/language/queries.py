@@ -40,6 +40,12 @@ from temporeal.sim.stl.language.temporal import (
 )
 
 
+def require_formula(formula: object) -> None:
+    """A :class:`FormulaError` unless ``formula`` is one, such as its text."""
+    if not isinstance(formula, Formula):
+        raise FormulaError(f"not a formula: {formula!r}; temporeal.parse makes one from text")
+
+
 def children(formula: Formula) -> tuple[Formula, ...]:
     """The direct sub-formulas."""
     match formula:
