@@ -491,6 +491,7 @@ def small(tmp_path: Path, change: Any = lambda content: None) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_simulated_camera_over_dds(tmp_path):
     """robot_sim and its renderer as processes: pictures and states come in, and both end together."""
     pytest.importorskip("cyclonedds")

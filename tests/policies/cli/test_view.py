@@ -41,6 +41,7 @@ def test_an_arm_as_a_video(ending: str, tmp_path: Path, capsys: pytest.CaptureFi
     assert sorted(p.name for p in tmp_path.iterdir()) == [path.name]
 
 
+@pytest.mark.slow
 def test_a_run_and_its_artifact_drive_the_robot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, artifact = str(tmp_path / "run"), str(tmp_path / "artifact")
     assert main(["train", "experiment=smoke", "algo.total_steps=4096", "--out", run, "--json"]) == 0

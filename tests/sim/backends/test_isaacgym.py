@@ -230,11 +230,13 @@ RULES = {
     "stiff_effort_drive": "stiffness", "gpu_mass": "GPU pipeline", "torch_before_isaacgym": "before"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_the_double_notices(broken, rule):
     assert RULES[rule] in broken[rule], broken[rule]
 
 
+@pytest.mark.slow
 def test_the_double_shows_states_late(broken):
     assert set(broken) == {*RULES, "stale"}
     assert broken["stale"][0] < 1.0 < 4.9 < broken["stale"][1]

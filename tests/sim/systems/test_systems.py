@@ -6,7 +6,6 @@ from math import pi
 
 import pytest
 import torch
-from tests.examples import thinned
 
 from temporeal.robots.registry import names, resolve
 from temporeal.sim.system import flat, states_after
@@ -143,11 +142,6 @@ def modelled(request):
     return resolve("temporeal.sim.systems", request.param).make()
 
 
-MOST = pytest.mark.parametrize("modelled", thinned(TOLERANCE, keep=lambda name: name != "quadrotor"), indirect=True)
-"""Many steps of the quadrotor's model take seconds."""
-
-
-@MOST
 def test_a_model_predicts_what_the_simulator_does(modelled):
     """Not step by step: from the start to the end of a plan, as a planner uses it."""
     system, count = modelled, 5
@@ -184,7 +178,6 @@ def test_a_model_starts_from_what_is_measured(modelled):
     sim.close()
 
 
-@MOST
 def test_a_model_has_gradients_that_are_those_of_differences(modelled):
     """The end's place by a constant action."""
     system = modelled

@@ -17,15 +17,10 @@ from temporeal.policies.evaluate.evaluation import evaluate
 from temporeal.policies.evaluate.judging import reference_of
 from temporeal.policies.evaluate.report.charts import histogram, interval, ticks
 from temporeal.policies.evaluate.report.outputs import make_report
-from temporeal.policies.evaluate.report.page import (
-    FRAMES,
-    Context,
-    Section,
-    percent,
-    pick_episodes,
-    write_json,
-    write_page,
-)
+from temporeal.policies.evaluate.report.page import write_json, write_page
+from temporeal.policies.evaluate.report.replay import FRAMES, pick_episodes
+from temporeal.policies.evaluate.report.section import Context, Section
+from temporeal.policies.evaluate.report.wording import percent
 from temporeal.policies.evaluate.rollout import Rollout
 from temporeal.policies.evaluate.scene_figure import stage_of
 from temporeal.robots.signals import SignalSpec, schema
