@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.examples import thinned
 
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.verbs import bench
@@ -140,7 +141,7 @@ def test_an_option_of_two_meanings_is_refused(tmp_path: Path, capsys: pytest.Cap
 # ---------------------------------------------------------------- what is kept
 
 
-@pytest.mark.parametrize("name", bench.bench_names())
+@pytest.mark.parametrize("name", thinned(bench.bench_names(), keep=["quadrotor", "sim-gpu", "stl-tasks"]))
 def test_what_is_kept_of_a_benchmark_is_printed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     kept = [run for run in results.runs_of(name) if run.rows]
     assert main(["bench", name, "--kept", "--json"]) == (0 if kept else 2)

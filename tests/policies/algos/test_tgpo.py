@@ -512,6 +512,7 @@ def test_a_mission_is_tried_at_many_places_at_the_same_time() -> None:
     assert memory["tick"].max() == 59 and float((memory["tick"] > 54).float().mean()) > 0.06
 
 
+@pytest.mark.slow
 def test_worlds_that_explore_do_nothing_else_and_their_episodes_are_cut_off() -> None:
     env = env_of(task_of(), 256)
     tgpo.Allocator(env, TGPOConfig(**{**SMALL, "truncate_after": 7, "mid_episode_starts": 0.25}), 1)

@@ -80,6 +80,7 @@ def of_a_gpu(run: Path, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_of_a_gpu_is_judged_and_exported_where_there_is_none(
     of_a_gpu: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

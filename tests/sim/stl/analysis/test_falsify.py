@@ -183,6 +183,7 @@ def scales(p: dict[str, np.ndarray], seeds: np.ndarray) -> dict[str, np.ndarray]
     return {"x": (0.1 + 0.05 * (u**2).mean(1))[None], "y": (10 * np.linalg.norm(u - 0.8, axis=1) - 1.0)[None]}
 
 
+@pytest.mark.slow
 def test_scale_of_one_clause_does_not_hide_the_other() -> None:
     space = ParameterSpace((Real("u", (-1.0,) * 5, (1.0,) * 5),))
     formula = (X > 0) & (Y > 0)
