@@ -80,13 +80,14 @@ class Follow:
 
 @dataclass(frozen=True)
 class Content:
-    """Joints and actuators of a model file; ``followers`` by joint."""
+    """Joints and actuators of a model file; ``followers`` by joint; ``notes`` on what the file leaves out."""
 
     path: Path
     joints: tuple[Joint, ...]
     actuators: tuple[Actuator, ...] = ()
     home: Mapping[str, float] = field(default_factory=dict)
     followers: Mapping[str, Follow] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     def fail(self, element: str, rule: str) -> RobotFileError:
         """The error for ``element``."""
@@ -415,10 +416,11 @@ def home_key(path: Path, root: ElementTree.Element, joints: Iterable[Joint]) -> 
 
 
 def read_urdf(path: Path, root: ElementTree.Element) -> Content:
-    """URDF: its moving joints in the order of the file."""
+    """URDF: its moving joints in the order of the compiled model."""
     joints: list[Joint] = []
     tied: dict[str, Follow] = {}
-    for element in root.findall("joint"):
+    notes: dict[str, str] = {}
+    for element in joints_from_root(path, root):
         where, kind = f"{path}: {label(element)}", element.get("type", "")
         if kind == "fixed":
             continue
@@ -429,25 +431,51 @@ def read_urdf(path: Path, root: ElementTree.Element) -> Content:
         if element.get("name") in {joint.name for joint in joints}:
             raise RobotFileError(f"{where}: another joint has this name")
         joints.append(urdf_joint(where, element, URDF_KINDS[kind]))
+        if kind in ("revolute", "prismatic") and not isfinite(joints[-1].low):
+            notes[f"{joints[-1].name} range"] = "none: its <limit> has no lower and upper that differ, and MuJoCo " \
+                "takes that for no range"
         mimic = element.find("mimic")
         if mimic is not None:
             factors = tuple(numbers(f"{where}: <mimic>: {key}", mimic.get(key, default), 1)[0]
                             for key, default in (("offset", "0"), ("multiplier", "1")))
             tied[joints[-1].name] = Follow(mimic.get("joint", ""), factors, f"{label(element)}: <mimic>")
-    return checked(Content(path, tuple(joints), followers=tied))
+    return checked(Content(path, tuple(joints), followers=tied, notes=notes))
+
+
+def joints_from_root(path: Path, root: ElementTree.Element) -> Iterator[ElementTree.Element]:
+    """The joints from the root link on, depth first, those of one link in the order of the file: as MuJoCo has them."""
+    below: dict[str, list[ElementTree.Element]] = {}
+    for joint in root.findall("joint"):
+        below.setdefault(linked(joint, "parent"), []).append(joint)
+    children = {linked(joint, "child") for joint in root.findall("joint")}
+    waiting: list[ElementTree.Element] = []
+    for link in [link for link in below if link not in children][::-1]:
+        waiting += below.pop(link)[::-1]
+    while waiting:
+        joint = waiting.pop()
+        yield joint
+        waiting += below.pop(linked(joint, "child"), [])[::-1]
+    for joints in below.values():
+        raise RobotFileError(f"{path}: {label(joints[0])}: its links are above each other: no root link leads to it")
+
+
+def linked(joint: ElementTree.Element, tag: str) -> str:
+    """The link that a joint's <parent> or <child> names."""
+    element = joint.find(tag)
+    return "" if element is None else element.get("link", "")
 
 
 def urdf_joint(where: str, element: ElementTree.Element, kind: str) -> Joint:
     """One moving joint."""
-    child = element.find("child")
-    body = "" if child is None else child.get("link", "")
     limit = element.find("limit")
     given = {} if limit is None else {key: numbers(f"{where}: <limit>: {key}", text, 1)[0]
                                       for key, text in limit.attrib.items() if key in LIMIT}
     low, high = -inf, inf
     if element.get("type") in ("revolute", "prismatic"):
-        low, high = given.get("lower", 0.0), given.get("upper", 0.0)
-        if not low < high:
-            raise RobotFileError(f"{where}: <limit lower={low:g} upper={high:g}>: lower must be below upper")
-    return Joint(element.get("name", ""), kind, body, low, high, given.get("effort", inf),
+        lower, upper = given.get("lower", -inf), given.get("upper", inf)
+        if lower > upper:
+            raise RobotFileError(f"{where}: <limit lower={lower:g} upper={upper:g}>: lower must be below upper")
+        if lower < upper and isfinite(lower) and isfinite(upper):
+            low, high = lower, upper
+    return Joint(element.get("name", ""), kind, linked(element, "child"), low, high, given.get("effort", inf),
                  given.get("velocity", 0.0) or inf)
