@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import Parser, add_json, add_overrides, counter, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, add_overrides, add_trust, counter, print_json, say
 from temporeal.policies.runs.errors import OK, BadInput, bad_input
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def parser() -> Parser:
     p.add_argument("--renderer", choices=("auto", "warp", "gl"), default="auto", help="of the pictures (%(default)s)")
     p.add_argument("--host", default="127.0.0.1", help="address to serve on (%(default)s: this machine only)")
     p.add_argument("--port", type=int, help=f"port to serve on (default: the first free one from {PORTS[0]})")
+    add_trust(p)
     add_json(p)
     return p
 
@@ -130,20 +131,26 @@ def import_needed(options: Any) -> None:
 
 def make_show(options: Any) -> Show:
     """The worlds and what drives them."""
+    from contextlib import nullcontext
+    from dataclasses import replace
+
     from temporeal.policies.evaluate.full_horizon import to_full_horizon
     from temporeal.policies.evaluate.judging import EVALUATION_SEED
     from temporeal.policies.runs import environments, trained
+    from temporeal.policies.runs.run_folders import title_of
     from temporeal.policies.runs.settings.compose import compose, override
+    from temporeal.policies.runs.settings.handed_over import described_by
 
-    subject = None if options.policy is None else trained.load_trained(options.policy)
+    subject = None if options.policy is None else trained.load_trained(options.policy, options.trust)
     settings = compose(options.overrides) if subject is None else override(subject.settings, options.overrides)
-    task = environments.make_task(settings)
-    if options.at > task.episode_s:
-        raise BadInput(f"--at {options.at:g}: an episode of {task.name} lasts {task.episode_s:g} s")
-    policy = None if subject is None else trained.trained_policy(subject, settings, task)
-    env = environments.make_env(
-        settings, task=to_full_horizon(task) if policy is None else policy.task, num_worlds=options.worlds,
-        seed=settings["seed"] + EVALUATION_SEED, compiled=False)
+    with nullcontext() if subject is None else described_by(subject.folder):
+        task = environments.make_task(settings)
+        if options.at > task.episode_s:
+            raise BadInput(f"--at {options.at:g}: an episode of {task.name} lasts {task.episode_s:g} s")
+        policy = None if subject is None else trained.trained_policy(subject, settings, task)
+        shown = replace(to_full_horizon(task) if policy is None else policy.task, name=title_of(settings))
+        env = environments.make_env(settings, task=shown, num_worlds=options.worlds,
+                                    seed=settings["seed"] + EVALUATION_SEED, compiled=False)
     try:
         return show_of(env, task, policy, options.actions or "zero")
     except BaseException:

@@ -92,6 +92,7 @@ def override(settings: Settings, overrides: Sequence[str]) -> Settings:
             if key == "task":
                 check_task(out[key], (), [str(value)])
                 own_worlds(out[key])
+                titled(out, [value])
             continue
         check_value(key, value, out)
         node = out

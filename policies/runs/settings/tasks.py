@@ -83,8 +83,9 @@ def own_worlds(task: Settings) -> int:
 
 
 def titled(settings: Settings, chosen: Sequence[Any]) -> Settings:
-    """``settings`` whose task has a title, where its file lies in a folder: many such files have one task's name."""
-    if chosen and "/" in str(chosen[-1]):
+    """``settings`` whose task has a title: its file's name, where that is not the task's. Many files have one task's
+    name, such as all formulas."""
+    if chosen and str(chosen[-1]) != settings["task"]["name"]:
         settings["task"].setdefault("title", str(chosen[-1]).replace("/", "-"))
     return settings
 

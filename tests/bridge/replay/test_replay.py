@@ -687,7 +687,7 @@ def test_a_bag_without_a_guard_is_refused(tmp_path, capsys):
     assert "does not say what was flown" in capsys.readouterr().err
 
 
-def test_the_report_of_a_real_run(bag, tmp_path, capsys):
+def test_the_report_of_a_recorded_run(bag, tmp_path, capsys):
     """The monitor says the same of the recording as in flight, the evaluation too; the page needs nothing else."""
     from temporeal.policies.cli.main import main
 
@@ -710,7 +710,18 @@ def test_the_report_of_a_real_run(bag, tmp_path, capsys):
     page = (tmp_path / "out" / "report.html").read_text()
     assert f"Ended early at {second['stop'][0]:.2f} s." in page
     assert "stopped by the operator" in page and "src=" not in page and "https://" not in page
-    assert json.loads((tmp_path / "out" / "report.json").read_text())["real"]["episodes"] == 2
+    assert "Simulated flights of /cf1" in page and not re.search(r"\breal (run|flight)", page, re.I)
+    written = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert said["simulated"] is written["simulated"] is True and written["evaluation"]["episodes"] == 2
+
+
+@pytest.mark.parametrize(("counts", "simulated"), [
+    ({"/cf1/sim/episode": 2}, True), ({"/cf1/sim/episode": 0}, False), ({"/cf2/sim/episode": 2}, None), ({}, None)])
+def test_a_bag_says_whether_its_robot_was_simulated(counts: dict[str, int], simulated: bool | None) -> None:
+    from temporeal.policies.cli.verbs.report import Origin
+
+    assert bags.simulated(bags.Recording(Path("bag"), [], counts, ""), "/cf1") is simulated
+    assert ("imulated" in Origin.of(simulated).run) == bool(simulated) and "eal" not in Origin.of(simulated).run
 
 
 FLIES_ON = ("at_risk", "violated", "swap", "swap_refused", "swapped")  # codes of what the guard says and flies on
