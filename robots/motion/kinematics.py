@@ -206,6 +206,14 @@ def serial_chain(robot: RobotSpec) -> SerialChain:
     return chain_to(robot.name, robot.model, source.names[0], robot.sources["joint_pos"].names)
 
 
+def kinematics_of(robot: RobotSpec) -> Chain | SerialChain:
+    """The tool's kinematics, the faster one where the robot has both."""
+    try:
+        return chain(robot.name)
+    except KinematicsError:
+        return serial_chain(robot)
+
+
 @cache
 def chain_to(robot: str, model: Path, place: str, known: tuple[str, ...]) -> SerialChain:
     """The joints out of ``known`` between the root of ``model`` and its body, link or site ``place``."""

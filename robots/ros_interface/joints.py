@@ -346,7 +346,7 @@ def place_section(robot: Jointed, command: CommandSpec) -> Iterator[str]:
         yield from agreement(robot)
     yield f"start: {{signal: joint_pos, within: {0.5 if robot.gentle else 0.2}, ramp_s: 0.5}}  # chosen"
     if not robot.gentle:
-        yield from collision(robot, f"{{signal: joint_pos, margin: {APART_M:g}}}")
+        yield from collision(robot)
 
 
 def agreement(robot: Jointed) -> Iterator[str]:
@@ -355,7 +355,7 @@ def agreement(robot: Jointed) -> Iterator[str]:
         yield "agree: {joint_pos: {rate: joint_vel, within: 0.1}}  # chosen: both are of one message"
 
 
-def collision(robot: Jointed, rule: str) -> Iterator[str]:
+def collision(robot: Jointed) -> Iterator[str]:
     """The rule against links that touch, where the model's shapes can be read and the home is free."""
     spec = robot.spec
     try:
@@ -364,7 +364,7 @@ def collision(robot: Jointed, rule: str) -> Iterator[str]:
     except (RobotFileError, AssertionError, KeyError) as error:
         yield from comment(f"No self_collision: {str(error) or 'there is no model'}")
     else:
-        yield f"self_collision: {rule}  # margin chosen; shapes of the model"
+        yield f"self_collision: {{signal: joint_pos, margin: {APART_M:g}}}  # margin chosen; shapes of the model"
 
 
 def rate_section(robot: Jointed) -> Iterator[str]:
@@ -403,7 +403,7 @@ def speed_section(robot: Jointed, command: CommandSpec) -> Iterator[str]:
     yield f"tracking: {{signal: joint_vel, error: {flow(shared(max(v, 0.3 * s) for v, s in zip(slow, speed)))}, " \
           f"after_s: {rounded(max(0.2, 5.0 / robot.control_hz))}}}  # as for positions, of the acceleration"
     yield f"start: {{signal: joint_vel, within: 0.3, ramp_s: 0.5, at_rest: {still(robot)}}}  # chosen"
-    yield from collision(robot, f"{{signal: joint_pos, margin: {APART_M:g}}}")
+    yield from collision(robot)
 
 
 def effort_section(robot: Jointed, command: CommandSpec) -> Iterator[str]:
@@ -417,9 +417,7 @@ def effort_section(robot: Jointed, command: CommandSpec) -> Iterator[str]:
     gain = [value / speed for value, speed in zip(most, limits.speed)]
     yield from ends(robot, {"velocity": "joint_vel", "gain": shared(gain), "period_s": 0.02})
     yield f"start: {{ramp_s: 0.5, at_rest: {still(robot)}}}  # chosen"
-    braked = {"signal": "joint_pos", "margin": APART_M, "velocity": "joint_vel", "range": "joint_pos",
-              "brake": shared(braking(robot)), "late_s": 0.15}
-    yield from collision(robot, flow(braked))
+    yield from collision(robot)
 
 
 def still(robot: Jointed) -> str:

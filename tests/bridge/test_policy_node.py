@@ -17,8 +17,8 @@ from temporeal_bridge import policy_node
 from temporeal_bridge.codecs.crazyflie import decode_legacy_rates, encode_legacy_rates
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.controller.loading import load_artifact
+from temporeal_bridge.guard.safety.fallback_actions import FLIES_S
 from temporeal_bridge.guard.stop_actions import hover_thrust
-from temporeal_bridge.guard.stop_actions.ground import FLIES_S
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link.in_process import linked

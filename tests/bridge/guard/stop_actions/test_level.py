@@ -17,6 +17,7 @@ from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard.checks.state_monitor import StateMonitor
 from temporeal_bridge.guard.safety.config_checks import profile_on
+from temporeal_bridge.guard.safety.fallback_actions import OFF_S
 from temporeal_bridge.guard.stop_actions import level
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import datagrams
@@ -190,7 +191,7 @@ THRUST, NONE, LEVEL = np.array([0.3, 0.0, 0.0, 0.0]), np.zeros(4), np.array([1.0
 
 
 @pytest.mark.parametrize(("flies", "zeros_s", "locked"), [
-    (False, 0.0, False), (True, 0.0, True), (True, 1.5, True), (True, level.OFF_S, False)])
+    (False, 0.0, False), (True, 0.0, True), (True, 1.5, True), (True, OFF_S, False)])
 def test_a_firmware_that_hears_no_more_locks_who_flew_just_now(flies, zeros_s, locked):
     """Not who has stood ready since its unlocking zero."""
     firmware, now = Firmware("ctbr_cmd", WATCHDOG), 10.0

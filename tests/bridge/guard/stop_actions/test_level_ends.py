@@ -10,8 +10,8 @@ import pytest
 from tests.bridge.guard.guard_world import HOVER, Sinking, World, ready
 
 from temporeal.robots.frames import from_rotation_vector
-from temporeal_bridge.guard.stop_actions.ground import FLIES_S, LIFTED_M_S
-from temporeal_bridge.guard.stop_actions.level import OFF_S
+from temporeal_bridge.guard.safety.fallback_actions import FLIES_S, OFF_S
+from temporeal_bridge.guard.stop_actions.ground import LIFTED_M_S
 from temporeal_bridge.link import datagrams
 from temporeal_bridge.link.datagrams import Proposal
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.frames import rotate, rotate_inverse
-from temporeal_bridge.codecs.codec import Frames, Options, Signals, choice
+from temporeal_bridge.codecs.codec import Frames, Options, Signals, choice, is_wanted
 from temporeal_bridge.codecs.geometry import attitude, orientation, vector3, xyz
 from temporeal_bridge.transports import messages
 
@@ -32,13 +32,15 @@ def odometry_signals(options: Options) -> tuple[str, ...]:
 def decode_odometry(message: Any, options: Options) -> Signals:
     """Signals of an Odometry; a velocity in the body frame is rotated into the world frame."""
     pose, twist = message.pose.pose, message.twist.twist
-    quat = attitude(pose.orientation, "Odometry")
-    velocity = np.array([twist.linear.x, twist.linear.y, twist.linear.z])
-    if in_body_frame(options):
-        velocity = rotate(quat, velocity)
     position = xyz(pose.position)
-    out = {"base_pos_w": position, "base_quat_w": quat.astype(np.float32), "base_vel_w": velocity.astype(np.float32),
-           "height": position[2]}
+    out = {"base_pos_w": position, "height": position[2]}
+    turned = in_body_frame(options) and is_wanted(options, "base_vel_w")
+    if turned or is_wanted(options, "base_quat_w"):
+        quat = attitude(pose.orientation, "Odometry")
+        out["base_quat_w"] = quat.astype(np.float32)
+    if is_wanted(options, "base_vel_w"):
+        velocity = np.array([twist.linear.x, twist.linear.y, twist.linear.z])
+        out["base_vel_w"] = (rotate(quat, velocity) if turned else velocity).astype(np.float32)
     if has_rates(options):
         out["base_ang_vel_b"] = xyz(twist.angular)
     return out

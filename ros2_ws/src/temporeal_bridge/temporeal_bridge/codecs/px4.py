@@ -27,7 +27,17 @@ from temporeal.robots.frames import (
     rotate,
 )
 from temporeal.robots.signals import is_number
-from temporeal_bridge.codecs.codec import CodecError, CommandCodec, Frames, Options, Signals, StateCodec, choice, number
+from temporeal_bridge.codecs.codec import (
+    CodecError,
+    CommandCodec,
+    Frames,
+    Options,
+    Signals,
+    StateCodec,
+    choice,
+    is_wanted,
+    number,
+)
 from temporeal_bridge.codecs.geometry import vector3
 from temporeal_bridge.transports import messages
 
@@ -97,21 +107,28 @@ def frame(where: str, value: int, legal: tuple[int, ...], names: Mapping[int, st
 def decode_odometry(message: Any, options: Options) -> Signals:
     """Signals of a VehicleOdometry: NED -> ENU, FRD -> FLU. Position is relative to where the estimator started."""
     frame("pose_frame", message.pose_frame, (NED,), POSE_FRAMES)
-    moving = frame("velocity_frame", message.velocity_frame, (NED, BODY_FRD), VELOCITY_FRAMES)
+    out: dict[str, np.ndarray] = {}
+    turned = is_wanted(options, "base_vel_w") and message.velocity_frame == BODY_FRD
+    if turned or is_wanted(options, "base_quat_w"):
+        out["base_quat_w"] = attitude(message)
+    if is_wanted(options, "base_vel_w"):
+        frame("velocity_frame", message.velocity_frame, (NED, BODY_FRD), VELOCITY_FRAMES)
+        velocity = finite("VehicleOdometry: velocity", message.velocity)
+        out["base_vel_w"] = rotate(out["base_quat_w"], flu_from_frd(velocity)) if turned else enu_from_ned(velocity)
+    if is_wanted(options, "base_pos_w", "height"):
+        out["base_pos_w"] = enu_from_ned(finite("VehicleOdometry: position", message.position))
+        out["height"] = out["base_pos_w"][2]
+    if is_wanted(options, "base_ang_vel_b"):
+        out["base_ang_vel_b"] = flu_from_frd(finite("VehicleOdometry: angular_velocity", message.angular_velocity))
+    return {name: value.astype(np.float32) for name, value in out.items()}
+
+
+def attitude(message: Any) -> np.ndarray:
+    """Unit [4] wxyz of a VehicleOdometry."""
     raw = finite("VehicleOdometry: q", message.q)
     if not 0.5 < float(np.linalg.norm(raw)) < 2.0:
         raise CodecError(f"VehicleOdometry: q (w, x, y, z) = {raw.tolist()} is not a quaternion of length 1")
-    quat = enu_flu_from_ned_frd(normalized(raw))
-    velocity = finite("VehicleOdometry: velocity", message.velocity)
-    velocity = enu_from_ned(velocity) if moving == NED else rotate(quat, flu_from_frd(velocity))
-    out = {
-        "base_pos_w": enu_from_ned(finite("VehicleOdometry: position", message.position)),
-        "base_quat_w": quat,
-        "base_vel_w": velocity,
-        "base_ang_vel_b": flu_from_frd(finite("VehicleOdometry: angular_velocity", message.angular_velocity)),
-    }
-    signals = {name: value.astype(np.float32) for name, value in out.items()}
-    return {**signals, "height": signals["base_pos_w"][2]}
+    return enu_flu_from_ned_frd(normalized(raw))
 
 
 def encode_odometry(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: Frames, options: Options) -> Any:

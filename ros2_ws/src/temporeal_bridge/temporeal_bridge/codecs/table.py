@@ -32,6 +32,7 @@ from temporeal_bridge.codecs.images import (
     encode_compressed,
     encode_image,
 )
+from temporeal_bridge.codecs.joint_parts import JointParts
 from temporeal_bridge.codecs.joint_state import (
     decode_joint_command,
     decode_joint_state,
@@ -55,7 +56,8 @@ STATE_CODECS: dict[str, StateCodec] = {
         "crazyflie_interfaces/msg/LogDataGeneric", one_signal, decode_log_values, encode_log_values),
     **PX4_STATES,
     "joint_state": StateCodec(
-        "sensor_msgs/msg/JointState", joint_state_signals, decode_joint_state, encode_joint_state),
+        "sensor_msgs/msg/JointState", joint_state_signals, decode_joint_state, encode_joint_state,
+        parts=JointParts),
     "pose": StateCodec("geometry_msgs/msg/PoseStamped", pose_signals, decode_pose, encode_pose),
     "twist": StateCodec("geometry_msgs/msg/TwistStamped", twist_signals, decode_twist, encode_twist),
     "point": StateCodec("geometry_msgs/msg/PointStamped", one_signal, decode_point, encode_point),

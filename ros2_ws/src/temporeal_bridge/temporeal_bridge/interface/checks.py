@@ -34,6 +34,7 @@ NODE_TOPICS = (
     "guard/swap", "guard/artifact", "policy/step", "policy/chunk", "policy/event", "monitor/robustness",
     "monitor/verdict", "sim/episode", "sim/reset", "sim/fault", "sim/fault_active", "/diagnostics")
 """Topics of the nodes themselves, in the robot's namespace."""
+BY_NAME = ("joint_state",)  # codecs whose rows may share a topic: each finds its own values by name
 ROUND_TRIP = 1e-5  # of a command's range: largest change by encode and decode; float32 rounds by 1e-7
 
 
@@ -129,9 +130,9 @@ def check_topics(
     """Each topic has one use: a state, a command with its companions, or one of the nodes' own. Names are compared in
     the namespace /, where absolute and relative ones are the same."""
     read = {resolve_name(row.topic) for row in states}
-    if twice := repeated(states):
+    if twice := repeated([row for row in states if row.codec not in BY_NAME]):
         raise InterfaceError(f"states: topic {twice!r} is listed twice; one row is needed for each topic, with all "
-                             "signals that it carries")
+                             f"signals that it carries (two only with {', '.join(BY_NAME)}, for different joints)")
     orders = [] if autopilot is None or autopilot.orders is None else [autopilot.orders]
     read = read if autopilot is None else {*read, resolve_name(autopilot.status.topic)}
     ours = {resolve_name(name) for name in NODE_TOPICS}

@@ -82,10 +82,13 @@ class MissionMonitor:
     def take(self, topic: int, type: str, data: bytes, now: int) -> None:
         """A message of state topic number ``topic`` that arrives ``now`` [ns]."""
         try:
-            message, stamp = self.readers[topic].message(type, data)
+            complete = self.readers[topic].message(type, data, 1e-9 * now)
         except Exception:  # whatever bytes from anywhere make a codec raise
             self.rejected += 1
             return
+        if complete is None:  # a part: others are needed
+            return
+        message, stamp = complete
         held = self.held[topic]
         stamp = stamp or held.since(now)  # 0: a type without a stamp
         read = partial(self._read, topic, message)

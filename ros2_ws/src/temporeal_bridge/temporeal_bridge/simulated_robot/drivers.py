@@ -31,7 +31,8 @@ from temporeal_bridge.interface.interface import CommandTopic, InterfaceError
 from temporeal_bridge.transports import messages
 
 Array = np.ndarray
-FLYING_S = 2.0  # after its last thrust a Crazyflie still counts as flying: IS_FLYING_HYSTERESIS_THRESHOLD, supervisor.c
+FLYING_S = 2.0  # after its last thrust a Crazyflie still counts as flying (IS_FLYING_HYSTERESIS_THRESHOLD, supervisor.c).
+# For other firmware: simulation.watchdog.flying_s
 
 
 class Refused(ValueError):
@@ -60,8 +61,9 @@ class Driver(Protocol):
 
 
 class Firmware:
-    """A Crazyflie's: what it does with setpoints, and without them. Who flies and hears nothing for ``off_after_s`` is
-    locked until it is started again; who stands, with no thrust for FLYING_S, only has its motors off."""
+    """A quadrotor's, as the Crazyflie's: what it does with setpoints, and without them. Who flies and hears nothing for
+    ``off_after_s`` is locked until it is started again; who stands, with no thrust for ``flying_s``, only has its
+    motors off."""
 
     def __init__(self, command: str, watchdog: Mapping[str, float]) -> None:
         self.command, self.watchdog = command, watchdog
@@ -83,7 +85,7 @@ class Firmware:
         """The setpoint in force: the last one; after a silence the level attitude with its thrust; then nothing."""
         age = now - self.at
         silent = age > self.watchdog["off_after_s"]
-        self.locked = self.locked or (silent and self.at - self.pushed_at <= FLYING_S)
+        self.locked = self.locked or (silent and self.at - self.pushed_at <= self.watchdog.get("flying_s", FLYING_S))
         if self.locked or silent:
             return np.zeros(4)
         if age <= self.watchdog["level_after_s"]:

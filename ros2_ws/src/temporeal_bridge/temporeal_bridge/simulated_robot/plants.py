@@ -17,7 +17,7 @@ from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.guard.px4 import OFFBOARD, Output
 from temporeal_bridge.interface.interface import CommandTopic, Interface, InterfaceError, Topic
 from temporeal_bridge.simulated_robot.drivers import Driver, Firmware, Refused, driver_of
-from temporeal_bridge.simulated_robot.px4_commander import Px4Commander
+from temporeal_bridge.simulated_robot.px4_commander import LANDED_M, Px4Commander
 
 if TYPE_CHECKING:
     from temporeal.sim.scene import Scene
@@ -79,8 +79,8 @@ class Plant(Protocol):
 
 
 class Quadrotor:
-    """A Crazyflie: firmware with a watchdog, rate loop, rotors with lag, rigid body. ``start``: where flights start;
-    None: as ``simulation.start`` of ``ros.yaml`` says."""
+    """A quadrotor: firmware with a watchdog, rate loop, rotors with lag, rigid body, by the spec's parameters.
+    ``start``: where flights start; None: as ``simulation.start`` of ``ros.yaml`` says."""
 
     joints: tuple[str, ...] = ()
     dead = stands = False
@@ -169,11 +169,13 @@ class UnderAutopilot(Quadrotor):
         orders = self.autopilot.orders
         self.topic, self.topics = topic, (topic, *topic.also, *([] if orders is None else [orders]))
         self.pilot = orders is None
+        self.landed_m = float((interface.safety.get("level") or {}).get("landed_m", LANDED_M))
 
     def reset(self, rng: np.random.Generator) -> None:
         """See :class:`Plant`."""
         self.place(rng)
-        self.px4, self.off = Px4Commander(self.autopilot, self.topic, self.neutral()), False
+        self.px4, self.off = Px4Commander(
+            self.autopilot, self.topic, self.neutral(), landed_m=self.landed_m), False
 
     def read(self, message: Any, now_ns: int) -> Any:
         """See :class:`Plant`. What is wrong with a setpoint is the commander's business."""

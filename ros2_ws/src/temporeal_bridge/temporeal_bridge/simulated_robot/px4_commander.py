@@ -57,12 +57,13 @@ class Px4Commander:
         autopilot, command: its topics and the setpoint that it understands, from ``ros.yaml``: its own, or MAVROS's,
             which then stands between.
         hover: command [4] (thrust N, rates) that carries the vehicle's weight.
-        loss_s: COM_OF_LOSS_T.
+        loss_s: COM_OF_LOSS_T. landed_m: height below which it has landed.
         action: COM_OBL_RC_ACT, 0 to 7 (PX4's default is 0, for which a pilot must be there; land is 4).
     """
 
     def __init__(
-        self, autopilot: Autopilot, command: CommandTopic, hover: np.ndarray, *, loss_s: float = 1.0, action: int = 4
+        self, autopilot: Autopilot, command: CommandTopic, hover: np.ndarray, *, loss_s: float = 1.0, action: int = 4,
+        landed_m: float = LANDED_M,
     ) -> None:
         if command.codec not in SPEAKS.get(autopilot.status.type, ()):
             raise InterfaceError(f"{autopilot.status.topic}, {command.topic}: not the interface of a PX4")
@@ -70,7 +71,7 @@ class Px4Commander:
             raise ValueError(f"COM_OBL_RC_ACT is {action!r}; legal: 0 to 7")
         self.obeys = SPEAKS[autopilot.status.type][command.codec]
         self.autopilot, self.command, self.hover = autopilot, command, np.asarray(hover, dtype=float)
-        self.loss_s, self.action = loss_s, action
+        self.loss_s, self.action, self.landed_m = loss_s, action, landed_m
         self.armed = self.failsafe = False
         self.checks = True  # pre_flight_checks_pass
         self.wanted = self.mode = POSCTL  # nav_state_user_intention, nav_state
@@ -161,7 +162,7 @@ class Px4Commander:
         if self.failsafe and self.action == 7:
             self.armed = False
         self.mode = COM_OBL_RC_ACT[self.action] if self.failsafe and self.action != 7 else self.wanted
-        if self.armed and self.mode in (AUTO_LAND, DESCEND) and height < LANDED_M:
+        if self.armed and self.mode in (AUTO_LAND, DESCEND) and height < self.landed_m:
             self.armed = False
 
     def status(self, now: float, stamp_ns: int = 0) -> list[Output]:
