@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import cache
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
@@ -39,9 +40,7 @@ def check_bag(path: Path) -> None:
         if (metadata := path / METADATA).exists() or metadata.is_symlink():
             check_metadata(path, metadata)
     for file in files:
-        check(file, LARGEST)
-        if file.suffix == ".db3":
-            check_tables(file)
+        check_file(file, file.suffix == ".db3")
 
 
 def check_metadata(folder: Path, file: Path) -> None:
@@ -51,8 +50,8 @@ def check_metadata(folder: Path, file: Path) -> None:
 
     try:
         said = from_yaml(read_text(file, 4 * MIB, within=folder), str(file))
-    except yaml.YAMLError as error:
-        raise Refused(f"{file} is not YAML: {error}") from error
+    except yaml.YAMLError:
+        return  # its reader says so, or does without
     about = said.get("rosbag2_bagfile_information") if isinstance(said, dict) else None
     if not isinstance(about, dict):
         return  # its reader says what is missing
@@ -60,34 +59,55 @@ def check_metadata(folder: Path, file: Path) -> None:
     packed = str(about.get("compression_mode", "")).lower() == "file"
     for name in names if isinstance(names, list) else ():
         place = member(folder, name)
-        if packed and place.is_file():
-            check_packed(place)
+        if not (place.exists() or place.is_symlink()):
+            continue
+        tables = about.get("storage_identifier") == "sqlite3"
+        if packed:
+            check_packed(place, tables)
+        else:
+            check_file(place, tables)
 
 
-def check_packed(file: Path) -> None:
-    """Refuse a file that is packed as a whole and unpacks to more than :data:`SHARE` times its size."""
+def check_file(file: Path, tables: bool) -> None:
+    """Refuse what is no regular file, or, if it is one of SQLite's ``tables``, holds a program."""
+    check(file, LARGEST)
+    if tables:
+        check_tables(file)
+
+
+def check_packed(file: Path, tables: bool) -> None:
+    """Refuse a file that is packed as a whole and unpacks to more than :data:`SHARE` times its size, or to programs."""
     from rosbags.rosbag2 import storage_mcap
 
-    most, size = max(UNPACKED, SHARE * file.stat().st_size), 0
-    with opened(file, LARGEST) as raw, storage_mcap.zstd.open(raw, "rb") as unpacked:
-        while size <= most and (part := unpacked.read(MIB)):
-            size += len(part)
-    if size > most:
-        raise Refused(f"{file} unpacks to more than {most:,} bytes; at most {most:,} are read of one of its size")
+    with opened(file, LARGEST) as raw, NamedTemporaryFile() as copy:
+        most, size = max(UNPACKED, SHARE * file.stat().st_size), 0
+        try:
+            with storage_mcap.zstd.open(raw, "rb") as unpacked:
+                while size <= most and (part := unpacked.read(MIB)):
+                    size += copy.write(part) if tables else len(part)
+        except (storage_mcap.zstd.ZstdError, EOFError) as error:
+            raise Refused(f"{file} cannot be unpacked: {error}") from error
+        if size > most:
+            raise Refused(f"{file} unpacks to more than {most:,} bytes; at most {most:,} are read of one of its size")
+        copy.flush()
+        if tables:
+            check_tables(Path(copy.name), str(file))
 
 
-def check_tables(file: Path) -> None:
-    """Refuse an SQLite file with views, triggers or computed columns: they are programs."""
+def check_tables(file: Path, where: str = "") -> None:
+    """Refuse an SQLite file with views, triggers or computed columns: they are programs. ``where``: its name in
+    messages."""
+    where = where or str(file)
     try:
         with closing(sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode=ro&immutable=1", uri=True)) as base:
             base.execute("PRAGMA trusted_schema = OFF")
             for kind, name, text in base.execute("SELECT type, name, sql FROM sqlite_master").fetchall():
                 if kind not in ("table", "index") or "virtual" in str(text).lower().split()[:2]:
-                    raise Refused(f"{file} has the {kind} {name!r}: a recording has tables of data alone")
+                    raise Refused(f"{where} has the {kind} {name!r}: a recording has tables of data alone")
                 if kind == "table" and computed(base, name):
-                    raise Refused(f"{file}: table {name!r} has a computed column: a recording has data alone")
+                    raise Refused(f"{where}: table {name!r} has a computed column: a recording has data alone")
     except sqlite3.Error as error:
-        raise Refused(f"{file} is no SQLite file that can be read: {error}") from error
+        raise Refused(f"{where} is no SQLite file that can be read: {error}") from error
 
 
 def computed(base: sqlite3.Connection, table: str) -> bool:

@@ -49,9 +49,10 @@ def opened(path: Path, largest: int = LARGEST, within: Path | None = None) -> IO
 def read(path: Path, largest: int = LARGEST, within: Path | None = None) -> bytes:
     """The bytes of a file, as :func:`opened`."""
     with opened(path, largest, within) as file:
-        data = file.read(largest + 1)
-    if len(data) > largest:  # it grew
-        raise Refused(f"{path} has more than {largest:,} bytes; at most {largest:,} are read")
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(size + 1)  # a size is given, for its memory is taken at once
+    if len(data) > size:  # it grew
+        raise Refused(f"{path} is being written: it grew while it was read")
     return data
 
 
@@ -78,10 +79,16 @@ def check_kind(path: Path, mode: int) -> None:
 
 def inside(folder: Path, path: Path) -> Path:
     """``path``, if it leads to a place in ``folder``, links followed."""
-    home, place = folder.resolve(), path.resolve()
-    if place != home and home not in place.parents:
-        raise Refused(f"{path} leads out of {folder}, to {place}: what is handed over names no file but its own")
+    if not lies_in(path, folder):
+        raise Refused(f"{path} leads out of {folder}, to {path.resolve()}: what is handed over names no file but its "
+                      "own")
     return path
+
+
+def lies_in(path: Path, *homes: Path) -> bool:
+    """Whether ``path`` leads to one of the folders ``homes`` or below, links followed."""
+    place = path.resolve()
+    return any(home.resolve() in (place, *place.parents) for home in homes)
 
 
 def member(folder: Path, name: object) -> Path:

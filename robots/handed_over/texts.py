@@ -19,14 +19,16 @@ INTEGERS = 2**63  # a whole number is below it, as everywhere else a number of a
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast; safe once the depth is known
 
 
-def from_json(data: bytes | str, where: str) -> Any:
-    """The value of a JSON text: finite numbers, at most :data:`DEPTH` levels."""
+def from_json(data: bytes | str, where: str, depth: int = DEPTH) -> Any:
+    """The value of a JSON text: finite numbers, at most ``depth`` levels."""
     try:
         value = json.loads(data, parse_constant=not_finite, parse_float=finite, parse_int=whole)
-    except (ValueError, RecursionError) as error:
-        raise Refused(f"{where} is not JSON: {error or 'nested too deep'}") from error
-    if too_deep(value):
-        raise Refused(f"{where}: it is nested more than {DEPTH} deep")
+    except RecursionError as error:
+        raise Refused(f"{where}: it is nested too deeply, more than {depth} levels") from error
+    except ValueError as error:
+        raise Refused(f"{where} is not JSON: {error}") from error
+    if too_deep(value, depth):
+        raise Refused(f"{where}: it is nested too deeply, more than {depth} levels")
     return value
 
 
@@ -108,8 +110,9 @@ def check_yaml(text: str, where: str) -> None:
             if name is not None:
                 sizes[name] = count - before
         if len(path) > DEPTH or count > NODES:
-            rule = f"nested more than {DEPTH} deep" if len(path) > DEPTH else f"more than {NODES:,} values"
-            raise Refused(f"{where}, line {event.start_mark.line + 1}: it has {rule}, references unfolded")
+            rule = (f"is nested too deeply, more than {DEPTH} levels" if len(path) > DEPTH else
+                    f"has more than {NODES:,} values, references unfolded")
+            raise Refused(f"{where}, line {event.start_mark.line + 1}: it {rule}")
 
 
 def from_xml(data: bytes, where: str) -> ElementTree.Element:
@@ -129,7 +132,8 @@ def from_xml(data: bytes, where: str) -> ElementTree.Element:
             depth += 1 if event == "start" else -1
             count += event == "start"
             if depth > XML_DEPTH or count > ELEMENTS:
-                raise Refused(f"{where}: it has more than {ELEMENTS:,} elements, or more than {XML_DEPTH} in each other")
+                raise Refused(f"{where}: it has more than {ELEMENTS:,} elements, or is nested too deeply, more than "
+                              f"{XML_DEPTH} levels")
     parser.close()
     if root is None:
         raise Refused(f"{where}: it has no element")

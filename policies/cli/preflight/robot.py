@@ -19,7 +19,8 @@ from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.artifact.manifest import ArtifactError, Manifest, added_signals
 from temporeal.robots.artifact.runtime import Artifact
-from temporeal.robots.spec import RobotSpec, load_robot
+from temporeal.robots.handed_over.robots import named_robot
+from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.guard.safety.checked_values import SafetyError
 from temporeal_bridge.guard.safety.config_checks import profile_on
 from temporeal_bridge.interface.checks import check_reads
@@ -41,7 +42,7 @@ def live(
 
     ``standing``: name of the robot that is there, as a person says; None: not said.
     """
-    robot = load_robot(manifest.robot)
+    robot = named_robot(manifest.robot)
     interface = load_interface(robot, deploy["interface"], deploy["signals"])
     loaded, check = examined(folder, robot)
     yield check

@@ -96,6 +96,7 @@ def on_robot(options: Any) -> Iterator[Check]:
     from temporeal.policies.cli.deployment.requirements import needs_bridge
     from temporeal.policies.cli.preflight import realtime, robot
     from temporeal.robots.artifact.loading import load_manifest
+    from temporeal.robots.handed_over.robots import named_robot
     from temporeal.robots.spec import load_robot
 
     seconds = 3.0 if options.seconds is None else options.seconds
@@ -106,7 +107,9 @@ def on_robot(options: Any) -> Iterator[Check]:
     with bad_input():
         manifest = load_manifest(options.artifact, options.trust)
         standing = load_robot(options.robot).name if options.robot else None
-    check_bus(deploy, manifest.robot)
+    with bad_input():
+        named = named_robot(manifest.robot).name
+    check_bus(deploy, named)
     yield from guarded(realtime.machine)
     yield from guarded(clock)
     yield from robot.live(options.artifact, manifest, deploy, seconds, standing)

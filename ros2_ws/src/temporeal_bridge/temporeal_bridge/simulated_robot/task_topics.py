@@ -21,9 +21,10 @@ import yaml
 
 from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.artifact.manifest import ArtifactError, Manifest
+from temporeal.robots.handed_over.robots import named_robot
 from temporeal.robots.registry import resolve
 from temporeal.robots.signals import SignalSpec
-from temporeal.robots.spec import RobotSpec, load_robot
+from temporeal.robots.spec import RobotSpec
 from temporeal.sim.renamed import task_settings
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.queries import signals_in
@@ -125,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path: Path = parser.parse_args(arguments).artifact
     try:
         manifest = load_manifest(path)
-        world = world_of(manifest, load_robot(manifest.robot))
+        world = world_of(manifest, named_robot(manifest.robot))
         if world is None:
             raise ArtifactError(f"{path} does not say on which task it was trained: write the file by hand")
         print(yaml.safe_dump(content(world, needed(manifest, world)), sort_keys=False), end="")
