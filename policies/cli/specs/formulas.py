@@ -45,14 +45,21 @@ def formula_of(spec: Spec, schema: Mapping[str, SignalSpec]) -> Formula:
         raise BadInput(f"{spec.source}: the formula is nested too deeply") from None
 
 
-def formula_on(spec: Spec, schema: Mapping[str, SignalSpec], columns: Sequence[str], source: str) -> Formula:
-    """The formula over the signals of a trace; an error names the columns that the trace has."""
+def formula_on(
+    spec: Spec, schema: Mapping[str, SignalSpec], columns: Sequence[str], source: str,
+    unread: Mapping[str, str] | None = None,
+) -> Formula:
+    """The formula over the signals of a trace; an error names the columns that the trace has, or why it cannot read the
+    signal (``unread``)."""
     from temporeal.sim.stl.language.text import WORDS
 
     try:
         return formula_of(spec, schema)
     except BadInput as error:
         text = str(error)
+        for name, reason in (unread or {}).items():
+            if f"unknown signal {name!r}" in text:
+                raise BadInput(f"{source}: {name} cannot be read: {reason}") from error
         if "unknown signal" in text and set(columns) - set(schema):
             text += f"\n{source} has the columns {', '.join(columns)}"
         words = {c.split(".")[0] for c in columns} & set(WORDS)

@@ -1,4 +1,5 @@
-"""nav_msgs/Odometry. Options: linear: world | body (frame of the linear velocity), angular: body | absent."""
+"""nav_msgs/Odometry. Options: linear: world | body (frame of the linear velocity), angular: body | absent, height:
+position | absent (whether z is the signal ``height``, too; left out: position)."""
 
 from __future__ import annotations
 
@@ -23,17 +24,23 @@ def in_body_frame(options: Options) -> bool:
     return choice(options, "linear", ("world", "body")) == "body"
 
 
+def has_height(options: Options) -> bool:
+    """Whether the position's z is the signal ``height``."""
+    return "height" not in options or choice(options, "height", ("position", "absent")) == "position"
+
+
 def odometry_signals(options: Options) -> tuple[str, ...]:
     """Names of the signals that an Odometry carries."""
     rates = ("base_ang_vel_b",) if has_rates(options) else ()
-    return ("base_pos_w", "base_quat_w", "base_vel_w", *rates, "height")
+    height = ("height",) if has_height(options) else ()
+    return ("base_pos_w", "base_quat_w", "base_vel_w", *rates, *height)
 
 
 def decode_odometry(message: Any, options: Options) -> Signals:
     """Signals of an Odometry; a velocity in the body frame is rotated into the world frame."""
     pose, twist = message.pose.pose, message.twist.twist
     position = xyz(pose.position)
-    out = {"base_pos_w": position, "height": position[2]}
+    out = {"base_pos_w": position, **({"height": position[2]} if has_height(options) else {})}
     turned = in_body_frame(options) and is_wanted(options, "base_vel_w")
     if turned or is_wanted(options, "base_quat_w"):
         quat = attitude(pose.orientation, "Odometry")
