@@ -158,6 +158,13 @@ class SerialChain:
                 columns.append(np.concatenate([np.cross(turn, tool[..., :3, 3] - frame[..., :3, 3]), turn], axis=-1))
         return np.stack(columns, axis=-1)
 
+    def jacobians(self, angles: Any) -> Array:
+        """Jacobians [N, 6, J] at ``angles`` [N, J] of ``joint_pos``, whose joints are all in the chain."""
+        if sorted(self.columns) != list(range(np.shape(angles)[-1])):
+            raise KinematicsError(f"only {', '.join(self.joints)} move the tool: the others have no part in it")
+        q = np.asarray(angles, dtype=np.float64)[..., list(self.columns)]
+        return self.jacobian(q)[..., np.argsort(self.columns)]
+
     def _frames(self, q: Any) -> list[Array]:
         """The frames of the joints, each moved by its own joint, and of the tool: J+1 of [..., 4, 4]."""
         angles = np.asarray(q, dtype=np.float64)

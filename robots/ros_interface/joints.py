@@ -206,6 +206,8 @@ def state_options(robot: Jointed, position: str) -> dict[str, object]:
     spec, names = robot.spec, robot.spec.sources[position].names
     same = {source.what: signal for signal, source in spec.sources.items() if source.names == names}
     out: dict[str, object] = {"joints": robot.called(names), "position": position}
+    if follows := followers(robot, names):
+        out["mimic"] = follows
     if robot.driver.velocity and "joint_vel" in same:
         out["velocity"] = same["joint_vel"]
     if robot.driver.effort and "joint_torque" in same:
@@ -215,6 +217,18 @@ def state_options(robot: Jointed, position: str) -> dict[str, object]:
         tool = {key: f"{spec.tool}_{end}" for key, end in parts.items() if f"{spec.tool}_{end}" in spec.signals}
         out["tool"] = {"chain": "self", **tool}
     return out
+
+
+def followers(robot: Jointed, names: Sequence[str]) -> dict[str, object]:
+    """Of the joints ``names`` those that follow another of them, by the model: the driver may leave them out."""
+    if robot.spec.model is None:
+        return {}
+    tied = read_model(robot.spec.model).followers
+    rows = {name: (follow.leader, [*follow.coefficients, 0.0, 0.0][:2]) for name, follow in tied.items()
+            if name in names and follow.leader in names and follow.leader not in tied
+            and not any(follow.coefficients[2:])}
+    return {robot.called([name])[0]: {"of": robot.called([leader])[0], "multiplier": factor, "offset": offset}
+            for name, (leader, (offset, factor)) in rows.items()}
 
 
 def command_rows(robot: Jointed, controller: Controller) -> Iterator[str]:
@@ -361,8 +375,9 @@ def collision(robot: Jointed) -> Iterator[str]:
     try:
         assert spec.model is not None
         capsules_of(spec.model, robot.joints, tuple(spec.home["joint_pos"]), APART_M)
-    except (RobotFileError, AssertionError, KeyError) as error:
-        yield from comment(f"No self_collision: {str(error) or 'there is no model'}")
+    except (RobotFileError, AssertionError, KeyError):
+        yield from comment("No self_collision: the model says no shapes of the links that can be read without a",
+                           "simulator (of an MJCF: boxes, cylinders, capsules, spheres)")
     else:
         yield f"self_collision: {{signal: joint_pos, margin: {APART_M:g}}}  # margin chosen; shapes of the model"
 

@@ -6,6 +6,12 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from temporeal_bridge.codecs.arrays import decode_array, decode_numbers, encode_array, encode_numbers
+from temporeal_bridge.codecs.base_velocity import (
+    decode_base,
+    decode_base_stamped,
+    encode_base,
+    encode_base_stamped,
+)
 from temporeal_bridge.codecs.codec import CodecError, CommandCodec, StateCodec, one_signal, unstamped
 from temporeal_bridge.codecs.crazyflie import (
     decode_legacy_rates,
@@ -75,6 +81,8 @@ COMMAND_CODECS: dict[str, CommandCodec] = {
     "joint_trajectory": CommandCodec(
         "trajectory_msgs/msg/JointTrajectory", encode_trajectory, decode_trajectory, encode_smooth_trajectory),
     "joint_state_command": CommandCodec("sensor_msgs/msg/JointState", encode_joint_command, decode_joint_command),
+    "base_twist": CommandCodec("geometry_msgs/msg/Twist", encode_base, decode_base),
+    "base_twist_stamped": CommandCodec("geometry_msgs/msg/TwistStamped", encode_base_stamped, decode_base_stamped),
     "twist_command": CommandCodec("geometry_msgs/msg/TwistStamped", encode_servo, decode_servo),
 }
 

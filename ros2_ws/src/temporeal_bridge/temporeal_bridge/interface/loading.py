@@ -89,6 +89,11 @@ def interface_file(robot: RobotSpec) -> Path:
     return file
 
 
+def interface_names(robot: RobotSpec) -> tuple[str, ...]:
+    """Names of the interfaces in the robot's file."""
+    return tuple(read_yaml(interface_file(robot)).get("interfaces") or ())
+
+
 def build(
     robot: RobotSpec, content: Mapping[str, Any], name: str | None, extra: Mapping[str, Any] | None = None
 ) -> Interface:

@@ -31,8 +31,8 @@ from temporeal_bridge.interface.interface import CommandTopic, InterfaceError
 from temporeal_bridge.transports import messages
 
 Array = np.ndarray
-FLYING_S = 2.0  # after its last thrust a Crazyflie still counts as flying (IS_FLYING_HYSTERESIS_THRESHOLD, supervisor.c).
-# For other firmware: simulation.watchdog.flying_s
+FLYING_S = 2.0  # after its last thrust a Crazyflie still counts as flying: IS_FLYING_HYSTERESIS_THRESHOLD, supervisor.c
+# (other firmware: simulation.watchdog.flying_s)
 
 
 class Refused(ValueError):

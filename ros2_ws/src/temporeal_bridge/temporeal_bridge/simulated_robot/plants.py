@@ -17,6 +17,7 @@ from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.guard.px4 import OFFBOARD, Output
 from temporeal_bridge.interface.interface import CommandTopic, Interface, InterfaceError, Topic
 from temporeal_bridge.simulated_robot.drivers import Driver, Firmware, Refused, driver_of
+from temporeal_bridge.simulated_robot.mobile_base import MobileBase
 from temporeal_bridge.simulated_robot.px4_commander import LANDED_M, Px4Commander
 
 if TYPE_CHECKING:
@@ -304,10 +305,13 @@ def plant_of(
         if interface.autopilot is not None:
             return UnderAutopilot(robot, interface, command, settings, start)
         return Quadrotor(robot, interface, command, settings, start)
+    if robot.kind == "mobile_base":
+        spread = float(settings["spread"])
+        return MobileBase(robot, interface, command, settings, start, lambda rng: draw_parameters(robot, rng, spread))
     if command not in robot.actuators or "joint_pos" not in robot.sources:
         raise InterfaceError(
-            f"robot {robot.name!r} of kind {robot.kind!r} cannot be simulated behind topics: that takes a quadrotor, "
-            f"or a robot with the signal joint_pos whose spec names the actuators of {command!r}")
+            f"robot {robot.name!r} of kind {robot.kind!r} cannot be simulated behind topics: that takes a quadrotor, a "
+            f"mobile base, or a robot with the signal joint_pos whose spec names the actuators of {command!r}")
     return Articulated(robot, interface, command, settings, period=period, scene=scene, start=start)
 
 
