@@ -80,7 +80,8 @@ class Follow:
 
 @dataclass(frozen=True)
 class Content:
-    """Joints and actuators of a model file; ``followers`` by joint; ``notes`` on what the file leaves out."""
+    """Joints and actuators of a model file; ``followers`` by joint; ``notes`` on what the file leaves out; the robot's
+    ``folder``, if the file is in one."""
 
     path: Path
     joints: tuple[Joint, ...]
@@ -88,6 +89,12 @@ class Content:
     home: Mapping[str, float] = field(default_factory=dict)
     followers: Mapping[str, Follow] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
+
+    @property
+    def beside(self) -> str:
+        """Name of the YAML file that says what the model cannot."""
+        return self.path.with_suffix(".robot.yaml").name if self.folder is None else SPEC
 
     def fail(self, element: str, rule: str) -> RobotFileError:
         """The error for ``element``."""

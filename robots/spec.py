@@ -246,7 +246,8 @@ def load_robot(name: str | Path) -> RobotSpec:
         return spec
     own = own_folders()
     if name in own or is_file(name):
-        read: RobotSpec = resolve("temporeal.robots", "user_robots").user_robot(name, own.get(name))
+        read: RobotSpec = resolve("temporeal.robots.user_robots", "description").user_robot(
+            name, own.get(name))
         return read
     raise UnknownName(f"no robot {name!r}; known: {', '.join(robot_names())}; or the path of a robot's folder (with "
                       f"spec.yaml), of an .xml or an .urdf file; folders in {VARIABLE} are found by name ({said()})")

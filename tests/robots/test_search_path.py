@@ -20,7 +20,7 @@ def mine(tmp_path, monkeypatch):
     for folder in ("one/robots/my_arm", "two/my_rover"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "model.xml").write_text(ARM)
-        (tmp_path / folder / "spec.yaml").write_text("model: model.xml\n")
+        (tmp_path / folder / "spec.yaml").write_text("model: model.xml\nkind: arm\n")
     for file, text in (("one/tasks/dance.py", "def make(): return 'danced'"), ("one/algos/guess.py", "x = 1"),
                        ("two/configs/task/dance.yaml", "name: dance")):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)

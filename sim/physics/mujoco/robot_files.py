@@ -253,8 +253,9 @@ def add_home(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
     key = next((k for k in spec.keys if k.name == "home"), None)
     qpos = model.qpos0.copy() if key is None else model.key("home").qpos.copy()
     before = qpos.copy()
-    addresses = [model.joint(name).qposadr[0] for name in robot.sources["joint_pos"].names]
-    qpos[addresses] = robot.home["joint_pos"]
+    for signal in ("finger_pos", "joint_pos"):
+        if signal in robot.home:
+            qpos[[model.joint(name).qposadr[0] for name in robot.sources[signal].names]] = robot.home[signal]
     follow(model, qpos)
     if key is not None and np.allclose(qpos, before, rtol=0, atol=1e-9):
         return
