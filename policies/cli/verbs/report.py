@@ -225,7 +225,8 @@ def samples_of(judged: Judged) -> dict[str, np.ndarray]:
     for sample in judged.samples:
         last = sample if sample is not None else last
         held.append(last)
-    return {name: np.stack([np.asarray(sample[name], dtype=float) for sample in held]) for name in known[0]}
+    named = [name for name in known[0] if all(name in sample for sample in known)]  # not of messages that were wrong
+    return {name: np.stack([np.asarray(sample[name], dtype=float) for sample in held]) for name in named}
 
 
 def write(

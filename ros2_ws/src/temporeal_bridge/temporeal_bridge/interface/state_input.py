@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from temporeal.robots.signals import SignalSpec, all_finite, check_signal
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.stl.samples.missing import matters
+from temporeal.sim.stl.samples.times import CLOCK_SET_S, TopicClock
 from temporeal_bridge.codecs.codec import WANTED
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface.interface import Interface, StateTopic, carried_by
@@ -27,7 +28,7 @@ Listener = Callable[[int, int, dict[str, np.ndarray]], None]
 """``listener(topic number, stamp [ns], signals)``: called for every accepted message."""
 
 
-REORDERED_NS = 1_000_000_000
+REORDERED_NS = round(1e9 * CLOCK_SET_S)
 CLOCK_SET = 3  # stamps in a row that went back, each later than the one before, mean that a clock was set. Chosen: at
 # 50 Hz they are 60 ms, in which no state gets stale
 MARKED_BYTES = 4096  # of a message, header included: a picture's stamp is among them
@@ -61,14 +62,16 @@ class Source:
     unread: UnreadPicture | None = None
     behind: int = 0  # the last stamp that went back
     again: int = 0  # number of these in a row, each later than the one before
+    clock: TopicClock = field(default_factory=TopicClock)
 
     def repeats(self, stamp: int) -> bool:
         """Whether a message with this stamp repeats the last one or is older. Stamps that went back and advance from
         there belong to a clock that was set, and are accepted."""
         last = self.unread.stamp if self.unread is not None else self.stamp
-        if stamp and stamp == last:
+        began = self.clock.sets(stamp) or not self.clock.stamped
+        if not began and stamp == last:
             return True
-        if not stamp or not 0 < last - stamp < REORDERED_NS:
+        if began or not 0 < last - stamp < REORDERED_NS:
             self.again = 0
             return False
         self.again = self.again + 1 if self.again and stamp > self.behind else 1
@@ -132,7 +135,7 @@ class StateInput:
 
     So are messages that repeat a stamp or are older than the last: they do not make the state fresher. A stamp that
     goes back by more than a second, or the third in a row that goes back and advances from there, belongs to a clock
-    that was set; a stamp of 0 counts as none. Joints that come in several messages are put together
+    that was set; where no stamp of a topic is set, none repeats. Joints that come in several messages are put together
     (:mod:`temporeal_bridge.codecs.joint_parts`).
 
     Args:
