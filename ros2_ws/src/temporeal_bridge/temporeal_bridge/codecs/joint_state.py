@@ -184,7 +184,7 @@ def tool_signals(values: Mapping[str, np.ndarray], tool: Mapping[str, Any]) -> S
 
 def tool_state(tool: Mapping[str, Any], position: np.ndarray, velocity: np.ndarray | None) -> tuple[np.ndarray, ...]:
     """Position, attitude and velocity of the tool; the position alone where no more is wanted, which costs less."""
-    by = tool["chain"] if isinstance(tool["chain"], SerialChain) else chain(tool["chain"])
+    by = tool["chain"] if isinstance(tool["chain"], (Chain, SerialChain)) else chain(tool["chain"])
     alone = set(tool) == {"chain", "position"}
     if isinstance(by, Chain):
         return (by.position(position),) if alone else by(position, velocity)
