@@ -350,8 +350,8 @@ def test_a_guard_says_that_it_stops_after_its_first_command(late_s, ended, artif
     assert replay(recording, loaded, ROBOT, INTERFACE, namespace, 0.0).equal
 
 
-@pytest.mark.parametrize("reason", thinned(
-    ["stopped by the operator", "the operator's stop is set"], keep=["stopped by the operator"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("reason", ["stopped by the operator", "the operator's stop is set"])
 def test_a_stop_for_which_the_bag_has_no_message_is_repeated_and_said(reason, bag, artifact, tmp_path, capsys):
     """The recorder may miss a word that is said once; or the guard has stopped and nobody had asked for it."""
     from temporeal.policies.cli.main import main

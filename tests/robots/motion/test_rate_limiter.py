@@ -130,9 +130,9 @@ def test_commands_at_an_end_are_sent_where_only_place_or_speed_is_limited() -> N
         assert motion.command.tolist() == [1.0, -1.99] and changed.tolist() == [True, False]
 
 
-@pytest.mark.parametrize("dt", STEPS)
-@pytest.mark.parametrize("limits", LIMITS[2:])
-@pytest.mark.parametrize("size", [60, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size, limits, dt", thinned(
+    [(size, limits, dt) for size in (60, 200) for limits in LIMITS[2:] for dt in STEPS],
+    keep=[(60, limits, STEPS[k % 3]) for k, limits in enumerate(LIMITS) if k >= 2]))
 def test_a_stop_leads_no_farther_than_its_bound(limits: tuple[float, float, float], dt: float, size: int) -> None:
     rng = np.random.default_rng(3)
     wide = Bounds([-1e6] * size, [1e6] * size, dt, speed=limits[0], acceleration=limits[1], jerk=limits[2])

@@ -162,6 +162,7 @@ def test_whether_observations_were_normalized_is_seen_or_must_be_said(tmp_path):
     assert export_sb3(tmp_path / "untrained.zip", tmp_path / "a", made, normalize=False).self_test().steps > 0
 
 
+@pytest.mark.slow
 def test_the_command_line_asks_whether_observations_were_normalized(tmp_path, capsys):
     from temporeal.policies.cli.main import main
 
