@@ -97,6 +97,21 @@ def make():
 """
 
 
+@pytest.mark.parametrize(("text", "told"), [
+    ("def make(:", "mine.py, line 1: SyntaxError"),
+    (OWN.replace("return load", "task = load") + "    return replace(task, initial=lambda draw: draw['start'])\n\n"
+     "from dataclasses import replace\n", "mine.py, line 6: TypeError")])
+def test_a_mistake_in_a_task_file_names_its_line(
+    text: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from temporeal.policies.cli.main import main
+
+    file = tmp_path / "mine.py"
+    file.write_text(text)
+    assert main(["train", f"task={file}", "num_worlds=16", "--out", str(tmp_path / "run")]) == 2
+    assert told in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_a_task_in_a_file_runs_only_where_the_file_is_named(tmp_path: Path) -> None:
     from temporeal.policies.cli.main import main
 
