@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,8 @@ def parser() -> Parser:
     p.add_argument("--size", default="640x480", metavar="WxH", help="pixels of each world's picture (%(default)s)")
     p.add_argument("--camera", metavar="NAME",
                    help="of the pictures: one of the model's, or frame, front, side, top, follow")
-    p.add_argument("--renderer", choices=("auto", "warp", "gl"), default="auto", help="of the pictures (%(default)s)")
+    p.add_argument("--renderer", choices=("auto", "warp", "gl"), default="auto",
+                   help="of the pictures (auto: gl, which needs OpenGL and no GPU; warp where there is none)")
     p.add_argument("--host", default="127.0.0.1", help="address to serve on (%(default)s: this machine only)")
     p.add_argument("--port", type=int, help=f"port to serve on (default: the first free one from {PORTS[0]})")
     add_trust(p)
@@ -224,8 +226,7 @@ def film(show: Show, studio: Studio, options: Any) -> dict[str, Any]:
     steps = show.task.steps if options.seconds is None else max(1, round(options.seconds / dt))
     fps = min(options.speed / (dt * every(show)), 1000.0)
     options.video.parent.mkdir(parents=True, exist_ok=True)
-    progress = counter("frames, step")
-    moment = show.restart()
+    started, moment = time.monotonic(), show.restart()
     with Video(options.video, Fraction(fps).limit_denominator(1000)) as video:
         video.write(studio.take(moment))
         for k in range(1, steps + 1):
@@ -233,13 +234,20 @@ def film(show: Show, studio: Studio, options: Any) -> dict[str, Any]:
             ended = options.seconds is None and bool(moment.over.all())
             if k % every(show) == 0 or k == steps or ended:
                 video.write(studio.take(moment))
-            progress(k, steps)
+            counter(f"video, {time_left(started, k, steps)} left, step")(k, steps)
             if ended:
                 break
         last = studio.take(moment)
         for _ in range(round(fps) if options.seconds is None else 0):
             video.write(last)  # a second to read the verdict
     return {"video": options.video, "frames": video.frames, "fps": fps}
+
+
+def time_left(started: float, done: int, of: int) -> str:
+    """How long the rest takes at this pace, as ``m:ss``."""
+    from temporeal.policies.training.progress import clock
+
+    return clock((time.monotonic() - started) / done * (of - done))
 
 
 def announce(show: Show, result: dict[str, Any], options: Any) -> None:
