@@ -64,12 +64,21 @@ class Driver:
         joints: the driver's name of a joint, by the model's; others are called alike.
         rate_hz: of its joint states; 0: as the spec says.
         velocity, effort: whether its joint states have these fields.
+        gripper: how its gripper is told where to go, out of :data:`GRIPPERS`.
     """
 
     joints: Mapping[str, str] = field(default_factory=dict)
     rate_hz: float = 0.0
     velocity: bool = True
     effort: bool = False
+    gripper: str = "controller"
+
+
+GRIPPERS = {
+    "controller": "by a controller of its own, gripper_controller, of the same kind as the arm's",
+    "command": "by control_msgs/msg/GripperCommand on gripper_controller/command",
+    "joined": "as one of the joints of the arm's controller"}
+GRIPPER_MSG = "control_msgs/msg/GripperCommand"
 
 
 class Jointed:
@@ -79,6 +88,8 @@ class Jointed:
         if "joint_pos" not in spec.sources:
             raise TemplateError(f"robot {spec.name!r} has no signal joint_pos: there are no joints to report")
         self.spec, self.driver = spec, driver
+        if driver.gripper not in GRIPPERS:
+            raise TemplateError(f"no gripper {driver.gripper!r}; legal: {', '.join(GRIPPERS)}")
         if unknown := sorted(set(driver.joints) - set(self.all_joints)):
             raise TemplateError(f"no joints {unknown} to rename; robot {spec.name!r} has: {named(self.all_joints)}")
         self.joints = spec.sources["joint_pos"].names
@@ -179,7 +190,10 @@ def joint_yaml(spec: RobotSpec, interface: str, driver: Driver) -> list[str]:
 
 def interface_lines(robot: Jointed, controller: Controller, first: bool) -> list[str]:
     """One interface; the first one carries the anchor of the states."""
-    return [f"{controller.name}:", f"  description: {controller.description}", "  definitions: {}",
+    takes = robot.spec.gripper is not None and robot.driver.gripper == "command" and controller.units == PLACES
+    return [f"{controller.name}:", f"  description: {controller.description}",
+            *(["  definitions:", f"    {GRIPPER_MSG}: |", "      float64 position", "      float64 max_effort"]
+              if takes else ["  definitions: {}"]),
             *(["  states: &states", *indented(state_rows(robot), 4)] if first else ["  states: *states"]),
             "  commands:", *indented(command_rows(robot, controller), 4), ""]
 
@@ -234,14 +248,34 @@ def followers(robot: Jointed, names: Sequence[str]) -> dict[str, object]:
 def command_rows(robot: Jointed, controller: Controller) -> Iterator[str]:
     """The commands' topics."""
     for command in robot.commands(controller.units):
-        options: dict[str, object] = {"joints": robot.called(robot.driven(command.name))}
-        if controller.trajectory:
-            options["reach_s"] = rounded(1.0 / robot.control_hz)
-        last, kind, codec = (
-            ("joint_trajectory", "trajectory_msgs/msg/JointTrajectory", "joint_trajectory") if controller.trajectory
-            else ("commands", "std_msgs/msg/Float64MultiArray", "forward_array"))
-        yield f"{command.name}: " + flow({"topic": f"{controller.name}_controller/{last}", "type": kind,
-                                          "codec": codec, "qos": "command", "options": options})
+        joints = robot.called(robot.driven(command.name))
+        if robot.fingers(command) and robot.driver.gripper != "joined":
+            last = command.size - 1
+            row = controller_row(robot, controller, f"{controller.name}_controller", joints[:last])
+            gripper = gripper_row(robot, controller, joints[last:])
+            row |= {"components": list(range(last)), "also": [{**gripper, "components": [last]}]}
+        else:
+            row = controller_row(robot, controller, f"{controller.name}_controller", joints)
+        yield f"{command.name}: {flow(row)}"
+
+
+def controller_row(robot: Jointed, controller: Controller, name: str, joints: Sequence[str]) -> dict[str, object]:
+    """The topic of a controller called ``name``."""
+    options: dict[str, object] = {"joints": list(joints)}
+    if controller.trajectory:
+        options["reach_s"] = rounded(1.0 / robot.control_hz)
+    last, kind, codec = (
+        ("joint_trajectory", "trajectory_msgs/msg/JointTrajectory", "joint_trajectory") if controller.trajectory
+        else ("commands", "std_msgs/msg/Float64MultiArray", "forward_array"))
+    return {"topic": f"{name}/{last}", "type": kind, "codec": codec, "qos": "command", "options": options}
+
+
+def gripper_row(robot: Jointed, controller: Controller, joints: Sequence[str]) -> dict[str, object]:
+    """The gripper's topic."""
+    if robot.driver.gripper == "controller":
+        return controller_row(robot, controller, "gripper_controller", joints)
+    return {"topic": "gripper_controller/command", "type": GRIPPER_MSG, "codec": "gripper_command", "qos": "command",
+            "options": {"max_effort": 0.0}}
 
 
 # ---------------------------------------------------------------- safety

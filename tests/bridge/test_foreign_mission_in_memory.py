@@ -13,6 +13,7 @@ from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.controller.loading import load_artifact
 from temporeal_bridge.guard_node import GuardNode
+from temporeal_bridge.interface.encoding import encode_all
 from temporeal_bridge.interface.interface import armed_by
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link.in_process import linked
@@ -71,6 +72,52 @@ def test_an_arm_from_a_urdf_satisfies_its_formula(lockstep, tmp_path, interface)
     assert result["verdict"] == "satisfied" and result["lost"] == 0, (chain.modes, chain.guard.summary())
     error = chain.robot.plant.signals()["joint_pos"] - robot.home["joint_pos"] - 0.15
     assert np.abs(error).max() < 0.1
+
+
+class Grip(Chain):
+    """The arm with a gripper of its own controller, told by hand."""
+
+    def __init__(self, lockstep, robot: RobotSpec) -> None:
+        self.lockstep, found = lockstep, load_interface(robot)
+        self.bus = MemoryTransport(lockstep.bus, "robot_sim", "/r1")
+        self.robot = lockstep.add(self.bus, RobotSim(self.bus, robot, found, SimOptions(seed=1, command="arm_cmd")))
+        self.peer, self.topic = MemoryTransport(lockstep.bus, "peer", "/r1"), found.command("arm_cmd")
+        self.endpoints = {row.topic: self.peer.advertise(row.topic, row.type, QOS["default"])
+                          for row in self.topic.parts}
+
+    def tell(self, command: np.ndarray, only: str = "") -> None:
+        for topic, data in encode_all(self.topic, command, 0):
+            if only in ("", topic):
+                self.peer.publish(self.endpoints[topic], data)
+        self.lockstep.run(1.5)
+
+
+def test_arm_and_gripper_have_drivers_of_their_own(lockstep, tmp_path):
+    robot = foreign_robots.arm(tmp_path / "arm")
+    world, home = Grip(lockstep, robot), np.array(robot.home["joint_pos"])
+    world.tell(np.append(home, 0.03))
+    assert world.robot.plant.signals()["finger_pos"] == pytest.approx([0.03, 0.03], abs=3e-3)
+    world.tell(np.append(home + 0.1, 0.01), "gripper_controller/joint_trajectory")
+    seen = world.robot.plant.signals()
+    assert seen["finger_pos"] == pytest.approx([0.01, 0.01], abs=3e-3)
+    assert seen["joint_pos"] == pytest.approx(home, abs=0.03) and world.robot.rejected == 0
+
+
+def test_a_base_rolls_as_its_twist_says_and_stops_without(lockstep, tmp_path):
+    robot = foreign_robots.base(tmp_path / "base")
+    found, bus = load_interface(robot), MemoryTransport(lockstep.bus, "robot_sim", "/r1")
+    sim = lockstep.add(bus, RobotSim(bus, robot, found, SimOptions(seed=1, settings={"start": {"position_m": 0.0}})))
+    peer, topic = MemoryTransport(lockstep.bus, "peer", "/r1"), found.command("twist_cmd")
+    endpoint = peer.advertise(topic.topic, topic.type, QOS["default"])
+    for _ in range(20):
+        peer.publish(endpoint, encode_all(topic, np.array([1.0, 0.5]), 0)[0][1])
+        lockstep.run(0.1)
+    seen = sim.plant.signals()
+    assert np.linalg.norm(seen["base_vel_w"]) == pytest.approx(1.0, abs=0.01)
+    radius = np.hypot(seen["base_pos_w"][0], seen["base_pos_w"][1] - 2.0)  # of the circle that 1 m/s and 0.5 rad/s give
+    assert radius == pytest.approx(2.0, abs=0.1) and seen["base_pos_w"][1] > 0.5
+    lockstep.run(1.5)  # cmd_vel_timeout, and it brakes
+    assert np.linalg.norm(sim.plant.signals()["base_vel_w"]) < 1e-3
 
 
 def test_a_quadrotor_of_two_kilograms_flies_over_px4(lockstep, tmp_path):

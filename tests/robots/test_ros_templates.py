@@ -76,6 +76,18 @@ def test_a_finger_that_mimics_another_may_be_left_out(arm):
     assert rows[1]["options"]["mimic"] == {"backe_gegen": {"of": "backe", "multiplier": 1.0, "offset": 0.0}}
 
 
+def test_a_gripper_has_a_controller_of_its_own_or_is_joined(arm):
+    row = content(arm)["interfaces"]["joint_trajectory"]["commands"]["arm_cmd"]
+    assert row["components"] == [0, 1, 2, 3, 4, 5] and row["options"]["joints"] == list(foreign_robots.JOINTS)
+    (gripper,) = row["also"]
+    assert gripper["topic"] == "gripper_controller/joint_trajectory" and gripper["components"] == [6]
+    assert gripper["options"]["joints"] == ["backe"]
+    joined = content(arm, driver=Driver(gripper="joined"))["interfaces"]["joint_trajectory"]["commands"]["arm_cmd"]
+    assert "also" not in joined and joined["options"]["joints"] == [*foreign_robots.JOINTS, "backe"]
+    with pytest.raises(TemplateError, match="no gripper 'claw'; legal: controller, command, joined"):
+        ros_yaml(arm, driver=Driver(gripper="claw"))
+
+
 def test_thrust_and_motors_are_the_quadrotors_own(flyer):
     made = content(flyer, "px4", stands_m=0.05)
     commands = made["interfaces"]["px4"]["commands"]

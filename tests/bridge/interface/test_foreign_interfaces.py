@@ -6,13 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import yaml
 from tests.bridge import foreign_robots
 
+from temporeal.robots.motion.rate_limiter import at_rest
+from temporeal.robots.motion.smooth_trajectory import smooth_trajectory
+from temporeal.robots.ros_interface.joints import GRIPPERS, Driver
 from temporeal.robots.ros_templates import TEMPLATES, interfaces, ros_yaml
 from temporeal.robots.signals import CommandSpec
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
 from temporeal_bridge.guard.safety.config_checks import profile_on
+from temporeal_bridge.interface.encoding import encode_all
 from temporeal_bridge.interface.interface import InterfaceError
 from temporeal_bridge.interface.loading import interface_names, load_interface
 from temporeal_bridge.interface.state_input import StateInput
@@ -40,14 +45,41 @@ def check_all(robot, interface, periods):
     profile for each of its commands."""
     found = load_interface(robot, interface)
     for name, topic in found.commands.items():
-        spec, codec = robot.commands[name], COMMAND_CODECS[topic.codec]
+        spec = robot.commands[name]
         profile = profile_on(robot, found, spec, periods.get(name, 0.02))
         assert profile.limits.size == spec.size
         command = np.array(spec.low) + 0.3 * (np.array(spec.high) - np.array(spec.low))
-        data = messages.encode(topic.type, codec.encode(command, topic.options, 10**9))
-        back = codec.decode(messages.decode(topic.type, data), topic.options)
-        assert back == pytest.approx(command, rel=1e-5, abs=1e-6)
+        sent = dict(encode_all(topic, command, 10**9))
+        for row in topic.parts:
+            back = COMMAND_CODECS[row.codec].decode(messages.decode(row.type, sent[row.topic]), row.options)
+            assert back == pytest.approx(row.part(command), rel=1e-5, abs=1e-6)
     return found
+
+
+@pytest.mark.parametrize("gripper", GRIPPERS)
+def test_a_gripper_is_told_by_its_own_topic(arm, tmp_path, gripper):
+    robot = replace(arm, ros=tmp_path / "ros.yaml")
+    robot.ros.write_text(ros_yaml(robot, driver=Driver(gripper=gripper)))
+    topic = check_all(robot, None, {"joint_pos_cmd": 0.04, "arm_cmd": 0.04}).command("arm_cmd")
+    limits = profile_on(robot, load_interface(robot), robot.commands["arm_cmd"], 0.04).limits
+    onward = smooth_trajectory(limits, at_rest(np.array([0.1] * 6 + [0.02])))
+    sent = dict(encode_all(topic, np.array([0.1] * 6 + [0.02]), 0, onward))
+    arms = messages.decode(topic.type, sent[topic.topic])
+    assert arms.joint_names == list(foreign_robots.JOINTS) + ["backe"] * (gripper == "joined")
+    if gripper == "command":
+        assert messages.decode("control_msgs/msg/GripperCommand", sent["gripper_controller/command"]).position == 0.02
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"components": [0, 1, 2, 3, 4]}, "each of 0 to 6 is needed once"), ({"components": [0, 0]}, "different places"),
+    ({"components": [0, 1, 2, 3, 4, 7]}, "each of 0 to 6 is needed once"), ({"components": "all"}, "different places")])
+def test_each_component_is_on_one_topic(arm, tmp_path, change, message):
+    robot = replace(arm, ros=tmp_path / "ros.yaml")
+    content = yaml.safe_load(arm.ros.read_text())
+    content["interfaces"]["forward_position"]["commands"]["arm_cmd"] |= change
+    robot.ros.write_text(yaml.safe_dump(content))
+    with pytest.raises(InterfaceError, match=message):
+        load_interface(robot, "forward_position")
 
 
 @pytest.mark.parametrize("interface", TEMPLATES["arm"])

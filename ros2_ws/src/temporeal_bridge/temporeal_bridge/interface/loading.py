@@ -43,6 +43,7 @@ from temporeal_bridge.interface.rows import (
     COMMAND,
     EXTRA,
     MAY_HAVE,
+    PART,
     PARTS,
     PICTURE,
     PICTURES,
@@ -182,9 +183,15 @@ def picture_topics(content: Mapping[str, Any]) -> tuple[tuple[PictureTopic, ...]
 
 def command_topic(where: str, row: Mapping[str, Any]) -> CommandTopic:
     """A command's row with its companions."""
-    row = checked_row(where, row, COMMAND, ("also",))
-    companions = tuple(CommandTopic(**checked_row(f"{where}.also", other, COMMAND)) for other in row.get("also", ()))
-    return CommandTopic(**{**row, "also": companions})
+    row = checked_row(where, row, COMMAND, ("also", *PART))
+    others = [checked_row(f"{where}.also", other, COMMAND, PART) for other in row.get("also", ())]
+    companions = tuple(CommandTopic(**{**other, **components(other)}) for other in others)
+    return CommandTopic(**{**row, **components(row), "also": companions})
+
+
+def components(row: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Which of the command's components the row carries."""
+    return {"components": tuple(row["components"])} if "components" in row else {}
 
 
 def rival_topics(

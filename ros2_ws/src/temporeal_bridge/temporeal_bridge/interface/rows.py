@@ -23,6 +23,7 @@ PARTS = ("description", "definitions", "states", "commands")
 MAY_HAVE = ("autopilot", "rivals")  # further parts of an interface
 STATE = ("topic", "type", "codec", "rate_hz", "qos", "options")
 COMMAND = ("topic", "type", "codec", "qos", "options")
+PART = ("components",)  # of a command's row, which it may have
 EXTRA = ("definitions", "signals", "states")
 PICTURE = (*STATE, "max_age_s")
 PICTURES = ("pictures", "cameras")  # parts of a file of extra topics that has cameras
@@ -60,6 +61,8 @@ RULES: dict[str, Rule] = {  # by key: what a value must be, and the check
     **dict.fromkeys(("interfaces", "safety", "simulation", "commands", "options"), MAP),
     "rate_hz": (f"a number of Hz, 0 or from {RATES_HZ[0]:g} to {RATES_HZ[1]:g},", is_rate),
     "max_age_s": ("a number of seconds above 0", lambda v: is_number(v) and v > 0),
+    "components": ("a list of different places in the command", lambda v: is_list(v) and len(v) > 0 and all(
+        type(i) is int and i >= 0 for i in v) and len(set(v)) == len(v)),
     "also": LIST}
 OR_NOTHING: dict[str, Rule] = {  # the same, or null
     **dict.fromkeys(("states", "pictures", "rivals"), LIST), **dict.fromkeys(("signals", "cameras", "autopilot"), MAP),

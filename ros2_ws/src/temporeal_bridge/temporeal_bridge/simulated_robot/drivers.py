@@ -25,6 +25,7 @@ from temporeal.robots.motion import shield
 from temporeal.robots.motion.cartesian_servo import PERIOD, TIMEOUT, Servo, servo_of
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.codecs.codec import CodecError
+from temporeal_bridge.codecs.grippers import COMMAND as GRIPPER
 from temporeal_bridge.codecs.joint_options import shares
 from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.interface.interface import CommandTopic, InterfaceError
@@ -134,6 +135,54 @@ class ForwardCommandController(Held):
             self.failed = f"deactivated: command size ({data.size}) does not match number of interfaces ({self.size})"
             raise Refused(self.failed)
         return np.asarray(self.codec.decode(message, self.options), dtype=np.float64)
+
+
+class GripperController(Held):
+    """What drives a gripper by control_msgs/GripperCommand: it goes where it is told, and stays."""
+
+    def read(self, message: Any, now_ns: int) -> Array:
+        """See :class:`Driver`."""
+        if not np.isfinite(message.position):
+            raise Refused(f"the gripper's position is not finite: {message.position}")
+        return np.asarray(self.codec.decode(message, self.options), dtype=np.float64)
+
+
+class Parted:
+    """Drivers that each take some of a command's components, on topics of their own.
+
+    Args:
+        parts: the components of each, and its driver. start: [U] where they are held at first.
+    """
+
+    def __init__(self, parts: Sequence[tuple[CommandTopic, Driver]], start: Array) -> None:
+        self.parts, self.last = parts, np.array(start, dtype=np.float64)
+
+    @property
+    def failed(self) -> str:
+        """See :class:`Driver`."""
+        return next((driver.failed for _, driver in self.parts if driver.failed), "")
+
+    @property
+    def dead(self) -> bool:
+        """See :class:`Driver`."""
+        return any(driver.dead for _, driver in self.parts)
+
+    def read(self, message: Any, now_ns: int, number: int = 0) -> Any:
+        """See :class:`Driver`; of topic ``number``."""
+        return number, self.parts[number][1].read(message, now_ns)
+
+    def receive(self, content: Any, now: float) -> None:
+        """See :class:`Driver`."""
+        number, own = content
+        self.parts[number][1].receive(own, now)
+
+    def output(self, now: float) -> Array | None:
+        """See :class:`Driver`."""
+        found = [(topic.components, driver.output(now)) for topic, driver in self.parts]
+        for components, values in found:
+            if values is not None:
+                self.last[list(components)] = values
+        return None if all(values is None for _, values in found) else self.last.copy()
 
 
 class LeapNode(Held):
@@ -361,6 +410,8 @@ def driver_of(
         return ForwardCommandController(topic, len(start))
     if topic.type == "sensor_msgs/msg/JointState":
         return LeapNode(topic, len(start))
+    if topic.type == GRIPPER:
+        return GripperController(topic, len(start))
     raise InterfaceError(
         f"no simulated driver takes {topic.type} ({topic.topic}); legal: trajectory_msgs/msg/JointTrajectory, "
-        "std_msgs/msg/Float64MultiArray, geometry_msgs/msg/TwistStamped, sensor_msgs/msg/JointState")
+        f"std_msgs/msg/Float64MultiArray, geometry_msgs/msg/TwistStamped, sensor_msgs/msg/JointState, {GRIPPER}")

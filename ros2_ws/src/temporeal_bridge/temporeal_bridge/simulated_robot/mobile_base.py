@@ -97,7 +97,7 @@ class MobileBase:
         self.body.reset(self.start(rng))
         self.setpoint, self.heard = np.zeros(len(self.axes)), -np.inf
 
-    def read(self, message: Any, now_ns: int) -> Any:
+    def read(self, message: Any, now_ns: int, number: int = 0) -> Any:
         """See the protocol."""
         assert self.codec.decode is not None  # what the interface has checked
         command = self.codec.decode(message, self.options)

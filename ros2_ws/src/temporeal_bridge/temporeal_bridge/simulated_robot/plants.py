@@ -16,7 +16,7 @@ from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.guard.px4 import OFFBOARD, Output
 from temporeal_bridge.interface.interface import CommandTopic, Interface, InterfaceError, Topic
-from temporeal_bridge.simulated_robot.drivers import Driver, Firmware, Refused, driver_of
+from temporeal_bridge.simulated_robot.drivers import Driver, Firmware, Parted, Refused, driver_of
 from temporeal_bridge.simulated_robot.mobile_base import MobileBase
 from temporeal_bridge.simulated_robot.px4_commander import LANDED_M, Px4Commander
 
@@ -60,8 +60,9 @@ class Plant(Protocol):
     def reset(self, rng: np.random.Generator) -> None:
         """The start of a flight: its parameters and state drawn from ``rng``, the driver as after its launch."""
 
-    def read(self, message: Any, now_ns: int) -> Any:
-        """What :meth:`receive` takes of a command's message that reaches the driver at ``now_ns``, or Refused."""
+    def read(self, message: Any, now_ns: int, number: int = 0) -> Any:
+        """What :meth:`receive` takes of a message on topic ``number`` that reaches the driver at ``now_ns``, or
+        Refused."""
 
     def receive(self, content: Any, at: float) -> None:
         """The driver gets what was read, at ``at`` [s] of the flight."""
@@ -109,7 +110,7 @@ class Quadrotor:
         self.body.set_params(draw_parameters(self.robot, rng, float(self.settings["spread"])))
         self.body.reset(self.start(rng))
 
-    def read(self, message: Any, now_ns: int) -> Any:
+    def read(self, message: Any, now_ns: int, number: int = 0) -> Any:
         """See :class:`Plant`."""
         command = self.codec.decode(message, self.options)
         if command.shape != (4,) or not np.isfinite(command).all():
@@ -178,7 +179,7 @@ class UnderAutopilot(Quadrotor):
         self.px4, self.off = Px4Commander(
             self.autopilot, self.topic, self.neutral(), landed_m=self.landed_m), False
 
-    def read(self, message: Any, now_ns: int) -> Any:
+    def read(self, message: Any, now_ns: int, number: int = 0) -> Any:
         """See :class:`Plant`. What is wrong with a setpoint is the commander's business."""
         return message.__msgtype__, message
 
@@ -224,7 +225,7 @@ class Articulated:
         from temporeal.sim.physics.mujoco.single_world import World, file_dt
 
         self.robot, self.settings, self.topic = robot, settings, interface.command(command)
-        self.topics: tuple[CommandTopic | Topic, ...] = (self.topic,)
+        self.topics: tuple[CommandTopic | Topic, ...] = self.topic.parts
         self.dt = period / ceil(period / file_dt(robot) - 1e-9)
         self.body = World(scene or robot, command, self.dt)
         self.nominal = self.body.params()
@@ -252,12 +253,15 @@ class Articulated:
         self.drawn, self.limp = self.body.params(), False
         self.body.reset(self.start(rng))
         self.setpoint: np.ndarray = self.body.holding()
-        self.driver: Driver = driver_of(
-            self.topic, self.setpoint, robot=self.robot, moving_end=bool(self.settings.get("moving_end")),
-            servo_lag_s=float(self.settings.get("servo_lag_s", 0.1)))
+        drivers = [(topic, driver_of(
+            topic, topic.part(self.setpoint), robot=self.robot, moving_end=bool(self.settings.get("moving_end")),
+            servo_lag_s=float(self.settings.get("servo_lag_s", 0.1)))) for topic in self.topic.parts]
+        self.driver: Driver = drivers[0][1] if len(drivers) == 1 else Parted(drivers, self.setpoint)
 
-    def read(self, message: Any, now_ns: int) -> Any:
+    def read(self, message: Any, now_ns: int, number: int = 0) -> Any:
         """See :class:`Plant`."""
+        if isinstance(self.driver, Parted):
+            return self.driver.read(message, now_ns, number)
         return self.driver.read(message, now_ns)
 
     def receive(self, content: Any, at: float) -> None:
