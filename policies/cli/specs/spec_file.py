@@ -133,6 +133,8 @@ def read_yaml(text: str, wrong: str) -> Any:
                 if key.value in seen and isinstance(key.value, str) and key.value != "<<":
                     raise yaml.YAMLError(f"line {key.start_mark.line + 1}: the key {key.value!r} is there twice")
                 seen.add(str(key.value))
+                if not isinstance(key, yaml.ScalarNode):
+                    raise yaml.YAMLError(f"line {key.start_mark.line + 1}: a key is a word")
             out: dict[Any, Any] = super().construct_mapping(node, deep)
             return out
 
