@@ -25,6 +25,7 @@ def formula_of(spec: Spec, schema: Mapping[str, SignalSpec]) -> Formula:
     from temporeal.sim.stl.language.errors import FormulaError
     from temporeal.sim.stl.language.parse import check, parse
     from temporeal.sim.stl.language.propositional import Formula
+    from temporeal.sim.stl.language.queries import signals_in
     from temporeal.sim.stl.language.serialization import from_json
 
     known = {**schema, **spec.signals}
@@ -38,7 +39,12 @@ def formula_of(spec: Spec, schema: Mapping[str, SignalSpec]) -> Formula:
                                "has a comparison")
             return check(formula, known)
         assigned = {name for name in assigned_names(spec.formula) if name not in spec.signals}
-        return parse(spec.formula, {n: s for n, s in known.items() if n not in assigned}, spec.constants)
+        formula = parse(spec.formula, {n: s for n, s in known.items() if n not in assigned}, spec.constants)
+        if assigned & set(known) and not signals_in(formula):
+            name = min(assigned & set(known))
+            raise BadInput(f"{spec.source}: the formula reads no signal: {name} is a column, and = gives the name to a "
+                           "number; write == to compare")
+        return formula
     except FormulaError as error:
         raise BadInput(f"{spec.source}: {error}") from error
     except RecursionError:

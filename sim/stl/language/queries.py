@@ -177,6 +177,20 @@ def leaves(expression: Expr) -> Iterator[Signal | Constant]:
                 yield from leaves(arg)
 
 
+def operations_in(predicate: Predicate) -> set[str]:
+    """The operations of arithmetic in a predicate."""
+
+    def of(expression: Expr) -> set[str]:
+        match expression:
+            case Component(inner, _):
+                return of(inner)
+            case Apply(op, args):
+                return {op}.union(*map(of, args))
+        return set()
+
+    return of(predicate.left) | of(predicate.right)
+
+
 def leaves_in(formula: Formula) -> Iterator[Signal | Constant]:
     """Every signal and constant of a formula, from left to right."""
     for predicate in predicates_in(formula):
