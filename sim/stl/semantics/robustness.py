@@ -89,8 +89,8 @@ def satisfied(
 ) -> Array:
     """Whether ``formula`` is true, bool ``[T, N]``; at robustness zero the comparison decides: ``x <= 1`` holds at 1.
 
-    False past the end of a trace. A NaN within a trace raises a :class:`SignalError`. Where a predicate has no value, as
-    at a division by zero, neither it nor its negation holds.
+    False past the end of a trace. A NaN within a trace raises a :class:`SignalError`. Where a predicate has no value (a
+    division by zero), neither it nor its negation holds.
     """
     used, shape, counts = traces(formula, signals, lengths)
     refuse_nan(formula, used, shape, counts)

@@ -245,7 +245,7 @@ def test_names_may_begin_like_words():
     ("(x > 0)[0] > 0", "(x > 0)", "a component takes numbers; this is a formula"),
     ("[1, x > 0][0] > 0", "x > 0", "the entries of a vector are numbers"),
     ("x > 1e999", "1e999", "1e999 is not a finite number"),
-    ("F[0, 1/0] x", "1/0", "this is not a finite number: inf"),
+    ("F[0, 1/0] x", "1/0", "this is not a finite number: nan"),
     ("F[0, pow(-1, 0.5)] x", "pow(-1, 0.5)", "this is not a finite number: nan"),
     ("F[1, 2 h] x", "h", "unknown unit of time 'h'"),
     ("F[1 s, 2] x", "[1 s, 2]", "give the end of the window a unit too"),

@@ -15,7 +15,8 @@ SCHEMA = {name: SignalSpec(name, (), "") for name in "xy"}
 TRACE = {"x": np.array([1.0, 1.0, -1.0, 0.0]), "y": np.array([0.0, 2.0, 0.0, 0.0])}  # 1/0, 1/2, -1/0, 0/0
 CASES = (
     ("x / y > 2", [np.nan, -1.5, np.nan, np.nan]), ("x / y < 2", [np.nan, 1.5, np.nan, np.nan]),
-    ("x / 0 > 2", [np.nan] * 4), ("x / y != 2", [np.nan, 1.5, np.nan, np.nan]), ("x / 2 > 0", [0.5, 0.5, -0.5, 0.0]), ("2 / y > 0", [np.nan, 1.0, np.nan, np.nan]),
+    ("x / 0 > 2", [np.nan] * 4), ("x / y != 2", [np.nan, 1.5, np.nan, np.nan]),
+    ("x / 2 > 0", [0.5, 0.5, -0.5, 0.0]), ("2 / y > 0", [np.nan, 1.0, np.nan, np.nan]),
     ("pow(y, -1) > 0", [np.nan, 0.5, np.nan, np.nan]), ("pow(y, 2) > 0", [0.0, 4.0, 0.0, 0.0]),
     ("x / y > 0 | x > 0", [np.nan, 1.0, np.nan, np.nan]))
 
@@ -52,8 +53,8 @@ def test_a_verdict_waits_for_what_has_none(text: str, verdict: str, compiled: bo
 
 
 @pytest.mark.parametrize("text", [
-    "a", "out = a", "p = a; p", "const float a = 3.0 a", "float out const float a = 3.0 out = a", "out = 3", "a = 3; G a",
-    "3"])
+    "a", "out = a", "p = a; p", "const float a = 3.0 a", "float out const float a = 3.0 out = a", "out = 3", "3",
+    "a = 3; G a"])
 def test_a_named_number_scores_like_one_without_a_name(text: str) -> None:
     constants = {} if "a =" in text else {"a": 3.0}
     found = explain(parse(text, SCHEMA, constants), TRACE, 1.0)
