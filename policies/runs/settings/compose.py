@@ -13,17 +13,16 @@ from temporeal.policies.runs.settings.files import Settings, refused
 from temporeal.policies.runs.settings.folders import check_folders, groups, own_folders
 from temporeal.policies.runs.settings.overrides import Opened, check_form, divided, parse_override, put
 from temporeal.policies.runs.settings.renamed import refuse_old_names
+from temporeal.policies.runs.settings.robots import named_robot, with_robot
 from temporeal.policies.runs.settings.tasks import (
     AUTO,
     AUTOMATIC,
     check_own_options,
     check_task,
-    checked_robot,
     own_worlds,
     titled,
 )
 from temporeal.policies.runs.settings.values import check_option, check_value
-from temporeal.robots.model_files import is_file
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -44,6 +43,8 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
     known = groups()
     for override in parsed:
         check_form(override)
+    robot, parsed = named_robot(parsed)
+    for override in parsed:
         if override.key_or_group in known:
             check_option(override.key_or_group, override.value(), known)
     automatic_worlds = [o for o in parsed if o.key_or_group == "num_worlds" and o.value() == AUTO]
@@ -53,7 +54,7 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
     check_task(base["task"], automatic, [str(o.value()) for o in parsed if o.key_or_group == "task"],
                base.get("experiment"))
     check_own_options(base["task"], automatic, [str(o.value()) for o in parsed if o.key_or_group == "task"], known)
-    lines = [f"{group}={base['task'][group]}" for group in automatic if not is_file(str(base["task"][group]))]
+    lines = [f"{group}={base['task'][group]}" for group in automatic if str(base["task"][group]) in known[group]]
     worlds = own_worlds(base["task"])
     if automatic_worlds or base["num_worlds"] == AUTO:
         lines.append(f"num_worlds={worlds}")
@@ -67,7 +68,7 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
     settings = _compose(lines, opened)
     refuse_old_names(settings)
     own_worlds(settings["task"])
-    return titled(checked_robot(settings), [o.value() for o in parsed if o.key_or_group == "task"])
+    return titled(with_robot(settings, robot), [o.value() for o in parsed if o.key_or_group == "task"])
 
 
 def override(settings: Settings, overrides: Sequence[str]) -> Settings:

@@ -34,7 +34,8 @@ def first_steps(case):
     return rows
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, marks=() if case in QUICK else pytest.mark.slow) for case in BEFORE])
+@pytest.mark.parametrize("case", [
+    pytest.param(case, marks=() if case in QUICK else pytest.mark.slow) for case in BEFORE])
 def test_default_tasks_make_the_steps_that_they_made(case):
     for now, then in zip(first_steps(case), BEFORE[case], strict=True):
         assert now == pytest.approx(then, rel=1e-3, abs=1e-3)
