@@ -23,8 +23,9 @@ TEMPLATES = {
 def interfaces(spec: RobotSpec) -> list[str]:
     """The templates that the robot's commands permit, the usual one first."""
     check_kind(spec)
-    module = flight if spec.kind == "quadrotor" else wheels if spec.kind == "mobile_base" else joints
-    return module.possible(spec)
+    if spec.kind == "quadrotor":
+        return flight.possible(spec)
+    return wheels.possible(spec) if spec.kind == "mobile_base" else joints.possible(spec)
 
 
 def ros_yaml(

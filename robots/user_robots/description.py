@@ -55,6 +55,7 @@ from temporeal.robots.spec import RobotSpec, Source
 from temporeal.robots.user_robots.commands import all_commands
 from temporeal.robots.user_robots.entries import FOLDER, SIDECAR, at_least_zero, read_entries, sidecar_path
 from temporeal.robots.user_robots.limits import gripper_of, motion_limits
+from temporeal.robots.user_robots.mobile_bases import mobile_base
 from temporeal.robots.user_robots.model_changes import changes
 from temporeal.robots.user_robots.own_files import check_files
 from temporeal.robots.user_robots.quadrotors import quadrotor, ros_of
@@ -98,6 +99,8 @@ def in_folder(name: str, folder: Path) -> RobotSpec:
     check_files(folder, model)
     if given["kind"] == "quadrotor":
         return quadrotor(name, folder, model, given)
+    if given["kind"] == "mobile_base" and "mobile_base" in given:
+        return mobile_base(name, folder, model, given)
     content = replace(read_model(model), folder=folder)
     return replace(describe(name, content, given), ros=ros_of(folder))
 

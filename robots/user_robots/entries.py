@@ -19,14 +19,14 @@ BOTH = ("kind", "joints", "commands", *DYNAMICS, "poses", "tool", "gripper", "ba
 SIDECAR = BOTH
 """Entries of the file beside a model, ``arm.robot.yaml``."""
 
-FOLDER = ("model", *BOTH, "quadrotor")
+FOLDER = ("model", *BOTH, "quadrotor", "mobile_base")
 """Entries of a robot folder's ``spec.yaml``."""
 
 COMMAND = ("actuators", "joints", "kp", "kd", "strength", "low", "high", "unit", "delay_steps")
 SERVO_ONLY = ("kp", "kd", "strength")
 GRIPPER = ("command", "joints", "bodies", "open", "closed")
 LIMITS = ("velocity", "acceleration", "jerk", "effort")
-MAPPINGS = ("commands", "poses", "home", "packages", "limits", "defaults", "gripper", "quadrotor")
+MAPPINGS = ("commands", "poses", "home", "packages", "limits", "defaults", "gripper", "quadrotor", "mobile_base")
 
 
 def sidecar_path(path: Path) -> Path:

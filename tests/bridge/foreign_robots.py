@@ -9,7 +9,6 @@ from typing import Any
 import yaml
 
 from temporeal.robots.ros_templates import ros_yaml
-from temporeal.robots.signals import CommandSpec, SignalSpec, schema
 from temporeal.robots.spec import RobotSpec, load_robot
 
 JOINTS = ("schulter_dreh", "schulter_kipp", "ellbogen", "hand_roll", "hand_kipp", "hand_dreh")
@@ -82,17 +81,9 @@ def flyer(folder: Path, interface: str = "px4") -> RobotSpec:
 
 def base(folder: Path, sideways: bool = False) -> RobotSpec:
     """A cart that takes a forward speed (and one to the left) and a turn, with its ``ros.yaml``."""
-    most = (1.2, 0.4, 2.0) if sideways else (1.2, 2.0)
-    robot = RobotSpec(
-        name="cart", kind="mobile_base", control_hz=20.0, ros=folder / "ros.yaml",
-        signals=schema(SignalSpec("base_pos_w", (3,), "m", "w", rate_hz=50), SignalSpec(
-            "base_quat_w", (4,), "wxyz", "w", rate_hz=50), SignalSpec("base_vel_w", (3,), "m/s", "w", rate_hz=50)),
-        commands={"twist_cmd": CommandSpec("twist_cmd", (len(most),), "m/s,rad/s", "b", low=tuple(-v for v in most),
-                                           high=most)},
-        limits={}, home={"base_pos_w": (0.0,) * 3, "base_quat_w": (1.0, 0.0, 0.0, 0.0), "base_vel_w": (0.0,) * 3})
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "ros.yaml").write_text(ros_yaml(robot))
-    return robot
+    spec = {"model": "model.urdf", "kind": "mobile_base",
+            "mobile_base": {"forward": 1.2, "backward": 0.3, "turn": 2.0, **({"left": 0.4} if sideways else {})}}
+    return written(folder, "model.urdf", f'<robot name="cart">{link("rumpf", 9.0, "0 0 0.1")}</robot>', spec, "twist")
 
 
 def written(folder: Path, model: str, text: str, spec: dict[str, Any], interface: str, **known: Any) -> RobotSpec:
