@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
@@ -137,3 +138,15 @@ def test_a_crazyflies_file_is_its_own(tmp_path):
     assert options["order"] == theirs["order"] and options["thrust_curve"] == pytest.approx(
         theirs["thrust_curve"], rel=1e-4)
     assert made["safety"]["level"] == ours["safety"]["level"] and made["safety"]["jump"] == ours["safety"]["jump"]
+
+
+def test_the_page_names_every_template():
+    page = (Path(__file__).parents[2] / "docs/reference/robots/interfaces.md").read_text(encoding="utf-8")
+    table = page.split("## Templates", 1)[1].split("\n## ", 1)[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")]
+    told, kind = {}, ""
+    for first, interface, *_ in rows[2:]:
+        kind = first or kind
+        told.setdefault(kind, []).append(interface.strip("`"))
+    assert told == {"arm, hand, legged": list(TEMPLATES["arm"]), "mobile_base": list(TEMPLATES["mobile_base"]),
+                    "quadrotor": list(TEMPLATES["quadrotor"])}
