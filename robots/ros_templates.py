@@ -29,7 +29,7 @@ def interfaces(spec: RobotSpec) -> list[str]:
 
 
 def ros_yaml(
-    spec: RobotSpec, interface: str | None = None, *, driver: Driver | None = None, stands_m: float = 0.0
+    spec: RobotSpec, interface: str | None = None, *, driver: Driver | None = None, stands_m: float | None = None
 ) -> str:
     """The text of ``ros.yaml``.
 
@@ -37,7 +37,7 @@ def ros_yaml(
         interface: the default one, out of :func:`interfaces` (None: the first). Arms, hands and bases get the others
             that their commands permit, too.
         driver: what is known of the driver of an arm, a hand or a legged robot.
-        stands_m: height of a quadrotor's origin where it stands on the ground [m].
+        stands_m: height of a quadrotor's origin where it stands on the ground [m]; None: by the model's shapes.
 
     Raises:
         TemplateError: the spec lacks what the template needs.

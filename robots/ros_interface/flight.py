@@ -6,7 +6,7 @@ data. Mass, arm length, motors and thrust curve are those of the spec.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 import yaml
 
+from temporeal.robots.model_files import numbers, parse
 from temporeal.robots.ros_interface.text import TemplateError, comment, flow, indented, named, rounded
 from temporeal.robots.spec import RobotSpec
 
@@ -22,6 +23,10 @@ SHIPPED = Path(__file__).parents[1] / "crazyflie" / "ros.yaml"
 FIRMWARE_SHARE = 60000 / 65535  # of full thrust: the most that a Crazyflie's setpoint asks for (its ros.yaml)
 FLOOR_M = 0.045  # above where it stands a robot still counts as landed. Chosen, as the Crazyflie's
 PX4_NUMBER = {(1, -1): 1, (-1, 1): 2, (1, 1): 3, (-1, -1): 4}  # by the signs of a rotor's x, y: PX4's quadrotor X
+HEIGHTS: dict[str, tuple[int, Callable[[list[float]], float]]] = {  # by type of shape: its sizes, half its height
+    "sphere": (1, lambda size: size[0]), "box": (3, lambda size: size[2]), "ellipsoid": (3, lambda size: size[2]),
+    "cylinder": (2, lambda size: size[1]), "capsule": (2, lambda size: size[0] + size[1])}
+TURNED = ("quat", "euler", "axisangle", "xyaxes", "zaxis", "fromto")  # attributes that turn a shape
 LARGEST_STAND_M = 0.45  # the guard cuts motors below 0.5 m only (temporeal_bridge.guard.safety.fallback_actions)
 
 
@@ -37,8 +42,10 @@ def shipped() -> dict[str, Any]:
     return content
 
 
-def flight_yaml(spec: RobotSpec, interface: str, stands_m: float = 0.0) -> list[str]:
-    """The lines after the head. ``stands_m``: height of the robot's origin where it stands on the ground."""
+def flight_yaml(spec: RobotSpec, interface: str, stands_m: float | None = None) -> list[str]:
+    """The lines after the head. ``stands_m``: height of the robot's origin where it stands on the ground; None: by the
+    model's shapes."""
+    stands_m = standing(spec) if stands_m is None else stands_m
     if interface not in (fitting := possible(spec)):
         raise TemplateError(f"robot {spec.name!r} has no command for {interface!r}: its commands are "
                             f"{named(list(spec.commands))}; legal: {named(fitting)}")
@@ -90,7 +97,7 @@ def motor_order(spec: RobotSpec) -> list[int]:
     """PX4's number of each of the robot's rotors, by where the model's sites ``rotor1`` to ``rotor4`` are."""
     if spec.model is None:
         raise TemplateError(f"robot {spec.name!r} has no model: where are its rotors?")
-    places = {site.get("name", ""): site.get("pos", "").split() for site in ElementTree.parse(spec.model).iter("site")}
+    places = {site.get("name", ""): site.get("pos", "").split() for site in parse(spec.model).iter("site")}
     order = []
     for rotor in ("rotor1", "rotor2", "rotor3", "rotor4"):
         try:
@@ -102,6 +109,27 @@ def motor_order(spec: RobotSpec) -> list[int]:
     if sorted(order) != [1, 2, 3, 4]:
         raise TemplateError(f"{spec.model}: rotors 1 to 4 are PX4's motors {order}; one in each corner is needed")
     return order
+
+
+def standing(spec: RobotSpec) -> float:
+    """How far the shapes of the model's body ``base`` that touch reach below its origin, m; 0: it has none that can be
+    read without a simulator."""
+    if spec.model is None:
+        return 0.0
+    bodies = [body for body in parse(spec.model).iter("body") if body.get("name") == "base"]
+    lowest = [lower_end(geom) for body in bodies for geom in body.findall("geom") if geom.get("contype") != "0"
+              and geom.get("class") != "look"]
+    return rounded(max([0.0, *lowest]))
+
+
+def lower_end(geom: ElementTree.Element) -> float:
+    """How far a shape reaches below its body's origin, m; 0 for those whose size is not in the element."""
+    size = [float(word) for word in geom.get("size", "").split()]
+    needed, extent = HEIGHTS.get(geom.get("type", "sphere"), (9, lambda size: 0.0))
+    if len(size) < needed or any(key in geom.attrib for key in TURNED):
+        return 0.0
+    (_, _, up), half = numbers(f"{geom.tag}: pos", geom.get("pos", "0 0 0"), 3), extent(size)
+    return half - up
 
 
 # ---------------------------------------------------------------- topics

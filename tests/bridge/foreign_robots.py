@@ -76,7 +76,7 @@ def arm(folder: Path, interface: str = "joint_trajectory", **changes: Any) -> Ro
 
 def flyer(folder: Path, interface: str = "px4") -> RobotSpec:
     """The 2 kg quadrotor in ``folder``, with its ``ros.yaml``."""
-    return written(folder, "model.xml", FLYER_XML, FLYER, interface, stands_m=0.05)
+    return written(folder, "model.xml", FLYER_XML, FLYER, interface)
 
 
 def base(folder: Path, sideways: bool = False) -> RobotSpec:

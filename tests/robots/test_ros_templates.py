@@ -9,6 +9,7 @@ import pytest
 import yaml
 from tests.bridge import foreign_robots
 
+from temporeal.robots.ros_interface.flight import standing
 from temporeal.robots.ros_interface.joints import Driver
 from temporeal.robots.ros_interface.text import TemplateError, inside, shared
 from temporeal.robots.ros_templates import TEMPLATES, interfaces, ros_yaml
@@ -90,11 +91,11 @@ def test_a_gripper_has_a_controller_of_its_own_or_is_joined(arm):
 
 
 def test_thrust_and_motors_are_the_quadrotors_own(flyer):
-    made = content(flyer, "px4", stands_m=0.05)
+    made = content(flyer, "px4")
     commands = made["interfaces"]["px4"]["commands"]
     assert commands["ctbr_cmd"]["options"]["max_thrust_n"] == 38.0  # four times 1.5 + 8
     assert commands["motor_cmd"]["options"] == {"order": [1, 4, 2, 3], "thrust_curve": [0.0, 1.5, 8.0]}
-    assert made["safety"]["level"]["landed_m"] == pytest.approx(0.095)
+    assert made["safety"]["level"]["landed_m"] == pytest.approx(0.095)  # its hull is 10 cm high
     assert set(made["interfaces"]) == {"px4"}
 
 
@@ -131,6 +132,7 @@ def test_a_crazyflies_file_is_its_own(tmp_path):
     """What the template writes for the Crazyflie agrees with the file that was written by hand."""
     robot = load_robot("crazyflie")
     ours, made = yaml.safe_load(robot.ros.read_text()), content(robot, "px4", stands_m=0.015)
+    assert standing(robot) == 0.0145
     assert made["interfaces"]["px4"]["autopilot"] == ours["interfaces"]["px4"]["autopilot"]
     assert made["interfaces"]["px4"]["definitions"] == ours["interfaces"]["px4"]["definitions"]
     options = made["interfaces"]["px4"]["commands"]["motor_cmd"]["options"]
@@ -143,7 +145,8 @@ def test_a_crazyflies_file_is_its_own(tmp_path):
 def test_the_page_names_every_template():
     page = (Path(__file__).parents[2] / "docs/reference/robots/interfaces.md").read_text(encoding="utf-8")
     table = page.split("## Templates", 1)[1].split("\n## ", 1)[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")]
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     told, kind = {}, ""
     for first, interface, *_ in rows[2:]:
         kind = first or kind

@@ -256,7 +256,7 @@ class Articulated:
         drivers = [(topic, driver_of(
             topic, topic.part(self.setpoint), robot=self.robot, moving_end=bool(self.settings.get("moving_end")),
             servo_lag_s=float(self.settings.get("servo_lag_s", 0.1)))) for topic in self.topic.parts]
-        self.driver: Driver = drivers[0][1] if len(drivers) == 1 else Parted(drivers, self.setpoint)
+        self.driver: Driver | Parted = drivers[0][1] if len(drivers) == 1 else Parted(drivers, self.setpoint)
 
     def read(self, message: Any, now_ns: int, number: int = 0) -> Any:
         """See :class:`Plant`."""
