@@ -27,6 +27,7 @@ from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Constant, Draw, Task, check_range, task_schema, weights
 from temporeal.sim.task_parts.arm_observations import ArmObserve
 from temporeal.sim.task_parts.arms import Arm, arm, arm_action, control_period, physics_steps, window
+from temporeal.sim.task_parts.clear_postures import clear_postures
 
 
 def formula_of(tool: str, turns: bool, seconds: int) -> str:
@@ -49,6 +50,7 @@ DRIVES = {"position": ("joint_pos_cmd", None, 0.004), "velocity": ("joint_vel_cm
 """Command; its period, s (None: the robot's own); the longest step of physics, s."""
 NEAR, TOP, LOWEST = 0.25, 0.8, 0.15  # m: goals are in front of the base, at least so far, and between these heights
 ASKED = 8  # postures drawn for a goal: the first whose tool is where it may be is taken
+POSTURES, STEP = 2048, 0.05  # of other arms: stored ones that touch nothing, and how far, rad, goals' postures are off
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class Objective(FormulaObjective):
 
 
 class Start:
-    """Joints near home, and the pose of a random posture for a goal, if it can be in front of the arm.
+    """Joints near home, and the pose of a random posture for a goal.
 
     Args:
         spread: of the goals' postures around home, rad.
@@ -125,36 +127,58 @@ class Start:
     """
 
     def __init__(self, of: Arm, spread: float, lowest: float) -> None:
-        self.of, self.chain, self.lowest = of, of.chain, lowest
-        self.home, self.start, self.spread = torch.tensor(of.home), of.spread(0.15), of.spread(spread)
-        low, high = of.range
-        margin = of.spread(0.1)
-        self.low, self.high = low + margin, high - margin
+        self.of, self.chain, self.angle, self.lowest = of, of.chain, spread, lowest
+        self.home, self.start, self.around = torch.tensor(of.home), of.spread(0.15), of.spread(STEP)
         (tool,), _ = self.chain(self.home[None])
         away = tool[:2].norm().clamp(min=1e-6)
         self.ahead = (tool[:2] / away).tolist()
-        self.near = min(NEAR * of.scale, 0.8 * float(away)) if not of.own else NEAR
-        self.bottom = min(LOWEST * of.scale, 0.7 * float(tool[2])) if not of.own else LOWEST
-        self.top = max(TOP * of.scale, 1.2 * float(tool[2])) if not of.own else TOP
+        self.near = min(NEAR * of.scale, 0.8 * float(away))
+        self.bottom, self.top = min(LOWEST * of.scale, 0.7 * float(tool[2])), max(TOP * of.scale, 1.2 * float(tool[2]))
+        self.postures: Tensor | None = None
+
+    def __call__(self, draw: Draw) -> dict[str, Tensor]:
+        """State of K worlds."""
+        u, v = draw("initial.joints", self.of.joints), draw("initial.goal", 1 + self.of.joints)
+        if self.postures is None:
+            self.postures = clear_postures(self.of, POSTURES, self.angle, self.in_front)
+        place = u.device
+        chosen = self.postures[(v[:, 0].cpu() * len(self.postures)).long()].to(place)
+        pos, quat = self.chain.to(place)(chosen + self.around.to(place) * (2 * v[:, 1:] - 1))
+        pos[:, 2] = pos[:, 2].clamp(min=self.lowest)
+        start = self.home.to(place) + self.start.to(place) * (2 * u - 1)
+        return {"joint_pos": start, "goal_pos_w": pos, **({"goal_quat_w": quat} if self.of.turns else {})}
+
+    def in_front(self, joints: Tensor) -> Tensor:
+        """Whether [K] the tool is in front of the base, neither low nor high, at ``joints`` [K, J]."""
+        pos, _ = self.chain(joints)
+        ahead = self.ahead[0] * pos[:, 0] + self.ahead[1] * pos[:, 1]
+        return (pos[:, 2] > self.bottom) & (ahead > self.near) & (pos[:, 2] < self.top)
+
+
+class OwnStart:
+    """The same for the arm that the task was made for: postures around home do not touch themselves there."""
+
+    def __init__(self, of: Arm, spread: float, lowest: float) -> None:
+        self.of, self.spread, self.lowest = of, spread, lowest
+        low, high = of.range
+        self.low, self.high = low + 0.1, high - 0.1
 
     def __call__(self, draw: Draw) -> dict[str, Tensor]:
         """State of K worlds."""
         joints = self.of.joints
         u = draw("initial.joints", joints)
-        place = u.device
-        home = self.home.to(place)
-        start = home + self.start.to(place) * (2 * u - 1)
+        home = torch.tensor(self.of.home, device=u.device)
+        start = home + 0.15 * (2 * u - 1)
         v = draw("initial.goal", joints * ASKED).reshape(-1, joints)
-        posture = torch.maximum(torch.minimum(home + self.spread.to(place) * (2 * v - 1), self.high.to(place)),
-                                self.low.to(place))
-        pos, quat = self.chain.to(place)(posture)
-        ahead = self.ahead[0] * pos[:, 0] + self.ahead[1] * pos[:, 1]
-        good = ((pos[:, 2] > self.bottom) & (ahead > self.near) & (pos[:, 2] < self.top)).reshape(len(u), ASKED)
+        posture = torch.maximum(torch.minimum(home + self.spread * (2 * v - 1), self.high.to(u.device)),
+                                self.low.to(u.device))
+        pos, quat = self.of.chain.to(u.device)(posture)
+        good = ((pos[:, 2] > LOWEST) & (pos[:, 0] > NEAR) & (pos[:, 2] < TOP)).reshape(len(u), ASKED)
         first = good.float().argmax(-1)  # none good: the first one drawn, which can be reached all the same
-        chosen = torch.arange(len(u), device=place) * ASKED + first
+        chosen = torch.arange(len(u), device=u.device) * ASKED + first
         pos, quat = pos[chosen], quat[chosen]
         pos[:, 2] = pos[:, 2].clamp(min=self.lowest)
-        return {"joint_pos": start, "goal_pos_w": pos, **({"goal_quat_w": quat} if self.of.turns else {})}
+        return {"joint_pos": start, "goal_pos_w": pos, "goal_quat_w": quat}
 
 
 def make(
@@ -202,7 +226,7 @@ def make(
         observe=ArmObserve(of, act, tuple(goal.signals), way, way.size),
         act=act,
         objective=Objective(tracker, weights(Reward, reward), act.action_dim, of, seconds + 1.0),
-        initial=Start(of, spread, float(constants["floor"]) + 0.05 * of.scale),
+        initial=(OwnStart if of.own else Start)(of, spread, float(constants["floor"]) + 0.05 * of.scale),
         extra=goal,
         stop="hold" if drive == "position" else "damp",
     )
