@@ -124,12 +124,12 @@ def standing(spec: RobotSpec) -> float:
 
 def lower_end(geom: ElementTree.Element) -> float:
     """How far a shape reaches below its body's origin, m; 0 for those whose size is not in the element."""
-    size = [float(word) for word in geom.get("size", "").split()]
+    text = geom.get("size", "")
+    size = list(numbers(f"{geom.tag}: size", text, len(text.split())))
     needed, extent = HEIGHTS.get(geom.get("type", "sphere"), (9, lambda size: 0.0))
     if len(size) < needed or any(key in geom.attrib for key in TURNED):
         return 0.0
-    (_, _, up), half = numbers(f"{geom.tag}: pos", geom.get("pos", "0 0 0"), 3), extent(size)
-    return half - up
+    return float(extent(size)) - numbers(f"{geom.tag}: pos", geom.get("pos", "0 0 0"), 3)[2]
 
 
 # ---------------------------------------------------------------- topics
