@@ -14,8 +14,11 @@ from math import inf, isfinite, pi
 from pathlib import Path
 from xml.etree import ElementTree
 
+from temporeal.robots.handed_over import files
+from temporeal.robots.handed_over.texts import from_xml
 from temporeal.robots.search_path import SPEC
 
+LARGEST = 64 * files.MIB  # bytes of a model's file; meshes are files of their own
 SUFFIXES = (".xml", ".mjcf", ".urdf")
 QPOS_SIZE = {"free": 7, "ball": 4, "slide": 1, "hinge": 1}
 TARGETS = ("joint", "jointinparent", "tendon", "site", "body", "slidersite", "cranksite", "refsite")
@@ -117,11 +120,13 @@ def read_model(path: Path) -> Content:
 
 def parse(path: Path) -> ElementTree.Element:
     """The root element."""
-    if not path.is_file():
+    if not path.exists() or path.is_dir():
         raise FileNotFoundError(f"no robot file {path}")
     try:
-        return ElementTree.parse(path).getroot()
-    except ElementTree.ParseError as error:
+        return from_xml(files.read(path, LARGEST), str(path))
+    except files.Refused as error:
+        raise RobotFileError(str(error)) from error
+    except (ElementTree.ParseError, LookupError, ValueError) as error:  # an unknown or a wrong encoding
         raise RobotFileError(f"{path}: not XML: {error}") from error
 
 
@@ -150,7 +155,7 @@ def fresh(base: str, index: int, taken: Collection[str]) -> str:
 def frames(content: Content) -> list[str]:
     """Names of bodies, links and sites."""
     root = parse(content.path)
-    unfold(content.path, root, (content.path,))
+    unfold(content.path, root, [content.path])
     named = [element.get("name", "") for tag in ("body", "link", "site") for element in root.iter(tag)]
     return list(dict.fromkeys([name for name in named if name] + [j.body for j in content.joints if j.body]))
 
@@ -195,7 +200,7 @@ class Mjcf:
 
 def mjcf_of(path: Path, root: ElementTree.Element) -> Mjcf:
     """The context of the elements below ``root``, whose includes are already replaced."""
-    unfold(path, root, (path,))
+    unfold(path, root, [path])
     compiler = {key: value for element in root.iter("compiler") for key, value in element.attrib.items()}
     return Mjcf(path, default_classes(root), compiler.get("angle", "degree") == "degree",
                 compiler.get("autolimits", "true") == "true", compiler.get("eulerseq", "xyz"))
@@ -256,8 +261,11 @@ def read_equalities(
                                                               max(1, min(5, len(text.split())))), where)
 
 
-def unfold(path: Path, element: ElementTree.Element, seen: tuple[Path, ...]) -> None:
-    """Replace each <include> below ``element`` by the children of the file's root, relative to the main file."""
+def unfold(path: Path, element: ElementTree.Element, seen: list[Path]) -> None:
+    """Replace each <include> below ``element`` by the children of the file's root, relative to the main file.
+
+    ``seen``: the files that are read, the main one first. As for MuJoCo, each is included once.
+    """
     for index in reversed(range(len(element))):
         child = element[index]
         if child.tag != "include":
@@ -265,12 +273,14 @@ def unfold(path: Path, element: ElementTree.Element, seen: tuple[Path, ...]) -> 
             continue
         other = seen[0].parent / child.get("file", "")
         if other in seen:
-            raise RobotFileError(f"{path}: <include file={child.get('file')!r}>: the file includes itself")
+            raise RobotFileError(f"{path}: <include file={child.get('file')!r}>: the file includes itself, or is "
+                                 "included twice")
+        seen.append(other)
         try:
             content = parse(other)
         except FileNotFoundError as error:
             raise RobotFileError(f"{path}: <include file={child.get('file')!r}>: {error}") from error
-        unfold(other, content, (*seen, other))
+        unfold(other, content, seen)
         element.remove(child)
         for offset, part in enumerate(content):
             element.insert(index + offset, part)

@@ -77,11 +77,10 @@ def make_artifact(place: Place, rng: random.Random) -> None:
         elif name == "manifest.json":
             rewrite(file, rng, rng.choice((change_json, change_json, change_bytes)))
         elif name == "golden.npz":
-            content = bomb_of("signals.base_pos_w.npy") if rng.random() < 0.03 else change_npz(
-                file.read_bytes(), rng, place.mark)
-            file.write_bytes(content)
+            rewrite(file, rng, lambda data, rng: bomb_of("signals.base_pos_w.npy") if rng.random() < 0.03 else
+                    change_npz(data, rng, place.mark))
         else:
-            file.write_bytes(change_onnx(file.read_bytes(), rng))
+            rewrite(file, rng, change_onnx)
     if rng.random() < 0.8:
         reseal(folder)
 
@@ -161,7 +160,7 @@ def make_run(place: Place, rng: random.Random) -> None:
     if what < 5:
         rewrite(settings, rng, rng.choice((as_bytes(change_yaml), as_bytes(change_yaml), change_bytes)))
     elif what < 7:
-        last.write_bytes(change_checkpoint(last.read_bytes(), rng, place.mark))
+        rewrite(last, rng, lambda data, rng: change_checkpoint(data, rng, place.mark))
     if what == 7 or rng.random() < 0.05:
         change_file(rng.choice((settings, last)), rng, place.outside)
 
@@ -265,7 +264,8 @@ def make_text(place: Place, rng: random.Random) -> None:
     if rng.random() < 0.1:
         change_file(file, rng, place.outside)
     elif name.endswith(".npz"):
-        file.write_bytes(bomb_of("t.npy") if rng.random() < 0.05 else change_npz(file.read_bytes(), rng, place.mark))
+        rewrite(file, rng, lambda data, rng: bomb_of("t.npy") if rng.random() < 0.05 else
+                change_npz(data, rng, place.mark))
     elif name.endswith(".yaml") and rng.random() < 0.9:
         rewrite(file, rng, as_bytes(change_yaml))
     else:

@@ -130,11 +130,11 @@ def read_yaml(text: str, wrong: str) -> Any:
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             seen: set[str] = set()
             for key, _ in node.value:
-                if key.value in seen and isinstance(key.value, str) and key.value != "<<":
-                    raise yaml.YAMLError(f"line {key.start_mark.line + 1}: the key {key.value!r} is there twice")
-                seen.add(str(key.value))
                 if not isinstance(key, yaml.ScalarNode):
                     raise yaml.YAMLError(f"line {key.start_mark.line + 1}: a key is a word")
+                if key.value in seen and key.value != "<<":
+                    raise yaml.YAMLError(f"line {key.start_mark.line + 1}: the key {key.value!r} is there twice")
+                seen.add(str(key.value))
             out: dict[Any, Any] = super().construct_mapping(node, deep)
             return out
 
