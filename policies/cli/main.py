@@ -25,7 +25,7 @@ from temporeal.policies.runs.interrupts import Interrupted, interrupt, on_signal
 
 OURS = ("temporeal",)  # packages that are always there: one that is missing is an error of ours
 ORDER = (
-    "demo", "doctor", "view", "train", "eval", "falsify", "export", "deploy", "monitor", "replay", "report",
+    "demo", "doctor", "robot", "view", "train", "eval", "falsify", "export", "deploy", "monitor", "replay", "report",
     "spec", "bench", "completion")
 USAGE = """\
 temporeal: from a temporal-logic task to a robot that does it.
