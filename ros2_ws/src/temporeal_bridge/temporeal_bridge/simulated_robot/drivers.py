@@ -1,9 +1,9 @@
-"""What stands between a command's topic and a robot's actuators, and what it does when commands stop or are wrong.
+"""Models of the drivers between a command's topic and a robot's actuators, also when commands stop or are wrong.
 
-Small state machines without clocks of their own: ``read`` checks a message when it arrives, ``receive`` takes what was
-read when it reaches the driver, ``output`` is the setpoint in force. Behaviour as read in the sources:
+State machines without a clock: ``read`` checks a message on arrival, ``receive`` takes its content when it reaches the
+driver, ``output`` is the current setpoint. Their behaviour follows the sources:
 
-- ros2_controllers 6.9.0 (94e74de; jazzy, 4.42.1, ed360c9, is the same where nothing else is said),
+- ros2_controllers 6.9.0 (94e74de; jazzy, 4.42.1, ed360c9, is the same except where noted),
   ``forward_command_controller/src/forward_controllers_base.cpp`` and
   ``joint_trajectory_controller/src/{joint_trajectory_controller,trajectory}.cpp``
 - ros2_control, ``controller_manager/src/controller_manager.cpp``, ``update``
@@ -32,39 +32,41 @@ from temporeal_bridge.interface.interface import CommandTopic, InterfaceError
 from temporeal_bridge.transports import messages
 
 Array = np.ndarray
-FLYING_S = 2.0  # after its last thrust a Crazyflie still counts as flying: IS_FLYING_HYSTERESIS_THRESHOLD, supervisor.c
+FLYING_S = 2.0  # s of flight after the last thrust of a Crazyflie: IS_FLYING_HYSTERESIS_THRESHOLD, supervisor.c
 # (other firmware: simulation.watchdog.flying_s)
 
 
 class Refused(ValueError):
-    """A command that the driver does not take; the message says why."""
+    """A command that the driver refuses; the message says why."""
 
 
 class Driver(Protocol):
-    """What takes one command of an articulated robot.
+    """The driver of one command of an articulated robot.
 
     Attributes:
-        failed: why it takes no commands any more; "" while it does.
-        dead: its process is gone: the motors are off, and nobody publishes the robot's state.
+        failed: why it refuses all further commands; "" while it does not.
+        dead: its process has ended: the motors are off, and the robot's state is not published.
     """
 
     failed: str
     dead: bool
 
     def read(self, message: Any, now_ns: int) -> Any:
-        """What :meth:`receive` takes of a message that reaches the driver at the ROS time ``now_ns``, or Refused."""
+        """The content, for :meth:`receive`, of a message that arrives at the ROS time ``now_ns``; or Refused."""
 
     def receive(self, content: Any, now: float) -> None:
-        """What was read, at ``now`` [s]."""
+        """Take the content of a message at ``now`` [s]."""
 
     def output(self, now: float) -> Array | None:
-        """The setpoint [U] in force at ``now`` [s]; None before the first."""
+        """The setpoint [U] at ``now`` [s]; None before the first."""
 
 
 class Firmware:
-    """A quadrotor's, as the Crazyflie's: what it does with setpoints, and without them. Who flies and hears nothing for
-    ``off_after_s`` is locked until it is started again; who stands, with no thrust for ``flying_s``, only has its
-    motors off."""
+    """A quadrotor's firmware with its watchdog, as the Crazyflie's.
+
+    Without a setpoint for ``off_after_s`` its motors are off; in flight, that is up to ``flying_s`` after the last
+    thrust, it is then locked until it is restarted.
+    """
 
     def __init__(self, command: str, watchdog: Mapping[str, float]) -> None:
         self.command, self.watchdog = command, watchdog
@@ -73,17 +75,17 @@ class Firmware:
         self.locked = False
 
     def receive(self, command: Array, at: float) -> None:
-        """A setpoint that arrived at ``at`` [s]."""
+        """Take a setpoint that arrives at ``at`` [s]."""
         self.hold(command, at)
         if (command[:1] if self.command == "ctbr_cmd" else command).any():
             self.pushed_at = at
 
     def hold(self, command: Array, at: float) -> None:
-        """What keeps the robot until its first setpoint: nobody flies by that."""
+        """Set the command that holds the robot until its first setpoint; it does not count as flight."""
         self.last, self.at = command, at
 
     def output(self, now: float, quat_wxyz: Array) -> Array:
-        """The setpoint in force: the last one; after a silence the level attitude with its thrust; then nothing."""
+        """The current setpoint: the last one; without new ones a level attitude with its thrust; then zero."""
         age = now - self.at
         silent = age > self.watchdog["off_after_s"]
         self.locked = self.locked or (silent and self.at - self.pushed_at <= self.watchdog.get("flying_s", FLYING_S))
@@ -92,13 +94,13 @@ class Firmware:
         if age <= self.watchdog["level_after_s"]:
             return self.last
         if self.command != "ctbr_cmd":
-            return np.zeros(4)  # motor setpoints are for the simulator only: there is no firmware to level it
+            return np.zeros(4)  # motor setpoints exist in simulation only: no firmware levels them
         rates = shield.level_rates(quat_wxyz, self.watchdog["gain"], self.watchdog["limit"])
         return np.concatenate([self.last[:1], rates])
 
 
 class Held:
-    """What forwards the last command and holds it for ever. ``size``: its components."""
+    """A driver that holds the last command for ever. ``size``: number of its components."""
 
     dead = False
 
@@ -108,7 +110,7 @@ class Held:
         self.failed = ""
 
     def receive(self, content: Array, now: float) -> None:
-        """The command in force from now on."""
+        """See :class:`Driver`."""
         self.last = content
 
     def output(self, now: float) -> Array | None:
@@ -119,9 +121,9 @@ class Held:
 class ForwardCommandController(Held):
     """ros2_control's forward_command_controller. It has no time-out.
 
-    A message with a non-finite value is dropped, as is an empty one. One of another length makes ``update`` fail, and
-    the controller manager deactivates what failed: the hardware holds the last command, and no other is taken until
-    somebody activates the controller again.
+    An empty message, or one with a non-finite value, is dropped. A message of another length makes ``update`` fail, and
+    the controller manager deactivates the controller: the hardware holds the last command, and no other is taken until
+    the controller is activated again.
     """
 
     def read(self, message: Any, now_ns: int) -> Array:
@@ -138,7 +140,7 @@ class ForwardCommandController(Held):
 
 
 class GripperController(Held):
-    """What drives a gripper by control_msgs/GripperCommand: it goes where it is told, and stays."""
+    """A gripper's controller by control_msgs/GripperCommand: it goes to the commanded position and holds it."""
 
     def read(self, message: Any, now_ns: int) -> Array:
         """See :class:`Driver`."""
@@ -148,10 +150,10 @@ class GripperController(Held):
 
 
 class Parted:
-    """Drivers that each take some of a command's components, on topics of their own.
+    """Several drivers, each of some components of a command, on topics of their own.
 
     Args:
-        parts: the components of each, and its driver. start: [U] where they are held at first.
+        parts: topic (which names the components) and driver of each. start: initial setpoint [U].
     """
 
     def __init__(self, parts: Sequence[tuple[CommandTopic, Driver]], start: Array) -> None:
@@ -188,7 +190,7 @@ class Parted:
 class LeapNode(Held):
     """The LEAP hand's node: position targets of the motors in the order of their ids, held for ever.
 
-    Numbers that are too few, too many (an assertion) or not finite (``int(nan)``) raise in the callback: the node ends,
+    A wrong number of values (an assertion) or a non-finite one (``int(nan)``) raises in the callback: the node ends,
     and its exit handler switches the motors off.
     """
 
@@ -198,14 +200,14 @@ class LeapNode(Held):
             raise Refused(self.failed)
         position = np.asarray(message.position, dtype=np.float64)
         if position.size != self.size or not np.isfinite(position).all():
-            self.dead, self.failed = True, f"the node died of a command with the positions {position.tolist()}"
+            self.dead, self.failed = True, f"the node ended at a command with the positions {position.tolist()}"
             raise Refused(self.failed)
         return np.asarray(self.codec.decode(message, self.options), dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class Point:
-    """Where joints [J] are to be, how fast and with which acceleration; None: not said."""
+    """Positions, velocities and accelerations of joints [J]; None: not given."""
 
     position: Array
     velocity: Array | None = None
@@ -214,8 +216,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """Points at ``times`` [P], s from the trajectory's begin: ``lead`` [s] after it reaches the controller, at once
-    where its stamp is 0 (None)."""
+    """Points at ``times`` [P], s from the trajectory's start.
+
+    It starts ``lead`` [s] after it reaches the controller; None (stamp 0): at once.
+    """
 
     times: Array
     points: tuple[Point, ...]
@@ -225,17 +229,17 @@ class Trajectory:
 class JointTrajectoryController:
     """ros2_control's joint_trajectory_controller on its topic, for position commands.
 
-    Between points with velocities it follows cubic splines, with accelerations too quintic ones, else straight lines;
-    it holds the last point for ever (``cmd_timeout`` is 0 by default). A new trajectory replaces the old one and begins
-    at the old one's present setpoint: ``interpolate_from_desired_state: true``, and since 6 in mid-motion by default.
-    A message that breaks a rule is dropped, and the old one goes on. Nothing looks for non-finite numbers.
+    It interpolates by cubic splines between points with velocities, by quintic ones if they also have accelerations,
+    else linearly; it holds the last point for ever (``cmd_timeout`` is 0 by default). A new trajectory replaces the old
+    one and begins at its current setpoint: ``interpolate_from_desired_state: true``, since 6 in motion by default. A
+    message that breaks a rule is dropped, and the old trajectory goes on. Non-finite numbers are not checked.
 
-    Where a motor pulls several joints, what is behind the controller adds up their positions, as a Shadow hand does
-    (sr_core af2f341, ``srh_joint_position_controller.cpp``, ``update``).
+    If a motor pulls several joints, the hardware adds up their positions, as in a Shadow hand (sr_core af2f341,
+    ``srh_joint_position_controller.cpp``, ``update``).
 
     Args:
-        joints: names; in a list those that one motor pulls.
-        start: [U] where the motors are held before the first trajectory.
+        joints: names; a list holds the joints of one motor.
+        start: setpoint [U] of the motors before the first trajectory.
         moving_end: ``allow_nonzero_velocity_at_trajectory_end``.
     """
 
@@ -287,7 +291,7 @@ class JointTrajectoryController:
         if i == len(points):
             return resting(points[-1])
         at, point = (times[i - 1], points[i - 1]) if i else self.before
-        if not i:  # the way to the first point is of the same kind as the others
+        if not i:  # the segment to the first point is interpolated as the others are
             point = resting(point)
         return between(now - at, times[i] - at, point, points[i])
 
@@ -310,15 +314,15 @@ def read_point(point: Any, number: int, order: Sequence[int]) -> Point:
 
 
 def resting(point: Point) -> Point:
-    """The point with zeros where it says nothing."""
+    """The point with zeros for values that are not given."""
     zero = np.zeros_like(point.position)
     return Point(point.position, zero if point.velocity is None else point.velocity,
                  zero if point.acceleration is None else point.acceleration)
 
 
 def between(t: float, duration: float, a: Point, b: Point) -> Point:
-    """The point at ``t`` of ``duration`` [s] on the way from ``a`` to ``b``: the polynomial of least degree that has
-    the positions of both, and the velocities and accelerations that both have."""
+    """The point at ``t`` of ``duration`` [s] between ``a`` and ``b``: the polynomial of least degree through both
+    positions and the velocities and accelerations that both have."""
     way = b.position - a.position
     if a.velocity is None or b.velocity is None:
         return Point(a.position + way * (t / duration), way / duration, np.zeros_like(way))
@@ -328,7 +332,7 @@ def between(t: float, duration: float, a: Point, b: Point) -> Point:
         c3 = (a.velocity + b.velocity - 2 * mean) / duration**2
         return polynomial(t, a.position, a.velocity, c2, c3)
     c2 = 0.5 * a.acceleration
-    d = way - duration * (a.velocity + duration * c2)  # what is missing at the end without the other terms
+    d = way - duration * (a.velocity + duration * c2)  # rest of the position at the end without the other terms
     v = duration * (b.velocity - a.velocity - 2 * duration * c2)
     w = 0.5 * duration**2 * (b.acceleration - a.acceleration)
     return polynomial(t, a.position, a.velocity, c2, (10 * d - 4 * v + w) / duration**3,
@@ -346,12 +350,12 @@ def polynomial(t: float, *coefficients: Array) -> Point:
 
 
 class MoveItServo:
-    """MoveIt Servo before a position controller: a velocity of the tool moves the joints by
+    """MoveIt Servo in front of a position controller: a velocity of the tool moves the joints by
     :mod:`temporeal.robots.motion.cartesian_servo`.
 
-    One that is older than TIMEOUT halts them; so does one in another frame, or with a number that is not finite, when
-    it is to be used (``isValidCommand``; here it is refused on arrival). What Servo sends goes ``max_expected_latency``
-    ahead in its trajectories, so the controller is behind by that.
+    The joints stop at a velocity that is older than TIMEOUT, or that is in another frame or not finite
+    (``isValidCommand``; here it is refused on arrival). Servo plans ``max_expected_latency`` ahead, so the controller
+    lags by that.
 
     Args:
         joints: [J] rad, at the start. lag_s: ``max_expected_latency``.
