@@ -42,7 +42,7 @@ HIGHEST_SHARE = 0.915  # of full thrust in commands: the rest is for attitude, a
 HIGHEST, FASTEST = 100.0, 15.0  # m, m/s: bounds of what a task may ask. Assumed
 
 
-SIGNALS = (
+SIGNALS: tuple[tuple[str, tuple[int, ...], str, str], ...] = (
     ("base_pos_w", (3,), "m", "w"), ("base_quat_w", (4,), "wxyz", "w"), ("base_vel_w", (3,), "m/s", "w"),
     ("base_ang_vel_b", (3,), "rad/s", "b"), ("height", (), "m", "w"))
 

@@ -100,12 +100,15 @@ def copy_urdf(source: Source, copies: Copies, packages: Mapping[str, Path]) -> N
     for part in root.findall("mujoco/compiler"):
         for key in ("meshdir", "texturedir", "assetdir", "strippath"):
             part.attrib.pop(key, None)
-    simulated = root.find("mujoco") if root.find("mujoco") is not None else ElementTree.SubElement(root, "mujoco")
-    own = simulated.find("compiler") if simulated.find("compiler") is not None else ElementTree.SubElement(
-        simulated, "compiler")
-    own.set("strippath", "false")
+    child(child(root, "mujoco"), "compiler").set("strippath", "false")
     for element in [element for tag in ("gazebo", "transmission", "ros2_control") for element in root.findall(tag)]:
         root.remove(element)  # of other programs; they name plugins and files
+
+
+def child(element: ElementTree.Element, tag: str) -> ElementTree.Element:
+    """The first child called ``tag``, a new one if there is none."""
+    found = element.find(tag)
+    return ElementTree.SubElement(element, tag) if found is None else found
 
 
 def urdf_file(

@@ -128,7 +128,7 @@ def model_text(name: str, values: dict[str, Any]) -> str:
     ElementTree.SubElement(body, "inertial", pos="0 0 0", mass=f"{float(values['mass']):g}",
                            diaginertia=" ".join(f"{float(i):g}" for i in values["inertia"]))
     thick, radius = 0.06 * (x + y), 0.8 * min(x, y)
-    look = {"contype": "0", "conaffinity": "0", "group": "2", "mass": "0"}
+    look: dict[str, Any] = {"contype": "0", "conaffinity": "0", "group": "2", "mass": "0"}
     ElementTree.SubElement(body, "geom", name="hull", type="box", group="3", mass="0", rgba="0.2 0.8 0.2 0.2",
                            size=f"{x + radius:.4g} {y + radius:.4g} {thick:.4g}")
     for index, (sx, sy, turn) in enumerate(SIGNS, 1):

@@ -35,7 +35,7 @@ def read_source(path: Path, arguments: Mapping[str, str]) -> Source:
     if root.tag not in NAMES:
         raise RobotFileError(f"{path}: <{root.tag}>: the root element is <mujoco> (MJCF) or <robot> (URDF)")
     if root.tag == "mujoco":
-        unfold(path, root, (path,))
+        unfold(path, root, [path])
     elif any(element.tag.startswith("{http://www.ros.org/wiki/xacro}") for element in root.iter()):
         raise BadInput(f"{path}: it has xacro macros: name the file .xacro")
     return Source(path, root)

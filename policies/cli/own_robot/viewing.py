@@ -5,35 +5,69 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.verbs import view
+from temporeal.policies.cli.console import print_json, say
 from temporeal.policies.runs.errors import OK, BadInput, bad_input
+from temporeal.robots.atomic_files import write_whole
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import RobotSpec, load_robot
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from temporeal.policies.evaluate.viewer.viewer import Show
     from temporeal.sim.task import Task
 
 CONTROL_DT, SUBSTEPS, EPISODE_S = 0.04, 20, 10.0
+SIZE, CORNERS, PORTS = (960, 720), 48, range(8080, 8100)
 
 
 def look(options: Any) -> int:
     """Show the robot as `temporeal view` shows a task's world: in the browser, or as a PNG with ``--png``."""
-    words = [word for name in ("png", "size", "seconds", "port") if (value := getattr(options, name)) is not None
-             for word in (f"--{name}", str(value))]
-    asked = view.parser().parse_args([*words, *(["--json"] if options.json else [])])
-    size = view.check(asked)
+    if options.png is not None and options.png.suffix.lower() != ".png":
+        raise BadInput(f"--png is a file with the ending .png, got {str(options.png)!r}")
     with bad_input():
-        view.import_needed(asked)
         show = standing(load_robot(options.robot))
-    try:
-        if asked.png:
-            view.pictures(show, size, asked)
-        else:
-            view.browser(show, asked)
-    finally:
-        show.env.backend.close()
+        try:
+            if options.png is not None:
+                picture(show, options.png)
+                result = {"robot": options.robot, "png": options.png}
+                print_json(result) if options.json else say(f"{options.png}: {options.robot} at home")
+            else:
+                browse(show, options)
+        finally:
+            show.env.backend.close()
     return OK
+
+
+def picture(show: Show, path: Path) -> None:
+    """Write a picture of the robot at home."""
+    import cv2
+
+    from temporeal.policies.evaluate.viewer.pictures import Studio
+
+    moment = show.restart()
+    studio = Studio(show, moment, size=SIZE, camera=None, renderer="auto")
+    try:
+        _, data = cv2.imencode(".png", cv2.cvtColor(studio.take(moment), cv2.COLOR_RGB2BGR))
+    finally:
+        studio.close()
+    write_whole(path, data.tobytes())
+
+
+def browse(show: Show, options: Any) -> None:
+    """Serve the robot to a browser until Ctrl-C."""
+    from temporeal.policies.evaluate.viewer.browser import Page, free_port
+
+    host = "127.0.0.1"
+    page = Page(show, host=host, port=options.port or free_port(host, PORTS))
+    try:
+        if options.json:
+            print_json({"robot": options.robot, "url": page.url})
+        else:
+            say(f"{options.robot}: {page.url} (Ctrl-C ends it)")
+        page.run(options.seconds)
+    finally:
+        page.close()
 
 
 def standing(robot: RobotSpec) -> Show:
@@ -44,7 +78,7 @@ def standing(robot: RobotSpec) -> Show:
 
     task = home_task(robot)
     env = make_env(task, num_worlds=1, backend="quadrotor" if robot.kind == "quadrotor" else "mujoco", compiled=False)
-    return Show(env, stage_of(task, corners=view.CORNERS))
+    return Show(env, stage_of(task, corners=CORNERS))
 
 
 def home_task(robot: RobotSpec) -> Task:

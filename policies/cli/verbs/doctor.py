@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from temporeal.policies.cli.console import Parser, add_json, add_overrides, print_json, say
-from temporeal.policies.cli.preflight.findings import Check, guarded
+from temporeal.policies.cli.preflight.findings import Check, guarded, lines
 from temporeal.policies.cli.preflight.machine import clock, disk, processor
 from temporeal.policies.cli.preflight.middleware import dds, rclpy, ros_domain
 from temporeal.policies.cli.preflight.packages import (
@@ -71,7 +71,7 @@ def run(argv: Sequence[str]) -> int:
     for check in checks:
         found.append(check)
         if not options.json:
-            show(check)
+            say(lines(check))
     failed = [check.name for check in found if check.status == "fail"]
     good = "nothing was found in the way" if options.artifact else what_next()
     if options.json:
@@ -113,13 +113,6 @@ def on_robot(options: Any) -> Iterator[Check]:
     yield from guarded(realtime.machine)
     yield from guarded(clock)
     yield from robot.live(options.artifact, manifest, deploy, seconds, standing)
-
-
-def show(check: Check) -> None:
-    """Print a finding, and its advice below it."""
-    say(f"{check.status:4}  {check.name:16}  {check.found}")
-    if check.advice:
-        say(f"{'':24}-> {check.advice}")
 
 
 MACHINE_CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (

@@ -53,7 +53,6 @@ def add_view(p: Parser) -> None:
     """Options of ``view``."""
     p.add_argument("robot", metavar="ROBOT", help="a robot's name, or the path of its folder or model file")
     p.add_argument("--png", type=Path, metavar="FILE", help="write a picture and stop")
-    p.add_argument("--size", default="640x480", metavar="WxH", help="pixels of the picture (%(default)s)")
     p.add_argument("--seconds", type=float, metavar="S", help="in the browser: stop after so long")
     p.add_argument("--port", type=int, help="port to serve on")
     add_json(p)
@@ -165,7 +164,7 @@ def check(options: Any) -> int:
     from itertools import chain
 
     from temporeal.policies.cli.own_robot.checking import checks, on_bus
-    from temporeal.policies.cli.verbs.doctor import show
+    from temporeal.policies.cli.preflight.findings import lines
 
     if options.overrides and not options.bus:
         raise BadInput(f"{options.overrides[0]}: settings of the bus need --bus")
@@ -174,7 +173,7 @@ def check(options: Any) -> int:
     for each in chain(checks(options.robot), bus):
         found.append(each)
         if not options.json:
-            show(each)
+            say(lines(each))
     failed = [each.name for each in found if each.status == "fail"]
     if options.json:
         print_json({"ok": not failed, "failed": failed, "checks": [asdict(each) for each in found]})
