@@ -170,7 +170,7 @@ def arm(task: str, name: str) -> Arm:
     for lacks, what in (
         (robot.kind != "arm", f"is for arms, and robot {name!r} is of kind {robot.kind!r}"),
         (not robot.tool, f"needs a tool, and robot {name!r} names none: say tool: in its spec.yaml"),
-        (robot.motion is None, f"needs limits of motion, and robot {name!r} has none: say motion: in its spec.yaml"),
+        (robot.motion is None, f"needs limits of motion, and robot {name!r} has none: say limits: in its spec.yaml"),
         (JOINTS not in robot.commands, f"commands positions of joints, and robot {name!r} has no {JOINTS}; its "
                                        f"commands: {', '.join(robot.commands)}"),
     ):
