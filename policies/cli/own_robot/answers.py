@@ -15,9 +15,9 @@ from temporeal.robots.handed_over.files import read_text
 from temporeal.robots.handed_over.texts import from_yaml
 
 LEGAL = ("kind", "tool", "driven", "gripper", "home", "limits", "control_hz", "rate_hz", "exclude", "interface",
-         "packages", "quadrotor", "license")
+         "packages", "quadrotor", "mobile_base", "license")
 LISTS = ("driven", "exclude")
-MAPPINGS = ("limits", "packages", "quadrotor")
+MAPPINGS = ("limits", "packages", "quadrotor", "mobile_base")
 
 
 @dataclass

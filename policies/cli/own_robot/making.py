@@ -47,7 +47,7 @@ def describe(
     path: Path | None, folder: Path, answers: Answers, xacro: Mapping[str, str]
 ) -> tuple[str, dict[str, Any], list[str], list[str]]:
     """Copy the model to ``folder``: the robot's kind, the entries of its YAML, notes, and the file's head."""
-    from temporeal.policies.cli.own_robot import jointed, quadrotors
+    from temporeal.policies.cli.own_robot import jointed, mobile_bases, quadrotors
     from temporeal.policies.cli.own_robot.sources import read_source
 
     source = None if path is None else read_source(path, xacro)
@@ -58,6 +58,8 @@ def describe(
     kind = answers.get("kind", "What kind of robot is it", proposal, list(KINDS))
     if kind == "quadrotor":
         return kind, *quadrotors.entries(source, folder, answers), head
+    if kind == "mobile_base":
+        return kind, *mobile_bases.entries(source, folder, answers), head
     return kind, *jointed.entries(kind, source, folder, answers), head
 
 

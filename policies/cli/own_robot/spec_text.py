@@ -20,6 +20,7 @@ SAID = {
     "defaults": "numbers that no source gives: look them up or measure them, and take the line out",
     "control_hz": "how often a policy sets a command", "rate_hz": "of the robot's signals",
     "exclude": "pairs that touch at home, or are neighbours: no contacts between them",
+    "mobile_base": "speeds of commands: forward, backward, left, m/s; turn, rad/s",
     "quadrotor": "kg, kg m^2, m, N, s: see docs/reference/robots/own.md", "license": "of the files in this folder"}
 """What stands above each entry."""
 
