@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from temporeal.policies.evaluate.judging import Judged
     from temporeal.policies.evaluate.report.outputs import Report
 
-BACKEND_TITLES = {"quadrotor": "Own simulator (quadrotor)", "mujoco": "MuJoCo"}
+BACKEND_TITLES = {"quadrotor": "Own simulator (quadrotor)", "planar": "Own simulator (plane)", "mujoco": "MuJoCo"}
 """Titles of backends in reports, where not their names."""
 
 

@@ -89,11 +89,12 @@ POINTS = 400  # of a curve: more are averaged
 
 
 def curve(steps: np.ndarray, values: np.ndarray, *, title: str, across: str, unit: str = "") -> str:
-    """A line through ``values`` [M] over ``steps`` [M], which grow."""
+    """A line through ``values`` [M] over ``steps`` [M], which grow. A ``share`` is shown between 0 and 1."""
     if len(steps) > POINTS:
         groups = np.array_split(np.arange(len(steps)), POINTS)
         steps, values = (np.array([x[group].mean() for group in groups]) for x in (steps, values))
-    (left, right), (low, high) = (float(steps[0]), float(steps[-1])), span(values)
+    (left, right), (low, high) = (float(steps[0]), float(steps[-1])), span(
+        values, (0.0, 1.0) if unit == "share" else ())
     right = right if right > left else left + 1.0
 
     def x(value: float) -> float:

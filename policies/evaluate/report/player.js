@@ -125,7 +125,7 @@
     fence.forEach((s) => { grow(s.low); grow(s.high); });
     if (figure) {
       for (const {body, at} of figure.parts) for (let i = 0; body < 0 && i < at.length; i += 3) grow([at[i], at[i + 1], at[i + 2]]);
-      for (const e of data.episodes) {
+      for (const e of data.plane && fence.length ? [] : data.episodes) {
         const stride = 7 * figure.bodies;
         for (let k = 0; e.poses && k < e.poses.length; k += 7 * stride) {
           reach.forEach((r, b) => { for (const s of [-0.5, 0.5]) grow([0, 1, 2].map((m) => e.poses[k + 7 * b + m] + s * r)); });
@@ -193,7 +193,9 @@
   function ground() {
     const wide = Math.max(bounds.high[0] - bounds.low[0], bounds.high[1] - bounds.low[1]);
     const step = data.plane ? (wide > 8 ? 1 : 0.5) : wide > 8 ? 2 : figure && wide < 0.6 ? 0.05 : figure && wide < 3 ? 0.25 : 0.5, edge = figure ? step : 0.5;
-    const [x0, y0] = bounds.low.map((v) => Math.floor(v / edge) * edge), [x1, y1] = bounds.high.map((v) => Math.ceil(v / edge) * edge);
+    const arena = data.plane && data.scene.find((s) => s.type === "box" && s.role === "fence");
+    const [x0, y0] = arena ? arena.low : bounds.low.map((v) => Math.floor(v / edge) * edge);
+    const [x1, y1] = arena ? arena.high : bounds.high.map((v) => Math.ceil(v / edge) * edge);
     const q = path([[x0, y0, 0], [x1, y0, 0], [x1, y1, 0], [x0, y1, 0]]);
     if (q) { trace2d(q, true); pen.fillStyle = ink.ground(1); pen.fill(); }
     pen.lineWidth = 1;
@@ -302,7 +304,7 @@
   }
 
   function drone(now, colour) {
-    const size = Math.max(data.arm, 0.015 * camera.dist), [x, y] = now.p; // larger than life: 9 cm is a dot from afar
+    const size = Math.max(data.arm, 0.028 * camera.dist), [x, y] = now.p; // larger than life: 9 cm is a dot from afar
     const foot = project([x, y, 0]);
     line([now.p, [x, y, 0]], ink.muted(0.6), 1, [2, 3]);
     if (foot[2] > near) {
@@ -377,6 +379,7 @@
     if (goal.quat) triad(at, mix(goal.quat, 4 * row(goal.quat, 4, now.k), 4 * row(goal.quat, 4, now.k), 0), 0.19 * body, 2, [5, 3]);
     if (!goal.radius) return;
     if (figure.floor) line([at, [at[0], at[1], 0]], ink.goal(0.6), 1.5, [2, 4]);
+    label(goal.name, [at[0], at[1], at[2] + goal.radius + 0.06 * body], ink.goal(1));
     const r = Math.max(goal.radius * q[3], 4);
     push(-0.5, () => {
       pen.beginPath(); pen.arc(q[0], q[1], r, 0, 2 * Math.PI);

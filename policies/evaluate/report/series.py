@@ -17,7 +17,7 @@ PLOTS = 9  # of an episode: a signal each
 WIDEST = 24  # components of a signal that is plotted
 INT16 = 32767
 CLOCK = "mission_time"  # the axis
-AXES = {3: "xyz", 4: "wxyz", 2: "xy"}
+AXES = {"_quat_w": "wxyz", "_w": "xyz", "_b": "xyz"}  # by the ends of names of signals that have a frame
 
 
 def series_of(
@@ -59,7 +59,13 @@ def plotted(name: str, values: np.ndarray, unit: str, read: bool) -> dict[str, A
     half = max(0.5 * (high - low), 1e-9 * max(abs(high), 1.0))
     scaled = np.where(known, np.clip((rows - 0.5 * (low + high)) / half, -1, 1) * INT16, -INT16 - 1)
     parts = rows.shape[1]
-    labels = [""] if values.ndim == 1 else list(AXES.get(parts, "")) or [f"{i}" for i in range(parts)]
+    labels = [""] if values.ndim == 1 else parts_of(name, parts)
     return {"name": name, "unit": unit, "read": read, "parts": labels, "low": 0.5 * (low + high) - half,
             "high": 0.5 * (low + high) + half,
             "data": base64.b64encode(np.rint(scaled).astype("<i2").tobytes()).decode()}
+
+
+def parts_of(name: str, count: int) -> list[str]:
+    """Names of the components: axes where the signal has a frame, else numbers, as a formula counts them."""
+    axes = next((axes for end, axes in AXES.items() if name.endswith(end)), "")
+    return list(axes[:count]) if count <= len(axes) else [f"{i}" for i in range(count)]

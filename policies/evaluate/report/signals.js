@@ -20,10 +20,13 @@
     return rows;
   }
 
-  function short(v) { return v === null ? "–" : (Math.abs(v) >= 1000 || (v && Math.abs(v) < 0.001) ? v.toExponential(1) : v.toFixed(3)).replace("-", "−"); }
+  function words(series) { // numbers to about a thousandth of what the signal spans
+    const digits = Math.min(Math.max(3 - Math.ceil(Math.log10(series.high - series.low)), 0), 9);
+    return (v) => (v === null ? "–" : Math.abs(v) >= 1e6 ? v.toExponential(2) : v.toFixed(digits)).replace("-", "−").replace(/^−(0\.?0*)$/, "$1");
+  }
 
   function plot(e, series) {
-    const rows = decoded(series), [low, high] = padded(series), last = rows.length - 1;
+    const rows = decoded(series), [low, high] = padded(series), last = rows.length - 1, short = words(series);
     const x = (k) => ((100 * (k < last ? k * e.dt : e.end)) / (e.end || 1)).toFixed(2);
     const y = (v) => (39 - (38 * (v - low)) / (high - low)).toFixed(2);
     const lines = series.parts.map((_, p) => {
@@ -37,10 +40,10 @@
     const caption = document.createElement("figcaption");
     const name = document.createElement("b");
     name.textContent = series.name;
-    caption.append(name, (series.unit && series.unit !== "1" ? " " + series.unit : "") + (kind ? " · " + kind : ""));
-    const range = document.createElement("span");
-    range.textContent = short(low) + " … " + short(high);
-    caption.append(range);
+    const more = document.createElement("span"), range = document.createElement("span");
+    more.textContent = (series.unit && series.unit !== "1" ? series.unit : "") + (kind ? " · " + kind : "");
+    range.textContent = short(series.low) + " … " + short(series.high);
+    caption.append(name, more, range);
     box.append(caption);
     box.insertAdjacentHTML("beforeend", '<svg viewBox="0 0 100 40" preserveAspectRatio="none" role="img">' + zero + lines + '<line class="head" x1="0" x2="0" y1="0" y2="40"/></svg><div class="values"></div>');
     box.querySelector("svg").setAttribute("aria-label", series.name + " over time");

@@ -39,7 +39,7 @@ def test_what_the_formula_reads_comes_first_then_the_command() -> None:
     assert [(r["name"], r["read"], r["unit"]) for r in rows] == [
         ("height", True, "m"), ("twist_cmd", None, "m/s,rad/s"), ("base_pos_w", False, "m"),
         ("base_quat_w", False, "wxyz")]
-    assert [r["parts"] for r in rows] == [[""], ["x", "y"], ["x", "y", "z"], ["w", "x", "y", "z"]]
+    assert [r["parts"] for r in rows] == [[""], ["0", "1"], ["x", "y", "z"], ["w", "x", "y", "z"]]
 
 
 def test_plots_are_of_the_episodes_numbers() -> None:
