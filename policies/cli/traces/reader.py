@@ -27,11 +27,11 @@ def open_tables(path: Path, options: Options) -> list[Table]:
         raise BadInput(f"{path} is not there")
     kind = path.suffix.lower()
     bag = path.is_dir() or kind in (".mcap", ".db3")
+    refuse_truncated(path)
     try:
         check_bag(path) if bag else check(path)
     except (OSError, Refused) as error:
         raise BadInput(str(error)) from error
-    refuse_truncated(path)
     if not bag and (options.maps or options.robot):
         raise BadInput(f"--map and --robot are for bags (a folder or .mcap); {path} is none")
     if bag and options.renames:

@@ -15,7 +15,7 @@ ZIP_TAIL = 65_557
 
 def refuse_truncated(path: Path) -> None:
     """Raise for a file, or a bag's folder with a file, that begins as its suffix says and has no end."""
-    files = sorted(path.glob("*")) if path.is_dir() else [path]
+    files = [file for file in sorted(path.glob("*")) if not file.is_symlink()] if path.is_dir() else [path]
     for file in files:
         lacks = ENDS.get(file.suffix.lower())
         if lacks is not None and file.is_file() and (lack := lacks(file, file.stat().st_size)):
