@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from temporeal.policies.cli.own_robot.sources import NAMES, Source
 from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.model_files import label
-from temporeal.sim.physics.mujoco.mesh_files import PACKAGE, READ, as_stl, in_package, kept_meshes
+from temporeal.sim.physics.mujoco.mesh_files import PACKAGE, READ, as_stl, in_package, is_readable, kept_meshes
 
 FILES = "files"
 """The sub-folder of meshes, textures and height fields."""
@@ -33,7 +33,7 @@ class Copies:
         if path not in self.places:
             if not path.is_file():
                 raise BadInput(f"{where}: there is no file {path}")
-            foreign = convert and path.suffix.lower() not in READ
+            foreign = convert and not is_readable(path)
             self.places[path] = self._converted(path) if foreign else self._copied(path)
         return self.places[path]
 
@@ -46,8 +46,8 @@ class Copies:
         name = self._free(f"{path.stem}.stl")
         data = as_stl(path)
         (self.folder / name).write_bytes(data)
-        self.notes.append(f"{path.name} was converted to {name} (MuJoCo reads {', '.join(READ)}); look at it with "
-                          "`temporeal robot view`")
+        self.notes.append(f"{path.name} was converted to {name} (MuJoCo reads binary {', '.join(READ)}); look at it "
+                          "with `temporeal robot view`")
         return name
 
     def _free(self, name: str) -> str:
@@ -70,9 +70,36 @@ def copy_model(source: Source, folder: Path, packages: Mapping[str, Path]) -> tu
     else:
         copy_mjcf(source, copies)
     target = folder / NAMES[source.root.tag]
+    write_model(source, target)
+    return target, copies.notes
+
+
+def write_model(source: Source, target: Path) -> None:
+    """Write the tree to ``target``."""
     ElementTree.indent(source.root)
     target.write_bytes(ElementTree.tostring(source.root, encoding="utf-8", xml_declaration=True) + b"\n")
-    return target, copies.notes
+
+
+BOUNDS = {"balanceinertia": "true", "boundmass": "1e-4", "boundinertia": "1e-7"}
+"""Of MuJoCo's compiler, where a model's masses are none: kg, kg m^2."""
+
+
+def mended(source: Source, target: Path) -> list[str]:
+    """Bounds on masses and inertias, where MuJoCo refuses the URDF in ``target`` for its own; what was changed."""
+    import mujoco
+
+    try:
+        mujoco.MjSpec.from_file(str(target)).compile()
+    except ValueError as error:
+        if not source.is_urdf or not any(word in str(error) for word in ("inertia", "mass")):
+            return []
+        compiler = child(child(source.root, "mujoco"), "compiler")
+        for key, value in BOUNDS.items():
+            compiler.set(key, value)
+        said = str(error).splitlines()[0].removeprefix("Error: ")
+        return [f"MuJoCo refuses the model's inertias ({said}): bounds were set in its <mujoco><compiler>: correct "
+                "them"]
+    return []
 
 
 def copy_urdf(source: Source, copies: Copies, packages: Mapping[str, Path]) -> None:

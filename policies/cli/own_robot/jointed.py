@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from math import inf, isfinite, pi
@@ -12,7 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from temporeal.policies.cli.own_robot.answers import Answers
-from temporeal.policies.cli.own_robot.copying import copy_model
+from temporeal.policies.cli.own_robot.copying import copy_model, mended, write_model
 from temporeal.policies.cli.own_robot.dynamics import (
     Physics,
     assumed_efforts,
@@ -34,6 +35,7 @@ RATE_HZ = 100.0  # of signals: controller_manager's default update rate
 TURN = 2 * pi  # rad: commands of joints without a range end there
 SMALL = 0.2  # m: of joints that slide without a range. Assumed
 PREFIX = "tool"
+KNUCKLE = re.compile(r"knuckle|robotiq|drive", re.IGNORECASE)
 
 
 def likely_kind(source: Source) -> str | None:
@@ -60,7 +62,9 @@ def entries(
     if "license" in answers.given:
         given["license"] = str(answers.given["license"])
     drop_motors(source, content, given)
-    model.write_bytes(ElementTree.tostring(source.root, encoding="utf-8", xml_declaration=True) + b"\n")
+    write_model(source, model)
+    notes += mended(source, model)
+    write_model(source, model)
     content = replace(read_model(model), folder=folder)
     return with_physics(content, given, answers), notes
 
@@ -134,15 +138,22 @@ def gripper(structure: Structure, driven: list[str], answers: Answers) -> dict[s
     if not leaders or leaders == ["none"]:
         return None
     joint = structure.plain[leaders[0]]
-    low, high = ends(joint)
+    low, high = opening(joint)
     joints = [leaders[0], *(name for name in structure.content.followers
                             if leads(structure.content, name) == leaders[0])]
     said = said if isinstance(said, Mapping) else {}
     if "open" not in said:
-        answers.assumed.append(f"gripper: open at the upper end of {leaders[0]}, {high:g} (else gripper: {{open: ...}} "
-                               "in a file of answers)")
+        answers.assumed.append(f"gripper: open where {leaders[0]} is at {high:g}, closed at {low:g} (else gripper: "
+                               "{open: ..., closed: ...} in a file of answers)")
     return {"command": "arm_cmd", "joints": joints, "bodies": list(said.get("bodies", structure.bodies_of(joints))),
             "open": float(said.get("open", high)), "closed": float(said.get("closed", low))}
+
+
+def opening(joint: Joint) -> tuple[float, float]:
+    """Where a gripper's joint is closed, and where it is open: fingers and jaws are closed near zero, a linkage with
+    knuckles is open there."""
+    near, far = sorted(ends(joint), key=abs)
+    return (far, near) if KNUCKLE.search(f"{joint.name} {joint.body}") else (near, far)
 
 
 def leads(content: Content, name: str) -> str:

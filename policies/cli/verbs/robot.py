@@ -110,7 +110,7 @@ def new(options: Any) -> int:
         return OK
     say(f"{options.out}: {robot.kind}, commands {', '.join(robot.commands)}")
     for note in notes:
-        say(f"  assumed  {note}")
+        say(f"  - {note}")
     say(f"\nnext: temporeal robot check {options.out}; more commands in {options.out / 'README.md'}")
     return OK
 

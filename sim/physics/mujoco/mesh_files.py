@@ -1,7 +1,7 @@
 """Mesh files of a URDF: found in ROS packages, and converted where MuJoCo does not read their format.
 
-MuJoCo reads STL, OBJ and MSH. Other formats (Collada's .dae is the usual one) are converted to STL with trimesh; units
-are those of the file, its up axis is not applied, as in RViz.
+MuJoCo reads binary STL, OBJ and MSH. Other formats (Collada's .dae is the usual one) are converted to STL with trimesh;
+units are those of the file, its up axis is not applied, as in RViz.
 """
 
 from __future__ import annotations
@@ -69,6 +69,15 @@ def in_package(packages: Mapping[str, Path], path: Path, link: str, name: str) -
         raise ValueError(f"{where}: there is no file {places[0] / rest}; packages: {{{package}: <folder>}} in {beside} "
                          "says where the package is")
     return found.resolve()
+
+
+def is_readable(path: Path) -> bool:
+    """Whether MuJoCo reads the mesh: of STL only the binary form, 80 bytes, the count of triangles, 50 bytes each."""
+    if path.suffix.lower() != ".stl":
+        return path.suffix.lower() in READ
+    with open(path, "rb") as file:
+        head = file.read(84)
+    return len(head) == 84 and path.stat().st_size == 84 + 50 * int.from_bytes(head[80:], "little")
 
 
 def as_stl(path: Path) -> bytes:
