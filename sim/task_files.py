@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from temporeal.robots.registry import resolve
+from temporeal.robots.search_path import own_modules
 
 _FILES: dict[str, ModuleType] = {}
 """Modules of users' task files, by file name: those that somebody named in this process, and no others."""
@@ -57,6 +58,8 @@ def task_module(name: str) -> ModuleType:
     """The module of ``sim/tasks``, or of a file that was named in this process, that makes task ``name``."""
     if not name.endswith(".py"):
         return resolve("temporeal.sim.tasks", name)
+    if name not in _FILES and (own := own_modules("temporeal.sim.tasks").get(Path(name).stem)) is not None:
+        read_task_file(own)  # the user's search path names it
     if name not in _FILES:
         raise ValueError(f"the task is a file of its user, {name}, and code of files runs only where you name it: add "
                          f"task=FOLDER/{name}")

@@ -78,3 +78,20 @@ def test_a_file_that_fails_is_not_kept(mine):
         with pytest.raises(ZeroDivisionError):
             resolve("temporeal.sim.tasks", "broken")
     assert registry.own("temporeal.sim.tasks")["broken"].name == "broken.py"
+
+
+def test_tasks_and_settings_are_found_by_name_on_the_command_line(mine, tmp_path, monkeypatch):
+    from temporeal.policies.runs.environments import make_task
+    from temporeal.policies.runs.errors import BadInput
+    from temporeal.policies.runs.settings.compose import compose
+
+    (mine / "one" / "tasks" / "rest.py").write_text(
+        "from temporeal.sim.tasks import hover\ndef make(**settings):\n    return hover.make(**settings)\n")
+    (mine / "two" / "configs" / "task" / "dance.yaml").unlink()
+    (mine / "two" / "configs" / "randomize").mkdir()
+    (mine / "two" / "configs" / "randomize" / "lab.yaml").write_text("name: lab\nparameters: {}\n")
+    settings = compose(["task=rest", "randomize=lab"])
+    assert settings["task"]["name"] == "rest.py" and settings["randomize"]["name"] == "lab"
+    assert make_task(settings).name == "hover"
+    with pytest.raises(BadInput, match="task=nap: task is one of .*TEMPOREAL_PATH, now .*two"):
+        compose(["task=nap"])

@@ -34,6 +34,7 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
     ``task=my_task.py`` names a file of the user's. Raises :class:`BadInput` for an unknown group, option or key, for a
     value of another type than the one it replaces, and for what is not of the form key=value.
     """
+    overrides = [own_tasks.located(word) for word in overrides]
     if any(map(own_tasks.is_task_file, overrides)):
         name = own_tasks.read(overrides)
         return own_tasks.put(name, compose(own_tasks.words_for(name, overrides)))

@@ -8,6 +8,7 @@ from typing import Any
 
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.settings import renamed
+from temporeal.robots.search_path import VARIABLE, said
 
 
 def check_option(group: str, option: object, known: Mapping[str, list[str]]) -> None:
@@ -20,7 +21,8 @@ def check_option(group: str, option: object, known: Mapping[str, list[str]]) -> 
 
 def one_of(group: str, option: str, known: Mapping[str, list[str]]) -> str:
     """The options of ``group``, with a hint for a misspelled ``option``."""
-    return f"{group} is one of {', '.join(known[group]) or 'none yet'}{hint(option, known[group])}"
+    listed = ", ".join(known[group]) or "none yet"
+    return f"{group} is one of {listed}{hint(option, known[group])}; files of your own: {VARIABLE}, {said()}"
 
 
 def check_value(key: str, value: object, base: Mapping[str, Any]) -> None:
