@@ -288,11 +288,29 @@ def test_rsl_rls_actor_with_its_normalization_commands_the_same_from_the_artifac
     assert worst <= 1e-5 and artifact.manifest.training["algo"]["name"] == "rsl_rl.PPO"
 
 
-def test_an_actor_of_rsl_rl_that_reads_privileged_groups_or_remembers_is_refused():
+def test_an_actor_of_rsl_rl_that_reads_privileged_groups_is_refused():
     env = make_vec_env("hover", num_envs=4, seed=0, **SHORT)
     groups = {"actor": ["critic"], "critic": ["critic"]}
     refused("groups \\['critic'\\]", lambda: from_rsl_rl(
         runner_of(env, settings(obs_groups=groups), log_dir=None, device="cpu"), env))
-    actor = {**settings()["actor"], "class_name": "RNNModel", "rnn_type": "gru", "rnn_hidden_dim": 8}
-    refused("recurrent", lambda: from_rsl_rl(
-        runner_of(env, settings(actor=actor), log_dir=None, device="cpu"), env))
+
+
+@pytest.mark.parametrize("kind,layers", [("gru", 1), ("lstm", 2)])
+def test_a_recurrent_actor_of_rsl_rl_is_exported_with_its_memory(kind, layers, tmp_path):
+    env = make_vec_env("hover", num_envs=4, seed=0, **SHORT)
+    actor = {**settings()["actor"], "class_name": "RNNModel", "rnn_type": kind, "rnn_hidden_dim": 8,
+             "rnn_num_layers": layers}
+    runner = runner_of(env, settings(actor=actor), log_dir=None, device="cpu")
+    graph, model = from_rsl_rl(runner, env), runner.alg.get_policy()
+    model.reset()
+    hidden = graph.initial_memory(4)["hidden"]
+    for _ in range(3):
+        obs = env.get_observations()
+        with torch.inference_mode():
+            wanted = model(obs)
+        given, hidden = graph.actor(obs["policy"], hidden)
+        torch.testing.assert_close(given, wanted, atol=1e-6, rtol=1e-5)
+        env.step(wanted.clone())
+    assert graph.memory["hidden"] == (8 * layers * (2 if kind == "lstm" else 1),)
+    artifact = export_rsl_rl(runner, tmp_path / "artifact")  # replays its golden trace
+    assert artifact.initial_memory(1)["hidden"].shape[-1] == graph.hidden_dim
