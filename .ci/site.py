@@ -108,12 +108,13 @@ def wrong(line: str) -> str:
 
 
 def refused(words: list[str]) -> str:
-    """Why the settings among ``words`` are refused. Capitals stand for a name; files, and ``ars``, are the reader's."""
+    """Why the settings among ``words`` are refused. Capitals stand for a name; files, ``my_...`` and ``ars`` are the
+    reader's."""
     from temporeal.policies.runs.errors import BadInput
     from temporeal.policies.runs.settings.compose import compose
 
     given = [word for word in words[1:] if re.match(r"[\w.'\"*/-]+=", word) and not word.startswith("--")]
-    if any(re.search(r"mine|=ars$|\.py$|<|\.\.\.|=[A-Z]", word) for word in given):
+    if any(re.search(r"mine|=my_|=ars$|\.py$|<|\.\.\.|=[A-Z]", word) for word in given):
         return ""
     try:
         compose(given)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from temporeal.policies.cli.console import Parser, add_json, add_overrides, print_json, say
 from temporeal.policies.runs.errors import FAILED, OK, BadInput, bad_input
+from temporeal.policies.runs.settings.values import hint
 
 SUMMARY = "take in a robot of your own: its model, its limits, its interface, checks"
 HELP = """\
@@ -34,9 +35,18 @@ Example:
 
 
 def parser() -> Parser:
-    """What stands before the options of a part."""
+    """What stands before the options of a part; its help has those, too."""
     p = Parser("robot", HELP)
-    p.add_argument("what", choices=tuple(PARTS), help="each has its own --help")
+    p.add_argument("what", help=f"{', '.join(PARTS)}: each has its own --help")
+    p.epilog = "\n".join(part(what).format_help() for what in PARTS)
+    return p
+
+
+def part(what: str) -> Parser:
+    """The options of a part."""
+    add, work = PARTS[what]
+    p = Parser(f"robot {what}", str(work.__doc__))
+    add(p)
     return p
 
 
@@ -80,12 +90,12 @@ def add_new(p: Parser) -> None:
 
 def run(argv: Sequence[str]) -> int:
     """One of the parts."""
-    what = parser().parse_args(argv[:1]).what
-    add, work = PARTS[what]
-    options = Parser(f"robot {what}", f"{work.__doc__}\n\nSee temporeal robot --help for examples.")
-    add(options)
-    status: int = work(options.parse_intermixed_args(argv[1:]) if what == "check" else options.parse_args(argv[1:]))
-    return status
+    if not argv or argv[0] not in PARTS:
+        what = parser().parse_args(argv).what  # --help, and what is no option
+        raise BadInput(f"robot {what}: no such part{hint(what, list(PARTS))}; legal: {', '.join(PARTS)}; see temporeal "
+                       "robot --help")
+    p, work = part(argv[0]), PARTS[argv[0]][1]
+    return work(p.parse_intermixed_args(argv[1:]) if argv[0] == "check" else p.parse_args(argv[1:]))
 
 
 def new(options: Any) -> int:
@@ -189,4 +199,5 @@ def view(options: Any) -> int:
     return look(options)
 
 
-PARTS = {"new": (add_new, new), "check": (add_check, check), "view": (add_view, view), "list": (add_json, listed)}
+PARTS: Mapping[str, tuple[Callable[[Any], None], Callable[[Any], int]]] = {
+    "new": (add_new, new), "check": (add_check, check), "view": (add_view, view), "list": (add_json, listed)}

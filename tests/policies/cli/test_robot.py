@@ -235,7 +235,7 @@ def test_a_folder_is_replaced_only_if_it_is_a_robots_and_somebody_says_so(six, t
     (["check", "gone"], "no robot 'gone'; known: .*TEMPOREAL_PATH"),
     (["check", "franka", "deploy.namespace=/a"], "settings of the bus need --bus"),
     (["view", "franka", "--png", "x.jpg"], "the ending .png"),
-    (["dance"], "invalid choice: 'dance'"),
+    (["dance"], "robot dance: no such part; legal: new, check, view, list"),
 ])  # fmt: skip
 def test_mistakes_are_one_line(words, told, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
