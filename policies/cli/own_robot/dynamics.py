@@ -165,7 +165,7 @@ def dexterity(chain: SerialChain, q: np.ndarray) -> np.ndarray:
     Yoshikawa's manipulability of the tool's velocity, for six joints or more of its angular velocity, too.
     """
     places = chain.forward(q)[:, :3, 3]
-    reach = float(np.linalg.norm(places - places.mean(axis=0), axis=1).max())
+    reach = max(float(np.linalg.norm(places - places.mean(axis=0), axis=1).max()), 1e-9)
     jacobians = chain.jacobian(q)
     jacobians[:, :3] /= reach
     jacobians = jacobians[:, : 6 if q.shape[1] >= 6 else min(3, q.shape[1])]
