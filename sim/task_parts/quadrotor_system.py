@@ -18,7 +18,7 @@ from temporeal.sim.rotations import rotation
 from temporeal.sim.scene import Scene
 from temporeal.sim.system import OnDevices, Signals, System, inside, settings
 from temporeal.sim.task import Draw
-from temporeal.sim.task_parts.quadrotors import RATES, rates_action
+from temporeal.sim.task_parts.quadrotors import RATES, physics_steps, rates_action
 
 CONTROL_DT, SUBSTEPS = 0.02, 4
 SLACK = 0.03  # m
@@ -35,7 +35,8 @@ class Model:
 
     action_dim = 4
 
-    def __init__(self, robot: RobotSpec, act: AffineAction) -> None:
+    def __init__(self, robot: RobotSpec, act: AffineAction, substeps: int) -> None:
+        self.substeps = substeps
         self.center, self.scale, self.low, self.high = act.center, act.scale, act.low, act.high
         self.params = torch.from_numpy(pack_params(robot_params(robot), 1))
         self.nominal = torch.from_numpy(controller_params(robot))
@@ -48,7 +49,7 @@ class Model:
         return torch.cat([signals.get(name, hover if size == 4 else rest) for name, size in SIGNALS], -1)
 
     def step(self, state: Tensor, action: Tensor) -> Tensor:
-        """Four physics steps with the rate loop at each."""
+        """A control step: physics steps with the rate loop at each."""
         return self.rollout(state, action[:, None])[0]
 
     def rollout(self, state: Tensor, actions: Tensor) -> Tensor:
@@ -56,7 +57,8 @@ class Model:
         commands = self.center + self.scale * actions.clamp(-1.0, 1.0)
         commands = torch.minimum(torch.maximum(commands, self.low), self.high)
         params = self.params.expand(len(state), -1)
-        return torch_rollout(state, commands.transpose(0, 1), params, self.nominal, CONTROL_DT / SUBSTEPS, SUBSTEPS)[1:]
+        return torch_rollout(state, commands.transpose(0, 1), params, self.nominal, CONTROL_DT / self.substeps,
+                             self.substeps)[1:]
 
     def signals(self, state: Tensor) -> dict[str, Tensor]:
         """All signals of the robot, and the rotors' speeds."""
@@ -87,9 +89,9 @@ def initial(draw: Draw, start: Mapping[str, Any]) -> dict[str, Tensor]:
 
 def quadrotor_system(robot: RobotSpec, name: str = "") -> System:
     """The system of a quadrotor; ``name``: the robot's where it is empty."""
-    act = rates_action(robot)
+    act, substeps = rates_action(robot), physics_steps(robot, CONTROL_DT, SUBSTEPS)
     return System(
         name=name or robot.name, scene=Scene(robot), command=RATES, backend="quadrotor", control_dt=CONTROL_DT,
-        substeps=SUBSTEPS, stop="level", act=act, reads=("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b"),
+        substeps=substeps, stop="level", act=act, reads=("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b"),
         observe=observe, size=18, signals=robot.signals, initial=initial, fence=FENCE, pace=1.5,
-        slack=SLACK, model=OnDevices(Model(robot, act)))
+        slack=SLACK, model=OnDevices(Model(robot, act, substeps)))

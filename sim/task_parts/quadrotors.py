@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 
 from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal.sim.maps import AffineAction
@@ -14,6 +15,7 @@ OWN_SCALES: Mapping[str, tuple[float, float, float, float]] = {"crazyflie": (0.2
 """N and rad/s at action 1 of robots for which they were chosen."""
 THRUST = 0.64  # of the weight at action 1: as much lift less, or more, than hovering needs
 RATE = 0.8  # of the greatest rates
+SHARE_OF_LAG = 0.4  # of the motors' time constant: the longest physics step
 
 
 def quadrotor(task: str, name: str) -> RobotSpec:
@@ -42,6 +44,12 @@ def weight(robot: RobotSpec) -> float:
 def full_thrust(robot: RobotSpec) -> float:
     """Thrust of four rotors at full speed, N."""
     return 4 * sum(robot.parameters["thrust_curve"].nominal)
+
+
+def physics_steps(robot: RobotSpec, control_dt: float, usual: int) -> int:
+    """Physics steps in a control step: ``usual``, or as many as the robot's motors are quicker than those of others."""
+    lag = min(robot.parameters["tau_up"].low[0], robot.parameters["tau_down"].low[0])
+    return max(usual, ceil(control_dt / (SHARE_OF_LAG * lag) - 1e-9))
 
 
 def rates_action(robot: RobotSpec) -> AffineAction:

@@ -22,7 +22,7 @@ from temporeal.sim.rotations import rotation, tilted
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Draw, Task, check_range, task_schema, weights
-from temporeal.sim.task_parts.quadrotors import quadrotor, weight
+from temporeal.sim.task_parts.quadrotors import physics_steps, quadrotor, weight
 
 FORMULA = """\
 F[0,2.5] G[0,2.5] (norm(base_pos_w - home) < hold)
@@ -118,7 +118,7 @@ class Objective:
 
 def make(
     *, robot: str = "crazyflie", formula: str = FORMULA, constants: Mapping[str, Any] | None = None,
-    control_dt: float = 0.01, substeps: int = 1,
+    control_dt: float = 0.01, substeps: int | None = None,
     history: int = 32, reward: Mapping[str, float] | None = None,
 ) -> Task:
     """The task. ``robot``: a quadrotor; ``history``: actions remembered."""
@@ -137,7 +137,8 @@ def make(
                 "base_vel_w": start * (2 * u[:, 6:9] - 1), "base_ang_vel_b": start * (2 * u[:, 9:12] - 1)}
 
     return Task(
-        name="hover", scene=Scene(of), command="motor_cmd", control_dt=control_dt, substeps=substeps, episode_s=5.0,
+        name="hover", scene=Scene(of), command="motor_cmd", control_dt=control_dt,
+        substeps=substeps or physics_steps(of, control_dt, 1), episode_s=5.0,
         formula=parse(formula, task_schema(of), constants), formula_text=formula, constants=constants,
         observe=Observe(home, history, 4), act=AffineAction(of, "motor_cmd", (hover,) * 4, (0.5,) * 4),
         objective=Objective(home, float(constants["fence"]), float(constants["hold"]), weights(Reward, reward),

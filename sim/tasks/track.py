@@ -18,7 +18,7 @@ from temporeal.sim.rotations import rotation, tilted
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Draw, Task, task_schema, weights
-from temporeal.sim.task_parts.quadrotors import quadrotor, rates_action
+from temporeal.sim.task_parts.quadrotors import physics_steps, quadrotor, rates_action
 
 # the size and period of the public figure-eight of Learning to Fly in Seconds: 2 m x 1 m in 5.5 s
 CONSTANTS: dict[str, Any] = {
@@ -132,7 +132,7 @@ class Objective:
 
 def make(
     *, robot: str = "crazyflie", formula: str = FORMULA, constants: Mapping[str, Any] | None = None,
-    control_dt: float = 0.02, substeps: int = 4,
+    control_dt: float = 0.02, substeps: int | None = None,
     reward: Mapping[str, float] | None = None,
 ) -> Task:
     """The task. ``robot``: a quadrotor."""
@@ -148,7 +148,8 @@ def make(
 
     points = reference(torch.linspace(0.0, 5.5, 100)).tolist()
     return Task(
-        name="track", scene=Scene(of), command="ctbr_cmd", control_dt=control_dt, substeps=substeps, episode_s=11.0,
+        name="track", scene=Scene(of), command="ctbr_cmd", control_dt=control_dt,
+        substeps=substeps or physics_steps(of, control_dt, 4), episode_s=11.0,
         formula=parse(formula, task_schema(of), constants), formula_text=formula, constants=constants,
         observe=Observe(reference, control_dt, 4),
         act=rates_action(of),

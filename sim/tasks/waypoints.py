@@ -25,7 +25,7 @@ from temporeal.sim.stl.language.queries import constants_in, signals_in
 from temporeal.sim.stl.planning.decompose import decompose
 from temporeal.sim.stl.planning.plan import plan
 from temporeal.sim.task import MISSION_TIME, Carry, Draw, Task, check_range, task_schema, weights
-from temporeal.sim.task_parts.quadrotors import mass, quadrotor, rates_action
+from temporeal.sim.task_parts.quadrotors import mass, physics_steps, quadrotor, rates_action
 
 FORMULA = """\
 F[0,3] (norm(base_pos_w - a) < reach & F[0,3] (norm(base_pos_w - b) < reach))
@@ -253,7 +253,7 @@ def shapes(c: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
 
 def make(
     *, robot: str = "crazyflie", formula: str = FORMULA, constants: Mapping[str, Any] | None = None,
-    control_dt: float = 0.02, substeps: int = 4,
+    control_dt: float = 0.02, substeps: int | None = None,
     slack: float = 0.03, reward: Mapping[str, float] | None = None,
 ) -> Task:
     """The task.
@@ -275,7 +275,8 @@ def make(
     disturbance = Disturbance(act, mass(of), control_dt, of.parameters["tau_up"].nominal[0])
     objective = Objective(automaton, points, weights(Reward, reward), 4)
     return Task(
-        name="waypoints", scene=Scene(of), command="ctbr_cmd", control_dt=control_dt, substeps=substeps,
-        episode_s=9.0, formula=parsed, formula_text=formula, constants=constants,
+        name="waypoints", scene=Scene(of), command="ctbr_cmd", control_dt=control_dt,
+        substeps=substeps or physics_steps(of, control_dt, 4), episode_s=9.0, formula=parsed, formula_text=formula,
+        constants=constants,
         observe=Observe(SubgoalAutomaton(parts, control_dt, slack), points, disturbance, 4), act=act,
         objective=objective, initial=initial, mid_episode=MidEpisode(objective), shapes=shapes(constants))
