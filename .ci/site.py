@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LOG = logging.getLogger("mkdocs.plugins.site")  # a warning ends a build with --strict
 FOLDERS = "robots|sim|policies|ros2_ws|configs|launch|benchmarks|examples|tests|docs|src"
 PATH = re.compile(rf"`((?:{FOLDERS})/[\w./-]+)`")
+TOPICS = ("sim/episode", "sim/reset", "sim/fault", "sim/fault_active")  # of a simulated robot: no paths
 OUTSIDE = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)#\s]+)\)")
 LINK = re.compile(r"\]\(((?!https?:|mailto:|#)[^)#\s]+)[^)]*\)")
 COMMAND = re.compile(r"(?:^|`)(?:\.venv/bin/)?temporeal ([a-z][^\n`]*)", re.M)
@@ -59,7 +60,7 @@ def help_of(verb: Any) -> str:
 
 def missing(text: str) -> list[str]:
     """Paths in code spans that are neither a file nor a folder of the repository."""
-    return [path for path in PATH.findall(text) if not (ROOT / path.rstrip("/.")).exists()]
+    return [path for path in PATH.findall(text) if path not in TOPICS and not (ROOT / path.rstrip("/.")).exists()]
 
 
 def unknown_names(text: str) -> list[str]:
@@ -107,12 +108,13 @@ def wrong(line: str) -> str:
 
 
 def refused(words: list[str]) -> str:
-    """Why the settings among ``words`` are refused. Capitals stand for a name, files are the reader's."""
+    """Why the settings among ``words`` are refused. Capitals stand for a name; files, ``my_...`` and ``ars`` are the
+    reader's."""
     from temporeal.policies.runs.errors import BadInput
     from temporeal.policies.runs.settings.compose import compose
 
     given = [word for word in words[1:] if re.match(r"[\w.'\"*/-]+=", word) and not word.startswith("--")]
-    if any(re.search(r"mine|\.py$|<|\.\.\.|=[A-Z]", word) for word in given):
+    if any(re.search(r"mine|=my_|=ars$|\.py$|<|\.\.\.|=[A-Z]", word) for word in given):
         return ""
     try:
         compose(given)

@@ -30,6 +30,8 @@ def sources(parts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 @lru_cache(maxsize=4)
 def _sources(parts: tuple[str, ...], stamp: float) -> tuple[tuple[str, str], ...]:
     found = [ROOT / part for part in parts]
+    if gone := [str(part) for part in found if not part.exists()]:
+        raise FileNotFoundError(f"digested, and not there: {', '.join(gone)}")
     paths = [path for part in found for path in ([part] if part.is_file() else part.rglob("*"))]
     return tuple(sorted((path.relative_to(ROOT).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest())
                         for path in paths if path.suffix in KINDS))

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from temporeal.robots.user_robots import user_robot
+from temporeal.robots.user_robots.description import user_robot
 from temporeal.sim.env import Env, make_env
 from temporeal.sim.maps import AffineAction
 from temporeal.sim.scene import Scene

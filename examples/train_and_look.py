@@ -1,6 +1,6 @@
 """Train a quadrotor to hover, judge it on fresh episodes, export it, and look at it.
 
-python examples/train_and_look.py [seconds]      then: temporeal view outputs/examples/hover
+python examples/train_and_look.py [seconds]      then: temporeal view --policy outputs/examples/hover
 """
 
 import sys
@@ -19,4 +19,4 @@ for clause in found.clauses:
     print(f"  {clause.satisfied.estimate:6.1%}  {clause.label}")
 artifact = tr.export(run)
 print(f"exported to {out / 'artifact'}: largest difference of its self-test {artifact.self_test().max_error:.1e}")
-print(f"look at it: temporeal view {out}")
+print(f"look at it: temporeal view --policy {out}")

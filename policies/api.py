@@ -129,6 +129,8 @@ def load_artifact(folder: str | Path, *, trust: str | Path | None = None) -> Art
 
 def words(task: str | Path, settings: Mapping[str, Any]) -> list[str]:
     """``settings`` as the words of a command line."""
+    if not isinstance(task, str | Path):
+        raise TypeError(f"a task is named, or its Python file is: got {type(task).__name__}")
     return [f"task={task}", *(f"{key}={literal(value)}" for key, value in settings.items())]
 
 
@@ -138,12 +140,21 @@ def literal(value: Any) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{key}:{literal(inner)}" for key, inner in value.items()) + "}"
+    if hasattr(value, "tolist"):  # numpy and torch
+        return literal(value.tolist())
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(literal, value)) + "]"
     if isinstance(value, str | Path):
-        return str(value) if str(value).replace("_", "").isalnum() else "'" + str(value).replace("'", r"\'") + "'"
+        return str(value) if is_word(str(value)) else "'" + str(value).replace("'", r"\'") + "'"
     return repr(value)
 
 
+def is_word(text: str) -> bool:
+    """Whether ``text`` stays text in Hydra's grammar without quotes."""
+    return text.isidentifier() and text.lower() not in ("null", "true", "false", "nan", "inf")
+
+
 def _folder(of: TrainedRun | str | Path) -> Path:
+    if not isinstance(of, str | Path) and not hasattr(of, "folder"):
+        raise TypeError(f"a run is what tr.train returned, or the path of its folder; got {of!r}")
     return Path(of) if isinstance(of, str | Path) else of.folder

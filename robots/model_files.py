@@ -14,6 +14,11 @@ from math import inf, isfinite, pi
 from pathlib import Path
 from xml.etree import ElementTree
 
+from temporeal.robots.handed_over import files
+from temporeal.robots.handed_over.texts import from_xml
+from temporeal.robots.search_path import SPEC
+
+LARGEST = 64 * files.MIB  # bytes of a model's file; meshes are files of their own
 SUFFIXES = (".xml", ".mjcf", ".urdf")
 QPOS_SIZE = {"free": 7, "ball": 4, "slide": 1, "hinge": 1}
 TARGETS = ("joint", "jointinparent", "tendon", "site", "body", "slidersite", "cranksite", "refsite")
@@ -78,13 +83,21 @@ class Follow:
 
 @dataclass(frozen=True)
 class Content:
-    """Joints and actuators of a model file; ``followers`` by joint."""
+    """Joints and actuators of a model file; ``followers`` by joint; ``notes`` on what the file leaves out; the robot's
+    ``folder``, if the file is in one."""
 
     path: Path
     joints: tuple[Joint, ...]
     actuators: tuple[Actuator, ...] = ()
     home: Mapping[str, float] = field(default_factory=dict)
     followers: Mapping[str, Follow] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
+
+    @property
+    def beside(self) -> str:
+        """Name of the YAML file that says what the model cannot."""
+        return self.path.with_suffix(".robot.yaml").name if self.folder is None else SPEC
 
     def fail(self, element: str, rule: str) -> RobotFileError:
         """The error for ``element``."""
@@ -92,8 +105,8 @@ class Content:
 
 
 def is_file(name: str) -> bool:
-    """Whether ``name`` is a file rather than a robot of this project."""
-    return name.lower().endswith(SUFFIXES)
+    """Whether ``name`` is the path of a user's robot (a model file, or a folder with spec.yaml) rather than a name."""
+    return name.lower().endswith(SUFFIXES) or (Path(name) / SPEC).is_file()
 
 
 def read_model(path: Path) -> Content:
@@ -107,11 +120,13 @@ def read_model(path: Path) -> Content:
 
 def parse(path: Path) -> ElementTree.Element:
     """The root element."""
-    if not path.is_file():
+    if not path.exists() or path.is_dir():
         raise FileNotFoundError(f"no robot file {path}")
     try:
-        return ElementTree.parse(path).getroot()
-    except ElementTree.ParseError as error:
+        return from_xml(files.read(path, LARGEST), str(path))
+    except files.Refused as error:
+        raise RobotFileError(str(error)) from error
+    except (ElementTree.ParseError, LookupError, ValueError) as error:  # an unknown or a wrong encoding
         raise RobotFileError(f"{path}: not XML: {error}") from error
 
 
@@ -140,7 +155,7 @@ def fresh(base: str, index: int, taken: Collection[str]) -> str:
 def frames(content: Content) -> list[str]:
     """Names of bodies, links and sites."""
     root = parse(content.path)
-    unfold(content.path, root, (content.path,))
+    unfold(content.path, root, [content.path])
     named = [element.get("name", "") for tag in ("body", "link", "site") for element in root.iter(tag)]
     return list(dict.fromkeys([name for name in named if name] + [j.body for j in content.joints if j.body]))
 
@@ -150,12 +165,14 @@ def frames(content: Content) -> list[str]:
 
 @dataclass(frozen=True)
 class Mjcf:
-    """Context for reading elements: classes (class -> element -> attributes), angle unit, automatic limits."""
+    """Context for reading elements: classes (class -> element -> attributes), angle unit, automatic limits, axes
+    of Euler angles."""
 
     path: Path
     classes: Defaults
     degrees: bool
     autolimits: bool
+    euler: str = "xyz"
 
     def attributes(self, element: ElementTree.Element, childclass: str, kind: str) -> dict[str, str]:
         """Attributes of ``element`` with those of its class for elements of ``kind``."""
@@ -183,18 +200,16 @@ class Mjcf:
 
 def mjcf_of(path: Path, root: ElementTree.Element) -> Mjcf:
     """The context of the elements below ``root``, whose includes are already replaced."""
-    unfold(path, root, (path,))
+    unfold(path, root, [path])
     compiler = {key: value for element in root.iter("compiler") for key, value in element.attrib.items()}
     return Mjcf(path, default_classes(root), compiler.get("angle", "degree") == "degree",
-                compiler.get("autolimits", "true") == "true")
+                compiler.get("autolimits", "true") == "true", compiler.get("eulerseq", "xyz"))
 
 
 def read_mjcf(path: Path, root: ElementTree.Element) -> Content:
     """MJCF: joints in the order of the compiled model, actuators in theirs."""
     mjcf = mjcf_of(path, root)
-    joints: list[Joint] = []
-    for world in root.findall("worldbody"):
-        walk(mjcf, world, world.get("childclass", "main"), joints)
+    joints = [read_joint(mjcf, body, element, inherited) for body, element, inherited in joint_elements(mjcf, root)]
     listed = tuple(named(joints, {name for body in root.iter("body") if (name := body.get("name"))}))
     actuators = tuple(read_actuators(mjcf, root, {j.name: j for j in listed}))
     tied = dict(read_equalities(mjcf, root, {j.name: j for j in listed}))
@@ -246,8 +261,11 @@ def read_equalities(
                                                               max(1, min(5, len(text.split())))), where)
 
 
-def unfold(path: Path, element: ElementTree.Element, seen: tuple[Path, ...]) -> None:
-    """Replace each <include> below ``element`` by the children of the file's root, relative to the main file."""
+def unfold(path: Path, element: ElementTree.Element, seen: list[Path]) -> None:
+    """Replace each <include> below ``element`` by the children of the file's root, relative to the main file.
+
+    ``seen``: the files that are read, the main one first. As for MuJoCo, each is included once.
+    """
     for index in reversed(range(len(element))):
         child = element[index]
         if child.tag != "include":
@@ -255,12 +273,14 @@ def unfold(path: Path, element: ElementTree.Element, seen: tuple[Path, ...]) -> 
             continue
         other = seen[0].parent / child.get("file", "")
         if other in seen:
-            raise RobotFileError(f"{path}: <include file={child.get('file')!r}>: the file includes itself")
+            raise RobotFileError(f"{path}: <include file={child.get('file')!r}>: the file includes itself, or is "
+                                 "included twice")
+        seen.append(other)
         try:
             content = parse(other)
         except FileNotFoundError as error:
             raise RobotFileError(f"{path}: <include file={child.get('file')!r}>: {error}") from error
-        unfold(other, content, (*seen, other))
+        unfold(other, content, seen)
         element.remove(child)
         for offset, part in enumerate(content):
             element.insert(index + offset, part)
@@ -274,7 +294,7 @@ def default_classes(root: ElementTree.Element) -> dict[str, dict[str, dict[str, 
         mine = {kind: dict(values) for kind, values in {**inherited, **classes.get(name, {})}.items()}
         for child in element:
             kind = "actuator" if child.tag in ACTUATORS else child.tag  # all kinds of actuators share one set
-            if kind in ("joint", "actuator", "equality", "tendon", "geom"):
+            if kind in ("joint", "actuator", "equality", "tendon", "geom", "site"):
                 mine[kind] = merged(mine.get(kind, {}), child.tag, child.attrib)
         classes[name] = mine
         for child in element.findall("default"):
@@ -302,26 +322,35 @@ def merged(inherited: Mapping[str, str], tag: str, given: Mapping[str, str]) -> 
     return {**out, **given}
 
 
-def walk(mjcf: Mjcf, body: ElementTree.Element, childclass: str, joints: list[Joint]) -> None:
-    """Append the joints of ``body``, then those of the bodies below it: the order of the compiled model."""
+Found = tuple[ElementTree.Element, ElementTree.Element, str]  # body, joint, class of elements that name none
+
+
+def joint_elements(mjcf: Mjcf, root: ElementTree.Element) -> Iterator[Found]:
+    """The joints in the order of the compiled model, each with its body and the class that it inherits."""
+    for world in root.findall("worldbody"):
+        yield from walk(mjcf, world, world.get("childclass", "main"))
+
+
+def walk(mjcf: Mjcf, body: ElementTree.Element, childclass: str) -> Iterator[Found]:
+    """The joints of ``body``, then those of the bodies below it."""
     bodies: list[tuple[ElementTree.Element, str]] = []
 
-    def visit(element: ElementTree.Element, inherited: str) -> None:
+    def visit(element: ElementTree.Element, inherited: str) -> Iterator[Found]:
         for child in element:
             inside = child.get("childclass", inherited)
             if child.tag in GENERATED:
                 raise RobotFileError(f"{mjcf.path}: {label(child)}: only MuJoCo can unfold it: load the file there "
                                      "(mujoco.MjSpec.from_file), save it with to_xml(), and use the result")
             if child.tag in ("joint", "freejoint"):
-                joints.append(read_joint(mjcf, body, child, inherited))
+                yield body, child, inherited
             elif child.tag == "frame":
-                visit(child, inside)
+                yield from visit(child, inside)
             elif child.tag == "body":
                 bodies.append((child, inside))
 
-    visit(body, childclass)
+    yield from visit(body, childclass)
     for child, inside in bodies:
-        walk(mjcf, child, inside, joints)
+        yield from walk(mjcf, child, inside)
 
 
 def read_joint(mjcf: Mjcf, body: ElementTree.Element, element: ElementTree.Element, childclass: str) -> Joint:
@@ -404,10 +433,11 @@ def home_key(path: Path, root: ElementTree.Element, joints: Iterable[Joint]) -> 
 
 
 def read_urdf(path: Path, root: ElementTree.Element) -> Content:
-    """URDF: its moving joints in the order of the file."""
+    """URDF: its moving joints in the order of the compiled model."""
     joints: list[Joint] = []
     tied: dict[str, Follow] = {}
-    for element in root.findall("joint"):
+    notes: dict[str, str] = {}
+    for element in joints_from_root(path, root):
         where, kind = f"{path}: {label(element)}", element.get("type", "")
         if kind == "fixed":
             continue
@@ -418,25 +448,51 @@ def read_urdf(path: Path, root: ElementTree.Element) -> Content:
         if element.get("name") in {joint.name for joint in joints}:
             raise RobotFileError(f"{where}: another joint has this name")
         joints.append(urdf_joint(where, element, URDF_KINDS[kind]))
+        if kind in ("revolute", "prismatic") and not isfinite(joints[-1].low):
+            notes[f"{joints[-1].name} range"] = "none: its <limit> has no lower and upper that differ, and MuJoCo " \
+                "takes that for no range"
         mimic = element.find("mimic")
         if mimic is not None:
             factors = tuple(numbers(f"{where}: <mimic>: {key}", mimic.get(key, default), 1)[0]
                             for key, default in (("offset", "0"), ("multiplier", "1")))
             tied[joints[-1].name] = Follow(mimic.get("joint", ""), factors, f"{label(element)}: <mimic>")
-    return checked(Content(path, tuple(joints), followers=tied))
+    return checked(Content(path, tuple(joints), followers=tied, notes=notes))
+
+
+def joints_from_root(path: Path, root: ElementTree.Element) -> Iterator[ElementTree.Element]:
+    """The joints from the root link on, depth first, those of one link in the order of the file: as MuJoCo has them."""
+    below: dict[str, list[ElementTree.Element]] = {}
+    for joint in root.findall("joint"):
+        below.setdefault(linked(joint, "parent"), []).append(joint)
+    children = {linked(joint, "child") for joint in root.findall("joint")}
+    waiting: list[ElementTree.Element] = []
+    for link in [link for link in below if link not in children][::-1]:
+        waiting += below.pop(link)[::-1]
+    while waiting:
+        joint = waiting.pop()
+        yield joint
+        waiting += below.pop(linked(joint, "child"), [])[::-1]
+    for joints in below.values():
+        raise RobotFileError(f"{path}: {label(joints[0])}: its links are above each other: no root link leads to it")
+
+
+def linked(joint: ElementTree.Element, tag: str) -> str:
+    """The link that a joint's <parent> or <child> names."""
+    element = joint.find(tag)
+    return "" if element is None else element.get("link", "")
 
 
 def urdf_joint(where: str, element: ElementTree.Element, kind: str) -> Joint:
     """One moving joint."""
-    child = element.find("child")
-    body = "" if child is None else child.get("link", "")
     limit = element.find("limit")
     given = {} if limit is None else {key: numbers(f"{where}: <limit>: {key}", text, 1)[0]
                                       for key, text in limit.attrib.items() if key in LIMIT}
     low, high = -inf, inf
     if element.get("type") in ("revolute", "prismatic"):
-        low, high = given.get("lower", 0.0), given.get("upper", 0.0)
-        if not low < high:
-            raise RobotFileError(f"{where}: <limit lower={low:g} upper={high:g}>: lower must be below upper")
-    return Joint(element.get("name", ""), kind, body, low, high, given.get("effort", inf),
+        lower, upper = given.get("lower", -inf), given.get("upper", inf)
+        if lower > upper:
+            raise RobotFileError(f"{where}: <limit lower={lower:g} upper={upper:g}>: lower must be below upper")
+        if lower < upper and isfinite(lower) and isfinite(upper):
+            low, high = lower, upper
+    return Joint(element.get("name", ""), kind, linked(element, "child"), low, high, given.get("effort", inf),
                  given.get("velocity", 0.0) or inf)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from temporeal.robots.model_files import is_file
 from temporeal.robots.registry import UnknownName, names, resolve
+from temporeal.robots.search_path import VARIABLE, SearchPathError, own_robots, said
 from temporeal.robots.signals import CommandSpec, SignalSpec
 
 
@@ -38,7 +39,8 @@ class Parameter:
 class MotionLimits:
     """Limits of joint motion, [J] each: rad and s (m for sliding joints).
 
-    Braking at ``brake`` must come to rest within ``low`` and ``high``; ``brake <= acceleration``.
+    Braking at ``brake`` must come to rest within ``low`` and ``high``; ``brake <= acceleration``. ``jerk`` and
+    ``effort`` (N m or N) are empty where they are unknown.
     """
 
     speed: tuple[float, ...]
@@ -46,6 +48,51 @@ class MotionLimits:
     brake: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
+    jerk: tuple[float, ...] = ()
+    effort: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        sizes = {len(self.speed), len(self.acceleration), len(self.brake), len(self.low), len(self.high)}
+        sizes |= {len(values) for values in (self.jerk, self.effort) if values}
+        if len(sizes) > 1:
+            raise ValueError(f"limits of motion: one number for each joint in each limit, got {sorted(sizes)} numbers")
+
+
+RAMP_S, BUILD_S = 0.25, 0.05
+"""s: to full speed, and to full acceleration, where no source says how fast. Assumed: a Franka Research 3 takes 0.26 s
+and 2 ms, so that arms of its size can follow."""
+
+ASSUMED = {
+    "acceleration": f"full speed within {RAMP_S:g} s: no source gives an acceleration",
+    "jerk": f"full acceleration within {BUILD_S:g} s: no source gives a jerk"}
+"""What :func:`cautious_motion` assumes, by limit: entries for ``RobotSpec.defaults``."""
+
+
+def cautious_motion(
+    speed: tuple[float, ...], low: tuple[float, ...], high: tuple[float, ...], effort: tuple[float, ...] = ()
+) -> MotionLimits:
+    """Limits of joints of which no source gives acceleration or jerk: see :data:`ASSUMED`."""
+    acceleration = tuple(v / RAMP_S for v in speed)
+    return MotionLimits(speed, acceleration, acceleration, low, high, tuple(a / BUILD_S for a in acceleration), effort)
+
+
+@dataclass(frozen=True)
+class Gripper:
+    """A gripper that one number opens and closes.
+
+    Args:
+        command: the arm's command whose last component is the opening.
+        joints: the fingers' joints of the model; the signal ``finger_pos`` has their positions in this order.
+        bodies: the fingers, as the model's bodies call them: what touches an object that is held.
+        open: the opening command of the open gripper (m or rad).
+        closed: that of the closed one.
+    """
+
+    command: str
+    joints: tuple[str, ...]
+    bodies: tuple[str, ...]
+    open: float
+    closed: float
 
 
 SOURCES = {
@@ -104,7 +151,8 @@ class RobotSpec:
 
     Args:
         name: folder name below ``robots/``.
-        kind: ``"quadrotor"``, ``"arm"``, ``"hand"``, ``"quadruped"`` or ``"planar"``.
+        kind: ``"arm"``, ``"hand"``, ``"quadrotor"``, ``"mobile_base"``, ``"legged"``; of the shipped ones also
+            ``"quadruped"`` and ``"planar"``.
         signals: what its sensors and state estimator give.
         commands: what its actuators take.
         limits: other limits by name (SI), each ``(low, high)``.
@@ -118,6 +166,11 @@ class RobotSpec:
         changes: what a simulator changes in the model file.
         drives: by command what it is to those actuators, out of :data:`DRIVES`; the others are what the model makes of
             them. The model has position servos for all of these.
+        tool: name of the tool's pose: signals ``<tool>_pos_w``, ``<tool>_quat_w``, ``<tool>_vel_w``; empty: no tool.
+        motion: limits of the joints in ``joint_pos``, in its order; what the robot accepts, not a share of it.
+        gripper: the gripper, if it has one.
+        control_hz: how often its tasks set a command unless they say otherwise, Hz; 0: no rate is known.
+        defaults: limits that no source gives: what was assumed and why, by the limit's name.
     """
 
     name: str
@@ -134,12 +187,22 @@ class RobotSpec:
     actuators: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     changes: Changes = Changes()
     drives: Mapping[str, str] = field(default_factory=dict)
+    tool: str = ""
+    motion: MotionLimits | None = None
+    gripper: Gripper | None = None
+    control_hz: float = 0.0
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for command, drive in self.drives.items():
             if drive not in DRIVES or command not in self.actuators:
                 raise ValueError(f"robot {self.name!r}: drives has {command!r}: {drive!r}; legal: {', '.join(DRIVES)}, "
                                  f"for commands that have actuators: {', '.join(self.actuators)}")
+        if self.tool and f"{self.tool}_pos_w" not in self.signals:
+            raise ValueError(f"robot {self.name!r}: the tool {self.tool!r} needs the signal {self.tool}_pos_w")
+        if self.gripper is not None and self.gripper.command not in self.commands:
+            raise ValueError(f"robot {self.name!r}: its gripper's command {self.gripper.command!r} is not one of "
+                             f"{', '.join(self.commands)}")
 
     def command(self, name: str) -> CommandSpec:
         """The command called ``name``; an unknown name lists the known ones."""
@@ -150,21 +213,41 @@ class RobotSpec:
 
 
 def robot_names() -> list[str]:
-    """Names of the robots: the sub-packages of ``robots``."""
+    """Names of the robots: the sub-packages of ``robots``, and the user's own folders
+    (:mod:`temporeal.robots.search_path`)."""
+    return sorted({*shipped(), *own_folders()})
+
+
+def shipped() -> list[str]:
+    """Names of the robots that come with the package."""
     return [name for name in names("temporeal.robots") if (Path(__file__).parent / name / "spec.py").exists()]
 
 
-def load_robot(name: str | Path) -> RobotSpec:
-    """The spec of robot ``name``, or of a user's own robot in the MJCF or URDF file ``name``
-    (:mod:`temporeal.robots.user_robots`).
+def own_folders() -> dict[str, Path]:
+    """Folders of the user's own robots in the search path, by name."""
+    found = own_robots()
+    for name in set(found).intersection(shipped()):
+        raise SearchPathError(f"{found[name]}: the package has a robot {name!r} itself; choose another name for the "
+                              "folder")
+    return found
 
-    An unknown name lists the known ones.
+
+def load_robot(name: str | Path) -> RobotSpec:
+    """The spec of robot ``name``: of the package, of a folder in ``TEMPOREAL_PATH``, or of the user's robot folder or
+    MJCF or URDF file with this path (:mod:`temporeal.robots.user_robots`).
+
+    Raises:
+        UnknownName: no such robot; the message lists the known ones.
+        RobotFileError: a file of the robot breaks a rule.
     """
     name = str(name)
-    if is_file(name):
-        own: RobotSpec = resolve("temporeal.robots", "user_robots").user_robot(name)
-        return own
-    if name not in robot_names():
-        raise UnknownName(f"no robot {name!r}; known: {', '.join(robot_names())}; or the path of an .xml or .urdf file")
-    spec: RobotSpec = resolve(f"temporeal.robots.{name}", "spec").SPEC
-    return spec
+    if name in shipped():
+        spec: RobotSpec = resolve(f"temporeal.robots.{name}", "spec").SPEC
+        return spec
+    own = own_folders()
+    if name in own or is_file(name):
+        read: RobotSpec = resolve("temporeal.robots.user_robots", "description").user_robot(
+            name, own.get(name))
+        return read
+    raise UnknownName(f"no robot {name!r}; known: {', '.join(robot_names())}; or the path of a robot's folder (with "
+                      f"spec.yaml), of an .xml or an .urdf file; folders in {VARIABLE} are found by name ({said()})")

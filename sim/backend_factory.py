@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 from temporeal.robots.registry import UnknownName, names, resolve
@@ -46,8 +47,8 @@ def backend_for(robot: RobotSpec) -> str:
 
 def make_backend(task: Task, config: BackendConfig, seed: int = 0) -> Backend:
     """The worlds of ``task``."""
-    if config.num_worlds < 1:
-        raise ValueError(f"num_worlds is at least 1, got {config.num_worlds}")
+    if not isinstance(config.num_worlds, Integral) or config.num_worlds < 1:
+        raise ValueError(f"num_worlds is a whole number from 1, got {config.num_worlds!r}")
     name = backend_for(task.robot) if config.name == AUTO else config.name
     if name not in backend_names():
         raise UnknownName(f"no backend {name!r}; known: {', '.join(backend_names())}")

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from temporeal.robots.handed_over.arrays import read_npz
+from temporeal.robots.handed_over.texts import from_json
 from temporeal.sim.capabilities import require
 from temporeal.sim.env import Env
 from temporeal.sim.episodes import EpisodeRecord
@@ -96,18 +97,15 @@ def causes(env: Env, world: int) -> list[str]:
 def load(path: str | Path) -> DivergedWorld:
     """The world in the file ``path``."""
     try:
-        data = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, BadZipFile) as error:
-        raise ValueError(f"{path} holds no diverged world: {error}") from error
-    if not isinstance(data, np.lib.npyio.NpzFile):
-        raise ValueError(f"{path} holds no diverged world: it is one array")
-    with data:
-        if missing := {"about", "given", "action", "record"} - set(data.files):
-            raise ValueError(f"{path} holds no diverged world: {', '.join(sorted(missing))} missing")
-        state, columns = ({k.removeprefix(group): torch.from_numpy(data[k]) for k in data.files if k.startswith(group)}
+        data = read_npz(Path(path))
+        if missing := {"about", "given", "action", "record"} - set(data):
+            raise ValueError(f"{', '.join(sorted(missing))} missing")
+        state, columns = ({k.removeprefix(group): torch.from_numpy(data[k]) for k in data if k.startswith(group)}
                           for group in ("state.", "column."))
-        return DivergedWorld(state, torch.from_numpy(data["given"]), json.loads(str(data["about"])),
-                     torch.from_numpy(data["action"]), columns, EpisodeRecord.from_json(str(data["record"])))
+        return DivergedWorld(state, torch.from_numpy(data["given"]), from_json(str(data["about"]), "about"),
+                             torch.from_numpy(data["action"]), columns, EpisodeRecord.from_json(str(data["record"])))
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise ValueError(f"{path} holds no diverged world: {error}") from error
 
 
 def replay(found: DivergedWorld, backend: Backend) -> Backend:

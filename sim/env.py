@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -259,6 +259,8 @@ class Env:
         table, backend, work = self.table, self.backend, self.table.work
         if not self._begun:
             raise RuntimeError("step() before the first reset(): no world has an episode yet")
+        if not isinstance(action, Tensor):
+            raise TypeError(f"an action is a torch.Tensor [N, A], got {type(action).__name__}: torch.as_tensor(action)")
         if not (self.on_cpu and action.is_cpu and action.dtype is torch.float32 and action.is_contiguous()):
             action = action.detach().to(self.device, torch.float32).contiguous()
         if action.shape != (self.num_worlds, self.action_dim):
@@ -395,6 +397,9 @@ def make_env(
         backend, num_worlds, device, threads, options: :class:`temporeal.sim.backend_factory.BackendConfig`.
         settings: those of :class:`EnvConfig`, such as ``seed``, ``randomize`` and ``sensors``.
     """
+    if unknown := set(settings) - {field.name for field in fields(EnvConfig)}:
+        legal = ["backend", "num_worlds", "device", "threads", "options", *(field.name for field in fields(EnvConfig))]
+        raise TypeError(f"no option {', '.join(sorted(unknown))}; legal: {', '.join(legal)}")
     config = EnvConfig(**settings)
     chosen = BackendConfig(backend, num_worlds, device, threads, dict(options or {}))
     return Env(task, make_backend(task, chosen, config.seed), config)

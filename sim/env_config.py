@@ -55,6 +55,8 @@ def make_distribution(
     extra, visual = task.extra, pictures.rig.parameters if pictures is not None else {}
     added = {name: spec.shape for name, spec in extra.signals.items()} if extra is not None else {}
     signals = {**shapes_of(backend), **added}
+    if unknown := [name for name in task.observe.signals if name not in signals]:
+        raise ValueError(f"task {task.name!r}: observe.signals names {', '.join(unknown)}; known: {', '.join(signals)}")
     sensors = Sensors(SensorConfig.parse(config.sensors, (*task.scene.signals, *added)),
                       {name: signals[name] for name in task.observe.signals}, task.control_dt)
     curriculum = parse_curriculum(config.curriculum, {**backend.parameters, **visual}, start_draws(task.initial),

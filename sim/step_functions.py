@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from temporeal.sim.compiler.tracing import joined
 from temporeal.sim.randomization.sensors import Sensors
 from temporeal.sim.task import Task
 
+T = TypeVar("T")
 Named = dict[str, Tensor]
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -45,7 +47,7 @@ class StepFunctions:
     """
 
     def __init__(self, task: Task, sensors: Sensors, device: torch.device) -> None:
-        self.task, self.sensors = task, sensors
+        self.task, self.sensors, self.device = task, sensors, device
         self.observe, self.act = task.observe.to(device), task.act.to(device)
         self.objective, self.extra = (on_device(part, device) for part in (task.objective, task.extra))
         self.obs_dim = task.observe.obs_dim
@@ -66,6 +68,17 @@ class StepFunctions:
             **{f"progress.{k}": tuple(v) for k, v in self.objective.carry.items()},
             **{f"extra.{k}": tuple(v) for k, v in (extra.carry.items() if extra is not None else ())},
             **{f"added.{k}": tuple(v) for k, v in self.added.items()}}
+
+    def check(self, signals: Shapes) -> None:
+        """Compute once on two worlds of zeros; a ValueError where a part of the task gives what it does not declare."""
+        declared = {**self.columns, **dict.fromkeys(OUTCOMES, ()), **{k: (n,) for k, n in self.observed.items()},
+                    "command": (self.task.robot.command(self.task.command).size,)}
+        shapes = {**self.columns, "action": (self.act.action_dim,), **{f"truth.{k}": v for k, v in signals.items()}}
+        x = {name: torch.zeros(2, *shape, device=self.device) for name, shape in shapes.items()}
+        for function in (self.first, self.command, self.after):
+            for name, value in function(x).items():
+                if declared.get(name) != tuple(value.shape[1:]):
+                    raise ValueError(f"task {self.task.name!r}: {undeclared(name, value, declared)}")
 
     def command(self, x: Named) -> Named:
         """The command of an action."""
@@ -149,7 +162,22 @@ class StepFunctions:
                 **{f"progress.{k}": v for k, v in progress.items()}}
 
 
-def group(prefix: str, x: Mapping[str, Tensor]) -> Named:
+DECLARED_BY = {"obs": "observe.obs_dim", "critic": "objective.privileged_dim, beside the observation",
+               "memory": "observe.memory", "progress": "objective.carry", "extra": "extra.carry",
+               "added": "extra.signals", "command": "the robot's command"}
+"""What declares the shapes of values, by the first part of their names."""
+
+
+def undeclared(name: str, value: Tensor, declared: Shapes) -> str:
+    """What to say of a ``value`` [N, ...] that is not as it is ``declared``."""
+    kind, _, own = name.partition(".")
+    by = DECLARED_BY.get(kind, "the environment")
+    if name in declared:
+        return f"{own or name} has shape {tuple(value.shape[1:])} per world; {by} says {tuple(declared[name])}"
+    return f"{own} is not declared by {by}, which has: {', '.join(group(f'{kind}.', declared)) or 'nothing'}"
+
+
+def group(prefix: str, x: Mapping[str, T]) -> dict[str, T]:
     """The entries of ``x`` whose names begin with ``prefix``, without it."""
     return {k.removeprefix(prefix): v for k, v in x.items() if k.startswith(prefix)}
 

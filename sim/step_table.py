@@ -55,9 +55,12 @@ class StepTable:
         self.functions, self.num_worlds, self.device = functions, num_worlds, device
         self.sizes = (command_dim, *functions.observed.values())
         self.columns: Shapes = {**functions.columns, **dict.fromkeys(OUTCOMES, ())}
+        if not compiled:
+            functions.check(signals)
         try:
             self.command, self.after, self.first = self._kernels(signals, compiled)
         except CannotCompile as error:
+            functions.check(signals)
             raise CannotCompile(f"task {functions.task.name!r} cannot be compiled: {error}. Slower, but as it is: "
                                 f"compiled=false") from error
         self.rows = vectorize.table(self.columns, num_worlds, device)

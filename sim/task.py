@@ -278,6 +278,9 @@ def check_overrides(name: str, module: Any, overrides: Mapping[str, Any]) -> Non
         elif float in get_args(hints.get(key)):
             number = isinstance(value, (int, float)) and not isinstance(value, bool) and _finite(value)
             good, wanted = value is None or number, "a finite number, or null"
+        elif int in get_args(hints.get(key)):
+            number = isinstance(value, int) and not isinstance(value, bool)
+            good, wanted = value is None or number, "a whole number, or null"
         else:
             good, wanted = value is None or isinstance(value, Mapping), "a group of settings"
         if not good:
@@ -295,9 +298,9 @@ def check_range(name: str, key: str, value: float, low: float, high: float, unit
 
 def check_period(name: str, module: Any, overrides: Mapping[str, Any]) -> None:
     """The control period, the substeps and the physics step can be simulated; what a task has itself is its own."""
-    if "control_dt" in overrides:
+    if overrides.get("control_dt") is not None:
         check_range(name, "control_dt", overrides["control_dt"], *CONTROL_DT, "s")
-    if "substeps" in overrides:
+    if overrides.get("substeps") is not None:
         check_range(name, "substeps", overrides["substeps"], 1, SUBSTEPS, "")
     dt, substeps = (overrides.get(key, default_of(module, key)) for key in ("control_dt", "substeps"))
     if {"control_dt", "substeps"} & set(overrides) and dt and substeps and dt / substeps < FINEST:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 from temporeal.robots.registry import resolve
+from temporeal.robots.search_path import own_modules
 
 _FILES: dict[str, ModuleType] = {}
 """Modules of users' task files, by file name: those that somebody named in this process, and no others."""
@@ -38,16 +39,27 @@ def blamed_on(name: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        places = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == name]
-        if not places or not name.endswith(".py"):
+        if (told := in_task_file(error, [name])) is None:
             raise
-        raise ValueError(f"{name}, line {places[-1].lineno}: {type(error).__name__}: {error}") from error
+        raise ValueError(told) from error
+
+
+def in_task_file(error: Exception, names: Iterable[str] = _FILES.keys()) -> str | None:
+    """``error`` with the line of the user's file in which it was raised; None: it is in none of ``names``."""
+    files = [name for name in names if name.endswith(".py")]
+    if isinstance(error, SyntaxError) and Path(error.filename or "").name in files:
+        return f"{Path(error.filename or '').name}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name in files]
+    last = frames[-1] if frames else None
+    return last and f"{Path(last.filename).name}, line {last.lineno}: {type(error).__name__}: {error}"
 
 
 def task_module(name: str) -> ModuleType:
     """The module of ``sim/tasks``, or of a file that was named in this process, that makes task ``name``."""
     if not name.endswith(".py"):
         return resolve("temporeal.sim.tasks", name)
+    if name not in _FILES and (own := own_modules("temporeal.sim.tasks").get(Path(name).stem)) is not None:
+        read_task_file(own)  # the user's search path names it
     if name not in _FILES:
         raise ValueError(f"the task is a file of its user, {name}, and code of files runs only where you name it: add "
                          f"task=FOLDER/{name}")

@@ -36,7 +36,8 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
 
 @pytest.mark.parametrize(("value", "text"), [
     (None, "null"), (True, "true"), (1e-3, "0.001"), ((1, 2.5), "[1,2.5]"), ({"low": 1, "by": [1]}, "{low:1,by:[1]}"),
-    ("hover", "hover"), ("F[0,1] (x > 'a')", r"'F[0,1] (x > \'a\')'")])
+    ("hover", "hover"), ("null", "'null'"), ("1", "'1'"), (np.float64(0.5), "0.5"), (np.arange(2), "[0,1]"),
+    ("F[0,1] (x > 'a')", r"'F[0,1] (x > \'a\')'")])
 def test_values_as_words(value: object, text: str) -> None:
     assert api.literal(value) == text
 
@@ -49,9 +50,31 @@ def test_a_wrong_setting_names_the_legal_ones(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_a_wrong_kind_of_value_is_named_with_what_is_legal() -> None:
+    with pytest.raises(TypeError, match="named"):
+        tr.train(tr.make_task("hover"))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="got 3"):
+        tr.evaluate(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"no option worlds; legal: .*num_worlds"):
+        tr.make_env("hover", worlds=3)
+    with pytest.raises(ValueError, match="num_worlds is a whole number from 1, got '3'"):
+        tr.make_env("hover", num_worlds="3")
+    with pytest.raises(ValueError, match="device is 'tpu'; it must be cpu, cuda"):
+        tr.make_env("hover", num_worlds=2, device="tpu")
+    env = tr.make_env("hover", num_worlds=2)
+    env.reset()
+    with pytest.raises(TypeError, match="torch.Tensor"):
+        env.step(np.zeros((2, 4)))  # type: ignore[arg-type]
+
+
 def test_formulas_on_arrays() -> None:
     formula = tr.parse("G[0,1] (height > 0.3)", tr.load_robot("crazyflie").signals)
     assert tr.robustness(formula, {"height": np.full((101, 2), 0.5)}, 0.01)[0] == pytest.approx(0.2)
+    for use in (lambda text: tr.Monitor(text, 0.01), lambda text: tr.robustness(text, {}, 0.01)):
+        with pytest.raises(ValueError, match="not a formula: 'x > 0'; temporeal.parse"):
+            use("x > 0")
+    with pytest.raises(ValueError, match="text, got int"):
+        tr.parse(3)  # type: ignore[arg-type]
 
 
 def test_a_run_of_a_script_is_a_run_of_the_commands(tmp_path: Path) -> None:
@@ -72,6 +95,21 @@ from temporeal.sim.task import load_task
 def make():
     return load_task("hover")
 """
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("def make(:", "mine.py, line 1: SyntaxError"),
+    (OWN.replace("return load", "task = load") + "    return replace(task, initial=lambda draw: draw['start'])\n\n"
+     "from dataclasses import replace\n", "mine.py, line 6: TypeError")])
+def test_a_mistake_in_a_task_file_names_its_line(
+    text: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from temporeal.policies.cli.main import main
+
+    file = tmp_path / "mine.py"
+    file.write_text(text)
+    assert main(["train", f"task={file}", "num_worlds=16", "--out", str(tmp_path / "run")]) == 2
+    assert told in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_task_in_a_file_runs_only_where_the_file_is_named(tmp_path: Path) -> None:

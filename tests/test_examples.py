@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.examples import thinned
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
@@ -44,7 +45,7 @@ def run(name: str, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", thinned(QUICK, keep=["formula_on_a_log.py"]))
 def test_quick(name: str, tmp_path: Path) -> None:
     assert "robustness" in run(name, tmp_path, *QUICK[name])
 

@@ -101,9 +101,9 @@ class Camera:
         return {"node": "camera", "sent": self.sent}
 
 
-class Reader:
-    """Takes in and decodes what the camera shows, as a detector does first; ``folder`` is where it
-    says that there is a first picture."""
+class PictureReader:
+    """Receives and decodes the camera's pictures, as a detector does first; ``folder``: where it announces the first
+    one."""
 
     def __init__(self, transport: Transport, interface: Interface, folder: Path) -> None:
         self.row, self.folder, self.at = interface.pictures[0], folder, list[float]()
@@ -140,7 +140,7 @@ def seen(args: argparse.Namespace) -> Interface:
 ROLES: dict[str, Callable[[argparse.Namespace, Transport], Node]] = {
     "echo": lambda args, transport: Echo(transport, args.awake),
     "camera": lambda args, transport: Camera(transport, seen(args)),
-    "reader": lambda args, transport: Reader(transport, seen(args), args.out),
+    "reader": lambda args, transport: PictureReader(transport, seen(args), args.out),
 }
 
 

@@ -155,7 +155,7 @@ def figures_of(task: str, evaluation: Evaluation, found: Rollout) -> dict[str, A
 
 def share(flags: np.ndarray) -> list[float]:
     """Share of the episodes [E] and its 95 % interval."""
-    from temporeal.policies.evaluate.statistics import clopper_pearson
+    from temporeal.sim.stl.analysis.binomial import clopper_pearson
 
     return [float(flags.mean()), *clopper_pearson(int(flags.sum()), len(flags))]
 

@@ -15,7 +15,7 @@ from temporeal_benchmarks.stl_study.items import Item
 CODE = ("robots", "sim", "policies/algos", "policies/planners", "policies/training", "policies/nets", "policies/runs",
         "configs/config.yaml", "configs/algo", "configs/backend", "configs/robot", "configs/randomize",
         "configs/curriculum", "configs/experiment", "configs/task/stl", "policies/cli/verbs/train.py",
-        "benchmarks/stl_study/trial.py", "policies/evaluate/evaluation.py", "policies/evaluate/run_outputs.py",
+        "benchmarks/stl_study/trial.py", "policies/evaluate/evaluation.py", "policies/evaluate/statistics.py",
         "policies/evaluate/full_horizon.py", "policies/evaluate/partial.py", "policies/evaluate/rollout.py")
 """What trials depend on; files of other systems, methods and formulas are left out (:func:`needed`)."""
 ALONE = ("apg", "cem", "milp", "npc", "reflex", "tgpo")  # algorithms that no other one needs

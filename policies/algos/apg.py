@@ -35,6 +35,7 @@ import numpy as np
 from temporeal.policies.training.apg.flight import Array, Flight
 from temporeal.policies.training.apg.networks import Adam, Mlp, backward, forward, weight_gradient
 from temporeal.policies.training.apg.worlds import Worlds
+from temporeal.robots.handed_over.arrays import read_npz
 from temporeal.sim.compiler.llvm import LANES
 from temporeal.sim.physics.quadrotor import flight as kernels
 
@@ -288,8 +289,8 @@ def save(
 
 def load(path: Path) -> Actor:
     """The actor that :func:`save` wrote."""
-    with np.load(path, allow_pickle=False) as data:
-        return Actor(Mlp.of([int(s) for s in data["sizes"]], data["flat"].copy()))
+    data = read_npz(path)
+    return Actor(Mlp.of([int(s) for s in data["sizes"]], data["flat"]))
 
 
 def _switch(text: str) -> bool:

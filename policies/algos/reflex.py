@@ -409,6 +409,7 @@ def load_graph(path: Path, task: Task, device: str = "cpu") -> ReflexGraph:
         raise checkpoint.CheckpointError(
             f"{file} was written by another version: settings {sorted(different)} differ")
     config, base = ReflexConfig(**state["config"]), policy_graphs.load_graph(path / TASK_RUN, task, device)
+    checkpoint.require_held(file, [state["obs_dim"], *config.hidden, state["action_dim"]], state["reflex"])
     reflex = Reflex(state["obs_dim"], state["action_dim"], config.hidden, config.activation, config.every)
     reflex.load_state_dict(state["reflex"])
     return ReflexGraph(base, reflex, config.spec).to(device).eval()

@@ -31,6 +31,12 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Add ``--trust``, which every verb that takes an artifact has."""
+    parser.add_argument("--trust", type=Path, metavar="KEY.pem.pub",
+                        help="refuse an artifact that this public key did not sign")
+
+
 def add_overrides(parser: argparse.ArgumentParser) -> None:
     """Add settings as words: ``task=hover seed=2``."""
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings, such as task=hover seed=2")

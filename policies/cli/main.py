@@ -25,7 +25,7 @@ from temporeal.policies.runs.interrupts import Interrupted, interrupt, on_signal
 
 OURS = ("temporeal",)  # packages that are always there: one that is missing is an error of ours
 ORDER = (
-    "demo", "doctor", "view", "train", "eval", "falsify", "export", "deploy", "monitor", "replay", "report",
+    "demo", "doctor", "robot", "view", "train", "eval", "falsify", "export", "deploy", "monitor", "replay", "report",
     "spec", "bench", "completion")
 USAGE = """\
 temporeal: from a temporal-logic task to a robot that does it.
@@ -168,9 +168,18 @@ def attempted(work: Callable[[list[str]], int], arguments: list[str]) -> int:
         if isinstance(error, ModuleNotFoundError) and error.name and error.name.split(".")[0] not in OURS:
             complain(f"temporeal: {not_installed(error)}")
             return BAD_INPUT
+        if (told := of_their_task(error)) is not None:
+            complain(f"{traceback.format_exc()}temporeal: {told}")
+            return BAD_INPUT
         complain(f"{traceback.format_exc()}temporeal: this is an error of temporeal itself; please report it with the "
                  f"lines above and: temporeal {shlex.join(arguments)}")
         return CRASHED
+
+
+def of_their_task(error: Exception) -> str | None:
+    """The line of the user's task file that raised ``error``; None: it is no error of theirs."""
+    files = sys.modules.get("temporeal.sim.task_files")
+    return None if files is None else files.in_task_file(error)
 
 
 if __name__ == "__main__":

@@ -52,14 +52,14 @@ class Recorded(NamedTuple):
 
 def chosen(options: Any) -> Recorded:
     """The robot that ``options`` choose, with its interface at the flight."""
-    from temporeal.robots.spec import load_robot
+    from temporeal.robots.handed_over.robots import named_robot
     from temporeal_bridge.interface.loading import load_interface
     from temporeal_bridge.recording import bags
 
     namespace, mission = bags.robot_of(options.bag, options.namespace)
     if options.robot not in (None, mission["robot"]):
         raise BadInput(f"--robot {options.robot}: the bag is of robot {mission['robot']!r}")
-    robot, signals = load_robot(mission["robot"]), options.signals
+    robot, signals = named_robot(mission["robot"]), options.signals
     interface = load_interface(robot, mission["interface"], signals)
     lacks = lacking(mission, robot, interface)
     if lacks and signals is None and (signals := beside(options.bag)) is not None:
@@ -84,7 +84,7 @@ def lacking(mission: Mapping[str, Any], robot: RobotSpec, interface: Interface) 
 
     try:
         manifest = build(dict(mission["manifest"]))
-    except (TypeError, KeyError, ValueError, AttributeError):
+    except (TypeError, LookupError, ValueError, AttributeError, ArithmeticError):
         return ""
     try:
         check_reads(interface, manifest.signals)

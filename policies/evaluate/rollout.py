@@ -50,6 +50,7 @@ class Rollout:
         finite: bool [E], no sample had a value that is not a number.
         dt: control period, s.
         ended_s: float [E], when it was that those ended, s; None: with their last sample.
+        commands: float32 [T, E, U], what the robot was told, in the command's units; NaN or None where unknown.
     """
 
     signals: Mapping[str, np.ndarray]
@@ -60,6 +61,7 @@ class Rollout:
     dt: float
     seed: int = 0
     ended_s: np.ndarray | None = None
+    commands: np.ndarray | None = None
 
     @property
     def episodes(self) -> int:
@@ -84,12 +86,14 @@ def rollout(
     trace = {name: [host(value)] for name, value in pick(env.true_signals(), names).items()}
     alive, finite = np.ones(worlds, bool), np.ones(worlds, bool)
     terminated, lengths = np.zeros(worlds, bool), np.ones(worlds, np.int64)
-    actions = []
+    actions, commands = [], list[np.ndarray]()
     for k in range(steps):
         action = policy(obs.actor).clamp(-1.0, 1.0)
         step = env.step(action)
         obs, info = step.obs, cast("Mapping[str, Any]", step.info)
         actions.append(np.where(alive[:, None], host(action), np.float32(0)))
+        if (command := getattr(env, "command", None)) is not None:
+            commands.append(host(command))
         for name, value in pick(info["signals"], names).items():
             trace[name].append(np.where(column(alive, value.dim()), host(value), trace[name][-1]))
         lengths += alive
@@ -101,13 +105,16 @@ def rollout(
         if not alive.any():
             break
     return Rollout({name: np.stack(values) for name, values in trace.items()}, np.stack(actions), lengths, terminated,
-                   finite, env.task.control_dt, env.seed)
+                   finite, env.task.control_dt, env.seed, commands=np.stack(commands) if commands else None)
 
 
-def from_flights(flights: Sequence[Mapping[str, np.ndarray]], dt: float, seed: int = 0) -> Rollout:
+def from_flights(
+    flights: Sequence[Mapping[str, np.ndarray]], dt: float, commands: Sequence[np.ndarray | None] = (), seed: int = 0
+) -> Rollout:
     """Recorded flights as episodes: each a mapping name -> [T_i, ...] sampled every ``dt`` s from mission start.
 
-    Flights may differ in length. Actions are unknown, so effort is NaN.
+    Flights may differ in length. Actions are unknown, so effort is NaN. ``commands``: of each flight, [T_i, U], None
+    where they are unknown.
     """
     lengths = [{len(values) for values in flight.values()} for flight in flights]
     bad = [i for i, found in enumerate(lengths) if len(found) != 1 or 0 in found]
@@ -118,7 +125,17 @@ def from_flights(flights: Sequence[Mapping[str, np.ndarray]], dt: float, seed: i
     signals = {name: np.stack([held(np.asarray(f[name], np.float32), int(count.max())) for f in flights], axis=1)
                for name in sorted(names)}
     actions = np.full((int(count.max()) - 1, len(flights), 1), np.nan, np.float32)
-    return Rollout(signals, actions, count, np.zeros(len(flights), bool), np.ones(len(flights), bool), dt, seed)
+    return Rollout(signals, actions, count, np.zeros(len(flights), bool), np.ones(len(flights), bool), dt, seed,
+                   commands=together(commands, int(count.max())))
+
+
+def together(commands: Sequence[np.ndarray | None], samples: int) -> np.ndarray | None:
+    """The flights' commands as [samples, E, U], NaN where they are unknown; None where all are, or they differ."""
+    known = [each for each in commands if each is not None]
+    if len({each.shape[1] for each in known}) != 1:
+        return None
+    unknown = np.full((1, known[0].shape[1]), np.nan, np.float32)
+    return np.stack([held(unknown if each is None else each[:samples], samples) for each in commands], axis=1)
 
 
 def held(values: np.ndarray, samples: int) -> np.ndarray:

@@ -79,6 +79,42 @@ class Sb3Actor(nn.Module):
         return torch.minimum(torch.maximum(action, self.low), self.high)
 
 
+class RecurrentActor(nn.Module):
+    """The deterministic action of rsl_rl's ``RNNModel``, with its memory as an input and an output.
+
+    Args:
+        model: what its ``as_onnx`` gives: normalization, ``torch.nn.GRU`` or ``LSTM``, network, output.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model, self.input_size = model, model.input_size
+        self.layers, self.size, self.is_lstm = model.num_layers, model.hidden_size, model.rnn_type == "lstm"
+        self.hidden_dim = self.layers * self.size * (2 if self.is_lstm else 1)
+
+    def forward(self, obs: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Action [N, A] and the next memory for ``obs`` [N, O] and ``hidden`` [N, D]: by layer h, of an LSTM then c."""
+        x, after = self.model.obs_normalizer(obs), []
+        for layer, old in enumerate(hidden.split(self.hidden_dim // self.layers, -1)):
+            new = self.cell(layer, x, old)
+            x = new[:, : self.size]
+            after.append(new)
+        return self.model.deterministic_output(self.model.mlp(x)), torch.cat(after, -1)
+
+    def cell(self, layer: int, x: Tensor, old: Tensor) -> Tensor:
+        """The memory [N, D / L] of one layer after input ``x``: as torch.nn.GRU and LSTM compute it, step by step."""
+        rnn, h = self.model.rnn, old[:, : self.size]
+        weights = [getattr(rnn, f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        given = nn.functional.linear(x, weights[0], weights[2]).split(self.size, -1)
+        kept = nn.functional.linear(h, weights[1], weights[3]).split(self.size, -1)
+        if not self.is_lstm:
+            reset, update = ((a + b).sigmoid() for a, b in zip(given[:2], kept[:2]))
+            return (1 - update) * (given[2] + reset * kept[2]).tanh() + update * h
+        enter, forget, new, out = (a + b for a, b in zip(given, kept))
+        c = forget.sigmoid() * old[:, self.size :] + enter.sigmoid() * new.tanh()
+        return torch.cat([out.sigmoid() * c.tanh(), c], -1)
+
+
 # ---- the policies
 
 
@@ -117,24 +153,25 @@ def copied(policy: Any) -> Any:
 def from_rsl_rl(policy: Any, env: Any) -> PolicyGraph:
     """The deterministic policy of rsl_rl's ``OnPolicyRunner`` (or of its actor model) between signals and commands.
 
-    The empirical normalization is part of it. ``env`` as of :func:`from_sb3`.
+    The empirical normalization is part of it. What a recurrent one (``RNNModel``) remembers is memory of the artifact,
+    zeros at mission start. ``env`` as of :func:`from_sb3`.
     """
     task = origin(env).task
     model = policy.alg.get_policy() if hasattr(policy, "alg") else policy
     groups = list(getattr(model, "obs_groups", ()))
-    if getattr(model, "is_recurrent", False):
-        raise NotExportable("a recurrent policy of rsl_rl is not exported yet: train an MLPModel")
     if not hasattr(model, "as_onnx") or groups != ["policy"]:
         raise NotExportable(f"the actor reads the groups {groups}; an artifact reads what a robot measures: "
                             "obs_groups={'actor': ['policy'], 'critic': ['critic']}")
     actor = model.as_onnx(verbose=False).to("cpu").eval()
+    if getattr(model, "is_recurrent", False):
+        actor = RecurrentActor(actor)
     check_sizes(task, actor.input_size, model.distribution.output_dim if model.distribution else task.act.action_dim)
     return graph_of(task, nn.Identity(), actor)
 
 
 def graph_of(task: Task, normalizer: nn.Module, actor: nn.Module) -> PolicyGraph:
     """The policy between raw signals and raw commands, on the CPU, with maps of its own."""
-    actor.hidden_dim = 0  # type: ignore[assignment]
+    actor.hidden_dim = getattr(actor, "hidden_dim", 0)
     host = torch.device("cpu")
     graph = PolicyGraph(deepcopy(task.observe).to(host), normalizer, actor, deepcopy(task.act).to(host)).eval()
     for parameter in graph.parameters():

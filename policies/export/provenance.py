@@ -21,15 +21,26 @@ def versions() -> dict[str, str]:
     return out
 
 
-def revision() -> str:
-    """Git revision of the project, ``-dirty`` with uncommitted changes, ``"unknown"`` outside a repository."""
-    root = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[2]
+WRITTEN = ("benchmarks/results", "docs", "*.md")
+"""What a measurement may change, and what changes nothing that runs."""
+
+
+def revision(root: Path = ROOT) -> str:
+    """Git revision of the project, ``-dirty`` with uncommitted changes of what runs (:data:`WRITTEN` is left out),
+    ``"unknown"`` outside a repository."""
     if not (root / ".git").exists():
         return "unknown"
     try:
-        described = subprocess.run(
-            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            capture_output=True, text=True, timeout=10, check=True)
+        commit = _git(root, "rev-parse", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".",
+                       *(f":(exclude){path}" for path in WRITTEN))
     except (OSError, subprocess.SubprocessError):
         return "unknown"
-    return described.stdout.strip() or "unknown"
+    return f"{commit}-dirty" if changed else commit
+
+
+def _git(root: Path, *words: str) -> str:
+    """What ``git`` prints about the repository in ``root``."""
+    return subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10,
+                          check=True).stdout.strip()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from temporeal.policies.runs.environments import backend_defaults
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.settings.files import Settings
+from temporeal.policies.runs.settings.handed_over import checked
 from temporeal.policies.runs.settings.renamed import with_current_names
 
 if TYPE_CHECKING:
@@ -32,14 +33,14 @@ def load_artifact(folder: Path, trust: Path | None = None) -> Artifact:
     from temporeal.robots.artifact.loading import load_manifest
     from temporeal.robots.artifact.manifest import MANIFEST, ArtifactError, added_signals
     from temporeal.robots.artifact.runtime import Artifact
-    from temporeal.robots.spec import load_robot
+    from temporeal.robots.handed_over.robots import named_robot
 
     if not (folder / MANIFEST).is_file():
         raise BadInput(f"{folder} is not an artifact (it has no {MANIFEST}); `temporeal export RUN` makes one")
     with bad_input():
         try:
             manifest = load_manifest(folder, trust)
-            robot = load_robot(manifest.robot)
+            robot = named_robot(manifest.robot)
             artifact = Artifact.load(folder, robot, task_signals=added_signals(manifest, robot), trust=trust)
             artifact.self_test()
         except ArtifactError as error:
@@ -49,7 +50,7 @@ def load_artifact(folder: Path, trust: Path | None = None) -> Artifact:
 
 def artifact_settings(folder: Path, artifact: Artifact) -> Settings:
     """The settings that the ``artifact`` in ``folder`` was trained with."""
-    settings = with_current_names(artifact.manifest.training)
+    settings = checked(with_current_names(artifact.manifest.training), str(folder))
     if not {"task", "backend", "randomize", "seed"} <= set(settings):
         raise BadInput(f"{folder} does not hold the settings of its training: it was not written by `temporeal export`")
     return {**settings, "backend": backend_defaults(settings["backend"])}
@@ -84,7 +85,7 @@ def artifact_policy(artifact: Artifact, env: Env) -> Act:
 def check_task(artifact: Artifact, env: Env) -> None:
     """Refuse an artifact that does not fit the task of ``env``: its rate, signals, commands and robot."""
     from temporeal.robots.artifact.manifest import ArtifactError, check_robot
-    from temporeal.robots.spec import load_robot
+    from temporeal.robots.handed_over.robots import named_robot
 
     manifest, task = artifact.manifest, env.task
     if not math.isclose(manifest.rate_hz * task.control_dt, 1.0, rel_tol=1e-6):
@@ -97,6 +98,6 @@ def check_task(artifact: Artifact, env: Env) -> None:
         raise BadInput(f"the artifact needs {', '.join(lacking)}, which task {task.name!r} does not have: "
                        "judge it on the task it was trained for")
     try:
-        check_robot(manifest, load_robot(manifest.robot), task.schema)
+        check_robot(manifest, named_robot(manifest.robot), task.schema)
     except ArtifactError as error:
         raise BadInput(f"{error}: judge it on the task it was trained for") from error

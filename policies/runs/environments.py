@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.settings.compose import of_group
 from temporeal.policies.runs.settings.files import Settings
+from temporeal.policies.runs.settings.robots import arguments
 
 if TYPE_CHECKING:
     from temporeal.sim.env import Env
@@ -29,8 +30,7 @@ def make_task(settings: Mapping[str, Any]) -> Task:
     from temporeal.sim.task import load_task
 
     with bad_input():
-        return checked_robot(settings["task"], load_task(settings["task"]["name"], **(
-            settings["task"].get("settings") or {})))
+        return checked_robot(settings["task"], load_task(settings["task"]["name"], **arguments(settings["task"])))
 
 
 def checked_robot(stated: Mapping[str, Any], task: Task) -> Task:

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.runs import environments
 from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.run_folders import EVENTS, title_of
+from temporeal.policies.runs.settings.handed_over import described_by
 from temporeal.policies.runs.trained import Trained, trained_policy
 
 if TYPE_CHECKING:
     from temporeal.policies.evaluate.judging import Judged
     from temporeal.policies.evaluate.report.outputs import Report
 
-BACKEND_TITLES = {"quadrotor": "Own simulator (quadrotor)", "mujoco": "MuJoCo"}
+BACKEND_TITLES = {"quadrotor": "Own simulator (quadrotor)", "planar": "Own simulator (plane)", "mujoco": "MuJoCo"}
 """Titles of backends in reports, where not their names."""
 
 
@@ -51,10 +53,11 @@ def evaluate_on(
     from temporeal.policies.evaluate.rollout import rollout
 
     seed = settings["seed"] + EVALUATION_SEED if config.seed is None else config.seed
-    task = environments.make_task(settings)
-    policy = trained_policy(trained, settings, task)
-    env = environments.make_env(settings, task=policy.task, num_worlds=config.episodes, backend=backend, seed=seed)
-    act = policy.act(env)
+    with described_by(trained.folder):
+        task = environments.make_task(settings)
+        policy = trained_policy(trained, settings, task)
+        env = environments.make_env(settings, task=policy.task, num_worlds=config.episodes, backend=backend, seed=seed)
+        act = policy.act(env)
     started = time.perf_counter()
     found = rollout(env, act, progress=progress)
     seconds = time.perf_counter() - started
@@ -63,13 +66,22 @@ def evaluate_on(
 
 
 def write_report(
-    settings: Mapping[str, Any], judged: Mapping[str, Judged], folder: Path, require: float | None = None
+    settings: Mapping[str, Any], judged: Mapping[str, Judged], folder: Path, require: float | None = None,
+    run: Path | None = None,
 ) -> Report:
-    """Write ``report.html`` and ``report.json``: ``judged`` by backend; ``require``: the probability asked for."""
+    """Write ``report.html`` and ``report.json``: ``judged`` by backend; ``require``: the probability asked for;
+    ``run``: the folder of the training, for its learning curves."""
+    from temporeal.policies.evaluate.report.learning import curves_of
     from temporeal.policies.evaluate.report.outputs import make_report
 
+    facts, curves = {}, []
+    try:
+        curves = [] if run is None else curves_of(run / EVENTS)
+    except ValueError as error:
+        facts = {"Learning curves": str(error)}
     rows = [(key, BACKEND_TITLES.get(key, key), found.evaluation, found.rollout) for key, found in judged.items()]
-    return make_report(environments.make_task(settings), rows, folder, require=require, settings=settings)
+    return make_report(environments.make_task(settings), rows, folder, require=require, settings=settings,
+                       title=title_of(settings), facts=facts, curves=curves)
 
 
 def caveat(settings: Mapping[str, Any]) -> str:

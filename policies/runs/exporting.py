@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from temporeal.policies.runs import environments
 from temporeal.policies.runs.errors import BadInput, bad_input
-from temporeal.policies.runs.run_folders import load_run
+from temporeal.policies.runs.run_folders import load_run, title_of
+from temporeal.policies.runs.settings.handed_over import described_by
 from temporeal.policies.runs.trained import load_graph, shown_to
 
 if TYPE_CHECKING:
@@ -28,12 +29,14 @@ def export_run(run: Path, out: Path, name: str | None = None, task_file: str | P
     from temporeal.policies.runs.settings.compose import override
 
     settings = override(load_run(run), [] if task_file is None else [f"task={task_file}"])
-    task = environments.make_task(settings)
-    here = {**settings, "device": "cpu"}  # an artifact runs on a CPU, wherever the run was trained
-    graph = load_graph(here, run, task)
-    env = environments.make_env(here, task=shown_to(graph, task), num_worlds=1, compiled=False)
+    with described_by(run):
+        task = environments.make_task(settings)
+        here = {**settings, "device": "cpu"}  # an artifact runs on a CPU, wherever the run was trained
+        graph = load_graph(here, run, task)
+        env = environments.make_env(here, task=shown_to(graph, task), num_worlds=1, compiled=False)
     with writable(out), bad_input():
-        return export_policy(graph, task, out, env, training=settings, seed=settings["seed"], name=name)
+        return export_policy(graph, task, out, env, training=settings, seed=settings["seed"],
+                             name=name or title_of(settings))
 
 
 def export_model(

@@ -133,12 +133,18 @@ def check_same(old: Settings, new: Settings) -> None:
     with suppress(BadInput, TypeError):  # of a run whose settings are no more: what differs is told below
         old, new = resolved(old), resolved(new)
     for key in SAME:
-        before, now = (backend_defaults(x.get(key)) if key == "backend" else x.get(key, ABSENT_DEFAULTS.get(key))
-                       for x in (old, new))
+        before, now = (compared(key, x.get(key, ABSENT_DEFAULTS.get(key))) for x in (old, new))
         if (key in old or key in ABSENT_DEFAULTS) and (found := difference(key, before, now)):
             was, is_now = (UNSET if x is UNSET else values.shown(x) for x in found[1:])
             raise BadInput(f"resume: {found[0]} of the run is {was}, now {is_now}; resume with the settings it was "
                            "started with")
+
+
+def compared(key: str, value: Any) -> Any:
+    """What of a setting makes a run the same: a backend has its defaults, a task's title is but a name."""
+    if key == "task" and isinstance(value, Mapping):
+        return {name: part for name, part in value.items() if name != "title"}
+    return backend_defaults(value) if key == "backend" else value
 
 
 def difference(key: str, old: Any, new: Any) -> tuple[str, Any, Any] | None:

@@ -53,11 +53,18 @@ class TrainedPolicy:
     digest: Callable[[], str]
 
 
-def load_trained(folder: Path) -> Trained:
-    """The run or artifact in ``folder``."""
+def load_trained(folder: Path, trust: Path | None = None) -> Trained:
+    """The run or artifact in ``folder``.
+
+    ``trust``: the file of a public key; an artifact that this key did not sign is refused, and so is a run, which
+    nobody signs.
+    """
     if is_artifact(folder):
-        artifact = load_artifact(folder)
+        artifact = load_artifact(folder, trust)
         return Trained(folder, artifact_settings(folder, artifact), artifact)
+    if trust is not None:
+        raise BadInput(f"{folder} is not an artifact, and only artifacts are signed: leave --trust out, or export the "
+                       "run and sign it: temporeal export RUN --sign KEY.pem")
     return Trained(folder, load_run(folder))
 
 
@@ -90,6 +97,9 @@ def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyG
         return policy_graphs.load_graph(folder, task, settings["device"])
     except CheckpointError as error:
         raise BadInput(str(error)) from error
+    except (TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
+        raise BadInput(f"{folder}: its last checkpoint holds no policy of this version ({type(error).__name__}: "
+                       f"{error}): train anew, or judge the artifact that was exported then") from error
 
 
 def shown_to(graph: PolicyGraph, task: Task) -> Task:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +18,11 @@ from typing import Any
 import torch
 
 from temporeal.robots.atomic_files import write_whole
+from temporeal.robots.handed_over import files
+from temporeal.robots.handed_over.arrays import archive
 
 DIGEST = 32  # bytes of SHA-256
+LARGEST = 1 << 36  # bytes of a checkpoint, which has the state of all worlds
 KEPT = 2  # iterations
 NAME = re.compile(r"(\d{8})\.rank(\d+)of(\d+)\.pt")
 PLAIN = (torch.Tensor, int, float, str, bool, bytes, type(None))
@@ -44,15 +48,37 @@ def save(path: Path, state: Mapping[str, Any]) -> None:
 def load(path: Path, map_location: str | torch.device = "cpu") -> dict[str, Any]:
     """The state in ``path``, if the file is intact."""
     try:
-        raw = path.read_bytes()
-    except OSError as error:
+        raw = files.read(path, LARGEST, within=path.parent)
+    except (OSError, files.Refused) as error:
         raise CheckpointError(f"checkpoint {path} cannot be read: {error}") from error
     payload, digest = raw[:-DIGEST], raw[-DIGEST:]
     if len(raw) <= DIGEST or hashlib.sha256(payload).digest() != digest:
         raise CheckpointError(
             f"checkpoint {path} is corrupt or cut short ({len(raw)} bytes do not end in their SHA-256){_others(path)}")
-    state: dict[str, Any] = torch.load(io.BytesIO(payload), map_location=map_location, weights_only=True)
+    try:
+        return _unpacked(payload, map_location)
+    except Exception as error:  # torch's parser of foreign bytes raises any exception
+        raise CheckpointError(f"checkpoint {path} holds no state of a training: {error}{_others(path)}") from error
+
+
+def _unpacked(payload: bytes, map_location: str | torch.device) -> dict[str, Any]:
+    """The state in an archive of ``torch.save``, which packs nothing: it takes as much memory as the file has bytes."""
+    with archive(payload, "the archive") as members:
+        if sum(entry.file_size for entry in members.infolist()) > len(payload):
+            raise files.Refused("it is packed, and torch.save packs nothing")
+    state = torch.load(io.BytesIO(payload), map_location=map_location, weights_only=True)
+    if not isinstance(state, dict):
+        raise files.Refused(f"it holds a {type(state).__name__}, a dictionary is needed")
     return state
+
+
+def require_held(path: object, widths: Sequence[int], weights: Mapping[str, Any]) -> None:
+    """Refuse layers of ``widths`` whose ``weights`` a checkpoint cannot hold, before their memory is taken."""
+    held = sum(value.numel() for value in weights.values() if isinstance(value, torch.Tensor))
+    wrong = [w for w in widths if type(w) is not int or not 1 <= w <= held]
+    if wrong or any(a * b > held for a, b in itertools.pairwise(widths)):
+        raise CheckpointError(f"checkpoint {path} states layers of {list(widths)} numbers, and its {held:,} weights "
+                              "are not theirs")
 
 
 def file_of(folder: Path, iteration: int, rank: int, ranks: int) -> Path:
@@ -117,8 +143,10 @@ def _others(path: Path) -> str:
         return ""
     before = [p for p in path.parent.glob(f"*.rank{match[2]}of{match[3]}.pt") if p.name < path.name]
     if not before:
-        return "; there is no earlier one"
-    return f"; the one before it is {max(before)}: to continue from that, resume={max(before)} (or delete the bad file)"
+        return ("; there is no earlier one. What to do: copy the run again, or train anew (temporeal train ... "
+                "--overwrite); an artifact that was exported from it still flies")
+    return (f"; the one before it is {max(before)}. What to do: delete the bad file, and the one before it counts; or "
+            f"continue the training from that, resume={max(before)}")
 
 
 def _require_plain(value: Any, where: str) -> None:

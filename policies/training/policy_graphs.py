@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, cast
 import yaml
 
 from temporeal.policies.training.checkpoint import CheckpointError
+from temporeal.robots.handed_over.files import Refused, read_text
+from temporeal.robots.handed_over.texts import from_yaml
 from temporeal.robots.registry import resolve
 
 if TYPE_CHECKING:
@@ -21,8 +23,9 @@ CONFIG = "config.yaml"
 def algorithm_of(run: Path) -> str:
     """The algorithm of the run in folder ``run``, by its settings."""
     try:
-        name = yaml.safe_load((run / CONFIG).read_text())["algo"]["name"]
-    except (OSError, TypeError, KeyError, yaml.YAMLError) as error:
+        file = run / CONFIG
+        name = from_yaml(read_text(file, within=run), str(file))["algo"]["name"]
+    except (OSError, TypeError, LookupError, Refused, yaml.YAMLError) as error:
         raise CheckpointError(f"{run} is no run: its {CONFIG} does not say which algorithm learned it "
                               f"({type(error).__name__}: {error})") from error
     return str(name)

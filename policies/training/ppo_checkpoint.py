@@ -73,12 +73,19 @@ def restore(learner: Learner, path: Path) -> None:
 def policy_of(state: Mapping[str, Any], kind: type[C], device: str) -> tuple[Actor, Normalizer, C]:
     """Actor, normalizer and configuration, a ``kind``, of the checkpoint ``state``."""
     config = config_of(state, kind)
+    checkpoint.require_held(state["path"], widths(config, state["sizes"]), state["actor"])
     actor = make_actor(state["sizes"]["obs_dim"], state["sizes"]["action_dim"], config.actor_hidden,
                        name=config.activation, init_std=config.init_std, hidden_dim=config.memory)
     normalizer = Normalizer(state["sizes"]["obs_dim"])
     actor.load_state_dict(state["actor"])
     normalizer.load_state_dict(state["normalizer"])
     return actor.to(device), normalizer.to(device), config
+
+
+def widths(config: PPOConfig, sizes: Mapping[str, int]) -> list[int]:
+    """Widths of the actor's layers, a recurrent one's as often as it is fed back."""
+    memory = [config.memory] * 2 if config.memory else []
+    return [sizes["obs_dim"], *config.actor_hidden, *memory, sizes["action_dim"]]
 
 
 def read_last(path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Progress of a long run: a live table on a terminal, plain lines elsewhere, TensorBoard on request."""
+"""Progress of a long run: a live table on a terminal, plain lines elsewhere, TensorBoard on request, and read back."""
 
 from __future__ import annotations
 
@@ -118,3 +118,36 @@ class tensorboard(AbstractContextManager["tensorboard"]):
 
     def __exit__(self, *_: object) -> None:
         self.writer.close()
+
+
+LARGEST_EVENTS = 1 << 28  # bytes of a file of events that is read: a week of figures is a tenth of it
+
+
+def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """What :class:`tensorboard` wrote to ``folder``: by name, (environment steps, value) in order.
+
+    Where a run was resumed, later files replace what earlier ones say of the same steps. ValueError: a file cannot be
+    read, or is larger than :data:`LARGEST_EVENTS`. Nothing without the folder, or without the package.
+    """
+    try:
+        from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
+        from tensorboard.compat.proto.event_pb2 import Event
+    except ImportError:
+        return {}
+    found: dict[str, list[tuple[int, float]]] = {}
+    for file in sorted(path for path in folder.glob("events.out.tfevents.*") if path.is_file()):
+        if file.stat().st_size > LARGEST_EVENTS:
+            raise ValueError(f"{file.name} has {file.stat().st_size:,} bytes; {LARGEST_EVENTS:,} at most are read")
+        own: dict[str, list[tuple[int, float]]] = {}
+        try:
+            events = [Event.FromString(raw) for raw in RawEventFileLoader(str(file)).Load()]
+        except Exception as error:  # foreign bytes raise what they like
+            raise ValueError(f"{file.name} cannot be read: {error}") from error
+        if not events and file.stat().st_size:  # its first record is longer than the file
+            raise ValueError(f"{file.name} cannot be read: it begins with no event")
+        for event in events:
+            for value in event.summary.value:
+                own.setdefault(value.tag, []).append((event.step, value.simple_value))
+        for name, rows in own.items():
+            found[name] = [row for row in found.get(name, []) if row[0] < rows[0][0]] + rows
+    return found

@@ -31,7 +31,7 @@ from math import radians
 from pathlib import Path
 
 from temporeal.robots.signals import CommandSpec, SignalSpec, schema
-from temporeal.robots.spec import Parameter, RobotSpec, Source
+from temporeal.robots.spec import ASSUMED, Parameter, RobotSpec, Source, cautious_motion
 
 HERE = Path(__file__).parent
 
@@ -113,4 +113,7 @@ SPEC = RobotSpec(
         **{f"{tip}_tip_w": Source("pos", (f"{tip}_tip",)) for tip in TIPS},
     },
     actuators={"joint_pos_cmd": JOINTS},
+    motion=cautious_motion((SPEED,) * 16, LOW, HIGH, STRENGTH),
+    control_hz=20.0,
+    defaults=ASSUMED,
 )

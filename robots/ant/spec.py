@@ -85,4 +85,5 @@ SPEC = RobotSpec(
         "base_vel_w": Source("lin_vel", ("torso",)), "base_ang_vel_b": Source("ang_vel_b", ("torso",)),
         "joint_pos": Source("joint_pos", JOINTS), "joint_vel": Source("joint_vel", JOINTS)},
     actuators={"torque_cmd": JOINTS},
+    control_hz=20.0,
 )  # fmt: skip

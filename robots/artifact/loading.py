@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from temporeal.robots.artifact.manifest import MANIFEST, ArtifactError, Manifest, decode
+from temporeal.robots.artifact.manifest import GOLDEN, MANIFEST, Damaged, Manifest, decode
 from temporeal.robots.artifact.signature import verify
+from temporeal.robots.handed_over import files
+
+LARGEST = {MANIFEST: 2 * files.MIB, GOLDEN: 256 * files.MIB}
+"""Bytes of a file at most; of a network: as any file."""
 
 
 def read(folder: Path, name: str) -> bytes:
     """Content of one file of the artifact in ``folder``."""
     try:
-        return (folder / name).read_bytes()
+        return files.read(folder / name, LARGEST.get(name, files.LARGEST), within=folder)
     except OSError as error:
-        raise ArtifactError(f"{folder} is not an artifact: {name}: {error.strerror or error}") from error
+        raise Damaged(f"{folder} is not an artifact: {name}: {error.strerror or error}") from error
+    except files.Refused as error:
+        raise Damaged(str(error)) from error
 
 
 def load_manifest(folder: Path, trust: Path | None = None) -> Manifest:

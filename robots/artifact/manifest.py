@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from temporeal.robots.handed_over.files import Refused
+from temporeal.robots.handed_over.texts import from_json
 from temporeal.robots.signals import CommandSpec, Schema, SignalSpec, is_number, is_size
 from temporeal.robots.spec import RobotSpec
 
@@ -30,6 +32,14 @@ CONTRACT = ("schema_version", "robot", "signals", "commands", "rate_hz", "memory
 
 class ArtifactError(ValueError):
     """An artifact that is damaged, or that does not match the robot; the message names the first mismatch."""
+
+
+class Damaged(ArtifactError):
+    """A file of an artifact is missing, damaged or not what the exporter writes; the message says what to do next."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"{message}. What to do: copy the artifact again, or export it again from its run "
+                         "(temporeal export RUN --out FOLDER)")
 
 
 @dataclass(frozen=True)
@@ -267,11 +277,11 @@ def mission_digest(content: Mapping[str, Any]) -> str:
 def decode(data: bytes) -> Manifest:
     """The manifest of ``data``; :class:`ArtifactError` names what is damaged, unknown or missing."""
     try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ArtifactError(f"{MANIFEST} is not JSON: {error}") from error
+        content = from_json(data, MANIFEST)
+    except Refused as error:
+        raise Damaged(str(error)) from error
     if not isinstance(content, dict):
-        raise ArtifactError(f"{MANIFEST} holds a {type(content).__name__}, an object is needed")
+        raise Damaged(f"{MANIFEST} holds a {type(content).__name__}, an object is needed")
     version = content.get("schema_version")
     if type(version) is not int or version not in (SCHEMA_VERSION, *OPTIONAL):
         raise ArtifactError(f"{MANIFEST} has schema_version {version!r}; this program reads version {SCHEMA_VERSION}, "
@@ -280,17 +290,17 @@ def decode(data: bytes) -> Manifest:
     missing = [name for name in keys if name not in content]
     unknown = sorted(set(content) - set(keys))
     if missing or unknown:
-        raise ArtifactError(f"{MANIFEST} lacks the keys {missing} and has the unknown keys {unknown}")
+        raise Damaged(f"{MANIFEST} lacks the keys {missing} and has the unknown keys {unknown}")
     stated = content.pop("sha256")
     found = digest(canonical(content).encode())
     if stated != found:
-        raise ArtifactError(f"{MANIFEST} was changed after export: its SHA-256 is {found}, it states {stated}")
+        raise Damaged(f"{MANIFEST} was changed after export: its SHA-256 is {found}, it states {stated}")
     try:
         return build(content)
     except ArtifactError:
         raise
-    except (TypeError, KeyError, ValueError, AttributeError, ArithmeticError) as error:
-        raise ArtifactError(f"{MANIFEST} is malformed: {error}") from error
+    except (TypeError, LookupError, ValueError, AttributeError, ArithmeticError, MemoryError) as error:
+        raise Damaged(f"{MANIFEST} is malformed: {error}") from error
 
 
 def build(content: dict[str, Any]) -> Manifest:

@@ -9,10 +9,8 @@ Loading refuses anything that does not match and names it (:class:`ArtifactError
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,12 +34,16 @@ from temporeal.robots.artifact.manifest import (
     REFLEX,
     RISK,
     ArtifactError,
+    Damaged,
     Manifest,
     check_robot,
     contract,
     digest,
 )
 from temporeal.robots.artifact.onnx_file import outside
+from temporeal.robots.handed_over.arrays import read_npz
+from temporeal.robots.handed_over.files import Refused
+from temporeal.robots.handed_over.texts import from_json
 from temporeal.robots.signals import Schema, SignalError, all_finite, check_signals
 from temporeal.robots.spec import RobotSpec
 
@@ -192,8 +194,17 @@ class Artifact:
         ``tolerance`` is a share of each component's range (high - low): a policy's gains and its memory of velocity
         differences multiply roundings, so that rad/s and newtons cannot share one absolute tolerance. For memory, which
         has no range, it is ten shares of its largest value, or of 1. The artifact's own memory is left unchanged.
-        Raises :class:`ArtifactError` beyond ``tolerance``.
+        Raises :class:`ArtifactError` beyond ``tolerance``, and where the network cannot be run.
         """
+        try:
+            return self._replayed(tolerance)
+        except ArtifactError:
+            raise
+        except Exception as error:  # onnxruntime's exception types are private, and a wrong output has any shape
+            raise Damaged(f"self-test of {self.path}: its network cannot be run on its trace: {error}") from error
+
+    def _replayed(self, tolerance: float) -> SelfTest:
+        """The result of :meth:`self_test`."""
         memory, errors = self.initial_memory(1), []
         steps = len(self.golden[f"commands.{self.manifest.commands[0].name}"])
         recorded = {k: self.golden[f"memory.{k}"] for k in memory if f"memory.{k}" in self.golden}
@@ -236,7 +247,7 @@ def verified(folder: Path, name: str, stated: str) -> bytes:
     data = read(folder, name)
     found = digest(data)
     if found != stated:
-        raise ArtifactError(
+        raise Damaged(
             f"{folder / name} was changed after export: its SHA-256 is {found}, the manifest says {stated}")
     return data
 
@@ -249,7 +260,7 @@ def open_session(data: bytes, name: str = POLICY) -> Any:
     try:
         tensor = outside(data)
     except ValueError as error:
-        raise ArtifactError(f"{name} is not a network in ONNX's format: {error}") from error
+        raise Damaged(f"{name} is not a network in ONNX's format: {error}") from error
     if tensor is not None:
         raise ArtifactError(f"{name} has the tensor {tensor!r} in another file (ONNX external data), which the "
                             f"manifest's digests are not of: all of a network is in {name}")
@@ -263,7 +274,7 @@ def open_session(data: bytes, name: str = POLICY) -> Any:
         return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its exception types are private and differ between versions
         version = onnxruntime.__version__
-        raise ArtifactError(f"{name} is not a network that onnxruntime {version} can load: {error}") from error
+        raise Damaged(f"{name} is not a network that onnxruntime {version} can load: {error}") from error
 
 
 def check_graph(manifest: Manifest, session: Any, file: str = POLICY) -> None:
@@ -271,7 +282,13 @@ def check_graph(manifest: Manifest, session: Any, file: str = POLICY) -> None:
     stated = session.get_modelmeta().custom_metadata_map.get(METADATA_KEY)
     if stated is None:
         raise ArtifactError(f"{file} has no metadata {METADATA_KEY!r}: it was not written by this exporter")
-    check_contract(json.loads(stated), json.loads(contract(manifest)), file)
+    try:
+        network = from_json(stated, f"{file}: its metadata {METADATA_KEY!r}")
+    except Refused as error:
+        raise Damaged(str(error)) from error
+    if not isinstance(network, dict):
+        raise Damaged(f"{file}: its metadata {METADATA_KEY!r} is no object")
+    check_contract(network, json.loads(contract(manifest)), file)
     inputs = {spec.name: spec.shape for spec in manifest.signals}
     inputs.update({f"memory.{spec.name}": spec.shape for spec in manifest.memory})
     outputs = {spec.name: manifest.given(spec) for spec in manifest.commands}
@@ -310,10 +327,9 @@ def check_tensors(
 def read_golden(data: bytes, manifest: Manifest) -> Arrays:
     """The golden trace: arrays [T, *shape] of equal T, in their signals' types, else float32."""
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            golden = {name: np.asarray(file[name]) for name in file.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ArtifactError(f"{GOLDEN} cannot be read: {error}") from error
+        golden = read_npz(data, GOLDEN)
+    except Refused as error:
+        raise Damaged(f"{GOLDEN} cannot be read: {error}") from error
     shapes = {f"signals.{spec.name}": spec.shape for spec in manifest.signals}
     shapes.update({f"commands.{spec.name}": manifest.given(spec) for spec in manifest.commands})
     types = {f"signals.{spec.name}": spec.dtype for spec in manifest.signals}

@@ -17,10 +17,12 @@ from types import ModuleType
 from typing import Any
 
 from temporeal.robots.artifact.manifest import MANIFEST, ArtifactError
+from temporeal.robots.handed_over import files
 from temporeal.robots.optional_packages import install
 
 SIGNATURE = "manifest.sig"
 LENGTH = 64  # bytes: RFC 8032, 5.1.6
+LARGEST = 1 << 16  # bytes of a key or signature at most
 
 
 class SignatureError(ArtifactError):
@@ -98,9 +100,11 @@ def public_key(path: Path) -> Any:
 def content(path: Path) -> bytes:
     """The bytes of a key file."""
     try:
-        return path.read_bytes()
+        return files.read(path, LARGEST)
     except OSError as error:
         raise SignatureError(f"the key {path} cannot be read: {error.strerror or error}") from error
+    except files.Refused as error:
+        raise SignatureError(f"the key cannot be read: {error}") from error
 
 
 def sign(folder: Path, key: Path) -> None:
@@ -116,7 +120,9 @@ def verify(folder: Path, manifest: bytes, trusted: Path) -> None:
     key = public_key(trusted)
     file = folder / SIGNATURE
     try:
-        signature = file.read_bytes()
+        signature = files.read(file, LARGEST, within=folder)
+    except files.Refused as error:
+        raise SignatureError(str(error)) from error
     except FileNotFoundError:
         raise SignatureError(f"{folder} is not signed (it has no {SIGNATURE}), and only what {trusted} signed is "
                              "trusted here: temporeal export RUN --sign KEY.pem signs") from None

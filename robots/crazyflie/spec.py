@@ -90,6 +90,7 @@ SPEC = RobotSpec(
     parameters=PARAMETERS,
     model=HERE / "model.xml",
     ros=HERE / "ros.yaml",
+    control_hz=100.0,
 )
 
 L2F_MAX_RPM = 21702.0

@@ -32,7 +32,7 @@ from math import pi
 from pathlib import Path
 
 from temporeal.robots.signals import CommandSpec, SignalSpec, schema
-from temporeal.robots.spec import MotionLimits, Parameter, RobotSpec, Source
+from temporeal.robots.spec import Gripper, MotionLimits, Parameter, RobotSpec, Source
 
 HERE = Path(__file__).parent
 
@@ -87,7 +87,8 @@ def motion(share: float = 1.0) -> MotionLimits:
     margin = [c * c / (k - 2 * b) for c, k, b in zip(OFFSET, ENVELOPE, brake)]
     return MotionLimits(
         speed=tuple(share * v for v in SPEED), acceleration=tuple(share * a for a in ACCELERATION), brake=brake,
-        low=tuple(end + m for end, m in zip(END_LOW, margin)), high=tuple(end - m for end, m in zip(END_HIGH, margin)))
+        low=tuple(end + m for end, m in zip(END_LOW, margin)), high=tuple(end - m for end, m in zip(END_HIGH, margin)),
+        jerk=JERK, effort=TORQUE)
 
 
 def limit(name: str, values: tuple[float, ...]) -> dict[str, tuple[float, float]]:
@@ -173,4 +174,8 @@ SPEC = RobotSpec(
         "joint_pos_cmd": JOINTS, "arm_cmd": (*JOINTS, GRIPPER), "joint_vel_cmd": JOINTS, "joint_effort_cmd": JOINTS,
         "tool_vel_cmd": JOINTS},
     drives={"joint_vel_cmd": "velocity", "joint_effort_cmd": "effort", "tool_vel_cmd": "tool"},
+    tool="grip",
+    motion=motion(),
+    gripper=Gripper("arm_cmd", FINGERS, ("fr3_leftfinger", "fr3_rightfinger"), open=OPEN, closed=0.0),
+    control_hz=25.0,
 )  # fmt: skip

@@ -36,7 +36,7 @@ from math import pi
 from pathlib import Path
 
 from temporeal.robots.signals import CommandSpec, SignalSpec, schema
-from temporeal.robots.spec import Parameter, RobotSpec, Source
+from temporeal.robots.spec import ASSUMED, Parameter, RobotSpec, Source, cautious_motion
 
 HERE = Path(__file__).parent
 
@@ -115,4 +115,7 @@ SPEC = RobotSpec(
         **{f"{tip}_tip_w": Source("pos", (f"{tip}_tip",)) for tip in TIPS},
     },
     actuators={"joint_pos_cmd": JOINTS},
+    motion=cautious_motion((NO_LOAD_SPEED,) * 16, LOW, HIGH, (STRENGTH,) * 16),
+    control_hz=20.0,
+    defaults=ASSUMED,
 )

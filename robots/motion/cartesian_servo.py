@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from temporeal.robots.motion.kinematics import Array, Chain, chain
+from temporeal.robots.motion.kinematics import Array, Chain, KinematicsError, SerialChain, kinematics_of
 from temporeal.robots.motion.rate_limiter import Flags
-from temporeal.robots.registry import resolve
 from temporeal.robots.spec import RobotSpec
 
 PERIOD = 0.01  # s: publish_period
@@ -35,7 +34,7 @@ class Servo:
         low, high: [J] rad. speed: [J] rad/s. linear, rotational: m/s, rad/s: longer twists are shortened (``scale``).
     """
 
-    chain: Chain
+    chain: Chain | SerialChain
     low: Array
     high: Array
     speed: Array
@@ -88,8 +87,9 @@ class Servo:
 
 
 def servo_of(robot: RobotSpec) -> Servo:
-    """The servo of an arm: kinematics and limits of its ``spec.py``, speeds of its command ``tool_vel_cmd``."""
-    spec = resolve(f"temporeal.robots.{robot.name}", "spec")
+    """The servo of an arm: its kinematics and limits of motion, speeds of its command ``tool_vel_cmd``."""
     places, tool = robot.command("joint_pos_cmd"), robot.command("tool_vel_cmd")
-    return Servo(chain(robot.name), np.array(places.low), np.array(places.high), np.array(spec.SPEED), tool.high[0],
-                 tool.high[3])
+    if robot.motion is None:
+        raise KinematicsError(f"robot {robot.name!r}: a servo needs the joints' limits of motion in its spec")
+    return Servo(kinematics_of(robot), np.array(places.low), np.array(places.high), np.array(robot.motion.speed),
+                 tool.high[0], tool.high[3])

@@ -1,21 +1,27 @@
 """Forward kinematics of an arm's tool in numpy, for the robot side.
 
+    chain = serial_chain(load_robot("models/arm.urdf"))     # of any arm with a tool, from its model file
+    position, quat, velocity = chain(joint_pos, joint_vel)
+
 Poses are in the base frame. That is the world frame if the arm stands at its origin, as in the simulation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from math import cos, sin
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from temporeal.robots.frames import from_matrix
+from temporeal.robots.model_tree import transform, turn_about, way_to
 from temporeal.robots.registry import resolve
-from temporeal.robots.spec import robot_names
+from temporeal.robots.spec import RobotSpec, shipped
 
 Array = NDArray[np.float64]
 
@@ -98,9 +104,138 @@ class Chain:
 @cache
 def chain(robot: str) -> Chain:
     """The kinematics of ``robot``: ``DENAVIT_HARTENBERG`` and ``TOOL`` of its ``spec.py``."""
-    if robot not in robot_names():
-        raise KinematicsError(f"no robot {robot!r} to take the kinematics of; known: {', '.join(robot_names())}")
+    if robot not in shipped():
+        raise KinematicsError(f"no robot {robot!r} to take the kinematics of; known: {', '.join(shipped())}")
     spec = resolve(f"temporeal.robots.{robot}", "spec")
     if not hasattr(spec, "DENAVIT_HARTENBERG") or not hasattr(spec, "TOOL"):
         raise KinematicsError(f"robots/{robot}/spec.py has no DENAVIT_HARTENBERG and TOOL")
     return Chain(spec.DENAVIT_HARTENBERG, spec.TOOL)
+
+
+@dataclass(frozen=True, eq=False)
+class SerialChain:
+    """The joints between a robot's base and its tool. Poses are in the model's world frame.
+
+    The tool's pose is ``fixed[0] M_0(q_0) fixed[1] ... M_{J-1}(q_{J-1}) fixed[J]``, where ``M_j`` turns about
+    ``axes[j]`` by ``q_j`` rad (hinge) or shifts along it by ``q_j`` m (slide).
+
+    Args:
+        joints: names of the J joints, from the base on.
+        columns: where each of them is in the robot's ``joint_pos``.
+        kinds: ``"hinge"`` or ``"slide"``, [J].
+        fixed: transforms [J+1, 4, 4], m.
+        axes: unit vectors [J, 3], each in its joint's frame.
+    """
+
+    joints: tuple[str, ...]
+    columns: tuple[int, ...]
+    kinds: tuple[str, ...]
+    fixed: Array
+    axes: Array
+
+    def __call__(self, angles: Any, speeds: Any = None) -> tuple[Array, Array, Array]:
+        """Position [3] m, attitude [4] wxyz and velocity [3] m/s of the tool, for the positions ``angles`` [J] (rad or
+        m) and ``speeds`` [J] of ``joints`` (None: at rest)."""
+        pose = self.forward(angles)
+        if speeds is None:
+            return pose[:3, 3], from_matrix(pose[:3, :3]), np.zeros(3)
+        return pose[:3, 3], from_matrix(pose[:3, :3]), self.jacobian(angles)[:3] @ np.asarray(speeds, dtype=np.float64)
+
+    def forward(self, q: Any) -> Array:
+        """The tool's pose [..., 4, 4] at ``q`` [..., J], the positions of ``joints`` in rad or m."""
+        return self._frames(q)[-1]
+
+    def jacobian(self, q: Any) -> Array:
+        """Jacobian [..., 6, J] of the tool's velocity (m/s) and angular velocity (rad/s), world axes, at ``q``
+        [..., J]."""
+        *frames, tool = self._frames(q)
+        columns = []
+        for frame, axis, kind in zip(frames, self.axes, self.kinds):
+            turn = frame[..., :3, :3] @ axis
+            if kind == "slide":
+                columns.append(np.concatenate([turn, np.zeros_like(turn)], axis=-1))
+            else:
+                columns.append(np.concatenate([np.cross(turn, tool[..., :3, 3] - frame[..., :3, 3]), turn], axis=-1))
+        return np.stack(columns, axis=-1)
+
+    def jacobians(self, angles: Any) -> Array:
+        """Jacobians [N, 6, J] at ``angles`` [N, J] of ``joint_pos``, whose joints are all in the chain."""
+        if sorted(self.columns) != list(range(np.shape(angles)[-1])):
+            raise KinematicsError(f"only {', '.join(self.joints)} move the tool: the others have no part in it")
+        q = np.asarray(angles, dtype=np.float64)[..., list(self.columns)]
+        return self.jacobian(q)[..., np.argsort(self.columns)]
+
+    def _frames(self, q: Any) -> list[Array]:
+        """The frames of the joints, each moved by its own joint, and of the tool: J+1 of [..., 4, 4]."""
+        angles = np.asarray(q, dtype=np.float64)
+        if angles.shape[-1:] != (len(self.joints),):
+            raise KinematicsError(f"{len(self.joints)} joints ({', '.join(self.joints)}) are needed, got "
+                                  f"{angles.shape}")
+        at, out = self.fixed[0], []
+        for j, kind in enumerate(self.kinds):
+            out.append(at @ self._moved(j, kind, angles[..., j]))
+            at = out[-1] @ self.fixed[j + 1]
+        return [*out, at]
+
+    def _moved(self, j: int, kind: str, q: Array) -> Array:
+        """The transform [..., 4, 4] of joint ``j`` at ``q`` [...]."""
+        once, twice = self._generators[j]
+        x = np.asarray(q)[..., None, None]
+        return np.asarray(np.eye(4) + x * once if kind == "slide" else np.eye(4) + np.sin(x) * once
+                          + (1.0 - np.cos(x)) * twice)
+
+    @cached_property
+    def _generators(self) -> list[tuple[Array, Array]]:
+        """For each joint the matrices [4, 4] of Rodrigues' formula (hinge), or the shift along the axis (slide)."""
+        out = []
+        for kind, (x, y, z) in zip(self.kinds, self.axes):
+            once = np.zeros((4, 4))
+            if kind == "slide":
+                once[:3, 3] = x, y, z
+            else:
+                once[:3, :3] = [[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]]
+            out.append((once, once @ once))
+        return out
+
+
+def serial_chain(robot: RobotSpec) -> SerialChain:
+    """The kinematics of the tool of ``robot``, read from its model file.
+
+    Raises:
+        KinematicsError: the robot names no tool, has no model file, or moves the tool by joints that are not in
+            ``joint_pos``.
+        RobotFileError: the model has no such place, or the tool hangs on a joint with several degrees of freedom.
+    """
+    source = robot.sources.get(f"{robot.tool}_pos_w")
+    if not robot.tool or robot.model is None or source is None or "joint_pos" not in robot.sources:
+        raise KinematicsError(f"robot {robot.name!r} (kind {robot.kind}) has no arm with a tool: its spec needs tool, "
+                              "model and joints (in a robot's folder: tool: in spec.yaml)")
+    return chain_to(robot.name, robot.model, source.names[0], robot.sources["joint_pos"].names)
+
+
+def kinematics_of(robot: RobotSpec) -> Chain | SerialChain:
+    """The tool's kinematics, the faster one where the robot has both."""
+    try:
+        return chain(robot.name)
+    except KinematicsError:
+        return serial_chain(robot)
+
+
+@cache
+def chain_to(robot: str, model: Path, place: str, known: tuple[str, ...]) -> SerialChain:
+    """The joints out of ``known`` between the root of ``model`` and its body, link or site ``place``."""
+    moves, end = way_to(model, place)
+    for move in moves:
+        if move.joint not in known:
+            raise KinematicsError(f"robot {robot!r}: {place!r} moves with {move.joint!r}, which joint_pos has not: "
+                                  f"{', '.join(known)}")
+    if not moves:
+        raise KinematicsError(f"robot {robot!r}: no joint moves {place!r}")
+    fixed, back = [], np.eye(4)
+    for move in moves:
+        fixed.append(back @ move.before)
+        back = transform(turn_about(move.axis, -move.rest)) if move.kind == "hinge" else transform(
+            shift=-move.rest * move.axis)
+    return SerialChain(tuple(move.joint for move in moves), tuple(known.index(move.joint) for move in moves),
+                       tuple(move.kind for move in moves), np.stack([*fixed, back @ end]),
+                       np.stack([move.axis for move in moves]))

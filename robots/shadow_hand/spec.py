@@ -36,7 +36,7 @@ from math import radians
 from pathlib import Path
 
 from temporeal.robots.signals import CommandSpec, SignalSpec, schema
-from temporeal.robots.spec import Parameter, RobotSpec, Source
+from temporeal.robots.spec import ASSUMED, Parameter, RobotSpec, Source, cautious_motion
 
 HERE = Path(__file__).parent
 
@@ -66,6 +66,9 @@ HIGH = tuple(radians(DEGREES[motor][1]) for motor in MOTORS)
 SPEED = tuple(4.0 if motor in ("THJ5", "THJ4", "THJ3", "THJ1") else 2.0 for motor in MOTORS)
 """rad/s [U], of the motors' angles. J0: that of one joint, so that neither goes faster when the other is blocked."""
 
+JOINT_SPEED = tuple(dict(zip(MOTORS, SPEED)).get(joint, 2.0) for joint in JOINTS)
+"""rad/s, of the joints."""
+
 _HOME = {"LFJ5": 0.1, "THJ5": 0.1, "THJ4": 0.8, "THJ2": 0.2, "THJ1": 0.3,
          **{f + joint: angle for f in FINGERS for joint, angle in (("J3", 0.4), ("J2", 0.4), ("J1", 0.2))}}
 HOME = tuple(_HOME.get(joint, 0.0) for joint in JOINTS)
@@ -76,6 +79,11 @@ def actuator_angles(joints: tuple[float, ...]) -> tuple[float, ...]:
     """What the motors control, [20] rad in the order of :data:`MOTORS`, of the joints' angles [24] rad."""
     angle = dict(zip(JOINTS, joints, strict=True))
     return tuple(sum(angle[joint] for joint in COUPLED.get(motor, (motor,))) for motor in MOTORS)
+
+
+def _ends(end: int) -> tuple[float, ...]:
+    """The lower (0) or upper (1) ends of the joints' ranges, rad."""
+    return tuple(radians(DEGREES[joint][end]) for joint in JOINTS)
 
 
 def _motors(wrist: tuple[float, float], finger: float, thumb: tuple[float, ...], j0: float | None = None
@@ -136,8 +144,7 @@ SPEC = RobotSpec(
         *(SignalSpec(f"{tip}_tip_w", (3,), "m", "w", rate_hz=125) for tip in TIPS),  # by forward kinematics
     ),
     commands={"actuator_pos_cmd": CommandSpec("actuator_pos_cmd", (20,), "rad", low=LOW, high=HIGH)},
-    limits={f"{joint}_vel": (-top, top) for joint, top in (
-        (joint, dict(zip(MOTORS, SPEED)).get(joint, 2.0)) for joint in JOINTS)},  # rad/s
+    limits={f"{joint}_vel": (-top, top) for joint, top in zip(JOINTS, JOINT_SPEED)},  # rad/s
     home={"joint_pos": HOME, "joint_vel": (0.0,) * 24, "actuator_pos": actuator_angles(HOME)},
     parameters=PARAMETERS,
     model=HERE / "model.xml",
@@ -148,4 +155,7 @@ SPEC = RobotSpec(
         **{f"{tip}_tip_w": Source("pos", (f"{tip}_tip",)) for tip in TIPS},
     },
     actuators={"actuator_pos_cmd": MOTORS},
+    motion=cautious_motion(JOINT_SPEED, _ends(0), _ends(1)),
+    control_hz=20.0,
+    defaults=ASSUMED,
 )

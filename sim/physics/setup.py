@@ -32,6 +32,8 @@ def setup_of(
         raise ValueError(f"num_worlds is {num_worlds}; it must be at least 1")
     if threads < 0:
         raise ValueError(f"threads is {threads}; it must be 0 (every core) or more")
+    if str(device).partition(":")[0] not in ("cpu", "cuda"):
+        raise ValueError(f"device is {str(device)!r}; it must be cpu, cuda or cuda:<index>")
     return Setup(as_scene(what), num_worlds, command, dt, torch.device(device), seed, threads)
 
 

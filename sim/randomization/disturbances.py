@@ -27,6 +27,7 @@ from temporeal.sim.randomization.distributions import Distribution, draw_paramet
 KEYS = ("interval_s", "duration_s", "force_n", "impulse_ns", "torque_nm", "direction", "on")
 DIRECTIONS = ("any", "horizontal")
 TORQUES = ("torque_w", "torque_b")
+TOOL = "tool"
 NONE_YET = -1
 SLACK_S = 1e-6  # a step's time is a sum of floats; an event at a step belongs to it
 ONLY = "push"  # name of a disturbance that the configuration does not name. Names key the draws, so they stay
@@ -254,7 +255,9 @@ def _force(where: str, given: Mapping[str, Any], duration: float) -> tuple[float
 
 def _prefix(where: str, on: str, parameters: Mapping[str, Parameter]) -> str:
     """The beginning of the names of the body's parameters."""
-    prefix = "" if on == "base" else f"{on}."
+    frames = [name.removesuffix("force_w") for name in parameters if name.endswith(".force_w")]
+    # of a robot that is fixed to the world the last frame that is a signal, such as an arm's tool
+    prefix = "" if on == "base" else frames[-1] if on == TOOL and f"{TOOL}." not in frames and frames else f"{on}."
     if f"{prefix}force_w" not in parameters:
         legal = ["base" if name == "force_w" else name.removesuffix(".force_w")
                  for name in parameters if name == "force_w" or name.endswith(".force_w")]

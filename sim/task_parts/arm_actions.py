@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from temporeal.robots.franka.spec import HOME, TOOL_ACCELERATIONS
-from temporeal.robots.franka.spec import motion as joint_motion
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.maps import Limited, Memory, begin
-from temporeal.sim.task_parts.arm_kinematics import Chain, franka_chain, solve
+from temporeal.sim.task_parts.arm_kinematics import Chain, solve
 from temporeal.sim.task_parts.setpoint_limits import Limiter
 
 SAME = 1e-6  # rad
 DAMPING = 0.05  # of the least squares, m and rad: near a singularity a joint moves slowly instead of wildly
 HOMEWARD = 0.5  # 1/s: share of the way home, in what does not move the tool
-SHARE_OF_LIMITS = 0.6  # of the joints' speeds and accelerations: how fast targets move at most
 # N m/rad, N m s/rad: franka_ros2's own joint impedance (43357d1, franka_fr3_moveit_config, fr3_ros_controllers.yaml)
-IMPEDANCE = ((600.0, 600.0, 600.0, 600.0, 250.0, 150.0, 50.0), (30.0, 30.0, 30.0, 30.0, 10.0, 10.0, 5.0))
+IMPEDANCE = {
+    "franka": ((600.0, 600.0, 600.0, 600.0, 250.0, 150.0, 50.0), (30.0, 30.0, 30.0, 30.0, 10.0, 10.0, 5.0))}
 LEAST_RATE = 250.0  # Hz, for it
 
 
@@ -31,21 +28,24 @@ class ToolMotion:
     """How actions move a tool.
 
     Args:
-        speed: of the tool at action 1, m/s. ``turn``: the same, rad/s.
+        speed: of the tool at action 1, m/s. ``turn``: the same, rad/s. None: actions move the tool's centre only, and
+            its attitude is what comes of it, as of an arm of five joints.
         homeward: share of the way home that is wanted, 1/s.
         leash: rad, how far targets may be from the measured joints; one beyond is drawn back as fast as the limiter
             allows. Bounds the force against what stands in the way, which a target that runs on would raise without
             end. None: no bound.
         grip: m, the opening that is commanded throughout. None: actions command it.
         stiffness: the least share, above 0 and below 1, of the servos' stiffness. None: it is no part of the action.
+        damping: of the least squares, m and rad.
     """
 
     speed: float
-    turn: float
+    turn: float | None
     homeward: float = HOMEWARD
     leash: float | None = None
     grip: float | None = None
     stiffness: float | None = None
+    damping: float = DAMPING
 
     def __post_init__(self) -> None:
         if self.leash is not None and not self.leash > 0:
@@ -57,7 +57,8 @@ class ToolMotion:
 
 
 class ToolAction(Limited):
-    """Actions move the tool: six numbers are a step of its centre (m) and a turn (rad, rotation vector), base frame.
+    """Actions move the tool: six numbers are a step of its centre (m) and a turn (rad, rotation vector), base frame;
+    three are a step alone (``ToolMotion.turn``).
 
     Differential kinematics on the targets of the joints (damped least squares: Nakamura and Hanafusa, J. Dyn. Sys.,
     1986) gives the joints' steps; what does not move the tool draws them towards ``home``. The targets move as the
@@ -84,14 +85,20 @@ class ToolAction(Limited):
         dt, leash, grip, stiffness = limiter.dt, motion.leash, motion.grip, motion.stiffness
         self.chain, self.limiter, self.joints, self.pull = chain, limiter, len(home), motion.homeward * dt
         self.gripper = max(len(self.low) - self.joints, 0)
+        own = robot.gripper
+        # of the gripper's command: closed and open, in this order
+        self.closed, self.open = (own.closed, own.open) if own is not None and own.command == command else (
+            (self.low[-1].item(), self.high[-1].item()))
         if leash is not None and not bool((limiter.within(torch.tensor([leash])) > 0.25 * leash).all()):
             raise ValueError(f"on a leash of {leash} rad targets could hardly move: with steps that far apart braking "
                              f"takes all of it; take a shorter control_dt")
         if grip is not None and not self.gripper:
             raise ValueError(f"command {command!r} has no gripper whose opening could be {grip} m")
-        self.leash, self.grip, self.stiffness = leash, grip, stiffness
-        self.action_dim = 6 + (self.gripper if grip is None else 0) + (stiffness is not None)
-        for name, value in (("home", home), ("scale", [motion.speed * dt] * 3 + [motion.turn * dt] * 3)):
+        self.leash, self.grip, self.stiffness, self.damping = leash, grip, stiffness, motion.damping
+        self.tool_dim = 3 if motion.turn is None else 6  # numbers of an action that move the tool
+        self.action_dim = self.tool_dim + (self.gripper if grip is None else 0) + (stiffness is not None)
+        scale = [motion.speed * dt] * 3 + ([] if motion.turn is None else [motion.turn * dt] * 3)
+        for name, value in (("home", home), ("scale", scale)):
             self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
         self.home: Tensor
         self.scale: Tensor
@@ -140,10 +147,10 @@ class ToolAction(Limited):
 
     def wanted(self, target: Tensor, action: Tensor) -> Tensor:
         """The step [N, J] of ``target`` [N, J] that ``action`` [N, A] asks for."""
-        jacobian = self.chain.jacobian(target)
+        jacobian = self.chain.jacobian(target)[:, : self.tool_dim]
         rest = self.pull * (self.home - target)
-        tool = self.scale * action[:, :6] - (jacobian @ rest[:, :, None])[:, :, 0]
-        square = jacobian @ jacobian.transpose(1, 2) + DAMPING**2 * torch.eye(6, device=action.device)
+        tool = self.scale * action[:, : self.tool_dim] - (jacobian @ rest[:, :, None])[:, :, 0]
+        square = jacobian @ jacobian.transpose(1, 2) + self.damping**2 * torch.eye(self.tool_dim, device=action.device)
         return rest + (jacobian.transpose(1, 2) @ solve(square, tool)[:, :, None])[:, :, 0]
 
     def bounds(self, memory: Memory) -> tuple[Tensor, Tensor] | None:
@@ -161,8 +168,8 @@ class ToolAction(Limited):
         """What ``action`` [N, A] commands the gripper, [N, 1] m ([N, 0] where there is none)."""
         if self.grip is not None:
             return torch.full_like(action[:, :1], self.grip)
-        low, high = self.low[self.joints :], self.high[self.joints :]
-        return 0.5 * (low + high) + 0.5 * (high - low) * action[:, 6 : 6 + self.gripper]
+        middle, half = 0.5 * (self.closed + self.open), 0.5 * (self.open - self.closed)
+        return middle + half * action[:, self.tool_dim : self.tool_dim + self.gripper]
 
     def forward(self, action: Tensor, memory: Memory) -> Tensor:
         """Command [N, U]: the target, moved already, or what is sent for it."""
@@ -171,11 +178,12 @@ class ToolAction(Limited):
     def inverse(self, command: Tensor, memory: Memory) -> Tensor:
         """About the action [N, A] that moves the target of ``memory`` to ``command`` [N, U], as stiff as can be."""
         target = memory["target"][:, : self.joints]
-        moved = (self.chain.jacobian(target) @ (command[:, : self.joints] - target)[:, :, None])[:, :, 0]
+        jacobian = self.chain.jacobian(target)[:, : self.tool_dim]
+        moved = (jacobian @ (command[:, : self.joints] - target)[:, :, None])[:, :, 0]
         parts = [moved / self.scale]
         if self.grip is None:
-            low, high = self.low[self.joints :], self.high[self.joints :]
-            parts.append((command[:, self.joints :] - 0.5 * (low + high)) / (0.5 * (high - low)))
+            middle, half = 0.5 * (self.closed + self.open), 0.5 * (self.open - self.closed)
+            parts.append((command[:, self.joints :] - middle) / half)
         if self.stiffness is not None:
             parts.append(torch.ones_like(moved[:, :1]))
         return torch.cat(parts, -1)
@@ -286,22 +294,9 @@ class EffortAction(ToolAction):
         return action if self.least is None else torch.cat([action, torch.ones_like(action[:, :1])], -1)
 
 
-def franka_action(
-    robot: RobotSpec, command: str, control_dt: float, motion: ToolMotion, home: Sequence[float] = HOME
-) -> ToolAction:
-    """Actions of a Franka arm.
-
-    What the command is, its ``drives`` say. Efforts are of the impedance :data:`IMPEDANCE`, at :data:`LEAST_RATE`.
-    """
-    drive = robot.drives.get(command, "position")
-    made: Callable[..., ToolAction] = ToolAction
-    if drive == "velocity":
-        made = SpeedAction
-    if drive == "tool":
-        made = partial(TwistAction, accelerations=TOOL_ACCELERATIONS)
-    if drive == "effort":
-        if control_dt > 1.0 / LEAST_RATE + 1e-9:
-            raise ValueError(f"control_dt is {control_dt} s; an impedance made of efforts needs {1 / LEAST_RATE:g} s "
-                             "or less: with older speeds its damping shakes the wrist")
-        made = partial(EffortAction, kp_kd=IMPEDANCE)
-    return made(robot, command, franka_chain(), home, Limiter(joint_motion(SHARE_OF_LIMITS), control_dt), motion)
+def impedance_of(robot: RobotSpec) -> tuple[Sequence[float], Sequence[float]]:
+    """Stiffness and damping that efforts are made of."""
+    if robot.name not in IMPEDANCE:
+        raise ValueError(f"no impedance is known for robot {robot.name!r}, so that nothing makes efforts of what the "
+                         f"policy wants: take drive position; known: {', '.join(IMPEDANCE)}")
+    return IMPEDANCE[robot.name]

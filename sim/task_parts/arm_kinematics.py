@@ -4,64 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from math import cos, sin
 
 import torch
 from torch import Tensor, nn
 
-from temporeal.robots.franka.spec import DENAVIT_HARTENBERG, TOOL
+from temporeal.robots.motion.kinematics import serial_chain
+from temporeal.robots.spec import RobotSpec
 from temporeal.sim.rotations import quaternion, turn_between
 
 
 class Chain(nn.Module):
-    """Forward kinematics of a serial arm by modified (Craig) Denavit-Hartenberg parameters.
+    """Forward kinematics of an arm's tool: each joint turns about, or slides along, the z axis of its own frame.
 
     Args:
-        rows: (a m, d m, alpha rad) of each joint, and of the flange, which does not turn.
-        tool: (x, y, z, turn about z rad) of the tool centre point in the flange's frame.
+        fixed: [J + 1, 4, 4] m: the frame of joint i at position 0 in the frame of the joint before it (of the first in
+            the base's), and at last the tool's in that of the last joint.
+        slides: [J] which joints slide.
+        columns: [J] where the joint stands among the robot's joints. Others do not move the tool. None: in this order.
+        count: of the robot's joints. None: J.
     """
 
-    def __init__(self, rows: Sequence[tuple[float, float, float]], tool: tuple[float, float, float, float]) -> None:
+    def __init__(
+        self, fixed: Tensor, slides: Sequence[bool], columns: Sequence[int] | None = None, count: int | None = None
+    ) -> None:
         super().__init__()
-        fixed = torch.stack([_shift(a, d, alpha) for a, d, alpha in rows])
-        x, y, z, turn = tool
-        end = torch.eye(4, dtype=torch.float64)
-        end[:2, :2] = torch.tensor([[cos(turn), -sin(turn)], [sin(turn), cos(turn)]])
-        end[:3, 3] = torch.tensor([x, y, z])
-        fixed[-1] = fixed[-1] @ end
         self.register_buffer("fixed", fixed.float())
         self.fixed: Tensor
+        self.slides = tuple(slides)
+        self.columns = tuple(range(len(slides))) if columns is None else tuple(columns)
+        self.count = len(self.columns) if count is None else count
 
     def forward(self, joints: Tensor) -> tuple[Tensor, Tensor]:
-        """Tool position [K, 3] m and attitude [K, 4] wxyz in the base's frame, at joint angles [K, J] rad."""
+        """Tool position [K, 3] m and attitude [K, 4] wxyz in the base's frame, at joint positions [K, J] rad or m."""
         pose, _ = self.frames(joints)
         return pose[:, :3, 3], quaternion(pose[:, :3, :3])
 
     def frames(self, joints: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Pose [K, 4, 4] of the tool and of each joint's frame, whose z is its axis, in the base's frame."""
         found: list[Tensor] = []
-        for i in range(joints.shape[1]):
-            c, s = joints[:, i].cos(), joints[:, i].sin()
-            zero, one = torch.zeros_like(c), torch.ones_like(c)
-            turn = torch.stack([c, -s, zero, zero, s, c, zero, zero, zero, zero, one, zero, zero, zero, zero, one], -1)
+        for i, (column, slides) in enumerate(zip(self.columns, self.slides)):
             before = found[-1] @ self.fixed[i] if found else self.fixed[0]
-            found.append(before @ turn.reshape(-1, 4, 4))
+            found.append(before @ _motion(joints[:, column], slides))
         return found[-1] @ self.fixed[-1], found
 
     def jacobian(self, joints: Tensor) -> Tensor:
         """[K, 6, J]: velocity of the tool's centre (m/s) and its angular velocity (rad/s) per joint velocity, base."""
         tool, frames = self.frames(joints)
-        columns = []
-        for frame in frames:
+        still = torch.zeros_like(tool[:, :3, 3])
+        columns = [torch.cat([still, still], -1)] * self.count
+        for column, slides, frame in zip(self.columns, self.slides, frames):
             z, arm = frame[:, :3, 2], tool[:, :3, 3] - frame[:, :3, 3]
-            columns.append(torch.cat([cross(z, arm), z], -1))
+            columns[column] = torch.cat([z, still] if slides else [cross(z, arm), z], -1)
         return torch.stack(columns, -1)
 
 
-def _shift(a: float, d: float, alpha: float) -> Tensor:
-    """Frame i - 1 to frame i at joint angle 0: rotation by ``alpha`` about x, ``a`` along x, ``d`` along the new z."""
-    c, s = cos(alpha), sin(alpha)
-    return torch.tensor([[1, 0, 0, a], [0, c, -s, -s * d], [0, s, c, c * d], [0, 0, 0, 1]], dtype=torch.float64)
+def _motion(position: Tensor, slides: bool) -> Tensor:
+    """The pose [K, 4, 4] of a joint's frame at ``position`` [K] in the same frame at 0."""
+    zero, one = torch.zeros_like(position), torch.ones_like(position)
+    if slides:
+        rows = [one, zero, zero, zero, zero, one, zero, zero, zero, zero, one, position, zero, zero, zero, one]
+    else:
+        c, s = position.cos(), position.sin()
+        rows = [c, -s, zero, zero, s, c, zero, zero, zero, zero, one, zero, zero, zero, zero, one]
+    return torch.stack(rows, -1).reshape(-1, 4, 4)
 
 
 def cross(a: Tensor, b: Tensor) -> Tensor:
@@ -83,9 +88,29 @@ def solve(matrix: Tensor, right: Tensor) -> Tensor:
     return rows[:, :, n]
 
 
-def franka_chain() -> Chain:
-    """Kinematics of the Franka arm to the point between its fingertips."""
-    return Chain(DENAVIT_HARTENBERG, TOOL)
+def chain_of(robot: RobotSpec) -> Chain:
+    """Kinematics of the tool of an arm, as its model has them."""
+    serial = serial_chain(robot)
+    turns = [_from_z(torch.tensor(axis)) for axis in serial.axes] + [torch.eye(4, dtype=torch.float64)]
+    before = torch.eye(4, dtype=torch.float64)
+    fixed = []
+    for own, turn in zip(torch.tensor(serial.fixed), turns):
+        fixed.append(before.T @ own @ turn)
+        before = turn
+    return Chain(torch.stack(fixed), [kind == "slide" for kind in serial.kinds], serial.columns,
+                 len(robot.home["joint_pos"]))
+
+
+def _from_z(axis: Tensor) -> Tensor:
+    """A turn [4, 4] of the z axis to the unit vector ``axis`` [3]: none where it is there."""
+    turn = torch.eye(4, dtype=torch.float64)
+    if axis[2] > 1 - 1e-12:
+        return turn
+    aside = torch.eye(3, dtype=torch.float64)[int(axis.abs().argmin())]
+    x = torch.linalg.cross(aside, axis)
+    x = x / x.norm()
+    turn[:3, :3] = torch.stack([x, torch.linalg.cross(axis, x), axis], -1)
+    return turn
 
 
 @contextmanager
@@ -100,24 +125,30 @@ def one_thread() -> Iterator[None]:
 
 
 def postures(
-    chain: Chain, places: Tensor, quats: Tensor, start: Sequence[float],
+    chain: Chain, places: Tensor, quats: Tensor | None, start: Sequence[float],
     limits: tuple[Sequence[float], Sequence[float]], steps: int = 40,
 ) -> tuple[Tensor, Tensor]:
-    """Joint angles [K, J] at which the tool is at ``places`` [K, 3] m with attitudes ``quats`` [K, 4], from ``start``.
+    """Joint positions [K, J] at which the tool is at ``places`` [K, 3] m with attitudes ``quats`` [K, 4], from
+    ``start``. Without attitudes they are as they come, as of an arm of five joints.
 
     Damped least squares within ``limits``; the second result [K] says where the pose is met to 0.1 mm and 1 mrad.
     """
-    low, high = (torch.tensor(x) for x in limits)
+    low, high = (torch.as_tensor(x) for x in limits)
     joints = torch.tensor(start).expand(len(places), -1)
-    damping = 1e-4 * torch.eye(6)
+    rows = 3 if quats is None else 6
+    damping = 1e-4 * torch.eye(rows)
     with one_thread():
         for _ in range(steps):
-            pos, quat = chain(joints)
-            error = torch.cat([places - pos, turn_between(quat, quats)[0]], -1)
-            jacobian = chain.jacobian(joints)
-            pull = solve(jacobian @ jacobian.transpose(1, 2) + damping, error)
+            away, turn = _astray(chain, joints, places, quats)
+            jacobian = chain.jacobian(joints)[:, :rows]
+            pull = solve(jacobian @ jacobian.transpose(1, 2) + damping, torch.cat([away, turn], -1)[:, :rows])
             joints = joints + (jacobian.transpose(1, 2) @ pull[:, :, None])[:, :, 0]
             joints = torch.minimum(torch.maximum(joints, low), high)
+    away, turn = _astray(chain, joints, places, quats)
+    return joints, (away.norm(dim=-1) < 1e-4) & (turn.norm(dim=-1) < 1e-3)
+
+
+def _astray(chain: Chain, joints: Tensor, places: Tensor, quats: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The way [K, 3] m and the turn [K, 3] rad that the tool lacks to its pose."""
     pos, quat = chain(joints)
-    _, angle = turn_between(quat, quats)
-    return joints, ((places - pos).norm(dim=-1) < 1e-4) & (angle < 1e-3)
+    return places - pos, torch.zeros_like(pos) if quats is None else turn_between(quat, quats)[0]

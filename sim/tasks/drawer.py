@@ -1,4 +1,4 @@
-"""Drawer: a Franka arm pulls a drawer open by its handle, and leaves it open.
+"""Drawer: an arm pulls a drawer open by its handle, and leaves it open. A Franka by default.
 
 Actions move the tool and open or close the gripper (:class:`temporeal.sim.task_parts.arm_actions.ToolAction`); the
 robot gets joint positions and the opening, at 25 Hz. The cabinet stands on the floor of the world. Its handle is a bar
@@ -16,25 +16,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from temporeal.robots.franka.spec import HIGH, HOME, LOW, OPEN
+from temporeal.robots.franka.spec import HOME
 from temporeal.robots.signals import SignalSpec
-from temporeal.robots.spec import Source, load_robot
+from temporeal.robots.spec import Source
 from temporeal.sim.draws import between, one_of
 from temporeal.sim.rewards.formula_tracker import FormulaObjective, FormulaTracker
 from temporeal.sim.rotations import axes, direction, doubled, pointing_down, rotation
 from temporeal.sim.scene import Object, Scene, numbers
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Draw, Task, task_schema, weights
-from temporeal.sim.task_parts.arm_actions import ToolMotion, franka_action
-from temporeal.sim.task_parts.arm_kinematics import franka_chain, postures
+from temporeal.sim.task_parts.arm_kinematics import postures
 from temporeal.sim.task_parts.arm_observations import ArmObserve
+from temporeal.sim.task_parts.arms import Arm, arm_action, grasping_arm, width_of
 from temporeal.sim.task_parts.standing_objects import standing
 
-FORMULA = """\
+
+def formula_of(tool: str) -> str:
+    """The formula for an arm with the tool called ``tool``."""
+    return f"""\
 F[0,5] G[0,1] (drawer_pos > opening)
-& G[0,6] (grip_pos_w.z > floor)
+& G[0,6] ({tool}_pos_w.z > floor)
 & G[0,6] (drawer_vel < speed & drawer_vel > -speed)"""
 
+
+FORMULA = formula_of("grip")
 CONSTANTS: dict[str, Any] = {
     "opening": 0.15,  # m
     "floor": 0.05,  # m
@@ -42,7 +47,7 @@ CONSTANTS: dict[str, Any] = {
 }
 POSITIVE = ("opening", "speed")
 
-READY = (*HOME[:6], -pi / 4)  # rad: home, the fingers along x, as they straddle the handle
+READY = (*HOME[:6], -pi / 4)  # rad, of the Franka: home, the fingers along x, as they straddle the handle
 
 WIDTH, DEPTH, TOP = 0.36, 0.30, 0.25  # m, of the cabinet
 FRONT, MIDDLE = 0.12, 0.18  # m, of the drawer's front: how high it is, and where its middle is
@@ -80,14 +85,14 @@ class Reward:
     violated: float = 5.0  # once, when the tool is on the floor or the drawer slams: the episode ends
 
 
-def misfit(signals: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """The handle [N, 3] m in the tool's frame, the tool's axis [N, 2] and the turn of its fingers [N, 2].
+def misfit(signals: Mapping[str, Tensor], name: str = "grip") -> tuple[Tensor, Tensor, Tensor]:
+    """The handle [N, 3] m in the frame of the tool ``name``, the tool's axis [N, 2] and the turn of its fingers [N, 2].
 
     Both in the handle's frame, whose x points into the cabinet. The turn as cosine and sine of twice the angle by
     which the fingers are off the way across the bar: the two fingers are alike.
     """
-    tool, handle = rotation(signals["grip_quat_w"]), rotation(signals["handle_quat_w"]).transpose(-1, -2)
-    place = (tool.transpose(-1, -2) @ (signals["handle_pos_w"] - signals["grip_pos_w"])[..., None])[..., 0]
+    tool, handle = rotation(signals[f"{name}_quat_w"]), rotation(signals["handle_quat_w"]).transpose(-1, -2)
+    place = (tool.transpose(-1, -2) @ (signals["handle_pos_w"] - signals[f"{name}_pos_w"])[..., None])[..., 0]
     seen = handle @ tool
     return place, seen[:, :2, 2], doubled(direction(seen[:, 0, 1], seen[:, 1, 1]))
 
@@ -97,10 +102,10 @@ def least(turn: Tensor) -> Tensor:
     return 0.5 * torch.atan2(turn[:, 1], turn[:, 0])
 
 
-def gripped(signals: Mapping[str, Tensor]) -> Tensor:
+def gripped(signals: Mapping[str, Tensor], tool: str = "grip") -> Tensor:
     """1 where the bar is between the fingers and they are on it."""
-    place, _, _ = misfit(signals)
-    opening = signals["finger_pos"].sum(-1)
+    place, _, _ = misfit(signals, tool)
+    opening = width_of(signals["finger_pos"])
     between_them = (place[:, 2].abs() < 0.012) & (place[:, 1].abs() < 0.01) & (place[:, 0].abs() < REACH)
     return (between_them & (opening < 2 * BAR + 0.004) & (opening > 2 * BAR - 0.004)).float()
 
@@ -120,11 +125,14 @@ class Seen:
     reads = ("handle_pos_w", "handle_quat_w", "cabinet_place")
     size = 3 + 3 + 3 + 2 + 2 + 6 + 1
 
+    def __init__(self, tool: str = "grip") -> None:
+        self.tool = tool
+
     def __call__(self, signals: Mapping[str, Tensor]) -> Tensor:
         """[N, size]."""
-        place, tilt, turn = misfit(signals)
+        place, tilt, turn = misfit(signals, self.tool)
         return torch.cat([
-            5 * (signals["handle_pos_w"] - signals["grip_pos_w"]), 5 * place, torch.tanh(place / 0.02),
+            5 * (signals["handle_pos_w"] - signals[f"{self.tool}_pos_w"]), 5 * place, torch.tanh(place / 0.02),
             turn, tilt, axes(signals["handle_quat_w"]),
             5 * opening_seen(signals["handle_pos_w"], signals["cabinet_place"])[:, None]], -1)
 
@@ -134,16 +142,18 @@ class Objective(FormulaObjective):
 
     privileged_dim = 3 + 1 + 1 + 1
 
-    def __init__(self, tracker: FormulaTracker, reward: Reward, opening: float, action_dim: int) -> None:
+    def __init__(
+        self, tracker: FormulaTracker, reward: Reward, opening: float, action_dim: int, tool: str = "grip"
+    ) -> None:
         super().__init__(tracker, action_dim)
-        self.weights, self.opening = reward, opening
+        self.weights, self.opening, self.tool = reward, opening, tool
 
     def step(
         self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry
     ) -> tuple[Tensor, Tensor, Carry]:
         """Reward [N], terminated [N], next carry."""
         w, tracked = self.weights, self.tracker(signals, carry)
-        place, tilt, turn = misfit(signals)
+        place, tilt, turn = misfit(signals, self.tool)
         away = place.square().sum(-1).sqrt()
         angles = tilt.square().sum(-1).sqrt() + least(turn).abs()
         share = (signals["drawer_pos"] / self.opening).clamp(0.0, 1.0)
@@ -151,7 +161,7 @@ class Objective(FormulaObjective):
         terminated = tracked.safe <= 0
         reward = self.tracker.automaton.dt * (
             w.approach * (1 - torch.tanh(5 * away)) + w.near * (1 - torch.tanh(away / 0.02))
-            + w.aligned * (1 - torch.tanh(angles / 0.3)) + w.gripped * gripped(signals) + w.opened * share
+            + w.aligned * (1 - torch.tanh(angles / 0.3)) + w.gripped * gripped(signals, self.tool) + w.opened * share
             + w.pulling * pulling + w.inside * tracked.inside - w.effort * action.square().sum(-1)
             - w.smooth * (action - carry["previous"]).square().sum(-1)) - w.violated * terminated.float()
         reward = reward + w.hit * tracked.hits
@@ -160,31 +170,34 @@ class Objective(FormulaObjective):
     def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Velocity of the tool and of the drawer, whether the handle is gripped, the time."""
         return torch.cat([
-            signals["grip_vel_w"], signals["drawer_vel"][:, None], gripped(signals)[:, None],
+            signals[f"{self.tool}_vel_w"], signals["drawer_vel"][:, None], gripped(signals, self.tool)[:, None],
             signals["mission_time"][:, None] / 6], -1)
 
 
 def make(
-    *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.04, substeps: int = 16,
-    reward: Mapping[str, float] | None = None, stiffness: float | None = None,
+    *, robot: str = "franka", formula: str | None = None, constants: Mapping[str, Any] | None = None,
+    control_dt: float = 0.04, substeps: int = 16, reward: Mapping[str, float] | None = None,
+    stiffness: float | None = None,
 ) -> Task:
-    """The task. ``stiffness``: see :class:`temporeal.sim.task_parts.arm_actions.ToolAction`."""
+    """The task. ``robot``: an arm with a gripper. ``formula``: None: :func:`formula_of` its tool. ``stiffness``: see
+    :class:`temporeal.sim.task_parts.arm_actions.ToolAction`."""
     constants = {**CONSTANTS, **dict(constants or {})}
     if not 0 < constants["opening"] < TRAVEL:
         raise ValueError(f"task 'drawer': opening is above 0 and below the travel of {TRAVEL} m, "
                          f"got {constants['opening']}")
-    robot = load_robot("franka")
-    scene = Scene(robot, (cabinet(),))
-    parsed = parse(formula, task_schema(scene), constants)
-    motion = ToolMotion(TOOL_SPEED, TOOL_TURN, leash=LEASH, stiffness=stiffness)
-    act = franka_action(robot, "arm_cmd", control_dt, motion, READY)
+    of, gripper = grasping_arm("drawer", robot)
+    tool, home, text = of.robot.tool, ready(of), formula or formula_of(of.robot.tool)
+    scene = Scene(of.robot, (cabinet(),))
+    parsed = parse(text, task_schema(scene), constants)
+    motion = of.motion(TOOL_SPEED, TOOL_TURN, leash=LEASH, stiffness=stiffness)
+    act = arm_action(of, gripper.command, control_dt, motion, home)
     return Task(
-        name="drawer", scene=scene, command="arm_cmd", control_dt=control_dt, substeps=substeps, episode_s=6.0,
-        formula=parsed, formula_text=formula, constants=constants,
-        observe=ArmObserve(act, Seen.reads, Seen(), Seen.size, READY), act=act,
+        name="drawer", scene=scene, command=gripper.command, control_dt=control_dt, substeps=substeps, episode_s=6.0,
+        formula=parsed, formula_text=text, constants=constants,
+        observe=ArmObserve(of, act, Seen.reads, Seen(tool), Seen.size, home), act=act,
         objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), float(constants["opening"]),
-                            act.action_dim),
-        initial=initial, mid_episode=MidEpisode(control_dt), stop="hold")
+                            act.action_dim, tool),
+        initial=Start(of), mid_episode=MidEpisode(of, control_dt), stop="hold")
 
 
 def cabinet() -> Object:
@@ -220,19 +233,41 @@ def cabinet() -> Object:
 # ---------------------------------------------------------------- starts
 
 
-def initial(draw: Draw) -> dict[str, Tensor]:
+@cache
+def ready(of: Arm) -> tuple[float, ...]:
+    """Where an arm waits [J] rad: at home, the fingers along x, as they straddle the handle."""
+    if of.own:
+        return READY
+    tool, _ = of.chain(torch.tensor([of.home]))
+    joints, good = postures(of.chain, tool, pointing_down(torch.tensor([0.5 * pi + of.heading])), of.home, of.range)
+    return tuple(joints[0].tolist()) if bool(good) else of.home
+
+
+def placed(of: Arm, u: Tensor) -> Tensor:
+    """Where the cabinet stands [K, 3] (m, m, rad) for uniform numbers ``u`` [K, 3]."""
+    place = between(PLACE_LOW, PLACE_HIGH, u)
+    return torch.cat([of.in_front(place[:, :2]), place[:, 2:] + of.heading], -1)
+
+
+class Start:
     """Joints within 0.1 rad of ready, the gripper open, the cabinet somewhere in front, the drawer closed."""
-    u, v = draw("initial.joints", 7), draw("initial.cabinet", 3)
-    return {"joint_pos": torch.tensor(READY, device=u.device) + 0.1 * (2 * u - 1),
-            "finger_pos": torch.full_like(u[:, :2], OPEN), "cabinet_place": between(PLACE_LOW, PLACE_HIGH, v),
-            "drawer_pos": torch.zeros_like(u[:, 0])}
+
+    def __init__(self, of: Arm) -> None:
+        self.of = of
+
+    def __call__(self, draw: Draw) -> dict[str, Tensor]:
+        """State of K worlds."""
+        of = self.of
+        u, v = draw("initial.joints", of.joints), draw("initial.cabinet", 3)
+        return {"joint_pos": torch.tensor(ready(of), device=u.device) + 0.1 * (2 * u - 1), "finger_pos": of.opened(u),
+                "cabinet_place": placed(of, v), "drawer_pos": torch.zeros_like(u[:, 0])}
 
 
 @cache
-def mid_episode_states() -> dict[str, Tensor]:
+def mid_episode_states(of: Arm) -> dict[str, Tensor]:
     """Stored states with the handle between the fingers or below them, the drawer closed or partly open."""
     generator = torch.Generator().manual_seed(0)
-    place = between(PLACE_LOW, PLACE_HIGH, torch.rand(STARTS, 3, generator=generator))
+    place = placed(of, torch.rand(STARTS, 3, generator=generator))
     u = torch.rand(STARTS, 4, generator=generator)
     opened = 0.12 * (u[:, 0] - 0.5).clamp(min=0.0) * 2
     over = 0.10 * (u[:, 1] - 0.5).clamp(min=0.0) * 2  # m, of the tool over the bar
@@ -242,19 +277,19 @@ def mid_episode_states() -> dict[str, Tensor]:
     flat = place[:, :2] - (BACK + GAP + opened)[:, None] * ahead + along[:, None] * aside
     tool = torch.cat([flat, (HANDLE + over)[:, None]], -1)
     quat = pointing_down(place[:, 2] + 0.5 * pi)
-    joints, good = postures(franka_chain(), tool, quat, READY, (LOW, HIGH))
+    joints, good = postures(of.chain, tool, quat, ready(of), of.range)
     state = {"joint_pos": joints, "cabinet_place": place, "drawer_pos": opened,
-             "finger_pos": torch.full_like(joints[:, :2], STRADDLE)}
+             "finger_pos": of.opened(joints, STRADDLE)}
     return {name: value[good] for name, value in state.items()}
 
 
 class MidEpisode:
     """Starts with the tool at the handle."""
 
-    def __init__(self, control_dt: float) -> None:
-        self.control_dt = control_dt
+    def __init__(self, of: Arm, control_dt: float) -> None:
+        self.of, self.control_dt = of, control_dt
 
     def __call__(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """State and memory of K worlds."""
         u = draw("explore.drawer", 2)
-        return (one_of(mid_episode_states(), u[:, 0]), {"tick": torch.round(2.0 / self.control_dt * u[:, 1])})
+        return (one_of(mid_episode_states(self.of), u[:, 0]), {"tick": torch.round(2.0 / self.control_dt * u[:, 1])})

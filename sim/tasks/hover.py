@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from temporeal.robots.crazyflie.spec import GRAVITY
-from temporeal.robots.spec import RobotSpec, load_robot
+from temporeal.robots.spec import RobotSpec
 from temporeal.sim.maps import AffineAction
 from temporeal.sim.rotations import rotation, tilted
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Draw, Task, check_range, task_schema, weights
+from temporeal.sim.task_parts.quadrotors import physics_steps, quadrotor, weight
 
 FORMULA = """\
 F[0,2.5] G[0,2.5] (norm(base_pos_w - home) < hold)
@@ -49,7 +49,7 @@ class Reward:
 def hover_speed(robot: RobotSpec) -> float:
     """Normalized rotor speed at which the thrust of four rotors carries the nominal mass."""
     c0, c1, c2 = robot.parameters["thrust_curve"].nominal
-    lift = robot.parameters["mass"].nominal[0] * GRAVITY / 4
+    lift = weight(robot) / 4
     return (-c1 + (c1 * c1 + 4 * c2 * (lift - c0)) ** 0.5) / (2 * c2)
 
 
@@ -117,15 +117,16 @@ class Objective:
 
 
 def make(
-    *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.01, substeps: int = 1,
+    *, robot: str = "crazyflie", formula: str = FORMULA, constants: Mapping[str, Any] | None = None,
+    control_dt: float = 0.01, substeps: int | None = None,
     history: int = 32, reward: Mapping[str, float] | None = None,
 ) -> Task:
-    """The task; ``history``: actions remembered."""
+    """The task. ``robot``: a quadrotor; ``history``: actions remembered."""
     check_range("hover", "history", history, 1, MOST_HISTORY, "actions")
     constants = {**CONSTANTS, **dict(constants or {})}
-    robot = load_robot("crazyflie")
+    of = quadrotor("hover", robot)
     home = torch.tensor(constants["home"], dtype=torch.float32)
-    hover = hover_speed(robot)
+    hover = hover_speed(of)
 
     def initial(draw: Draw) -> dict[str, Tensor]:
         u = draw("initial", 12)
@@ -136,9 +137,10 @@ def make(
                 "base_vel_w": start * (2 * u[:, 6:9] - 1), "base_ang_vel_b": start * (2 * u[:, 9:12] - 1)}
 
     return Task(
-        name="hover", scene=Scene(robot), command="motor_cmd", control_dt=control_dt, substeps=substeps, episode_s=5.0,
-        formula=parse(formula, task_schema(robot), constants), formula_text=formula, constants=constants,
-        observe=Observe(home, history, 4), act=AffineAction(robot, "motor_cmd", (hover,) * 4, (0.5,) * 4),
+        name="hover", scene=Scene(of), command="motor_cmd", control_dt=control_dt,
+        substeps=substeps or physics_steps(of, control_dt, 1), episode_s=5.0,
+        formula=parse(formula, task_schema(of), constants), formula_text=formula, constants=constants,
+        observe=Observe(home, history, 4), act=AffineAction(of, "motor_cmd", (hover,) * 4, (0.5,) * 4),
         objective=Objective(home, float(constants["fence"]), float(constants["hold"]), weights(Reward, reward),
                             round(2.5 / control_dt)),
         initial=initial,

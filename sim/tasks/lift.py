@@ -1,36 +1,40 @@
-"""Lift: a Franka arm picks a cube up and holds it at a place in the air (pick and place).
+"""Lift: an arm picks a cube up and holds it at a place in the air (pick and place). A Franka by default.
 
 Actions move the tool and open or close the gripper (:class:`temporeal.sim.task_parts.arm_actions.ToolAction`); the
-robot gets joint positions and the opening, at 25 Hz. The floor of the world stands for the table.
+robot gets joint positions and the opening, at 25 Hz. The floor of the world stands for the table. Places are those of
+an arm that reaches a metre (:meth:`temporeal.sim.task_parts.arms.Arm.in_front`). The tool's z points where it reaches,
+its y from finger to finger.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import pi
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from temporeal.robots.franka.spec import HIGH, HOME, LOW, OPEN
 from temporeal.robots.signals import SignalSpec
-from temporeal.robots.spec import load_robot
 from temporeal.sim.draws import between, one_of
 from temporeal.sim.rewards.formula_tracker import FormulaObjective, FormulaTracker
 from temporeal.sim.rotations import about_z, axes, pointing_down
 from temporeal.sim.scene import Scene, box
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Constant, Draw, Task, task_schema, weights
-from temporeal.sim.task_parts.arm_actions import ToolMotion, franka_action
-from temporeal.sim.task_parts.arm_kinematics import franka_chain, postures
+from temporeal.sim.task_parts.arm_kinematics import postures
 from temporeal.sim.task_parts.arm_observations import ArmObserve
+from temporeal.sim.task_parts.arms import Arm, arm_action, grasping_arm, width_of
 
-FORMULA = """\
-F[0,5] G[0,1] (norm(cube_pos_w - goal_pos_w) < reach)
-& G[0,6] (grip_pos_w.z > floor)"""
+
+def formula_of(tool: str) -> str:
+    """The formula for an arm with the tool called ``tool``."""
+    return f"F[0,5] G[0,1] (norm(cube_pos_w - goal_pos_w) < reach)\n& G[0,6] ({tool}_pos_w.z > floor)"
+
+
+FORMULA = formula_of("grip")
 
 CONSTANTS: dict[str, Any] = {"reach": 0.03, "floor": 0.005}  # m
 POSITIVE = ("reach",)
@@ -65,9 +69,9 @@ class Reward:
 SEEN = ("cube_pos_w", "cube_quat_w", "goal_pos_w")
 
 
-def seen(signals: Mapping[str, Tensor]) -> Tensor:
+def seen(signals: Mapping[str, Tensor], tool: str = "grip") -> Tensor:
     """What a policy sees of the task [N, 12]: the way to the cube, how it lies, and its way to the goal."""
-    return torch.cat([5 * (signals["cube_pos_w"] - signals["grip_pos_w"]), axes(signals["cube_quat_w"]),
+    return torch.cat([5 * (signals["cube_pos_w"] - signals[f"{tool}_pos_w"]), axes(signals["cube_quat_w"]),
                       5 * (signals["goal_pos_w"] - signals["cube_pos_w"])], -1)
 
 
@@ -76,20 +80,20 @@ class Objective(FormulaObjective):
 
     privileged_dim = 3 + 3 + 3 + 1 + 1
 
-    def __init__(self, tracker: FormulaTracker, reward: Reward, action_dim: int) -> None:
+    def __init__(self, tracker: FormulaTracker, reward: Reward, action_dim: int, tool: str = "grip") -> None:
         super().__init__(tracker, action_dim)
-        self.weights = reward
+        self.weights, self.tool = reward, tool
 
     def step(
         self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry
     ) -> tuple[Tensor, Tensor, Carry]:
         """Reward [N], terminated [N], next carry."""
         w, tracked = self.weights, self.tracker(signals, carry)
-        between = (signals["cube_pos_w"] - signals["grip_pos_w"]).norm(dim=-1)
+        between = (signals["cube_pos_w"] - signals[f"{self.tool}_pos_w"]).norm(dim=-1)
         away = (signals["goal_pos_w"] - signals["cube_pos_w"]).norm(dim=-1)
-        held = grasped(signals)
+        held = grasped(signals, self.tool)
         height = ((signals["cube_pos_w"][:, 2] - HALF) / 0.05).clamp(0.0, 1.0) * held
-        x, y = signals["grip_quat_w"][:, 1], signals["grip_quat_w"][:, 2]
+        x, y = signals[f"{self.tool}_quat_w"][:, 1], signals[f"{self.tool}_quat_w"][:, 2]
         down = (2 * (x * x + y * y) - 1).clamp(min=0.0)  # minus the z component of the tool's own z axis
         terminated = tracked.safe <= 0
         reward = self.tracker.automaton.dt * (
@@ -103,55 +107,66 @@ class Objective(FormulaObjective):
     def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Velocities of tool and cube, whether it is grasped, the time."""
         return torch.cat([
-            signals["grip_vel_w"], signals["cube_vel_w"], 0.1 * signals["cube_ang_vel_w"],
-            grasped(signals)[:, None], signals["mission_time"][:, None] / 6], -1)
+            signals[f"{self.tool}_vel_w"], signals["cube_vel_w"], 0.1 * signals["cube_ang_vel_w"],
+            grasped(signals, self.tool)[:, None], signals["mission_time"][:, None] / 6], -1)
 
 
-def grasped(signals: Mapping[str, Tensor]) -> Tensor:
+def grasped(signals: Mapping[str, Tensor], tool: str = "grip") -> Tensor:
     """1 where the cube's centre is within 15 mm of the tool's and the fingers are as far apart as the cube is wide."""
-    between = (signals["cube_pos_w"] - signals["grip_pos_w"]).norm(dim=-1)
-    opening = signals["finger_pos"].sum(-1)
+    between = (signals["cube_pos_w"] - signals[f"{tool}_pos_w"]).norm(dim=-1)
+    opening = width_of(signals["finger_pos"])
     on = (opening > 2 * HALF - 0.004) & (opening < 2 * 1.4143 * HALF + 0.002)
     return (on & (between < 0.015)).float()
 
 
 def make(
-    *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.04, substeps: int = 12,
-    reward: Mapping[str, float] | None = None, stiffness: float | None = None,
+    *, robot: str = "franka", formula: str | None = None, constants: Mapping[str, Any] | None = None,
+    control_dt: float = 0.04, substeps: int = 12, reward: Mapping[str, float] | None = None,
+    stiffness: float | None = None,
 ) -> Task:
-    """The task. ``stiffness``: see :class:`temporeal.sim.task_parts.arm_actions.ToolAction`."""
+    """The task. ``robot``: an arm with a gripper. ``formula``: None: :func:`formula_of` the arm's tool. ``stiffness``:
+    see :class:`temporeal.sim.task_parts.arm_actions.ToolAction`."""
     constants = {**CONSTANTS, **dict(constants or {})}
-    robot = load_robot("franka")
-    scene = Scene(robot, (box("cube", (HALF,) * 3, mass=MASS, pos=(0.5, 0.0, HALF)),))
-    parsed = parse(formula, task_schema(scene, GOAL), constants)
-    act = franka_action(robot, "arm_cmd", control_dt, ToolMotion(TOOL_SPEED, TOOL_TURN, stiffness=stiffness))
+    of, gripper = grasping_arm("lift", robot)
+    tool, text = of.robot.tool, formula or formula_of(of.robot.tool)
+    middle = of.in_front(torch.tensor([[0.5, 0.0]]))[0].tolist()
+    scene = Scene(of.robot, (box("cube", (HALF,) * 3, mass=MASS, pos=(*middle, HALF)),))
+    parsed = parse(text, task_schema(scene, GOAL), constants)
+    act = arm_action(of, gripper.command, control_dt, of.motion(TOOL_SPEED, TOOL_TURN, stiffness=stiffness))
+    tracker = FormulaTracker(parsed, control_dt)
     return Task(
         name="lift",
         scene=scene,
-        command="arm_cmd",
+        command=gripper.command,
         control_dt=control_dt,
         substeps=substeps,
         episode_s=6.0,
         formula=parsed,
-        formula_text=formula,
+        formula_text=text,
         constants=constants,
-        observe=ArmObserve(act, SEEN, seen, 12),
+        observe=ArmObserve(of, act, SEEN, partial(seen, tool=tool), 12),
         act=act,
-        objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), act.action_dim),
-        initial=initial,
-        mid_episode=MidEpisode(control_dt),
+        objective=Objective(tracker, weights(Reward, reward), act.action_dim, tool),
+        initial=Start(of),
+        mid_episode=MidEpisode(of, control_dt),
         extra=GOAL,
         stop="hold",
     )
 
 
-def initial(draw: Draw) -> dict[str, Tensor]:
+class Start:
     """Joints within 0.1 rad of home, the gripper open, the cube somewhere on the table, the goal above it."""
-    u, v, w = draw("initial.joints", 7), draw("initial.cube", 3), draw("initial.goal", 3)
-    return {
-        "joint_pos": torch.tensor(HOME, device=u.device) + 0.1 * (2 * u - 1),
-        "finger_pos": torch.full_like(u[:, :2], OPEN), **cube_at(between(PLACE_LOW, PLACE_HIGH, v[:, :2]), v[:, 2]),
-        "goal_pos_w": between(GOAL_LOW, GOAL_HIGH, w)}
+
+    def __init__(self, of: Arm) -> None:
+        self.of = of
+
+    def __call__(self, draw: Draw) -> dict[str, Tensor]:
+        """State of K worlds."""
+        of = self.of
+        u, v, w = draw("initial.joints", of.joints), draw("initial.cube", 3), draw("initial.goal", 3)
+        place = of.in_front(between(PLACE_LOW, PLACE_HIGH, v[:, :2]))
+        return {"joint_pos": torch.tensor(of.home, device=u.device) + 0.1 * (2 * u - 1), "finger_pos": of.opened(u),
+                **cube_at(place, v[:, 2]), "goal_pos_w": of.in_front(between(GOAL_LOW, GOAL_HIGH, w))}
 
 
 def cube_at(place: Tensor, turn: Tensor) -> dict[str, Tensor]:
@@ -161,7 +176,7 @@ def cube_at(place: Tensor, turn: Tensor) -> dict[str, Tensor]:
 
 
 @cache
-def mid_episode_states() -> dict[str, Tensor]:
+def mid_episode_states(of: Arm) -> dict[str, Tensor]:
     """Stored states: the cube between the fingers, on the table or in the air; or on the table below open fingers."""
     generator = torch.Generator().manual_seed(0)
     place = torch.rand(GRASPS, 3, generator=generator)
@@ -170,11 +185,12 @@ def mid_episode_states() -> dict[str, Tensor]:
     low, high = (*PLACE_LOW, HALF), (*PLACE_HIGH, 0.25)
     place[:, 2] = place[:, 2] * air
     place = between(low, high, place)
+    place = torch.cat([of.in_front(place[:, :2]), place[:, 2:]], -1)
     turn = 0.5 * pi * (torch.rand(GRASPS, generator=generator) - 0.5)
     over = OVER * torch.rand(GRASPS, generator=generator) * ~held
     tool = place + torch.stack([torch.zeros_like(over), torch.zeros_like(over), over], -1)
-    joints, good = postures(franka_chain(), tool, pointing_down(turn), HOME, (LOW, HIGH))
-    fingers = torch.where(held, HALF + 0.0005, OPEN)[:, None].expand(-1, 2)
+    joints, good = postures(of.chain, tool, pointing_down(turn), of.home, of.range)
+    fingers = torch.where(held[:, None], of.opened(tool, HALF + 0.0005), of.opened(tool))
     state = {"joint_pos": joints, "finger_pos": fingers, "cube_pos_w": place, "cube_quat_w": about_z(turn)}
     return {name: value[good] for name, value in state.items()}
 
@@ -182,11 +198,12 @@ def mid_episode_states() -> dict[str, Tensor]:
 class MidEpisode:
     """Starts with the cube between the fingers, or right below them."""
 
-    def __init__(self, control_dt: float) -> None:
-        self.control_dt = control_dt
+    def __init__(self, of: Arm, control_dt: float) -> None:
+        self.of, self.control_dt = of, control_dt
 
     def __call__(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """State and memory of K worlds."""
         u, w = draw("explore.grasp", 2), draw("initial.goal", 3)
-        return ({**one_of(mid_episode_states(), u[:, 0]), "goal_pos_w": between(GOAL_LOW, GOAL_HIGH, w)},
+        goal = self.of.in_front(between(GOAL_LOW, GOAL_HIGH, w))
+        return ({**one_of(mid_episode_states(self.of), u[:, 0]), "goal_pos_w": goal},
                 {"tick": torch.round(2.0 / self.control_dt * u[:, 1])})

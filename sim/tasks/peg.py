@@ -1,4 +1,4 @@
-"""Peg: a Franka arm puts the peg that it holds into a hole a millimetre wider, without pushing too hard.
+"""Peg: an arm puts the peg that it holds into a hole a millimetre wider, without pushing too hard. A Franka by default.
 
 Actions move the tool (:class:`temporeal.sim.task_parts.arm_actions.ToolAction`); the gripper stays closed. The robot
 gets joint positions and the opening, at 25 Hz. The block with the hole stands on the table (the floor of the world) and
@@ -16,26 +16,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from temporeal.robots.franka.spec import HIGH, HOME, LOW
 from temporeal.robots.signals import SignalSpec
-from temporeal.robots.spec import Source, load_robot
+from temporeal.robots.spec import Source
 from temporeal.sim.draws import between, one_of
 from temporeal.sim.rewards.formula_tracker import FormulaObjective, FormulaTracker
 from temporeal.sim.rotations import axes, direction, doubled, pointing_down, rotation
 from temporeal.sim.scene import Object, Scene, free_body, numbers
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Draw, Task, task_schema, weights
-from temporeal.sim.task_parts.arm_actions import ToolMotion, franka_action
-from temporeal.sim.task_parts.arm_kinematics import franka_chain, postures
+from temporeal.sim.task_parts.arm_kinematics import postures
 from temporeal.sim.task_parts.arm_observations import ArmObserve
+from temporeal.sim.task_parts.arms import Arm, arm_action, grasping_arm
 from temporeal.sim.task_parts.standing_objects import standing
 
-FORMULA = """\
+
+def formula_of(tool: str) -> str:
+    """The formula for an arm with the tool called ``tool``."""
+    return f"""\
 F[0,7] G[0,1] (hole_pos_w.z - peg_tip_w.z > depth
   & hypot(peg_tip_w.x - hole_pos_w.x, peg_tip_w.y - hole_pos_w.y) < inside)
-& G[0,8] (norm(peg_pos_w - grip_pos_w) < slip)
+& G[0,8] (norm(peg_pos_w - {tool}_pos_w) < slip)
 & G[0,8] (hole_force < force)"""
 
+
+FORMULA = formula_of("grip")
 CONSTANTS: dict[str, Any] = {
     "depth": 0.03,  # m, of the tip below the hole's mouth
     "inside": 0.01,  # m: a tip that low and that near the hole's axis is in the hole
@@ -128,9 +132,10 @@ class Objective(FormulaObjective):
 
     def __init__(
         self, tracker: FormulaTracker, reward: Reward, depth: float, slip: float, square: float, action_dim: int,
+        tool: str = "grip",
     ) -> None:
         super().__init__(tracker, action_dim)
-        self.weights, self.depth, self.slip, self.square = reward, depth, slip, square
+        self.weights, self.depth, self.slip, self.square, self.tool = reward, depth, slip, square, tool
 
     def step(
         self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry
@@ -146,7 +151,7 @@ class Objective(FormulaObjective):
         deep = (-tip[:, 2] / self.depth).clamp(0.0, 1.0) * (off < 0.25 * WIDTH).float()
         near = 1 - torch.tanh(5 * tip.square().sum(-1).sqrt())
         inside = tracked.inside * (1 - tracked.carry["broken"])
-        terminated = (signals["peg_pos_w"] - signals["grip_pos_w"]).square().sum(-1) >= self.slip**2
+        terminated = (signals["peg_pos_w"] - signals[f"{self.tool}_pos_w"]).square().sum(-1) >= self.slip**2
         reward = self.tracker.automaton.dt * (
             w.approach * torch.maximum(near, deep) + w.beside * beside + w.upright * (1 - torch.tanh(angles / 0.5))
             + w.aligned * aligned + w.centred * centred + w.deep * deep
@@ -160,17 +165,22 @@ class Objective(FormulaObjective):
     def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Velocities of tool and peg, the force on the block, the time."""
         return torch.cat([
-            signals["grip_vel_w"], signals["peg_vel_w"], 0.05 * signals["hole_force"][:, None],
+            signals[f"{self.tool}_vel_w"], signals["peg_vel_w"], 0.05 * signals["hole_force"][:, None],
             signals["mission_time"][:, None] / 8], -1)
 
 
 def make(
-    *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.04, substeps: int = 16,
-    clearance: float = 0.001, peg: str = "square", reward: Mapping[str, float] | None = None,
-    stiffness: float | None = None,
+    *, robot: str = "franka", formula: str | None = None, constants: Mapping[str, Any] | None = None,
+    control_dt: float = 0.04, substeps: int = 16, clearance: float = 0.001, peg: str = "square",
+    reward: Mapping[str, float] | None = None, stiffness: float | None = None,
 ) -> Task:
-    """The task. ``clearance``: by how much the hole is wider than the peg, m. ``peg``: ``square`` or ``round``.
-    ``stiffness``: see :class:`temporeal.sim.task_parts.arm_actions.ToolAction`."""
+    """The task.
+
+    Args:
+        robot: an arm with a gripper. ``formula``: None: :func:`formula_of` its tool.
+        clearance: by how much the hole is wider than the peg, m. ``peg``: ``square`` or ``round``.
+        stiffness: see :class:`temporeal.sim.task_parts.arm_actions.ToolAction`.
+    """
     if not 0.0003 <= clearance <= 0.01:
         raise ValueError(f"task 'peg': clearance is 0.0003 to 0.01 m (below, contacts are too soft), got {clearance}")
     if peg not in SIDES:
@@ -178,18 +188,19 @@ def make(
     constants = {**CONSTANTS, **dict(constants or {})}
     if not 0 < constants["depth"] < BLOCK:
         raise ValueError(f"task 'peg': depth is above 0 and below the hole's {BLOCK} m, got {constants['depth']}")
-    robot, square = load_robot("franka"), float(peg == "square")
-    scene = Scene(robot, (peg_object(peg), block(clearance, SIDES[peg])))
-    parsed = parse(formula, task_schema(scene), constants)
-    motion = ToolMotion(TOOL_SPEED, TOOL_TURN, leash=LEASH, grip=0.0, stiffness=stiffness)
-    act = franka_action(robot, "arm_cmd", control_dt, motion)
+    of, gripper = grasping_arm("peg", robot)
+    square, text = float(peg == "square"), formula or formula_of(of.robot.tool)
+    scene = Scene(of.robot, (peg_object(peg), block(clearance, SIDES[peg])))
+    parsed = parse(text, task_schema(scene), constants)
+    motion = of.motion(TOOL_SPEED, TOOL_TURN, leash=LEASH, grip=gripper.closed, stiffness=stiffness)
+    act = arm_action(of, gripper.command, control_dt, motion)
     return Task(
-        name="peg", scene=scene, command="arm_cmd", control_dt=control_dt, substeps=substeps, episode_s=8.0,
-        formula=parsed, formula_text=formula, constants=constants,
-        observe=ArmObserve(act, Seen.reads, Seen(square), Seen.size), act=act,
+        name="peg", scene=scene, command=gripper.command, control_dt=control_dt, substeps=substeps, episode_s=8.0,
+        formula=parsed, formula_text=text, constants=constants,
+        observe=ArmObserve(of, act, Seen.reads, Seen(square), Seen.size), act=act,
         objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), float(constants["depth"]),
-                            float(constants["slip"]), square, act.action_dim),
-        initial=Start(), mid_episode=MidEpisode(control_dt), stop="hold")
+                            float(constants["slip"]), square, act.action_dim, of.robot.tool),
+        initial=Start(of), mid_episode=MidEpisode(of, control_dt), stop="hold")
 
 
 # ---------------------------------------------------------------- what stands there
@@ -234,33 +245,39 @@ def block(clearance: float, sides: int) -> Object:
 # ---------------------------------------------------------------- starts
 
 
-def in_fingers(tool_pos: Tensor, tool_quat: Tensor, off: Tensor) -> dict[str, Tensor]:
+def in_fingers(of: Arm, tool_pos: Tensor, tool_quat: Tensor, off: Tensor) -> dict[str, Tensor]:
     """A peg in the fingers, ``off`` [K, 2] m its place across (tool's x) and along (z) them."""
     frame = rotation(tool_quat)
     pos = tool_pos + frame[:, :, 0] * off[:, :1] + frame[:, :, 2] * (BELOW + off[:, 1:])
-    return {"peg_pos_w": pos, "peg_quat_w": tool_quat, "finger_pos": torch.full_like(off, WIDTH / 2)}
+    return {"peg_pos_w": pos, "peg_quat_w": tool_quat, "finger_pos": of.opened(off, WIDTH / 2)}
 
 
 class Start:
     """Joints within 0.1 rad of home, the peg in the fingers, the block somewhere on the table."""
 
-    def __init__(self) -> None:
-        self.chain = franka_chain()
+    def __init__(self, of: Arm) -> None:
+        self.of, self.chain = of, of.chain
 
     def __call__(self, draw: Draw) -> dict[str, Tensor]:
         """State of K worlds."""
-        u, v, w = draw("initial.joints", 7), draw("initial.hole", 3), draw("initial.peg", 2)
-        joints = torch.tensor(HOME, device=u.device) + 0.1 * (2 * u - 1)
+        of = self.of
+        u, v, w = draw("initial.joints", of.joints), draw("initial.hole", 3), draw("initial.peg", 2)
+        joints = torch.tensor(of.home, device=u.device) + 0.1 * (2 * u - 1)
         pos, quat = self.chain.to(u.device)(joints)
-        return {"joint_pos": joints, "hole_place": between(PLACE_LOW, PLACE_HIGH, v),
-                **in_fingers(pos, quat, HELD * (2 * w - 1))}
+        return {"joint_pos": joints, "hole_place": placed(of, v), **in_fingers(of, pos, quat, HELD * (2 * w - 1))}
+
+
+def placed(of: Arm, u: Tensor) -> Tensor:
+    """Where the block stands [K, 3] (m, m, rad) for uniform numbers ``u`` [K, 3]."""
+    place = between(PLACE_LOW, PLACE_HIGH, u)
+    return torch.cat([of.in_front(place[:, :2]), place[:, 2:] + of.heading], -1)
 
 
 @cache
-def mid_episode_states() -> dict[str, Tensor]:
+def mid_episode_states(of: Arm) -> dict[str, Tensor]:
     """Stored states with the peg over the hole or in it."""
     generator = torch.Generator().manual_seed(0)
-    place = between(PLACE_LOW, PLACE_HIGH, torch.rand(STARTS, 3, generator=generator))
+    place = placed(of, torch.rand(STARTS, 3, generator=generator))
     off = HELD * (2 * torch.rand(STARTS, 2, generator=generator) - 1)
     height = 0.04 - 0.07 * torch.rand(STARTS, generator=generator)  # m, of the tip over the mouth
     # over the hole somewhere near; in it straight
@@ -268,19 +285,19 @@ def mid_episode_states() -> dict[str, Tensor]:
     astray = near * (2 * torch.rand(STARTS, 3, generator=generator) - 1)
     quat = pointing_down(place[:, 2] + astray[:, 2])
     tip = torch.cat([place[:, :2] + astray[:, :2], (BLOCK + height)[:, None]], -1)
-    tool = tip - in_fingers(torch.zeros_like(tip), quat, off)["peg_pos_w"] - LENGTH / 2 * rotation(quat)[:, :, 2]
-    joints, good = postures(franka_chain(), tool, quat, HOME, (LOW, HIGH))
-    state = {"joint_pos": joints, "hole_place": place, **in_fingers(tool, quat, off)}
+    tool = tip - in_fingers(of, torch.zeros_like(tip), quat, off)["peg_pos_w"] - LENGTH / 2 * rotation(quat)[:, :, 2]
+    joints, good = postures(of.chain, tool, quat, of.home, of.range)
+    state = {"joint_pos": joints, "hole_place": place, **in_fingers(of, tool, quat, off)}
     return {name: value[good] for name, value in state.items()}
 
 
 class MidEpisode:
     """Starts with the peg over the hole or in it."""
 
-    def __init__(self, control_dt: float) -> None:
-        self.control_dt = control_dt
+    def __init__(self, of: Arm, control_dt: float) -> None:
+        self.of, self.control_dt = of, control_dt
 
     def __call__(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """State and memory of K worlds."""
         u = draw("explore.peg", 2)
-        return (one_of(mid_episode_states(), u[:, 0]), {"tick": torch.round(3.0 / self.control_dt * u[:, 1])})
+        return (one_of(mid_episode_states(self.of), u[:, 0]), {"tick": torch.round(3.0 / self.control_dt * u[:, 1])})

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from temporeal.robots.registry import resolve
 from temporeal.sim.maps import Memory
 from temporeal.sim.rewards import scheduled
 from temporeal.sim.rewards.schedule_automaton import ScheduleAutomaton
@@ -35,6 +34,7 @@ from temporeal.sim.system import System
 from temporeal.sim.task import Constant, Task, check_range, task_schema, weights
 from temporeal.sim.task_parts.regions import shapes_of
 from temporeal.sim.task_parts.scheduled_starts import ScheduledStarts
+from temporeal.sim.task_parts.systems import system_of
 
 FORMULA = "F[0,12] (norm(base_pos_w - a) < r) & G[0,16] (norm(base_pos_w) > r)"
 CONSTANTS: dict[str, Any] = {}
@@ -74,7 +74,7 @@ def resolved(*, system: str = "linear", view: str = SCHEDULED, **given: Any) -> 
     """The settings with what the system brings, so that a run's file says what it was trained with, whatever the
     system's own become."""
     settings = {"system": system, "view": view, **given}
-    of: System = resolve("temporeal.sim.systems", system).make()
+    of: System = system_of(system)
     if view != SCHEDULED:
         return {**settings, "reward": {**fitted(of, view), **(given.get("reward") or {})}}
     slack = of.slack if given.get("slack") is None else given["slack"]
@@ -194,7 +194,8 @@ def make(
     """The task.
 
     Args:
-        system: of `sim/systems`; ``start``: its settings of where episodes begin.
+        system: of `sim/systems`, or an arm or a quadrotor by its name or folder; ``start``: its settings of where
+            episodes begin.
         view: ``scheduled``, or one of :data:`temporeal.sim.rewards.views.VIEWS`; ``reward``: coefficients of that view,
             those left out as the system says (``scheduled``) or as the view does, what is per length in proportion to
             the system's.
@@ -207,7 +208,7 @@ def make(
         check_range("stl", name, value, 0.0, 10.0, "of the predicates' unit")
     check_view(view)
     check_of_view(view, dict(of_view or {}))
-    of: System = resolve("temporeal.sim.systems", system).make()
+    of: System = system_of(system)
     text, given = formula_and_constants(formula, constants, start)
     dt, parsed = of.control_dt, parse(text, task_schema(of.scene), given)
     length = max(horizon(parsed, dt), dt) if episode_s is None else episode_s

@@ -14,13 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from temporeal.robots.crazyflie.spec import GRAVITY
-from temporeal.robots.spec import load_robot
-from temporeal.sim.maps import AffineAction
 from temporeal.sim.rotations import rotation, tilted
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Draw, Task, task_schema, weights
+from temporeal.sim.task_parts.quadrotors import physics_steps, quadrotor, rates_action
 
 # the size and period of the public figure-eight of Learning to Fly in Seconds: 2 m x 1 m in 5.5 s
 CONSTANTS: dict[str, Any] = {
@@ -133,14 +131,14 @@ class Objective:
 
 
 def make(
-    *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.02, substeps: int = 4,
+    *, robot: str = "crazyflie", formula: str = FORMULA, constants: Mapping[str, Any] | None = None,
+    control_dt: float = 0.02, substeps: int | None = None,
     reward: Mapping[str, float] | None = None,
 ) -> Task:
-    """The task."""
+    """The task. ``robot``: a quadrotor."""
     constants = {**CONSTANTS, **dict(constants or {})}
-    robot = load_robot("crazyflie")
+    of = quadrotor("track", robot)
     reference = Reference(constants)
-    mass = robot.parameters["mass"].nominal[0]
 
     def initial(draw: Draw) -> dict[str, Tensor]:
         u = draw("initial", 12)
@@ -150,10 +148,11 @@ def make(
 
     points = reference(torch.linspace(0.0, 5.5, 100)).tolist()
     return Task(
-        name="track", scene=Scene(robot), command="ctbr_cmd", control_dt=control_dt, substeps=substeps, episode_s=11.0,
-        formula=parse(formula, task_schema(robot), constants), formula_text=formula, constants=constants,
+        name="track", scene=Scene(of), command="ctbr_cmd", control_dt=control_dt,
+        substeps=substeps or physics_steps(of, control_dt, 4), episode_s=11.0,
+        formula=parse(formula, task_schema(of), constants), formula_text=formula, constants=constants,
         observe=Observe(reference, control_dt, 4),
-        act=AffineAction(robot, "ctbr_cmd", center=(mass * GRAVITY, 0.0, 0.0, 0.0), scale=(0.2, 5.0, 5.0, 2.0)),
+        act=rates_action(of),
         objective=Objective(reference, constants, weights(Reward, reward), control_dt, 4), initial=initial,
         shapes=({"type": "path", "name": "reference", "points": points, "role": "goal"},
                {"type": "box", "name": "fence", "role": "fence",

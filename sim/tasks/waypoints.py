@@ -15,10 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from temporeal.robots.crazyflie.spec import GRAVITY
-from temporeal.robots.spec import load_robot
 from temporeal.sim.compiler.devices import on_device
-from temporeal.sim.maps import AffineAction, Disturbance
+from temporeal.sim.maps import Disturbance
 from temporeal.sim.rewards.subgoal_automaton import NEVER, Progress, SubgoalAutomaton
 from temporeal.sim.rotations import rotation
 from temporeal.sim.scene import Scene
@@ -27,6 +25,7 @@ from temporeal.sim.stl.language.queries import constants_in, signals_in
 from temporeal.sim.stl.planning.decompose import decompose
 from temporeal.sim.stl.planning.plan import plan
 from temporeal.sim.task import MISSION_TIME, Carry, Draw, Task, check_range, task_schema, weights
+from temporeal.sim.task_parts.quadrotors import mass, physics_steps, quadrotor, rates_action
 
 FORMULA = """\
 F[0,3] (norm(base_pos_w - a) < reach & F[0,3] (norm(base_pos_w - b) < reach))
@@ -253,27 +252,31 @@ def shapes(c: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
 
 
 def make(
-    *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.02, substeps: int = 4,
+    *, robot: str = "crazyflie", formula: str = FORMULA, constants: Mapping[str, Any] | None = None,
+    control_dt: float = 0.02, substeps: int | None = None,
     slack: float = 0.03, reward: Mapping[str, float] | None = None,
 ) -> Task:
-    """The task. ``slack`` [m]: how deep inside a region the policy must believe itself to be before it moves on.
+    """The task.
 
-    The reward asks for twice that: what counts as reached for the reward must have been noticed by the policy, or it
-    would be paid for flying on to a point that it does not see as its next.
+    Args:
+        robot: a quadrotor.
+        slack: m, how deep inside a region the policy must believe itself to be before it moves on. The reward asks for
+            twice that: what counts as reached for the reward must have been noticed by the policy, or it would be paid
+            for flying on to a point that it does not see as its next.
     """
     check_range("waypoints", "slack", slack, 0.0, 1.0, "m")
     constants = {**CONSTANTS, **dict(constants or {})}
-    robot = load_robot("crazyflie")
-    parsed = parse(formula, task_schema(robot), constants)
+    of = quadrotor("waypoints", robot)
+    parsed = parse(formula, task_schema(of), constants)
     parts = plan(decompose(parsed, control_dt))
     automaton = SubgoalAutomaton(parts, control_dt, 2 * slack)
     points = stage_points(automaton, constants, formula)
-    mass = robot.parameters["mass"].nominal[0]
-    act = AffineAction(robot, "ctbr_cmd", center=(mass * GRAVITY, 0.0, 0.0, 0.0), scale=(0.2, 5.0, 5.0, 2.0))
-    disturbance = Disturbance(act, mass, control_dt, robot.parameters["tau_up"].nominal[0])
+    act = rates_action(of)
+    disturbance = Disturbance(act, mass(of), control_dt, of.parameters["tau_up"].nominal[0])
     objective = Objective(automaton, points, weights(Reward, reward), 4)
     return Task(
-        name="waypoints", scene=Scene(robot), command="ctbr_cmd", control_dt=control_dt, substeps=substeps,
-        episode_s=9.0, formula=parsed, formula_text=formula, constants=constants,
+        name="waypoints", scene=Scene(of), command="ctbr_cmd", control_dt=control_dt,
+        substeps=substeps or physics_steps(of, control_dt, 4), episode_s=9.0, formula=parsed, formula_text=formula,
+        constants=constants,
         observe=Observe(SubgoalAutomaton(parts, control_dt, slack), points, disturbance, 4), act=act,
         objective=objective, initial=initial, mid_episode=MidEpisode(objective), shapes=shapes(constants))

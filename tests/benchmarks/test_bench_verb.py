@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.examples import thinned
 
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.verbs import bench
@@ -140,7 +141,7 @@ def test_an_option_of_two_meanings_is_refused(tmp_path: Path, capsys: pytest.Cap
 # ---------------------------------------------------------------- what is kept
 
 
-@pytest.mark.parametrize("name", bench.bench_names())
+@pytest.mark.parametrize("name", thinned(bench.bench_names(), keep=["quadrotor", "sim-gpu", "stl-tasks"]))
 def test_what_is_kept_of_a_benchmark_is_printed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     kept = [run for run in results.runs_of(name) if run.rows]
     assert main(["bench", name, "--kept", "--json"]) == (0 if kept else 2)
@@ -150,6 +151,25 @@ def test_what_is_kept_of_a_benchmark_is_printed(name: str, capsys: pytest.Captur
         return
     rows = json.loads(given)["rows"]
     assert rows and all(set(row) == FIELDS for row in rows) and len({row["name"] for row in rows}) == len(rows)
+
+
+def test_what_is_not_kept_is_named_beside_what_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = results.runs_of
+    monkeypatch.setattr(results, "runs_of", lambda name: [] if name == "stl" else real(name))
+    assert main(["bench", "planar", "stl", "--kept", "--json"]) == 0
+    given, told = capsys.readouterr()
+    assert json.loads(given)["rows"] and "temporeal bench stl --keep" in told
+
+
+@pytest.mark.parametrize("arguments", [
+    ["sim", "--kept", "--keep"], ["sim", "--kept", "--quick"], ["stl", "--kept", "--parts", "cpu"], ["sim", "--all"]])
+def test_words_that_contradict_each_other_are_refused(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *arguments]) == 2
+    assert "leave out" in capsys.readouterr().err
 
 
 def test_kept_figures_are_shown_with_what_they_were_taken_on(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,8 +14,9 @@ HORIZON_S, RATE_HZ = 6.0, 50.0
 SIGNALS = ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b", "height")
 
 
-def build_policy(gain: float = 5.0) -> Any:
-    """Cascaded controller as a torch module; the clock is its memory. ``gain``: from tilt to rate, 1/s."""
+def build_policy(gain: float = 5.0, mass: float = 0.0319) -> Any:
+    """Cascaded controller as a torch module; the clock is its memory. ``gain``: from tilt to rate, 1/s; ``mass``: of
+    the robot, kg."""
     import torch
     from torch import nn
 
@@ -35,7 +36,7 @@ def build_policy(gain: float = 5.0) -> Any:
                 torch.stack([2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)], -1),
                 torch.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], -1)]
             in_body = sum(wanted[:, i, None] * row for i, row in enumerate(rows))
-            thrust = 0.0319 * in_body[:, 2]
+            thrust = mass * in_body[:, 2]
             up = in_body / in_body.norm(dim=-1, keepdim=True)
             rates = gain * torch.stack([-up[:, 1], up[:, 0], 0.0 * signals["base_ang_vel_b"][:, 2]], -1)
             # height and rates are read so that every signal of the robot is an input
@@ -57,12 +58,12 @@ def golden_trace(policy: Any, signals: dict[str, np.ndarray], command: str) -> d
     return {**{f"signals.{k}": v for k, v in signals.items()}, f"commands.{command}": np.stack(commands)}
 
 
-def write_artifact(path: Path, gain: float = 5.0, **changes: Any) -> Path:
+def write_artifact(path: Path, gain: float = 5.0, mass: float = 0.0319, **changes: Any) -> Path:
     """The policy as an artifact in folder ``path``."""
     from temporeal.policies.export.writer import ArtifactSpec, export
     from temporeal.robots.spec import load_robot
 
-    policy, rng, steps = build_policy(gain), np.random.default_rng(0), 20
+    policy, rng, steps = build_policy(gain, mass), np.random.default_rng(0), 20
     signals = {name: rng.normal(size=(steps, *shape)).astype(np.float32) for name, shape in (
         ("base_pos_w", (3,)), ("base_vel_w", (3,)), ("base_ang_vel_b", (3,)), ("height", ()))}
     quat = rng.normal(size=(steps, 4))
@@ -95,21 +96,23 @@ ARM_HOLD_S, ARM_RATE_HZ = 3.0, 25.0
 ARM_FORMULA = "F[0,2] G[0,1] (norm(joint_pos - goal) < reach) & G[0,3] (grip_pos_w.z > 0.1)"
 
 
-def build_arm_policy(chunk: int = 0) -> Any:
-    """Joint targets that go from where the arm is to home + 0.15 rad at 0.25 rad/s; with ``chunk`` rows, that many."""
+def build_arm_policy(chunk: int = 0, robot: Any = None) -> Any:
+    """Joint targets that go from where the arm is (None: a Franka) to home + 0.15 rad at 0.25 rad/s; with ``chunk``
+    rows, that many."""
     import torch
     from torch import nn
 
     from temporeal.robots.spec import load_robot
 
-    goal, step = torch.tensor(load_robot("franka").home["joint_pos"]) + 0.15, 0.25 / ARM_RATE_HZ
+    robot = robot or load_robot("franka")
+    goal, step, place = torch.tensor(robot.home["joint_pos"]) + 0.15, 0.25 / ARM_RATE_HZ, f"{robot.tool}_pos_w"
 
     class Servo(nn.Module):
         def initial_memory(self, n: int) -> dict[str, Any]:
-            return {} if chunk else {"target": torch.zeros(n, 7), "tick": torch.zeros(n)}
+            return {} if chunk else {"target": torch.zeros(n, len(goal)), "tick": torch.zeros(n)}
 
         def forward(self, signals: dict[str, Any], memory: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-            here = signals["joint_pos"] + 0.0 * signals["grip_pos_w"].sum(-1, keepdim=True)
+            here = signals["joint_pos"] + 0.0 * signals[place].sum(-1, keepdim=True)
             if chunk:
                 ahead = 0.5 * (torch.arange(chunk) + 1.0)[None, :, None] * step
                 return {"joint_pos_cmd": here[:, None] + (goal - here)[:, None].clamp(-ahead, ahead)}, {}
@@ -121,19 +124,21 @@ def build_arm_policy(chunk: int = 0) -> Any:
     return Servo()
 
 
-def write_arm_artifact(path: Path, chunk: int = 0, **changes: Any) -> Path:
-    """The arm's policy as an artifact in folder ``path``."""
+def write_arm_artifact(path: Path, chunk: int = 0, robot: Any = None, **changes: Any) -> Path:
+    """The arm's policy as an artifact in folder ``path``; ``robot``: None: a Franka."""
     from temporeal.policies.export.writer import ArtifactSpec, export
     from temporeal.robots.artifact.manifest import ChunkSpec
     from temporeal.robots.spec import load_robot
 
-    robot, policy, rng, steps = load_robot("franka"), build_arm_policy(chunk), np.random.default_rng(0), 8
-    home = np.array(robot.home["joint_pos"])
-    signals = {"joint_pos": (home + 0.1 * rng.normal(size=(steps, 7))).astype(np.float32),
-               "grip_pos_w": rng.normal(size=(steps, 3)).astype(np.float32)}
+    robot = robot or load_robot("franka")
+    policy, rng, steps = build_arm_policy(chunk, robot), np.random.default_rng(0), 8
+    home, place = np.array(robot.home["joint_pos"]), f"{robot.tool}_pos_w"
+    signals = {"joint_pos": (home + 0.1 * rng.normal(size=(steps, home.size))).astype(np.float32),
+               place: rng.normal(size=(steps, 3)).astype(np.float32)}
     arguments: dict[str, Any] = {
         "robot": robot, "signals": tuple(signals), "command": "joint_pos_cmd", "rate_hz": ARM_RATE_HZ,
-        "formula_text": ARM_FORMULA, "constants": {"goal": tuple(float(x) for x in home + 0.15), "reach": 0.1},
+        "formula_text": ARM_FORMULA.replace("grip_pos_w", place),
+        "constants": {"goal": tuple(float(x) for x in home + 0.15), "reach": 0.1},
         "horizon_s": ARM_HOLD_S, "training": {"by": "hand"}, "seed": 0, "stop": "hold",
         "golden": golden_trace(policy, signals, "joint_pos_cmd"), "name": "servo", "git_revision": "test",
         **({"chunk": ChunkSpec(chunk, 1 / ARM_RATE_HZ)} if chunk else {}), **changes}

@@ -58,6 +58,7 @@ def test_colcon_sees_ament_python(tmp_path):
         ("temporeal_bridge", "(ros.ament_python)"), ("temporeal_bringup", "(ros.ament_python)")}
 
 
+@pytest.mark.slow
 def test_colcon_builds_the_workspace(tmp_path):
     """A copy, as nothing may be left here. What it installs is where `ros2 run` and `ros2 launch` look, and runs."""
     for folder in ("ros2_ws/src", "launch"):
@@ -131,7 +132,8 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.parametrize(("words", "code", "told"), [
     (("monitor", "{}", "--wait", "0.5"), 2, "no message on"),
-    (("doctor", "--artifact", "{}", "--seconds", "0.5"), 1, "recorded commands")], ids=["monitor", "doctor"])
+    pytest.param(("doctor", "--artifact", "{}", "--seconds", "0.5"), 1, "recorded commands", marks=pytest.mark.slow)],
+    ids=["monitor", "doctor"])
 def test_verbs_of_the_robot_load_a_trained_artifact_without_torch(words, code, told, tmp_path):
     """Its task's signals are the artifact's own word: to make the task again takes what a robot does not have."""
     from temporeal_bridge.transports.dds import free_domain
@@ -141,7 +143,7 @@ def test_verbs_of_the_robot_load_a_trained_artifact_without_torch(words, code, t
     assert told in run("-c", WITHOUT, *(word.format(artifact) for word in words), *bus, code=code)
 
 
-@pytest.mark.parametrize("verb", ["train", "eval"])
+@pytest.mark.parametrize("verb", [pytest.param("train", marks=pytest.mark.slow), "eval"])
 def test_a_verb_that_needs_a_package_says_which(tmp_path, verb):
     artifact = write_artifact(tmp_path / "artifact", training=compose(["task=waypoints"]))
     told = run("-c", WITHOUT, verb, *([str(artifact)] if verb == "eval" else []), code=2)
@@ -176,7 +178,7 @@ def test_ros_arguments(tmp_path):
     legal = ["--seed", "--peer-timeout", "--start"]
     assert ros_arguments.as_options(parameters, legal) == ["--seed=3", "--peer-timeout=2.5", "--start"]
     ros_arguments.misspelt(parameters, legal)  # use_sim_time is ROS's own
-    with pytest.raises(ValueError, match="-p trsut:= is no parameter of this node; trust:= is"):
+    with pytest.raises(ValueError, match="-p trsut:=.* no such parameter; did you mean trust:="):
         ros_arguments.misspelt({"trsut": "key.pem"}, [*legal, "--trust"])
 
 

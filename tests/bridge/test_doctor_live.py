@@ -160,6 +160,7 @@ def over_dds(bus: Any, artifact: Path) -> list[str]:
 TIMING = ("odom rate", "gyro rate", "odom clock", "gyro clock")  # warnings of a busy machine
 
 
+@pytest.mark.slow
 def test_over_dds_a_good_robot_is_ready(bus: Any, artifact: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, found = doctor(capsys, *over_dds(bus, artifact))
     assert {name for name, check in found.items() if check["status"] == "fail"} <= set(TIMING), found

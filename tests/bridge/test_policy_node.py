@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.examples import thinned
 
 from temporeal.robots.artifact.manifest import ArtifactError
 from temporeal.robots.artifact.runtime import Artifact
@@ -16,8 +17,8 @@ from temporeal_bridge import policy_node
 from temporeal_bridge.codecs.crazyflie import decode_legacy_rates, encode_legacy_rates
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.controller.loading import load_artifact
+from temporeal_bridge.guard.safety.fallback_actions import FLIES_S
 from temporeal_bridge.guard.stop_actions import hover_thrust
-from temporeal_bridge.guard.stop_actions.ground import FLIES_S
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link.in_process import linked
@@ -102,6 +103,10 @@ def bench(request, lockstep, artifact):
     return made
 
 
+ONE = pytest.mark.parametrize(
+    "bench", thinned(["odometry", "crazyswarm2"], keep=["odometry"]), indirect=True)  # half a minute of descent
+
+
 def through(command: np.ndarray, bench: Bench) -> np.ndarray:
     """A command as it comes out of its message."""
     spec, options = ROBOT.command("ctbr_cmd"), bench.interface.command("ctbr_cmd").options
@@ -140,6 +145,7 @@ def test_garbage_is_no_start(bench):
     assert bench.node.mode == "active" and bench.commands
 
 
+@pytest.mark.slow
 def test_it_starts_by_itself_when_the_others_had_time_to_come(lockstep, artifact):
     bench = Bench(lockstep, artifact, "odometry", autostart=True)
     bench.fly(policy_node.AUTOSTART_S - 0.1)
@@ -202,6 +208,7 @@ def test_mission_time_zero_is_the_first_command(bench):
     assert bench.node.flight.start_ns == bench.own.bus.epoch_ns + round(bench.commands[0][0] * 1e9)
 
 
+@ONE
 def test_a_second_mission_starts_from_a_fresh_memory(bench):
     bench.begin(1)
     bench.fly(6.5)
@@ -213,6 +220,7 @@ def test_a_second_mission_starts_from_a_fresh_memory(bench):
     assert bench.modes[-1] == "active 2" and float(bench.loaded.memory["tick"][0]) == bench.node.flight.steps
 
 
+@ONE
 def test_after_the_mission_it_levels_and_sinks_then_falls_silent(bench):
     bench.begin()
     bench.fly(6.14)

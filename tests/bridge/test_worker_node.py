@@ -276,6 +276,7 @@ def acts(robot: Robot, seconds: float, least: int) -> None:
     raise AssertionError(f"{acted} commands in the last {seconds} s")
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_stopped_slow_hung_or_killed_is_seen_by_its_silence_only(robot, slowed):
     begin, delay = slowed
     process = begin()

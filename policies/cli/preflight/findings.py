@@ -17,6 +17,12 @@ class Check:
     advice: str = ""
 
 
+def lines(check: Check) -> str:
+    """A finding for people, its advice below it."""
+    advice = f"\n{'':24}-> {check.advice}" if check.advice else ""
+    return f"{check.status:4}  {check.name:16}  {check.found}{advice}"
+
+
 def guarded(examine: Callable[..., Iterator[Check]], *given: Any) -> Iterator[Check]:
     """A check that itself breaks is a finding, not the end of the others."""
     try:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from temporeal.robots.signals import Schema, SignalError, check_signal
+from temporeal.robots.signals import Schema, SignalError
 from temporeal_bridge.codecs.codec import CodecError
-from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard.checks.stop_button import BOOL, TOPIC
 from temporeal_bridge.interface.interface import CommandTopic, Interface, PictureTopic, StateTopic
+from temporeal_bridge.interface.state_input import StateReader
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Callback, Peer, Received, Transport, full_name, qos_named
 
@@ -157,13 +157,15 @@ def decoded(
     times, joints, rejected = list[tuple[int, int]](), None, Counter[str]()
     values: dict[str, deque[np.ndarray]] = {}
     kept = PICTURES if isinstance(row, PictureTopic) else None
-    codec = STATE_CODECS[row.codec]
+    reader = StateReader(row, specs)
     for received, wall in heard:
         try:
-            message = messages.decode(received.type, received.data)
-            joints = names_in(message, joints)
-            carried, stamp = codec.decode(message, row.options), codec.stamp(message)
-            checked = {key: check_signal(specs[key], value) for key, value in carried.items()}
+            joints = names_in(messages.decode(received.type, received.data), joints)
+            complete = reader.message(received.type, received.data, received.at)
+            if complete is None:  # a part of a state that comes in several messages
+                continue
+            message, stamp = complete
+            checked = reader.signals(message)
         except (SignalError, CodecError, messages.MessageError) as error:
             rejected[str(error)] += 1
             continue

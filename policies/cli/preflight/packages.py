@@ -19,7 +19,8 @@ from temporeal.robots.optional_packages import install
 EXTRAS = {
     "train": "learn and judge", "robot": "fly an artifact", "spec": "score formulas on files",
     "gpu": "simulate on a GPU", "cameras": "see what simulated cameras see, make videos",
-    "view": "look at tasks in a browser", "adapters": "train with other learners", "dev": "develop"}
+    "view": "look at tasks in a browser", "own-robot": "read xacro and .dae meshes",
+    "adapters": "train with other learners", "dev": "develop"}
 
 
 def python() -> Iterator[Check]:

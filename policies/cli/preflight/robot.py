@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.artifact.manifest import ArtifactError, Manifest, added_signals
 from temporeal.robots.artifact.runtime import Artifact
-from temporeal.robots.spec import RobotSpec, load_robot
+from temporeal.robots.handed_over.robots import named_robot
+from temporeal.robots.signals import CommandSpec
+from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.guard.safety.checked_values import SafetyError
 from temporeal_bridge.guard.safety.config_checks import profile_on
 from temporeal_bridge.interface.checks import check_reads
@@ -30,8 +33,35 @@ from temporeal_bridge.transports.selection import open_transport
 from temporeal_bridge.transports.transport import TransportError
 
 NODE = "temporeal_doctor"
-ROBOT_CHECKS: tuple[Callable[[Heard, Plan], Iterator[Check]], ...] = (
-    present, usable, rates, clocks, joints, within, frozen, fence, alone, button, names, start, familiar)
+STANDING_CHECKS: tuple[Callable[[Heard, Plan], Iterator[Check]], ...] = (
+    present, usable, rates, clocks, joints, within, frozen, fence, alone, button, names)
+ROBOT_CHECKS = (*STANDING_CHECKS, start, familiar)
+
+
+def standing(robot: RobotSpec, deploy: Mapping[str, Any], seconds: float) -> Iterator[Check]:
+    """The checks that need no artifact, of what is received on the bus of the settings ``deploy``."""
+    interface = load_interface(robot, deploy["interface"], deploy["signals"])
+    command = robot.command(next(iter(interface.commands)))
+    plan, heard = received(robot, interface, command, robot.control_hz or 50.0, deploy, seconds)
+    for examine in STANDING_CHECKS:
+        yield from guarded(examine, heard, plan)
+
+
+def received(
+    robot: RobotSpec, interface: Interface, command: CommandSpec, rate_hz: float, deploy: Mapping[str, Any],
+    seconds: float,
+) -> tuple[Plan, Heard]:
+    """What the guard demands of ``command``, and what is received within ``seconds``."""
+    try:
+        demanded = profile_on(robot, interface, command, 1.0 / rate_hz)
+        transport = open_transport(deploy["transport"], NODE, deploy["namespace"], domain=deploy["domain"],
+                                   loopback=deploy["loopback"])
+    except (InterfaceError, SafetyError, TransportError) as error:
+        raise BadInput(str(error)) from error
+    try:
+        return Plan(robot, interface, demanded, command), listen(transport, interface, command.name, seconds)
+    finally:
+        transport.close()
 
 
 def live(
@@ -41,25 +71,16 @@ def live(
 
     ``standing``: name of the robot that is there, as a person says; None: not said.
     """
-    robot = load_robot(manifest.robot)
+    robot = named_robot(manifest.robot)
     interface = load_interface(robot, deploy["interface"], deploy["signals"])
     loaded, check = examined(folder, robot)
     yield check
     yield same_robot(manifest, standing)
     yield carried(manifest, interface)
     command = manifest.commands[0]
-    try:
-        demanded = profile_on(robot, interface, command, 1.0 / manifest.rate_hz)
-        transport = open_transport(deploy["transport"], NODE, deploy["namespace"], domain=deploy["domain"],
-                                   loopback=deploy["loopback"])
-    except (InterfaceError, SafetyError, TransportError) as error:
-        raise BadInput(str(error)) from error
-    try:
-        heard = listen(transport, interface, command.name, seconds)
-    finally:
-        transport.close()
-    golden, propose = (recorded(loaded), first(loaded)) if loaded else ({}, None)
-    plan = Plan(robot, interface, demanded, command, golden, propose)
+    plan, heard = received(robot, interface, command, manifest.rate_hz, deploy, seconds)
+    if loaded:
+        plan = replace(plan, golden=recorded(loaded), propose=first(loaded))
     for examine in ROBOT_CHECKS:
         yield from guarded(examine, heard, plan)
 

@@ -25,6 +25,7 @@ def formula_of(spec: Spec, schema: Mapping[str, SignalSpec]) -> Formula:
     from temporeal.sim.stl.language.errors import FormulaError
     from temporeal.sim.stl.language.parse import check, parse
     from temporeal.sim.stl.language.propositional import Formula
+    from temporeal.sim.stl.language.queries import signals_in
     from temporeal.sim.stl.language.serialization import from_json
 
     known = {**schema, **spec.signals}
@@ -38,21 +39,33 @@ def formula_of(spec: Spec, schema: Mapping[str, SignalSpec]) -> Formula:
                                "has a comparison")
             return check(formula, known)
         assigned = {name for name in assigned_names(spec.formula) if name not in spec.signals}
-        return parse(spec.formula, {n: s for n, s in known.items() if n not in assigned}, spec.constants)
+        formula = parse(spec.formula, {n: s for n, s in known.items() if n not in assigned}, spec.constants)
+        if assigned & set(known) and not signals_in(formula):
+            name = min(assigned & set(known))
+            raise BadInput(f"{spec.source}: the formula reads no signal: {name} is a column, and = gives the name to a "
+                           "number; write == to compare")
+        return formula
     except FormulaError as error:
         raise BadInput(f"{spec.source}: {error}") from error
     except RecursionError:
         raise BadInput(f"{spec.source}: the formula is nested too deeply") from None
 
 
-def formula_on(spec: Spec, schema: Mapping[str, SignalSpec], columns: Sequence[str], source: str) -> Formula:
-    """The formula over the signals of a trace; an error names the columns that the trace has."""
+def formula_on(
+    spec: Spec, schema: Mapping[str, SignalSpec], columns: Sequence[str], source: str,
+    unread: Mapping[str, str] | None = None,
+) -> Formula:
+    """The formula over the signals of a trace; an error names the columns that the trace has, or why it cannot read the
+    signal (``unread``)."""
     from temporeal.sim.stl.language.text import WORDS
 
     try:
         return formula_of(spec, schema)
     except BadInput as error:
         text = str(error)
+        for name, reason in (unread or {}).items():
+            if f"unknown signal {name!r}" in text:
+                raise BadInput(f"{source}: {name} cannot be read: {reason}") from error
         if "unknown signal" in text and set(columns) - set(schema):
             text += f"\n{source} has the columns {', '.join(columns)}"
         words = {c.split(".")[0] for c in columns} & set(WORDS)

@@ -25,9 +25,24 @@ def trace_options(options: Namespace, dt: float | None) -> Options:
     """How the trace's file is to be read."""
     from temporeal.policies.cli.traces.table import Options
 
-    return Options(options.time, dt, options.resample or "", options.missing, options.begin, options.end_s,
-                   tuple(options.maps), options.robot, options.interface, options.namespace,
-                   renames(options.renames))
+    return Options(options.time, dt, options.resample or "", options.missing, options.repeated, stale(options.stale),
+                   options.begin, options.end_s, tuple(options.maps), options.robot, options.interface,
+                   options.namespace, renames(options.renames))
+
+
+def stale(texts: Sequence[str]) -> dict[str, float]:
+    """Topic (or "": every one) -> seconds of the ``--stale-after`` options."""
+    out: dict[str, float] = {}
+    for text in texts:
+        topic, _, number = text.rpartition("=")
+        try:
+            seconds = float(number)
+        except ValueError:
+            seconds = -1.0
+        if not seconds >= 0 or (topic and not topic.startswith("/")):
+            raise BadInput(f"--stale-after {text}: write seconds, or /topic=SECONDS; inf holds until the next sample")
+        out[topic] = seconds
+    return out
 
 
 def renames(texts: Sequence[str]) -> dict[str, str]:
@@ -60,11 +75,12 @@ def judge(action: str, spec: Spec, path: Path, options: Namespace) -> int:
         found = explanation.to_json(options.series)
         at = explanation.at_s
         found["at_t"] = None if at is None else trace.start_s + at
+        found["notes"] = list(trace.notes)
         print_json(found if action != "check" or options.series else short(found))
     elif action == "explain":
-        say(explanation.text())
+        say("\n".join([explanation.text(), *noted(trace.notes)]))
     else:
-        say("\n".join(in_short(explanation)))
+        say("\n".join([*in_short(explanation), *noted(trace.notes)]))
         if action == "plot":
             say(str(options.out))
     return STATUS[explanation.verdict]
@@ -73,14 +89,15 @@ def judge(action: str, spec: Spec, path: Path, options: Namespace) -> int:
 def formula_and_trace(spec: Spec, path: Path, options: Namespace) -> tuple[Formula, Trace]:
     """The formula over the signals of the trace, and the trace."""
     from temporeal.policies.cli.traces.reader import open_tables, read_trace
-    from temporeal.policies.cli.traces.table import schema_of
+    from temporeal.policies.cli.traces.table import schema_of, unread_of
     from temporeal.sim.stl.language.queries import signals_in
 
     if str(path) == "-":
         raise BadInput("- (stdin) is for monitor; check, explain and plot read a file")
     how = trace_options(options, spec.dt)
     tables: Sequence[Table] = open_tables(path, how)
-    formula = formula_on(spec, schema_of(tables), [c for table in tables for c in table.columns], str(path))
+    formula = formula_on(spec, schema_of(tables), [c for table in tables for c in table.columns], str(path),
+                         unread_of(tables))
     trace = read_trace(tables, {name: signal.shape for name, signal in signals_in(formula).items()}, how)
     return formula, trace
 
@@ -104,8 +121,13 @@ def explained(formula: Formula, trace: Trace, spec: Spec, partial: bool) -> Expl
 def short(found: dict[str, Any]) -> dict[str, Any]:
     """What `check` prints of an explanation."""
     kept = ("formula", "robustness", "lower", "upper", "verdict", "decided_by", "at_s", "at_t", "dt", "samples",
-            "horizon_s", "semantics", "note")
+            "horizon_s", "semantics", "note", "notes")
     return {key: found[key] for key in kept}
+
+
+def noted(notes: Sequence[str]) -> list[str]:
+    """Lines that say what became of the samples."""
+    return [f"note: {text}" for text in notes]
 
 
 def in_short(e: Explanation) -> list[str]:

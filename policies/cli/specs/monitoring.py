@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.cli.console import complain, print_json, say
 from temporeal.policies.cli.specs.formulas import formula_on
-from temporeal.policies.cli.specs.judging import STATUS, explained, formula_and_trace, in_short, short, trace_options
+from temporeal.policies.cli.specs.judging import (
+    STATUS,
+    explained,
+    formula_and_trace,
+    in_short,
+    noted,
+    short,
+    trace_options,
+)
 from temporeal.policies.cli.specs.spec_file import Spec, semantics_of
 from temporeal.policies.runs.errors import BadInput
 
@@ -35,6 +43,7 @@ def monitor(spec: Spec, source: str, options: Namespace) -> int:
     else:
         formula, trace = formula_and_trace(spec, Path(source), options)
         printer.begin(formula, trace.dt, trace.start_s)
+        printer.notes = list(trace.notes)
         samples = ((k, {name: values[k] for name, values in trace.signals.items()}) for k in range(trace.count))
     try:
         for at, sample in samples:
@@ -53,6 +62,7 @@ class SamplePrinter:
     def __init__(self, spec: Spec, options: Namespace) -> None:
         self.spec, self.options = spec, options
         self.samples: list[Mapping[str, Any]] = []
+        self.notes: list[str] = []
         self.lost = 0
         self.formula: Formula | None = None
         self.decided_at_s: float | None = None
@@ -125,16 +135,16 @@ class SamplePrinter:
         import numpy as np
 
         signals = {name: np.stack([s[name] for s in self.samples]) for name in self.samples[0]}
-        trace = Trace(signals, self.dt, self.start_s, len(self.samples))
+        trace = Trace(signals, self.dt, self.start_s, len(self.samples), tuple(self.notes))
         # a formula without an end is judged by the whole trace, any other by what every continuation agrees on
         found = explained(self.formula, trace, self.spec, partial=self.bounded)
         if self.options.json:
             at = found.at_s
-            print_json({**short({**found.to_json(), "at_t": None if at is None else self.start_s + at}),
-                        "decided_at_s": self.decided_at_s, "lost": self.lost})
+            print_json({**short({**found.to_json(), "at_t": None if at is None else self.start_s + at,
+                                 "notes": self.notes}), "decided_at_s": self.decided_at_s, "lost": self.lost})
         else:
             lost = [f"note: {self.lost} sample{'s were' if self.lost > 1 else ' was'} lost"] if self.lost else []
-            say("\n".join([*in_short(found), *lost]))
+            say("\n".join([*in_short(found), *lost, *noted(self.notes)]))
         return STATUS[found.verdict]
 
 
@@ -147,7 +157,8 @@ def from_stdin(printer: SamplePrinter, spec: Spec, options: Namespace) -> Iterat
     """Samples of a CSV on stdin as they come, numbered from 0; the first two rows give the period unless it is given.
     With ``--missing unknown``, missing rows skip numbers."""
     from temporeal.policies.cli.traces.csv_files import live
-    from temporeal.policies.cli.traces.grid import clock, simplest_period
+    from temporeal.policies.cli.traces.grid import simplest_period
+    from temporeal.policies.cli.traces.ordering import LiveOrder, clock
     from temporeal.policies.cli.traces.table import TOLERANCE
     from temporeal.sim.stl.language.queries import signals_in
 
@@ -163,8 +174,11 @@ def from_stdin(printer: SamplePrinter, spec: Spec, options: Namespace) -> Iterat
                            f"columns: {', '.join(stream.columns)}")
     held: list[tuple[int, float | None, Mapping[str, Any]]] = []
     count, dt, first = 0, spec.dt, 0.0
+    order = LiveOrder(how, printer.notes)
     for row in stream.rows(list(names)):
         number, time, _ = row
+        if time is not None and order.drops(number, time):
+            continue
         held.append(row)
         if dt is None:  # then there is a time column, or live() had refused
             if len(held) < 2:

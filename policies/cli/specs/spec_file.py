@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.runs.errors import BadInput
+from temporeal.robots.handed_over.files import MIB, Refused, read
+from temporeal.robots.handed_over.texts import from_yaml
 
 if TYPE_CHECKING:
     from temporeal.robots.signals import SignalSpec
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 
 KEYS = ("formula", "constants", "signals", "dt", "semantics")
+SUFFIXES = (".stl", ".txt", ".yaml", ".yml", ".json")
+LARGEST = 8 * MIB
 FILE_KINDS = "text (.stl, .txt), .yaml or .json"
 
 
@@ -43,13 +47,37 @@ class Spec:
     semantics: Mapping[str, str] = field(default_factory=dict)
 
 
+INLINE = "the formula"
+"""The source of a formula that is on the command line."""
+
+
+def given(text: str) -> Spec:
+    """The formula of the file ``text``; where that is no file and looks like none, ``text`` is the formula."""
+    path = Path(text)
+    if path.suffix.lower() in SUFFIXES or is_there(path) or not text.strip():
+        return load(path)
+    return Spec(INLINE, text)
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is a file or a folder of this name; a formula may be too long for one."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
 def load(path: Path) -> Spec:
     """Read a formula file: plain text unless its suffix says YAML or JSON."""
     from temporeal.policies.cli.traces.csv_files import text_of
 
     if not path.is_file():
-        raise BadInput(f"{path} is {'a folder' if path.is_dir() else 'not there'}; FILE is a formula: {FILE_KINDS}")
-    text = text_of(path.read_bytes(), str(path))
+        raise BadInput(f"{path} is {'a folder' if path.is_dir() else 'not there'}; FORMULA is a file, {FILE_KINDS}, or "
+                       "the formula itself: 'G[0,2] (height > 0.3)'")
+    try:
+        text = text_of(read(path, LARGEST), str(path))
+    except (OSError, Refused) as error:
+        raise BadInput(str(error)) from error
     kind = path.suffix.lower()
     if kind == ".json":
         data = read_json(text, f"{path} is no JSON")
@@ -102,18 +130,20 @@ def read_yaml(text: str, wrong: str) -> Any:
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             seen: set[str] = set()
             for key, _ in node.value:
-                if key.value in seen and isinstance(key.value, str) and key.value != "<<":
+                if not isinstance(key, yaml.ScalarNode):
+                    raise yaml.YAMLError(f"line {key.start_mark.line + 1}: a key is a word")
+                if key.value in seen and key.value != "<<":
                     raise yaml.YAMLError(f"line {key.start_mark.line + 1}: the key {key.value!r} is there twice")
                 seen.add(str(key.value))
             out: dict[Any, Any] = super().construct_mapping(node, deep)
             return out
 
     try:
-        return yaml.load(text, Loader)
+        return from_yaml(text, "it", Loader)
+    except Refused as error:
+        raise BadInput(f"{wrong} that can be read: {error}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise BadInput(f"{wrong}: {error}") from error
-    except RecursionError:
-        raise BadInput(f"{wrong} that can be read: it is nested too deeply") from None
 
 
 def from_mapping(data: Any, source: str) -> Spec:

@@ -11,7 +11,11 @@ import numpy as np
 from temporeal.policies.cli.traces.columns import check_header, group, is_vector, renamed, stacked
 from temporeal.policies.cli.traces.table import Numbers, Options, Shape, Table, Unread, one_line
 from temporeal.policies.runs.errors import BadInput
+from temporeal.robots.handed_over.arrays import SHARE, UNPACKED, array, members
+from temporeal.robots.handed_over.files import Refused, check, read
 from temporeal.robots.signals import SignalSpec
+
+VALUES = UNPACKED // 8  # of a Parquet file, or SHARE times as many as it has bytes
 
 
 def _array_table(
@@ -62,16 +66,14 @@ def _array_table(
 
 def read_npz(path: Path, options: Options) -> Table:
     arrays: dict[str, Any] = {}
-    # a decoder of bytes from anywhere raises anything
     try:
-        with np.load(path, allow_pickle=False) as file:
-            for name in file.files:
-                try:
-                    found = file[name]  # bytes, if it is no array
-                    arrays[name] = found if isinstance(found, np.ndarray) else Unread("no plain array of NPZ")
-                except Exception as error:
-                    arrays[name] = Unread(f"no plain array of NPZ: {one_line(error)}")
-    except Exception as error:
+        for member, content in members(read(path), str(path)):
+            name = member.removesuffix(".npy")
+            try:
+                arrays[name] = array(content, name) if member.endswith(".npy") else Unread("no plain array of NPZ")
+            except Refused as error:
+                arrays[name] = Unread(f"no plain array of NPZ: {one_line(error)}")
+    except (OSError, Refused) as error:
         raise BadInput(f"{path} is no NPZ file of plain arrays: {one_line(error)}") from None
     return _array_table(str(path), options, arrays, lambda k, name: f"sample {k} of {name!r}")
 
@@ -81,13 +83,23 @@ def read_parquet(path: Path, options: Options) -> Table:
     import pyarrow.parquet
 
     try:
-        table = pyarrow.parquet.read_table(path)
-    except Exception as error:
+        content = check(path)
+        about = pyarrow.parquet.read_metadata(content)
+        if (values := values_in(about)) > max(VALUES, SHARE * content.stat().st_size):
+            raise Refused(f"it unpacks to {values:,} values of {content.stat().st_size:,} bytes")
+        table = pyarrow.parquet.read_table(content)
+    except Exception as error:  # a decoder of bytes from anywhere raises anything
         raise BadInput(f"{path} is no Parquet file: {one_line(error)}") from None
     arrays, epochs = {}, {}
     for name, column in zip(table.column_names, table.columns):
         arrays[name], epochs[name] = _arrow_column(column)
     return _array_table(str(path), options, arrays, lambda k, name: f"row {k + 1}, column {name!r}", epochs)
+
+
+def values_in(about: Any) -> int:
+    """How many values the columns of a Parquet file unpack to, by its directory."""
+    groups = [about.row_group(i) for i in range(about.num_row_groups)]
+    return sum(group.column(j).num_values for group in groups for j in range(group.num_columns))
 
 
 def _arrow_column(column: Any) -> tuple[Any, float]:

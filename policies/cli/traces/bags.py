@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from temporeal.policies.cli.console import counter
-from temporeal.policies.cli.traces.table import Numbers, Options, Table, one_line
+from temporeal.policies.cli.traces.message_fields import Field, MissingValue, NoSample, read_maps
+from temporeal.policies.cli.traces.messages import Clock, Found, Samples, Topic, header_stamp, read_topic, tables
+from temporeal.policies.cli.traces.table import Options, Table, one_line
 from temporeal.policies.runs.errors import BadInput
-from temporeal.robots.signals import SignalSpec
+from temporeal.sim.stl.samples.times import late
 
 
 def read_bag(path: Path, options: Options) -> list[Table]:
     from rosbags.highlevel import AnyReader
+    from rosbags.typesys import Stores, get_typestore
 
-    try:
-        with AnyReader([path]) as reader:
+    try:  # bags of Humble carry no definitions of their types
+        with AnyReader([path], default_typestore=get_typestore(Stores.ROS2_HUMBLE)) as reader:
             kinds = {c.topic: c.msgtype or "" for c in reader.connections}
             if not options.maps and not options.robot:
                 raise BadInput(f"{path}: say what the signals are: --map height=/odom:pose.pose.position.z for each, "
-                               f"or --robot NAME; topics: {_topics(kinds)}")
-            wanted = [*_robot_topics(options, kinds, path), *_mapped_topics(options.maps, kinds, path)]
-            return [_messages(reader, topic, path) for topic in wanted]
+                               f"or --robot NAME; topics: {in_words(kinds)}")
+            wanted = [*robot_topics(options, kinds, path), *mapped_topics(options, kinds, path, latched_topics(reader))]
+            return read_topics(reader, wanted, path)
     except BadInput as error:
         raise BadInput(str(error) if str(error).startswith((str(path), "--map")) else f"{path}: {error}") from None
     except ModuleNotFoundError:
@@ -35,72 +36,39 @@ def read_bag(path: Path, options: Options) -> list[Table]:
         raise BadInput(f"{path} is no bag that can be read: {one_line(error)}") from None
 
 
-def _topics(kinds: Mapping[str, str]) -> str:
+def in_words(kinds: Mapping[str, str]) -> str:
+    """The topics of a bag."""
     return ", ".join(f"{topic} ({kind})" for topic, kind in sorted(kinds.items())) or "none"
 
 
-@dataclass(frozen=True)
-class _Topic:
-    """A topic and how its messages become signals; ``unit(name, message)`` is the unit of one of them."""
-
-    name: str
-    decode: Callable[[Any], dict[str, Any]]
-    unit: Callable[[str, Any], str]
+def mapped_topics(options: Options, kinds: Mapping[str, str], path: Path, latched: Collection[str]) -> list[Topic]:
+    """The topics whose fields ``--map`` names."""
+    found = read_maps(options.maps, kinds, path, in_words(kinds))
+    return [of_fields(topic, fields, topic in latched) for topic, fields in found.items()]
 
 
-def _mapped_topics(maps: Sequence[str], kinds: Mapping[str, str], path: Path) -> list[_Topic]:
-    fields: dict[str, dict[str, str]] = {}
-    seen: set[str] = set()
-    for text in maps:
-        found = re.fullmatch(r"([A-Za-z_]\w*)=(/[^:]*):(\S+)", text)
-        if not found:
-            raise BadInput(f"--map {text}: write signal=/topic:field.path, such as height=/odom:pose.pose.position.z")
-        name, topic, field = found.groups()
-        if name in seen:
-            raise BadInput(f"--map: signal {name!r} is mapped twice")
-        if topic not in kinds:
-            raise BadInput(f"--map {text}: {path} has no topic {topic}; topics: {_topics(kinds)}")
-        seen.add(name)
-        fields.setdefault(topic, {})[name] = field
-
-    def of(topic: str) -> _Topic:
-        def decode(message: Any) -> dict[str, Any]:
-            found = fields[topic].items()
-            return {name: _numbers(_field(message, field, topic), field, topic) for name, field in found}
-
-        def unit(name: str, message: Any) -> str:
-            return "wxyz" if hasattr(_field(message, fields[topic][name], topic), "w") else ""
-
-        return _Topic(topic, decode, unit)
-
-    return [of(topic) for topic in fields]
+def latched_topics(reader: Any) -> set[str]:
+    """The topics whose publishers keep the last message for whoever comes later: it holds until the next one."""
+    return {c.topic for c in reader.connections for qos in c.ext.offered_qos_profiles
+            if qos.durability.name == "TRANSIENT_LOCAL"}
 
 
-def _field(message: Any, path: str, topic: str) -> Any:
-    """The value at ``path`` of a message: ``pose.pose.position``, ``data[2]``."""
-    at = message
-    for word in re.findall(r"[^.\[\]]+|\[\d+\]", path):
+def of_fields(name: str, fields: Mapping[str, Field], latched: bool) -> Topic:
+    """A topic by its fields."""
+
+    def value(field: Field, message: Any) -> Found:
         try:
-            at = at[int(word[1:-1])] if word.startswith("[") else getattr(at, word)
-        except (AttributeError, IndexError, TypeError):
-            has = [name for name in getattr(at, "__dataclass_fields__", {}) if not name.startswith("_")]
-            fields = f"fields: {', '.join(has)}" if has else f"it is {at!r:.60}"
-            raise BadInput(f"{topic}: no {word!r} in {path!r}; {fields}") from None
-    return at
+            return field.value(message)
+        except (MissingValue, NoSample, BadInput) as error:
+            return error
+
+    return Topic(name, tuple(fields),
+                 lambda message, _: {signal: value(field, message) for signal, field in fields.items()},
+                 lambda signal, message: fields[signal].unit(message), header_stamp, latched)
 
 
-def _numbers(at: Any, path: str, topic: str) -> Numbers:
-    """A number, a sequence, or a message with x, y, z (and w, which comes first) as an array."""
-    names = [name for name in ("w", "x", "y", "z") if hasattr(at, name)]
-    try:
-        return np.array([getattr(at, n) for n in names] if names else at, dtype=np.float64)
-    except (TypeError, ValueError):
-        has = [name for name in getattr(at, "__dataclass_fields__", {}) if not name.startswith("_")]
-        raise BadInput(f"{topic}: {path!r} is no number and no vector; fields: {', '.join(has) or 'none'}") from None
-
-
-def _robot_topics(options: Options, kinds: Mapping[str, str], path: Path) -> list[_Topic]:
-    """The topics of a robot's state, decoded as the nodes decode them."""
+def robot_topics(options: Options, kinds: Mapping[str, str], path: Path) -> list[Topic]:
+    """The topics of a robot's state, decoded as the nodes decode them. One that the bag lacks has no message."""
     if not options.robot:
         return []
     from temporeal.policies.cli.deployment.requirements import needs_bridge
@@ -108,72 +76,117 @@ def _robot_topics(options: Options, kinds: Mapping[str, str], path: Path) -> lis
     from temporeal.robots.spec import load_robot
 
     needs_bridge()
-    from temporeal_bridge.codecs.codec import CodecError
-    from temporeal_bridge.codecs.table import STATE_CODECS
     from temporeal_bridge.interface.loading import load_interface
 
     with errors.bad_input():
         robot = load_robot(options.robot)
         interface = load_interface(robot, options.interface)
-    ends = [state.topic for state in interface.states]
-    roots = {topic.removesuffix(f"/{ends[0]}") for topic in kinds if topic.endswith(f"/{ends[0]}")}
+    root = namespace_of(options, [state.topic for state in interface.states], kinds, path)
+    return [of_state(f"{root}/{state.topic}", state, {name: spec.unit for name, spec in robot.signals.items()},
+                     f"robot {robot.name!r} needs the topic {root}/{state.topic}; topics: {in_words(kinds)}"
+                     if f"{root}/{state.topic}" not in kinds else "") for state in interface.states]
+
+
+def namespace_of(options: Options, ends: Sequence[str], kinds: Mapping[str, str], path: Path) -> str:
+    """The namespace of the robot: the one that is given, else that of the only robot."""
     if options.namespace is not None:
-        root = f"/{options.namespace.strip('/')}".rstrip("/")
-    elif len(roots) == 1:
-        root = roots.pop()
-    else:
-        raise BadInput(f"{path}: --namespace says whose topics: {len(roots)} robots publish {ends[0]}; "
-                       f"topics: {_topics(kinds)}")
-    out = []
-    for state in interface.states:
-        topic = f"{root}/{state.topic}"
-        if topic not in kinds:
-            raise BadInput(f"{path}: robot {robot.name!r} needs the topic {topic}; topics: {_topics(kinds)}")
-        codec = STATE_CODECS[state.codec]
-
-        def decode(message: Any, codec: Any = codec, state: Any = state, topic: str = topic) -> dict[str, Any]:
-            try:
-                return dict(codec.decode(message, state.options))
-            except CodecError as error:
-                raise BadInput(f"{topic}: {error}") from None
-
-        out.append(_Topic(topic, decode, lambda name, _: robot.signals[name].unit))
-    return out
+        return f"/{options.namespace.strip('/')}".rstrip("/")
+    roots = {topic.removesuffix(f"/{ends[0]}") for topic in kinds if topic.endswith(f"/{ends[0]}")}
+    if len(roots) == 1:
+        return roots.pop()
+    raise BadInput(f"{path}: --namespace says whose topics: {len(roots)} robots publish {ends[0]}; "
+                   f"topics: {in_words(kinds)}")
 
 
-def _messages(reader: Any, topic: _Topic, path: Path) -> Table:
-    """The messages of one topic as a table. Times are those of the headers, else of receipt, in seconds since the bag's
-    start; a message that is not newer than the one before is dropped, as by the nodes."""
-    connections = [c for c in reader.connections if c.topic == topic.name]
+def of_state(name: str, state: Any, units: Mapping[str, str], lacks: str) -> Topic:
+    """A state topic of a robot, decoded for each signal by itself, so that what its codec cannot accept matters only to
+    the signals that are made of it."""
+    from temporeal_bridge.codecs.codec import CodecError
+    from temporeal_bridge.codecs.table import STATE_CODECS
+    from temporeal_bridge.interface.state_input import trimmed
+
+    codec = STATE_CODECS[state.codec]
+    signals = codec.signals(state.options)
+    alone = {signal: trimmed(state, [signal]) for signal in signals}
+    parts = {signal: codec.parts(alone[signal], state.rate_hz) for signal in signals} if codec.parts else {}
+
+    def one(signal: str, message: Any, received: int) -> Found:
+        try:
+            whole = parts[signal].take(message, 1e-9 * received) if parts else message
+            if whole is None:
+                return NoSample("no message completes it: joints come in several, and some in none")
+            return np.asarray(codec.decode(whole, alone[signal])[signal], dtype=np.float64)
+        except CodecError as error:
+            return MissingValue(str(error))
+
+    def stamp(message: Any) -> int | None:
+        try:
+            return codec.stamp(message)
+        except CodecError:  # a clock that nothing relates to the robot's: the receipt's is taken
+            return None
+
+    return Topic(name, signals, lambda message, at: {signal: one(signal, message, at) for signal in signals},
+                 lambda signal, _: units.get(signal, ""), stamp, state.rate_hz == 0, lacks)
+
+
+def read_topics(reader: Any, wanted: Sequence[Topic], path: Path) -> list[Table]:
+    """The tables of the ``wanted`` topics. Times are in seconds since the bag's start; those of clocks that are not the
+    recorder's since the first of them."""
+    found: list[tuple[Topic, Clock, dict[str, Samples]]] = []
+    for topic in wanted:
+        clock, samples = read_topic(topic, messages_of(reader, topic, path))
+        if wrong := wrong_with(reader, topic, clock):
+            samples = {name: Samples(wrong=wrong) for name in topic.signals}
+        found.append((topic, clock, samples))
+    far = [int(clock.times_ns.min()) for _, clock, _ in found if clock.far and len(clock.times_ns)]
+    return [table for topic, clock, samples in found for table in tables(
+        topic, clock, samples, min(far) if clock.far else int(reader.start_time), str(path))]
+
+
+def wrong_with(reader: Any, topic: Topic, clock: Clock) -> str:
+    """Why nothing on a topic can be read; empty: it can."""
+    said, count = sum(c.msgcount for c in connections_of(reader, topic.name)), len(clock.times_ns)
+    if topic.lacks or not count:
+        return topic.lacks or "it has no message"
+    if count < said:
+        return f"the bag is truncated: it says that there are {said} messages, {count} are there"
+    return receipt_goes_back(reader, topic.name) if clock.received else ""
+
+
+def connections_of(reader: Any, topic: str) -> list[Any]:
+    """The connections of one topic."""
+    return [c for c in reader.connections if c.topic == topic]
+
+
+def messages_of(reader: Any, topic: Topic, path: Path) -> Iterator[tuple[int, Any]]:
+    """(receipt [ns], message) of one topic, by receipt."""
+    connections = connections_of(reader, topic.name)
     count, progress = sum(c.msgcount for c in connections), counter(f"{path}, {topic.name}")
-    stamps: list[int] = []
-    rows: dict[str, list[Numbers]] = {}
-    units: dict[str, str] = {}
-    for k, (connection, received, data) in enumerate(reader.messages(connections), start=1):
-        message = reader.deserialize(data, connection.msgtype)
-        stamp = _stamp(message) or received
-        if stamps and stamp <= stamps[-1]:
-            continue
-        stamps.append(stamp)
-        for name, value in topic.decode(message).items():
-            units.setdefault(name, topic.unit(name, message))
-            rows.setdefault(name, []).append(np.asarray(value, dtype=np.float64))
+    for k, (connection, received, data) in enumerate(reader.messages(connections) if connections else (), start=1):
+        yield received, reader.deserialize(data, connection.msgtype)
         if k % 10_000 == 0:
             progress(k, count)
-    if not stamps:
-        raise BadInput(f"{path}: topic {topic.name} has no message")
-    arrays: dict[str, Numbers] = {}
-    for name, values in rows.items():
-        if len(shapes := {v.shape for v in values}) > 1:
-            raise BadInput(f"{path}: {name!r} of {topic.name} changes its shape: {sorted(shapes)}")
-        arrays[name] = np.stack(values)
-    schema = {name: SignalSpec(name, a.shape[1:], units[name], dtype="float64") for name, a in arrays.items()}
-    times = (np.array(stamps, dtype=np.int64) - int(reader.start_time)) / 1e9
-    return Table(str(path), times, schema, arrays.__getitem__, lambda k, _: f"{topic.name}, message {k}",
-                 [f"{name} ({topic.name})" for name in arrays])
 
 
-def _stamp(message: Any) -> int:
-    """Nanoseconds of the header's stamp, 0 without one."""
-    stamp = getattr(getattr(message, "header", None), "stamp", None)
-    return 0 if stamp is None else int(stamp.sec) * 1_000_000_000 + int(stamp.nanosec)
+def receipt_goes_back(reader: Any, topic: str) -> str:
+    """Whether messages were written later than those that they were received before, in words: a reader sorts by
+    receipt, and so mixes what came before the recorder's clock was set back with what came after."""
+    received = np.array([at for one in reader.readers for storage in getattr(one.storage, "storages", [one.storage])
+                         for at in written(storage, topic)], dtype=np.float64)
+    back = np.flatnonzero(late(received) & (received < np.maximum.accumulate(received))) if len(received) else ()
+    if not len(back):
+        return ""
+    k = int(back[0])
+    return (f"message {k} was received {(received[:k].max() - received[k]) * 1e-9:.3g} s before one that was written "
+            "before it, and no stamp says when they are from: the recorder's clock was set back")
+
+
+def written(storage: Any, topic: str) -> list[int]:
+    """Receipts [ns] of a topic's messages in the order in which they were written."""
+    mine = [c for c in storage.connections if c.topic == topic]
+    if hasattr(storage, "messages_scan"):
+        return [at for _, at, _ in storage.messages_scan(mine)] if mine else []
+    rows = storage.dbconn.cursor().execute(
+        "SELECT messages.timestamp FROM messages JOIN topics ON topics.id = messages.topic_id WHERE topics.name = ? "
+        "ORDER BY messages.id", (topic,))
+    return [at for at, in rows]

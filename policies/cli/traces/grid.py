@@ -1,29 +1,27 @@
-"""The time grid: uniform samples, their period, gaps and resampling."""
+"""The time grid: uniform samples, their period, gaps and resampling. Which samples count, and how long one holds:
+:mod:`temporeal.sim.stl.samples`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from temporeal.policies.cli.traces.ordering import clock, in_order
 from temporeal.policies.cli.traces.table import MAX_ROWS, TOLERANCE, Numbers, Options, Shape, Table, Trace
 from temporeal.policies.runs.errors import BadInput
+from temporeal.sim.stl.samples import missing as missing_values
+from temporeal.sim.stl.samples.times import CLOCK_SET_S, held_by, hold_s
 
 
 def on_own_grid(table: Table, wanted: Mapping[str, Shape], options: Options) -> Trace:
+    """The signals ``wanted`` of samples that lie on a uniform grid."""
+    table = in_order(table, options)
     values = {name: table.load(name) for name in wanted}
-    if table.times is None:
-        if options.dt is None:
-            raise BadInput(f"{table.source}: no time column {options.time!r}; columns: {', '.join(table.columns)}. "
-                           "--time NAME names another, --dt S says the period of the rows")
-        count = len(next(iter(values.values()))) if values else 0
-        times = np.asarray(np.arange(count) * options.dt, dtype=np.float64)
-    else:
-        times = table.times
-    _increasing(times, table, options.time)
+    times = _rows_of(values, table, options) if table.times is None else table.times
     rows = _cut(times, options, table.source)
-    times = times[rows]
-    offset = int(rows.start or 0)
+    times, offset = times[rows], int(rows.start or 0)
 
     def place(k: int) -> str:
         return table.place(k + offset, options.time)
@@ -32,13 +30,24 @@ def on_own_grid(table: Table, wanted: Mapping[str, Shape], options: Options) -> 
         _complete(array[rows], name, offset, table, options.missing)
     values = {name: array[rows] for name, array in values.items()}
     start = table.epoch_s + float(times[0])
-    if options.missing == "error" or len(times) < 2:
-        return Trace(values, period(times, options.dt, place, table.source), start, len(times))
+    if options.missing == missing_values.ERROR or len(times) < 2:
+        return Trace(values, period(times, options.dt, place, table.source), start, len(times), table.notes)
     dt = simplest_period(times) if options.dt is None else options.dt
     index = np.floor((times - times[0]) / dt + 0.5)
     _uniform(times, index, dt, options.dt is not None, place, table.source)
     count = _bounded(float(index[-1]) + 1, table.source)
-    return Trace({name: _spread(array, index, count) for name, array in values.items()}, dt, start, count)
+    return Trace({name: _spread(array, index, count) for name, array in values.items()}, dt, start, count, table.notes)
+
+
+def _rows_of(values: Mapping[str, Numbers], table: Table, options: Options) -> Numbers:
+    """The times of samples without a time of their own, each ``dt``."""
+    if options.dt is None:
+        raise BadInput(f"{table.source}: no time column {options.time!r}; columns: {', '.join(table.columns)}. "
+                       "--time NAME names another, --dt S says the period of the rows")
+    count = len(next(iter(values.values()))) if values else 0
+    if count == 0:
+        raise BadInput(f"{table.source}: the trace is empty: it has no sample")
+    return np.asarray(np.arange(count) * options.dt, dtype=np.float64)
 
 
 def _spread(values: Numbers, index: Numbers, count: int) -> Numbers:
@@ -56,40 +65,88 @@ def _bounded(count: float, source: str) -> int:
 
 
 def resampled(tables: Sequence[Table], wanted: Mapping[str, Shape], options: Options) -> Trace:
+    """The signals ``wanted``, put on the grid of ``dt``: from where all topics have a sample to the last one of any
+    that is not latched, or with ``linear`` to where the first of these ends."""
     if options.dt is None:
         raise BadInput("--resample needs the period: --dt S")
-    clocks = []
     for table in tables:
         if table.times is None:
             raise BadInput(f"{table.source}: no time column {options.time!r}: there is nothing to resample by")
-        _increasing(table.times, table, options.time)
-        clocks.append(table.times)
-    first, last = max(float(c[0]) for c in clocks), min(float(c[-1]) for c in clocks)
-    if last < first:
-        raise BadInput(f"{tables[0].source}: the topics have no time in common")
-    # a last sample that rounding puts a hair before its grid point still counts
-    count = _bounded((last - first) / options.dt + 1e-6, tables[0].source) + 1
-    steps = np.arange(count, dtype=np.float64)
-    grid: Numbers = first + options.dt * steps
-    grid = grid[_cut(grid, options, tables[0].source)]
+    check_clocks(tables)
+    tables = [in_order(table, options) for table in tables]
+    grid, start = _common_grid(tables, options)
     signals: dict[str, Numbers] = {}
-    for table, clock in zip(tables, clocks):
+    for table in tables:
         for name in wanted:
             if name in table.schema:
-                values = table.load(name)
-                _complete(values, name, 0, table, options.missing)
-                signals[name] = _on_grid(grid, clock, values, options.resample, options.dt)
-    return Trace(signals, options.dt, tables[0].epoch_s + float(grid[0]), len(grid))
+                signals[name] = _on_grid(grid, table, name, options)
+    notes = tuple(note for table in tables for note in table.notes)
+    return Trace(signals, options.dt, start, len(grid), notes)
 
 
-def _on_grid(grid: Numbers, times: Numbers, values: Numbers, how: str, dt: float) -> Numbers:
-    """``values`` at the times ``grid``: the last one before (to a millionth of dt), or interpolated."""
-    if how == "hold":
-        newest = np.searchsorted(times, grid + 1e-6 * dt, side="right") - 1
-        return np.asarray(values[np.maximum(newest, 0)])
-    flat = values.reshape(len(values), -1)
-    columns = [np.interp(grid, times, flat[:, k]) for k in range(flat.shape[1])]
-    return np.stack(columns, -1).reshape(len(grid), *values.shape[1:])
+def _common_grid(tables: Sequence[Table], options: Options) -> tuple[Numbers, float]:
+    """The grid, and its first time by the files' own clock."""
+    dt, source, clocks = float(options.dt or 0.0), tables[0].source, [table.times for table in tables]
+    first = max(float(times[0]) for times in clocks if times is not None)
+    moving = [table for table in tables if not math.isinf(hold_of(table, options))] or tables
+    ends = [float(table.times[-1]) for table in moving if table.times is not None]
+    last = min(ends) if options.resample == "linear" else max(ends)
+    if min(ends) < first:
+        raise BadInput(f"{source}: the topics have no time in common")
+    # a last sample that rounding puts a hair before its grid point still counts
+    count = _bounded((last - first) / dt + 1e-6, source) + 1
+    grid: Numbers = first + dt * np.arange(count, dtype=np.float64)
+    grid = grid[_cut(grid, options, source)]
+    return grid, tables[0].epoch_s + float(grid[0])
+
+
+def check_clocks(tables: Sequence[Table]) -> None:
+    """Refuse topics whose times are of clocks that differ: nothing says how much."""
+    lags = {table.topic: table.lag_s for table in tables if not table.latched and table.times is not None
+            and len(table.times) > 1}
+    apart = max(lags.values(), default=0.0) - min(lags.values(), default=0.0) > CLOCK_SET_S
+    if len({table.epoch_s for table in tables}) > 1 or (apart and not tables[0].epoch_s):
+        lags = {table.topic: table.lag_s for table in tables}
+        told = ", ".join(f"{name}: {'of the receipt' if lag == 0 else f'stamps {lag:.3g} s before it'}"
+                         for name, lag in lags.items())
+        raise BadInput(f"{tables[0].source}: the topics have clocks that nothing relates ({told}): read one by one")
+
+
+def _on_grid(grid: Numbers, table: Table, name: str, options: Options) -> Numbers:
+    """The signal ``name`` at the times ``grid``: the last value before (to a millionth of dt), or interpolated. Where
+    the newest sample has ceased to hold, it is lost."""
+    times, dt, values = table.times, float(options.dt or 0.0), table.load(name)
+    assert times is not None
+    newest, hold = np.maximum(held_by(grid, times, 1e-6 * dt), 0), hold_of(table, options)
+    after = newest if options.resample == "hold" else np.minimum(newest + 1, len(times) - 1)
+    _complete(values[newest[0] : after[-1] + 1], name, int(newest[0]), table, options.missing)
+    if options.resample == "hold" or len(times) == 1:
+        out, since = np.array(values[newest]), grid - times[newest]
+    else:
+        flat = values.reshape(len(values), -1)
+        columns = [np.interp(grid, times, flat[:, k]) for k in range(flat.shape[1])]
+        out, since = np.stack(columns, -1).reshape(len(grid), *values.shape[1:]), times[after] - times[newest]
+    gone = since > hold + 1e-6 * dt
+    if gone.any() and options.missing == missing_values.ERROR:
+        raise BadInput(_silence(table, grid, int(np.argmax(gone)), int(newest[np.argmax(gone)]), hold))
+    out[gone] = np.nan
+    return out
+
+
+def hold_of(table: Table, options: Options) -> float:
+    """How long a sample of ``table`` holds [s]: as long as is said of its topic, for ever if it is latched, else by the
+    rule."""
+    told = options.stale_s.get(table.topic, None if table.latched else options.stale_s.get(""))
+    assert table.times is not None
+    return math.inf if table.latched and told is None else hold_s(table.times, told)
+
+
+def _silence(table: Table, grid: Numbers, k: int, newest: int, hold: float) -> str:
+    """The error of grid point ``k``, at which the sample ``newest`` does not hold any more."""
+    assert table.times is not None
+    return (f"{table.source}: {table.place(newest, 't')}: it holds {hold:.3g} s, and no sample follows its time "
+            f"{clock(table.times[newest])} until {clock(grid[k])}; --missing unknown takes what lies between as lost, "
+            "--stale-after S says how long a sample holds, --to S ends the trace before")
 
 
 def _cut(times: Numbers, options: Options, source: str) -> slice:
@@ -103,28 +160,9 @@ def _cut(times: Numbers, options: Options, source: str) -> slice:
     return slice(begin, end)
 
 
-def _increasing(times: Numbers, table: Table, name: str) -> None:
-    if len(times) == 0:
-        raise BadInput(f"{table.source}: the trace is empty: it has no sample")
-    bad = np.flatnonzero(~np.isfinite(times))
-    if len(bad):
-        place = table.place(int(bad[0]), name)
-        raise BadInput(f"{table.source}: {place} is {times[bad[0]]}: every sample needs its time")
-    bad = np.flatnonzero(np.diff(times) <= 0)
-    if len(bad):
-        k = int(bad[0]) + 1
-        what = "is that of the sample before" if times[k] == times[k - 1] else f"is before {clock(times[k - 1])}"
-        raise BadInput(f"{table.source}: {table.place(k, name)}: {name} = {clock(times[k])} {what}; time must increase")
-
-
-def clock(t: float) -> str:
-    """A time with enough digits to tell samples apart, also for seconds since 1970."""
-    return f"{t:.9g}" if abs(t) < 1e6 else f"{t:.6f}".rstrip("0").rstrip(".")
-
-
 def _complete(values: Numbers, name: str, offset: int, table: Table, missing: str) -> None:
-    holes = np.isnan(values.reshape(len(values), -1)).any(axis=1)
-    if missing == "error" and holes.any():
+    holes = missing_values.lost(values)
+    if missing == missing_values.ERROR and holes.any():
         k = int(np.argmax(holes)) + offset
         raise BadInput(hole(table.source, table.place(k, name)))
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.signals import SignalSpec
+from temporeal.sim.stl.samples import missing
 
 Numbers = NDArray[np.float64]
 Shape = tuple[int, ...]
@@ -17,7 +18,7 @@ TOLERANCE = 0.05
 """Share of the period by which a sample may be off the uniform grid."""
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".npz", ".parquet", ".mcap", ".db3")
-MISSING, RESAMPLE = ("error", "unknown"), ("hold", "linear")
+MISSING, RESAMPLE, REPEATED = missing.CHOICES, ("hold", "linear"), ("error", "drop")
 MAX_ROWS = 20_000_000
 """Samples that a trace may have once it is on its grid."""
 
@@ -34,6 +35,10 @@ class Table:
         place: ``place(k, name)`` says where sample k of signal ``name`` stands in the file.
         columns: what the file has, for messages.
         epoch_s: what ``times`` lack of the file's own clock, s: kept apart where they would lose digits with it.
+        unread: signals that cannot be loaded, and why: an error only if a formula reads one.
+        lag_s: of a bag, how much later than ``times`` the samples were received; 0: ``times`` are the receipt's.
+        topic: of a bag. latched: a sample of it holds until the next one.
+        notes: what became of the samples, for the reader of the verdict.
     """
 
     source: str
@@ -43,6 +48,11 @@ class Table:
     place: Callable[[int, str], str]
     columns: Sequence[str]
     epoch_s: float = 0.0
+    unread: Mapping[str, str] = field(default_factory=dict)
+    lag_s: float = 0.0
+    topic: str = ""
+    latched: bool = False
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,12 +64,14 @@ class Unread:
 
 @dataclass(frozen=True)
 class Trace:
-    """Signals [T, *shape] each ``dt`` seconds; the first sample is at ``start_s`` of the file's clock."""
+    """Signals [T, *shape] each ``dt`` seconds; the first sample is at ``start_s`` of the file's clock. ``notes``: what
+    became of the file's samples."""
 
     signals: Mapping[str, Numbers]
     dt: float
     start_s: float
     count: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,7 +82,9 @@ class Options:
         time: name of the time column.
         dt: period in s; None: that of the time column.
         resample: ``hold`` or ``linear``: put the samples on the grid of ``dt``; ``""``: they must lie on it.
-        missing: ``error``: a NaN or empty cell is refused; ``unknown``: it is kept as NaN.
+        missing: ``error``: a missing value is refused; ``unknown``: it is kept as NaN.
+        repeated: ``error``: a time that repeats or goes back is refused; ``drop``: it is left out and counted.
+        stale_s: by topic, how long a sample holds when it is resampled, s; "" all others; else three of its periods.
         begin, end: part of the file to take, seconds since its first sample; None: all.
         maps: signal -> ``/topic:field.path``, for bags.
         robot, interface, namespace: whose topics to decode, for bags.
@@ -80,7 +94,9 @@ class Options:
     time: str = "t"
     dt: float | None = None
     resample: str = ""
-    missing: str = "error"
+    missing: str = missing.ERROR
+    repeated: str = "error"
+    stale_s: Mapping[str, float] = field(default_factory=dict)
     begin: float | None = None
     end: float | None = None
     maps: tuple[str, ...] = ()
@@ -99,6 +115,11 @@ def schema_of(tables: Sequence[Table]) -> dict[str, SignalSpec]:
                 raise BadInput(f"{table.source}: signal {name!r} comes from two topics")
             out[name] = spec
     return out
+
+
+def unread_of(tables: Sequence[Table]) -> dict[str, str]:
+    """Every signal that cannot be read, and why."""
+    return {name: reason for table in tables for name, reason in table.unread.items()}
 
 
 def one_line(error: Exception) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +16,7 @@ from temporeal.policies.runs.errors import FAILED, OK, BadInput
 from temporeal.policies.runs.run_folders import check_writable
 
 if TYPE_CHECKING:
+    from temporeal_benchmarks.results import Run
     from temporeal_benchmarks.rows import Row
 
 SUMMARY = "measure speed and quality against targets and peers"
@@ -73,6 +75,7 @@ def run(argv: Sequence[str]) -> int:
         return show_list(known, options.json)
     chosen = choose(known, options)
     if options.kept:
+        check_nothing_is_run(options, own)
         return show_kept(chosen, options.json)
     check(options, chosen, own)
     given = {name: split(getattr(options, name.replace("-", "_"))) for name in own}
@@ -103,6 +106,8 @@ def choose(known: Sequence[str], options: argparse.Namespace) -> list[str]:
     """The benchmarks that are asked for."""
     from temporeal_benchmarks.runner import takes_days
 
+    if options.all and options.names:
+        raise BadInput(f"--all means every benchmark: leave out --all or {', '.join(options.names)}")
     if options.all:
         return [name for name in known if options.quick or options.kept or not takes_days(name)]
     unknown = [name for name in options.names if name not in known]
@@ -110,6 +115,13 @@ def choose(known: Sequence[str], options: argparse.Namespace) -> list[str]:
         problem = f"no benchmark {unknown[0]!r}" if unknown else "name a benchmark or say --all"
         raise BadInput(f"{problem}; known: {', '.join(known)}")
     return list(options.names)
+
+
+def check_nothing_is_run(options: argparse.Namespace, own: Sequence[str]) -> None:
+    """Refuse options of a run beside ``--kept``."""
+    given = [name for name in ("quick", "keep", *own) if getattr(options, name.replace("-", "_"))]
+    if given:
+        raise BadInput(f"--kept runs nothing and prints all that is kept: leave out --{', --'.join(given)}")
 
 
 def check(options: argparse.Namespace, chosen: Sequence[str], own: Sequence[str]) -> None:
@@ -151,12 +163,9 @@ def measure(
 def show_kept(chosen: Sequence[str], as_json: bool) -> int:
     """The figures that the repository keeps: of each the newest, with its revision, date and machine."""
     from temporeal_benchmarks import runner
-    from temporeal_benchmarks.results import current, is_stale, runs_of
+    from temporeal_benchmarks.results import current, is_stale
 
-    kept = {name: runs_of(name) for name in chosen}
-    if missing := [name for name, runs in kept.items() if not any(run.rows for run in runs)]:
-        raise BadInput(f"no figures of {', '.join(missing)} are kept yet: "
-                       f"`temporeal bench {' '.join(missing)} --keep` measures and keeps them")
+    kept = kept_runs(chosen)
     found = {name: current(runs) for name, runs in kept.items()}
     if as_json:
         print_rows({name: [row for row, _ in rows.values()] for name, rows in found.items()})
@@ -169,6 +178,20 @@ def show_kept(chosen: Sequence[str], as_json: bool) -> int:
                 say(f"{name}: {run.command}\n  {run.date}, revision {', '.join(run.revisions)}{stale}, {run.machine}")
                 say(runner.table(own))
     return OK
+
+
+def kept_runs(chosen: Sequence[str]) -> dict[str, list[Run]]:
+    """The kept runs of each benchmark that has some; the others are named on standard error."""
+    from temporeal_benchmarks.results import runs_of
+
+    kept = {name: runs for name, runs in ((name, runs_of(name)) for name in chosen) if any(run.rows for run in runs)}
+    if missing := [name for name in chosen if name not in kept]:
+        text = (f"no figures of {', '.join(missing)} are kept yet: "
+                f"`temporeal bench {' '.join(missing)} --keep` measures and keeps them")
+        if not kept:
+            raise BadInput(text)
+        print(f"temporeal: {text}", file=sys.stderr)
+    return kept
 
 
 def print_rows(found: dict[str, list[Row]]) -> None:

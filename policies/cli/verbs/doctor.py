@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from temporeal.policies.cli.console import Parser, add_json, add_overrides, print_json, say
-from temporeal.policies.cli.preflight.findings import Check, guarded
+from temporeal.policies.cli.preflight.findings import Check, guarded, lines
 from temporeal.policies.cli.preflight.machine import clock, disk, processor
 from temporeal.policies.cli.preflight.middleware import dds, rclpy, ros_domain
 from temporeal.policies.cli.preflight.packages import (
@@ -71,7 +71,7 @@ def run(argv: Sequence[str]) -> int:
     for check in checks:
         found.append(check)
         if not options.json:
-            show(check)
+            say(lines(check))
     failed = [check.name for check in found if check.status == "fail"]
     good = "nothing was found in the way" if options.artifact else what_next()
     if options.json:
@@ -96,6 +96,7 @@ def on_robot(options: Any) -> Iterator[Check]:
     from temporeal.policies.cli.deployment.requirements import needs_bridge
     from temporeal.policies.cli.preflight import realtime, robot
     from temporeal.robots.artifact.loading import load_manifest
+    from temporeal.robots.handed_over.robots import named_robot
     from temporeal.robots.spec import load_robot
 
     seconds = 3.0 if options.seconds is None else options.seconds
@@ -106,17 +107,12 @@ def on_robot(options: Any) -> Iterator[Check]:
     with bad_input():
         manifest = load_manifest(options.artifact, options.trust)
         standing = load_robot(options.robot).name if options.robot else None
-    check_bus(deploy, manifest.robot)
+    with bad_input():
+        named = named_robot(manifest.robot).name
+    check_bus(deploy, named)
     yield from guarded(realtime.machine)
     yield from guarded(clock)
     yield from robot.live(options.artifact, manifest, deploy, seconds, standing)
-
-
-def show(check: Check) -> None:
-    """Print a finding, and its advice below it."""
-    say(f"{check.status:4}  {check.name:16}  {check.found}")
-    if check.advice:
-        say(f"{'':24}-> {check.advice}")
 
 
 MACHINE_CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import Parser, add_json, add_overrides, counter, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, add_overrides, add_trust, counter, print_json, say
 from temporeal.policies.runs.errors import FAILED, OK, BadInput
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def parser() -> Parser:
     p.add_argument("--confidence", type=float, default=0.95, help="of the interval (%(default)s)")
     p.add_argument("--seed", type=int, help="of the evaluation (default: one that training never uses)")
     p.add_argument("--out", type=Path, metavar="FOLDER", help="folder of the report")
+    add_trust(p)
     add_json(p)
     return p
 
@@ -53,7 +54,7 @@ def run(argv: Sequence[str]) -> int:
     options = parser().parse_intermixed_args(argv)
     check(options)
     config = evaluating.EvaluationConfig(options.episodes, options.confidence, options.seed)
-    policy = trained.load_trained(options.policy)
+    policy = trained.load_trained(options.policy, options.trust)
     settings = override(policy.settings, options.overrides)
     if not options.json and (note := evaluating.caveat(settings)):
         say(note)
@@ -65,7 +66,7 @@ def run(argv: Sequence[str]) -> int:
         judged[backend] = found
         if not options.json:
             say(describe(evaluating.BACKEND_TITLES.get(backend, backend), found.evaluation, found.seconds))
-    report = evaluating.write_report(settings, judged, folder, options.require)
+    report = evaluating.write_report(settings, judged, folder, options.require, policy.folder)
     return outcome(options, judged, report.html)
 
 

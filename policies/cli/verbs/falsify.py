@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import Parser, add_json, add_overrides, counter, plain, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, add_overrides, add_trust, counter, plain, print_json, say
 from temporeal.policies.runs.errors import FAILED, OK, BadInput, bad_input
 from temporeal.policies.runs.interrupts import Interrupted
+from temporeal.policies.runs.settings.handed_over import described_by
+from temporeal.robots.handed_over.files import lies_in
 
 if TYPE_CHECKING:
     from temporeal.policies.evaluate.falsification import PolicyRollout
@@ -62,6 +64,7 @@ def parser() -> Parser:
     p.add_argument("--seed", type=int, help="of search and noise (default: one that training never uses)")
     p.add_argument("--out", type=Path, metavar="FOLDER", help="folder of the results")
     p.add_argument("--replay", type=Path, metavar="FILE", help="fly this counterexample again")
+    add_trust(p)
     add_json(p)
     return p
 
@@ -98,13 +101,14 @@ def run_search(options: Any) -> int:
     from temporeal.sim.stl.analysis.search_options import SearchOptions
 
     check_search(options.method)
-    subject = trained.load_trained(options.policy)
+    subject = trained.load_trained(options.policy, options.trust)
     settings = override(subject.settings, options.overrides)
     backend, seed = options.backend or settings["backend"]["name"], search_seed(options, settings)
     folder = Path(options.out) if options.out else subject.results("falsify")
-    policy = trained.trained_policy(subject, settings, environments.make_task(settings))
-    env = environments.make_env(settings, task=policy.task, num_worlds=1 if options.print_space else options.worlds,
-                                backend=backend, seed=seed)
+    with described_by(options.policy):
+        policy = trained.trained_policy(subject, settings, environments.make_task(settings))
+        env = environments.make_env(settings, task=policy.task, num_worlds=1 if options.print_space else options.worlds,
+                                    backend=backend, seed=seed)
     with bad_input():
         space = default_space(env) if options.space is None else read_space(options.space)
     if options.print_space:
@@ -177,15 +181,17 @@ def read_space(path: Path) -> ParameterSpace:
     """The space that a YAML file describes."""
     import yaml
 
+    from temporeal.robots.handed_over.files import Refused, read_text
+    from temporeal.robots.handed_over.texts import from_yaml
     from temporeal.sim.stl.analysis.parameter_space import space_from_json
 
     try:
-        data = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        data = from_yaml(read_text(path), str(path))
+    except (OSError, Refused, yaml.YAMLError) as error:
         raise BadInput(f"cannot read the space in {path}: {error}") from error
     try:
         return space_from_json(data)
-    except ValueError as error:
+    except (ValueError, TypeError, AttributeError, LookupError) as error:
         raise BadInput(f"{path}: {error}") from error
 
 
@@ -266,10 +272,11 @@ def run_replay(options: Any) -> int:
     lacking = {"policy", "digest", "backend", "worlds", "env_seed", "settings"} - set(found.about)
     if lacking or found.space is None:
         raise BadInput(f"{options.replay} was not written by temporeal falsify: it does not say which policy flew")
-    settings = override(found.about["settings"], options.overrides)
+    settings = override(settings_of(found, options.replay), options.overrides)
     environments.check_seed("seed", settings["seed"])
-    policy = trained.trained_policy(flown(options, found), settings, environments.make_task(settings))
-    rollout = replay_rollout(settings, policy, options.backend or found.about["backend"], found)
+    with described_by(options.replay):
+        policy = trained.trained_policy(flown(options, found), settings, environments.make_task(settings))
+        rollout = replay_rollout(settings, policy, options.backend or found.about["backend"], found)
     if options.overrides and rollout.env.task.formula != found.formula:
         raise BadInput("the overrides change the formula, and a replay judges the saved one. Leave them out, or search "
                        f"anew.\n  saved:   {to_text(found.formula)}\n  changed: {to_text(rollout.env.task.formula)}")
@@ -284,9 +291,29 @@ def run_replay(options: Any) -> int:
     return FAILED if again.violated or again.undecided or again.failure else OK
 
 
+def settings_of(found: Counterexample, file: Path) -> dict[str, Any]:
+    """The settings in a counterexample, as ones that were handed over."""
+    from temporeal.policies.runs.settings.handed_over import checked
+    from temporeal.policies.runs.settings.renamed import with_current_names
+
+    settings = found.about["settings"]
+    if not isinstance(settings, Mapping) or not {"task", "backend", "randomize", "seed"} <= set(settings):
+        raise BadInput(f"{file} was not written by temporeal falsify: it does not say in which settings it was found")
+    return checked(with_current_names(settings), str(file))
+
+
 def chosen(options: Any, found: Counterexample) -> Path:
-    """The folder of the policy to fly: the one given, else the one that flew."""
-    folder: Path = options.policy or options.replay.parent / found.about["policy"]
+    """The folder of the policy to fly: the one given, else the one that flew, where the counterexample lies in or
+    beside it, or below the working directory."""
+    if options.policy is not None:
+        return Path(options.policy)
+    named = str(found.about["policy"])
+    folder = Path(os.path.normpath(options.replay.parent / named))
+    home = options.replay.resolve().parent
+    beside = home.parent == folder.resolve().parent and home.name == f"{folder.name}-falsify"
+    if not (beside or lies_in(options.replay, folder) or lies_in(folder, Path.cwd())):
+        raise BadInput(f"{options.replay} names a policy elsewhere, {named}: name it yourself: temporeal falsify RUN "
+                       f"--replay {options.replay}")
     return folder
 
 
@@ -295,7 +322,7 @@ def flown(options: Any, found: Counterexample) -> Trained:
     from temporeal.policies.runs import trained
 
     try:
-        return trained.load_trained(chosen(options, found))
+        return trained.load_trained(chosen(options, found), options.trust)
     except BadInput as error:
         if options.policy is not None:
             raise

@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import Parser, add_json, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, add_trust, print_json, say
 from temporeal.policies.runs.errors import FAILED, OK, BadInput
 from temporeal.policies.runs.interrupts import on_signals
 
@@ -47,6 +47,7 @@ def parser() -> Parser:
     p.add_argument("--flights", type=int, help="end after this many verdicts (with --formula: 1)")
     p.add_argument("--wait", type=float, default=WAIT_S, metavar="S",
                    help="give up if the robot's state has not come after S seconds; 0: never (%(default)g)")
+    add_trust(p)
     add_json(p)
     return p
 
@@ -68,7 +69,7 @@ def run(argv: Sequence[str]) -> int:
 
     needs_bridge()
     deploy = deploy_settings(overrides)
-    manifest = of_formula(options) if options.formula else of_artifact(Path(folders[0]))
+    manifest = of_formula(options) if options.formula else of_artifact(Path(folders[0]), options.trust)
     results = observe(manifest, deploy, options.flights or (1 if options.formula else None),
                     now=options.formula is not None, quiet=options.json, wait_s=options.wait)
     if options.json:
@@ -76,11 +77,11 @@ def run(argv: Sequence[str]) -> int:
     return OK if results and all(row["verdict"] == "satisfied" for row in results) else FAILED
 
 
-def of_artifact(folder: Path) -> Manifest:
-    """The manifest of a self-tested artifact."""
+def of_artifact(folder: Path, trust: Path | None = None) -> Manifest:
+    """The manifest of a self-tested artifact, which the key in ``trust`` signed."""
     from temporeal.policies.runs import artifacts
 
-    return artifacts.load_artifact(folder).manifest
+    return artifacts.load_artifact(folder, trust).manifest
 
 
 def of_formula(options: Any) -> Manifest:
@@ -118,7 +119,7 @@ def observe(
     :class:`BadInput` if the robot's state has not come within ``wait_s`` (0: it may come at any time).
     """
     from temporeal.policies.runs import errors
-    from temporeal.robots.spec import load_robot
+    from temporeal.robots.handed_over.robots import named_robot
     from temporeal_bridge.interface.loading import load_interface
     from temporeal_bridge.monitor_node import OWN, TOPICS, MonitorNode
     from temporeal_bridge.process.node import spin
@@ -126,7 +127,7 @@ def observe(
     from temporeal_bridge.transports.transport import TransportError
 
     stopped: list[int] = []
-    robot = load_robot(manifest.robot)
+    robot = named_robot(manifest.robot)
     try:
         with errors.bad_input():
             transport = open_transport(deploy["transport"], "monitor", deploy["namespace"], domain=deploy["domain"],

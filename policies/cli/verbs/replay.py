@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import Parser, add_json, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, add_trust, print_json, say
 from temporeal.policies.cli.recordings import add_choice, bridge_input, chosen
 from temporeal.policies.runs.errors import FAILED, OK, BadInput
+from temporeal.robots.handed_over.files import lies_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +41,7 @@ def parser() -> Parser:
     add_choice(p)
     p.add_argument("--tolerance", type=float, metavar="X",
                    help="a component of a command may differ by this much, in its unit (1e-5)")
+    add_trust(p)
     add_json(p)
     return p
 
@@ -78,12 +80,15 @@ def the_artifact(options: Any, mission: Mapping[str, Any]) -> Artifact:
     from temporeal.robots.artifact.manifest import MANIFEST, identity
 
     if options.artifact is not None:
-        return artifacts.load_artifact(options.artifact)
+        return artifacts.load_artifact(options.artifact, options.trust)
     folder = Path(mission["folder"] or "")
+    if mission["folder"] and not lies_in(folder, Path.cwd(), options.bag.absolute().parent):
+        raise BadInput(f"the bag is of artifact {mission['name']!r} in {folder}, which is neither beside the bag nor "
+                       "below the working directory: say yourself where it is, with --artifact")
     if not mission["folder"] or not (folder / MANIFEST).is_file():
         raise BadInput(f"the bag is of artifact {mission['name']!r} ({mission['identity'][:12]}), which is not in "
                        f"{mission['folder'] or 'any folder that it names'} any more: say where it is with --artifact")
-    artifact = artifacts.load_artifact(folder)
+    artifact = artifacts.load_artifact(folder, options.trust)
     if identity(artifact.manifest) != mission["identity"]:
         raise BadInput(f"{folder} holds another artifact now ({identity(artifact.manifest)[:12]}) than the one that "
                        f"was flown ({mission['identity'][:12]}); give one with --artifact, or this one if you mean it")

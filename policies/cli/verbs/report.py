@@ -1,13 +1,13 @@
-"""``temporeal report``: the evaluation page of a real run, from its recording."""
+"""``temporeal report``: the evaluation page of recorded flights."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from temporeal.policies.cli.console import Parser, add_json, complain, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, add_trust, complain, print_json, say
 from temporeal.policies.runs.errors import FAILED, OK, BadInput
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from temporeal.policies.cli.recordings import Recorded
-    from temporeal.policies.evaluate.report.page import Context
+    from temporeal.policies.evaluate.report.section import Context
     from temporeal.policies.evaluate.rollout import Rollout
     from temporeal.robots.artifact.manifest import Manifest
     from temporeal.robots.spec import RobotSpec
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from temporeal_bridge.recording.flight_analysis import Judged
     from temporeal_bridge.recording.flight_log import RecordedFlight
 
-SUMMARY = "the evaluation page of a real run, from its recording"
+SUMMARY = "the evaluation page of a recorded run, real or simulated"
 HELP = """\
 Reads a bag that `temporeal deploy` recorded and writes report.html (opens offline) and report.json: verdict and
 robustness of the formula and of each clause, which failed first and when, slack to the deadlines, the monitor's verdict
 in flight beside its verdict on the recording, latencies, commands that were late, missed, limited or bridged, events
 and stops of the guard, rates and gaps of the state, and the path in 3-D if the robot has a position.
-The formula is that of the manifest in the bag, or of --artifact.
+The formula is that of the manifest in the bag, or of --artifact. Page and JSON say so where the robot was simulated.
 
 Exit status: 0 every flight satisfied the formula and the monitor agrees, 1 one did not, 2 bad input.
 
@@ -42,6 +42,27 @@ Example:
 AGREE = 1e-9  # of the bounds: the same samples give the same numbers
 
 
+class Origin(NamedTuple):
+    """What flew. ``simulated``: None where the bag does not say; ``flights``, ``run``: for titles."""
+
+    simulated: bool | None
+    flights: str
+    run: str
+
+    @classmethod
+    def of(cls, simulated: bool | None) -> Origin:
+        """The words for it: nothing but a bag that says so is called simulated, and nothing is called real."""
+        if simulated:
+            return cls(True, "Simulated flights", "Simulated run")
+        return cls(simulated, "Recorded flights", "Recorded run")
+
+    @property
+    def robot(self) -> str:
+        """The robot's kind, for the head of the page."""
+        return {True: "a simulated robot", False: "a robot other than Temporeal's simulated one",
+                None: "the bag does not say"}[self.simulated]
+
+
 def parser() -> Parser:
     """Options of this verb."""
     from temporeal.policies.cli.recordings import add_choice
@@ -50,6 +71,7 @@ def parser() -> Parser:
     p.add_argument("bag", type=Path, metavar="BAG", help="folder (or .mcap file) of the recording")
     add_choice(p)
     p.add_argument("--out", type=Path, metavar="FOLDER", help="folder of the report (default: BAG-report)")
+    add_trust(p)
     add_json(p)
     return p
 
@@ -65,6 +87,7 @@ def run(argv: Sequence[str]) -> int:
     needs_training("report", "; or make it on another machine, of a copy of the bag; `temporeal replay` runs without")
     from temporeal_bridge.monitor.formula import formula_of
     from temporeal_bridge.recording import bags, flight_log, records
+    from temporeal_bridge.recording.topics import SIMULATED
     from temporeal_bridge.replay.replay import needed
 
     out = options.out or options.bag.with_name(f"{options.bag.stem}-report")
@@ -74,7 +97,8 @@ def run(argv: Sequence[str]) -> int:
         manifest = manifest_of(options, mission)
         formula = formula_of(manifest, robot, interface)
         run_folders.check_writable(out)
-        recording = bags.read(options.bag, needed(interface, namespace), mission.get("renamed"))
+        wanted, episode = needed(interface, namespace), bags.full_name(SIMULATED, namespace)
+        recording = bags.read(options.bag, lambda topic: topic == episode or wanted(topic), mission.get("renamed"))
         flights, partial, unread = flight_log.flights(recording, namespace)
         found = flown(recording, [f for f in flights if not f.refusal], manifest, robot, interface, namespace)
         refused = [flight.refusal for flight in flights if flight.refusal]
@@ -84,12 +108,15 @@ def run(argv: Sequence[str]) -> int:
             *([f"{partial} began before the recording"] if partial else []), *refused, *records.remarks(unread)]))
     notes = [*remarks(recording, partial, len(flights) - len(found)),
              *(f"{remark}." for remark in (*refused, *records.remarks(unread)))]
-    rows = [row for row, _ in found]
-    judged = [samples_of(judged) for _, judged in found]
-    page, figures = write(out, formula, judged, rows, notes, manifest, recorded)
+    rows = [row for row, _, _ in found]
+    judged = [samples_of(judged) for _, judged, _ in found]
+    commands = [commands for _, _, commands in found]
+    origin = Origin.of(bags.simulated(recording, namespace))
+    page, figures = write(out, formula, judged, commands, rows, notes, manifest, recorded, origin)
     good = all(row["verdict"] == "satisfied" and row["agrees"] is not False for row in rows)
     if options.json:
-        print_json({"passed": good, "report": page, "notes": notes, "evaluation": figures, "flights": clean(rows)})
+        print_json({"passed": good, "report": page, "simulated": origin.simulated, "notes": notes,
+                    "evaluation": figures, "flights": clean(rows)})
     else:
         for note in notes:
             complain(f"temporeal: {note}")
@@ -103,10 +130,10 @@ def manifest_of(options: Any, mission: Mapping[str, Any]) -> Manifest:
     from temporeal.robots.artifact.manifest import build
 
     if options.artifact is not None:
-        return artifacts.load_artifact(options.artifact).manifest
+        return artifacts.load_artifact(options.artifact, options.trust).manifest
     try:
         return build(dict(mission["manifest"]))
-    except (TypeError, KeyError, ValueError, AttributeError) as error:  # of a version that has other fields
+    except (TypeError, LookupError, ValueError, AttributeError, ArithmeticError) as error:  # of a version that has other fields
         raise BadInput(f"the manifest in {options.bag} is none that this version reads ({type(error).__name__}: "
                        f"{error}): say which artifact with --artifact") from error
 
@@ -114,8 +141,8 @@ def manifest_of(options: Any, mission: Mapping[str, Any]) -> Manifest:
 def flown(
     recording: Recording, flights: Sequence[RecordedFlight], manifest: Manifest, robot: RobotSpec, interface: Interface,
     namespace: str,
-) -> list[tuple[dict[str, Any], Judged]]:
-    """Each flight that was begun: its row for the page, and its judgement by the monitor."""
+) -> list[tuple[dict[str, Any], Judged, np.ndarray | None]]:
+    """Each flight that was begun: its row for the page, its judgement by the monitor, and its commands."""
     from temporeal_bridge.recording.flight_analysis import figures, judge, parts, rates
 
     out = []
@@ -133,8 +160,21 @@ def flown(
             "stop": flight.stop,
             "figures": figures(flight, manifest),
             "topics": rates(messages, flight, interface, namespace), "modes": flight.modes, "events": flight.events}
-        out.append((row, judged))
+        out.append((row, judged, sent(flight, manifest, len(judged.samples))))
     return out
+
+
+def sent(flight: RecordedFlight, manifest: Manifest, samples: int) -> np.ndarray | None:
+    """The commands [samples, A] in force at the monitor's samples, as the guard sent them; NaN before the first. None
+    without any, or with two kinds of them."""
+    import numpy as np
+
+    if not flight.sent or len({len(command) for _, command in flight.sent}) > 1:
+        return None
+    commands = np.array([command for _, command in flight.sent], np.float32)
+    times = np.array([row.at for row in flight.basis])[: len(commands)]
+    newest = np.searchsorted(times, np.arange(samples) / manifest.rate_hz + 0.5 / manifest.rate_hz) - 1
+    return np.where(newest[:, None] < 0, np.nan, commands[np.clip(newest, 0, len(times) - 1)])
 
 
 def agrees(now: Mapping[str, Any], then: Mapping[str, Any]) -> bool | None:
@@ -185,31 +225,33 @@ def samples_of(judged: Judged) -> dict[str, np.ndarray]:
     for sample in judged.samples:
         last = sample if sample is not None else last
         held.append(last)
-    return {name: np.stack([np.asarray(sample[name], dtype=float) for sample in held]) for name in known[0]}
+    named = [name for name in known[0] if all(name in sample for sample in known)]  # not of messages that were wrong
+    return {name: np.stack([np.asarray(sample[name], dtype=float) for sample in held]) for name in named}
 
 
 def write(
-    out: Path, formula: Any, flights: Sequence[dict[str, np.ndarray]], rows: Sequence[dict[str, Any]],
-    notes: Sequence[str], manifest: Manifest, recorded: Recorded,
+    out: Path, formula: Any, flights: Sequence[dict[str, np.ndarray]], commands: Sequence[np.ndarray | None],
+    rows: Sequence[dict[str, Any]], notes: Sequence[str], manifest: Manifest, recorded: Recorded, origin: Origin,
 ) -> tuple[Path, dict[str, Any]]:
     """The page and the figures."""
     from temporeal.policies.evaluate.evaluation import evaluate, to_json
-    from temporeal.policies.evaluate.report.page import Section, write_json, write_page
-    from temporeal.policies.evaluate.report.real_flight import markup
+    from temporeal.policies.evaluate.report.page import write_json, write_page
+    from temporeal.policies.evaluate.report.recorded_flights import markup
+    from temporeal.policies.evaluate.report.section import Section
     from temporeal.policies.evaluate.rollout import from_flights
 
     namespace, mission, robot, _ = recorded
-    rollout = stopped(from_flights(flights, 1.0 / manifest.rate_hz), rows, manifest.horizon_s)
+    rollout = stopped(from_flights(flights, 1.0 / manifest.rate_hz, commands), rows, manifest.horizon_s)
     evaluation = evaluate(rollout, formula)
     lost = sum(row["lost"] for row in rows)
     notes = [*notes, *([f"{lost} samples were lost: in figures and drawing they have the values before them; the "
                         "verdict of the monitor leaves them open."] if lost else [])]
-    section = Section("real", f"Real flights of {namespace}", evaluation, rollout)
-    context = context_of(manifest, recorded, rollout.signals)
+    section = Section("evaluation", f"{origin.flights} of {namespace}", evaluation, rollout)
+    context = context_of(manifest, recorded, rollout.signals, origin)
     out.mkdir(parents=True, exist_ok=True)
     page = write_page(out / "report.html", [section], context, markup(rows, notes))
-    extra = {"artifact": mission["name"], "identity": mission["identity"], "robot": robot.name, "notes": list(notes),
-             "flights": clean(rows)}
+    extra = {"artifact": mission["name"], "identity": mission["identity"], "robot": robot.name,
+             "simulated": origin.simulated, "notes": list(notes), "flights": clean(rows)}
     write_json(out / "report.json", [section], extra)
     return page, to_json(evaluation)
 
@@ -225,17 +267,18 @@ def stopped(rollout: Rollout, rows: Sequence[Mapping[str, Any]], horizon_s: floa
     return replace(rollout, terminated=at < horizon_s, ended_s=at)
 
 
-def context_of(manifest: Manifest, recorded: Recorded, signals: Mapping[str, Any]) -> Context:
+def context_of(manifest: Manifest, recorded: Recorded, signals: Mapping[str, Any], origin: Origin) -> Context:
     """The page's context; scene and figure are the task's if the manifest names it."""
-    from temporeal.policies.evaluate.report.page import Context
+    from temporeal.policies.evaluate.report.section import Context
 
     namespace, mission, robot, _ = recorded
     facts = {"artifact": f"{mission['name']} ({mission['identity'][:12]})", "interface": str(mission["interface"]),
-             "namespace": namespace, "rate": f"{manifest.rate_hz:g} Hz"}
+             "namespace": namespace, "rate": f"{manifest.rate_hz:g} Hz", "flown by": origin.robot}
     shapes, stage = drawing(manifest, robot, signals)
     arm = robot.parameters["arm"].nominal[0] if "arm" in robot.parameters else 0.1
-    return Context(f"Real run of {manifest.name}", robot.name, manifest.formula, manifest.constants, shapes, stage, arm,
-                   settings=dict(manifest.training), facts=facts)
+    return Context(f"{origin.run} of {manifest.name}", robot.name, manifest.formula, manifest.constants, shapes, stage,
+                   arm, settings=dict(manifest.training), facts=facts,
+                   command=manifest.commands[0], schema={s.name: s for s in manifest.signals} | dict(robot.signals))
 
 
 def drawing(manifest: Manifest, robot: RobotSpec, signals: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
@@ -251,7 +294,7 @@ def drawing(manifest: Manifest, robot: RobotSpec, signals: Mapping[str, Any]) ->
     if robot.kind == "quadrotor":
         return made.shapes, None
     from temporeal.policies.evaluate.report.outputs import CORNERS, MOST
-    from temporeal.policies.evaluate.report.page import motion
+    from temporeal.policies.evaluate.report.replay import motion
     from temporeal.policies.evaluate.scene_figure import stage_of
 
     stage = stage_of(made, corners=CORNERS, most=MOST)

@@ -11,7 +11,7 @@ from temporeal.policies.cli.console import Parser, add_json
 from temporeal.policies.cli.specs.judging import judge
 from temporeal.policies.cli.specs.monitoring import monitor
 from temporeal.policies.cli.specs.outline import outline
-from temporeal.policies.cli.specs.spec_file import load, with_options
+from temporeal.policies.cli.specs.spec_file import given, with_options
 from temporeal.policies.runs.errors import BadInput
 
 SUMMARY = "check, explain, plot or monitor a formula on a trace from a file"
@@ -24,9 +24,13 @@ Evaluates a Signal Temporal Logic formula on a recorded trace. Needs no robot, n
   monitor  feed the trace sample by sample, up to the formula's horizon: bounds on the robustness, and the verdict as
            soon as it is certain; - reads stdin
 
-FILE is a formula as text, or YAML (.yaml) or JSON (.json) with formula, and optionally constants, signals, dt,
-semantics. TRACE is CSV (a header of signal names, t in seconds, components as p.0, p.1), NPZ, Parquet, or a ROS 2 bag
-(.mcap or its folder, with --map or --robot). Signals that FILE does not declare are taken from the trace.
+FORMULA is a formula, or the file of one: text (.stl, .txt), or YAML (.yaml) or JSON (.json) with formula, and
+optionally constants, signals, dt, semantics. TRACE is CSV (a header of signal names, t in seconds, components as p.0,
+p.1), NPZ, Parquet, or a ROS 2 bag (.mcap, .db3 or its folder, with --map or --robot). Signals that FORMULA does not
+declare are taken from the trace.
+
+Every reader has the same rules. Times must increase: one that repeats or goes back is an error (--repeated drop leaves
+such samples out, and says how many). A missing value is an error where the formula reads it (--missing unknown: lost).
 
 A trace that ends before the formula's horizon still gets a verdict: windows are clipped to it, as in rtamt (--end
 changes that). With --partial, and in monitor, the verdict is undecided unless every continuation agrees. With --json,
@@ -35,6 +39,7 @@ robustness is a number, "inf" or "-inf", or null if unknown.
 Exit status: 0 satisfied (or, without a trace, well-formed), 1 violated, 2 undecided or bad input.
 
 Example:
+  temporeal spec check 'G[0,2] (height > 0.3)' flight.csv
   temporeal spec check mission.stl flight.csv --json
   temporeal spec explain mission.yaml flight.npz
   temporeal spec plot mission.stl flight.mcap --map height=/odom:pose.pose.position.z --dt 0.02 --resample hold -o f.svg
@@ -47,8 +52,8 @@ ACTIONS = ("check", "explain", "plot", "monitor")
 def parser() -> Parser:
     """Options of this verb."""
     p = Parser("spec", HELP)
-    p.add_argument("words", nargs="*", metavar="check|explain|plot|monitor FILE [TRACE]",
-                   help="what to do, the file of the formula, and that of the trace (- is stdin, for monitor)")
+    p.add_argument("words", nargs="*", metavar="check|explain|plot|monitor FORMULA [TRACE]",
+                   help="what to do, the formula or its file, and the file of the trace (- is stdin, for monitor)")
     p.add_argument("-o", "--out", type=Path, metavar="PICTURE", help="plot: the file to write (.svg, .png, .pdf)")
     p.add_argument("--constants", metavar="JSON", default="{}", help="""constants of the formula: '{"a": [1, 0, 1]}'""")
     p.add_argument("--dt", type=float, metavar="S", help="period of the samples (default: that of the time column)")
@@ -59,6 +64,10 @@ def parser() -> Parser:
     p.add_argument("--to", type=float, dest="end_s", metavar="S", help="use only the trace up to this time")
     p.add_argument("--missing", choices=("error", "unknown"), default="error",
                    help="an empty or NaN value is refused, or unknown (%(default)s)")
+    p.add_argument("--repeated", choices=("error", "drop"), default="error",
+                   help="a time that repeats or goes back is refused, or left out and counted (%(default)s)")
+    p.add_argument("--stale-after", action="append", default=[], metavar="[/TOPIC=]S", dest="stale",
+                   help="how long a sample holds when resampled (three of its periods; latched: until the next one)")
     p.add_argument("--end", choices=("clip", "strong", "weak"),
                    help="past the end of the trace windows are clipped, predicates false, or predicates true (clip)")
     p.add_argument("--until", choices=("half-open", "closed"),
@@ -69,7 +78,7 @@ def parser() -> Parser:
     p.add_argument("--rename", action="append", default=[], metavar="COLUMN=SIGNAL", dest="renames",
                    help="rename a column, such as X=pos_x: X is a keyword of the language (repeatable)")
     p.add_argument("--map", action="append", default=[], metavar="SIGNAL=/TOPIC:FIELD", dest="maps",
-                   help="bag: the field of a topic that is a signal (repeatable)")
+                   help="bag: the field of a topic that is a signal, joints by name: q=/joint_states:position[elbow]")
     p.add_argument("--robot", default="", help="bag: the robot whose topics to decode, such as crazyflie")
     p.add_argument("--interface", help="with --robot: which of its interfaces (its default)")
     p.add_argument("--namespace", help="with --robot: whose topics, such as /cf1 (that of the only robot)")
@@ -89,13 +98,13 @@ def run(argv: Sequence[str]) -> int:
     if action not in ACTIONS:
         raise BadInput(f"spec {action}: what to do is one of {', '.join(ACTIONS)}; see temporeal spec --help")
     if not 1 <= len(files) <= 2 or (len(files) == 1 and action != "check"):
-        wanted = "FILE [TRACE]" if action == "check" else "FILE TRACE"
+        wanted = "FORMULA [TRACE]" if action == "check" else "FORMULA TRACE"
         raise BadInput(f"temporeal spec {action} takes {wanted}, got {' '.join(files) or 'nothing'}")
     check_options(action, options)
     from temporeal.policies.runs import errors
 
     with errors.bad_input():
-        spec = with_options(load(Path(files[0])), options)
+        spec = with_options(given(files[0]), options)
         if len(files) == 1:
             return outline(spec, options)
         if action == "monitor":
@@ -105,6 +114,8 @@ def run(argv: Sequence[str]) -> int:
 
 def check_options(action: str, options: Namespace) -> None:
     """Refuse options that would be ignored."""
+    if options.stale and not options.resample:
+        raise BadInput("--stale-after is for --resample: without it no sample holds beyond its own time")
     if (options.out is not None) != (action == "plot"):
         raise BadInput(f"-o is the picture of plot{'' if options.out is None else f', spec {action} writes none'}"
                        f"{': say where it goes, such as -o out.svg' if action == 'plot' else ''}")

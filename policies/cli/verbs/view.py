@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import Parser, add_json, add_overrides, counter, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, add_overrides, add_trust, counter, print_json, say
 from temporeal.policies.runs.errors import OK, BadInput, bad_input
 
 if TYPE_CHECKING:
@@ -50,9 +51,11 @@ def parser() -> Parser:
     p.add_argument("--size", default="640x480", metavar="WxH", help="pixels of each world's picture (%(default)s)")
     p.add_argument("--camera", metavar="NAME",
                    help="of the pictures: one of the model's, or frame, front, side, top, follow")
-    p.add_argument("--renderer", choices=("auto", "warp", "gl"), default="auto", help="of the pictures (%(default)s)")
+    p.add_argument("--renderer", choices=("auto", "warp", "gl"), default="auto",
+                   help="of the pictures (auto: gl, which needs OpenGL and no GPU; warp where there is none)")
     p.add_argument("--host", default="127.0.0.1", help="address to serve on (%(default)s: this machine only)")
     p.add_argument("--port", type=int, help=f"port to serve on (default: the first free one from {PORTS[0]})")
+    add_trust(p)
     add_json(p)
     return p
 
@@ -130,20 +133,26 @@ def import_needed(options: Any) -> None:
 
 def make_show(options: Any) -> Show:
     """The worlds and what drives them."""
+    from contextlib import nullcontext
+    from dataclasses import replace
+
     from temporeal.policies.evaluate.full_horizon import to_full_horizon
     from temporeal.policies.evaluate.judging import EVALUATION_SEED
     from temporeal.policies.runs import environments, trained
+    from temporeal.policies.runs.run_folders import title_of
     from temporeal.policies.runs.settings.compose import compose, override
+    from temporeal.policies.runs.settings.handed_over import described_by
 
-    subject = None if options.policy is None else trained.load_trained(options.policy)
+    subject = None if options.policy is None else trained.load_trained(options.policy, options.trust)
     settings = compose(options.overrides) if subject is None else override(subject.settings, options.overrides)
-    task = environments.make_task(settings)
-    if options.at > task.episode_s:
-        raise BadInput(f"--at {options.at:g}: an episode of {task.name} lasts {task.episode_s:g} s")
-    policy = None if subject is None else trained.trained_policy(subject, settings, task)
-    env = environments.make_env(
-        settings, task=to_full_horizon(task) if policy is None else policy.task, num_worlds=options.worlds,
-        seed=settings["seed"] + EVALUATION_SEED, compiled=False)
+    with nullcontext() if subject is None else described_by(subject.folder):
+        task = environments.make_task(settings)
+        if options.at > task.episode_s:
+            raise BadInput(f"--at {options.at:g}: an episode of {task.name} lasts {task.episode_s:g} s")
+        policy = None if subject is None else trained.trained_policy(subject, settings, task)
+        shown = replace(to_full_horizon(task) if policy is None else policy.task, name=title_of(settings))
+        env = environments.make_env(settings, task=shown, num_worlds=options.worlds,
+                                    seed=settings["seed"] + EVALUATION_SEED, compiled=False)
     try:
         return show_of(env, task, policy, options.actions or "zero")
     except BaseException:
@@ -217,8 +226,7 @@ def film(show: Show, studio: Studio, options: Any) -> dict[str, Any]:
     steps = show.task.steps if options.seconds is None else max(1, round(options.seconds / dt))
     fps = min(options.speed / (dt * every(show)), 1000.0)
     options.video.parent.mkdir(parents=True, exist_ok=True)
-    progress = counter("frames, step")
-    moment = show.restart()
+    started, moment = time.monotonic(), show.restart()
     with Video(options.video, Fraction(fps).limit_denominator(1000)) as video:
         video.write(studio.take(moment))
         for k in range(1, steps + 1):
@@ -226,13 +234,20 @@ def film(show: Show, studio: Studio, options: Any) -> dict[str, Any]:
             ended = options.seconds is None and bool(moment.over.all())
             if k % every(show) == 0 or k == steps or ended:
                 video.write(studio.take(moment))
-            progress(k, steps)
+            counter(f"video, {time_left(started, k, steps)} left, step")(k, steps)
             if ended:
                 break
         last = studio.take(moment)
         for _ in range(round(fps) if options.seconds is None else 0):
             video.write(last)  # a second to read the verdict
     return {"video": options.video, "frames": video.frames, "fps": fps}
+
+
+def time_left(started: float, done: int, of: int) -> str:
+    """How long the rest takes at this pace, as ``m:ss``."""
+    from temporeal.policies.training.progress import clock
+
+    return clock((time.monotonic() - started) / done * (of - done))
 
 
 def announce(show: Show, result: dict[str, Any], options: Any) -> None:

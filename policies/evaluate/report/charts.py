@@ -85,6 +85,48 @@ def outlier_limit(values: np.ndarray) -> float:
     return limit if limit < low else float(values.min())
 
 
+POINTS = 400  # of a curve: more are averaged
+
+
+def curve(steps: np.ndarray, values: np.ndarray, *, title: str, across: str, unit: str = "") -> str:
+    """A line through ``values`` [M] over ``steps`` [M], which grow. A ``share`` is shown between 0 and 1."""
+    if len(steps) > POINTS:
+        groups = np.array_split(np.arange(len(steps)), POINTS)
+        steps, values = (np.array([x[group].mean() for group in groups]) for x in (steps, values))
+    (left, right), (low, high) = (float(steps[0]), float(steps[-1])), span(
+        values, (0.0, 1.0) if unit == "share" else ())
+    right = right if right > left else left + 1.0
+
+    def x(value: float) -> float:
+        return LEFT + 14 + (value - left) / (right - left) * (WIDTH - LEFT - 14 - RIGHT)
+
+    def y(value: float) -> float:
+        return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
+
+    parts = [opening(title, f"from {values[0]:.3g} to {values[-1]:.3g} {unit} over {right:.3g} {across}")]
+    for value in ticks(low, high, 4):
+        parts.append(f'<line class="axis" x1="{x(left):.1f}" x2="{x(right):.1f}" y1="{y(value):.1f}" '
+                     f'y2="{y(value):.1f}"/><text x="{x(left) - 6:.1f}" y="{y(value) + 4:.1f}" text-anchor="end">'
+                     f"{value:g}</text>")
+    for value in ticks(left, right):
+        parts.append(f'<text x="{x(value):.1f}" y="{HEIGHT - BOTTOM + 15}" text-anchor="middle">{thousands(value)}'
+                     "</text>")
+    line = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in zip(steps.tolist(), values.tolist()))
+    parts.append(f'<polyline class="curve" points="{line}"/>')
+    parts.append(f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 4}" text-anchor="end">{escape(across)}</text>')
+    if unit:
+        parts.append(f'<text x="{LEFT + 20}" y="{TOP - 3}">{escape(unit)}</text>')
+    return "".join(parts) + "</svg>"
+
+
+def thousands(value: float) -> str:
+    """``value`` with k or M."""
+    for size, letter in ((1e6, " M"), (1e3, " k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
 def interval(low: float, estimate: float, high: float, require: float | None = None, start: float = 0.0) -> str:
     """A probability and its interval on the axis from ``start`` to 1; a required value as a thin line."""
     def x(value: float) -> float:

@@ -5,10 +5,9 @@ The page holds its plots (SVG), its data and a 3-D replay; it opens from a folde
 
 from __future__ import annotations
 
-import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -16,59 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from temporeal.policies.evaluate.evaluation import Evaluation, bounds_over_time, to_json
+from temporeal.policies.evaluate.evaluation import Evaluation, to_json
 from temporeal.policies.evaluate.report.charts import histogram, interval
-from temporeal.policies.evaluate.rollout import Rollout
-from temporeal.policies.evaluate.scene_figure import Figure, Goal, Stage
+from temporeal.policies.evaluate.report.learning import learning_markup
+from temporeal.policies.evaluate.report.replay import drawn_figure, pick_episodes, replay_episode
+from temporeal.policies.evaluate.report.section import Context, Section
+from temporeal.policies.evaluate.report.wording import figure, percent, signed
 from temporeal.robots.artifact.manifest import plain
 from temporeal.robots.atomic_files import write_whole
 
-REPLAYED = 12  # episodes per section in the replay: some 10 kB each
-FRAME_S = 0.04  # the replay stores a sample at most this often and interpolates
-FRAMES = 250  # of an episode with a figure: some 100 bytes per frame and body that moves
 LISTED = 10  # rows of the table of worst episodes
-
-
-@dataclass(frozen=True)
-class Section:
-    """One judged set of episodes: a simulator, or real flights.
-
-    Args:
-        key: short name for JSON and the command line, such as ``"native"``.
-        title: for people, such as ``"Own simulator (quadrotor)"``.
-        seconds: wall time that the rollout took, None if unknown.
-    """
-
-    key: str
-    title: str
-    evaluation: Evaluation
-    rollout: Rollout
-    seconds: float | None = None
-
-
-@dataclass(frozen=True)
-class Context:
-    """What the page says about the whole.
-
-    Args:
-        scene: shapes to draw, as in `temporeal.sim.task.Task.shapes`.
-        stage: what moves, None for a quadrotor, which the player draws itself.
-        arm_m: distance of a rotor from the centre along x, to draw the drone.
-        settings: configuration to show (plain JSON data).
-        require: probability that was asked for, None if none.
-        facts: further lines for the head of the page, name -> text.
-    """
-
-    title: str
-    robot: str
-    formula: str
-    constants: Mapping[str, Any] = field(default_factory=dict)
-    scene: Sequence[Mapping[str, Any]] = ()
-    stage: Stage | None = None
-    arm_m: float = 0.0325
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    require: float | None = None
-    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_json(path: Path, sections: Sequence[Section], extra: Mapping[str, Any] | None = None) -> Path:
@@ -82,20 +38,33 @@ def write_page(path: Path, sections: Sequence[Section], context: Context, more: 
     """The HTML page; ``more``: HTML that stands after the replay. Robots without a stage and a place are not drawn."""
     shown = [pick_episodes(section.evaluation) if context.stage or "base_pos_w" in section.rollout.signals else []
              for section in sections]
-    replay = [replay_episode(section, index, context.stage)
+    replay = [replay_episode(section, index, context)
               for section, chosen in zip(sections, shown) for index in chosen]
     starts = np.cumsum([0, *(len(chosen) for chosen in shown)])
     places = [{index: int(start) + i for i, index in enumerate(chosen)} for start, chosen in zip(starts, shown)]
     body = "\n".join([
-        head(context), cards(sections, context), player_markup() if replay else "", more,
+        cards(sections, context), player_markup() if replay else "", more,
         *(section_markup(s, place, context) for s, place in zip(sections, places)),
-        reading(sections), settings_markup(context)])
-    data = {"scene": drawable(context.scene), "arm": context.arm_m, "episodes": replay}
+        learning_markup(context.curves), reading(sections), settings_markup(context)])
+    body = head(context) + navigated(body)
+    data = {"scene": drawable(context.scene), "arm": context.arm_m, "plane": context.plane, "episodes": replay}
     if context.stage is not None:
         data["figure"] = drawn_figure(context.stage.figure)
     write_whole(path, fill("page.html", title=escape(context.title), style=asset("page.css"), body=body,
-                           data=embed(data), player=asset("player.js")).encode())
+                           data=embed(data), player=asset("player.js"), signals=asset("signals.js")).encode())
     return path
+
+
+HEADING = re.compile(r"<h2>(.*?)</h2>", re.S)
+
+
+def navigated(body: str) -> str:
+    """``body`` with a place to go to at each heading of a section, behind the links to these places."""
+    names = HEADING.findall(body)
+    numbers = iter(range(len(names)))
+    body = HEADING.sub(lambda found: f'<h2 id="part{next(numbers)}">{found[1]}</h2>', body)
+    links = "".join(f'<a href="#part{i}">{name}</a>' for i, name in enumerate(names))
+    return f'<nav aria-label="Sections"><a href="#top">Result</a>{links}</nav>{body}'
 
 
 def asset(name: str) -> str:
@@ -124,139 +93,12 @@ def drawable(scene: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{key: plain(value) for key, value in shape.items()} for shape in scene]
 
 
-def pick_episodes(evaluation: Evaluation, count: int = REPLAYED) -> list[int]:
-    """Episodes worth watching: a typical one, the worst ones (at most half), and some evenly from there to the best."""
-    order = np.argsort(evaluation.episodes.robustness, kind="stable").tolist()
-    # the page opens with what the policy usually does; its failures are one choice away
-    typical = order.pop(len(order) // 2)
-    failed = int(np.count_nonzero(~evaluation.episodes.satisfied))
-    worst = order[: min(max(failed, 3), count // 2)]
-    rest = order[len(worst):]
-    places = np.linspace(0, len(rest) - 1, min(count - 1 - len(worst), len(rest))).astype(int)
-    return [typical, *worst, *(rest[i] for i in places)]
-
-
-def replay_episode(section: Section, index: int, stage: Stage | None = None) -> dict[str, Any]:
-    """One episode for the player, positions in mm and quaternions in 1/1000 as integers."""
-    rollout, episodes = section.rollout, section.evaluation.episodes
-    length = int(rollout.lengths[index])
-    stride = max(1, int(FRAME_S / rollout.dt + 1e-9))
-    if stage is not None:
-        stride = max(stride, -(-length // FRAMES))
-    steps = np.unique(np.append(np.arange(0, length, stride), length - 1))
-    lower, upper = bounds_over_time(section.evaluation.formula, rollout, index, steps)
-    satisfied = bool(episodes.satisfied[index])
-    robustness = float(episodes.robustness[index])
-    first = section.evaluation.clauses[int(episodes.first_clause[index])].label
-    note = "Every clause holds." if satisfied else f"First to fail, at {episodes.failed_at_s[index]:.2f} s: {first}."
-    if episodes.terminated[index]:
-        ended_s = (length - 1) * rollout.dt if rollout.ended_s is None else rollout.ended_s[index]
-        note += f" Ended early at {ended_s:.2f} s."
-    decided = float(episodes.decided_at_s[index])
-    sample = {name: values[steps, index] for name, values in rollout.signals.items()}
-    return {
-        "group": section.title, "verdict": "satisfied" if satisfied else "violated", "note": note,
-        "label": f"Episode {index}: {'satisfied' if satisfied else 'violated'}, robustness {signed(robustness)}",
-        "robustness": rounded(robustness), "decided": rounded(decided), "dt": stride * rollout.dt,
-        "end": (length - 1) * rollout.dt, **(flight(sample) if stage is None else motion(sample, stage)),
-        "lower": [rounded(v) for v in lower], "upper": [rounded(v) for v in upper]}
-
-
-def flight(sample: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The pose of one body over frames [K, ...]: of a robot that the player draws itself."""
-    position = sample["base_pos_w"]
-    quat = sample.get("base_quat_w")
-    turned = quat if quat is not None else np.tile([1.0, 0, 0, 0], (len(position), 1))
-    return {"pos": thousandths(position), "quat": thousandths(turned)}
-
-
-def motion(sample: Mapping[str, np.ndarray], stage: Stage) -> dict[str, Any]:
-    """Poses of all that moves over frames [K, ...], of what is followed, and the goals."""
-    pos, quat = stage.figure.poses(stage.figure.qpos(sample))
-    out: dict[str, Any] = {"goals": [posed_goal(goal, sample, stage) for goal in stage.goals]}
-    # a place without a name of its own is that of the first body that moves
-    point = sample[stage.point] if stage.point else (pos[:, 0] if pos.shape[1] else np.zeros((len(pos), 3)))
-    out["pos"] = thousandths(in_space(point))
-    if stage.attitude:
-        out["quat"] = thousandths(finite(sample[stage.attitude]))
-    if not stage.figure.bodies:
-        return {**out, "poses": None}
-    unit = max(float(np.abs(pos).max()), 1e-3) / INT16
-    packed = np.concatenate([pos / unit, quat * INT16], -1)
-    return {**out, "unit": unit, "poses": base64.b64encode(np.rint(packed).astype("<i2").tobytes()).decode()}
-
-
-INT16 = 32767
-
-
-def posed_goal(goal: Goal, sample: Mapping[str, np.ndarray], stage: Stage) -> dict[str, Any]:
-    """A goal over frames, or once where it stays; one without a place is shown where the thing is that it is for."""
-    place = sample[goal.place] if goal.place else sample[stage.point] if stage.point else np.zeros((1, 3))
-    out: dict[str, Any] = {"name": goal.name, "radius": goal.radius if goal.place else 0.0,
-                           "pos": thousandths(once(in_space(place)))}
-    return {**out, "quat": thousandths(once(finite(sample[goal.attitude])))} if goal.attitude else out
-
-
-def in_space(place: np.ndarray) -> np.ndarray:
-    """Places [K, 3]; those [K, 2] lie on the floor."""
-    flat = place.shape[-1] == 2
-    return finite(np.concatenate([place, np.zeros_like(place[:, :1])], -1) if flat else place)
-
-
-def finite(values: np.ndarray) -> np.ndarray:
-    """Zeros where there is no number."""
-    return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
-
-
-def once(values: np.ndarray) -> np.ndarray:
-    """The first row of ``values`` if all are the same."""
-    return values[:1] if (values == values[:1]).all() else values
-
-
-def drawn_figure(figure: Figure) -> dict[str, Any]:
-    """Meshes for the player: corners in 1/10 mm, faces, colour."""
-    parts = [{"body": part.body, "at": np.rint(1e4 * part.mesh.vertices).astype(int).ravel().tolist(),
-              "faces": [list(face) for face in part.mesh.faces],
-              "rgb": [round(255 * min(max(c, 0.0), 1.0)) for c in part.rgba[:3]],
-              "alpha": round(min(max(part.rgba[3], 0.0), 1.0), 2)} for part in figure.parts]
-    return {"bodies": len(figure.bodies), "floor": bool(figure.floors), "parts": parts}
-
-
-def thousandths(values: np.ndarray) -> list[int]:
-    """Flat list of ``values`` in thousandths."""
-    flat: list[int] = np.rint(1000 * values.astype(np.float64)).astype(int).ravel().tolist()
-    return flat
-
-
-def rounded(value: float) -> float | None:
-    """Three decimals; None where it is not finite (JSON has no infinity)."""
-    return round(float(value), 3) if np.isfinite(value) else None
-
-
-def signed(value: float) -> str:
-    """With its sign, a true minus."""
-    return f"{'−' if value < 0 else '+'}{abs(value):.3f}" if np.isfinite(value) else "−∞" if value < 0 else "∞"
-
-
-def percent(value: float) -> str:
-    """As a percentage. Only 1 is 100 %: what is less is never rounded up to it."""
-    text = f"{100 * value:.1f}"
-    return "> 99.9 %" if text == "100.0" and value < 1 else f"{text} %"
-
-
-def figure(value: float, unit: str = "", digits: int = 3) -> str:
-    """A number with its unit, a dash where there is none."""
-    if not np.isfinite(value):
-        return "–"
-    return f"{value:.{digits}g} {unit}".strip().replace("-", "−")
-
-
 def head(context: Context) -> str:
     """Title, formula and facts."""
     facts = {"Robot": context.robot, **context.facts}
     line = " · ".join(f"{escape(k)}: {escape(v)}" for k, v in facts.items())
     constants = ", ".join(f"{k} = {compact(v)}" for k, v in context.constants.items())
-    return (f'<div class="top"><div><h1>{escape(context.title)}</h1><p class="muted">{line}</p></div>'
+    return (f'<div class="top" id="top"><div><h1>{escape(context.title)}</h1><p class="muted">{line}</p></div>'
             f'<button id="theme" type="button" aria-label="Switch between light and dark">◐</button></div>'
             f'<div class="panel"><h3>What was asked for</h3><pre>{escape(context.formula.strip())}</pre>'
             + (f'<p class="muted"><code>{escape(constants)}</code></p>' if constants else "") + "</div>")
@@ -303,7 +145,8 @@ def player_markup() -> str:
 <span class="muted" data-ui="note"></span></div>
 <div class="stage"><canvas tabindex="0" role="img" aria-label="3-D view. Space plays and pauses, arrow keys orbit,
  plus and minus zoom, comma and period step, N and P change the episode."></canvas>
-<div class="hud"><div data-ui="clock">0.00 s</div><div data-ui="state" data-verdict="undecided"></div></div></div>
+<div class="hud"><div data-ui="clock">0.00 s</div><div data-ui="state" data-verdict="undecided"></div></div>
+<div data-ui="signals" aria-label="Signals and commands over time"></div></div>
 <div class="time"><svg data-ui="bounds" viewBox="0 0 100 40" preserveAspectRatio="none" role="img"
  aria-label="Interval in which the robustness can still end, over time"></svg>
 <input data-ui="scrub" type="range" min="0" max="1000" step="20" value="0" aria-label="Time">

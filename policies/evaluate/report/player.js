@@ -6,6 +6,8 @@
 //   {figure: {bodies: B, floor: bool, parts: [{body, at: [1e-4 m, flat], faces: [[corner]], rgb, alpha}]}}, and an episode
 //   has poses (base64, int16 little-endian [frames, B, 7]: m in `unit`, wxyz in 1/32767) and
 //   goals: [{name, radius, pos, quat}], one row per frame or one for all
+// With `plane` all that happens lies in the plane z = 0: the whole arena is seen from above, the robot as large as it must
+// be to be recognised. Each moment shown is told to others by the event "replaymoment" {episode, frame, share}.
 "use strict";
 (function () {
   const source = document.getElementById("replay-data");
@@ -83,12 +85,18 @@
 
   // ---- camera --------------------------------------------------------------------------------------------
   const reach = figure ? reaches() : [], bounds = extent();
-  const body = figure ? size() : 0, roams = figure && bounds.radius > 2.5 * body; // it walks away: go with it
+  const body = figure ? size() : 0, roams = figure && !data.plane && bounds.radius > 2.5 * body; // it walks away: go with it
   const near = figure ? 0.04 * body : 0.05;
-  const home = {yaw: -1.05, pitch: 0.5, dist: (figure ? 2.35 : 2.5) * (roams ? 1.4 * body : bounds.radius), target: [bounds.center[0], bounds.center[1], (figure ? 1 : 0.8) * bounds.center[2]]};
+  const home = data.plane ? {yaw: -Math.PI / 2, pitch: 1.55, dist: 2 * bounds.radius, target: bounds.center.slice()} : {yaw: -1.05, pitch: 0.5, dist: (figure ? 2.35 : 2.5) * (roams ? 1.4 * body : bounds.radius), target: [bounds.center[0], bounds.center[1], (figure ? 1 : 0.8) * bounds.center[2]]};
   if (roams) { ui.follow.checked = true; ui.others.checked = false; }
-  let camera = {...home, target: home.target.slice()};
+  let camera = {...home, target: home.target.slice()}, moved = false; // moved: by hand
   let eye, axes, focal, width, height;
+
+  function fit() { // the whole arena in view, whatever the canvas
+    if (!data.plane || moved) return;
+    const half = [0, 1].map((i) => (bounds.high[i] - bounds.low[i]) / 2), focal = focalLength();
+    home.dist = camera.dist = 1.08 * focal * Math.max(half[0] / (width / 2), half[1] / (height / 2)) + bounds.high[2];
+  }
 
   function reaches() { // how far the meshes of each body reach from its origin
     const out = new Array(figure.bodies).fill(0);
@@ -117,7 +125,7 @@
     fence.forEach((s) => { grow(s.low); grow(s.high); });
     if (figure) {
       for (const {body, at} of figure.parts) for (let i = 0; body < 0 && i < at.length; i += 3) grow([at[i], at[i + 1], at[i + 2]]);
-      for (const e of data.episodes) {
+      for (const e of data.plane && fence.length ? [] : data.episodes) {
         const stride = 7 * figure.bodies;
         for (let k = 0; e.poses && k < e.poses.length; k += 7 * stride) {
           reach.forEach((r, b) => { for (const s of [-0.5, 0.5]) grow([0, 1, 2].map((m) => e.poses[k + 7 * b + m] + s * r)); });
@@ -137,8 +145,9 @@
     const cp = Math.cos(camera.pitch), sp = Math.sin(camera.pitch), cy = Math.cos(camera.yaw), sy = Math.sin(camera.yaw);
     eye = [camera.target[0] + camera.dist * cp * cy, camera.target[1] + camera.dist * cp * sy, camera.target[2] + camera.dist * sp];
     axes = [[-sy, cy, 0], [-sp * cy, -sp * sy, cp], [-cp * cy, -cp * sy, -sp]]; // right, up, forward
-    focal = 1.25 * Math.min(width, height * 1.35);
+    focal = focalLength();
   }
+  function focalLength() { return 1.25 * Math.min(width, height * 1.35); }
 
   function project(p) { // [x, y, depth, scale], depth <= 0 is behind the eye
     const d = [p[0] - eye[0], p[1] - eye[1], p[2] - eye[2]];
@@ -160,10 +169,10 @@
     q.forEach((p, i) => (i ? pen.lineTo(p[0], p[1]) : pen.moveTo(p[0], p[1])));
     if (close) pen.closePath();
   }
-  function line(points, colour, thickness, dash) {
+  function line(points, colour, thickness, dash, above = 0) { // above: m that it is lifted above what hides it
     const q = path(points);
     if (!q) return;
-    const depth = q.reduce((s, p) => s + p[2], 0) / q.length;
+    const depth = q.reduce((s, p) => s + p[2], 0) / q.length - above;
     push(depth, () => {
       trace2d(q, false);
       pen.setLineDash(dash || []);
@@ -183,8 +192,10 @@
 
   function ground() {
     const wide = Math.max(bounds.high[0] - bounds.low[0], bounds.high[1] - bounds.low[1]);
-    const step = wide > 8 ? 2 : figure && wide < 0.6 ? 0.05 : figure && wide < 3 ? 0.25 : 0.5, edge = figure ? step : 0.5;
-    const [x0, y0] = bounds.low.map((v) => Math.floor(v / edge) * edge), [x1, y1] = bounds.high.map((v) => Math.ceil(v / edge) * edge);
+    const step = data.plane ? (wide > 8 ? 1 : 0.5) : wide > 8 ? 2 : figure && wide < 0.6 ? 0.05 : figure && wide < 3 ? 0.25 : 0.5, edge = figure ? step : 0.5;
+    const arena = data.plane && data.scene.find((s) => s.type === "box" && s.role === "fence");
+    const [x0, y0] = arena ? arena.low : bounds.low.map((v) => Math.floor(v / edge) * edge);
+    const [x1, y1] = arena ? arena.high : bounds.high.map((v) => Math.ceil(v / edge) * edge);
     const q = path([[x0, y0, 0], [x1, y0, 0], [x1, y1, 0], [x0, y1, 0]]);
     if (q) { trace2d(q, true); pen.fillStyle = ink.ground(1); pen.fill(); }
     pen.lineWidth = 1;
@@ -199,7 +210,17 @@
     }
   }
 
+  function region(s) { // a box that is a place to be or to keep out of
+    const [a, b, c] = s.low, [d, e, f] = s.high, colour = s.role === "avoid" ? ink.avoid : ink.goal;
+    for (const z of [c, f]) face([[a, b, z], [d, b, z], [d, e, z], [a, e, z]], colour(0.16), colour(0.75));
+    for (const [p, q] of [[[a, b], [d, b]], [[d, b], [d, e]], [[d, e], [a, e]], [[a, e], [a, b]]]) {
+      face([[...p, c], [...q, c], [...q, f], [...p, f]], colour(0.12), colour(0.4));
+    }
+    label(s.name, [(a + d) / 2, (b + e) / 2, f + 0.08], colour(1));
+  }
+
   function box(s) {
+    if (s.role === "goal" || s.role === "avoid") { region(s); return; }
     const [a, b, c] = s.low, [d, e, f] = s.high, colour = ink.muted(0.55);
     const corner = (i) => [i & 1 ? d : a, i & 2 ? e : b, i & 4 ? f : c];
     for (const [i, j] of [[0, 1], [1, 3], [3, 2], [2, 0], [4, 5], [5, 7], [7, 6], [6, 4], [0, 4], [1, 5], [2, 6], [3, 7]]) {
@@ -266,7 +287,7 @@
     for (let k = 0; k < e.n - 1; k += stride) {
       const j = Math.min(k + stride, e.n - 1), past = e.when(j) <= until + 1e-6;
       const alpha = past ? alphaPast : alphaAhead;
-      if (alpha > 0) line([e.at(k), e.at(j)], colour(alpha), past ? thickness : 1);
+      if (alpha > 0) line([e.at(k), e.at(j)], colour(alpha), past ? thickness : 1, [], data.plane ? bounds.high[2] : 0);
     }
   }
 
@@ -283,7 +304,7 @@
   }
 
   function drone(now, colour) {
-    const size = Math.max(data.arm, 0.015 * camera.dist), [x, y] = now.p; // larger than life: 9 cm is a dot from afar
+    const size = Math.max(data.arm, 0.028 * camera.dist), [x, y] = now.p; // larger than life: 9 cm is a dot from afar
     const foot = project([x, y, 0]);
     line([now.p, [x, y, 0]], ink.muted(0.6), 1, [2, 3]);
     if (foot[2] > near) {
@@ -307,11 +328,15 @@
 
   // ---- meshes --------------------------------------------------------------------------------------------
   const sun = [0.36, -0.48, 0.8]; // where the light comes from
+  const LEAST = 16; // pixels from the middle of a robot in the plane to its rim
+  function magnified() { return data.plane ? Math.max(1, (LEAST * camera.dist) / (focal * body)) : 1; }
+
   function meshes(e, now) {
+    const larger = magnified(), above = data.plane ? bounds.high[2] : 0;
     for (const part of figure.parts) {
       const [p, q] = pose(e, now, part.body), n = part.at.length / 3, world = new Array(n), seen = new Array(n);
       for (let i = 0; i < n; i++) {
-        world[i] = turn(q, [part.at[3 * i], part.at[3 * i + 1], part.at[3 * i + 2]]).map((v, m) => v + p[m]);
+        world[i] = turn(q, [part.at[3 * i], part.at[3 * i + 1], part.at[3 * i + 2]]).map((v, m) => larger * v + p[m]);
         seen[i] = project(world[i]);
       }
       for (const corners of part.faces) {
@@ -326,7 +351,7 @@
         const long = Math.hypot(...normal) || 1, along = (w) => normal.reduce((s, x, m) => s + x * w[m], 0) / long;
         const shade = 0.4 + 0.44 * Math.max(0, along(sun)) + 0.16 * Math.max(0, -along(axes[2]));
         const colour = "rgba(" + part.rgb.map((x) => Math.min(255, Math.round(x * shade))) + "," + part.alpha + ")";
-        push(depth / flat.length, () => {
+        push(depth / flat.length - above, () => {
           trace2d(flat, true);
           pen.fillStyle = pen.strokeStyle = colour; pen.fill();
           if (part.alpha === 1) { pen.lineWidth = 0.7; pen.stroke(); } // no gaps between neighbours
@@ -354,6 +379,7 @@
     if (goal.quat) triad(at, mix(goal.quat, 4 * row(goal.quat, 4, now.k), 4 * row(goal.quat, 4, now.k), 0), 0.19 * body, 2, [5, 3]);
     if (!goal.radius) return;
     if (figure.floor) line([at, [at[0], at[1], 0]], ink.goal(0.6), 1.5, [2, 4]);
+    label(goal.name, [at[0], at[1], at[2] + goal.radius + 0.06 * body], ink.goal(1));
     const r = Math.max(goal.radius * q[3], 4);
     push(-0.5, () => {
       pen.beginPath(); pen.arc(q[0], q[1], r, 0, 2 * Math.PI);
@@ -368,8 +394,8 @@
     aim();
     pen.clearRect(0, 0, width, height);
     queue = [];
-    if (eye[2] > 0 && (!figure || figure.floor)) ground();
-    if (!figure || figure.floor) shadow(e, time);
+    if (eye[2] > 0 && (!figure || figure.floor || data.plane)) ground();
+    if (!data.plane && (!figure || figure.floor)) shadow(e, time);
     for (const s of data.scene) ({box, cylinder, sphere, path: course}[s.type] || (() => {}))(s);
     if (ui.others.checked) {
       data.episodes.forEach((other, i) => {
@@ -379,12 +405,13 @@
     trail(e, time, colour, 3, 0.95, 0.28);
     if (figure) {
       meshes(e, now);
-      if (e.quat) triad(now.p, now.q, 0.12 * body, 2.5, []);
+      if (e.quat && !data.plane) triad(now.p, now.q, 0.12 * body, 2.5, []);
       for (const goal of e.goals) goalMark(goal, now);
     } else drone(now, colour);
     queue.sort((a, b) => b[0] - a[0]);
     for (const [, paint] of queue) paint();
     status(e, now);
+    root.dispatchEvent(new CustomEvent("replaymoment", {bubbles: true, detail: {episode: current, frame: now.k, share: time / (e.end || 1)}}));
   }
 
   // ---- status and bounds -----------------------------------------------------------------------------------
@@ -454,11 +481,13 @@
     requestAnimationFrame(tick);
   }
   function orbit(dyaw, dpitch) {
+    moved = true;
     camera.yaw += dyaw;
     camera.pitch = Math.min(1.55, Math.max(-0.1, camera.pitch + dpitch));
     draw();
   }
   function zoom(factor) {
+    moved = true;
     camera.dist = Math.min(6 * bounds.radius, Math.max(figure ? 0.5 * body : 0.25, camera.dist * factor));
     draw();
   }
@@ -473,7 +502,7 @@
   ui.episode.addEventListener("change", () => { select(Number(ui.episode.value)); play(true); });
   ui.play.addEventListener("click", () => play(!playing));
   ui.scrub.addEventListener("input", () => { play(false); seek(Number(ui.scrub.value) / 1000); });
-  ui.reset.addEventListener("click", () => { ui.follow.checked = false; camera = {...home, target: home.target.slice()}; draw(); });
+  ui.reset.addEventListener("click", () => { ui.follow.checked = false; moved = false; camera = {...home, target: home.target.slice()}; fit(); draw(); });
   ui.others.addEventListener("change", draw);
   ui.follow.addEventListener("change", () => { if (!ui.follow.checked) camera.target = home.target.slice(); draw(); });
   document.addEventListener("click", (event) => {
@@ -519,6 +548,7 @@
     width = Math.max(area.width, 50); height = Math.max(area.height, 50);
     canvas.width = Math.round(width * ratio); canvas.height = Math.round(height * ratio);
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    fit();
     draw();
   }
   window.addEventListener("themechange", () => { readColours(); draw(); });

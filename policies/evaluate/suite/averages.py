@@ -86,7 +86,7 @@ def formula_share(trials: Sequence[Trial]) -> Share | None:
     """The share of one method on one formula; None without trials. See the head of this module."""
     if not trials:
         return None
-    from temporeal.policies.evaluate.statistics import clopper_pearson
+    from temporeal.sim.stl.analysis.binomial import clopper_pearson
 
     done, failed = of(trials, status=DONE), len(of(trials, status=FAILED))
     if not done:
@@ -103,7 +103,7 @@ def formula_share(trials: Sequence[Trial]) -> Share | None:
 
 def mean_share(shares: Sequence[Share], *, refused_as_zero: bool = True) -> Share | None:
     """The mean over formulas; None without any. See the head of this module."""
-    from temporeal.policies.evaluate.statistics import clopper_pearson
+    from temporeal.sim.stl.analysis.binomial import clopper_pearson
 
     ran = [share for share in shares if not share.not_supported]
     counted = len(shares) if refused_as_zero else len(ran)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from math import ceil, cos, exp, pi, sin, sqrt
 from typing import Any
@@ -31,22 +32,26 @@ from temporeal.policies.evaluate.viewer.viewer import (
     look_at,
     roams,
     room,
+    shape_points,
     size_of,
     spatial,
 )
 from temporeal.robots.registry import UnknownName
 from temporeal.sim.rendering.cameras import Camera
+from temporeal.sim.rendering.opengl_renderer import MissingRenderer
 from temporeal.sim.rendering.rig import Rig
-from temporeal.sim.rendering.video import label, tile
+from temporeal.sim.rendering.video import OUTLINE, label, tile
 from temporeal.sim.rendering.viewpoints import names_of
 
 Array = np.ndarray
+log = logging.getLogger(__name__)
 NAME = "onlooker"  # of the camera that is placed
 FOLLOW = "follow"
 GHOST = 0.55  # opacity of a ghost
 VIEWPOINTS = (FRAME, *SIDES, FOLLOW)
 CORNERS = [(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]
 SETTLE_S = 0.7  # time constant of a camera that follows
+LEAST = 16  # pixels: half the size of a robot in the picture, at least
 FINER = 2  # pixels are averages of this many squared: the renderers take one sample per pixel
 TALL = 110  # pixels: a smaller picture has no room for words
 GOOD, AVOID, LINE, TRAIL = (64, 190, 120), (230, 90, 80), (150, 160, 175), (80, 150, 255)
@@ -62,8 +67,8 @@ class Studio:
         size: width and height of the picture of one world, pixels.
         camera: one of the model's own, or a viewpoint: ``frame`` (everything present at the start, from where its
             objects are seen best), ``front``, ``side``, ``top``, ``follow`` (the bodies that the formula is about, and
-            their goals). Default: ``follow`` for mobile robots, ``frame`` for others.
-        renderer: as of :class:`temporeal.sim.rendering.rig.Rig`.
+            their goals). Default: ``follow`` for mobile robots, ``frame`` for others: in the plane, from above.
+        renderer: as of :class:`temporeal.sim.rendering.rig.Rig`, but for ``auto``: see :func:`pictures_rig`.
     """
 
     def __init__(
@@ -84,7 +89,7 @@ class Studio:
         place: dict[str, Any] = {} if self.own else {
             "pos": tuple(map(float, self.look.eye)), "quat": self.look.quat, "fovy_deg": self.look.fovy}
         view = Camera(name, FINER * self.width, FINER * self.height, **place)
-        self.rig = Rig(model, len(first.qpos), (view,), renderer=renderer)
+        self.rig = pictures_rig(model, len(first.qpos), view, renderer)
         self.name = name
         self.trails: list[list[Array]] = [[] for _ in first.qpos]
         self.last: Moment | None = None
@@ -164,9 +169,10 @@ class Studio:
 
     def _draw(self, sketch: Sketch, world: int, moment: Moment) -> Array:
         for shape in self.show.task.shapes:
-            draw_shape(sketch, shape)
+            draw_shape(sketch, shape, named=self.height >= TALL)
         if len(self.trails[world]) > 1:
             sketch.line(np.array(self.trails[world]), TRAIL, 2)
+        self._enlarge(sketch, world, moment)
         for goal in self.stage.goals:
             self._draw_goal(sketch, goal, world, moment)
         attitude = self.stage.attitude
@@ -187,6 +193,22 @@ class Studio:
         for part in self.stage.ghost(goal):
             sketch.ghost(part.mesh.vertices @ rotation(quat).T + place, part.mesh.faces, ghostly(part.rgba))
         sketch.axes(place, quat, 0.2 * self.scale, 1)
+
+    def _enlarge(self, sketch: Sketch, world: int, moment: Moment) -> None:
+        """Draw a robot of a few pixels over itself, larger than life."""
+        figure, qpos = self.stage.figure, moment.qpos[world]
+        if not figure.bodies or not np.isfinite(qpos).all():
+            return
+        (pos,), (quat,) = figure.poses(qpos[None])
+        away = float(np.linalg.norm(sketch.look.eye - pos[0]))
+        larger = FINER * LEAST * away / (sketch.focal * self.scale)
+        if larger <= 1:
+            return
+        for part in figure.parts:
+            if part.body >= 0:
+                there = part.mesh.moved(pos[part.body], quat[part.body]).vertices
+                color = tuple(round(255 * min(max(c, 0.0), 1.0)) for c in part.rgba[:3])
+                sketch.ghost(pos[0] + larger * (there - pos[0]), part.mesh.faces, color, opacity=1.0)
 
     def _named(self, picture: Array, world: int, moment: Moment) -> Array:
         """Label a world among others: number and verdict, or the verdict's colour if words do not fit."""
@@ -212,6 +234,21 @@ class Studio:
     def close(self) -> None:
         """Free the renderer's memory."""
         self.rig.close()
+
+
+def pictures_rig(model: Any, worlds: int, view: Camera, renderer: str) -> Rig:
+    """The rig for pictures of ``worlds`` worlds.
+
+    ``auto`` is OpenGL where it runs: for few large pictures it is ten times as fast as casting rays on a CPU
+    (docs/notes/rendering.md), and compiles nothing first. Elsewhere it is Warp.
+    """
+    if renderer != "auto":
+        return Rig(model, worlds, (view,), renderer=renderer)
+    try:
+        return Rig(model, worlds, (view,), renderer="gl")
+    except MissingRenderer as error:
+        log.warning("renderer auto: warp, which compiles for each new scene at the first picture, because %s", error)
+        return Rig(model, worlds, (view,), renderer="warp")
 
 
 def columns(count: int) -> int:
@@ -283,10 +320,17 @@ class Sketch:
         across, up = self.turn[:, 0], self.turn[:, 1]
         self.line(np.array([place + radius * (c * across + s * up) for c, s in ring]), color, 1.5)
 
-    def ghost(self, vertices: Array, faces: Sequence[Sequence[int]], color: tuple[int, int, int]) -> None:
-        """Draw a translucent closed surface: ``vertices`` [V, 3] m, corners of faces counter-clockwise seen from
-        outside."""
-        nearest, shown = np.full(self.depth.shape, np.inf), self.front.astype(float)
+    def ghost(
+        self, vertices: Array, faces: Sequence[Sequence[int]], color: tuple[int, ...], opacity: float = GHOST
+    ) -> None:
+        """Draw a closed surface, translucent below an ``opacity`` of 1: ``vertices`` [V, 3] m, corners of faces
+        counter-clockwise seen from outside."""
+        (left, right), (top, bottom) = (span_of(self.project(vertices)[:, i], self.depth.shape[1 - i]) for i in (0, 1))
+        if left >= right or top >= bottom:
+            return
+        window = (slice(top, bottom), slice(left, right))
+        hidden_at = self.depth[window]
+        nearest, shown = np.full(hidden_at.shape, np.inf), self.front[window].astype(float)
         for face in faces:
             corners = vertices[list(face)]
             normal = np.cross(corners[1] - corners[0], corners[2] - corners[0])
@@ -294,19 +338,36 @@ class Sketch:
             if normal @ toward <= 0:
                 continue
             seen_at = self.project(corners)
-            pixels = seen_at[:, :2]
+            pixels = seen_at[:, :2] - (left, top)
             if not np.isfinite(pixels).all() or np.abs(pixels).max() > 1e5:
                 continue
-            mask = np.zeros(self.depth.shape, np.uint8)
+            mask = np.zeros(hidden_at.shape, np.uint8)
             cv2.fillConvexPoly(mask, np.rint(8 * pixels).astype(np.int32), 1, cv2.LINE_8, 3)
             rows, columns = mask.nonzero()
-            depth = self._plane(normal, -float(normal @ toward), rows, columns)
+            depth = self._plane(normal, -float(normal @ toward), rows + top, columns + left)
             depth = depth.clip(seen_at[:, 2].min(), seen_at[:, 2].max())  # the rim's pixels reach beyond the face
             front = depth < nearest[rows, columns]
             nearest[rows[front], columns[front]] = depth[front]
             shown[rows[front], columns[front]] = shade(color, normal, toward)
-        seen = np.isfinite(nearest) & (nearest < self.depth)
-        self.front[seen] = np.rint((1 - GHOST) * self.front[seen] + GHOST * shown[seen]).astype(np.uint8)
+        seen = np.isfinite(nearest) & (nearest < hidden_at)
+        self.front[window][seen] = np.rint((1 - opacity) * self.front[window][seen] + opacity * shown[seen]
+                                           ).astype(np.uint8)
+        if opacity == 1.0:  # no picture of what is hidden shines through it
+            self.back[window][seen] = self.front[window][seen]
+
+    def words(self, place: Array, text: str, color: tuple[int, int, int]) -> None:
+        """``text`` at ``place`` [3] m, outlined so that it reads anywhere."""
+        (u, v, _), = self.project(np.asarray(place, float)[None])
+        if not np.isfinite(u) or max(abs(u), abs(v)) > 1e5:
+            return
+        size, font = FINER * max(0.35, len(self.depth) / FINER / 900), cv2.FONT_HERSHEY_SIMPLEX
+        wide, tall = cv2.getTextSize(text, font, size, FINER)[0]
+        at = round(u - wide / 2), round(v + tall / 2)
+        for image in (self.front, self.back):
+            for dx, dy in OUTLINE:
+                around = at[0] + FINER * dx, at[1] + FINER * dy
+                cv2.putText(image, text, around, font, size, (0, 0, 0), FINER, cv2.LINE_AA)
+            cv2.putText(image, text, at, font, size, color, FINER, cv2.LINE_AA)
 
     def _plane(self, normal: Array, away: float, rows: Array, columns: Array) -> Array:
         """Depth, m, at pixels, of the plane of points p with ``normal`` . (p - eye) = ``away``."""
@@ -320,13 +381,23 @@ class Sketch:
         return cv2.addWeighted(self.front, 0.7, self.back, 0.3, 0)
 
 
-def shade(color: tuple[int, int, int], normal: Array, toward: Array) -> Array:
+def span_of(places: Array, size: int) -> tuple[int, int]:
+    """The pixels from the least to the largest of ``places``, within a picture of ``size``; none if none is known."""
+    known = places[np.isfinite(places)]
+    if not len(known):
+        return 0, 0
+    low, high = np.clip([np.floor(known.min()) - 1, np.ceil(known.max()) + 2], 0, size)
+    return int(low), int(high)
+
+
+def shade(color: tuple[int, ...], normal: Array, toward: Array) -> Array:
     """``color`` of a face, darker the more it faces away from the eye."""
     return np.array(color) * (0.5 + 0.5 * float(normal @ toward / (np.linalg.norm(normal) * np.linalg.norm(toward))))
 
 
-def draw_shape(sketch: Sketch, shape: Mapping[str, Any]) -> None:
-    """Draw a shape of a task: goals green, regions to avoid red, others grey and dashed."""
+def draw_shape(sketch: Sketch, shape: Mapping[str, Any], named: bool = True) -> None:
+    """Draw a shape of a task: goals green, regions to avoid red, others grey and dashed. Goals and regions to avoid
+    have their names, if ``named``."""
     color = AVOID if shape.get("role") == "avoid" else GOOD if shape.get("role") == "goal" else LINE
     if shape["type"] == "sphere":
         sketch.ball(np.array(shape["center"], float), float(shape["radius"]), color)
@@ -338,6 +409,13 @@ def draw_shape(sketch: Sketch, shape: Mapping[str, Any]) -> None:
         for a, b in edges(shape["low"], shape["high"]):
             for i in range(0, 24, 2):
                 sketch.line(np.array([a + (b - a) * i / 24, a + (b - a) * (i + 1) / 24]), color, 1)
+    if named and shape.get("role") in ("goal", "avoid") and shape.get("name"):
+        corners = np.array(shape_points([shape])).reshape(-1, 3)
+        low, high = corners.min(0), corners.max(0)
+        middle = 0.5 * (low + high)
+        if shape["type"] == "cylinder":  # its lines would run through it
+            middle[2] = high[2] + 0.1
+        sketch.words(middle, str(shape["name"]).replace("_", " "), color)
 
 
 def draw_cylinder(sketch: Sketch, shape: Mapping[str, Any], color: tuple[int, int, int]) -> None:

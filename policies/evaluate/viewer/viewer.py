@@ -154,8 +154,9 @@ class Look(NamedTuple):
         return quaternion(np.stack([side, np.cross(back, side), back], -1))
 
 
-SIDES = {"front": (1.0, 0.0, 0.15), "side": (0.0, -1.0, 0.15), "top": (0.02, 0.0, 1.0)}
-"""Names of viewpoints, and the ways from what is looked at to the eye. A fixed robot reaches along x."""
+SIDES = {"front": (1.0, 0.0, 0.15), "side": (0.0, -1.0, 0.15), "top": (0.0, -0.02, 1.0)}
+"""Names of viewpoints, and the ways from what is looked at to the eye. A fixed robot reaches along x. From the top the
+picture is a map: x to the right, y up."""
 
 FRAME = "frame"
 """The viewpoint that is chosen for the scene (:func:`best_way`)."""
@@ -191,8 +192,10 @@ def best_way(stage: Stage, moment: Moment, shapes: Sequence[Mapping[str, Any]], 
     """Direction [3] from the scene to the eye that sees most of its objects, with the scene filling the picture.
 
     An object counts by its corners that no geom hides (MuJoCo's rays), all bodies equally, in the first worlds shown. A
-    scene without objects gets the default direction.
+    scene without objects gets the default direction; one in the plane is seen from above.
     """
+    if in_plane(stage):
+        return np.array(SIDES["top"])
     usual = np.array(USUAL) / np.linalg.norm(USUAL)
     wanted = objects_of(stage)
     if not wanted:
@@ -260,9 +263,14 @@ def around_goal(goal: Goal, stage: Stage, signals: Mapping[str, Array], world: i
 
 
 def roams(stage: Stage) -> bool:
-    """Whether the robot is mobile: its base is free."""
+    """Whether the robot is mobile and leaves the picture: its base is free, and there is no arena seen as a whole."""
     robot = stage.figure.model.scene.robot
-    return robot.kind != "quadrotor" and "base_pos_w" in robot.signals
+    return robot.kind != "quadrotor" and "base_pos_w" in robot.signals and not in_plane(stage)
+
+
+def in_plane(stage: Stage) -> bool:
+    """Whether all that happens lies in the plane z = 0."""
+    return stage.figure.model.scene.robot.kind == "planar"
 
 
 def shape_points(shapes: Sequence[Mapping[str, Any]]) -> list[Array]:

@@ -13,17 +13,16 @@ from temporeal.policies.runs.settings.files import Settings, refused
 from temporeal.policies.runs.settings.folders import check_folders, groups, own_folders
 from temporeal.policies.runs.settings.overrides import Opened, check_form, divided, parse_override, put
 from temporeal.policies.runs.settings.renamed import refuse_old_names
+from temporeal.policies.runs.settings.robots import named_robot, with_robot
 from temporeal.policies.runs.settings.tasks import (
     AUTO,
     AUTOMATIC,
     check_own_options,
     check_task,
-    checked_robot,
     own_worlds,
     titled,
 )
 from temporeal.policies.runs.settings.values import check_option, check_value
-from temporeal.robots.model_files import is_file
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -35,6 +34,7 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
     ``task=my_task.py`` names a file of the user's. Raises :class:`BadInput` for an unknown group, option or key, for a
     value of another type than the one it replaces, and for what is not of the form key=value.
     """
+    overrides = [own_tasks.located(word) for word in overrides]
     if any(map(own_tasks.is_task_file, overrides)):
         name = own_tasks.read(overrides)
         return own_tasks.put(name, compose(own_tasks.words_for(name, overrides)))
@@ -44,6 +44,8 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
     known = groups()
     for override in parsed:
         check_form(override)
+    robot, parsed = named_robot(parsed)
+    for override in parsed:
         if override.key_or_group in known:
             check_option(override.key_or_group, override.value(), known)
     automatic_worlds = [o for o in parsed if o.key_or_group == "num_worlds" and o.value() == AUTO]
@@ -53,7 +55,7 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
     check_task(base["task"], automatic, [str(o.value()) for o in parsed if o.key_or_group == "task"],
                base.get("experiment"))
     check_own_options(base["task"], automatic, [str(o.value()) for o in parsed if o.key_or_group == "task"], known)
-    lines = [f"{group}={base['task'][group]}" for group in automatic if not is_file(str(base["task"][group]))]
+    lines = [f"{group}={base['task'][group]}" for group in automatic if str(base["task"][group]) in known[group]]
     worlds = own_worlds(base["task"])
     if automatic_worlds or base["num_worlds"] == AUTO:
         lines.append(f"num_worlds={worlds}")
@@ -67,7 +69,7 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
     settings = _compose(lines, opened)
     refuse_old_names(settings)
     own_worlds(settings["task"])
-    return titled(checked_robot(settings), [o.value() for o in parsed if o.key_or_group == "task"])
+    return titled(with_robot(settings, robot), [o.value() for o in parsed if o.key_or_group == "task"])
 
 
 def override(settings: Settings, overrides: Sequence[str]) -> Settings:
@@ -92,6 +94,7 @@ def override(settings: Settings, overrides: Sequence[str]) -> Settings:
             if key == "task":
                 check_task(out[key], (), [str(value)])
                 own_worlds(out[key])
+                titled(out, [value])
             continue
         check_value(key, value, out)
         node = out

@@ -8,7 +8,10 @@ from typing import Any
 
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.settings.folders import file_of, groups, own_folders
+from temporeal.policies.runs.settings.handed_over import checked
 from temporeal.policies.runs.settings.renamed import with_current_names
+from temporeal.robots.handed_over.files import Refused, read_text
+from temporeal.robots.handed_over.texts import from_yaml
 
 Settings = dict[str, Any]
 """The composed configuration as plain data. Every group's part has its choice under ``name``."""
@@ -98,16 +101,19 @@ def write(settings: Mapping[str, Any], path: Path) -> None:
 
 
 def read(path: Path) -> Settings:
-    """A configuration that :func:`write` saved."""
+    """A configuration that :func:`write` saved, as one that was handed over
+    (:mod:`temporeal.policies.runs.settings.handed_over`)."""
     import yaml
 
     try:
-        loaded = yaml.safe_load(path.read_text())
+        loaded = from_yaml(read_text(path, within=path.parent), str(path))
     except (OSError, yaml.YAMLError) as error:
         raise BadInput(f"cannot read the settings in {path}: {error}") from error
+    except Refused as error:
+        raise BadInput(str(error)) from error
     if not isinstance(loaded, dict):
         raise BadInput(f"{path} holds no settings")
-    return with_current_names(loaded)
+    return checked(with_current_names(loaded), str(path))
 
 
 def as_yaml(settings: Mapping[str, Any]) -> str:

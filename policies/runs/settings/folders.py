@@ -8,6 +8,7 @@ from pathlib import Path
 
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.settings.values import hint
+from temporeal.robots.search_path import own_configs
 
 FOLDERS = "TEMPOREAL_CONFIGS"
 """Environment variable: folders of the user's configuration files by group, such as ``<folder>/randomize/lab.yaml``;
@@ -34,8 +35,10 @@ def options_in(root: Path) -> dict[str, list[str]]:
 
 
 def own_folders() -> list[Path]:
-    """The user's folders of configuration files: see :data:`FOLDERS`."""
-    return [Path(text).expanduser().absolute() for text in os.environ.get(FOLDERS, "").split(os.pathsep) if text]
+    """The user's folders of configuration files: see :data:`FOLDERS`, and ``configs`` in :mod:`the search path
+    <temporeal.robots.search_path>`."""
+    named = [Path(text).expanduser().absolute() for text in os.environ.get(FOLDERS, "").split(os.pathsep) if text]
+    return list(dict.fromkeys([*named, *own_configs()]))
 
 
 def file_of(group: str, option: str) -> Path | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.settings.files import Settings
+from temporeal.policies.runs.settings.folders import file_of
 
 if TYPE_CHECKING:
     from temporeal.robots.spec import RobotSpec
@@ -16,6 +17,17 @@ if TYPE_CHECKING:
 def is_task_file(word: str) -> bool:
     """Whether ``word`` names a Python file for a task."""
     return word.startswith("task=") and word.endswith(".py")
+
+
+def located(word: str) -> str:
+    """``task=<name>`` of a file in the user's search path as ``task=<file>``, unless a settings file has this name."""
+    from temporeal.robots.registry import own
+
+    name = word.removeprefix("task=")
+    if not word.startswith("task=") or file_of("task", name) is not None:
+        return word
+    with bad_input():
+        return f"task={own('temporeal.sim.tasks').get(name, name)}"
 
 
 def read(words: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from temporeal.policies.runs.settings.files import Settings, flaw, place_of
 from temporeal.policies.runs.settings.folders import file_of
 from temporeal.policies.runs.settings.values import hint, one_of
 from temporeal.robots.model_files import is_file
+from temporeal.robots.spec import robot_names
 
 AUTO, AUTOMATIC = "auto", ("robot", "backend", "randomize")
 """The option of these groups that stands for the one which the task's own file names."""
@@ -56,9 +57,10 @@ def check_own_options(
     """What the task's file says of the groups that are ``automatic`` are options that there are."""
     for group in automatic:
         option = str(task[group])
-        if option not in known[group] and not is_file(option):
+        legal = {"robot": robot_names()} if group == "robot" else known
+        if option not in legal[group] and not (group == "robot" and is_file(option)):
             place = place_of(f"task.{group}", [f"task={name}" for name in chosen])
-            raise BadInput(f"{place}{group}: {option}: {one_of(group, option, known)}")
+            raise BadInput(f"{place}{group}: {option}: {one_of(group, option, legal)}")
 
 
 def check_name(name: str, file: str) -> None:
@@ -83,17 +85,8 @@ def own_worlds(task: Settings) -> int:
 
 
 def titled(settings: Settings, chosen: Sequence[Any]) -> Settings:
-    """``settings`` whose task has a title, where its file lies in a folder: many such files have one task's name."""
-    if chosen and "/" in str(chosen[-1]):
+    """``settings`` whose task has a title: its file's name, where that is not the task's. Many files have one task's
+    name, such as all formulas."""
+    if chosen and str(chosen[-1]) != settings["task"]["name"]:
         settings["task"].setdefault("title", str(chosen[-1]).replace("/", "-"))
-    return settings
-
-
-def checked_robot(settings: Settings) -> Settings:
-    """``settings``, if the robot is the one that the task is for; a task may be for a user's file."""
-    robot, task = settings["robot"]["name"], settings["task"]
-    if robot == AUTO and is_file(str(task["robot"])):
-        return {**settings, "robot": {"name": task["robot"]}}
-    if robot != task.get("robot", robot):
-        raise BadInput(f"robot={robot}: task {task['name']} is for robot {task['robot']}; leave robot out")
     return settings

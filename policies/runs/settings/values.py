@@ -8,9 +8,7 @@ from typing import Any
 
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.settings import renamed
-
-OWN_ROBOT = ("a task is written for one robot, so a robot comes with its task: leave robot out. For a robot of your "
-             "own write a task, docs/how-to/adding-a-robot.md has a whole one")
+from temporeal.robots.search_path import VARIABLE, said
 
 
 def check_option(group: str, option: object, known: Mapping[str, list[str]]) -> None:
@@ -18,20 +16,18 @@ def check_option(group: str, option: object, known: Mapping[str, list[str]]) -> 
     if group == "experiment" and option is None:
         return
     if str(option) not in known[group]:
-        own = f"; {OWN_ROBOT}" if group == "robot" else ""
-        raise BadInput(f"{group}={option}: {one_of(group, str(option), known)}{own}")
+        raise BadInput(f"{group}={option}: {one_of(group, str(option), known)}")
 
 
 def one_of(group: str, option: str, known: Mapping[str, list[str]]) -> str:
     """The options of ``group``, with a hint for a misspelled ``option``."""
-    return f"{group} is one of {', '.join(known[group]) or 'none yet'}{hint(option, known[group])}"
+    listed = ", ".join(known[group]) or "none yet"
+    return f"{group} is one of {listed}{hint(option, known[group])}; files of your own: {VARIABLE}, {said()}"
 
 
 def check_value(key: str, value: object, base: Mapping[str, Any]) -> None:
     """Check that ``key`` (dotted) exists in ``base`` and holds the same kind of value."""
     group, _, rest = key.partition(".")
-    if (group, rest) == ("robot", "name"):
-        raise BadInput(f"{key}={value}: {OWN_ROBOT}")
     if rest == "name" and isinstance(base.get(group), Mapping):
         raise BadInput(f"{key}={value}: choose with {group}={value}, so that its settings come along")
     node: Any = base

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from xml.etree import ElementTree
 
 import mujoco
 import numpy as np
 
 from temporeal.robots.model_files import Content, fresh, is_file, read_model
 from temporeal.robots.spec import RobotSpec
+from temporeal.sim.physics.mujoco.mesh_files import parsed
 
 NAMED = ("JOINT", "JOINTINPARENT", "TENDON", "SITE", "BODY")
 TARGETS = {int(getattr(mujoco.mjtTrn, f"mjTRN_{name}")) for name in NAMED}
@@ -68,51 +68,6 @@ def compile_spec(spec: mujoco.MjSpec, robot: RobotSpec) -> mujoco.MjModel:
         raise ValueError(f"robot {robot.name!r}: MuJoCo refuses {robot.model}: {error}") from error
 
 
-# ---------------------------------------------------------------- mesh files of a URDF
-
-PACKAGE = "package://"
-
-
-def parsed(robot: RobotSpec, path: Path) -> mujoco.MjSpec:
-    """The file as MuJoCo reads it, ``package://`` resolved in meshes that it keeps.
-
-    MuJoCo drops what a URDF has only to be seen, unless ``<mujoco><compiler discardvisual="false"/></mujoco>`` in it.
-    """
-    text = path.read_text(encoding="utf-8", errors="replace") if path.suffix.lower() == ".urdf" else ""
-    if PACKAGE not in text:
-        return mujoco.MjSpec.from_file(str(path))
-    root = ElementTree.fromstring(text)
-    compiler = {key: value for element in root.findall("mujoco/compiler") for key, value in element.attrib.items()}
-    if compiler.get("strippath") == "true":  # only the names of files count, in meshdir
-        return mujoco.MjSpec.from_file(str(path))
-    kinds = ("collision", "visual") if compiler.get("discardvisual") == "false" else ("collision",)
-    for link in root.findall("link"):
-        for mesh in (mesh for kind in kinds for mesh in link.findall(f"{kind}/geometry/mesh")):
-            name = mesh.get("filename", "")
-            if name.startswith(PACKAGE):
-                mesh.set("filename", str(in_package(robot, path, link.get("name", ""), name)))
-    spec = mujoco.MjSpec.from_string(ElementTree.tostring(root, encoding="unicode"))
-    spec.modelfiledir = str(path.parent)
-    return spec
-
-
-def in_package(robot: RobotSpec, path: Path, link: str, name: str) -> Path:
-    """The file that ``package://<package>/<file>`` means: in the YAML's folder, else in one of this name above."""
-    package, _, rest = name.removeprefix(PACKAGE).partition("/")
-    above = path.resolve().parents
-    places = [robot.changes.packages[package]] if package in robot.changes.packages else [
-        place for up in above for place in (up, up / package) if place.name == package and place.is_dir()]
-    where, beside = f'<link name="{link}">: <mesh filename="{name}">', path.with_suffix(".robot.yaml").name
-    if not places:
-        raise ValueError(f"{where}: no folder {package!r} stands beside or above the file: say where it is in "
-                         f"{beside}: packages: {{{package}: <folder>}}")
-    found = next((place / rest for place in places if (place / rest).is_file()), None)
-    if found is None:
-        raise ValueError(f"{where}: there is no file {places[0] / rest}; packages: {{{package}: <folder>}} in {beside} "
-                         "says where the package is")
-    return found.resolve()
-
-
 # ---------------------------------------------------------------- spec against model
 
 
@@ -120,7 +75,7 @@ def compare(content: Content, model: mujoco.MjModel) -> None:
     """Check that names, kinds and ranges read without MuJoCo are those of the model."""
     joints = [model.joint(i).name for i in range(model.njnt)]
     mine = [joint.name for joint in content.joints]
-    if sorted(joints) != sorted(mine):
+    if joints != mine:
         raise content.fail("joints", f"read as {', '.join(mine)}; MuJoCo compiles {', '.join(joints)}{ADVICE}")
     for joint in content.joints:
         index = model.joint(joint.name).id
@@ -253,8 +208,9 @@ def add_home(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
     key = next((k for k in spec.keys if k.name == "home"), None)
     qpos = model.qpos0.copy() if key is None else model.key("home").qpos.copy()
     before = qpos.copy()
-    addresses = [model.joint(name).qposadr[0] for name in robot.sources["joint_pos"].names]
-    qpos[addresses] = robot.home["joint_pos"]
+    for signal in ("finger_pos", "joint_pos"):
+        if signal in robot.home:
+            qpos[[model.joint(name).qposadr[0] for name in robot.sources[signal].names]] = robot.home[signal]
     follow(model, qpos)
     if key is not None and np.allclose(qpos, before, rtol=0, atol=1e-9):
         return

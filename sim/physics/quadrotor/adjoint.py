@@ -1,17 +1,17 @@
-"""The differentiable quadrotor: whole plans forward, their adjoint backward, over blocks of 16 worlds.
+"""The differentiable quadrotor: rollouts of whole plans and their adjoint, over blocks of 16 worlds.
 
     states = rollout(start, commands, params, nominal, dt, substeps)                       # [T + 1, N, 17]
     d_start, d_commands = rollout_vjp(states, commands, params, nominal, dt, substeps, d_states)
 
-What the backend ``quadrotor`` does with the command ``ctbr_cmd``, without its delay: at each of ``substeps`` physics
-steps of ``dt`` s the rate loop and the mixer give the rotors' setpoints (with ``nominal``, what the controller on the
-robot believes), the body moves, and the plane z = 0 stops what falls on it
-(:mod:`temporeal.sim.physics.quadrotor.dynamics`, :mod:`temporeal.sim.physics.quadrotor.vjp`). Only the states at the
-control steps are kept; the backward pass recomputes those between them and the four Runge-Kutta stages of each.
+The physics of the backend ``quadrotor`` under the command ``ctbr_cmd``, without delay. Each of ``substeps`` physics
+steps of ``dt`` s computes the rotors' setpoints by rate loop and mixer (with the controller's parameters ``nominal``),
+moves the body, and stops it at the plane z = 0 (:mod:`temporeal.sim.physics.quadrotor.dynamics`,
+:mod:`temporeal.sim.physics.quadrotor.vjp`). Only states at control steps are stored; the backward pass recomputes the
+states between them and the four Runge-Kutta stages of each.
 
-Rows are numpy float32, one per world: a state is ``physics.STATE_SIZE`` numbers, a packed parameter set
-``physics.PARAM_SIZE`` (:func:`pack_params`), a command thrust [N] and body rates [rad/s]. :func:`torch_rollout` is the
-same for ``torch.autograd``. Rotor speed commands with a policy's observation in the loop are
+Rows are numpy float32, one per world: a state has ``physics.STATE_SIZE`` numbers, a packed parameter set
+``physics.PARAM_SIZE`` (:func:`pack_params`), a command is thrust [N] and body rates [rad/s]. :func:`torch_rollout` is
+the same for ``torch.autograd``. For rotor speed commands with a policy in the loop see
 :mod:`temporeal.sim.physics.quadrotor.flight`.
 """
 
@@ -29,7 +29,7 @@ from temporeal.sim.physics.quadrotor import dynamics as physics
 from temporeal.sim.physics.quadrotor import kernels, vjp
 from temporeal.sim.physics.quadrotor.dynamics import NOMINAL_SIZE, PARAM_SIZE, RATE_GAIN_X, RATE_GAIN_Z, STATE_SIZE
 from temporeal.sim.physics.quadrotor.kernels import OPTIONS, load_params, load_state, store_state
-from temporeal.sim.physics.quadrotor.layout import BLOCK
+from temporeal.sim.physics.quadrotor.layout import BLOCK, PARAMETERS, RECIPROCAL
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -205,6 +205,8 @@ def _torch_function() -> Any:
     return Rollout
 
 
+# The numpy twin of temporeal.sim.physics.quadrotor.parameters.pack_params, by the same layout: apg trains with this and
+# without torch, whose import alone takes as long as a training.
 def pack_params(params: Mapping[str, Array | Sequence[float] | float], worlds: int) -> Array:
     """Physical parameters by name (one set, or one per world) packed for the kernels: [N, 35] float32.
 
@@ -225,19 +227,12 @@ def pack_params(params: Mapping[str, Array | Sequence[float] | float], worlds: i
         if not (np.asarray(params[name]) > 0).all():
             raise ValueError(f"parameters: {name} must be > 0, got {params[name]}")
     p = np.zeros((worlds, PARAM_SIZE), np.float32)
-    p[:, physics.INV_MASS] = 1 / rows("mass", 1)[:, 0]
-    p[:, physics.JX : physics.JZ + 1] = rows("inertia", 3)
+    for name, (field, size) in PARAMETERS.items():
+        if name != "command_delay":
+            p[:, field : field + size] = rows(name, size)
+    for field in RECIPROCAL.values():
+        p[:, field] = 1 / p[:, field]
     p[:, physics.INV_JX : physics.INV_JZ + 1] = 1 / rows("inertia", 3)
-    p[:, physics.C0 : physics.C2 + 1] = rows("thrust_curve", 3)
-    p[:, physics.REACTION] = rows("torque_per_thrust", 1)[:, 0]
-    p[:, physics.RATE_UP] = 1 / rows("tau_up", 1)[:, 0]
-    p[:, physics.RATE_DOWN] = 1 / rows("tau_down", 1)[:, 0]
-    p[:, physics.ARM_X : physics.ARM_Y + 1] = rows("arm", 2)
-    for name, first in (("drag", physics.DRAG_X), ("motor_gain", physics.GAIN0), ("wind_w", physics.WIND_X),
-                        ("force_w", physics.FORCE_X), ("torque_b", physics.TORQUE_X),
-                        ("rate_gain", physics.RATE_GAIN_X)):
-        size = len(OPTIONAL[name])
-        p[:, first : first + size] = rows(name, size)
     if not np.isfinite(p).all():
         raise ValueError("parameters: every value must be finite")
     return p

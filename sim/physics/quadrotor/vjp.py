@@ -3,12 +3,12 @@
 A *cotangent* is the derivative of a scalar objective with respect to a function's result; each ``*_vjp`` takes the
 cotangent of the result and gives those of the arguments. Derived by hand from ``sim/physics/quadrotor/dynamics.py``,
 term by term in the same order; ``test_adjoint.py`` and ``test_rollout.py`` in ``tests/sim/physics/quadrotor`` check it
-against automatic and numerical differentiation. Same rules: scalars and tuples, constants are module names
-(:mod:`temporeal.sim.compiler.scalar_functions`); compile it with the compiled physics functions as replacements.
+with automatic and numerical differentiation. The rules of :mod:`temporeal.sim.compiler.scalar_functions` apply (scalars
+and tuples, constants are module names); it is compiled with the compiled physics functions as replacements.
 
-Where the physics has a corner (limits of command and rotor speed, the switch between the two motor time constants) the
-derivative is that of the side the value is on, and at a limit itself that of the inside; of several that are the
-largest (or the least) it is the first's.
+Where the physics is not smooth (limits of command and rotor speed, the switch between the two motor time constants) the
+derivative is that of the value's side; at a limit, that of the inside; among equal largest or least values, that of the
+first.
 """
 
 from __future__ import annotations

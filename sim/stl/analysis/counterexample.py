@@ -16,6 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from temporeal.robots.handed_over import texts
+from temporeal.robots.handed_over.arrays import array, members
+from temporeal.robots.handed_over.files import read
 from temporeal.robots.signals import SignalError
 from temporeal.sim.stl.analysis.parameter_space import ParameterSpace, Values, space_from_json
 from temporeal.sim.stl.analysis.rollouts import (
@@ -89,6 +92,7 @@ def versions() -> dict[str, str]:
 FORMAT = 2
 READABLE = (1, FORMAT)
 UNKNOWN = "the robustness is NaN"
+DEPTH = 400  # levels of its JSON: a formula is a tree
 CONTENT = "counterexample.json"
 
 
@@ -130,12 +134,10 @@ def save_counterexample(path: str | Path, found: Counterexample) -> Path:
 def load_counterexample(path: str | Path) -> Counterexample:
     """The counterexample that :func:`save_counterexample` wrote; a ValueError for any other file."""
     path = Path(path)
-    if path.is_file() and not zipfile.is_zipfile(path):
-        raise ValueError(f"{path} is not a counterexample that save_counterexample wrote: it is no NPZ file")
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            content = json.loads(bytes(archive.zip.read(CONTENT)))
-            arrays = {name: archive[name] for name in archive.files if name != CONTENT}
+        held = dict(members(read(path), "the file"))
+        content = texts.from_json(held.pop(CONTENT), CONTENT, DEPTH)
+        arrays = {name.removesuffix(".npy"): array(data, name) for name, data in held.items()}
         if content["format"] not in READABLE:
             raise ValueError(f"format {content['format']}, this version reads {', '.join(map(str, READABLE))}")
         old = content["format"] == 1
@@ -148,7 +150,7 @@ def load_counterexample(path: str | Path) -> Counterexample:
             content["versions"], content["revision"])
     except FileNotFoundError:
         raise
-    except (OSError, KeyError, TypeError, AttributeError, ValueError, zipfile.BadZipFile, EOFError) as error:
+    except (OSError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"{path} is not a counterexample that save_counterexample wrote: {error}") from error
 
 

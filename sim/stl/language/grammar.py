@@ -42,6 +42,8 @@ def _keyword(token: Token) -> Token:
 
 def syntax_tree(text: str) -> Tree[Token]:
     """The tree of ``text``; a :class:`FormulaError` at its first error."""
+    if not isinstance(text, str):
+        raise FormulaError(f"a formula is read from text, got {type(text).__name__}")
     if not text.strip():
         raise FormulaError("the formula is empty")
     if len(text) > MAX_TEXT:

@@ -99,7 +99,8 @@ class _Specification:
 
     def __init__(self, names: SymbolTable) -> None:
         self.names, self.expressions = names, ExpressionBuilder(names)
-        self.numbers: list[tuple[int, int]] = []  # places of the names that the text gives to numbers
+        self.numbers: dict[str, tuple[int, int]] = {}  # names that the text gives to numbers, and their places
+        self.outputs: set[str] = set()  # names that the text declares as signals and defines itself
 
     def formulas(self, tree: Tree[Token]) -> dict[str, Formula]:
         children: list[Any] = tree.children
@@ -123,14 +124,11 @@ class _Specification:
         return formulas
 
     def check_reads(self, formulas: Mapping[str, Formula]) -> None:
-        """Refuse a last formula without signals if the text names a number: = was meant as ==."""
-        leaf = None
-        for leaf in leaves_in(list(formulas.values())[-1]):
-            if isinstance(leaf, Signal):
-                return
-        if leaf is not None and self.numbers:
-            rule = "the formula reads no signal; = names a number: write == to compare"
-            raise self.names.error(rule, *self.numbers[0])
+        """Refuse a last formula without signals if the text gives a number the name of a signal that it declares: = was
+        meant as ==."""
+        meant = [place for name, place in self.numbers.items() if name in self.outputs and name != UNNAMED]
+        if meant and not any(isinstance(leaf, Signal) for leaf in leaves_in(list(formulas.values())[-1])):
+            raise self.names.error("the formula reads no signal; = names a number: write == to compare", *meant[0])
 
     def annotation(self, token: Token) -> None:
         """Refuse imports; titles and topics have no effect."""
@@ -171,6 +169,7 @@ class _Specification:
                 rule = f"{plain!r} is an input, its values are from the trace; write == to compare"
                 raise self.names.error(rule, *assigned[name])
             self.names.schema.pop(plain, None)  # an output: the text defines it
+            self.outputs.add(plain)
         elif not self.names.strict:
             self.names.new_name(name, plain)
             self.names.schema[plain] = SignalSpec(plain, (), "")
@@ -201,6 +200,6 @@ class _Specification:
         part = self.expressions.expression(body)
         self.names.named[str(token)] = (part, self.names.nodes - before)
         if is_constant(part):
-            self.numbers.append((token.start_pos or 0, token.end_pos or 0))
+            self.numbers[str(token)] = token.start_pos or 0, token.end_pos or 0
         vector = isinstance(part.value, Expr) and part.value.shape
         return {} if vector and not last else {str(token): self.expressions.formula(part).value}

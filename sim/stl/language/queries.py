@@ -40,6 +40,12 @@ from temporeal.sim.stl.language.temporal import (
 )
 
 
+def require_formula(formula: object) -> None:
+    """A :class:`FormulaError` unless ``formula`` is one, such as its text."""
+    if not isinstance(formula, Formula):
+        raise FormulaError(f"not a formula: {formula!r}; temporeal.parse makes one from text")
+
+
 def children(formula: Formula) -> tuple[Formula, ...]:
     """The direct sub-formulas."""
     match formula:
@@ -169,6 +175,20 @@ def leaves(expression: Expr) -> Iterator[Signal | Constant]:
         case Apply(_, args):
             for arg in args:
                 yield from leaves(arg)
+
+
+def operations_in(predicate: Predicate) -> set[str]:
+    """The operations of arithmetic in a predicate."""
+
+    def of(expression: Expr) -> set[str]:
+        match expression:
+            case Component(inner, _):
+                return of(inner)
+            case Apply(op, args):
+                return {op}.union(*map(of, args))
+        return set()
+
+    return of(predicate.left) | of(predicate.right)
 
 
 def leaves_in(formula: Formula) -> Iterator[Signal | Constant]:

@@ -64,10 +64,24 @@ def _rotation_angle(q: Array, p: Array) -> Array:
     return 2 * np.minimum(half, np.pi - half)
 
 
+def _quotient(a: Array, b: Array) -> Array:
+    """a / b; a division by zero has no value: NaN, so that what depends on it is undecided."""
+    out = np.divide(a, b)
+    return out if isinstance(b, float) and b != 0 else np.where(np.equal(b, 0), np.nan, out)
+
+
+def _power(a: Array, n: Array) -> Array:
+    """a ** n; a negative power of zero is a division by zero."""
+    out = np.power(a, n)
+    if isinstance(n, float) and n >= 0:
+        return out
+    return np.where(np.equal(a, 0) & np.less(n, 0), np.nan, out)
+
+
 NUMPY_OPERATIONS: Mapping[str, Callable[..., Array]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": np.divide, "neg": operator.neg,
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _quotient, "neg": operator.neg,
     "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "sin": np.sin, "cos": np.cos,
-    "wrap": lambda a: np.arctan2(np.sin(a), np.cos(a)), "pow": np.power,
+    "wrap": lambda a: np.arctan2(np.sin(a), np.cos(a)), "pow": _power,
     "norm": _norm, "dist": lambda a, b: _norm(a - b), "angle": _angle, "rotation_angle": _rotation_angle,
     "hypot": np.hypot, "atan2": np.arctan2, "min": np.minimum, "max": np.maximum,
 }

@@ -14,7 +14,7 @@ from temporeal.robots.signals import SignalError
 from temporeal.sim.stl.language.conventions import Semantics
 from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.propositional import Formula, Signal
-from temporeal.sim.stl.language.queries import leaves, signals_in
+from temporeal.sim.stl.language.queries import leaves, require_formula, signals_in
 from temporeal.sim.stl.language.serialization import to_json
 from temporeal.sim.stl.language.values import numpy_arrays, required, value
 from temporeal.sim.stl.monitoring.kernels import kernels
@@ -160,8 +160,7 @@ class BatchEvaluator:
 
 def check(formula: Any, dt: Any, worlds: Any, dtype: Any) -> None:
     """Raise an error unless these are a formula, a sample period, a number of worlds and a float type."""
-    if not isinstance(formula, Formula):
-        raise FormulaError(f"not a formula: {formula!r}; temporeal.sim.stl.language.parse.parse makes one from text")
+    require_formula(formula)
     if not is_number(dt) or not 0 < dt < inf:
         raise FormulaError(f"the sample period must be positive and finite, got dt = {dt!r} s")
     if worlds is not None and (not isinstance(worlds, (int, np.integer)) or isinstance(worlds, bool) or worlds < 1):

@@ -49,7 +49,8 @@ def arithmetic(op: int, a: Row, b: Row, out: Row) -> None:
             out[i] = a[i] * b[i]
     elif op == DIV:
         for i in range(n):
-            out[i] = a[i] / b[i]
+            # by zero: 0 / 0, which is NaN in the type of the numbers
+            out[i] = a[i] / b[i] if b[i] != 0 else (b[i] - b[i]) / (b[i] - b[i])
     elif op == LEAST:
         for i in range(n):
             out[i] = least(a[i], b[i])

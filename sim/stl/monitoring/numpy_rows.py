@@ -30,8 +30,15 @@ def arithmetic(op: int, a: Row, b: Row, out: Row) -> None:
     _NUMPY_ARITHMETIC[op](a, b, out=out)
 
 
+def divide(a: Row, b: Row, out: Row) -> None:
+    """The quotients; NaN where the divisor is zero."""
+    zero = b == 0  # first: ``out`` may be ``b``
+    np.divide(a, b, out=out)
+    out[zero] = np.nan
+
+
 _NUMPY_ARITHMETIC: dict[int, Callable[..., Any]] = {
-    COPY: lambda a, b, out: np.copyto(out, a), ADD: np.add, SUB: np.subtract, MUL: np.multiply, DIV: np.divide,
+    COPY: lambda a, b, out: np.copyto(out, a), ADD: np.add, SUB: np.subtract, MUL: np.multiply, DIV: divide,
     LEAST: np.minimum, GREATEST: np.maximum, NEG: lambda a, b, out: np.negative(a, out=out),
     ABS: lambda a, b, out: np.abs(a, out=out), SQRT: lambda a, b, out: np.sqrt(a, out=out)}
 

@@ -94,7 +94,7 @@ def _applied(op: str, args: list[Range]) -> Range:
             return _product(a, b)
         case "/", [a, (low, high)] if low == high != 0.0:
             return _product(a, (1.0 / low, 1.0 / low))
-        case "pow", [_, (low, high)] if low == high and low % 2.0 == 0.0:
+        case "pow", [_, (low, high)] if low == high >= 0.0 and low % 2.0 == 0.0:
             return 0.0, inf
         case "min" | "max", _:
             return _folded(op, args)

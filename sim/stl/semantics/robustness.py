@@ -25,6 +25,7 @@ import numpy as np
 
 from temporeal.sim.stl.language.conventions import RTAMT, Semantics
 from temporeal.sim.stl.language.propositional import Formula, Predicate
+from temporeal.sim.stl.language.queries import operations_in
 from temporeal.sim.stl.language.values import Array, Arrays, predicate_margin, predicate_truth, state_margin
 from temporeal.sim.stl.rewriting.lower import Fixed, Leaf, Lowered, Merge, Node, Scan, Shift, Slide, dependence, lower
 from temporeal.sim.stl.semantics.numpy_ops import merged, recursion, shifted, sliding
@@ -40,6 +41,9 @@ from temporeal.sim.stl.semantics.traces import (
     traces,
     where,
 )
+
+UNDEFINED = frozenset(("/", "pow", "sqrt"))
+"""Operations on finite numbers that may have no value."""
 
 COMPILED = find_spec("numba") is not None
 """Whether numpy arrays go through the compiled kernels."""
@@ -85,7 +89,8 @@ def satisfied(
 ) -> Array:
     """Whether ``formula`` is true, bool ``[T, N]``; at robustness zero the comparison decides: ``x <= 1`` holds at 1.
 
-    False past the end of a trace. A NaN within a trace raises a :class:`SignalError`.
+    False past the end of a trace. A NaN within a trace raises a :class:`SignalError`. Where a predicate has no value (a
+    division by zero), neither it nor its negation holds.
     """
     used, shape, counts = traces(formula, signals, lengths)
     refuse_nan(formula, used, shape, counts)
@@ -218,7 +223,11 @@ def _by_nodes(
             if known:
                 margin = where(margin == margin, margin, filled(0.0, like, shape))
             return -margin if node.negated else margin
-        return filled(predicate_truth(node.predicate, used, arrays), like > 0, shape) != node.negated
+        holds = filled(predicate_truth(node.predicate, used, arrays), like > 0, shape) != node.negated
+        if not operations_in(node.predicate) & UNDEFINED:
+            return holds
+        margin = filled(_margin(node.predicate, used, arrays), like, shape)
+        return holds & (margin == margin)
 
     with np.errstate(invalid="ignore", divide="ignore"):
         if is_tensor(like):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
-from math import inf, pi
+from math import inf, nan, pi
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ from temporeal.sim.stl.language.propositional import (
     Signal,
     constant_tuple,
 )
-from temporeal.sim.stl.language.queries import leaves, signals_in
+from temporeal.sim.stl.language.queries import leaves, operations_in, signals_in
 from temporeal.sim.stl.language.values import Arrays, numpy_arrays, predicate_margin, raised, signed_margin, value
 from temporeal.sim.stl.rewriting.lower import Leaf, Lowered
 from temporeal.sim.stl.semantics.torch_scans import Algebra, Fold, Parts, recursion, walk
@@ -65,10 +65,26 @@ def _rotation_angle(q: Tensor, p: Tensor) -> Tensor:
     return 2 * torch.minimum(half, pi - half)
 
 
+def _quotient(a: Any, b: Any) -> Any:
+    """See `language.values`: a division by zero is NaN."""
+    return a / b if isinstance(b, float) and b != 0 else _undefined(a / b, b == 0)
+
+
+def _power(a: Any, n: Any) -> Any:
+    """See `language.values`: a negative power of zero is NaN."""
+    out = torch.pow(a, n)
+    return out if isinstance(n, float) and n >= 0 else _undefined(out, (a == 0) & (n < 0))
+
+
+def _undefined(x: Tensor, where: Any) -> Tensor:
+    """``x``, NaN at the samples ``where`` it has no value."""
+    return torch.where(where, nan, x) if isinstance(where, torch.Tensor) else x * nan if where else x
+
+
 OPERATIONS: Mapping[str, Callable[..., Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "neg": operator.neg,
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _quotient, "neg": operator.neg,
     "abs": torch.abs, "sqrt": torch.sqrt, "exp": torch.exp, "sin": torch.sin, "cos": torch.cos,
-    "wrap": lambda a: torch.atan2(torch.sin(a), torch.cos(a)), "pow": torch.pow,
+    "wrap": lambda a: torch.atan2(torch.sin(a), torch.cos(a)), "pow": _power,
     "norm": _norm, "dist": lambda a, b: _norm(a - b), "angle": _angle, "rotation_angle": _rotation_angle,
     "hypot": _tensors(_hypot), "atan2": _tensors(torch.atan2),
     "min": _tensors(torch.minimum), "max": _tensors(torch.maximum),
@@ -99,7 +115,7 @@ def nan_safe_margin(predicate: Predicate, signals: Mapping[str, Tensor]) -> Any:
     names = signals_in(predicate)
     arrays = torch_arrays(next(iter(signals.values())))
     plain = all(not torch._C._functorch.is_functorch_wrapped_tensor(signals[n]) for n in names)
-    if not plain or not any(signals[n].requires_grad for n in names) or not _operations(predicate) & _SINGULAR:
+    if not plain or not any(signals[n].requires_grad for n in names) or not operations_in(predicate) & _SINGULAR:
         return predicate_margin(predicate, signals, arrays)
     critical: dict[str, Tensor] = {}
 
@@ -119,18 +135,6 @@ def nan_safe_margin(predicate: Predicate, signals: Mapping[str, Tensor]) -> Any:
     if isinstance(margin, Tensor) and margin.requires_grad:
         margin.register_hook(note)  # type: ignore[no-untyped-call]
     return margin
-
-
-def _operations(predicate: Predicate) -> set[str]:
-    found, stack = set(), [predicate.left, predicate.right]
-    while stack:
-        match stack.pop():
-            case Apply(op, args):
-                found.add(op)
-                stack += args
-            case Component(of, _):
-                stack.append(of)
-    return found
 
 
 def margin_function(formula: Formula) -> Callable[[Mapping[str, Tensor]], Tensor]:

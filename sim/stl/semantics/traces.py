@@ -11,7 +11,7 @@ import numpy as np
 
 from temporeal.robots.signals import SignalError
 from temporeal.sim.stl.language.propositional import Formula, to_text
-from temporeal.sim.stl.language.queries import check_depth, signals_in
+from temporeal.sim.stl.language.queries import check_depth, require_formula, signals_in
 from temporeal.sim.stl.language.values import Array, Arrays, check_shape, numpy_arrays, required
 
 
@@ -86,6 +86,7 @@ def traces(
     formula: Formula, signals: Mapping[str, Array], lengths: Array | None
 ) -> tuple[dict[str, Array], tuple[int, ...], np.ndarray | None]:
     """Signals of whole traces, their leading dimensions [T, N], and the checked lengths [N]."""
+    require_formula(formula)
     used = inputs(formula, signals)
     shape = leading(formula, used)
     if not shape or 0 in shape:

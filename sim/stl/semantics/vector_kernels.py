@@ -199,7 +199,8 @@ def arithmetic(op: int, o: Any, x: Any, y: Any, lanes: int, one: Any) -> None:
             o[i] = x[i] * y[i]
     elif op == DIV:
         for i in range(lanes):
-            o[i] = x[i] / y[i]
+            # by zero: 0 / 0, which is NaN in the type of the numbers
+            o[i] = x[i] / y[i] if y[i] != 0 else (y[i] - y[i]) / (y[i] - y[i])
     elif op == NEG:
         for i in range(lanes):
             o[i] = -x[i]
@@ -226,7 +227,7 @@ def arithmetic(op: int, o: Any, x: Any, y: Any, lanes: int, one: Any) -> None:
             o[i] = np.hypot(x[i], y[i])
     elif op == POW:
         for i in range(lanes):
-            o[i] = x[i] ** y[i]
+            o[i] = x[i] ** y[i] if x[i] != 0 or y[i] >= 0 else (x[i] - x[i]) / (x[i] - x[i])
     elif op == LT:
         for i in range(lanes):
             o[i] = one if x[i] < y[i] else -one
@@ -238,7 +239,7 @@ def arithmetic(op: int, o: Any, x: Any, y: Any, lanes: int, one: Any) -> None:
             o[i] = one if x[i] == y[i] else -one
     else:
         for i in range(lanes):
-            o[i] = one if x[i] != y[i] else -one
+            o[i] = one if x[i] < y[i] or x[i] > y[i] else -one  # false where there is no value
 
 
 @compiled()

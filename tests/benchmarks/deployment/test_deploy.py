@@ -52,6 +52,7 @@ def named(rows: list[Row], part: str) -> Row:
     return row
 
 
+@pytest.mark.slow
 def test_pictures_are_read_in_rounds_with_a_camera_and_only_there(flight: LatencyFlight, camera: Camera) -> None:
     flight.run(0.5)  # a round without it
     camera.round(1.0)
@@ -61,6 +62,7 @@ def test_pictures_are_read_in_rounds_with_a_camera_and_only_there(flight: Latenc
     assert np.diff(json.loads((camera.out / READ).read_text())["at"]).max() > 0.4
 
 
+@pytest.mark.slow
 def test_a_camera_that_nobody_sees_is_none(flight: LatencyFlight, camera: Camera) -> None:
     camera.camera.send_signal(signal.SIGSTOP)
     camera.round(0.5)

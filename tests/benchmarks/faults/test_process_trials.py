@@ -39,6 +39,7 @@ def judged_all(rows: list[Row]) -> dict[str, bool | None]:
     return {row.name: row.ok for row in rows if row.unit != "s"}
 
 
+@pytest.mark.slow
 def test_a_driver_whose_qos_does_not_fit_is_no_driver(tmp_path: Path) -> None:
     """Every command is judged, by the guard's modes, too."""
     with rigs.flying_quadrotor(tmp_path) as nodes:
@@ -51,6 +52,7 @@ def test_a_driver_whose_qos_does_not_fit_is_no_driver(tmp_path: Path) -> None:
     assert "reliability" in str(rows[-1].peer) and False not in found.values()
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_a_silent_controller_and_a_recorder_is_done_without(tmp_path: Path) -> None:
     """Once its last chunk has ended. Nothing that was flushed is lost from the recorder's bag."""
     with rigs.chunked_arm(tmp_path) as nodes:
@@ -64,6 +66,7 @@ def test_a_worker_that_is_killed_is_a_silent_controller_and_a_recorder_is_done_w
     assert found.pop("faults.processes.commands_outside_limits") is True and False not in found.values()
 
 
+@pytest.mark.slow
 def test_a_hand_is_asked_for_no_more_than_it_may(tmp_path: Path) -> None:
     """It closes as hard as its servos may, and is kept once its controller is killed.
 

@@ -43,8 +43,11 @@ def test_every_fault_has_its_reaction_in_time_and_no_command_leaves_the_limits(
     assert result.commands > 3 or cases.CASES[case].before
 
 
-@pytest.mark.parametrize("pause_s", [0.03, 0.06, 0.099, 0.11])
-@pytest.mark.parametrize("kind", ["franka", "franka-effort", "franka-velocity", "allegro_hand"])
+PAUSED, PAUSES = ("franka", "franka-effort", "franka-velocity", "allegro_hand"), (0.03, 0.06, 0.11, 0.099)
+
+
+@pytest.mark.parametrize("kind, pause_s", thinned(
+    [(kind, pause_s) for kind in PAUSED for pause_s in PAUSES], keep=list(zip(PAUSED, PAUSES, strict=True))))
 def test_a_guard_that_was_held_up_goes_on_for_newer_states_wait(kind: str, pause_s: float, tmp_path: Path) -> None:
     """For less than a silent controller stops it: what it knew is too old then, what has come meanwhile is not."""
     flying = world.World(world.KINDS[kind], ROUND, tmp_path)

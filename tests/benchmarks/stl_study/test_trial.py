@@ -21,6 +21,9 @@ from temporeal.sim.rewards.schedules import draw_schedules, movable
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.planning.arrivals import with_arrivals
 from temporeal.sim.stl.planning.decompose import decompose
+from temporeal_benchmarks.code_digest import code_digest
+from temporeal_benchmarks.machine import ROOT
+from temporeal_benchmarks.measurements import sim_learning
 from temporeal_benchmarks.stl_study import digests, landscape, trial
 from temporeal_benchmarks.stl_study.items import Item
 
@@ -143,3 +146,10 @@ def test_the_digest_is_of_what_the_method_is_given_and_not_of_its_formula() -> N
     assert len({digest("linear_reach"), *others}) == 5
     item = Item("linear_seq", "tgpo", 1)
     assert digests.settings_digest(item) == trial.digest(compose.compose([*item.words, "task=stl/linear_seq"]))
+
+
+def test_what_digests_are_of_is_there() -> None:
+    for part in (*digests.CODE, *sim_learning.CODE):
+        assert (ROOT / part).exists(), part
+    with pytest.raises(FileNotFoundError, match="nosuch"):
+        code_digest(["sim/nosuch"], lambda path: True)

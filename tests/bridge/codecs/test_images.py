@@ -88,7 +88,7 @@ def test_what_is_no_picture_of_its_size(message, words):
 def test_unknown_encodings_list_the_known():
     with pytest.raises(CodecError, match="legal: rgb8, bgr8, mono8, 16UC1, 32FC1"):
         IMAGE.decode(image(), options("yuv422"))
-    with pytest.raises(CodecError, match="no picture in rgb8"):
+    with pytest.raises(CodecError, match="does not fit rgb8"):
         IMAGE.encode({"rgb": np.zeros((2, 2))}, 0, FRAMES, options("rgb8"))
 
 
@@ -112,7 +112,7 @@ def test_compressed_pictures():
 
 def test_what_is_no_compressed_picture():
     whole = COMPRESSED.encode({"rgb": np.zeros((8, 8, 3), dtype=np.uint8)}, 0, FRAMES, compressed("png"))
-    with pytest.raises(CodecError, match="does not begin like a jpeg"):
+    with pytest.raises(CodecError, match="does not begin as jpeg does"):
         COMPRESSED.decode(whole, compressed("jpeg"))
     whole.data = whole.data[:20]
     with pytest.raises(CodecError, match="not a whole png picture"):

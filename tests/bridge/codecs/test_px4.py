@@ -122,7 +122,7 @@ REFUSED = [
     ({"velocity_frame": 2}, "velocity_frame is 2"),
     ({"velocity_frame": 9}, "no such frame"),
     ({"position": [0, nan, 0]}, r"position is \[0.0, nan, 0.0\]"),
-    ({"velocity": [nan, 0, 0]}, "velocity is .*not known"),
+    ({"velocity": [nan, 0, 0]}, "velocity is .*unknown"),
     ({"angular_velocity": [0, 0, nan]}, "angular_velocity is"),
     ({"q": [nan, 0, 0, 0]}, "q is .*nan"),
     ({"q": [0, 0, 0, 0]}, "not a quaternion of length 1"),

@@ -16,7 +16,7 @@ from temporeal.robots.frames import from_rotation_vector
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.crazyflie import decode_legacy_rates
 from temporeal_bridge.codecs.table import STATE_CODECS
-from temporeal_bridge.guard.stop_actions.level import OFF_S
+from temporeal_bridge.guard.safety.fallback_actions import OFF_S
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import datagrams

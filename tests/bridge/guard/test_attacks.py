@@ -24,9 +24,9 @@ from temporeal_bridge.guard.checks.state_monitor import StateMonitor
 from temporeal_bridge.guard.command_stream import EARLY, PACE
 from temporeal_bridge.guard.safety.checked_values import SafetyError
 from temporeal_bridge.guard.safety.config_checks import check_carried
+from temporeal_bridge.guard.safety.fallback_actions import FLIES_S
 from temporeal_bridge.guard.safety.profile import Profile
 from temporeal_bridge.guard.safety.section import profile as safety_profile
-from temporeal_bridge.guard.stop_actions.ground import FLIES_S
 from temporeal_bridge.guard.stop_actions.ramp_and_damp import damping
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import datagrams

@@ -22,8 +22,7 @@ from tests.bridge.guard.guard_world import (
 
 from temporeal.robots.artifact.manifest import identity, mission_digest, to_json
 from temporeal.robots.frames import from_rotation_vector
-from temporeal_bridge.guard.stop_actions.ground import FLIES_S
-from temporeal_bridge.guard.stop_actions.level import OFF_S
+from temporeal_bridge.guard.safety.fallback_actions import FLIES_S, OFF_S
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.interface.state_input import Source
 from temporeal_bridge.link import datagrams

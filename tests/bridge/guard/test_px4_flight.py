@@ -141,6 +141,7 @@ def test_from_the_ground_to_both_goals(field):
     assert field.height < 0.06
 
 
+@pytest.mark.slow
 def test_every_setpoint_has_its_heartbeat_just_before_it(field):
     field.fly(0.5)
     bus, order = field.node["guard_node"], []
@@ -162,6 +163,7 @@ def test_a_second_flight(field):
     assert [f.number for f in field.guard.modes.flights] == [1, 2] and field.guard.offboard.failed == ""
 
 
+@pytest.mark.slow
 def test_a_mission_that_begins_in_the_air_begins_where_it_should(lockstep, artifact):
     """As behind every other interface: the start that the seed draws, until the motors push."""
     field = Field(lockstep, artifact, ground=False)
@@ -183,6 +185,7 @@ def test_never_waits_for_a_pilot_who_arms_and_switches(lockstep, grounded, name)
     assert field.monitor.mission.results[-1]["verdict"] == "satisfied" and field.px4.denials == []
 
 
+@pytest.mark.slow
 def test_mavros_has_a_simulated_pilot(lockstep, grounded):
     field = Field(lockstep, grounded, "mavros")
     field.fly(6.5)
@@ -210,6 +213,7 @@ def test_a_controller_that_is_killed_is_levelled_then_landed_by_px4(field):
     assert field.silent(3.0) and not field.px4.armed and field.height < 0.06
 
 
+@pytest.mark.slow
 def test_silence_hands_a_killed_controllers_robot_to_px4_at_once(lockstep, grounded):
     field = Field(lockstep, grounded, safety={"commands": {"ctbr_cmd": {"stop": {"default": "silence"}}}})
     field.fly(2.5)
@@ -229,6 +233,7 @@ def test_a_guard_that_is_killed_leaves_the_robot_to_px4(field):
     assert field.height < 0.06
 
 
+@pytest.mark.slow
 def test_a_guard_that_is_deactivated_leaves_the_robot_to_px4(field):
     """It would level a Crazyflie: PX4 lands by itself, and heartbeats would keep it from that."""
     field.fly(2.5)

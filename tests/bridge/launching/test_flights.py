@@ -317,6 +317,7 @@ def test_a_folder_without_an_artifact(tmp_path):
         fly(tmp_path, FlightPlan("crazyflie"), tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_is_quoted(artifact, tmp_path):
     """The network was changed after export: the controller refuses it, and the report of the flights says so once."""
     broken: Path = tmp_path / "broken"

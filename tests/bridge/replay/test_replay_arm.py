@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import yaml
 from tests.bridge.conftest import write_arm_artifact
+from tests.examples import thinned
 
 from temporeal.policies.cli.main import main
 from temporeal.robots.artifact.loading import load_manifest
@@ -102,7 +103,7 @@ class Held:
         return bags.read(self.recorder.bag.path, needed(self.interface, "/arm"))
 
 
-@pytest.mark.parametrize("after_s, ends", [(0.61, False), (0.643, True)])
+@pytest.mark.parametrize("after_s, ends", thinned([(0.61, False), (0.643, True)], keep=[(0.643, True)]))
 def test_an_arm_is_held_where_it_was_when_the_stop_was_found(after_s, ends, arm_artifact, lockstep_of, tmp_path):
     """By 0.01 rad elsewhere than at the first command of that."""
     field = Held(lockstep_of(Bus()), arm_artifact, strict(after_s), tmp_path / "bag")
@@ -122,6 +123,7 @@ def test_an_arm_is_held_where_it_was_when_the_stop_was_found(after_s, ends, arm_
     assert flight.events[0] == (("tracking", "operator") if ends else ("tracking",))
 
 
+@pytest.mark.slow
 def test_a_ramp_that_became_a_hold_comes_out_bit_for_bit(arm_artifact, lockstep_of, tmp_path):
     """How long a blocked arm pressed counts whole periods, and where it is held the state of that command says."""
     field = Held(lockstep_of(Bus()), arm_artifact, load_interface(ROBOT), tmp_path / "bag", blocked=["fr3_joint1"])
@@ -132,6 +134,7 @@ def test_a_ramp_that_became_a_hold_comes_out_bit_for_bit(arm_artifact, lockstep_
     assert flight.events[0] == ("operator", "held")
 
 
+@pytest.mark.slow
 def test_without_a_command_that_came_to_rest_the_recorders_time_says_where(arm_artifact, lockstep_of, tmp_path):
     """The bag breaks off on the way there: the message is the last one received by then, so it may be another."""
     field = Held(lockstep_of(Bus()), arm_artifact, strict(0.61), tmp_path / "bag")

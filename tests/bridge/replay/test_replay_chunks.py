@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.examples import thinned
 
 from temporeal.policies.export.writer import ArtifactSpec, export
 from temporeal.robots.artifact.manifest import ChunkSpec
@@ -178,6 +179,7 @@ def again(recording: bags.Recording, artifact: Path) -> Any:
     return replay(recording, Artifact.load(artifact, ROBOT, task_signals=KNOWN), ROBOT, INTERFACE, "/arm")
 
 
+@pytest.mark.slow
 def test_a_bag_that_begins_just_before_a_flight(flown, swaying):
     """The guard demands that the robot has rested for 0.05 s: the bag has 0.03 s of it."""
     whole = recorded(flown[0])
@@ -199,7 +201,7 @@ def test_flights_with_chunks_come_out_the_same(flown, swaying):
     assert to_json(found)["flights"][0]["chunks"]["equal"]
 
 
-@pytest.mark.parametrize("stopped", [True, False])
+@pytest.mark.parametrize("stopped", thinned([True, False], keep=[False]))
 def test_a_guard_that_was_told_to_end_while_it_held_the_arm_ends_again(stopped, swaying, lockstep_of, tmp_path):
     """Told in flight it says so. Told when it holds the arm for another reason it says nothing more."""
     field = Field(lockstep_of(Bus()), swaying, tmp_path / "bag")
@@ -217,6 +219,7 @@ def test_a_guard_that_was_told_to_end_while_it_held_the_arm_ends_again(stopped, 
     assert found.equal and found.own.count > 1 and found.events == (("operator",),) * 2
 
 
+@pytest.mark.slow
 def test_a_first_command_that_the_guard_heard_after_the_beginning(swaying, lockstep_of, two_turns, tmp_path):
     """It fades commands in from when the mission began: how much later it made the first one is on record."""
     bus = Bus()
@@ -232,6 +235,7 @@ def test_a_first_command_that_the_guard_heard_after_the_beginning(swaying, locks
     assert found.equal and max(found.sent.largest) < 1e-12 and found.modes[0][-1] == "finished"
 
 
+@pytest.mark.slow
 def test_another_network_shows_in_its_chunks_and_in_what_is_proposed(flown, tmp_path):
     found = again(recorded(flown[0]), write(tmp_path / "slower", 0.2))
     first = found.flights[0]
@@ -239,6 +243,7 @@ def test_another_network_shows_in_its_chunks_and_in_what_is_proposed(flown, tmp_
     assert first.proposed.differing > 0 and max(first.chunks.largest) > 1e-3
 
 
+@pytest.mark.slow
 def test_the_time_of_the_observation_matters(flown, swaying):
     recording = recorded(flown[0])
     for i, message in enumerate(recording.messages):
@@ -249,6 +254,7 @@ def test_the_time_of_the_observation_matters(flown, swaying):
     assert again(recording, swaying).flights[0].chunks.differing > 0
 
 
+@pytest.mark.slow
 def test_an_observation_that_the_bag_lacks_is_counted_and_its_chunk_played_as_recorded(flown, swaying):
     recording = recorded(flown[0])
     told = [ChunkRecord.of(m.decode().data) for m in recording.of("/arm/policy/chunk")]
@@ -257,6 +263,7 @@ def test_an_observation_that_the_bag_lacks_is_counted_and_its_chunk_played_as_re
     assert first.unmade == 1 and first.chunks.equal and first.proposed.equal
 
 
+@pytest.mark.slow
 def test_a_chunk_that_the_bag_lacks_is_told_and_without_its_first_one_a_flight_is_partial(flown, swaying):
     recording, lost = recorded(flown[0]), []
     for message in recording.of("/arm/policy/chunk"):

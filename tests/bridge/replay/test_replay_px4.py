@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.bridge.guard.test_px4_flight import OFFBOARD, Field
+from tests.examples import thinned
 
 from temporeal.robots.spec import load_robot
 from temporeal_bridge.controller.loading import load_artifact
@@ -43,7 +44,7 @@ class Recorded(Field):
             recording, load_artifact(artifact, ROBOT, interface), ROBOT, interface, "/cf1", 0.0)
 
 
-@pytest.mark.parametrize("name", ["px4", "mavros"])
+@pytest.mark.parametrize("name", thinned(["px4", "mavros"], keep=["px4"]))
 def test_a_flight_under_an_autopilot_is_one_flight_and_comes_out_bit_for_bit(name, lockstep, grounded, tmp_path):
     """Until it obeys the first start is void, with another time zero than the flight: both are made again."""
     field = Recorded(lockstep, grounded, tmp_path / "bag", name)
@@ -57,6 +58,7 @@ def test_a_flight_under_an_autopilot_is_one_flight_and_comes_out_bit_for_bit(nam
     assert same.sent.count == same.proposed.count == same.steps > 300 and same.sent.largest == (0.0,) * 4
 
 
+@pytest.mark.slow
 def test_a_pilot_who_takes_over_does_so_again_and_the_next_flight_too(lockstep, grounded, tmp_path):
     field = Recorded(lockstep, grounded, tmp_path / "bag")
     field.fly(2.0)
@@ -77,6 +79,7 @@ def test_a_pilot_who_takes_over_does_so_again_and_the_next_flight_too(lockstep, 
     assert second.equal and second.sent.count > 40
 
 
+@pytest.mark.slow
 def test_a_pilot_who_takes_over_while_the_guard_levels_ends_that_again(lockstep, grounded, tmp_path):
     field = Recorded(lockstep, grounded, tmp_path / "bag")
     field.fly(2.5)
@@ -102,6 +105,7 @@ def test_an_autopilot_that_does_not_arm_does_not_again(lockstep, grounded, tmp_p
     assert flight.modes[1] == ("arming", "stopping", "stopped")
 
 
+@pytest.mark.slow
 def test_a_pilot_who_takes_his_time_is_waited_for_again(lockstep, grounded, tmp_path):
     field = Recorded(lockstep, grounded, tmp_path / "bag", arm="never")
     field.tell("mission/start", 1)
@@ -125,6 +129,7 @@ def test_a_bag_without_the_autopilots_status_says_so(lockstep, grounded, tmp_pat
         replay(recording, load_artifact(grounded, ROBOT, interface), ROBOT, interface, "/cf1")
 
 
+@pytest.mark.slow
 def test_the_report_of_such_a_flight_leaves_nothing_out(lockstep, artifact, tmp_path, capsys):
     from temporeal.policies.cli.main import main
 

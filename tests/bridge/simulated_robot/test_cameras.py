@@ -491,6 +491,7 @@ def small(tmp_path: Path, change: Any = lambda content: None) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_simulated_camera_over_dds(tmp_path):
     """robot_sim and its renderer as processes: pictures and states come in, and both end together."""
     pytest.importorskip("cyclonedds")
@@ -520,6 +521,7 @@ def test_a_simulated_camera_over_dds(tmp_path):
     assert told["pictures"]["wrist"] >= 9
 
 
+@pytest.mark.slow
 def test_a_camera_that_cannot_be_rendered_ends_the_simulated_robot_with_the_reason(tmp_path):
     pytest.importorskip("cyclonedds")
     pytest.importorskip("torch")

@@ -111,7 +111,7 @@ def test_leap_node_dies_of_a_wrong_command(bad):
     driver = LeapNode(LEAP, 2)
     give(driver, command_of(3.5, 4.0), 0.0)
     for message in (command_of(*bad), command_of(3.5, 4.0)):
-        with pytest.raises(Refused, match="the node died"):
+        with pytest.raises(Refused, match="the node ended"):
             driver.read(message, 0)
     assert driver.dead
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from temporeal_bridge.transports import messages
-from temporeal_bridge.transports.joint_states import MOST, Reader
+from temporeal_bridge.transports.joint_states import MOST, JointStateDecoder
 
 KIND = "sensor_msgs/msg/JointState"
 
@@ -38,7 +38,7 @@ def reader():
         made.count += 1
         return whole(data)
 
-    made = Reader(counted, messages.record)
+    made = JointStateDecoder(counted, messages.record)
     made.count = 0
     return made
 
@@ -51,7 +51,7 @@ MESSAGES = st.builds(joint_state, NAMES, COUNTS, st.text("abc/", max_size=5), st
 @given(st.lists(MESSAGES, min_size=1, max_size=12))
 @settings(max_examples=examples(300), deadline=None)
 def test_whatever_comes_after_whatever_is_read_as_the_whole_reading_does(rows):
-    made = Reader(whole, messages.record)
+    made = JointStateDecoder(whole, messages.record)
     for message in [*rows, *rows]:
         data = messages.encode(KIND, message)
         assert fields(made(data)) == fields(whole(data)) == fields(message)

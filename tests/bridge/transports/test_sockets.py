@@ -172,7 +172,7 @@ def test_a_bus_that_cannot_be_kept_here_is_not_opened(monkeypatch):
     domain = free_domain()
     with monkeypatch.context() as patch:
         patch.setattr(dds, "confine", refused)
-        with pytest.raises(TransportError, match=f"sockets of DDS domain {domain} cannot be held to lo: .* Linux 5.7"):
+        with pytest.raises(TransportError, match=f"DDS domain {domain} cannot be restricted to lo: .* Linux 5.7"):
             DdsTransport("node", domain=domain, loopback=True)
         patch.setattr(dds, "confine", lambda *_: 0)
         with pytest.raises(TransportError, match="were not found in /proc"):

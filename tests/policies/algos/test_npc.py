@@ -64,7 +64,8 @@ def success(task, policy, config):
 @pytest.mark.parametrize(("text", "model", "chunk"), [
     (REACH, models.Point(DT), 0), pytest.param(SEQUENCE, models.Point(DT), 0, marks=pytest.mark.slow),
     pytest.param(UNTIL, models.Point(DT), 0, marks=pytest.mark.slow),
-    pytest.param(REACH, models.Unicycle(DT), 0, marks=pytest.mark.slow), (SEQUENCE, models.Unicycle(DT), 5),
+    pytest.param(REACH, models.Unicycle(DT), 0, marks=pytest.mark.slow),
+    pytest.param(SEQUENCE, models.Unicycle(DT), 5, marks=pytest.mark.slow),
 ], ids=["reach", "sequence", "until", "unicycle", "unicycle-chunks"])
 def test_a_short_training_learns_missions(text: str, model, chunk: int, tmp_path: Path) -> None:
     task, config = missions(text, model), dataclasses.replace(SMALL, chunk=chunk, backup_below=None)

@@ -108,6 +108,7 @@ def test_the_critic_learns_the_values_of_a_chain_that_time_cuts(tmp_path: Path) 
     torch.testing.assert_close(learned, env.values(0.9), atol=0.3, rtol=0)  # 6.6 to 10
 
 
+@pytest.mark.slow
 def test_the_same_values_are_found_under_scaled_rewards(tmp_path: Path) -> None:
     env = worlds.Chain(64, length=5, limit=7, ends=True)
     config = PPOConfig(total_steps=64 * 16 * 60, rollout_steps=16, gamma=0.9, minibatches=2, schedule="constant",

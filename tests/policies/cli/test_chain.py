@@ -80,6 +80,7 @@ def of_a_gpu(run: Path, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_of_a_gpu_is_judged_and_exported_where_there_is_none(
     of_a_gpu: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +92,7 @@ def test_a_run_of_a_gpu_is_judged_and_exported_where_there_is_none(
     assert Artifact.load(tmp_path / "artifact").manifest.training["device"] == "cuda"
 
 
+@pytest.mark.slow
 def test_overrides_of_an_evaluation(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, first = judged(capsys, str(run), "randomize=none", "--seed", "5")
     _, again = judged(capsys, str(run), "randomize=none", "--seed", "5")

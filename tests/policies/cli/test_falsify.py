@@ -66,6 +66,7 @@ def test_nothing_found_is_status_0_and_keeps_what_was_found_before(
     assert found["sampled"]["samples"] == 4
 
 
+@pytest.mark.slow
 def test_space_file(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The printed space is read back; a narrower one is searched instead."""
     capsys.readouterr()
@@ -80,6 +81,7 @@ def test_space_file(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert 0.03 <= found["parameters"]["physics.mass"] <= 0.033
 
 
+@pytest.mark.slow
 def test_each_clause_attacked_with_the_whole_budget(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

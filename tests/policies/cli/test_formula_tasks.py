@@ -40,6 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_artifact_is_judged_as_the_run_is(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

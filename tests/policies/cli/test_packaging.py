@@ -97,6 +97,7 @@ def test_wheel_holds_one_import_name(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"temporeal"}
 
 
+@pytest.mark.slow
 def test_installed_wheel_is_not_hidden_by_a_users_packages(installed: Path, crowded: Path) -> None:
     assert "temporeal/policies/cli" in run(
         installed, crowded, "python", "-c", "import temporeal.policies.cli.main as m; print(m.__file__)")

@@ -492,7 +492,7 @@ def test_the_monitor_reads_stdin_as_it_comes(flight: Path) -> None:
 @pytest.mark.parametrize(("content", "words", "told"), [
     ("", [], "nothing came"), ("t,x\n", [], "no sample came"), ("t,x\n0,1\n", [], "one sample has no period"),
     ("t,x\n0,1\n0.1,1\n0.3,1\n", [], "row 4: t = 0.3; 0.2 is expected"),
-    ("t,x\n0,1\n0.1,1\n0.1,1\n", [], "row 4: t = 0.1; 0.2 is expected"),
+    ("t,x\n0,1\n0.1,1\n0.1,1\n", [], "row 4: t = 0.1 is that of the sample before; time must increase"),
     ("t,x\n1,1\n0,1\n", [], "time must increase"), ("t,x\n0,1\n0.1,oops\n", [], "row 3, column 'x': 'oops'"),
     ("t,x\n0,1\n0.1,\n", [], "row 3, column 'x' is empty or NaN"), ("t,y\n0,1\n", [], "unknown signal 'x'"),
     ("x\n1\n", [], "no time column"), ("x,y\n1\n", ["--dt", "0.1"], "row 2 has 1 cells, the header 2"),
@@ -552,8 +552,8 @@ def test_any_explanation_can_be_drawn(tmp_path: Path, formula: Any, signals: dic
 
 
 @pytest.mark.parametrize(("words", "told"), [
-    (["draw", "f.stl"], "check, explain, plot, monitor"), (["check"], "takes FILE [TRACE], got nothing"),
-    (["explain", "f.stl"], "takes FILE TRACE, got f.stl"), (["check", "a", "b", "c"], "got a b c"),
+    (["draw", "f.stl"], "check, explain, plot, monitor"), (["check"], "takes FORMULA [TRACE], got nothing"),
+    (["explain", "f.stl"], "takes FORMULA TRACE, got f.stl"), (["check", "a", "b", "c"], "got a b c"),
     (["plot", "f.stl", "g.csv"], "-o out.svg"), (["check", "f.stl", "-o", "x.svg"], "spec check writes none"),
     (["plot", "f.stl", "g.csv", "-o", "x.gif"], "a picture is .svg, .png or .pdf"),
     (["check", "f.stl", "--dt", "0"], "above 0"), (["check", "f.stl", "--dt", "nan"], "above 0"),

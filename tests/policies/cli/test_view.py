@@ -27,7 +27,7 @@ def test_a_quadrotor_as_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == f"{path}: t = 0.05 s\nhover, 1 world: 1 undecided\n"
 
 
-@pytest.mark.parametrize("ending", ["webm", "mp4"])
+@pytest.mark.parametrize("ending", [pytest.param("webm", marks=pytest.mark.slow), "mp4"])
 def test_an_arm_as_a_video(ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / f"reach.{ending}"
     assert main(["view", "task=reach", "--actions", "random", "--worlds", "2", "--seconds", "0.2", "--video", str(path),
@@ -41,6 +41,7 @@ def test_an_arm_as_a_video(ending: str, tmp_path: Path, capsys: pytest.CaptureFi
     assert sorted(p.name for p in tmp_path.iterdir()) == [path.name]
 
 
+@pytest.mark.slow
 def test_a_run_and_its_artifact_drive_the_robot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, artifact = str(tmp_path / "run"), str(tmp_path / "artifact")
     assert main(["train", "experiment=smoke", "algo.total_steps=4096", "--out", run, "--json"]) == 0

@@ -26,6 +26,26 @@ def test_folder_is_named_after_task_learner_and_seed() -> None:
     assert run_folders.run_folder(compose(["out=elsewhere"])) == Path("elsewhere")
 
 
+def test_runs_of_two_formulas_have_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "task" / "own").mkdir(parents=True)
+    text = "name: stl\nrobot: linear\nbackend: planar\nrandomize: none\nsettings: {system: linear}\n"
+    for name in ("mine", "yours", "own/third"):
+        (tmp_path / "task" / f"{name}.yaml").write_text(text)
+    monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path))
+    titles = {name: run_folders.title_of(compose([f"task={name}"])) for name in ("mine", "yours", "own/third")}
+    assert titles == {"mine": "mine", "yours": "yours", "own/third": "own-third"}
+    assert run_folders.run_folder(compose(["task=mine", "algo=tgpo"])).name == "mine-tgpo-1"
+    judged = override(compose(["task=mine"]), ["task=yours"])
+    assert run_folders.title_of(judged) == "yours"
+
+
+def test_a_run_of_before_titles_is_resumed(tmp_path: Path) -> None:
+    """The title is a name, no setting: runs of formulas that lay in no folder had none."""
+    made = settings(tmp_path, "task=stl/linear_reach")
+    older = {**made, "task": {key: value for key, value in made["task"].items() if key != "title"}}
+    run_folders.check_same(older, made)
+
+
 def test_new_run_holds_all_its_settings(tmp_path: Path) -> None:
     made = settings(tmp_path)
     run_folders.open_run(made, tmp_path / "run", overwrite=False)

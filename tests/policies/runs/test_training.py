@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.examples import thinned
 
 from temporeal.policies.cli import worker as worker_process
 from temporeal.policies.cli.main import main
@@ -59,7 +60,8 @@ class Signals:
             os.kill(os.getpid(), self.number)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "status"), thinned(
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143)], keep=[(signal.SIGINT, 130)]))
 def test_a_signal_ends_the_iteration_with_a_checkpoint(
     number: int, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -282,6 +284,7 @@ def test_two_processes_are_stopped_as_one(tmp_path: Path) -> None:
     assert kept[:2] == ["rank0of2.pt", "rank1of2.pt"]
 
 
+@pytest.mark.slow
 def test_where_the_kernel_does_not_end_it_a_worker_whose_starter_is_gone_ends_itself() -> None:
     """As on a system without prctl: the process in between starts it, says which it is, and is gone."""
     own = "import sys; from temporeal.policies.runs import workers; workers.end_with(int(sys.argv[1]))"

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.examples import thinned
 
 from temporeal.policies.algos import ppo
 from temporeal.policies.training import ppo_state
@@ -30,7 +31,7 @@ def train(kind, out, iterations, resume=False, **change):
                      on_iteration=lambda learner: learner.iteration >= iterations), env
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", thinned(KINDS, keep=["adr"]))
 def test_a_resumed_training_goes_on_with_the_same_curriculum(kind, tmp_path):
     whole, env = train(kind, tmp_path / "whole", 14)
     train(kind, tmp_path / "parts", 8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.examples import thinned
 
 from temporeal.robots.motion.rate_limiter import (
     Bounds,
@@ -26,6 +27,9 @@ INF = np.inf
 LIMITS = [(INF, INF, INF), (2.0, INF, INF), (2.0, 10.0, INF), (2.0, 10.0, 5000.0), (2.0, 10.0, 100.0), (2.0, 2.0, 5.0),
           (2.0, 50.0, 20.0), (INF, 5.0, 40.0)]
 STEPS = [0.001, 0.02, 0.1]
+CASES = pytest.mark.parametrize("limits, dt", thinned(  # each limits with one step, each step with some limits
+    [(limits, dt) for limits in LIMITS for dt in STEPS],
+    keep=[(limits, STEPS[k % 3]) for k, limits in enumerate(LIMITS)]))
 LOW, HIGH = -1.0, 1.5
 
 
@@ -48,8 +52,7 @@ def wishes(size: int, steps: int, dt: float, seed: int) -> np.ndarray:
     return np.array(out)
 
 
-@pytest.mark.parametrize("dt", STEPS)
-@pytest.mark.parametrize("limits", LIMITS)
+@CASES
 def test_no_limit_is_ever_passed(limits: tuple[float, float, float], dt: float) -> None:
     size, steps = 60, 200
     b = bounds(limits, dt, size)
@@ -68,8 +71,7 @@ def test_no_limit_is_ever_passed(limits: tuple[float, float, float], dt: float) 
         assert np.abs(commands).max() <= limit * (1 + 1e-6) + rounding
 
 
-@pytest.mark.parametrize("dt", STEPS)
-@pytest.mark.parametrize("limits", LIMITS)
+@CASES
 def test_what_is_asked_for_is_reached(limits: tuple[float, float, float], dt: float) -> None:
     ends = np.array([HIGH, LOW, 0.3, -0.999, 9.0])
     b, motion = bounds(limits, dt, 5), at_rest(np.full(5, 0.2))
@@ -80,8 +82,7 @@ def test_what_is_asked_for_is_reached(limits: tuple[float, float, float], dt: fl
     np.testing.assert_allclose(motion.command, np.clip(ends, LOW, HIGH), atol=2e-3)
 
 
-@pytest.mark.parametrize("dt", STEPS)
-@pytest.mark.parametrize("limits", LIMITS)
+@CASES
 def test_what_was_confined_goes_on_within_all_limits(limits: tuple[float, float, float], dt: float) -> None:
     """A window that appears anywhere has its way; what follows it keeps place and speed, and can always stop."""
     size, rng = 60, np.random.default_rng(4)
@@ -129,9 +130,9 @@ def test_commands_at_an_end_are_sent_where_only_place_or_speed_is_limited() -> N
         assert motion.command.tolist() == [1.0, -1.99] and changed.tolist() == [True, False]
 
 
-@pytest.mark.parametrize("dt", STEPS)
-@pytest.mark.parametrize("limits", LIMITS[2:])
-@pytest.mark.parametrize("size", [60, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size, limits, dt", thinned(
+    [(size, limits, dt) for size in (60, 200) for limits in LIMITS[2:] for dt in STEPS],
+    keep=[(60, limits, STEPS[k % 3]) for k, limits in enumerate(LIMITS) if k >= 2]))
 def test_a_stop_leads_no_farther_than_its_bound(limits: tuple[float, float, float], dt: float, size: int) -> None:
     rng = np.random.default_rng(3)
     wide = Bounds([-1e6] * size, [1e6] * size, dt, speed=limits[0], acceleration=limits[1], jerk=limits[2])
@@ -150,8 +151,7 @@ def test_a_stop_leads_no_farther_than_its_bound(limits: tuple[float, float, floa
     assert (farthest[sure] <= room[sure] * (1 + 1e-6) + 1e-8).all() and (fastest[sure] <= limits[0] * (1 + 1e-6)).all()
 
 
-@pytest.mark.parametrize("dt", STEPS)
-@pytest.mark.parametrize("limits", LIMITS)
+@CASES
 def test_a_stop_that_is_certain_at_once_is_certain_when_reckoned(
     limits: tuple[float, float, float], dt: float
 ) -> None:

@@ -374,6 +374,7 @@ def test_wrong_cameras_are_refused_by_name(cameras, told):
         make_env("hover", cameras=cameras, renderer="gl", **SHORT)
 
 
+@pytest.mark.slow
 def test_what_the_cameras_see_goes_on_after_a_resume():
     made = {"cameras": CHASE, "renderer": "gl", "appearance": {"camera.chase.pos": {"kind": "sources"}}, **SHORT}
     env, plan = make_vector_env("hover", num_envs=3, seed=4, **made), torch.from_numpy(actions(40, 3))

@@ -4,14 +4,25 @@ import math
 
 import pytest
 import torch
-from rsl_rl.env import VecEnv
-from rsl_rl.runners import OnPolicyRunner
 
-from temporeal.sim.adapters.rsl_rl import check_version, make_vec_env
 from temporeal.sim.adapters.worlds import recipe
 
 SHORT = {"history": 2, "threads": 1}
 MODEL = {"class_name": "MLPModel", "hidden_dims": [16, 16], "activation": "elu", "obs_normalization": True}
+
+
+def make_vec_env(*args, **kwargs):
+    """The adapter's environment; imported here, because rsl_rl takes seconds (torch's compiler)."""
+    from temporeal.sim.adapters import rsl_rl
+
+    return rsl_rl.make_vec_env(*args, **kwargs)
+
+
+def runner_of(env, *args, **kwargs):
+    """rsl_rl's runner."""
+    from rsl_rl.runners import OnPolicyRunner
+
+    return OnPolicyRunner(env, *args, **kwargs)
 
 
 def settings(**changes):
@@ -29,6 +40,8 @@ def plan(steps, worlds, seed=0):
 
 
 def test_it_has_what_the_contract_names():
+    from rsl_rl.env import VecEnv
+
     env = make_vec_env("hover", num_envs=3, seed=1, **SHORT)
     assert isinstance(env, VecEnv) and set(VecEnv.__annotations__) <= set(dir(env))
     assert (env.num_envs, env.num_actions, env.max_episode_length) == (3, 4, 500)
@@ -104,7 +117,7 @@ def test_impossible_ages_are_refused(ages):
 
 def test_the_runner_learns_a_few_iterations_and_the_environment_is_usable_afterwards():
     env = make_vec_env("hover", num_envs=16, seed=0, **SHORT)
-    runner = OnPolicyRunner(env, settings(), log_dir=None, device="cpu")
+    runner = runner_of(env, settings(), log_dir=None, device="cpu")
     before = [p.clone() for p in runner.alg.get_policy().parameters()]
     runner.learn(3, init_at_random_ep_len=True)
     assert runner.current_learning_iteration == 2
@@ -120,7 +133,7 @@ def test_the_runner_learns_a_few_iterations_and_the_environment_is_usable_afterw
 
 def test_its_logger_gets_our_figures(tmp_path):
     env = make_vec_env("hover", num_envs=16, seed=0, **SHORT)
-    runner = OnPolicyRunner(env, settings(num_steps_per_env=40), log_dir=str(tmp_path), device="cpu")
+    runner = runner_of(env, settings(num_steps_per_env=40), log_dir=str(tmp_path), device="cpu")
     runner.learn(1)
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -164,6 +177,8 @@ def test_schedules_that_nobody_would_choose_are_not_shown():
 
 @pytest.mark.parametrize("version", ["2.3.3", "3.0.1", "4.1.0", "unknown"])
 def test_other_contracts_are_refused_by_name(version):
+    from temporeal.sim.adapters.rsl_rl import check_version
+
     with pytest.raises(ImportError, match=f"rsl-rl-lib 5 or newer.*installed is {version}"):
         check_version(version)
     assert check_version("5.5.1") == "5.5.1"

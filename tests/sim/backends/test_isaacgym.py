@@ -129,8 +129,8 @@ def test_an_exception_in_the_worker_comes_with_its_traceback(tmp_path):
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("what, told", [
-    ("die_at", r"died \(exit status 7\)"), pytest.param("hang_at", r"in time \(step\)", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("what, told", [("die_at", r"died \(exit status 7\)"), ("hang_at", r"in time \(step\)")])
 def test_a_worker_that_dies_or_hangs_is_an_error(tmp_path, what, told):
     backend = small(tmp_path, {what: 3}, timeout=5.0)
     pid = backend.engine.worker.pid
@@ -230,11 +230,13 @@ RULES = {
     "stiff_effort_drive": "stiffness", "gpu_mass": "GPU pipeline", "torch_before_isaacgym": "before"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_the_double_notices(broken, rule):
     assert RULES[rule] in broken[rule], broken[rule]
 
 
+@pytest.mark.slow
 def test_the_double_shows_states_late(broken):
     assert set(broken) == {*RULES, "stale"}
     assert broken["stale"][0] < 1.0 < 4.9 < broken["stale"][1]

@@ -373,7 +373,7 @@ def test_the_difference_of_a_step_shrinks_with_the_square_of_the_step():
     assert 3.5 < difference[0] / difference[1] < 4.5
 
 
-@pytest.mark.parametrize("command", ["motor_cmd", "ctbr_cmd"])
+@pytest.mark.parametrize("command", [pytest.param("motor_cmd", marks=pytest.mark.slow), "ctbr_cmd"])
 def test_rollouts_of_half_a_second_agree_with_the_quadrotor_backend(command):
     n = 200
     ours, theirs = pair(n, command, 0.002)

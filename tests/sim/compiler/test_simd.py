@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 from numba import njit
-from tests.examples import thinned
 
 from temporeal.sim.compiler import scalar_functions as compiling
 from temporeal.sim.compiler import simd
@@ -126,7 +125,8 @@ def test_a_kernel_can_have_its_stack_on_register_boundaries():
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names features of x86")
 @pytest.mark.skipif(WIDTH != BLOCK, reason="the registers of this machine are narrow ones already")
-@pytest.mark.parametrize(("features", "width"), thinned([("+avx,+avx2,+fma", 8), ("", 4)], keep=[("", 4)]))
+@pytest.mark.slow
+@pytest.mark.parametrize(("features", "width"), [("+avx,+avx2,+fma", 8), ("", 4)])
 def test_narrower_registers_give_the_same(features, width):
     program = (
         f"import sys, pytest; from temporeal.sim.compiler import simd; assert simd.WIDTH == {width}; "

@@ -25,15 +25,17 @@ from temporeal.sim.env import make_env
 from temporeal.sim.maps import StepAction
 from temporeal.sim.rotations import turn_between
 from temporeal.sim.task import load_task
-from temporeal.sim.task_parts.arm_actions import IMPEDANCE, SHARE_OF_LIMITS, ToolMotion, franka_action
+from temporeal.sim.task_parts.arm_actions import IMPEDANCE, ToolMotion
+from temporeal.sim.task_parts.arms import SHARE_OF_LIMITS, arm, arm_action
 from temporeal.sim.tasks.reach import DRIVES, way
 
 ROBOT = load_robot("franka")
+ARM = arm("reach", "franka")
 DT = 0.04
 
 
 def action_map(**kw):
-    return franka_action(ROBOT, kw.pop("command", "arm_cmd"), DT, ToolMotion(0.5, 1.5, **kw))
+    return arm_action(ARM, kw.pop("command", "arm_cmd"), DT, ToolMotion(0.5, 1.5, **kw))
 
 
 def begun(act, joints, opening=OPEN):
@@ -141,7 +143,7 @@ def test_the_first_command_does_not_jump():
 
 def test_a_leash_that_holds_targets_fast_is_refused():
     with pytest.raises(ValueError, match="leash of 0.012 rad targets could hardly move"):
-        franka_action(ROBOT, "arm_cmd", 0.2, ToolMotion(0.2, 0.6, leash=0.012))
+        arm_action(ARM, "arm_cmd", 0.2, ToolMotion(0.2, 0.6, leash=0.012))
 
 
 def test_targets_come_to_rest_before_the_ends():
@@ -369,7 +371,7 @@ def test_a_speed_has_no_stiffness(command):
 
 
 def effort_map(**kw):
-    return franka_action(ROBOT, "joint_effort_cmd", 0.004, ToolMotion(0.5, 1.5, **kw))
+    return arm_action(ARM, "joint_effort_cmd", 0.004, ToolMotion(0.5, 1.5, **kw))
 
 
 def test_efforts_are_those_of_a_joint_impedance():
@@ -380,7 +382,7 @@ def test_efforts_are_those_of_a_joint_impedance():
     assert still.abs().max() < 1e-2  # the pull home, in one step
     speed = torch.tensor([[0.1, -0.2, 0.0, 0.3, 0.0, 0.0, 1.0]])
     memory = act.follow(joints + 0.01, memory, speed)
-    kp, kd = (torch.tensor(row) for row in IMPEDANCE)
+    kp, kd = (torch.tensor(row) for row in IMPEDANCE["franka"])
     assert torch.allclose(act(torch.zeros(1, 6), memory), -0.01 * kp - kd * speed, atol=1e-4)
     far = act.follow(joints + 1.0, memory, speed)
     assert torch.equal(act(torch.zeros(1, 6), far).abs() <= torch.tensor(ROBOT.command("joint_effort_cmd").high),
@@ -393,7 +395,7 @@ def test_an_effort_is_as_stiff_as_its_action_says():
     memory = act.follow(joints, memory, torch.zeros(1, 7))
     memory = act.follow(joints + 0.01, memory, torch.full((1, 7), 0.1))
     hard, soft = (act(torch.tensor([[0.0] * 6 + [s]]), memory) for s in (1.0, -1.0))
-    kp, kd = (torch.tensor(row) for row in IMPEDANCE)
+    kp, kd = (torch.tensor(row) for row in IMPEDANCE["franka"])
     assert act.action_dim == 7
     assert torch.allclose(hard, -0.01 * kp - 0.1 * kd, atol=1e-4)
     assert torch.allclose(soft, -0.0025 * kp - 0.05 * kd, atol=1e-4)  # a quarter as stiff, half as damped
@@ -402,7 +404,7 @@ def test_an_effort_is_as_stiff_as_its_action_says():
 
 def test_efforts_need_a_rate_and_speeds_of_the_joints():
     with pytest.raises(ValueError, match="control_dt is 0.04 s; an impedance made of efforts needs 0.004 s or less"):
-        franka_action(ROBOT, "joint_effort_cmd", 0.04, ToolMotion(0.5, 1.5))
+        arm_action(ARM, "joint_effort_cmd", 0.04, ToolMotion(0.5, 1.5))
     act = effort_map()
     with pytest.raises(ValueError, match="give follow\\(\\) speed"):
         act.follow(torch.zeros(1, 7), {name: torch.zeros(1, *shape) for name, shape in act.memory.items()})

@@ -13,13 +13,13 @@ from temporeal.robots.spec import load_robot
 from temporeal.sim.backends import mujoco
 from temporeal.sim.rotations import product, turn_between
 from temporeal.sim.scene import Scene
-from temporeal.sim.task_parts.arm_kinematics import cross, franka_chain, one_thread, postures, solve
+from temporeal.sim.task_parts.arm_kinematics import chain_of, cross, one_thread, postures, solve
 
 ROBOT = load_robot("franka")
 
 
 def test_the_chain_is_the_model_that_mujoco_compiles():
-    joints, chain = random_joints(64), franka_chain()
+    joints, chain = random_joints(64), chain_of(load_robot("franka"))
     backend = mujoco.make(Scene(ROBOT), 64, "arm_cmd", dt=0.002, device="cpu", seed=0, threads=1)
     backend.reset(torch.arange(64), {"joint_pos": joints})
     found = backend.signals()
@@ -30,7 +30,7 @@ def test_the_chain_is_the_model_that_mujoco_compiles():
 
 
 def test_jacobian_is_the_derivative_of_the_pose():
-    chain = franka_chain().double()
+    chain = chain_of(load_robot("franka")).double()
     joints, h = random_joints(8, 1).double(), 1e-6
     jacobian = chain.jacobian(joints)
     for i in range(7):
@@ -54,7 +54,7 @@ def test_linear_systems_and_cross_products():
 
 
 def test_postures_meet_poses_that_can_be_reached_and_say_which():
-    chain = franka_chain()
+    chain = chain_of(load_robot("franka"))
     pos, quat = chain(torch.tensor(HOME) + 0.4 * (2 * torch.rand(32, 7, generator=generator()) - 1))
     pos[-1] = torch.tensor([1.5, 0.0, 0.3])  # an arm's length too far
     before = torch.get_num_threads()

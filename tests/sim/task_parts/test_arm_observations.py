@@ -10,22 +10,24 @@ from temporeal.robots.franka.spec import (
 )
 from temporeal.robots.spec import load_robot
 from temporeal.sim.rotations import about_z
-from temporeal.sim.task_parts.arm_actions import SHARE_OF_LIMITS, ToolMotion, franka_action
+from temporeal.sim.task_parts.arm_actions import ToolMotion
 from temporeal.sim.task_parts.arm_observations import ArmObserve
+from temporeal.sim.task_parts.arms import SHARE_OF_LIMITS, arm, arm_action
 
 ROBOT = load_robot("franka")
+ARM = arm("reach", "franka")
 DT = 0.04
 
 
 def action_map(**kw):
-    return franka_action(ROBOT, kw.pop("command", "arm_cmd"), DT, ToolMotion(0.5, 1.5, **kw))
+    return arm_action(ARM, kw.pop("command", "arm_cmd"), DT, ToolMotion(0.5, 1.5, **kw))
 
 
 def test_what_a_policy_sees_of_an_arm():
     act = action_map()
-    observe = ArmObserve(act, ("grip_pos_w", "goal"), lambda s: 2 * s["goal"], 3)
+    observe = ArmObserve(ARM, act, ("grip_pos_w", "goal"), lambda s: 2 * s["goal"], 3)
     assert observe.signals == ("joint_pos", "joint_vel", "finger_pos", "grip_pos_w", "grip_quat_w", "goal")
-    plain = ArmObserve(action_map(command="joint_pos_cmd"), (), lambda s: s["joint_pos"], 7)
+    plain = ArmObserve(ARM, action_map(command="joint_pos_cmd"), (), lambda s: s["joint_pos"], 7)
     assert plain.obs_dim == observe.obs_dim - 3 + 7 - 2 - 1 and "finger_pos" not in plain.signals
     signals = {"joint_pos": torch.tensor([HOME]) + 0.1, "joint_vel": torch.ones(1, 7), "finger_pos": torch.tensor(
         [[0.01, 0.03]]), "grip_pos_w": torch.tensor([[0.4, 0.1, 0.2]]), "grip_quat_w": about_z(torch.tensor([0.0])),

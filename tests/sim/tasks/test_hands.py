@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from tests.examples import thinned
 
 from temporeal.policies.export.golden_trace import record_golden
 from temporeal.policies.export.writer import ArtifactSpec, export
@@ -141,8 +142,9 @@ def any_face(quats):
 TIMES = 0.05 * torch.arange(240)
 
 
-@pytest.mark.parametrize("hz", [0.5, 3.0, 7.0])
-@pytest.mark.parametrize("tilt", [5, 20, 45, 55, 60])
+@pytest.mark.parametrize("tilt, hz", thinned(
+    [(tilt, hz) for tilt in (5, 20, 45, 55, 60) for hz in (0.5, 3.0, 7.0)],
+    keep=[(5, 0.5), (20, 3.0), (45, 7.0), (55, 0.5), (60, 7.0)]))
 def test_a_tilt_that_goes_round_is_no_turn(hz, tilt):
     angle = tilt / 180 * pi * (TIMES / 2).clamp(max=1.0)
     spin, turned = counted(any_face(tilted(2 * pi * hz * TIMES, angle)))
@@ -157,8 +159,9 @@ def test_a_cube_that_wobbles_on_an_edge_or_a_corner_does_not_turn(lean):
     assert spin.abs().max() < 0.4 and spin[::20].abs().max() < 1e-5  # it comes back with each third period
 
 
-@pytest.mark.parametrize("rate", [1.0, -1.5, 10.0])
-@pytest.mark.parametrize("tilt", [0.0, 30.0, 60.0, 85.0, 170.0])
+@pytest.mark.parametrize("tilt, rate", thinned(
+    [(tilt, rate) for tilt in (0.0, 30.0, 60.0, 85.0, 170.0) for rate in (1.0, -1.5, 10.0)],
+    keep=[(0.0, 1.0), (30.0, -1.5), (60.0, 10.0), (85.0, 1.0), (170.0, 10.0)]))
 def test_a_turn_about_the_vertical_is_exact_at_any_tilt(rate, tilt):
     lean = tilted(torch.tensor([0.4]), torch.tensor([tilt / 180 * pi])).expand(240, 4)
     spin, turned = counted(any_face(rotations.product(about_z(rate * TIMES), lean)))

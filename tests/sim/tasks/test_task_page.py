@@ -73,6 +73,23 @@ def test_a_fall_ends_the_episode_and_costs(make: Callable[..., Task]) -> None:
     assert not step.info["success"][step.terminated].any()
 
 
+@pytest.mark.parametrize(("written", "instead", "told"), [
+    ("obs_dim = 3 + 9 + 3 + 3 + 4", "obs_dim = 21", r"obs has shape \(22,\) per world; observe.obs_dim says \(21,\)"),
+    ('{**memory, "last_action": action}', '{**memory, "last": action}', "last is not declared by observe.memory"),
+    ("privileged_dim = 2", "privileged_dim = 3", r"critic has shape \(24,\).*objective.privileged_dim"),
+    ('"base_ang_vel_b", "goal_pos_w")', '"base_ang_vel", "goal_pos_w")', "observe.signals names base_ang_vel; known")])
+def test_a_part_that_gives_what_it_does_not_declare_is_named(
+    written: str, instead: str, told: str
+) -> None:
+    (text,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+    assert written in text
+    module = ModuleType("task_with_a_mistake")
+    sys.modules[module.__name__] = module
+    exec(compile(text.replace(written, instead), str(PAGE), "exec"), module.__dict__)
+    with pytest.raises(ValueError, match=told):
+        make_env(module.make(), num_worlds=4, compiled=None if "obs_dim" in told else False, threads=1)
+
+
 def test_the_page_names_every_field_of_a_task() -> None:
     text = PAGE.read_text()
     for name in set(Task.__dataclass_fields__) - {"name"}:

@@ -116,7 +116,7 @@ class GuardNode:
         self.end_requested = False  # whether the process shall end
         self.monitor = StateMonitor(config.profile, [state.rate_hz for state in interface.states])
         self.state = StateInput(
-            transport, robot, interface, listener=self._on_state, wanted=config.profile.signals())
+            transport, robot, interface, listener=self._on_state, wanted=config.profile.decoded())
         self.offboard = None if autopilot is None else Offboard(autopilot, config.topic, config.spec.shape)
         self.stream = CommandStream(config, self.monitor, Airborne(config, self.monitor))
         self.output = CommandOutput(

@@ -28,7 +28,7 @@ from temporeal_bridge.transports.transport import QoS, Received, Transport
 FLUSH_S = 1.0
 COMMANDED = "/guard/command"
 QUIET_S = 2.0  # without a command: in motion a guard sends them at 25 Hz at least, but not for up to 1.5 s while it is
-# blind and waits to see its quadrotor again (FLIES_S of the guard's ground)
+# blind and waits to see its quadrotor again (level's flies_s)
 
 
 class Recorder:

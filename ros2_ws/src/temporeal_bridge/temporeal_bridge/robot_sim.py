@@ -31,6 +31,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,8 +110,8 @@ class RobotSim:
         self.publish_every = round(1.0 / (fastest * self.dt))
         self.slow_every = max(round(fastest / RATE_HZ), 1)
         self.task_every = 0 if self.world is None else max(round(fastest * self.world.dt), 1)
-        for read in self.plant.topics:
-            transport.subscribe(read.topic, read.type, qos_named(read.qos), self._on_command)
+        for number, read in enumerate(self.plant.topics):
+            transport.subscribe(read.topic, read.type, qos_named(read.qos), partial(self._on_command, number=number))
         self.status: Endpoint | None = None
         if interface.autopilot is not None:  # latched; PX4's are also best effort (utilities.hpp), MAVROS's are not
             row = interface.autopilot.status
@@ -128,11 +129,11 @@ class RobotSim:
 
     # ---- commands and resets
 
-    def _on_command(self, received: Received) -> None:
+    def _on_command(self, received: Received, number: int = 0) -> None:
         latency = float(self.settings["command_latency_s"])
         try:
             message = messages.decode(received.type, received.data)
-            content = self.plant.read(message, self.transport.now() + fault_injection.nanoseconds(latency))
+            content = self.plant.read(message, self.transport.now() + fault_injection.nanoseconds(latency), number)
         except (Refused, CodecError, messages.MessageError) as error:
             self.rejected += 1
             self.last_rejection = f"{received.topic}: {error}"

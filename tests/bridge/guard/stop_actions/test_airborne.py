@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.bridge.guard.parts import PERIOD, config, monitor
 
+from temporeal_bridge.guard.safety.fallback_actions import FLIES_S
 from temporeal_bridge.guard.stop_actions.airborne import Airborne
-from temporeal_bridge.guard.stop_actions.ground import FLIES_S
 
 
 @pytest.fixture

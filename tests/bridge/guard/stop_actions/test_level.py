@@ -17,6 +17,7 @@ from temporeal.robots.spec import load_robot
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard.checks.state_monitor import StateMonitor
 from temporeal_bridge.guard.safety.config_checks import profile_on
+from temporeal_bridge.guard.safety.fallback_actions import OFF_S
 from temporeal_bridge.guard.stop_actions import level
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link import datagrams
@@ -66,7 +67,7 @@ def test_it_comes_down_upright(fault, at_s, artifact, lockstep_of, tmp_path):
     flown.close()
 
 
-@pytest.mark.parametrize("at_s", [0.5, 3.2])
+@pytest.mark.parametrize("at_s", thinned([0.5, 3.2], keep=[0.5]))
 def test_a_guard_that_is_deactivated_in_flight_lands_what_it_flew(at_s, artifact, lockstep_of, tmp_path):
     """It fell silent at once, and the firmware kept the last body rates for half a second: 5.1 m/s on the ground."""
     from temporeal_bridge.transports.memory_bus import Bus
@@ -100,7 +101,7 @@ LIGHT, HEAVY, STRONG, WEAK = {"mass": 0.027}, {"mass": 0.034}, {"motor_gain": 1.
 @pytest.mark.parametrize("changes, fault", thinned([
     (LIGHT, None), (LIGHT, BIASED), (LIGHT, LIES), (HEAVY, None), (HEAVY, CLIMBS), (STRONG, None), (STRONG, BIASED),
     (WEAK, BIASED), (WEAK, CLIMBS), ({**LIGHT, **STRONG}, None), ({**HEAVY, **WEAK}, LIES)],
-    keep=[(LIGHT, LIES), (HEAVY, CLIMBS), ({**LIGHT, **STRONG}, None), ({**HEAVY, **WEAK}, LIES)]), ids=str)
+    keep=[(HEAVY, CLIMBS), ({**HEAVY, **WEAK}, LIES)]), ids=str)  # light ones take off in test_level_takeoff.py
 def test_a_robot_of_any_published_mass_and_strength_is_brought_down(
         changes, fault, artifact, lockstep_of, tmp_path, monkeypatch):
     """Its motors carry it until it is down, whatever its velocity says: no cut by time, no climb, no fall."""
@@ -126,7 +127,7 @@ def test_a_robot_of_any_published_mass_and_strength_is_brought_down(
 
 @pytest.mark.parametrize("at_s, stop_s", thinned(  # stop_s: the operator's, after the fault
     [(at_s, stop_s) for at_s in (1.0, 3.2) for stop_s in (0.02, 0.3, None)],
-    keep=[(1.0, 0.3), (1.0, 0.02), (3.2, None)]))
+    keep=[(1.0, 0.3), (3.2, None)]))
 def test_an_attitude_that_stands_alone_turns_nobody_over(at_s, stop_s, artifact, lockstep_of, tmp_path, monkeypatch):
     """The place lives on: MAVROS joins it with the newest attitude, whose stream may have stopped."""
     from temporeal_bridge.transports.memory_bus import Bus
@@ -190,7 +191,7 @@ THRUST, NONE, LEVEL = np.array([0.3, 0.0, 0.0, 0.0]), np.zeros(4), np.array([1.0
 
 
 @pytest.mark.parametrize(("flies", "zeros_s", "locked"), [
-    (False, 0.0, False), (True, 0.0, True), (True, 1.5, True), (True, level.OFF_S, False)])
+    (False, 0.0, False), (True, 0.0, True), (True, 1.5, True), (True, OFF_S, False)])
 def test_a_firmware_that_hears_no_more_locks_who_flew_just_now(flies, zeros_s, locked):
     """Not who has stood ready since its unlocking zero."""
     firmware, now = Firmware("ctbr_cmd", WATCHDOG), 10.0
@@ -280,7 +281,7 @@ def test_a_robot_that_landed_is_told_zeros_until_it_counts_as_standing(standing)
 @pytest.mark.parametrize("fault", thinned([None, *(
     {"name": "jump", "signal": signal, "by": by, "scale": 1.0}
     for signal, by in (("base_vel_w", 3.0), ("base_pos_w", 0.3), ("base_pos_w", -0.3)))],
-    keep=lambda fault: fault is None or fault["by"] == 0.3), ids=str)
+    keep=[None]), ids=str)
 def test_who_stands_is_let_down_though_no_height_says_that_it_has_landed(fault, standing):
     """On a floor that reads 6 cm high, or with a place that leapt: 15 to 20 s."""
     flown = standing(0.06)
@@ -298,7 +299,7 @@ def press(flown: Flown, topic: str) -> None:
     flown.send(topic, "std_msgs/msg/Bool", data=True)
 
 
-@pytest.mark.parametrize("topic", ["mission/stop", "estop"])
+@pytest.mark.parametrize("topic", thinned(["mission/stop", "estop"], keep=["estop"]))
 def test_the_operators_second_word_lets_down_what_levels(topic, standing, monkeypatch):
     """Whatever else is known."""
     monkeypatch.setattr(level, "STANDS_S", np.inf)
@@ -310,7 +311,8 @@ def test_the_operators_second_word_lets_down_what_levels(topic, standing, monkey
 
 
 @pytest.mark.parametrize("again", [
-    ("mission/stop", EMPTY, {}), ("estop", "std_msgs/msg/Bool", {"data": True})], ids=lambda again: again[0])
+    pytest.param(("mission/stop", EMPTY, {}), marks=pytest.mark.slow),
+    ("estop", "std_msgs/msg/Bool", {"data": True})], ids=lambda again: again[0])
 def test_a_word_that_is_repeated_is_one_word(again, standing, monkeypatch):
     """`ros2 topic pub` says it every second, a button that is set ten times: it would fall while it still sinks."""
     monkeypatch.setattr(level, "STANDS_S", np.inf)

@@ -19,8 +19,9 @@ from tests.examples import thinned
 
 from temporeal.robots.frames import from_rotation_vector
 from temporeal_bridge.guard.safety.config_checks import profile_on
+from temporeal_bridge.guard.safety.fallback_actions import OFF_S
 from temporeal_bridge.guard.stop_actions.hover_thrust import HoverEstimate, hover_thrust, updated
-from temporeal_bridge.guard.stop_actions.level import OFF_S, SHOWN_S, Levelling, observed, sinking, trimmed
+from temporeal_bridge.guard.stop_actions.level import SHOWN_S, Levelling, observed, sinking, trimmed
 from temporeal_bridge.interface.loading import load_interface
 
 

@@ -10,8 +10,8 @@ import pytest
 from tests.bridge.guard.guard_world import HOVER, Sinking, World, ready
 
 from temporeal.robots.frames import from_rotation_vector
-from temporeal_bridge.guard.stop_actions.ground import FLIES_S, LIFTED_M_S
-from temporeal_bridge.guard.stop_actions.level import OFF_S
+from temporeal_bridge.guard.safety.fallback_actions import FLIES_S, OFF_S
+from temporeal_bridge.guard.stop_actions.ground import LIFTED_M_S
 from temporeal_bridge.link import datagrams
 from temporeal_bridge.link.datagrams import Proposal
 
@@ -280,6 +280,7 @@ def test_who_is_to_be_silent_is_not_levelled_again(why, lockstep, artifact):
     assert len(world.commands) == count
 
 
+@pytest.mark.slow
 def test_a_stop_that_was_blind_for_a_while_comes_out_the_same_in_a_replay(artifact, lockstep_of, tmp_path):
     pytest.importorskip("mujoco")
     from tests.bridge.replay.test_replay import Flown, again

@@ -17,15 +17,10 @@ from temporeal.policies.evaluate.evaluation import evaluate
 from temporeal.policies.evaluate.judging import reference_of
 from temporeal.policies.evaluate.report.charts import histogram, interval, ticks
 from temporeal.policies.evaluate.report.outputs import make_report
-from temporeal.policies.evaluate.report.page import (
-    FRAMES,
-    Context,
-    Section,
-    percent,
-    pick_episodes,
-    write_json,
-    write_page,
-)
+from temporeal.policies.evaluate.report.page import write_json, write_page
+from temporeal.policies.evaluate.report.replay import FRAMES, pick_episodes
+from temporeal.policies.evaluate.report.section import Context, Section
+from temporeal.policies.evaluate.report.wording import percent
 from temporeal.policies.evaluate.rollout import Rollout
 from temporeal.policies.evaluate.scene_figure import stage_of
 from temporeal.robots.signals import SignalSpec, schema
@@ -79,6 +74,13 @@ def test_every_element_is_closed(tmp_path: Path) -> None:
 
     Balance().feed(page(tmp_path))
     assert stack == []
+
+
+def test_each_section_can_be_gone_to(tmp_path: Path) -> None:
+    text = page(tmp_path)
+    links = dict(re.findall(r'<a href="#(\w+)">(.*?)</a>', text))
+    assert list(links.values()) == ["Result", "Replay", "Own simulator", "How to read this"]
+    assert set(links) == set(re.findall(r'<(?:h2|div class="top") id="(\w+)"', text))
 
 
 def test_text_is_escaped_wherever_it_comes_from(tmp_path: Path) -> None:
@@ -236,6 +238,23 @@ def test_the_place_to_be_at_is_told_though_the_task_went_to_a_gpu() -> None:
     with pytest.raises(RuntimeError, match="same device"):
         task.observe.reference(torch.as_tensor(seconds, dtype=torch.float32))
     np.testing.assert_array_equal(reference_of(task)(seconds), here)
+
+
+@pytest.mark.parametrize(("name", "plane"), [("stl", True), ("reach", False)])
+def test_a_task_in_the_plane_is_seen_from_above(name: str, plane: bool, tmp_path: Path) -> None:
+    text, _ = report_of(load_task(name), tmp_path)
+    data = replay_data(text)
+    assert data["plane"] is plane
+    if plane:
+        assert {shape["type"] for shape in data["scene"]} >= {"box", "cylinder"} and data["scene"][0]["name"] == "a"
+
+
+def test_the_title_is_the_files_name(tmp_path: Path) -> None:
+    used = arm_section(load_task("stl"))
+    rows = [(used.key, used.title, used.evaluation, used.rollout)]
+    written = make_report(load_task("stl"), rows, tmp_path, title="mine")
+    assert "<h1>Evaluation of mine</h1>" in written.html.read_text() and json.loads(
+        written.json.read_text())["task"] == "mine"
 
 
 def test_pages_of_quadrotors_hold_no_meshes(tmp_path: Path) -> None:

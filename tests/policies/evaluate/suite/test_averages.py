@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from temporeal.policies.evaluate.statistics import clopper_pearson
 from temporeal.policies.evaluate.suite import averages, catalog, comparison, figures, timing
 from temporeal.policies.evaluate.suite import page as suite_page
 from temporeal.policies.evaluate.suite.averages import DONE, FAILED, NOT_SUPPORTED, Share
 from temporeal.policies.evaluate.suite.catalog import BASELINES
+from temporeal.sim.stl.analysis.binomial import clopper_pearson
 
 
 def trial(task: str = "linear_reach", method: str = "tgpo", seed: int = 1, satisfied: int = 900,

@@ -15,6 +15,7 @@ import torch
 from temporeal.policies.evaluate.evaluation import evaluate
 from temporeal.policies.evaluate.rollout import Rollout
 from temporeal.policies.evaluate.scene_figure import box, rotation, stage_of
+from temporeal.policies.evaluate.viewer import pictures
 from temporeal.policies.evaluate.viewer.browser import Page, PortTaken, check_port, free_port, status_text
 from temporeal.policies.evaluate.viewer.pictures import Sketch, Studio
 from temporeal.policies.evaluate.viewer.viewer import (
@@ -30,6 +31,8 @@ from temporeal.policies.evaluate.viewer.viewer import (
 )
 from temporeal.robots.registry import UnknownName
 from temporeal.sim.env import make_env
+from temporeal.sim.rendering.cameras import Camera
+from temporeal.sim.rendering.opengl_renderer import MissingRenderer
 from temporeal.sim.task import load_task
 
 
@@ -125,6 +128,46 @@ def test_pictures_show_the_robot_and_its_goal(task: str, show: Callable[..., Sho
         np.testing.assert_allclose(studio.take(first).astype(int), picture, atol=2)  # OpenGL rounds as it likes
     finally:
         studio.close()
+
+
+def blue(picture: np.ndarray) -> np.ndarray:
+    """Where the robot in the plane is drawn: nothing else is as blue but its trail."""
+    return picture[..., 2].astype(int) - np.maximum(picture[..., 0], picture[..., 1]) > 40
+
+
+@pytest.mark.parametrize("width", [96, 240])
+def test_an_arena_is_seen_from_above_and_its_robot_is_not_a_dot(width: int, show: Callable[..., Show]) -> None:
+    played = show("stl", 1)
+    first = played.restart()
+    studio = Studio(played, first, size=(width, width), renderer="gl")
+    try:
+        assert studio.look.eye[2] > 10 and abs(studio.look.eye[:2] - studio.look.target[:2]).max() < 1
+        found = blue(studio.take(first, words=False))
+        rows, columns = np.nonzero(found)
+        assert min(np.ptp(rows), np.ptp(columns)) >= 16  # the ball of 0.1 m would be 1 or 4 pixels
+        place = first.signals["base_pos_w"][0]
+        right, down, _ = Sketch(np.zeros((width, width, 3), np.uint8), np.ones((width, width)), studio.look).project(
+            place[None])[0]
+        assert (columns.mean(), rows.mean()) == pytest.approx((right, down), abs=3)
+        assert (right > width / 2) == (place[0] > 0) and (down < width / 2) == (place[1] > 0)  # a map: x right, y up
+    finally:
+        studio.close()
+
+
+def test_without_opengl_pictures_are_made_by_warp(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def rig(*args: object, renderer: str) -> str:
+        asked.append(renderer)
+        if renderer == "gl":
+            raise MissingRenderer("no OpenGL")
+        return renderer
+
+    monkeypatch.setattr(pictures, "Rig", rig)
+    view = Camera("a", 8, 8, pos=(0, 0, 1), quat=(1, 0, 0, 0))
+    assert pictures.pictures_rig(None, 1, view, "auto") == "warp" and asked == ["gl", "warp"]
+    with pytest.raises(MissingRenderer):
+        pictures.pictures_rig(None, 1, view, "gl")
 
 
 def test_the_eye_is_where_the_objects_are_seen(show: Callable[..., Show]) -> None:

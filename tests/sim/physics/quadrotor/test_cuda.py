@@ -95,7 +95,8 @@ print("agrees")
 """
 
 
-@pytest.mark.parametrize("program", [pytest.param(STEPS, marks=pytest.mark.slow), HOVER])
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [STEPS, HOVER])
 def test_the_cuda_kernels_agree_with_the_cpu_ones_under_the_simulator(tmp_path, program):
     (tmp_path / "tests_quadrotor.py").write_text((Path(__file__).parents[2] / "backends/test_quadrotor.py").read_text())
     env = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}

@@ -263,7 +263,7 @@ def test_the_period_is_a_positive_number_also_without_windows(dt):
 
 
 def test_a_text_is_no_formula():
-    with pytest.raises(FormulaError, match=r"not a formula: 'x > 0'; temporeal.sim.stl.language.parse"):
+    with pytest.raises(FormulaError, match=r"not a formula: 'x > 0'; temporeal.parse"):
         Monitor("x > 0", 1.0)
 
 

@@ -49,6 +49,7 @@ class StateCodec:
         encode: ``encode(signals, stamp_ns, frames, options)`` -> message.
         stamp: ``stamp(message)`` -> measurement time, ns since the epoch; a CodecError where it is unknown.
         picture: for cameras: ``picture(spec, options)`` raises a CodecError where that signal cannot be the picture.
+        parts: for states that may come in several messages: ``parts(options, rate_hz)`` puts them together.
     """
 
     type: str | None
@@ -57,6 +58,14 @@ class StateCodec:
     encode: Callable[[Mapping[str, np.ndarray], int, Frames, Options], Any]
     stamp: Callable[[Any], int] = header_stamp
     picture: Callable[[SignalSpec, Options], None] | None = None
+    parts: Callable[[Options, float], Parts] | None = None
+
+
+class Parts(Protocol):
+    """Puts the messages of one topic together."""
+
+    def take(self, message: Any, at: float) -> Any | None:
+        """The message that is complete with ``message``, which arrived ``at`` [s]; None: more are needed."""
 
 
 class Encode(Protocol):
@@ -102,6 +111,16 @@ def number(options: Options, key: str, low: float, high: float, or_low: bool = F
         raise CodecError(f"option {key} is {value!r}; a number {'from' if or_low else 'above'} {low:g} and up to "
                          f"{high:g} is needed")
     return float(value)
+
+
+WANTED = "wanted"
+"""Option of the reader of a topic, in no file: the signals that somebody reads. Left out: all."""
+
+
+def is_wanted(options: Options, *signals: str) -> bool:
+    """Whether any of ``signals`` is read: what is wrong with the others refuses no message."""
+    wanted = options.get(WANTED)
+    return wanted is None or not wanted.isdisjoint(signals)
 
 
 def one_signal(options: Options) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.frames import normalized, wxyz_from_xyzw, xyzw_from_wxyz
-from temporeal_bridge.codecs.codec import CodecError, Frames, Options, Signals, finite
+from temporeal_bridge.codecs.codec import CodecError, Frames, Options, Signals, finite, is_wanted
 from temporeal_bridge.transports import messages
 
 
@@ -72,10 +72,10 @@ def decode_pose(message: Any, options: Options) -> Signals:
     """Position [3] m and attitude [4] wxyz of a pose."""
     check_frame(message, options, "PoseStamped")
     out = {}
-    if "position" in options:
+    if "position" in options and is_wanted(options, options["position"]):
         position = finite(xyz(message.pose.position), (3,), "PoseStamped: the position")
         out[options["position"]] = position.astype(np.float32)
-    if "attitude" in options:
+    if "attitude" in options and is_wanted(options, options["attitude"]):
         out[options["attitude"]] = attitude(message.pose.orientation, "PoseStamped").astype(np.float32)
     return out
 
@@ -101,7 +101,7 @@ def decode_twist(message: Any, options: Options) -> Signals:
     """Linear velocity [3] m/s and angular velocity [3] rad/s."""
     check_frame(message, options, "TwistStamped")
     return {options[key]: finite(xyz(getattr(message.twist, key)), (3,), f"TwistStamped: {key}").astype(np.float32)
-            for key in ("linear", "angular") if key in options}
+            for key in ("linear", "angular") if key in options and is_wanted(options, options[key])}
 
 
 def encode_twist(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: Frames, options: Options) -> Any:

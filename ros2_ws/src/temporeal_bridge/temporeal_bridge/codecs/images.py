@@ -1,4 +1,4 @@
-"""Codecs of cameras: raw and compressed pictures as signals, colours always in the order red, green, blue."""
+"""Codecs of cameras: raw and compressed pictures as signals. Colours are always in the order red, green, blue."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ BIG = sys.byteorder == "big"
 
 
 def check_picture(spec: SignalSpec, options: Options) -> None:
-    """What a signal must be to be a picture in this encoding: uint8 [H, W, 3] or [H, W] of unit 1, or float32 [H, W]
-    in m."""
+    """Raise a CodecError unless the signal fits the encoding: uint8 [H, W, 3] or [H, W] of unit 1, or float32 [H, W] in
+    m."""
     encoding = choice(options, "encoding", tuple(ENCODINGS))
     depth, colours = encoding in ("16UC1", "32FC1"), ENCODINGS[encoding][1] == 3
     needed = ("float32" if depth else "uint8", "m" if depth else "1", "[H, W, 3]" if colours else "[H, W]")
@@ -32,7 +32,7 @@ def check_picture(spec: SignalSpec, options: Options) -> None:
 
 
 def opencv() -> Any:
-    """OpenCV, which only compressed pictures need."""
+    """The module cv2, which only compressed pictures need."""
     try:
         import cv2
     except ImportError as error:
@@ -46,7 +46,7 @@ def opencv() -> Any:
 
 
 def decode_image(message: Any, options: Options) -> Signals:
-    """The picture, its rows without padding."""
+    """The picture, without the padding of its rows."""
     encoding = choice(options, "encoding", tuple(ENCODINGS))
     if message.encoding != encoding:
         raise CodecError(f"Image is {message.encoding!r}, {encoding!r} is needed")
@@ -64,7 +64,7 @@ def decode_image(message: Any, options: Options) -> Signals:
 
 
 def meaning(picture: np.ndarray, encoding: str) -> np.ndarray:
-    """Pixels as they are written -> the signal."""
+    """The signal of the pixels of a message."""
     if encoding == "bgr8":
         return np.ascontiguousarray(picture[..., ::-1])
     if encoding == "16UC1":
@@ -73,11 +73,11 @@ def meaning(picture: np.ndarray, encoding: str) -> np.ndarray:
 
 
 def encode_image(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: Frames, options: Options) -> Any:
-    """The picture that a camera driver publishes."""
+    """The message that a camera driver publishes."""
     encoding, value = choice(options, "encoding", tuple(ENCODINGS)), np.asarray(signals[options["signal"]])
     kind, channels = ENCODINGS[encoding]
     if value.ndim != (3 if channels > 1 else 2) or (channels > 1 and value.shape[2] != channels):
-        raise CodecError(f"signal {options['signal']!r} has shape {value.shape}, which is no picture in {encoding}")
+        raise CodecError(f"signal {options['signal']!r} has shape {value.shape}, which does not fit {encoding}")
     if encoding == "16UC1":
         value = np.clip(np.round(value / MILLIMETRE), 0, 65535)
     picture = np.ascontiguousarray(value[..., ::-1] if encoding == "bgr8" else value, dtype=kind)
@@ -98,7 +98,7 @@ def decode_compressed(message: Any, options: Options) -> Signals:
     form, encoding = choice(options, "format", tuple(STARTS)), choice(options, "encoding", ("rgb8", "mono8"))
     data = np.ascontiguousarray(message.data, dtype=np.uint8)
     if data[: len(STARTS[form])].tobytes() != STARTS[form]:
-        raise CodecError(f"CompressedImage ({message.format!r}, {len(data)} bytes) does not begin like a {form}")
+        raise CodecError(f"CompressedImage ({message.format!r}, {len(data)} bytes) does not begin as {form} does")
     cv2 = opencv()
     picture = cv2.imdecode(data, cv2.IMREAD_GRAYSCALE if encoding == "mono8" else cv2.IMREAD_COLOR)
     if picture is None:
@@ -107,11 +107,11 @@ def decode_compressed(message: Any, options: Options) -> Signals:
 
 
 def encode_compressed(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: Frames, options: Options) -> Any:
-    """The picture as a camera driver publishes it. JPEG loses detail, PNG none."""
+    """The message that a camera driver publishes. JPEG is lossy, PNG lossless."""
     form, encoding = choice(options, "format", tuple(STARTS)), choice(options, "encoding", ("rgb8", "mono8"))
     value = np.asarray(signals[options["signal"]], dtype=np.uint8)
     if value.ndim != (3 if encoding == "rgb8" else 2):
-        raise CodecError(f"signal {options['signal']!r} has shape {value.shape}, which is no picture in {encoding}")
+        raise CodecError(f"signal {options['signal']!r} has shape {value.shape}, which does not fit {encoding}")
     good, data = opencv().imencode(f".{form}", value[..., ::-1] if encoding == "rgb8" else value)
     if not good:
         raise CodecError(f"a picture of shape {value.shape} cannot be written as {form}")

@@ -1,10 +1,12 @@
 """sensor_msgs/JointState as state and as command.
 
-Options of the state: ``joints``, read by name, in any order and among others; ``position``, ``velocity``, ``effort``:
-the signals that take these fields; ``offset``, ``sign``; ``scale``: {field: our unit per the driver's}; ``tool``:
-{chain, position, attitude, velocity}: signals of the tool by forward kinematics of robot ``chain``, exact and of the
-same instant as the joints; ``driven``: {signal, joints}: for motors that pull several joints each (a list among the
-joints), the sum of their positions. Fields that nobody reads may be empty.
+Options of the state: ``joints``, read by name, in any order and among others (in several messages:
+:mod:`temporeal_bridge.codecs.joint_parts`); ``position``, ``velocity``, ``effort``: the signals that take these fields;
+``offset``, ``sign``; ``scale``: {field: our unit per the driver's}; ``mimic``: {joint: {of, multiplier, offset}}:
+joints that the driver leaves out because they follow another, ``multiplier`` times it plus ``offset``; ``tool``:
+{chain, position, attitude, velocity}: signals of the tool by forward kinematics, exact and of the same instant as the
+joints (``chain``: ``self``, which is this robot); ``driven``: {signal, joints}: for motors that pull several joints
+each (a list among the joints), the sum of their positions. Fields that nobody reads may be empty.
 """
 
 from __future__ import annotations
@@ -15,13 +17,32 @@ from typing import Any
 
 import numpy as np
 
-from temporeal.robots.motion.kinematics import KinematicsError, chain
-from temporeal.robots.signals import all_finite
+from temporeal.robots.motion.kinematics import Chain, KinematicsError, SerialChain, chain
+from temporeal.robots.signals import all_finite, is_number
 from temporeal_bridge.codecs.codec import CodecError, Frames, Options, Signals, finite, per_options
 from temporeal_bridge.codecs.joint_options import Shares, joint_names, per_joint, places, shares, signs
 from temporeal_bridge.transports import messages
 
 FIELDS = ("position", "velocity", "effort")
+
+
+@dataclass(frozen=True)
+class Mimic:
+    """Joints that follow others. ``told``: places of the others among the joints; ``places`` [M] of the followers,
+    their ``leaders`` [M], and ``multiplier`` and ``offset`` [M]."""
+
+    told: np.ndarray
+    places: np.ndarray
+    leaders: np.ndarray
+    multiplier: np.ndarray
+    offset: np.ndarray
+
+    def filled(self, told: np.ndarray, zero: float = 1.0) -> np.ndarray:
+        """The values of all joints, of those that were ``told``; ``zero``: share of the offset."""
+        out = np.empty(len(self.told) + len(self.places))
+        out[self.told] = told
+        out[self.places] = self.multiplier * out[self.leaders] + zero * self.offset
+        return out
 
 
 @dataclass
@@ -32,13 +53,16 @@ class JointStateOptions:
         fields: offset and factor [J] by field.
         plain: fields whose zero and unit are the driver's, too.
         driven: shares of the motors, and the places [K] of their joints among ``joints``.
-        names: of the last message. order: places of our joints among these.
+        told: the joints that the driver tells; the others follow, see ``mimic``.
+        names: of the last message. order: places of the told joints among these.
     """
 
     joints: tuple[str, ...]
     fields: Mapping[str, tuple[np.ndarray, np.ndarray]]
     plain: Collection[str]
     driven: tuple[Shares, list[int]] | None
+    told: tuple[str, ...]
+    mimic: Mimic | None
     names: list[str] | None = None
     order: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
 
@@ -49,7 +73,29 @@ def joint_state_options(options: Options) -> JointStateOptions:
     joints = joint_names(options)
     fields = conversions(options, len(joints))
     plain = [name for name, (offset, factor) in fields.items() if not offset.any() and (factor == 1.0).all()]
-    return JointStateOptions(tuple(joints), fields, plain, driven(options, joints))
+    follows = mimic(options, joints)
+    told = tuple(joints) if follows is None else tuple(joints[i] for i in follows.told)
+    return JointStateOptions(tuple(joints), fields, plain, driven(options, joints), told, follows)
+
+
+def mimic(options: Options, joints: Sequence[str]) -> Mimic | None:
+    """Option ``mimic``."""
+    rows = options.get("mimic")
+    if not rows:
+        return None
+    if not isinstance(rows, Mapping) or "effort" in options or "driven" in options:
+        raise CodecError(f"option mimic is {rows!r}; a mapping from joints is needed, and neither effort nor driven")
+    for name, row in rows.items():
+        good = isinstance(row, Mapping) and set(row) == {"of", "multiplier", "offset"} and is_number(
+            row["multiplier"]) and is_number(row["offset"])
+        if not good or name not in joints or row["of"] not in joints or row["of"] in rows:
+            raise CodecError(f"option mimic: {name!r}: {row!r}; {{of, multiplier, offset}} is needed, where `of` and "
+                             f"{name!r} are joints ({', '.join(joints)}) and `of` follows none")
+    place = {name: i for i, name in enumerate(joints)}
+    numbers = np.array([(row["multiplier"], row["offset"]) for row in rows.values()], dtype=np.float64)
+    return Mimic(np.array([i for i, name in enumerate(joints) if name not in rows], dtype=int),
+                 np.array([place[name] for name in rows]), np.array([place[row["of"]] for row in rows.values()]),
+                 numbers[:, 0], numbers[:, 1])
 
 
 def driven(options: Options, joints: Sequence[str]) -> tuple[Shares, list[int]] | None:
@@ -87,9 +133,9 @@ def decode_joint_state(message: Any, options: Options) -> Signals:
     """Signals of the named joints, wherever they stand in the message."""
     known = joint_state_options(options)
     if known.names != message.name:
-        known.order = np.array(order_of(known.joints, list(message.name)), dtype=int)
+        known.order = np.array(order_of(known.told, list(message.name)), dtype=int)
         known.names = list(message.name)
-    joints, order, values = known.joints, known.order, {}
+    joints, order, values = known.told, known.order, {}
     for part, (offset, factor) in known.fields.items():
         raw = np.asarray(getattr(message, part), dtype=np.float64)
         if len(raw) != len(message.name):
@@ -98,7 +144,12 @@ def decode_joint_state(message: Any, options: Options) -> Signals:
         if not all_finite(value):
             bad = int(np.flatnonzero(~np.isfinite(value))[0])
             raise CodecError(f"JointState: {part} of joint {joints[bad]!r} is {value[bad]}")
-        values[part] = value if part in known.plain else factor * (value - offset)
+        if known.mimic is not None:
+            told = known.mimic.told
+            value = known.mimic.filled(factor[told] * (value - offset[told]), float(part == "position"))
+            values[part] = value
+        else:
+            values[part] = value if part in known.plain else factor * (value - offset)
     out = {options[part]: value.astype(np.float32) for part, value in values.items()}
     if known.driven is not None:
         motors, places_of = known.driven
@@ -118,32 +169,43 @@ def order_of(joints: Sequence[str], found: list[str]) -> list[int]:
     return [place[name] for name in joints]
 
 
-def tool_signals(values: Mapping[str, np.ndarray], tool: Mapping[str, str]) -> Signals:
+def tool_signals(values: Mapping[str, np.ndarray], tool: Mapping[str, Any]) -> Signals:
     """Pose and velocity of the tool from the joints' ``position`` and ``velocity`` [J]."""
     legal = ("chain", "position", "attitude", "velocity")
     if set(tool) - set(legal) or "position" not in values or ("velocity" in tool and "velocity" not in values):
         raise CodecError(f"option tool is {dict(tool)}; legal: {', '.join(legal)}, and the joints' position (for a "
                          f"velocity also their velocity) must be read")
     try:
-        if set(tool) == {"chain", "position"}:
-            return {tool["position"]: chain(tool["chain"]).position(values["position"]).astype(np.float32)}
-        found = chain(tool["chain"])(values["position"], values.get("velocity"))
+        found = tool_state(tool, values["position"], values.get("velocity"))
     except KinematicsError as error:
         raise CodecError(f"option tool: {error}") from error
     return {tool[key]: value.astype(np.float32) for key, value in zip(legal[1:], found) if key in tool}
+
+
+def tool_state(tool: Mapping[str, Any], position: np.ndarray, velocity: np.ndarray | None) -> tuple[np.ndarray, ...]:
+    """Position, attitude and velocity of the tool; the position alone where no more is wanted, which costs less."""
+    by = tool["chain"] if isinstance(tool["chain"], (Chain, SerialChain)) else chain(tool["chain"])
+    alone = set(tool) == {"chain", "position"}
+    if isinstance(by, Chain):
+        return (by.position(position),) if alone else by(position, velocity)
+    columns = list(by.columns)
+    if alone:
+        return (by.forward(position[columns])[:3, 3],)
+    return by(position[columns], None if velocity is None or "velocity" not in tool else velocity[columns])
 
 
 def encode_joint_state(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: Frames, options: Options) -> Any:
     """The JointState that a driver publishes: these joints in this order, fields that nobody reads empty."""
     known, fields = joint_state_options(options), dict.fromkeys(FIELDS, np.zeros(0))
     joints = list(known.joints)
+    told = slice(None) if known.mimic is None else known.mimic.told
     for part, (offset, factor) in known.fields.items():
         value = np.asarray(signals[options[part]], dtype=np.float64)
         if value.shape != (len(joints),):
             raise CodecError(f"signal {options[part]!r} has shape {value.shape}, there are {len(joints)} joints")
-        fields[part] = value / factor + offset
+        fields[part] = (value / factor + offset)[told]
     return messages.record("sensor_msgs/msg/JointState")(
-        header=messages.header(stamp_ns), name=joints, **fields)
+        header=messages.header(stamp_ns), name=list(known.told), **fields)
 
 
 # As a command: positions only, by place. Options: joints, index, offset, sign.

@@ -1,4 +1,5 @@
-"""nav_msgs/Odometry. Options: linear: world | body (frame of the linear velocity), angular: body | absent."""
+"""nav_msgs/Odometry. Options: linear: world | body (frame of the linear velocity), angular: body | absent, height:
+position | absent (whether z is the signal ``height``, too; left out: position)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.frames import rotate, rotate_inverse
-from temporeal_bridge.codecs.codec import Frames, Options, Signals, choice
+from temporeal_bridge.codecs.codec import Frames, Options, Signals, choice, is_wanted
 from temporeal_bridge.codecs.geometry import attitude, orientation, vector3, xyz
 from temporeal_bridge.transports import messages
 
@@ -23,22 +24,30 @@ def in_body_frame(options: Options) -> bool:
     return choice(options, "linear", ("world", "body")) == "body"
 
 
+def has_height(options: Options) -> bool:
+    """Whether the position's z is the signal ``height``."""
+    return "height" not in options or choice(options, "height", ("position", "absent")) == "position"
+
+
 def odometry_signals(options: Options) -> tuple[str, ...]:
     """Names of the signals that an Odometry carries."""
     rates = ("base_ang_vel_b",) if has_rates(options) else ()
-    return ("base_pos_w", "base_quat_w", "base_vel_w", *rates, "height")
+    height = ("height",) if has_height(options) else ()
+    return ("base_pos_w", "base_quat_w", "base_vel_w", *rates, *height)
 
 
 def decode_odometry(message: Any, options: Options) -> Signals:
     """Signals of an Odometry; a velocity in the body frame is rotated into the world frame."""
     pose, twist = message.pose.pose, message.twist.twist
-    quat = attitude(pose.orientation, "Odometry")
-    velocity = np.array([twist.linear.x, twist.linear.y, twist.linear.z])
-    if in_body_frame(options):
-        velocity = rotate(quat, velocity)
     position = xyz(pose.position)
-    out = {"base_pos_w": position, "base_quat_w": quat.astype(np.float32), "base_vel_w": velocity.astype(np.float32),
-           "height": position[2]}
+    out = {"base_pos_w": position, **({"height": position[2]} if has_height(options) else {})}
+    turned = in_body_frame(options) and is_wanted(options, "base_vel_w")
+    if turned or is_wanted(options, "base_quat_w"):
+        quat = attitude(pose.orientation, "Odometry")
+        out["base_quat_w"] = quat.astype(np.float32)
+    if is_wanted(options, "base_vel_w"):
+        velocity = np.array([twist.linear.x, twist.linear.y, twist.linear.z])
+        out["base_vel_w"] = (rotate(quat, velocity) if turned else velocity).astype(np.float32)
     if has_rates(options):
         out["base_ang_vel_b"] = xyz(twist.angular)
     return out

@@ -1,7 +1,6 @@
-"""PX4 messages <-> signals and commands, directly (uXRCE-DDS) and through MAVROS. See
-:mod:`temporeal_bridge.codecs.codec`.
+"""Codecs of PX4 messages, directly (uXRCE-DDS) and through MAVROS. See :mod:`temporeal_bridge.codecs.codec`.
 
-PX4 speaks NED and FRD, microseconds, and normalized thrust; MAVROS turns the frames itself (ENU, FLU), not the thrust.
+PX4 uses NED and FRD, microseconds, and normalized thrust; MAVROS converts the frames (to ENU, FLU), not the thrust.
 
 Sources: message definitions of px4_msgs v1.17.0 (86d8239) and mavros 2.12.0 (f8f462d); PX4-Autopilot: EKF2.cpp
 ``PublishOdometry`` (odometry is always NED, rates in body FRD), docs/en/flight_modes/offboard.md (which setpoint
@@ -27,7 +26,17 @@ from temporeal.robots.frames import (
     rotate,
 )
 from temporeal.robots.signals import is_number
-from temporeal_bridge.codecs.codec import CodecError, CommandCodec, Frames, Options, Signals, StateCodec, choice, number
+from temporeal_bridge.codecs.codec import (
+    CodecError,
+    CommandCodec,
+    Frames,
+    Options,
+    Signals,
+    StateCodec,
+    choice,
+    is_wanted,
+    number,
+)
 from temporeal_bridge.codecs.geometry import vector3
 from temporeal_bridge.transports import messages
 
@@ -38,28 +47,28 @@ TARGET = "mavros_msgs/msg/AttitudeTarget"
 POSE_FRAMES = {0: "unknown", 1: "NED", 2: "FRD, of arbitrary heading"}  # VehicleOdometry.msg, POSE_FRAME_*
 VELOCITY_FRAMES = {**POSE_FRAMES, 3: "body FRD"}  # VELOCITY_FRAME_*
 NED, BODY_FRD = 1, 3
-EPOCH_US = 10**15  # 2001-09-09: no clock that counts from the epoch is behind it, no time since boot reaches it
+EPOCH_US = 10**15  # 2001-09-09: larger times count from the epoch, smaller ones from boot
 
 CONTROLS = ("position", "velocity", "acceleration", "attitude", "body_rate", "thrust_and_torque", "direct_actuator")
-"""Fields of OffboardControlMode, in order of precedence: the first that is set says which setpoint PX4 obeys."""
+"""Fields of OffboardControlMode, in order of precedence: the first that is set selects the setpoint."""
 
 CONTROL_OF = {"px4_rates": "body_rate", "px4_motors": "direct_actuator"}
-"""By command codec: the field that makes PX4 obey its setpoint, and switch its own publisher of it off."""
+"""By command codec: the field that makes PX4 use its setpoint and stop its own publisher of it."""
 
 IGNORE_ATTITUDE = 128  # AttitudeTarget.msg: the orientation is not used
 NUM_CONTROLS = 12  # ActuatorMotors.msg
 
 
 def finite(where: str, values: Any) -> np.ndarray:
-    """``values`` as float64 if all are numbers; PX4 writes NaN for what it does not know or control."""
+    """``values`` as float64, all finite; PX4 writes NaN for values that are unknown or not controlled."""
     array = np.asarray(values, dtype=np.float64)
     if not np.isfinite(array).all():
-        raise CodecError(f"{where} is {array.tolist()}: PX4's sign for not known or not controlled")
+        raise CodecError(f"{where} is {array.tolist()}: PX4 writes NaN for values that are unknown or not controlled")
     return array
 
 
 def microseconds(stamp_ns: int) -> int:
-    """PX4's time stamps."""
+    """A time stamp of PX4, us."""
     return stamp_ns // 1000
 
 
@@ -74,10 +83,10 @@ def odometry_signals(options: Options) -> tuple[str, ...]:
 def odometry_stamp(message: Any) -> int:
     """When the sample was taken, ns since the epoch.
 
-    PX4 counts microseconds since its boot. Its uXRCE-DDS client adds the offset to the agent's clock, in the fields
-    ``timestamp`` and ``timestamp_sample`` of every message, while UXRCE_DDS_SYNCT is 1 (the default; msg.h.em,
-    module.yaml). Without it nothing says how that time compares with ours: an error, not a stamp that is decades off.
-    With it the stamp is as good as the synchronization (a filtered round trip) and as the agent's own clock.
+    PX4 counts microseconds since its boot. While UXRCE_DDS_SYNCT is 1 (the default; msg.h.em, module.yaml), its
+    uXRCE-DDS client adds the offset to the agent's clock in ``timestamp`` and ``timestamp_sample`` of every message.
+    Without that the offset is unknown: a CodecError. With it the stamp is as accurate as the synchronization (a
+    filtered round trip) and the agent's clock.
     """
     if message.timestamp_sample < EPOCH_US:
         raise CodecError(
@@ -87,7 +96,7 @@ def odometry_stamp(message: Any) -> int:
 
 
 def frame(where: str, value: int, legal: tuple[int, ...], names: Mapping[int, str]) -> int:
-    """A frame of reference that can be turned into ours."""
+    """A frame of reference, if it is ``legal``."""
     if value not in legal:
         known = ", ".join(f"{i} ({names[i]})" for i in legal)
         raise CodecError(f"VehicleOdometry: {where} is {value} ({names.get(value, 'no such frame')}); legal: {known}")
@@ -97,25 +106,32 @@ def frame(where: str, value: int, legal: tuple[int, ...], names: Mapping[int, st
 def decode_odometry(message: Any, options: Options) -> Signals:
     """Signals of a VehicleOdometry: NED -> ENU, FRD -> FLU. Position is relative to where the estimator started."""
     frame("pose_frame", message.pose_frame, (NED,), POSE_FRAMES)
-    moving = frame("velocity_frame", message.velocity_frame, (NED, BODY_FRD), VELOCITY_FRAMES)
+    out: dict[str, np.ndarray] = {}
+    turned = is_wanted(options, "base_vel_w") and message.velocity_frame == BODY_FRD
+    if turned or is_wanted(options, "base_quat_w"):
+        out["base_quat_w"] = attitude(message)
+    if is_wanted(options, "base_vel_w"):
+        frame("velocity_frame", message.velocity_frame, (NED, BODY_FRD), VELOCITY_FRAMES)
+        velocity = finite("VehicleOdometry: velocity", message.velocity)
+        out["base_vel_w"] = rotate(out["base_quat_w"], flu_from_frd(velocity)) if turned else enu_from_ned(velocity)
+    if is_wanted(options, "base_pos_w", "height"):
+        out["base_pos_w"] = enu_from_ned(finite("VehicleOdometry: position", message.position))
+        out["height"] = out["base_pos_w"][2]
+    if is_wanted(options, "base_ang_vel_b"):
+        out["base_ang_vel_b"] = flu_from_frd(finite("VehicleOdometry: angular_velocity", message.angular_velocity))
+    return {name: value.astype(np.float32) for name, value in out.items()}
+
+
+def attitude(message: Any) -> np.ndarray:
+    """Unit [4] wxyz of a VehicleOdometry."""
     raw = finite("VehicleOdometry: q", message.q)
     if not 0.5 < float(np.linalg.norm(raw)) < 2.0:
         raise CodecError(f"VehicleOdometry: q (w, x, y, z) = {raw.tolist()} is not a quaternion of length 1")
-    quat = enu_flu_from_ned_frd(normalized(raw))
-    velocity = finite("VehicleOdometry: velocity", message.velocity)
-    velocity = enu_from_ned(velocity) if moving == NED else rotate(quat, flu_from_frd(velocity))
-    out = {
-        "base_pos_w": enu_from_ned(finite("VehicleOdometry: position", message.position)),
-        "base_quat_w": quat,
-        "base_vel_w": velocity,
-        "base_ang_vel_b": flu_from_frd(finite("VehicleOdometry: angular_velocity", message.angular_velocity)),
-    }
-    signals = {name: value.astype(np.float32) for name, value in out.items()}
-    return {**signals, "height": signals["base_pos_w"][2]}
+    return enu_flu_from_ned_frd(normalized(raw))
 
 
 def encode_odometry(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: Frames, options: Options) -> Any:
-    """What PX4's EKF2 says of a vehicle in this state."""
+    """The message of PX4's EKF2 for a vehicle in this state."""
     numbers = {name: np.asarray(signals[name], dtype=float)
                for name in ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b")}
     zeros = np.zeros(3, dtype=np.float32)
@@ -132,7 +148,7 @@ def encode_odometry(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: Fr
 
 
 def throttle(thrust_n: float, options: Options) -> float:
-    """Normalized thrust 0..1 that PX4 must be given for ``thrust_n`` newtons of all rotors together.
+    """Normalized thrust 0..1 that gives ``thrust_n`` newtons of all rotors together.
 
     PX4's own model of a motor (THR_MDL_FAC, mixer_module/motor_params.c): relative thrust = k u^2 + (1 - k) u, u being
     the relative signal. PX4 inverts it where THR_MDL_FAC is k: its normalized thrust is then linear in newtons, and
@@ -150,7 +166,7 @@ def newtons(u: float, options: Options) -> float:
 
 
 def curve(options: Options) -> float:
-    """Share 0..1 of the square in the motors' thrust curve that PX4 does not know of."""
+    """Share 0..1 of the quadratic term in the motors' thrust curve that PX4 does not compensate."""
     return number(options, "curve", 0.0, 1.0, or_low=True)
 
 
@@ -167,7 +183,7 @@ def encode_rates(command: np.ndarray, options: Options, stamp_ns: int = 0) -> An
 
 
 def decode_rates(message: Any, options: Options) -> np.ndarray:
-    """What PX4's rate controller is asked for: [4] thrust N, body rates rad/s (FLU)."""
+    """The command of a VehicleRatesSetpoint: [4] thrust N, body rates rad/s (FLU)."""
     rates = finite("VehicleRatesSetpoint: roll, pitch, yaw", [message.roll, message.pitch, message.yaw])
     x, y, z = finite("VehicleRatesSetpoint: thrust_body", message.thrust_body)
     if x or y or not -1.0 <= z <= 0.0:
@@ -198,9 +214,9 @@ def rotor_curve(options: Options) -> np.ndarray:
 
 
 def encode_motors(command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any:
-    """Normalized rotor speeds 0..1 -> relative thrusts, which PX4's outputs turn into signals (THR_MDL_FAC).
+    """Normalized rotor speeds 0..1 -> relative thrusts, which PX4 converts to motor signals (THR_MDL_FAC).
 
-    Motors that the vehicle does not have are NaN: stopped. A rotor that the curve gives no thrust at stands at 0.
+    Motors that the vehicle does not have are NaN, stopped. A rotor without thrust by the curve is 0.
     """
     speeds = np.clip(finite("motor_cmd", command), 0.0, 1.0)
     c0, c1, c2 = rotor_curve(options)
@@ -224,7 +240,7 @@ def decode_motors(message: Any, options: Options) -> np.ndarray:
 
 
 def encode_mode(command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any:
-    """The heartbeat: somebody is there, and commands ``control``. It is all that PX4 watches (PX4-Autopilot #20519)."""
+    """The heartbeat, which names ``control``. PX4 checks nothing else (PX4-Autopilot #20519)."""
     control = choice(options, "control", CONTROLS)
     return messages.record(MODE)(
         timestamp=microseconds(stamp_ns), **{name: name == control for name in CONTROLS})
@@ -234,10 +250,10 @@ def encode_mode(command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any
 
 
 def encode_target(command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any:
-    """Collective thrust [N] and body rates [rad/s, FLU] -> MAVROS, which turns the rates into FRD.
+    """Collective thrust [N] and body rates [rad/s, FLU] -> MAVROS, which converts the rates to FRD.
 
-    The thrust passes as it is, times MAVROS's ``thrust_scaling`` (1.0 in px4_config.yaml; not set: it drops the
-    message). setpoint_raw.cpp, attitude_cb.
+    MAVROS multiplies the thrust by its ``thrust_scaling`` (1.0 in px4_config.yaml; unset, it drops the message):
+    setpoint_raw.cpp, attitude_cb.
     """
     thrust, *rates = finite("ctbr_cmd", command)
     make = messages.record
@@ -248,7 +264,7 @@ def encode_target(command: np.ndarray, options: Options, stamp_ns: int = 0) -> A
 
 
 def decode_target(message: Any, options: Options) -> np.ndarray:
-    """What MAVROS passes on: [4] thrust N, body rates rad/s (FLU)."""
+    """The command of an AttitudeTarget: [4] thrust N, body rates rad/s (FLU)."""
     if message.type_mask != IGNORE_ATTITUDE:
         raise CodecError(f"AttitudeTarget: type_mask is {message.type_mask}; rates and thrust alone are "
                          f"{IGNORE_ATTITUDE} (IGNORE_ATTITUDE)")

@@ -6,6 +6,12 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from temporeal_bridge.codecs.arrays import decode_array, decode_numbers, encode_array, encode_numbers
+from temporeal_bridge.codecs.base_velocity import (
+    decode_base,
+    decode_base_stamped,
+    encode_base,
+    encode_base_stamped,
+)
 from temporeal_bridge.codecs.codec import CodecError, CommandCodec, StateCodec, one_signal, unstamped
 from temporeal_bridge.codecs.crazyflie import (
     decode_legacy_rates,
@@ -25,6 +31,7 @@ from temporeal_bridge.codecs.geometry import (
     pose_signals,
     twist_signals,
 )
+from temporeal_bridge.codecs.grippers import COMMAND, decode_gripper, encode_gripper
 from temporeal_bridge.codecs.images import (
     check_picture,
     decode_compressed,
@@ -32,6 +39,7 @@ from temporeal_bridge.codecs.images import (
     encode_compressed,
     encode_image,
 )
+from temporeal_bridge.codecs.joint_parts import JointParts
 from temporeal_bridge.codecs.joint_state import (
     decode_joint_command,
     decode_joint_state,
@@ -55,7 +63,8 @@ STATE_CODECS: dict[str, StateCodec] = {
         "crazyflie_interfaces/msg/LogDataGeneric", one_signal, decode_log_values, encode_log_values),
     **PX4_STATES,
     "joint_state": StateCodec(
-        "sensor_msgs/msg/JointState", joint_state_signals, decode_joint_state, encode_joint_state),
+        "sensor_msgs/msg/JointState", joint_state_signals, decode_joint_state, encode_joint_state,
+        parts=JointParts),
     "pose": StateCodec("geometry_msgs/msg/PoseStamped", pose_signals, decode_pose, encode_pose),
     "twist": StateCodec("geometry_msgs/msg/TwistStamped", twist_signals, decode_twist, encode_twist),
     "point": StateCodec("geometry_msgs/msg/PointStamped", one_signal, decode_point, encode_point),
@@ -73,6 +82,9 @@ COMMAND_CODECS: dict[str, CommandCodec] = {
     "joint_trajectory": CommandCodec(
         "trajectory_msgs/msg/JointTrajectory", encode_trajectory, decode_trajectory, encode_smooth_trajectory),
     "joint_state_command": CommandCodec("sensor_msgs/msg/JointState", encode_joint_command, decode_joint_command),
+    "gripper_command": CommandCodec(COMMAND, encode_gripper, decode_gripper),
+    "base_twist": CommandCodec("geometry_msgs/msg/Twist", encode_base, decode_base),
+    "base_twist_stamped": CommandCodec("geometry_msgs/msg/TwistStamped", encode_base_stamped, decode_base_stamped),
     "twist_command": CommandCodec("geometry_msgs/msg/TwistStamped", encode_servo, decode_servo),
 }
 

@@ -1,10 +1,10 @@
-"""PX4 from outside: who arms, who switches to offboard, and when commands count. A pure state machine.
+"""Offboard control of PX4: arming, switching to offboard, and when commands take effect. A pure state machine.
 
 PX4 follows our setpoints only while it is armed and in its offboard mode. The way there (PX4-Autopilot,
 docs/en/flight_modes/offboard.md): heartbeats (OffboardControlMode) for more than a second, then the mode, then arming.
-Dangers, and what is done about them:
+Hazards and measures:
 
-- PX4 cannot tell our setpoints from its own: they are published in offboard only. Before that, only heartbeats are.
+- PX4 cannot tell our setpoints from its own: they are published in offboard only; before, only heartbeats.
 - It checks the heartbeat, not the setpoints, and follows the last one for ever (#20519): each heartbeat belongs to the
   step that made a setpoint (``also`` of :class:`~temporeal_bridge.interface.interface.CommandTopic`). Only on the way
   to offboard heartbeats come from :meth:`Offboard.outputs`, with a zero setpoint while the vehicle stands in offboard
@@ -13,7 +13,7 @@ Dangers, and what is done about them:
   wants, and returns to it when heartbeats return (failsafe.cpp ``checkModeFallback``; framework.cpp
   ``modeFromAction``): after a failsafe nothing is sent, no stop action either, until :meth:`Offboard.reset` and a new
   :meth:`Offboard.ask`.
-- A pilot or failsafe that takes offboard or arming away is not opposed.
+- A pilot or failsafe that leaves offboard or disarms is not opposed.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from temporeal.robots.signals import SignalSpec, check_signal
+from temporeal.robots.signals import CommandSpec, SignalSpec, check_signal
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.codecs.codec import Options, check_type
 from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS, named
@@ -34,6 +34,7 @@ NODE_TOPICS = (
     "guard/swap", "guard/artifact", "policy/step", "policy/chunk", "policy/event", "monitor/robustness",
     "monitor/verdict", "sim/episode", "sim/reset", "sim/fault", "sim/fault_active", "/diagnostics")
 """Topics of the nodes themselves, in the robot's namespace."""
+BY_NAME = ("joint_state",)  # codecs whose rows may share a topic: each finds its own values by name
 ROUND_TRIP = 1e-5  # of a command's range: largest change by encode and decode; float32 rounds by 1e-7
 
 
@@ -115,11 +116,14 @@ def carried_signals(
     for name, command in commands.items():
         for row in (command, *command.also):
             check_row(row)
-        with located(f"commands.{name}"), all_read(command) as options:
-            check_command(robot, name, command, options)
-        for row in command.also:
-            with located(row.topic), all_read(row) as options:
-                check_companion(row, options)
+        if name in robot.commands:  # else below
+            check_components(robot.commands[name], command)
+        for row in (command, *command.also):
+            with located(f"commands.{name}" if row is command else row.topic), all_read(row) as options:
+                if row in command.parts:
+                    check_command(robot, name, row, options)
+                else:
+                    check_companion(row, options)
     return carried
 
 
@@ -129,9 +133,10 @@ def check_topics(
     """Each topic has one use: a state, a command with its companions, or one of the nodes' own. Names are compared in
     the namespace /, where absolute and relative ones are the same."""
     read = {resolve_name(row.topic) for row in states}
-    if twice := repeated(states):
+    others = {resolve_name(row.topic) for row in states if row.codec not in BY_NAME}
+    if twice := repeated([row for row in states if resolve_name(row.topic) in others]):
         raise InterfaceError(f"states: topic {twice!r} is listed twice; one row is needed for each topic, with all "
-                             "signals that it carries")
+                             f"signals that it carries (two only with {', '.join(BY_NAME)}, for different joints)")
     orders = [] if autopilot is None or autopilot.orders is None else [autopilot.orders]
     read = read if autopilot is None else {*read, resolve_name(autopilot.status.topic)}
     ours = {resolve_name(name) for name in NODE_TOPICS}
@@ -192,7 +197,7 @@ def check_command(robot: RobotSpec, name: str, row: CommandTopic, options: Optio
     if codec.decode is None:
         raise InterfaceError(f"commands.{name}: codec {row.codec!r} carries no command; it goes under `also`")
     spec = robot.commands[name]
-    low, high = np.array(spec.low), np.array(spec.high)
+    low, high = row.part(np.array(spec.low)), row.part(np.array(spec.high))
     for command in (low, 0.5 * (low + high), high):
         found = np.asarray(codec.decode(codec.encode(command, options), options), dtype=float)
         if found.shape != command.shape:
@@ -205,6 +210,15 @@ def check_command(robot: RobotSpec, name: str, row: CommandTopic, options: Optio
                 f"commands.{name}: {command[i]:.6g} of component {i} would arrive as {found[i]:.6g}: codec "
                 f"{row.codec!r} must carry all values from {low[i]:.6g} to {high[i]:.6g}, the robot's range, and with "
                 f"the options {dict(row.options)} it does not")
+
+
+def check_components(spec: CommandSpec, command: CommandTopic) -> None:
+    """Each component of the command is on one of its topics."""
+    rows = command.parts
+    told = [i for row in rows for i in row.components]
+    if (told or len(rows) > 1) and sorted(told) != list(range(spec.size)):
+        raise InterfaceError(f"commands.{spec.name}: its topics carry the components "
+                             f"{[list(row.components) for row in rows]}; each of 0 to {spec.size - 1} is needed once")
 
 
 def check_companion(row: CommandTopic, options: Options) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from temporeal.robots.motion.smooth_trajectory import SmoothTrajectory
@@ -17,9 +19,14 @@ def encode_all(
 
     ``onward``: the way to rest after it. It replaces the command where the message can carry it.
     """
-    made = [(row, COMMAND_CODECS[row.codec].encode(command, row.options, stamp_ns)) for row in topic.also]
-    codec = COMMAND_CODECS[topic.codec]
-    own = (codec.encode(command, topic.options, stamp_ns)
-           if onward is None or codec.encode_smooth_trajectory is None else
-           codec.encode_smooth_trajectory(onward, topic.options))
-    return [(row.topic, messages.encode(row.type, message)) for row, message in (*made, (topic, own))]
+    return [(row.topic, messages.encode(row.type, message_of(row, command, stamp_ns, onward)))
+            for row in (*topic.also, topic)]
+
+
+def message_of(row: CommandTopic, command: np.ndarray, stamp_ns: int, onward: SmoothTrajectory | None) -> Any:
+    """The message of one topic: its components of the command, or of the way to rest."""
+    codec = COMMAND_CODECS[row.codec]
+    if onward is None or codec.encode_smooth_trajectory is None:
+        return codec.encode(row.part(command), row.options, stamp_ns)
+    parts = (row.part(values) for values in (onward.positions, onward.speeds, onward.accelerations))
+    return codec.encode_smooth_trajectory(SmoothTrajectory(onward.times, *parts), row.options)

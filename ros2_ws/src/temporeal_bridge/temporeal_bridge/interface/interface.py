@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from temporeal.robots.signals import SignalSpec
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.transports.transport import resolve_name
@@ -44,7 +46,8 @@ class CommandTopic:
     """A topic that carries one command to the robot.
 
     ``also``: companions (heartbeats), published in order just before the command, in the same step and nowhere else: a
-    robot that watches only the heartbeat must lose it when commands stop.
+    robot that watches only the heartbeat must lose it when commands stop. A companion with ``components`` carries these
+    of the command, for example those of a gripper with a driver of its own; the command's own topic then the others.
     """
 
     topic: str
@@ -53,6 +56,16 @@ class CommandTopic:
     qos: str
     options: Mapping[str, Any]
     also: tuple[CommandTopic, ...] = ()
+    components: tuple[int, ...] = ()
+
+    def part(self, values: np.ndarray) -> np.ndarray:
+        """Those of the command's components ``values`` [..., A] that this topic carries."""
+        return values[..., list(self.components)] if self.components else values
+
+    @property
+    def parts(self) -> tuple[CommandTopic, ...]:
+        """The topics that carry the command, this one first."""
+        return (self, *(row for row in self.also if row.components))
 
 
 @dataclass(frozen=True)

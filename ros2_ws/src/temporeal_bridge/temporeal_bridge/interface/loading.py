@@ -19,11 +19,13 @@ file.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from temporeal.robots.motion.kinematics import kinematics_of
 from temporeal.robots.signals import SignalSpec, is_number
-from temporeal.robots.spec import RobotSpec
+from temporeal.robots.spec import RobotSpec, shipped
 from temporeal_bridge.interface.checks import NODE_TOPICS, carried_signals, check_row, check_topics
 from temporeal_bridge.interface.interface import (
     ARM,
@@ -41,6 +43,7 @@ from temporeal_bridge.interface.rows import (
     COMMAND,
     EXTRA,
     MAY_HAVE,
+    PART,
     PARTS,
     PICTURE,
     PICTURES,
@@ -64,16 +67,32 @@ def load_interface(
 
     Message types that plain ROS 2 lacks are defined on the way.
     """
-    if robot.ros is None:
-        raise InterfaceError(f"robot {robot.name!r} exists in simulation only: it has no ROS 2 interface")
-    if not robot.ros.exists():
-        raise InterfaceError(f"robot {robot.name!r} has no ros.yaml ({robot.ros})")
+    file = interface_file(robot)
     given = isinstance(extra, (Path, str))
     more = read_yaml(Path(extra), EXTRA) if isinstance(extra, (Path, str)) else extra
     try:
-        return build(robot, read_yaml(robot.ros), name, more)
+        return build(robot, read_yaml(file), name, more)
     except InterfaceError as error:
-        raise InterfaceError(f"{robot.ros}{f', with {extra}' if given else ''}: {error}") from error
+        raise InterfaceError(f"{file}{f', with {extra}' if given else ''}: {error}") from error
+
+
+def interface_file(robot: RobotSpec) -> Path:
+    """The robot's ``ros.yaml``; an InterfaceError where it has none says how to get one."""
+    if robot.ros is None and robot.name in shipped():
+        raise InterfaceError(f"robot {robot.name!r} exists in simulation only: it has no ROS 2 interface")
+    folder = robot.model.parent if robot.model is not None else Path(robot.name)
+    file = robot.ros or folder / "ros.yaml"
+    if robot.ros is None or not file.exists():
+        raise InterfaceError(
+            f"nothing says how to speak to robot {robot.name!r} over ROS 2: there is no {file}. `temporeal robot new` "
+            "writes one into a folder for the robot, from templates for ros2_control, PX4, MAVROS, Crazyswarm2 and "
+            "mobile bases (docs/reference/robots/interfaces.md)")
+    return file
+
+
+def interface_names(robot: RobotSpec) -> tuple[str, ...]:
+    """Names of the interfaces in the robot's file."""
+    return tuple(read_yaml(interface_file(robot)).get("interfaces") or ())
 
 
 def build(
@@ -88,7 +107,8 @@ def build(
     part = known[name]
     checked_row(name, part, PARTS, MAY_HAVE)
     define(name, part["definitions"])
-    states = tuple(StateTopic(**checked_row(f"{name}.states", row, STATE)) for row in part["states"] or ())
+    states = tuple(own_chain(robot, StateTopic(**checked_row(f"{name}.states", row, STATE)))
+                   for row in part["states"] or ())
     commands = {key: command_topic(f"{name}.commands.{key}", row) for key, row in part["commands"].items()}
     autopilot = autopilot_of(f"{name}.autopilot", part["autopilot"]) if part.get("autopilot") is not None else None
     specs, pictures = dict(robot.signals), tuple[PictureTopic, ...]()
@@ -105,6 +125,15 @@ def build(
         raise InterfaceError(f"extra signals: no topic carries {lost}")
     return Interface(name, states, commands, content["safety"], content["simulation"], carried, autopilot,
                      offers_of(known), pictures, cameras, rivals)
+
+
+def own_chain(robot: RobotSpec, row: StateTopic) -> StateTopic:
+    """The row with the robot's own kinematics, where its option ``tool`` names them ``self``."""
+    tool = row.options.get("tool")
+    if not isinstance(tool, Mapping) or tool.get("chain") != "self":
+        return row
+    with located(f"{row.topic}: option tool"):
+        return replace(row, options={**row.options, "tool": {**tool, "chain": kinematics_of(robot)}})
 
 
 def offers_of(interfaces: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -154,9 +183,15 @@ def picture_topics(content: Mapping[str, Any]) -> tuple[tuple[PictureTopic, ...]
 
 def command_topic(where: str, row: Mapping[str, Any]) -> CommandTopic:
     """A command's row with its companions."""
-    row = checked_row(where, row, COMMAND, ("also",))
-    companions = tuple(CommandTopic(**checked_row(f"{where}.also", other, COMMAND)) for other in row.get("also", ()))
-    return CommandTopic(**{**row, "also": companions})
+    row = checked_row(where, row, COMMAND, ("also", *PART))
+    others = [checked_row(f"{where}.also", other, COMMAND, PART) for other in row.get("also", ())]
+    companions = tuple(CommandTopic(**{**other, **components(other)}) for other in others)
+    return CommandTopic(**{**row, **components(row), "also": companions})
+
+
+def components(row: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Which of the command's components the row carries."""
+    return {"components": tuple(row["components"])} if "components" in row else {}
 
 
 def rival_topics(

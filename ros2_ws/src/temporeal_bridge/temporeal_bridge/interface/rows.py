@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from temporeal.robots.handed_over.files import Refused, read_text
+from temporeal.robots.handed_over.texts import from_yaml
 from temporeal.robots.signals import is_number
 from temporeal_bridge.interface.interface import Autopilot, InterfaceError, Topic
 from temporeal_bridge.transports.transport import TransportError
@@ -21,6 +23,7 @@ PARTS = ("description", "definitions", "states", "commands")
 MAY_HAVE = ("autopilot", "rivals")  # further parts of an interface
 STATE = ("topic", "type", "codec", "rate_hz", "qos", "options")
 COMMAND = ("topic", "type", "codec", "qos", "options")
+PART = ("components",)  # of a command's row, which it may have
 EXTRA = ("definitions", "signals", "states")
 PICTURE = (*STATE, "max_age_s")
 PICTURES = ("pictures", "cameras")  # parts of a file of extra topics that has cameras
@@ -58,6 +61,8 @@ RULES: dict[str, Rule] = {  # by key: what a value must be, and the check
     **dict.fromkeys(("interfaces", "safety", "simulation", "commands", "options"), MAP),
     "rate_hz": (f"a number of Hz, 0 or from {RATES_HZ[0]:g} to {RATES_HZ[1]:g},", is_rate),
     "max_age_s": ("a number of seconds above 0", lambda v: is_number(v) and v > 0),
+    "components": ("a list of different places in the command", lambda v: is_list(v) and len(v) > 0 and all(
+        type(i) is int and i >= 0 for i in v) and len(set(v)) == len(v)),
     "also": LIST}
 OR_NOTHING: dict[str, Rule] = {  # the same, or null
     **dict.fromkeys(("states", "pictures", "rivals"), LIST), **dict.fromkeys(("signals", "cameras", "autopilot"), MAP),
@@ -68,10 +73,12 @@ OR_NOTHING: dict[str, Rule] = {  # the same, or null
 def read_yaml(path: Path, legal: tuple[str, ...] = TOP) -> dict[str, Any]:
     """A YAML file that must be a mapping; ``legal`` keys are named in the error."""
     try:
-        content = deepcopy(_parsed(path.read_text()))
+        content = deepcopy(_parsed(read_text(path), str(path)))
     except OSError as error:
         raise InterfaceError(f"{path} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except Refused as error:
+        raise InterfaceError(str(error)) from error
+    except yaml.YAMLError as error:
         raise InterfaceError(f"{path} is not YAML: {error}") from error
     if not isinstance(content, dict):
         raise InterfaceError(f"{path}: a mapping with {', '.join(legal)} is needed")
@@ -79,12 +86,9 @@ def read_yaml(path: Path, legal: tuple[str, ...] = TOP) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=16)
-def _parsed(text: str) -> Any:
-    """A file's content. A guard, a controller and a simulated robot in one process read the same file, 15 ms each time.
-
-    libyaml's loader is faster, but a file that is nested deep enough makes it crash the process.
-    """
-    return yaml.safe_load(text)
+def _parsed(text: str, where: str) -> Any:
+    """A file's content. A guard, a controller and a simulated robot in one process read the same file."""
+    return from_yaml(text, where)
 
 
 def checked_row(

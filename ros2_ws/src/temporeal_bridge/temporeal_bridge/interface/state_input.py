@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
 import numpy as np
 
-from temporeal.robots.signals import SignalSpec, check_signal
+from temporeal.robots.signals import SignalSpec, all_finite, check_signal
 from temporeal.robots.spec import RobotSpec
+from temporeal.sim.stl.samples.missing import matters
+from temporeal.sim.stl.samples.times import CLOCK_SET_S, TopicClock
+from temporeal_bridge.codecs.codec import WANTED
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface.interface import Interface, StateTopic, carried_by
 from temporeal_bridge.transports import messages
@@ -25,7 +28,7 @@ Listener = Callable[[int, int, dict[str, np.ndarray]], None]
 """``listener(topic number, stamp [ns], signals)``: called for every accepted message."""
 
 
-REORDERED_NS = 1_000_000_000
+REORDERED_NS = round(1e9 * CLOCK_SET_S)
 CLOCK_SET = 3  # stamps in a row that went back, each later than the one before, mean that a clock was set. Chosen: at
 # 50 Hz they are 60 ms, in which no state gets stale
 MARKED_BYTES = 4096  # of a message, header included: a picture's stamp is among them
@@ -59,14 +62,16 @@ class Source:
     unread: UnreadPicture | None = None
     behind: int = 0  # the last stamp that went back
     again: int = 0  # number of these in a row, each later than the one before
+    clock: TopicClock = field(default_factory=TopicClock)
 
     def repeats(self, stamp: int) -> bool:
         """Whether a message with this stamp repeats the last one or is older. Stamps that went back and advance from
         there belong to a clock that was set, and are accepted."""
         last = self.unread.stamp if self.unread is not None else self.stamp
-        if stamp and stamp == last:
+        began = self.clock.sets(stamp) or not self.clock.stamped
+        if not began and stamp == last:
             return True
-        if not stamp or not 0 < last - stamp < REORDERED_NS:
+        if began or not 0 < last - stamp < REORDERED_NS:
             self.again = 0
             return False
         self.again = self.again + 1 if self.again and stamp > self.behind else 1
@@ -77,14 +82,24 @@ class Source:
         return False
 
 
-def trimmed(options: Mapping[str, Any], wanted: Collection[str] | None) -> Mapping[str, Any]:
-    """A state codec's options without unwanted parts of ``tool``: an arm's kinematics cost more per message than all
-    other decoding. The message's content is still read and checked."""
-    if wanted is None or "tool" not in options:
+def trimmed(topic: StateTopic, wanted: Collection[str] | None) -> Mapping[str, Any]:
+    """A state codec's options without what nobody wants: parts of ``tool`` (an arm's kinematics cost more per message
+    than all other decoding), and a JointState's velocity and effort, which drivers may leave empty or not know. Other
+    codecs are told what is wanted."""
+    options = topic.options
+    if wanted is None:
         return options
-    tool = {key: name for key, name in options["tool"].items() if key == "chain" or name in wanted}
-    rest = {key: value for key, value in options.items() if key != "tool"}
-    return {**rest, "tool": tool} if tool.keys() > {"chain"} else rest
+    if topic.codec != "joint_state":
+        return {**options, WANTED: frozenset(wanted)}
+    tool = {key: name for key, name in options.get("tool", {}).items() if key == "chain" or name in wanted}
+    tool = tool if tool.keys() > {"chain"} else {}
+    needed = {*wanted, *((options.get("velocity"),) if "velocity" in tool else ())}
+    rest = {key: value for key, value in options.items()
+            if key != "tool" and not (key in UNREAD and value not in needed)}
+    return {**rest, "tool": tool} if tool else rest
+
+
+UNREAD = ("velocity", "effort")  # fields of a JointState that are not read where nobody wants their signals
 
 
 class StateReader:
@@ -96,16 +111,23 @@ class StateReader:
     def __init__(
         self, topic: StateTopic, specs: Mapping[str, SignalSpec], wanted: Collection[str] | None = None
     ) -> None:
-        self.codec, self.options, self.specs = STATE_CODECS[topic.codec], trimmed(topic.options, wanted), specs
+        self.codec, self.options, self.specs = STATE_CODECS[topic.codec], trimmed(topic, wanted), specs
+        self.wanted = wanted
+        self.parts = None if self.codec.parts is None else self.codec.parts(self.options, topic.rate_hz)
 
-    def message(self, type: str, data: bytes) -> tuple[Any, int]:
-        """The message in CDR bytes, and its stamp [ns]."""
+    def message(self, type: str, data: bytes, at: float = 0.0) -> tuple[Any, int] | None:
+        """The message in CDR bytes that arrived ``at`` [s], or that it completes, and its stamp [ns]; None: it is a
+        part, and others are needed."""
         message = messages.decode(type, data)
-        return message, self.codec.stamp(message)
+        if self.parts is not None:
+            message = self.parts.take(message, at)
+        return None if message is None else (message, self.codec.stamp(message))
 
     def signals(self, message: Any) -> dict[str, np.ndarray]:
-        """Its signals by name: most of the work."""
-        return {n: check_signal(self.specs[n], v) for n, v in self.codec.decode(message, self.options).items()}
+        """Its signals by name: most of the work. One that nobody wants is left out where it is wrong."""
+        found = self.codec.decode(message, self.options)
+        return {n: check_signal(self.specs[n], v) for n, v in found.items()
+                if matters(n, self.wanted) or all_finite(np.asarray(v))}
 
 
 class StateInput:
@@ -113,7 +135,8 @@ class StateInput:
 
     So are messages that repeat a stamp or are older than the last: they do not make the state fresher. A stamp that
     goes back by more than a second, or the third in a row that goes back and advances from there, belongs to a clock
-    that was set; a stamp of 0 counts as none.
+    that was set; where no stamp of a topic is set, none repeats. Joints that come in several messages are put together
+    (:mod:`temporeal_bridge.codecs.joint_parts`).
 
     Args:
         qos: replaces the interface's quality of service, except on topics published on change, which are latched.
@@ -144,14 +167,17 @@ class StateInput:
                     source.topic.topic, source.topic.type, qos_named(qos or source.topic.qos),
                     self._picture_callback(source, reader)))
         self.rejected, self.last_rejection, self.repeated = 0, "", 0
-        self.last: tuple[StateReader, Received] | None = None  # last message of the source that paces
+        self.last: tuple[StateReader, Received, Any] | None = None  # last message of the source that paces
 
     def _state_callback(self, source: Source, wanted: Collection[str] | None) -> Callback:
         reader = StateReader(source.topic, self.specs, wanted)
 
         def take(received: Received) -> None:
             try:
-                message, stamp = reader.message(received.type, received.data)
+                complete = reader.message(received.type, received.data, received.at)
+                if complete is None:
+                    return
+                message, stamp = complete
                 signals = reader.signals(message)
             except Exception as error:  # whatever bytes from anywhere make a codec raise
                 return self._reject(received.topic, error)
@@ -161,7 +187,7 @@ class StateInput:
             source.at, source.stamp, source.signals = received.at, stamp, signals
             source.mark = mark(received.data)
             if source is self.paced:
-                self.last = reader, received
+                self.last = reader, received, message
             if self.listener is not None:
                 self.listener(self.sources.index(source), source.stamp, source.signals)
 
@@ -170,9 +196,12 @@ class StateInput:
     def _picture_callback(self, source: Source, reader: StateReader) -> Callback:
         def take(received: Received) -> None:
             try:
-                message, stamp = reader.message(received.type, received.data)
+                complete = reader.message(received.type, received.data, received.at)
             except Exception as error:  # as for a state
                 return self._reject(received.topic, error)
+            if complete is None:
+                return
+            message, stamp = complete
             if source.repeats(stamp):
                 self.repeated += 1
             else:
@@ -188,8 +217,9 @@ class StateInput:
         """Decode the last message of the source that paces again, without effect: see
         :class:`temporeal_bridge.process.rehearsal.Rehearsal`."""
         if self.last is not None:
-            reader, received = self.last
-            reader.signals(reader.message(received.type, received.data)[0])
+            reader, received, message = self.last
+            messages.decode(received.type, received.data)
+            reader.signals(message)
 
     def read_pictures(self) -> None:
         """Decode the pictures that have arrived. A wrong one is dropped, and the one before it stays."""

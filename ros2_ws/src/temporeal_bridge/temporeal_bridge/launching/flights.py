@@ -26,7 +26,7 @@ from temporeal.robots.artifact.manifest import ArtifactError, Manifest
 from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal_bridge.controller import mailbox
 from temporeal_bridge.interface.interface import Interface
-from temporeal_bridge.interface.loading import load_interface
+from temporeal_bridge.interface.loading import interface_file, load_interface
 from temporeal_bridge.launching.conductor import (
     FAILED,
     READY_S,
@@ -46,7 +46,7 @@ from temporeal_bridge.simulated_robot import task_topics
 from temporeal_bridge.simulated_robot.camera_exposures import cameras_of
 from temporeal_bridge.transports.selection import open_transport
 
-NAMES = {"quadrotor": "cf"}  # prefix of a robot's namespace; other robots are named by their kind: /arm1, /hand1
+NAMES = {"crazyflie": "cf"}  # prefix of a robot's namespace; other robots are named by their kind: /arm1, /hand1
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,7 @@ def fly(artifact: Path, plan: FlightPlan, out: Path, progress: Progress | None =
         progress: called with the row of each flight as it ends.
     """
     spec, manifest = load_robot(plan.robot), load_manifest(artifact)
+    interface_file(spec)
     if manifest.robot != plan.robot:
         raise ArtifactError(f"the artifact is for robot {manifest.robot!r}, this robot is {plan.robot!r}")
     signals = task_topics.write(manifest, spec, out / "signals.yaml", plan.signals)
@@ -138,7 +139,7 @@ def fly(artifact: Path, plan: FlightPlan, out: Path, progress: Progress | None =
         started.extend(pilot.processes)
 
     try:
-        pilots = [join(bus, f"/{NAMES.get(spec.kind, spec.kind)}{i + 1}")
+        pilots = [join(bus, f"/{NAMES.get(spec.name, spec.kind)}{i + 1}")
                   for i in range(min(plan.parallel, plan.flights))]
         if plan.domain is not None:
             refuse_taken(bus, pilots, plan.domain)

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from temporeal.robots.artifact.loading import load_manifest
+from temporeal.robots.handed_over.robots import named_robot
 from temporeal.robots.spec import load_robot
-from temporeal_bridge.interface.loading import load_interface
+from temporeal_bridge.interface.loading import interface_names, load_interface
 from temporeal_bridge.launching.arguments import (
     MOST_ROBOTS,
     PATHS,
@@ -85,12 +86,13 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
     defaults = read_parameters(params)
     trust = Path(given["trust"]) if given["trust"] else None
     manifest, out = load_manifest(Path(given["artifact"]), trust), Path(given["out"])
-    named = given["robot"] or defaults.get("robot") or manifest.robot
-    robot = load_robot(named)
+    chosen = given["robot"] or defaults.get("robot")
+    robot = load_robot(chosen) if chosen else named_robot(manifest.robot)
     wanted = "quadrotor" if kind == "swarm" else kind
     if robot.kind != wanted:
         raise LaunchError(f"robot {robot.name} is of kind {robot.kind!r}, this launch file is for {wanted!r}")
-    interface = given["interface"] or (IN_SIMULATION.get(wanted, "") if flags["simulate"] else "")
+    usual = IN_SIMULATION.get(wanted, "") if flags["simulate"] else ""
+    interface = given["interface"] or (usual if usual in interface_names(robot) else "")
     signals = Path(given["signals"]) if given["signals"] else None
     if flags["simulate"]:
         signals = task_topics.write(manifest, robot, out / "signals.yaml", signals)
@@ -107,7 +109,7 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
     if len(names) > 1:
         check_several(flags["awake"], given["worker"], remaps, names[0])
     seed = number("seed", given["seed"], 0, GREATEST - len(names) + 1)
-    shared = [*option("--transport", given["transport"]), "--robot", named,
+    shared = [*option("--transport", given["transport"]), "--robot", robot.name,
               *option("--interface", interface), *option("--signals", signals)]
     plan = Plan(given, flags, core, shared, manifest.chunk is not None)
     rows: list[Row] = []

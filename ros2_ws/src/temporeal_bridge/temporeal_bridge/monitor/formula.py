@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from temporeal.robots.artifact.manifest import Manifest
+from temporeal.robots.handed_over.arrays import read_npz
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.propositional import Formula
@@ -35,8 +36,8 @@ def judge_truth(
     grid."""
     formula, dt = formula_of(manifest, robot, interface), 1.0 / manifest.rate_hz
     reads = [name for name in signals_in(formula) if name != MISSION_TIME.name]
-    with np.load(path, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in (*reads, "stamp_ns")}
+    held = read_npz(path)
+    arrays = {name: held[name] for name in (*reads, "stamp_ns")}
     monitor, _ = real_time_monitor(formula, dt)
     reading = monitor.reading
     for k in range(floor(manifest.horizon_s / dt + 1e-6) + 1):

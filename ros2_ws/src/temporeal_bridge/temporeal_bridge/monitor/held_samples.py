@@ -24,18 +24,30 @@ class HeldSamples:
 
     Attributes:
         last: stamp of the newest sample [ns]; -inf: none yet.
+        late: number of samples that repeated a stamp or went back, and were left out.
     """
 
     def __init__(self, steady: bool = False) -> None:
-        self.steady, self.last = steady, -inf
+        self.steady, self.last, self.late = steady, -inf, 0
         self.samples: deque[tuple[int, Read]] = deque()  # not decoded yet
         self.known: tuple[int, Signals] | None = None  # the newest decoded one
 
     def add(self, stamp: int, read: Read) -> None:
-        """Add a sample, unless it is older than the last."""
+        """Add a sample, unless it is not newer than the last: then it is counted."""
         if stamp > self.last:
             self.last = stamp
             self.samples.append((stamp, read))
+        else:
+            self.late += 1
+
+    def restart(self, stamp: int) -> None:
+        """Take ``stamp`` as that of the newest sample so far: what was taken for it was of another clock."""
+        if self.samples:
+            self.samples = deque([(stamp, self.samples[-1][1])])
+            self.known = None
+        elif self.known is not None:
+            self.known = stamp, self.known[1]
+        self.last = -inf if self.last == -inf else stamp
 
     def since(self, now: int) -> int:
         """The stamp [ns] for a sample without one that arrives ``now``. The first one of a steady topic was latched: it

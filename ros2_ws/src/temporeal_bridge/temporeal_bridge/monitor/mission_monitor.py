@@ -2,13 +2,15 @@
 without a clock: the caller passes the time.
 
 The state is sampled and held on the formula's grid (the artifact's control period) from mission time zero. A sample
-older than the staleness limit counts as lost. Where the guard says that the mission is over, windows without an end are
+older than the staleness limit counts as lost. Which samples count: :mod:`temporeal.sim.stl.samples`; only topics and
+fields that the formula reads can lose one. Where the guard says that the mission is over, windows without an end are
 decided; bounded ones are watched to their horizon.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from math import inf
 from typing import Any
@@ -17,8 +19,10 @@ import numpy as np
 
 from temporeal.robots.artifact.manifest import Manifest
 from temporeal.robots.spec import RobotSpec
+from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.stl.monitoring.monitor import Reading, real_time_monitor
-from temporeal_bridge.interface.interface import Interface
+from temporeal.sim.stl.samples.times import TopicClock
+from temporeal_bridge.interface.interface import Interface, carried_by
 from temporeal_bridge.interface.state_input import StateReader
 from temporeal_bridge.mission import MISSION_TIME, MissionStatus
 from temporeal_bridge.monitor.formula import formula_of
@@ -51,6 +55,7 @@ class MissionMonitor:
         results: of the missions that are over.
         behind: whether grid points remain that could be evaluated now.
         rejected: messages that could not be right.
+        late: messages whose stamp repeated or went back in the mission; they are left out.
     """
 
     def __init__(
@@ -62,14 +67,26 @@ class MissionMonitor:
         self.on_sample: Callable[[Sample], None] = lambda sample: None
         self.hold_ns = 1e9 * interface.safety["stale_after_s"]
         self.dt = 1.0 / manifest.rate_hz
-        self.formula, slow = real_time_monitor(formula_of(manifest, robot, interface), self.dt)  # compiled here
+        formula = formula_of(manifest, robot, interface)
+        reads = set(signals_in(formula))
+        self.formula, slow = real_time_monitor(formula, self.dt)  # compiled here
         if slow:
             warn(slow)
         self.blank = self.formula.state()
         self.held = [HeldSamples(steady=topic.rate_hz == 0) for topic in interface.states]
-        self.readers = [StateReader(topic, interface.carried, wanted) for topic in interface.states]
+        self.clocks = [TopicClock() for _ in interface.states]
+        self.names = [topic.topic for topic in interface.states]
+        # of everything, or where that is wrong of what the formula reads
+        self.readers = [tuple(StateReader(topic, interface.carried, names)
+                              for names in ((None, reads) if wanted is None else (wanted,)))
+                        for topic in interface.states]
+        # topics that the formula reads, and those whose samples say that time has passed
+        self.read_by = [k for k, topic in enumerate(interface.states) if reads & set(carried_by(topic))]
+        moving = [k for k in self.read_by if not self.held[k].steady]
+        self.paced_by = moving or [*range(len(self.held))]
         self.flight, self.start, self.samples, self.lost, self.rejected = -1, 0, 0, 0, 0
         self.announced = ("", False)  # verdict, at risk
+        self.late_before, self.told_late = 0, False
         self.running = self.behind = self.warned = False
         self.end: int | None = None
         self.results: list[Result] = []
@@ -81,13 +98,14 @@ class MissionMonitor:
 
     def take(self, topic: int, type: str, data: bytes, now: int) -> None:
         """A message of state topic number ``topic`` that arrives ``now`` [ns]."""
-        try:
-            message, stamp = self.readers[topic].message(type, data)
-        except Exception:  # whatever bytes from anywhere make a codec raise
-            self.rejected += 1
+        complete = self._first_of(topic, lambda reader: reader.message(type, data, 1e-9 * now))
+        if complete is None:  # wrong, or a part: others are needed
             return
-        held = self.held[topic]
-        stamp = stamp or held.since(now)  # 0: a type without a stamp
+        message, stamp = complete
+        held, clock = self.held[topic], self.clocks[topic]
+        if clock.sets(stamp):
+            held.restart(0)
+        stamp = clock.time(stamp, held.since(now))
         read = partial(self._read, topic, message)
         if held.steady or stamp > held.last + AHEAD_NS:  # the first one, too: whether it is right matters at once
             signals = read()
@@ -95,13 +113,26 @@ class MissionMonitor:
                 held.add(stamp, lambda: signals)
         else:
             held.add(stamp, read)
+        if self.running and not self.told_late and self.late:
+            self.told_late = True
+            self.warn(f"a message of {self.names[topic]} repeats a stamp or goes back; such messages are left out")
 
     def _read(self, topic: int, message: Any) -> Signals | None:
-        try:
-            return self.readers[topic].signals(message)
-        except Exception:  # as above: the sample before it holds
-            self.rejected += 1
-            return None
+        """The signals of a message; None: they are wrong, and the sample before it holds."""
+        return self._first_of(topic, lambda reader: reader.signals(message))
+
+    def _first_of(self, topic: int, of: Callable[[StateReader], Any]) -> Any:
+        """What the first reader gives that takes the message; None, and it is counted, if none does."""
+        for reader in self.readers[topic]:
+            with suppress(Exception):  # whatever bytes from anywhere make a codec raise
+                return of(reader)
+        self.rejected += 1
+        return None
+
+    @property
+    def late(self) -> int:
+        """See the attributes."""
+        return sum(held.late for held in self.held) - self.late_before
 
     def on_status(self, status: MissionStatus | None, now: int) -> None:
         """The guard's mode, published ``now`` [ns]; None: no guard can have published it."""
@@ -124,6 +155,7 @@ class MissionMonitor:
         self.flight, self.start = flight, start_ns
         self.formula.set_state(self.blank)
         self.samples, self.lost, self.running = 0, 0, True
+        self.late_before, self.told_late = self.late_before + self.late, False
         self.behind, self.warned, self.end = False, False, None
         self._announce("undecided")
 
@@ -136,7 +168,7 @@ class MissionMonitor:
             if self.end is not None and at > self.end and self.formula.horizon_steps is None:
                 self._conclude()
                 break
-            final = all(held.passed(at) for held in self.held)
+            final = all(self.held[k].passed(at) for k in self.paced_by)
             if not final and now - at < LATE_S * 1e9:
                 break
             self._sample(at)
@@ -164,10 +196,10 @@ class MissionMonitor:
             self.results.append(self.result(reading))
 
     def _sample(self, at: int) -> None:
-        """One grid point: the newest sample of every topic before it, or a lost one."""
+        """One grid point: the newest sample of every topic before it, or where the formula reads it a lost one."""
         parts = [held.at(at, self.hold_ns) for held in self.held]
         sample: dict[str, Any] | None = None
-        if all(part is not None for part in parts):
+        if all(parts[k] is not None for k in self.read_by):
             sample = {name: value for part in parts if part for name, value in part.items()}
             sample[MISSION_TIME.name] = np.float64(self.samples * self.dt)
         self.lost += sample is None
@@ -190,7 +222,7 @@ class MissionMonitor:
                        "verdict": reading.verdict if reading else verdict, "final": bool(reading and reading.final)}
         if reading is not None:
             out |= {"at_risk": self.at_risk(reading), "lower": reading.lower, "upper": reading.upper,
-                    "time_s": reading.time_s, "lost": self.lost, "samples": reading.samples,
+                    "time_s": reading.time_s, "lost": self.lost, "late": self.late, "samples": reading.samples,
                     "clauses": [{"text": c.text, "lower": c.lower, "upper": c.upper, "verdict": c.verdict}
                                 for c in reading.clauses]}
         return out

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from temporeal.robots.artifact.loading import load_manifest
+from temporeal.robots.handed_over.robots import named_robot
 from temporeal.robots.spec import RobotSpec, load_robot, robot_names
 from temporeal_bridge.link.sockets import default_path
 from temporeal_bridge.process.scheduling import PRIORITIES
@@ -51,7 +52,9 @@ def robot_of(args: argparse.Namespace) -> RobotSpec:
     artifact = getattr(args, "artifact", None)
     if args.robot is None and artifact is None:
         raise ValueError(f"--robot is needed, for no artifact names one; legal: {', '.join(robot_names())}")
-    return load_robot(args.robot or load_manifest(artifact, getattr(args, "trust", None)).robot)
+    if args.robot is not None:
+        return load_robot(args.robot)
+    return named_robot(load_manifest(artifact, getattr(args, "trust", None)).robot)
 
 
 def link_path(args: argparse.Namespace, transport: Transport) -> Path:

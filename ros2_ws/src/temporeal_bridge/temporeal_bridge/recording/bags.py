@@ -17,8 +17,11 @@ from typing import Any
 from rosbags.rosbag2 import Reader
 from rosbags.rosbag2.storage_mcap import McapReader
 
+from temporeal.robots.handed_over.bags import check_bag
+from temporeal.robots.handed_over.files import Refused
 from temporeal_bridge.recording import records
 from temporeal_bridge.recording.recovery import cut_and_close
+from temporeal_bridge.recording.topics import SIMULATED
 from temporeal_bridge.transports import messages
 
 ARTIFACT = "guard/artifact"
@@ -99,6 +102,10 @@ def opened(path: Path) -> Iterator[Opened]:
     """The bag's readers: of rosbag2 where its index exists, else of its files, cut after their last whole record."""
     error: Exception | None = None
     try:
+        check_bag(path)
+    except (OSError, Refused) as found:
+        raise BagError(f"{path} is no bag that can be read: {found}") from found
+    try:
         reader = Reader(path)
         reader.open()
     except Exception as found:  # rosbags' parsers raise any exception
@@ -159,6 +166,13 @@ def robot_of(path: Path, namespace: str | None = None) -> tuple[str, dict[str, A
     if len(found) > 1:
         raise BagError(f"{path} has {len(found)} robots: choose one with --namespace: {', '.join(sorted(found))}")
     return next(iter(found.items()))
+
+
+def simulated(recording: Recording, namespace: str) -> bool | None:
+    """Whether the robot was :mod:`temporeal_bridge.robot_sim`, by its own word on ``sim/episode``, which ``recording``
+    must have been read with. None: the bag does not say, because its recorder did not listen for it."""
+    said = recording.counts.get(full_name(SIMULATED, namespace))
+    return None if said is None else said > 0
 
 
 def full_name(topic: str, namespace: str) -> str:

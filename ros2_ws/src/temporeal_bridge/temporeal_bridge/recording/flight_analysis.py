@@ -49,13 +49,16 @@ def judge(
     samples: list[Sample] = []
     monitor = MissionMonitor(manifest, robot, interface, lambda result: None)
     monitor.on_sample = samples.append
-    states = {(full_name(row.topic, namespace), row.type): i for i, row in enumerate(interface.states)}
+    states: dict[tuple[str, str], list[int]] = {}  # rows of one topic: an arm's and a gripper's joint states
+    for i, row in enumerate(interface.states):
+        states.setdefault((full_name(row.topic, namespace), row.type), []).append(i)
     now = flight.start_ns - 2 * BEFORE_NS
     for message in found:
         key = message.topic, message.type
         if key in states:
             now = max(now, message.at)
-            monitor.take(states[key], message.type, message.data, now)
+            for i in states[key]:
+                monitor.take(i, message.type, message.data, now)
         elif key == (full_name("mission", namespace), MISSION):
             now = max(now, message.at)
             monitor.on_status(mission_status(message), now)

@@ -9,6 +9,7 @@ from temporeal_bridge.transports.transport import QOS, QoS
 
 MISSION = "std_msgs/msg/Header"
 STARTS = "mission/start"
+SIMULATED = "sim/episode"  # only a simulated robot says which episode it is in
 PICTURES = QoS(reliable=False, depth=30)  # a megabyte each: one second of a camera, for when the disk is slow
 RARE = QoS(depth=1000)  # published once: must not get lost among many others
 KEPT = QoS(depth=1000, latched=True)  # ... perhaps before we subscribed: a depth of 1 would keep the last mode only
@@ -28,6 +29,7 @@ RECORDED_TOPICS = (
     ("estop", "std_msgs/msg/Bool", QOS["deep"]),
     ("monitor/robustness", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
     ("monitor/verdict", "std_msgs/msg/String", KEPT),
+    (SIMULATED, "std_msgs/msg/UInt64", KEPT),
 )
 """Topics of the nodes themselves, in the robot's namespace."""
 

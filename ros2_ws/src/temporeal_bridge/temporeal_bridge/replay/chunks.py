@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,27 +24,42 @@ Made = Sequence[np.ndarray | None]
 """The rows [K, A] of each used chunk of a flight, inferred again; None: the bag lacks a message of its observation."""
 
 
+class Found(NamedTuple):
+    """A recorded message, and the state and stamp [ns] that it completes where states come in parts."""
+
+    message: Message
+    state: tuple[Any, int] | None
+
+
+def put_together(reader: StateReader, message: Message) -> tuple[Any, int] | None:
+    """The state that ``message`` completes, where states may come in several messages of one topic."""
+    with suppress(Exception):  # bytes from anywhere: the controller counted them
+        return None if reader.parts is None else reader.message(message.type, message.data, 1e-9 * message.at)
+    return None
+
+
 def inferred_again(
     recording: Recording, artifact: Artifact, interface: Interface, namespace: str, flights: Sequence[RecordedFlight]
 ) -> list[Made]:
     """The chunks of each flight."""
     manifest, period = artifact.manifest, 1.0 / artifact.manifest.rate_hz
     wanted = [signal.name for signal in manifest.signals]
-    readers, by_mark = [], list[dict[int, list[Message]]]()
+    readers, by_mark = [], list[dict[int, list[Found]]]()
     for row in interface.topics:
         readers.append(StateReader(row, interface.carried, wanted))
         by_mark.append({})
         for message in recording.of(full_name(row.topic, namespace)):
-            by_mark[-1].setdefault(mark(message.data), []).append(message)
+            by_mark[-1].setdefault(mark(message.data), []).append(Found(message, put_together(readers[-1], message)))
 
     def observation(flight: RecordedFlight, record: ChunkRecord) -> dict[str, np.ndarray] | None:
         at, signals = flight.start_ns + 1e9 * record.observed, dict[str, np.ndarray]()
         for target, found, reader in zip(record.marks, by_mark, readers):
             if target:  # 0: that topic had delivered nothing yet
-                near = min(found.get(target, ()), key=lambda message: abs(message.at - at), default=None)
-                if near is None:
+                near = min(found.get(target, ()), key=lambda each: abs(each.message.at - at), default=None)
+                state = None if near is None else near.state or reader.message(near.message.type, near.message.data)
+                if state is None:
                     return None
-                signals |= reader.signals(reader.message(near.type, near.data)[0])
+                signals |= reader.signals(state[0])
         return {**signals, MISSION_TIME.name: np.asarray(record.step * period, dtype=np.float32)}
 
     def rows(signals: dict[str, np.ndarray] | None) -> np.ndarray | None:

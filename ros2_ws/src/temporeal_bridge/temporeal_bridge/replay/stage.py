@@ -257,7 +257,10 @@ class ReplayStage:
         apart_by = AT_REST * (guard.config.limits.high - guard.config.limits.low)
         for message in sorted(about, key=lambda message: abs(message.at - at)):
             with suppress(Exception):  # bytes from anywhere: the guard counted them
-                signals = reader.signals(reader.message(message.type, message.data)[0])
+                state = reader.message(message.type, message.data, 1e-9 * message.at)
+                if state is None:
+                    continue
+                signals = reader.signals(state[0])
                 place = hold.measured(guard.config.profile, guard.stream.motion, signals)
                 if (np.abs(own - place) <= apart_by).all(axis=1).any():
                     return {rule.signal: signals[rule.signal]}

@@ -1,9 +1,9 @@
-"""What stands between a command's topic and a robot's actuators, and what it does when commands stop or are wrong.
+"""Models of the drivers between a command's topic and a robot's actuators, also when commands stop or are wrong.
 
-Small state machines without clocks of their own: ``read`` checks a message when it arrives, ``receive`` takes what was
-read when it reaches the driver, ``output`` is the setpoint in force. Behaviour as read in the sources:
+State machines without a clock: ``read`` checks a message on arrival, ``receive`` takes its content when it reaches the
+driver, ``output`` is the current setpoint. Their behaviour follows the sources:
 
-- ros2_controllers 6.9.0 (94e74de; jazzy, 4.42.1, ed360c9, is the same where nothing else is said),
+- ros2_controllers 6.9.0 (94e74de; jazzy, 4.42.1, ed360c9, is the same except where noted),
   ``forward_command_controller/src/forward_controllers_base.cpp`` and
   ``joint_trajectory_controller/src/{joint_trajectory_controller,trajectory}.cpp``
 - ros2_control, ``controller_manager/src/controller_manager.cpp``, ``update``
@@ -25,43 +25,48 @@ from temporeal.robots.motion import shield
 from temporeal.robots.motion.cartesian_servo import PERIOD, TIMEOUT, Servo, servo_of
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.codecs.codec import CodecError
+from temporeal_bridge.codecs.grippers import COMMAND as GRIPPER
 from temporeal_bridge.codecs.joint_options import shares
 from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.interface.interface import CommandTopic, InterfaceError
 from temporeal_bridge.transports import messages
 
 Array = np.ndarray
-FLYING_S = 2.0  # after its last thrust a Crazyflie still counts as flying: IS_FLYING_HYSTERESIS_THRESHOLD, supervisor.c
+FLYING_S = 2.0  # s of flight after the last thrust of a Crazyflie: IS_FLYING_HYSTERESIS_THRESHOLD, supervisor.c
+# (other firmware: simulation.watchdog.flying_s)
 
 
 class Refused(ValueError):
-    """A command that the driver does not take; the message says why."""
+    """A command that the driver refuses; the message says why."""
 
 
 class Driver(Protocol):
-    """What takes one command of an articulated robot.
+    """The driver of one command of an articulated robot.
 
     Attributes:
-        failed: why it takes no commands any more; "" while it does.
-        dead: its process is gone: the motors are off, and nobody publishes the robot's state.
+        failed: why it refuses all further commands; "" while it does not.
+        dead: its process has ended: the motors are off, and the robot's state is not published.
     """
 
     failed: str
     dead: bool
 
     def read(self, message: Any, now_ns: int) -> Any:
-        """What :meth:`receive` takes of a message that reaches the driver at the ROS time ``now_ns``, or Refused."""
+        """The content, for :meth:`receive`, of a message that arrives at the ROS time ``now_ns``; or Refused."""
 
     def receive(self, content: Any, now: float) -> None:
-        """What was read, at ``now`` [s]."""
+        """Take the content of a message at ``now`` [s]."""
 
     def output(self, now: float) -> Array | None:
-        """The setpoint [U] in force at ``now`` [s]; None before the first."""
+        """The setpoint [U] at ``now`` [s]; None before the first."""
 
 
 class Firmware:
-    """A Crazyflie's: what it does with setpoints, and without them. Who flies and hears nothing for ``off_after_s`` is
-    locked until it is started again; who stands, with no thrust for FLYING_S, only has its motors off."""
+    """A quadrotor's firmware with its watchdog, as the Crazyflie's.
+
+    Without a setpoint for ``off_after_s`` its motors are off; in flight, that is up to ``flying_s`` after the last
+    thrust, it is then locked until it is restarted.
+    """
 
     def __init__(self, command: str, watchdog: Mapping[str, float]) -> None:
         self.command, self.watchdog = command, watchdog
@@ -70,32 +75,32 @@ class Firmware:
         self.locked = False
 
     def receive(self, command: Array, at: float) -> None:
-        """A setpoint that arrived at ``at`` [s]."""
+        """Take a setpoint that arrives at ``at`` [s]."""
         self.hold(command, at)
         if (command[:1] if self.command == "ctbr_cmd" else command).any():
             self.pushed_at = at
 
     def hold(self, command: Array, at: float) -> None:
-        """What keeps the robot until its first setpoint: nobody flies by that."""
+        """Set the command that holds the robot until its first setpoint; it does not count as flight."""
         self.last, self.at = command, at
 
     def output(self, now: float, quat_wxyz: Array) -> Array:
-        """The setpoint in force: the last one; after a silence the level attitude with its thrust; then nothing."""
+        """The current setpoint: the last one; without new ones a level attitude with its thrust; then zero."""
         age = now - self.at
         silent = age > self.watchdog["off_after_s"]
-        self.locked = self.locked or (silent and self.at - self.pushed_at <= FLYING_S)
+        self.locked = self.locked or (silent and self.at - self.pushed_at <= self.watchdog.get("flying_s", FLYING_S))
         if self.locked or silent:
             return np.zeros(4)
         if age <= self.watchdog["level_after_s"]:
             return self.last
         if self.command != "ctbr_cmd":
-            return np.zeros(4)  # motor setpoints are for the simulator only: there is no firmware to level it
+            return np.zeros(4)  # motor setpoints exist in simulation only: no firmware levels them
         rates = shield.level_rates(quat_wxyz, self.watchdog["gain"], self.watchdog["limit"])
         return np.concatenate([self.last[:1], rates])
 
 
 class Held:
-    """What forwards the last command and holds it for ever. ``size``: its components."""
+    """A driver that holds the last command for ever. ``size``: number of its components."""
 
     dead = False
 
@@ -105,7 +110,7 @@ class Held:
         self.failed = ""
 
     def receive(self, content: Array, now: float) -> None:
-        """The command in force from now on."""
+        """See :class:`Driver`."""
         self.last = content
 
     def output(self, now: float) -> Array | None:
@@ -116,9 +121,9 @@ class Held:
 class ForwardCommandController(Held):
     """ros2_control's forward_command_controller. It has no time-out.
 
-    A message with a non-finite value is dropped, as is an empty one. One of another length makes ``update`` fail, and
-    the controller manager deactivates what failed: the hardware holds the last command, and no other is taken until
-    somebody activates the controller again.
+    An empty message, or one with a non-finite value, is dropped. A message of another length makes ``update`` fail, and
+    the controller manager deactivates the controller: the hardware holds the last command, and no other is taken until
+    the controller is activated again.
     """
 
     def read(self, message: Any, now_ns: int) -> Array:
@@ -134,10 +139,58 @@ class ForwardCommandController(Held):
         return np.asarray(self.codec.decode(message, self.options), dtype=np.float64)
 
 
+class GripperController(Held):
+    """A gripper's controller by control_msgs/GripperCommand: it goes to the commanded position and holds it."""
+
+    def read(self, message: Any, now_ns: int) -> Array:
+        """See :class:`Driver`."""
+        if not np.isfinite(message.position):
+            raise Refused(f"the gripper's position is not finite: {message.position}")
+        return np.asarray(self.codec.decode(message, self.options), dtype=np.float64)
+
+
+class Parted:
+    """Several drivers, each of some components of a command, on topics of their own.
+
+    Args:
+        parts: topic (which names the components) and driver of each. start: initial setpoint [U].
+    """
+
+    def __init__(self, parts: Sequence[tuple[CommandTopic, Driver]], start: Array) -> None:
+        self.parts, self.last = parts, np.array(start, dtype=np.float64)
+
+    @property
+    def failed(self) -> str:
+        """See :class:`Driver`."""
+        return next((driver.failed for _, driver in self.parts if driver.failed), "")
+
+    @property
+    def dead(self) -> bool:
+        """See :class:`Driver`."""
+        return any(driver.dead for _, driver in self.parts)
+
+    def read(self, message: Any, now_ns: int, number: int = 0) -> Any:
+        """See :class:`Driver`; of topic ``number``."""
+        return number, self.parts[number][1].read(message, now_ns)
+
+    def receive(self, content: Any, now: float) -> None:
+        """See :class:`Driver`."""
+        number, own = content
+        self.parts[number][1].receive(own, now)
+
+    def output(self, now: float) -> Array | None:
+        """See :class:`Driver`."""
+        found = [(topic.components, driver.output(now)) for topic, driver in self.parts]
+        for components, values in found:
+            if values is not None:
+                self.last[list(components)] = values
+        return None if all(values is None for _, values in found) else self.last.copy()
+
+
 class LeapNode(Held):
     """The LEAP hand's node: position targets of the motors in the order of their ids, held for ever.
 
-    Numbers that are too few, too many (an assertion) or not finite (``int(nan)``) raise in the callback: the node ends,
+    A wrong number of values (an assertion) or a non-finite one (``int(nan)``) raises in the callback: the node ends,
     and its exit handler switches the motors off.
     """
 
@@ -147,14 +200,14 @@ class LeapNode(Held):
             raise Refused(self.failed)
         position = np.asarray(message.position, dtype=np.float64)
         if position.size != self.size or not np.isfinite(position).all():
-            self.dead, self.failed = True, f"the node died of a command with the positions {position.tolist()}"
+            self.dead, self.failed = True, f"the node ended at a command with the positions {position.tolist()}"
             raise Refused(self.failed)
         return np.asarray(self.codec.decode(message, self.options), dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class Point:
-    """Where joints [J] are to be, how fast and with which acceleration; None: not said."""
+    """Positions, velocities and accelerations of joints [J]; None: not given."""
 
     position: Array
     velocity: Array | None = None
@@ -163,8 +216,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """Points at ``times`` [P], s from the trajectory's begin: ``lead`` [s] after it reaches the controller, at once
-    where its stamp is 0 (None)."""
+    """Points at ``times`` [P], s from the trajectory's start.
+
+    It starts ``lead`` [s] after it reaches the controller; None (stamp 0): at once.
+    """
 
     times: Array
     points: tuple[Point, ...]
@@ -174,17 +229,17 @@ class Trajectory:
 class JointTrajectoryController:
     """ros2_control's joint_trajectory_controller on its topic, for position commands.
 
-    Between points with velocities it follows cubic splines, with accelerations too quintic ones, else straight lines;
-    it holds the last point for ever (``cmd_timeout`` is 0 by default). A new trajectory replaces the old one and begins
-    at the old one's present setpoint: ``interpolate_from_desired_state: true``, and since 6 in mid-motion by default.
-    A message that breaks a rule is dropped, and the old one goes on. Nothing looks for non-finite numbers.
+    It interpolates by cubic splines between points with velocities, by quintic ones if they also have accelerations,
+    else linearly; it holds the last point for ever (``cmd_timeout`` is 0 by default). A new trajectory replaces the old
+    one and begins at its current setpoint: ``interpolate_from_desired_state: true``, since 6 in motion by default. A
+    message that breaks a rule is dropped, and the old trajectory goes on. Non-finite numbers are not checked.
 
-    Where a motor pulls several joints, what is behind the controller adds up their positions, as a Shadow hand does
-    (sr_core af2f341, ``srh_joint_position_controller.cpp``, ``update``).
+    If a motor pulls several joints, the hardware adds up their positions, as in a Shadow hand (sr_core af2f341,
+    ``srh_joint_position_controller.cpp``, ``update``).
 
     Args:
-        joints: names; in a list those that one motor pulls.
-        start: [U] where the motors are held before the first trajectory.
+        joints: names; a list holds the joints of one motor.
+        start: setpoint [U] of the motors before the first trajectory.
         moving_end: ``allow_nonzero_velocity_at_trajectory_end``.
     """
 
@@ -236,7 +291,7 @@ class JointTrajectoryController:
         if i == len(points):
             return resting(points[-1])
         at, point = (times[i - 1], points[i - 1]) if i else self.before
-        if not i:  # the way to the first point is of the same kind as the others
+        if not i:  # the segment to the first point is interpolated as the others are
             point = resting(point)
         return between(now - at, times[i] - at, point, points[i])
 
@@ -259,15 +314,15 @@ def read_point(point: Any, number: int, order: Sequence[int]) -> Point:
 
 
 def resting(point: Point) -> Point:
-    """The point with zeros where it says nothing."""
+    """The point with zeros for values that are not given."""
     zero = np.zeros_like(point.position)
     return Point(point.position, zero if point.velocity is None else point.velocity,
                  zero if point.acceleration is None else point.acceleration)
 
 
 def between(t: float, duration: float, a: Point, b: Point) -> Point:
-    """The point at ``t`` of ``duration`` [s] on the way from ``a`` to ``b``: the polynomial of least degree that has
-    the positions of both, and the velocities and accelerations that both have."""
+    """The point at ``t`` of ``duration`` [s] between ``a`` and ``b``: the polynomial of least degree through both
+    positions and the velocities and accelerations that both have."""
     way = b.position - a.position
     if a.velocity is None or b.velocity is None:
         return Point(a.position + way * (t / duration), way / duration, np.zeros_like(way))
@@ -277,7 +332,7 @@ def between(t: float, duration: float, a: Point, b: Point) -> Point:
         c3 = (a.velocity + b.velocity - 2 * mean) / duration**2
         return polynomial(t, a.position, a.velocity, c2, c3)
     c2 = 0.5 * a.acceleration
-    d = way - duration * (a.velocity + duration * c2)  # what is missing at the end without the other terms
+    d = way - duration * (a.velocity + duration * c2)  # rest of the position at the end without the other terms
     v = duration * (b.velocity - a.velocity - 2 * duration * c2)
     w = 0.5 * duration**2 * (b.acceleration - a.acceleration)
     return polynomial(t, a.position, a.velocity, c2, (10 * d - 4 * v + w) / duration**3,
@@ -295,12 +350,12 @@ def polynomial(t: float, *coefficients: Array) -> Point:
 
 
 class MoveItServo:
-    """MoveIt Servo before a position controller: a velocity of the tool moves the joints by
+    """MoveIt Servo in front of a position controller: a velocity of the tool moves the joints by
     :mod:`temporeal.robots.motion.cartesian_servo`.
 
-    One that is older than TIMEOUT halts them; so does one in another frame, or with a number that is not finite, when
-    it is to be used (``isValidCommand``; here it is refused on arrival). What Servo sends goes ``max_expected_latency``
-    ahead in its trajectories, so the controller is behind by that.
+    The joints stop at a velocity that is older than TIMEOUT, or that is in another frame or not finite
+    (``isValidCommand``; here it is refused on arrival). Servo plans ``max_expected_latency`` ahead, so the controller
+    lags by that.
 
     Args:
         joints: [J] rad, at the start. lag_s: ``max_expected_latency``.
@@ -359,6 +414,8 @@ def driver_of(
         return ForwardCommandController(topic, len(start))
     if topic.type == "sensor_msgs/msg/JointState":
         return LeapNode(topic, len(start))
+    if topic.type == GRIPPER:
+        return GripperController(topic, len(start))
     raise InterfaceError(
         f"no simulated driver takes {topic.type} ({topic.topic}); legal: trajectory_msgs/msg/JointTrajectory, "
-        "std_msgs/msg/Float64MultiArray, geometry_msgs/msg/TwistStamped, sensor_msgs/msg/JointState")
+        f"std_msgs/msg/Float64MultiArray, geometry_msgs/msg/TwistStamped, sensor_msgs/msg/JointState, {GRIPPER}")

@@ -1,15 +1,14 @@
-"""What can go wrong between a robot's true state and what others read of it: pure functions, switched on by name.
+"""Faults between a robot's true state and its published messages: pure functions, selected by name.
 
-A simulated robot takes one from its topic ``sim/fault`` (std_msgs/String, JSON; ``{}`` ends it)::
+A simulated robot reads a fault from its topic ``sim/fault`` (std_msgs/String, JSON; ``{}`` ends it)::
 
     {"name": "delayed", "by_s": 0.3}
     {"name": "nan", "signal": "joint_pos", "index": 2, "for_s": 0.5}
     {"name": "missing", "joint": "fr3_joint4", "topic": "joint_states"}
 
-Every fault takes, beside its own options, ``topic`` (the one it acts on, as ``ros.yaml`` has it; "" for all), ``for_s``
-(how long; null: until another comes) and ``seed``. Three kinds, by what they change: which sample of the state is
-published and with which stamp (``SAMPLES``), the numbers of its signals (``SIGNALS``), the message (``MESSAGES``);
-``blocked`` alone acts on the machine itself.
+Besides its own options, every fault has ``topic`` (a name of ``ros.yaml``; "": all), ``for_s`` (duration; null: until
+the next fault) and ``seed``. Three kinds change the sample that is published and its stamp (``SAMPLES``), the values of
+signals (``SIGNALS``), or the message (``MESSAGES``). ``blocked`` alone acts on the machine.
 """
 
 from __future__ import annotations
@@ -32,52 +31,52 @@ Encode = Callable[[Mapping[str, np.ndarray]], Mapping[str, tuple[str, Any]]]
 
 
 class FaultError(ValueError):
-    """A fault that does not exist, or not with these options; the message says what is legal."""
+    """An unknown fault, or one with wrong options; the message says what is legal."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What is measured at one time: signals by name and the stamp [ns]."""
+    """A measurement: signals by name and the stamp [ns]."""
 
     signals: Mapping[str, np.ndarray]
     stamp: int
 
 
 Past = Sequence[Sample]
-"""Samples since the fault began: the first one, then as many of the last ones as the fault needs, the newest last."""
+"""Samples since the fault began: the first, then the last ones that the fault needs, the newest last."""
 
 
 # ---------------------------------------------------------------- which sample, with which stamp
 
 
 def stopped(past: Past, options: Options, rng: np.random.Generator) -> Sample | None:
-    """Nothing comes."""
+    """No message."""
     return None
 
 
 def delayed(past: Past, options: Options, rng: np.random.Generator) -> Sample | None:
-    """What was measured ``by_s`` ago comes now, with its own stamp; nothing as long as there is none so old."""
+    """The sample of ``by_s`` ago with its own stamp; none before there is one so old."""
     count = bisect_right(past, past[-1].stamp - nanoseconds(options["by_s"]), key=lambda sample: sample.stamp)
     return past[count - 1] if count else None
 
 
 def lost(past: Past, options: Options, rng: np.random.Generator) -> Sample | None:
-    """A ``share`` of the messages does not come."""
+    """A ``share`` of the messages is lost."""
     return None if rng.random() < options["share"] else past[-1]
 
 
 def frozen(past: Past, options: Options, rng: np.random.Generator) -> Sample | None:
-    """The same numbers for ever, with fresh stamps."""
+    """The same values for ever, with fresh stamps."""
     return Sample(past[0].signals, past[-1].stamp)
 
 
 def repeated(past: Past, options: Options, rng: np.random.Generator) -> Sample | None:
-    """The same message for ever, its stamp too."""
+    """The same message for ever, with the same stamp."""
     return past[0]
 
 
 def stamped(past: Past, options: Options, rng: np.random.Generator) -> Sample | None:
-    """Stamps ``by_s`` from now: the future, or with a negative number a clock that was put back."""
+    """Stamps that are off by ``by_s``: in the future, or, if negative, of a clock that was set back."""
     return Sample(past[-1].signals, past[-1].stamp + nanoseconds(options["by_s"]))
 
 
@@ -85,13 +84,13 @@ def stamped(past: Past, options: Options, rng: np.random.Generator) -> Sample | 
 
 
 def jump(signals: Mapping[str, np.ndarray], options: Options, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """A component of a signal (``index``; null: all) is ``scale`` times itself and ``by`` more: a teleport, or another
-    unit (``"scale": 57.3, "by": 0``)."""
+    """Multiply a component of a signal (``index``; null: all) by ``scale`` and add ``by``: a jump, or another unit
+    (``"scale": 57.3, "by": 0``)."""
     return changed(signals, options, lambda value: options["scale"] * value + options["by"])
 
 
 def nan(signals: Mapping[str, np.ndarray], options: Options, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """A component of a signal is not a number."""
+    """Set a component of a signal to NaN."""
     return changed(signals, options, lambda value: np.full_like(value, np.nan))
 
 
@@ -112,7 +111,7 @@ ARRAYS = ("position", "values", "data")
 
 
 def missing(message: Any, options: Options, rng: np.random.Generator) -> Any:
-    """Of a JointState, ``joint`` ("": the first) is not there."""
+    """Leave ``joint`` ("": the first) out of a JointState."""
     names = list(message.name)
     joint = options["joint"] or names[0]
     if joint not in names:
@@ -121,19 +120,19 @@ def missing(message: Any, options: Options, rng: np.random.Generator) -> Any:
 
 
 def permuted(message: Any, options: Options, rng: np.random.Generator) -> Any:
-    """Of a JointState, the joints come in another order each time: names and numbers alike."""
+    """Permute the joints of a JointState, names and values alike, anew in each message."""
     return picked(message, rng.permutation(len(message.name)).tolist())
 
 
 def extra(message: Any, options: Options, rng: np.random.Generator) -> Any:
-    """A JointState begins with a joint that the robot does not have."""
+    """Put a joint that the robot does not have first in a JointState."""
     more = {name: np.concatenate([[0.0], getattr(message, name)])
             for name in JOINT_FIELDS if len(getattr(message, name)) == len(message.name)}
     return replace(message, name=["extra_joint", *message.name], **more)
 
 
 def wrong_length(message: Any, options: Options, rng: np.random.Generator) -> Any:
-    """The last number of an array is not there: positions of a JointState, values or data of others."""
+    """Leave out the last value of an array: of the positions of a JointState, or of ``values`` or ``data``."""
     name = next(name for name in ARRAYS if hasattr(message, name))
     return replace(message, **{name: np.asarray(getattr(message, name))[:-1]})
 
@@ -146,12 +145,12 @@ def picked(message: Any, order: Sequence[int]) -> Any:
 
 
 def has_joints(message: Any) -> bool:
-    """Whether a message says names of joints."""
+    """Whether a message has names of joints."""
     return hasattr(message, "name") and hasattr(message, "position")
 
 
 def has_array(message: Any) -> bool:
-    """Whether a message has an array of numbers that may be too short."""
+    """Whether a message has an array that :func:`wrong_length` shortens."""
     return any(hasattr(message, name) for name in ARRAYS)
 
 
@@ -172,12 +171,12 @@ MACHINE: dict[str, Options] = {"blocked": {"joints": REQUIRED}}
 OWN: dict[str, Options] = {
     **{name: row[1] for name, row in SAMPLES.items()}, **{name: row[1] for name, row in SIGNALS.items()},
     **{name: row[1] for name, row in MESSAGES.items()}, **MACHINE}
-"""The options of each fault beside the common ones, with their defaults."""
+"""The options of each fault besides the common ones, with their defaults."""
 
 
 @dataclass(eq=False)
 class Fault:
-    """A fault that is on. ``begun`` and ``until``: s on the caller's clock."""
+    """An active fault. ``begun`` and ``until``: s on the caller's clock."""
 
     name: str
     options: Options
@@ -187,7 +186,7 @@ class Fault:
     past: list[Sample] = field(default_factory=list)
 
     def remember(self, sample: Sample) -> None:
-        """The newest sample: the first one is kept, and of the others what ``delayed`` still needs."""
+        """Keep the newest sample, the first one, and those that ``delayed`` still needs."""
         self.past.append(sample)
         oldest = sample.stamp - nanoseconds(self.options["by_s"] if self.name == "delayed" else 0.0)
         while len(self.past) > 2 and self.past[2].stamp <= oldest:
@@ -198,7 +197,7 @@ class Fault:
         return self.options["topic"] in ("", topic)
 
     def sample(self, topic: str) -> Sample | None:
-        """What is published of the samples so far on ``topic``; None: nothing."""
+        """The sample to publish on ``topic``; None: none."""
         newest = self.past[-1]
         if not self.on(topic):
             return newest
@@ -209,7 +208,7 @@ class Fault:
         return newest
 
     def message(self, topic: str, message: Any) -> Any:
-        """What becomes of the message on ``topic``."""
+        """The message to publish on ``topic`` instead of ``message``."""
         if self.name not in MESSAGES or not self.on(topic):
             return message
         change, _, fits = MESSAGES[self.name]
@@ -217,10 +216,10 @@ class Fault:
 
 
 def parse(text: str, at: float, signals: Mapping[str, np.ndarray], encode: Encode) -> Fault | None:
-    """The fault that the JSON ``text`` describes, on from ``at`` [s]; None for ``{}``.
+    """The fault that the JSON ``text`` describes, active from ``at`` [s]; None for ``{}``.
 
     Args:
-        signals: of the robot, now. ``encode``: the messages that it publishes of them.
+        signals: of the robot now. ``encode``: gives the messages that it publishes of them.
     """
     try:
         given = json.loads(text)
@@ -232,7 +231,7 @@ def parse(text: str, at: float, signals: Mapping[str, np.ndarray], encode: Encod
 
 
 def make(given: Options, at: float, signals: Mapping[str, np.ndarray], encode: Encode) -> Fault:
-    """The fault of the options ``given``, checked; other arguments as for :func:`parse`."""
+    """The fault of the options ``given``, which are checked; other arguments as for :func:`parse`."""
     name = given.get("name")
     if name not in OWN:
         raise FaultError(f"no fault {name!r}; known: {', '.join(OWN)}")
@@ -250,7 +249,7 @@ def make(given: Options, at: float, signals: Mapping[str, np.ndarray], encode: E
     return Fault(name, options, at, at + length, np.random.default_rng(options["seed"]))
 
 
-RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # option: what it is, and whether a value is it
+RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # option: the rule in words, and its check
     "by_s": ("a finite number of seconds", is_number),
     "by": ("a finite number", is_number),
     "scale": ("a finite number", is_number),
@@ -263,7 +262,7 @@ RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # option: what it is, a
 
 
 def check_there(name: str, options: Options, signals: Mapping[str, np.ndarray], encode: Encode) -> None:
-    """What the options name is there, and the fault changes something that is published."""
+    """Raise a FaultError unless the named topic and signal exist and the fault changes a published message."""
     sent = encode(signals)
     if options["topic"] and options["topic"] not in sent:
         raise FaultError(f"fault {name!r}: no topic {options['topic']!r}; there are: {', '.join(sent)}")
@@ -286,7 +285,7 @@ def check_there(name: str, options: Options, signals: Mapping[str, np.ndarray], 
 
 
 def check_component(name: str, signal: Any, index: Any, signals: Mapping[str, np.ndarray]) -> None:
-    """The signal is there, and has that component."""
+    """Raise a FaultError unless the signal exists and has that component."""
     if signal not in signals:
         raise FaultError(f"fault {name!r}: no signal {signal!r}; there are: {', '.join(signals)}")
     shape = np.shape(signals[signal])

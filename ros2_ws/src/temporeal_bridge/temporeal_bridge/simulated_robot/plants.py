@@ -1,6 +1,6 @@
-"""What is behind a simulated robot's topics: its driver and its physics. One class for each kind of machine.
+"""The plant behind a simulated robot's topics: driver and physics, one class for each kind of machine.
 
-A plant does not know topics, clocks, noise or latency: :mod:`temporeal_bridge.robot_sim` has these for all robots.
+Topics, clocks, noise and latency are the same for all robots and belong to :mod:`temporeal_bridge.robot_sim`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.guard.px4 import OFFBOARD, Output
 from temporeal_bridge.interface.interface import CommandTopic, Interface, InterfaceError, Topic
-from temporeal_bridge.simulated_robot.drivers import Driver, Firmware, Refused, driver_of
-from temporeal_bridge.simulated_robot.px4_commander import Px4Commander
+from temporeal_bridge.simulated_robot.drivers import Driver, Firmware, Parted, Refused, driver_of
+from temporeal_bridge.simulated_robot.mobile_base import MobileBase
+from temporeal_bridge.simulated_robot.px4_commander import LANDED_M, Px4Commander
 
 if TYPE_CHECKING:
     from temporeal.sim.scene import Scene
 
 FLIGHT_DT = 0.002  # physics step of a quadrotor, s
 GRAVITY = 9.81  # m/s^2
-STUCK = 1e6  # N m s/rad: under 100 N m, 0.1 mrad/s. As damping, which is integrated implicitly, it is no stiffness
+STUCK = 1e6  # N m s/rad, damping of a blocked joint: 0.1 mrad/s at 100 N m; implicit integration keeps it stable
 
 State = Mapping[str, Any]
 Start = Callable[[np.random.Generator], State]
-"""Draws the state in which a flight starts, by signal name."""
+"""Draws the initial state of a flight, by signal name."""
 
 
 class Plant(Protocol):
@@ -37,9 +38,9 @@ class Plant(Protocol):
     Attributes:
         dt: physics step, s.
         body: the simulated body: MuJoCo's ``model`` and ``data``, ``reset``, ``signals``.
-        joints: names of what :meth:`block` can block.
-        topics: what it reads, the command's topic first.
-        stands: whether it waits for its own motors in its start state; else it is held there until a command comes.
+        joints: names of the joints that :meth:`block` can block.
+        topics: topics that it reads, the command's first.
+        stands: whether it stays in its initial state until its motors run; else until a command comes.
     """
 
     dt: float
@@ -50,37 +51,39 @@ class Plant(Protocol):
 
     @property
     def setpoint(self) -> np.ndarray:
-        """[U] what the driver asks of the actuators, in the units of the command."""
+        """The driver's setpoint [U] for the actuators, in the units of the command."""
 
     @property
     def dead(self) -> bool:
-        """Whether the driver's process is gone: nobody publishes."""
+        """Whether the driver's process has ended: the state is not published."""
 
     def reset(self, rng: np.random.Generator) -> None:
-        """The start of a flight: its parameters and state drawn from ``rng``, the driver as after its launch."""
+        """Begin a flight: parameters and state drawn from ``rng``, the driver as after its launch."""
 
-    def read(self, message: Any, now_ns: int) -> Any:
-        """What :meth:`receive` takes of a command's message that reaches the driver at ``now_ns``, or Refused."""
+    def read(self, message: Any, now_ns: int, number: int = 0) -> Any:
+        """The content, for :meth:`receive`, of a message on topic ``number`` that arrives at ``now_ns``; or Refused."""
 
     def receive(self, content: Any, at: float) -> None:
-        """The driver gets what was read, at ``at`` [s] of the flight."""
+        """Give the driver the content of a message at ``at`` [s] of the flight."""
 
     def step(self, time: float) -> None:
-        """Physics from ``time`` [s] to ``time + dt``; FloatingPointError: it cannot go on."""
+        """Physics from ``time`` [s] to ``time + dt``; a FloatingPointError if it diverges."""
 
     def says(self, time: float, stamp_ns: int) -> list[Output]:
-        """What it publishes now beside its state."""
+        """Messages to publish now beside the state."""
 
     def signals(self) -> dict[str, np.ndarray]:
         """True signals, float32."""
 
     def block(self, joints: Sequence[str]) -> None:
-        """From now on these joints are stuck, and no others."""
+        """Block these joints from now on, and no others."""
 
 
 class Quadrotor:
-    """A Crazyflie: firmware with a watchdog, rate loop, rotors with lag, rigid body. ``start``: where flights start;
-    None: as ``simulation.start`` of ``ros.yaml`` says."""
+    """A quadrotor: firmware with a watchdog, rate loop, rotors with lag, rigid body, by the spec's parameters.
+
+    ``start``: distribution of initial states; None: ``simulation.start`` of ``ros.yaml``.
+    """
 
     joints: tuple[str, ...] = ()
     dead = stands = False
@@ -104,11 +107,11 @@ class Quadrotor:
         self.firmware = Firmware(self.command, self.settings["watchdog"])
 
     def place(self, rng: np.random.Generator) -> None:
-        """Parameters and start state of a flight."""
+        """Draw the parameters and the initial state of a flight."""
         self.body.set_params(draw_parameters(self.robot, rng, float(self.settings["spread"])))
         self.body.reset(self.start(rng))
 
-    def read(self, message: Any, now_ns: int) -> Any:
+    def read(self, message: Any, now_ns: int, number: int = 0) -> Any:
         """See :class:`Plant`."""
         command = self.codec.decode(message, self.options)
         if command.shape != (4,) or not np.isfinite(command).all():
@@ -121,17 +124,17 @@ class Quadrotor:
 
     @property
     def setpoint(self) -> np.ndarray:
-        """The last command, whatever the firmware makes of it."""
+        """The last command, before the firmware."""
         return self.firmware.last
 
     def step(self, time: float) -> None:
         """See :class:`Plant`."""
-        if self.firmware.at == -np.inf:  # the first command is still on its way: keep what holds the robot
+        if self.firmware.at == -np.inf:  # no command yet: keep holding the robot
             self.firmware.hold(self.neutral(), time)
         self.body.step(self.firmware.output(time, self.body.signals()["base_quat_w"]), 1)
 
     def neutral(self) -> np.ndarray:
-        """The command that keeps a level robot where it is."""
+        """The command that holds a level robot in place."""
         if self.command == "ctbr_cmd":
             return np.array([self.body.params()["mass"] * GRAVITY, 0.0, 0.0, 0.0])
         return np.asarray(self.body.signals()["rotor_speed"], dtype=float)
@@ -151,10 +154,10 @@ class Quadrotor:
 
 
 class UnderAutopilot(Quadrotor):
-    """The same vehicle with PX4 as its firmware: it stands where its flight starts, be that in the air (as on a stand:
-    flights start alike behind all interfaces), until its motors push.
+    """The same vehicle with PX4 as its firmware. It is held in its initial state, which may be in the air as with all
+    interfaces, until its motors give thrust.
 
-    Where the autopilot takes no orders over these topics a pilot is simulated, who switches and arms once he can.
+    If the autopilot takes no orders over these topics, a simulated pilot switches the mode and arms when possible.
     """
 
     stands = True
@@ -169,14 +172,16 @@ class UnderAutopilot(Quadrotor):
         orders = self.autopilot.orders
         self.topic, self.topics = topic, (topic, *topic.also, *([] if orders is None else [orders]))
         self.pilot = orders is None
+        self.landed_m = float((interface.safety.get("level") or {}).get("landed_m", LANDED_M))
 
     def reset(self, rng: np.random.Generator) -> None:
         """See :class:`Plant`."""
         self.place(rng)
-        self.px4, self.off = Px4Commander(self.autopilot, self.topic, self.neutral()), False
+        self.px4, self.off = Px4Commander(
+            self.autopilot, self.topic, self.neutral(), landed_m=self.landed_m), False
 
-    def read(self, message: Any, now_ns: int) -> Any:
-        """See :class:`Plant`. What is wrong with a setpoint is the commander's business."""
+    def read(self, message: Any, now_ns: int, number: int = 0) -> Any:
+        """See :class:`Plant`. The commander checks setpoints."""
         return message.__msgtype__, message
 
     def receive(self, content: Any, at: float) -> None:
@@ -186,7 +191,7 @@ class UnderAutopilot(Quadrotor):
 
     @property
     def setpoint(self) -> np.ndarray:
-        """The last setpoint, whatever the commander makes of it."""
+        """The last setpoint, before the commander."""
         return np.zeros(4) if self.px4.setpoint is None else self.px4.setpoint
 
     def step(self, time: float) -> None:
@@ -205,13 +210,13 @@ class UnderAutopilot(Quadrotor):
 
 
 class Articulated:
-    """An arm or a hand: its driver, and MuJoCo's model of it with the servos, gains, delay and gravity compensation
-    that training has.
+    """An arm or a hand: its driver, and its MuJoCo model with the servos, gains, delay and gravity compensation of
+    training.
 
     Args:
-        period: s between two published states; physics steps are a whole part of it, none longer than the model's own.
+        period: s between two published states; a multiple of the physics step, which is at most the model's own.
         scene: the robot among objects; None: alone on a floor.
-        start: where flights start; None: home, each joint off by up to ``simulation.start.joint_rad``.
+        start: distribution of initial states; None: home, with each joint off by up to ``simulation.start.joint_rad``.
     """
 
     def __init__(
@@ -221,7 +226,7 @@ class Articulated:
         from temporeal.sim.physics.mujoco.single_world import World, file_dt
 
         self.robot, self.settings, self.topic = robot, settings, interface.command(command)
-        self.topics: tuple[CommandTopic | Topic, ...] = (self.topic,)
+        self.topics: tuple[CommandTopic | Topic, ...] = self.topic.parts
         self.dt = period / ceil(period / file_dt(robot) - 1e-9)
         self.body = World(scene or robot, command, self.dt)
         self.nominal = self.body.params()
@@ -244,17 +249,20 @@ class Articulated:
     def reset(self, rng: np.random.Generator) -> None:
         """See :class:`Plant`."""
         drawn = draw_parameters(self.robot, rng, float(self.settings["spread"]))
-        # a robot that takes efforts has no servos, and so none of their gains
+        # a robot with effort commands has no servos and none of their gains
         self.body.set_params({**self.nominal, **{name: v for name, v in drawn.items() if name in self.nominal}})
         self.drawn, self.limp = self.body.params(), False
         self.body.reset(self.start(rng))
         self.setpoint: np.ndarray = self.body.holding()
-        self.driver: Driver = driver_of(
-            self.topic, self.setpoint, robot=self.robot, moving_end=bool(self.settings.get("moving_end")),
-            servo_lag_s=float(self.settings.get("servo_lag_s", 0.1)))
+        drivers = [(topic, driver_of(
+            topic, topic.part(self.setpoint), robot=self.robot, moving_end=bool(self.settings.get("moving_end")),
+            servo_lag_s=float(self.settings.get("servo_lag_s", 0.1)))) for topic in self.topic.parts]
+        self.driver: Driver | Parted = drivers[0][1] if len(drivers) == 1 else Parted(drivers, self.setpoint)
 
-    def read(self, message: Any, now_ns: int) -> Any:
+    def read(self, message: Any, now_ns: int, number: int = 0) -> Any:
         """See :class:`Plant`."""
+        if isinstance(self.driver, Parted):
+            return self.driver.read(message, now_ns, number)
         return self.driver.read(message, now_ns)
 
     def receive(self, content: Any, at: float) -> None:
@@ -267,7 +275,7 @@ class Articulated:
         return self.driver.dead
 
     def step(self, time: float) -> None:
-        """See :class:`Plant`. A setpoint that is not finite ends the flight: no servo takes one."""
+        """See :class:`Plant`. A setpoint that is not finite ends the flight."""
         wanted = self.driver.output(time)
         if wanted is not None:
             self.setpoint = wanted
@@ -302,16 +310,19 @@ def plant_of(
         if interface.autopilot is not None:
             return UnderAutopilot(robot, interface, command, settings, start)
         return Quadrotor(robot, interface, command, settings, start)
+    if robot.kind == "mobile_base":
+        spread = float(settings["spread"])
+        return MobileBase(robot, interface, command, settings, start, lambda rng: draw_parameters(robot, rng, spread))
     if command not in robot.actuators or "joint_pos" not in robot.sources:
         raise InterfaceError(
-            f"robot {robot.name!r} of kind {robot.kind!r} cannot be simulated behind topics: that takes a quadrotor, "
-            f"or a robot with the signal joint_pos whose spec names the actuators of {command!r}")
+            f"robot {robot.name!r} of kind {robot.kind!r} cannot be simulated behind topics: legal are a quadrotor, a "
+            f"mobile base, and a robot with the signal joint_pos whose spec names the actuators of {command!r}")
     return Articulated(robot, interface, command, settings, period=period, scene=scene, start=start)
 
 
 def draw_start(robot: RobotSpec, rng: np.random.Generator, start: Mapping[str, float]) -> dict[str, np.ndarray]:
-    """A quadrotor's start near home: uniform in position, velocity and rates, tilted about a random axis; or, with
-    ``ground_m``, standing level with its origin at that height."""
+    """A quadrotor's initial state near home: uniform position, velocity and rates, tilted about a random axis; with
+    ``ground_m``, level and at rest with its origin at that height."""
     axis = rng.standard_normal(3)
     turn = rng.uniform(0.0, start["tilt_rad"]) * axis / np.linalg.norm(axis)
     home = np.array(robot.home["base_pos_w"])

@@ -1,13 +1,13 @@
-"""A double of PX4's commander, for tests and the simulated robot: it obeys, refuses and gives up as PX4 does.
+"""A model of PX4's commander for tests and the simulated robot: it accepts, refuses and fails safe as PX4 does.
 
-What it doubles (PX4-Autopilot; :mod:`temporeal_bridge.guard.px4` names what follows from it): the offboard signal is a
-heartbeat younger than COM_OF_LOSS_T (offboardCheck.cpp); setpoints are not watched; a loss in flight is a failsafe with
+What it models (PX4-Autopilot; :mod:`temporeal_bridge.guard.px4` names what follows from it): the offboard signal is a
+heartbeat younger than COM_OF_LOSS_T (offboardCheck.cpp); setpoints are not checked; a loss in flight is a failsafe with
 the action COM_OBL_RC_ACT, which ends when heartbeats return (failsafe.cpp); while disarmed every mode may be chosen
-(UserModeIntention.cpp), arming needs the checks and the mode's signal (Commander.cpp). It asks for more than a second
+(UserModeIntention.cpp), arming needs the checks and the mode's signal (Commander.cpp). It requires more than a second
 of heartbeats before both, as the documentation does and the code does not.
 
-What it is not: PX4's controllers. Modes that need a pilot or a position controller hold the thrust of a hover and the
-attitude level; there is no estimator, no battery, no other failsafe. Time is the arrival's, not the stamps'.
+Not modelled: PX4's controllers. Modes that need a pilot or a position controller keep hover thrust and a level
+attitude; there is no estimator, no battery, no other failsafe. Times are those of arrival, not the stamps.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ POSCTL, AUTO_LAND, DESCEND, TERMINATION = 2, 18, 12, 13
 
 
 class Px4Commander:
-    """One vehicle's commander.
+    """The commander of one vehicle.
 
     Args:
-        autopilot, command: its topics and the setpoint that it understands, from ``ros.yaml``: its own, or MAVROS's,
-            which then stands between.
-        hover: command [4] (thrust N, rates) that carries the vehicle's weight.
-        loss_s: COM_OF_LOSS_T.
+        autopilot, command: its topics and its setpoint, from ``ros.yaml``; through MAVROS they are those of MAVROS.
+        hover: command [4] (thrust N, rates) that balances the vehicle's weight.
+        loss_s: COM_OF_LOSS_T. landed_m: height below which it has landed.
         action: COM_OBL_RC_ACT, 0 to 7 (PX4's default is 0, for which a pilot must be there; land is 4).
     """
 
     def __init__(
-        self, autopilot: Autopilot, command: CommandTopic, hover: np.ndarray, *, loss_s: float = 1.0, action: int = 4
+        self, autopilot: Autopilot, command: CommandTopic, hover: np.ndarray, *, loss_s: float = 1.0, action: int = 4,
+        landed_m: float = LANDED_M,
     ) -> None:
         if command.codec not in SPEAKS.get(autopilot.status.type, ()):
             raise InterfaceError(f"{autopilot.status.topic}, {command.topic}: not the interface of a PX4")
@@ -70,7 +70,7 @@ class Px4Commander:
             raise ValueError(f"COM_OBL_RC_ACT is {action!r}; legal: 0 to 7")
         self.obeys = SPEAKS[autopilot.status.type][command.codec]
         self.autopilot, self.command, self.hover = autopilot, command, np.asarray(hover, dtype=float)
-        self.loss_s, self.action = loss_s, action
+        self.loss_s, self.action, self.landed_m = loss_s, action, landed_m
         self.armed = self.failsafe = False
         self.checks = True  # pre_flight_checks_pass
         self.wanted = self.mode = POSCTL  # nav_state_user_intention, nav_state
@@ -105,7 +105,7 @@ class Px4Commander:
         self.heartbeat, self.control = now, control
 
     def pilot(self, now: float, *, mode: int | None = None, arm: bool | None = None) -> None:
-        """What a pilot does with switches."""
+        """Switch the mode, or arm, as a pilot does."""
         if mode is not None:
             self._switch(mode, now)
         if arm is not None:
@@ -123,7 +123,7 @@ class Px4Commander:
         return bool(self.control) and now - self.heartbeat < self.loss_s
 
     def streamed(self, now: float) -> bool:
-        """Whether heartbeats have come for so long that offboard may be chosen."""
+        """Whether heartbeats have come long enough for offboard to be chosen."""
         return self._signal(now) and now - self.since > STREAM_S
 
     def _switch(self, mode: int, now: float) -> None:
@@ -143,7 +143,7 @@ class Px4Commander:
     # out
 
     def output(self, now: float, signals: Mapping[str, np.ndarray]) -> np.ndarray | None:
-        """The command [4] in force for a vehicle with the (true) ``signals``; None: the motors stand still."""
+        """The command [4] in force for a vehicle with the true ``signals``; None: motors off."""
         self._update(now, float(signals["height"]))
         if not self.armed or self.mode == TERMINATION:
             return None
@@ -155,17 +155,17 @@ class Px4Commander:
         return shield.level_and_descend(signals["base_quat_w"], float(self.hover[0]), config)
 
     def _update(self, now: float, height: float) -> None:
-        """Mode and arming as time passes."""
+        """Update mode and arming."""
         lost = self.wanted == OFFBOARD and not self._signal(now)
         self.failsafe = self.armed and lost
         if self.failsafe and self.action == 7:
             self.armed = False
         self.mode = COM_OBL_RC_ACT[self.action] if self.failsafe and self.action != 7 else self.wanted
-        if self.armed and self.mode in (AUTO_LAND, DESCEND) and height < LANDED_M:
+        if self.armed and self.mode in (AUTO_LAND, DESCEND) and height < self.landed_m:
             self.armed = False
 
     def status(self, now: float, stamp_ns: int = 0) -> list[Output]:
-        """What it publishes now: its status at every change, and at 2 Hz."""
+        """The messages to publish now: its status, at every change and at 2 Hz."""
         state = (self.mode, self.armed, self.failsafe)
         if state == self.said and now < self.next_status:
             return []
@@ -183,7 +183,7 @@ class Px4Commander:
 
 
 def blank(name: str, **content: Any) -> Any:
-    """A message of plain numbers, zero where ``content`` says nothing: whatever else this version of it has."""
+    """A message of numbers with ``content``; all other fields of this version of it are zero."""
     kind = messages.record(name)
     needed = [field.name for field in fields(kind) if field.default is MISSING]  # the others are constants
     return kind(**{name: content.get(name, 0) for name in needed})

@@ -1,11 +1,11 @@
-"""The topics of what a task has beside its robot, in simulation: a file for ``--signals``, and a draft of the real one.
+"""Topics of the signals that a task adds to its robot: the file for ``--signals`` in simulation, a draft for the robot.
 
     python -m temporeal_bridge.simulated_robot.task_topics outputs/artifact > signals.yaml
     python -m temporeal_bridge.robot_sim --robot franka --artifact outputs/artifact --signals signals.yaml
 
-A goal stays on a latched topic, an object's pose comes at 100 Hz from ``sim/<object>``, what else the task computes
-comes once in a control step. On a real robot a tracker publishes them: change topics, types and codecs, not the names
-of the signals. Needs torch, as tasks do; nothing else on the robot's side does.
+A goal is a latched topic, the pose of an object comes at 100 Hz on ``sim/<object>``, and other signals of the task come
+once per control step. On a real robot a tracker publishes them: change topics, types and codecs, but not the names of
+the signals. Needs torch, as tasks do, unlike all other modules of the robot's side.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ import yaml
 
 from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.artifact.manifest import ArtifactError, Manifest
+from temporeal.robots.handed_over.robots import named_robot
 from temporeal.robots.registry import resolve
 from temporeal.robots.signals import SignalSpec
-from temporeal.robots.spec import RobotSpec, load_robot
+from temporeal.robots.spec import RobotSpec
 from temporeal.sim.renamed import task_settings
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.queries import signals_in
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
     from temporeal.sim.scene import Scene
     from temporeal.sim.task_parts.numpy_world import OneWorld
 
-OBJECT_HZ = 100.0  # at which robot_sim tells where objects are
+OBJECT_HZ = 100.0  # rate at which robot_sim publishes poses of objects
 Row = dict[str, Any]
 
 
 def task_of(manifest: Manifest) -> tuple[str, Mapping[str, Any]] | None:
-    """Name and settings of the task that the artifact was trained on; None where its manifest does not say."""
+    """Name and settings of the task that the artifact was trained on; None if its manifest names none."""
     task = manifest.training.get("task")
     if not isinstance(task, Mapping) or "name" not in task:
         return None
@@ -46,7 +47,7 @@ def task_of(manifest: Manifest) -> tuple[str, Mapping[str, Any]] | None:
 
 
 def world_of(manifest: Manifest, robot: RobotSpec) -> OneWorld | None:
-    """The world in which the artifact was trained; None where its manifest does not say."""
+    """The world in which the artifact was trained; None if its manifest names no task."""
     named = task_of(manifest)
     if named is None:
         return None
@@ -56,8 +57,10 @@ def world_of(manifest: Manifest, robot: RobotSpec) -> OneWorld | None:
 
 
 def own_start(manifest: Manifest, robot: RobotSpec) -> Callable[[np.random.Generator], dict[str, Any]] | None:
-    """What draws the starts of a formula's task that says where its episodes begin: elsewhere it may be violated
-    before it has begun. None: the task does not say."""
+    """The distribution of starts of a formula's task; None if the task has none.
+
+    From other states the formula may be violated at the start.
+    """
     named = task_of(manifest)
     if named is None or not named[1].get("start"):
         return None
@@ -66,7 +69,7 @@ def own_start(manifest: Manifest, robot: RobotSpec) -> Callable[[np.random.Gener
 
 
 def pose_row(scene: Scene, name: str, signals: Collection[str]) -> Row | None:
-    """The topic of object ``name``'s pose with those of its parts that are among ``signals``; None: with none."""
+    """The topic of the pose of object ``name``, with its parts that are among ``signals``; None if there are none."""
     parts = {"position": f"{name}_pos_w", "attitude": f"{name}_quat_w"}
     options = {key: signal for key, signal in parts.items() if signal in scene.signals and signal in signals}
     return options and {"topic": f"sim/{name}", "type": "geometry_msgs/msg/PoseStamped", "codec": "pose",
@@ -81,7 +84,7 @@ def number_row(spec: SignalSpec, rate_hz: float) -> Row:
 
 
 def content(world: OneWorld, needed: Collection[str]) -> dict[str, Any]:
-    """The file's content: those of the ``needed`` signals that the world has and its robot has not."""
+    """The file's content: the ``needed`` signals that the world has and its robot does not."""
     scene, robot = world.scene, world.scene.robot
     specs = {name: spec for name, spec in {**scene.signals, **world.specs}.items()
              if name not in robot.signals and name in needed}
@@ -101,9 +104,12 @@ def needed(manifest: Manifest, world: OneWorld) -> set[str]:
 
 
 def write(manifest: Manifest, robot: RobotSpec, path: Path, given: Path | None = None) -> Path | None:
-    """Write the file for an artifact, and which file to read: the one written; ``given``, a user's, where that brings
-    all already (what it has is written, too); None where nothing but the robot's own signals is read."""
-    if robot.kind == "quadrotor":  # those fly alone
+    """Write the file for an artifact; returns the file to read.
+
+    That is the one written, with the rows of the user's file ``given``; ``given`` itself if it has all signals; None if
+    only the robot's own signals are read.
+    """
+    if robot.kind == "quadrotor":  # they are simulated without objects
         return given
     world, known = world_of(manifest, robot), {} if given is None else checked_row(
         str(given), read_yaml(given, EXTRA), EXTRA, PICTURES)
@@ -125,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path: Path = parser.parse_args(arguments).artifact
     try:
         manifest = load_manifest(path)
-        world = world_of(manifest, load_robot(manifest.robot))
+        world = world_of(manifest, named_robot(manifest.robot))
         if world is None:
             raise ArtifactError(f"{path} does not say on which task it was trained: write the file by hand")
         print(yaml.safe_dump(content(world, needed(manifest, world)), sort_keys=False), end="")

@@ -4,11 +4,11 @@ What ROS 2 tools and nodes need to see and hear this node:
 
 - topic ``rt/<name>``, type ``pkg::msg::dds_::Name_``, little-endian XCDR1, KEEP_LAST QoS;
 - the type's hash in each endpoint's USER_DATA, the enclave in the participant's;
-- the topic ``ros_discovery_info``, which says which endpoints belong to which node.
+- the topic ``ros_discovery_info``, which maps endpoints to nodes.
 
-Traps that shaped it: the binding's own codec takes milliseconds for an image, so bytes are passed through as they are;
-listeners deadlock against Python's lock, so there is one wait set; a KEEP_ALL writer freezes the whole process when a
-reader stops, so histories are bounded and a write blocks for at most 5 ms.
+Limits of the binding, and what is done about them: its codec takes milliseconds for an image, so bytes are passed
+through unread; listeners deadlock with Python's lock, so there is one wait set; a KEEP_ALL writer freezes the process
+when a reader stops, so histories are bounded and a write blocks for at most 5 ms.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ def ports(domain: int, index: int) -> tuple[int, int]:
     return base + 10, base + 11
 
 
-CLAIM_INDEX = 119  # its second port, the domain's last but one, is taken as a sign: nobody has that many participants
+CLAIM_INDEX = 119  # a bound second port, the domain's last but one, marks a claim: nobody has that many participants
 CLAIMS: deque[socket.socket] = deque(maxlen=8)
-"""Signs on the newest domains that this process was given; an older one is let go."""
+"""Sockets that claim the newest domains of this process; older claims are released."""
 
 
 def free_domain(seed: int | None = None) -> int:
-    """A domain from 1 to 101 on which nobody on this machine listens, claimed so that no other process is given it.
+    """A domain from 1 to 101 without participants on this machine, claimed against other callers of this function.
 
-    Above 101, ports meet those of ordinary clients.
+    Above 101, ports overlap the ephemeral ones of other programs.
     """
     order = list(range(1, 102))
     random.Random(seed).shuffle(order)
@@ -86,14 +86,14 @@ def free_domain(seed: int | None = None) -> int:
 
 
 def claim(domain: int) -> bool:
-    """Put this process's sign on the domain, unless another one's is there."""
+    """Claim the domain for this process; False if another process has claimed it."""
     sign = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         sign.bind(("127.0.0.1", ports(domain, CLAIM_INDEX)[1]))
     except OSError:
         sign.close()
         return False
-    CLAIMS.append(sign)  # the one that falls out is closed with its last reference
+    CLAIMS.append(sign)  # the oldest is closed with its last reference
     return True
 
 
@@ -120,7 +120,7 @@ def loopback_config(max_index: int = MAX_INDEX) -> str:
 
 @dataclass
 class Opened:
-    """A domain of this process: Cyclone keeps one per number, with one configuration."""
+    """An open domain of this process: Cyclone keeps one per number, with one configuration."""
 
     domain: Domain
     config: str
@@ -132,8 +132,11 @@ OPEN: dict[int, Opened] = {}
 
 
 def enter_domain(number: int, loopback: bool, max_index: int) -> None:
-    """Open the domain in this process, or join the one that is open with the same configuration: that of the loopback,
-    or what ``CYCLONEDDS_URI`` says, which Cyclone itself looks at only where it opens a domain unasked."""
+    """Open the domain in this process, or share the one that is open with the same configuration.
+
+    The configuration is that of the loopback or ``CYCLONEDDS_URI``; Cyclone itself reads that variable only for domains
+    that it opens implicitly.
+    """
     config = loopback_config(max_index) if loopback else os.environ.get("CYCLONEDDS_URI", "")
     opened = OPEN.get(number)
     if opened is None:
@@ -154,22 +157,24 @@ def enter_domain(number: int, loopback: bool, max_index: int) -> None:
 
 
 def keep_here(number: int, max_index: int, others: Container[UdpSocket] = ()) -> None:
-    """Let the domain's sockets hear this machine only: Cyclone binds them to every address (see `sockets`). ``others``
-    were open before the domain was."""
-    if sys.platform != "linux":  # there, others on the network can reach the ports: docs/reference/security.md
+    """Restrict the domain's sockets to this machine: Cyclone binds them to every address (see `sockets`).
+
+    ``others``: sockets that were open before the domain was; they are left alone.
+    """
+    if sys.platform != "linux":  # the ports stay reachable from the network: docs/reference/security.md
         return
     try:
         held = confine({port for index in range(max_index + 1) for port in ports(number, index)}, LOOPBACK, others)
     except OSError as error:
         raise TransportError(
-            f"loopback was asked for, and the sockets of DDS domain {number} cannot be held to {LOOPBACK}: {error}; "
-            "this needs Linux 5.7, or CAP_NET_RAW. Without loopback others on the network can reach them") from error
+            f"loopback is set, but the sockets of DDS domain {number} cannot be restricted to {LOOPBACK}: {error}; "
+            "this needs Linux 5.7, or CAP_NET_RAW. Without loopback they can be reached from the network") from error
     if not held:
-        raise TransportError(f"loopback was asked for, and the sockets of DDS domain {number} were not found in /proc")
+        raise TransportError(f"loopback is set, but the sockets of DDS domain {number} were not found in /proc")
 
 
 def why_closed(number: int, max_index: int, error: Exception) -> str:
-    """Why a domain did not open: ports that are taken, or the configuration."""
+    """Why a domain did not open: no free port, or a wrong configuration."""
     wanted = [port for index in range(max_index + 1) for port in ports(number, index)]
     if all(not port_free(first) or not port_free(second) for first, second in zip(wanted[::2], wanted[1::2])):
         return (f"no free port on DDS domain {number} (UDP {wanted[0]} to {wanted[-1]}): the domain is in use by "
@@ -178,7 +183,7 @@ def why_closed(number: int, max_index: int, error: Exception) -> str:
 
 
 def leave_domain(number: int) -> None:
-    """Count down; the last user closes the domain."""
+    """Release the domain; the last user closes it."""
     opened = OPEN[number]
     opened.users -= 1
     if not opened.users:
@@ -187,9 +192,9 @@ def leave_domain(number: int) -> None:
 
 @cache
 def raw_type(name: str) -> Any:
-    """A DDS type that passes CDR bytes through unread. One class per type: Cyclone refuses subclasses of one.
+    """A DDS type that passes CDR bytes through unread. One class per type: Cyclone refuses subclasses.
 
-    The member is a stand-in: topics match by name and type name. ``deserialize_key`` is called too, when a publisher
+    Its member is a placeholder: topics match by name and type name. ``deserialize_key`` is called when a publisher
     leaves.
     """
     made: Any = make_idl_struct("Raw", messages.dds_type(name), {"data": uint8})
@@ -211,14 +216,14 @@ def dds_qos(qos: QoS, user_data: bytes, writer: bool) -> Qos:
     ]
     if writer:
         policies.append(Policy.WriterDataLifecycle(autodispose=False))
-        if qos.latched:  # what a late reader is given is bounded by the service's own history
+        if qos.latched:  # the durability service has a history of its own for late readers
             policies.append(Policy.DurabilityService(
                 0, Policy.History.KeepLast(qos.depth), qos.depth, qos.depth, qos.depth))
     return Qos(*policies)
 
 
 @dataclass(eq=False)
-class Reader:
+class DdsSubscription:
     """A DDS reader, its wait condition and its callback."""
 
     entity: DataReader[Any]
@@ -256,7 +261,7 @@ class DdsTransport:
             raise TransportError(why_closed(self.domain, max_index, error)) from error
         self.closed = False
         self.waitset = WaitSet(self.participant)
-        self.readers: list[Reader] = []
+        self.readers: list[DdsSubscription] = []
         self.writers: list[Any] = []
         self.topics: dict[tuple[str, str], Topic[Any]] = {}
         self.own_graph = self._writer(GRAPH_TOPIC, GRAPH_TYPE, QoS(depth=1, latched=True))
@@ -277,7 +282,7 @@ class DdsTransport:
         return DataReader(self.participant, self._topic(name, type), dds_qos(qos, user_data, False))
 
     def _announce(self) -> None:
-        """Tell the graph which endpoints are this node's: rewritten after each new one."""
+        """Publish the list of this node's endpoints; written anew after each new one."""
         gid = messages.record("rmw_dds_common/msg/Gid")
 
         def of(entity: Any) -> Any:
@@ -308,12 +313,12 @@ class DdsTransport:
         entity = self._reader(f"rt{name}", type, qos)
         condition = ReadCondition(entity, ViewState.Any | Instance.Any | SampleState.Any)
         self.waitset.attach(condition)
-        self.readers.append(Reader(entity, condition, callback, name, type, qos.depth))
+        self.readers.append(DdsSubscription(entity, condition, callback, name, type, qos.depth))
         self._announce()
         return Endpoint(name, type, qos, entity)
 
     def publish(self, endpoint: Endpoint, data: bytes) -> None:
-        """See :class:`Transport`. A reliable write that finds no room within 5 ms loses its message."""
+        """See :class:`Transport`. A reliable message is dropped if there is no room for it within 5 ms."""
         writer: Any = endpoint.handle
         try:
             writer.write(raw_type(endpoint.type)(data))
@@ -351,7 +356,7 @@ class DdsTransport:
         return len(entity.get_matched_subscriptions())
 
     def publishers(self, topic: str) -> list[Peer]:
-        """See :class:`Transport`. From what discovery has told this process already: microseconds, nothing is sent."""
+        """See :class:`Transport`. Read from this process's discovery data: microseconds, no message is sent."""
         return self._look().publishers("rt" + self.resolve(topic))
 
     def subscribers(self, topic: str) -> list[Peer]:
@@ -363,7 +368,7 @@ class DdsTransport:
         return self._look().nodes()
 
     def _look(self) -> Graph:
-        """The graph as of now; its readers are made at the first question, so that nodes that never ask pay nothing."""
+        """The current graph. Its readers are made at the first call: nodes that never call this pay nothing."""
         if self.graph is None:
             discovery = self._reader(GRAPH_TOPIC, GRAPH_TYPE, QoS(depth=GRAPH_DEPTH, latched=True))
             self.graph = Graph(self.participant, discovery)
@@ -380,10 +385,10 @@ class DdsTransport:
         return unconnected(endpoint, publishes, peers, self.matched(endpoint), policy_name(status.last_policy_id))
 
     def no_peer_hint(self, endpoint: Endpoint) -> str:
-        """Where this node looked, and whether somebody is there with a QoS that does not fit."""
+        """The domain that was searched, and endpoints whose QoS is incompatible."""
         where = f" on DDS domain {self.domain}{' (this machine only)' if self.loopback else ''}"
         why = self.incompatible(endpoint)
-        return f"{where}; who is there does not fit: {why}" if why else where
+        return f"{where}; incompatible: {why}" if why else where
 
     def now(self) -> int:
         """See :class:`Transport`."""
@@ -398,7 +403,7 @@ class DdsTransport:
         if self.closed:
             return
         self.closed = True
-        # the binding deletes an entity when nothing refers to it; callers may still hold endpoints, so do it now
+        # the binding deletes an entity with its last reference; callers may still hold endpoints, so delete it now
         self.waitset.__del__()
         seen = self.graph.entities if self.graph else ()
         for entity in (*(r.condition for r in self.readers), *(r.entity for r in self.readers), *self.writers, *seen,

@@ -1,8 +1,8 @@
-"""Who is on a DDS domain: endpoints from DDS's built-in topics, their nodes from ROS's ``ros_discovery_info``.
+"""The graph of a DDS domain: endpoints from DDS's built-in topics, nodes from ROS's ``ros_discovery_info``.
 
-Nothing is asked of anybody: discovery brings all of it to every participant anyway, and each look takes only what is
-new since the last. A look with nothing new took 11 us (Cyclone DDS 11.0.1, one core of an AMD EPYC), each new endpoint
-0.3 ms more, because the binding builds its QoS in Python: whoever has a fast loop looks once before it starts.
+No message is sent: discovery brings this to every participant, and each update reads only what is new. An update with
+nothing new took 11 us (Cyclone DDS 11.0.1, one core of an AMD EPYC), each new endpoint 0.3 ms more, because the binding
+builds its QoS in Python: nodes with a fast loop update once before it starts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ POLICIES = {2: "durability", 3: "presentation", 4: "deadline", 5: "latency budge
 
 
 def policy_name(identifier: int) -> str:
-    """A DDS policy in words; empty for 0, which means none."""
+    """The name of a DDS policy; empty for 0, which means none."""
     return POLICIES.get(identifier, f"DDS policy {identifier}") if identifier else ""
 
 
@@ -66,12 +66,12 @@ class Graph:
         self.announced: dict[bytes, dict[str, set[bytes]]] = {}  # participant -> name of a node -> its endpoints
 
     def update(self) -> None:
-        """Take in what has changed since the last look."""
+        """Read what has changed since the last update."""
         for sample in everything(self.discovery):
             data = getattr(sample, "data", None)
             if isinstance(data, bytes):
                 self._hear(data)
-        for sample in everything(self.participants):  # after the announcements: one who left has none
+        for sample in everything(self.participants):  # after the announcements: who left has none
             if not sample.sample_info.valid_data:
                 self.announced.pop(sample.key.bytes, None)
         for side, reader in self.readers.items():
@@ -82,7 +82,7 @@ class Graph:
                     self.seen[side].pop(sample.key.bytes, None)
 
     def _hear(self, data: bytes) -> None:
-        """One participant's announcement of its nodes, which replaces the one before."""
+        """Read a participant's announcement of its nodes, which replaces the one before."""
         try:
             info = messages.decode("rmw_dds_common/msg/ParticipantEntitiesInfo", data)
         except messages.MessageError:  # of a distribution with another layout: its endpoints are there, without names
@@ -117,7 +117,7 @@ class Graph:
 
 
 def everything(reader: Any) -> Iterator[Any]:
-    """All samples that are new to the reader."""
+    """All unread samples of the reader."""
     while batch := reader.take(N=BATCH):
         yield from batch
 

@@ -1,8 +1,8 @@
-"""Reads sensor_msgs/JointState fast: a driver says the same names again and again, and only stamp and numbers change.
+"""A fast decoder of sensor_msgs/JointState: a driver repeats the same names, and only the stamp and the numbers change.
 
-A message is read whole the first time. The next ones of the same length, in which everything but the stamp and the
-numbers is the same to the bit, take the header's frame and the names from it, as the same list, and views of their own
-numbers: every process of a robot reads up to 1000 of them a second.
+The first message of a layout is decoded whole. A later one of the same length, equal bit for bit but for stamp and
+numbers, reuses the frame and the list of names; its numbers are views of its bytes. Every process of a robot decodes up
+to 1000 messages a second.
 
 Layout (XCDR1, little endian; offsets from the 4 bytes of encapsulation on): stamp, frame, names, then three sequences
 of float64, each with its length before it and aligned to 8 bytes if there is any.
@@ -22,17 +22,18 @@ LENGTH = Struct("<I")
 LITTLE_ENDIAN = b"\x00\x01"
 HEAD, BODY = 4, 12  # bytes before the stamp, and up to what follows it
 FIELDS = ("position", "velocity", "effort")
-MOST = 32  # layouts that are kept: a process hears a few drivers
+MOST = 32  # layouts that are kept: a process subscribes to a few drivers
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What messages of one length have in common.
+    """The layout that messages of one length share.
 
     Args:
-        start: of the positions, up to where all but the stamp is ``fixed``.
-        places: of each field its numbers' offset, and how many they are.
-        lengths: offsets of the lengths that stand behind ``start``, and their values.
+        fixed: all bytes before the positions, without the stamp.
+        start: offset of the positions.
+        places: offset and count of each field's numbers.
+        lengths: offsets and values of the sequence lengths after ``start``.
     """
 
     fixed: bytes
@@ -43,13 +44,13 @@ class Layout:
     lengths: tuple[tuple[int, int], ...]
 
     def fits(self, data: bytes) -> bool:
-        """Whether a message of this length is laid out so."""
+        """Whether a message of this length has this layout."""
         return data[:HEAD] + data[BODY : self.start] == self.fixed and all(
             LENGTH.unpack_from(data, at)[0] == count for at, count in self.lengths)
 
 
 def layout(data: bytes, message: Any) -> Layout:
-    """The layout of a message that was read; the errors of ``struct`` where it is none."""
+    """The layout of a decoded message; raises the errors of ``struct`` if it has none."""
     at = after_string(data, BODY)
     count, at = read_length(data, at)
     for _ in range(count):
@@ -88,8 +89,13 @@ def numbers(data: bytes, place: tuple[int, int]) -> np.ndarray:
     return np.frombuffer(data, dtype="<f8", count=place[1], offset=place[0])
 
 
-class Reader:
-    """``whole`` reads any message, ``record`` gives the class of a message type: see the module."""
+class JointStateDecoder:
+    """Decodes messages by the layouts that it has seen.
+
+    Args:
+        whole: decodes any message.
+        record: gives the class of a message type.
+    """
 
     def __init__(self, whole: Callable[[bytes], Any], record: Callable[[str], Any]) -> None:
         self.whole, self.record = whole, record
@@ -99,7 +105,7 @@ class Reader:
         """The JointState."""
         known = self.known.get(len(data))
         if known is None or not known.fits(data):
-            return self._learnt(data)
+            return self._decode_and_remember(data)
         sec, nanosec = STAMP.unpack_from(data, HEAD)
         header = self.record("std_msgs/msg/Header")(
             stamp=self.record("builtin_interfaces/msg/Time")(sec=sec, nanosec=nanosec), frame_id=known.frame)
@@ -107,7 +113,7 @@ class Reader:
         return self.record("sensor_msgs/msg/JointState")(
             header=header, name=known.names, position=position, velocity=velocity, effort=effort)
 
-    def _learnt(self, data: bytes) -> Any:
+    def _decode_and_remember(self, data: bytes) -> Any:
         message = self.whole(data)
         if data[:2] == LITTLE_ENDIAN:
             if len(self.known) >= MOST:

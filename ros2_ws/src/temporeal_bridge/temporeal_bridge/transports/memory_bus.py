@@ -1,4 +1,4 @@
-"""A bus inside one process with a clock that only moves when told to: deterministic tests and replay."""
+"""A bus inside one process whose clock is advanced explicitly: for deterministic tests and replay."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from temporeal_bridge.transports.transport import (
 
 @dataclass(eq=False)
 class Writer:
-    """A publisher: whose, and what it offers."""
+    """A publisher: its node and the QoS that it offers."""
 
     node: str
     qos: QoS
@@ -33,8 +33,8 @@ class Writer:
 
 
 @dataclass(eq=False)
-class Reader:
-    """A subscription: whose, what it requests, and its queue."""
+class QueuedSubscription:
+    """A subscription: its node, the QoS that it requests, and its queue."""
 
     node: str
     qos: QoS
@@ -45,44 +45,44 @@ class Reader:
 
 @dataclass
 class Topic:
-    """Readers of one topic, number of its writers, last latched message."""
+    """Subscriptions and publishers of one topic, and its last latched message."""
 
     type: str
-    readers: list[Reader] = field(default_factory=list)
+    readers: list[QueuedSubscription] = field(default_factory=list)
     writers: list[Writer] = field(default_factory=list)
     last: Received | None = None
 
 
 class Bus:
-    """What the transports of one test share. ``seconds`` is the monotonic clock; stamps count from ``epoch_ns``."""
+    """The topics and the clock that transports share: ``seconds`` is monotonic, stamps count from ``epoch_ns``."""
 
     def __init__(self, epoch_ns: int = 1_700_000_000_000_000_000) -> None:
         self.seconds, self.epoch_ns = 0.0, epoch_ns
         self.topics: dict[tuple[str, str], Topic] = {}
         self.nodes: list[str] = []
-        self.joined = 0  # transports that ever did
+        self.joined = 0  # transports so far
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Move the clock forward."""
         if seconds < 0:
             raise ValueError(f"time does not go back: {seconds} s")
         self.seconds += seconds
 
     def topic(self, name: str, type: str) -> Topic:
-        """The topic, made at first use. Two types on one name never meet, as on a real bus."""
+        """The topic, made at first use. Endpoints of different types on one name do not connect, as on a real bus."""
         messages.record(type)
         return self.topics.setdefault((name, type), Topic(type))
 
 
 class MemoryTransport:
-    """One node on a :class:`Bus`. :meth:`wait` with nothing to deliver moves the clock by its time-out."""
+    """One node on a :class:`Bus`. :meth:`wait` with nothing to deliver advances the clock by its time-out."""
 
     capabilities = Capabilities(deterministic=True)
     active = True
 
     def __init__(self, bus: Bus, node: str, namespace: str = "/", remaps: Sequence[tuple[str, str]] = ()) -> None:
         self.bus, self.node, self.namespace, self.remaps = bus, node, namespace, tuple(remaps)
-        self.readers: list[Reader] = []
+        self.readers: list[QueuedSubscription] = []
         self.endpoints: list[Endpoint] = []
         self.name = full_name("/" + namespace.strip("/"), node)
         bus.nodes.append(self.name)
@@ -103,7 +103,7 @@ class MemoryTransport:
     def subscribe(self, topic: str, type: str, qos: QoS, callback: Callback) -> Endpoint:
         """See :class:`Transport`."""
         name = self.resolve(topic)
-        reader = Reader(self.name, qos, self.participant, callback, deque(maxlen=qos.depth))
+        reader = QueuedSubscription(self.name, qos, self.participant, callback, deque(maxlen=qos.depth))
         where = self.bus.topic(name, type)
         where.readers.append(reader)
         if qos.latched and where.last is not None:
@@ -143,7 +143,7 @@ class MemoryTransport:
     def matched(self, endpoint: Endpoint) -> int:
         """See :class:`Transport`."""
         where = self.bus.topic(endpoint.topic, endpoint.type)
-        if isinstance(endpoint.handle, Reader):
+        if isinstance(endpoint.handle, QueuedSubscription):
             return sum(not mismatch(writer.qos, endpoint.qos) for writer in where.writers)
         return sum(not mismatch(endpoint.qos, reader.qos) for reader in where.readers)
 
@@ -183,7 +183,7 @@ class MemoryTransport:
         """See :class:`Transport`."""
         for endpoint in self.endpoints:
             where = self.bus.topic(endpoint.topic, endpoint.type)
-            side: list[Any] = where.readers if isinstance(endpoint.handle, Reader) else where.writers
+            side: list[Any] = where.readers if isinstance(endpoint.handle, QueuedSubscription) else where.writers
             side.remove(endpoint.handle)
         self.endpoints, self.readers = [], []
         if self.name:

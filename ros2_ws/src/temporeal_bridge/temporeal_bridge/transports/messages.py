@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from rosbags.typesys import Stores, TypesysError, get_types_from_msg, get_typestore
 
-from temporeal_bridge.transports.joint_states import Reader
+from temporeal_bridge.transports.joint_states import JointStateDecoder
 
 JOINT_STATE, NUMBERS = "sensor_msgs/msg/JointState", "std_msgs/msg/Float64MultiArray"
-UNLAID = bytes((0, 1, 0, 0)) + bytes(8)  # little endian; a layout of no dimension and no offset
+UNLAID = bytes((0, 1, 0, 0)) + bytes(8)  # little endian; a layout without dimensions and offset
 LENGTH = Struct("<I4x")  # then the numbers, aligned to 8 bytes behind the encapsulation
 DISTRO = "jazzy"  # message definitions are those of $ROS_DISTRO where that is set and known
 
@@ -71,7 +71,7 @@ def record_of(types: Any, name: str) -> Any:
 
 
 def prepare(name: str) -> None:
-    """Make the codec of a type now: it is compiled when it is first used, which takes some 15 ms."""
+    """Compile the codec of a type now; at first use it takes some 15 ms."""
     record(name)
     store().get_msgdef(name)
 
@@ -84,7 +84,7 @@ def encode(name: str, message: Any) -> bytes:
 
 
 def row_of_numbers(values: Any) -> bytes:
-    """CDR bytes of a ``std_msgs/msg/Float64MultiArray`` without layout: what a control cycle says most."""
+    """CDR bytes of a ``std_msgs/msg/Float64MultiArray`` without layout: the most frequent message of control cycles."""
     data = np.asarray(values, dtype="<f8")
     if not data.size:
         return UNLAID + bytes(4)
@@ -100,7 +100,7 @@ def decode(name: str, data: bytes) -> Any:
         raise MessageError(f"{len(data)} bytes are not a {name}: {error}") from error
 
 
-joint_states = Reader(lambda data: store().deserialize_cdr(data, JOINT_STATE), record)
+joint_states = JointStateDecoder(lambda data: store().deserialize_cdr(data, JOINT_STATE), record)
 
 
 @cache

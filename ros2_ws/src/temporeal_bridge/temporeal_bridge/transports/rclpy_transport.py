@@ -48,10 +48,10 @@ except ImportError as error:
         f"built for: {error}. Without ROS, use the transport dds") from error
 
 WAIT_SLICE_S = 0.1  # so that signals are seen: Python handles them between calls into C
-ROUND_S = 1.0  # so often the executor looks for what is in no wait set: events, as those of QoS that does not fit
+ROUND_S = 1.0  # period of executor rounds, for what is in no wait set: events, such as incompatible QoS
 UNKNOWN_NODE = "_NODE_NAME_UNKNOWN_"  # rmw_dds_common's name for the node of an endpoint that no node announces
 GUIDS = ("rmw_cyclonedds_cpp", "rmw_fastrtps_cpp", "rmw_fastrtps_dynamic_cpp")  # ROS's gids are DDS's GUIDs there
-AUTOSTART = "autostart"  # ROS parameter: false where somebody else configures and activates this node
+AUTOSTART = "autostart"  # ROS parameter: false if another process configures and activates this node
 # keep to this machine: ROS reads its environment when a context is initialized. Humble has the older name, which newer
 # ones warn about
 LOOPBACK = {"ROS_LOCALHOST_ONLY": "1"} if os.environ.get("ROS_DISTRO") == "humble" else (
@@ -60,7 +60,7 @@ LOOPBACK = {"ROS_LOCALHOST_ONLY": "1"} if os.environ.get("ROS_DISTRO") == "humbl
 
 @contextmanager
 def environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """These environment variables inside, the old ones afterwards."""
+    """Set environment variables inside the block."""
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     try:
@@ -81,9 +81,8 @@ def message_class(name: str) -> Any:
     except (ImportError, AttributeError, ValueError) as error:
         raise TransportError(
             f"the sourced ROS 2 has no message type {name!r} ({error}): build and source {package or 'its package'}, "
-            "choose an interface of the robot that does without it, or use the transport dds, which needs only the "
-            "text "
-            "of its definition") from error
+            "choose an interface of the robot that does not need it, or use the transport dds, which needs only the "
+            "text of its definition") from error
 
 
 def ros_qos(qos: QoS) -> QoSProfile:
@@ -95,13 +94,13 @@ def ros_qos(qos: QoS) -> QoSProfile:
 
 
 def announced(profile: QoSProfile) -> QoS:
-    """What an endpoint's announced profile says; the depth of a history is often not announced, which is 0 here."""
+    """The announced QoS of an endpoint; a depth that is not announced is 0."""
     return QoS(profile.reliability == ReliabilityPolicy.RELIABLE, int(profile.depth or 0),
                profile.durability == DurabilityPolicy.TRANSIENT_LOCAL)
 
 
 def type_hash(info: Any) -> str:
-    """``RIHS01_...`` of an endpoint; empty where it is not announced, or this ROS 2 (before Iron) has none."""
+    """``RIHS01_...`` of an endpoint; empty if it is not announced (before ROS 2 Iron there is none)."""
     text = str(getattr(info, "topic_type_hash", ""))
     return text if text.startswith("RIHS") else ""
 
@@ -112,34 +111,34 @@ def participant_of(info: Any) -> bytes:
 
 
 class ManagedNode(LifecycleNode):  # type: ignore[misc]
-    """A lifecycle node that remembers whether it is active. Anything but activation makes it passive first."""
+    """A lifecycle node that knows whether it is active. Every transition but activation makes it inactive first."""
 
     active = False
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Commands may flow."""
+        """Allow commands."""
         done = super().on_activate(state)
         self.active = done == TransitionCallbackReturn.SUCCESS
         return done
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Commands stop."""
+        """Stop commands."""
         self.active = False
         return super().on_deactivate(state)
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Commands stop for good."""
+        """Stop commands for good."""
         self.active = False
         return super().on_shutdown(state)
 
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Commands stop."""
+        """Stop commands."""
         self.active = False
         return super().on_error(state)
 
 
 class WaitSet:
-    """What a node waits for: messages of ``own`` subscriptions, and others, which are the executor's."""
+    """What a node waits for: messages of its ``own`` subscriptions, and everything else, which the executor handles."""
 
     def __init__(self, node: ManagedNode, context: Context, own: Sequence[Any]) -> None:
         self.others = [subscription for subscription in node.subscriptions if subscription not in own]
@@ -149,7 +148,7 @@ class WaitSet:
             len(self.subscriptions), 0, 0, 0, len(self.services), 0, context.handle)
 
     def wait(self, timeout_s: float) -> tuple[set[int], bool]:
-        """The subscriptions (pointers of their handles) that have something, and whether others have."""
+        """The ready subscriptions (pointers of their handles), and whether there is work for the executor."""
         self.set.clear_entities()
         for subscription in self.subscriptions:
             self.set.add_subscription(subscription.handle)
@@ -208,8 +207,11 @@ class RclpyTransport:
         return str(self.ros.resolve_topic_name(topic))
 
     def advertise(self, topic: str, type: str, qos: QoS) -> Endpoint:
-        """See :class:`Transport`. No lifecycle publisher, which would swallow what is sent while the node is inactive:
-        a guard that was deactivated brakes or lands what it moved."""
+        """See :class:`Transport`.
+
+        Not a lifecycle publisher, which drops messages while the node is inactive: a deactivated guard still brakes or
+        lands its robot.
+        """
         self._check(topic)
         publisher = self.ros.create_publisher(message_class(type), topic, ros_qos(qos))
         return self._keep(Endpoint(publisher.topic_name, type, qos, publisher))
@@ -256,8 +258,10 @@ class RclpyTransport:
         return self.received - before
 
     def _take(self, timeout_s: float) -> bool:
-        """Wait for something, and deliver what has arrived: of each topic at most what its history holds, for a flood
-        must not keep the caller here. Whether there is something for the executor, too."""
+        """Wait, and deliver received messages; returns whether there is work for the executor.
+
+        Of each topic at most as many as its history holds: a flood of messages must not block the caller.
+        """
         if self.waitset is None:
             self.waitset = WaitSet(self.ros, self.context, [subscription for subscription, _ in self.subscriptions])
         ready, others = self.waitset.wait(timeout_s)
@@ -271,7 +275,7 @@ class RclpyTransport:
         return others
 
     def _serve(self) -> None:
-        """One round of the executor: services, /clock, events. They may have changed what there is to wait for."""
+        """One round of the executor: services, /clock, events. These may change what the wait set must hold."""
         while self._serve_one():
             pass
         self.waitset, self.next_round = None, time.monotonic() + ROUND_S
@@ -304,8 +308,11 @@ class RclpyTransport:
         return self._peers(self.resolve(topic), self.ros.get_subscriptions_info_by_topic(topic), publishes=False)
 
     def _peers(self, topic: str, infos: Sequence[Any], publishes: bool) -> list[Peer]:
-        """ROS tells the node of an endpoint, and Python not the identity of an own one: as many of those that bear this
-        node's name are marked as own as were made here, so that another node of the same name still counts."""
+        """Peers of an endpoint.
+
+        ROS gives the name of an endpoint's node, and rclpy no identity of an own one. As many endpoints of this node's
+        name are marked as its own as it has made: another node of the same name still counts.
+        """
         made = sum(hasattr(endpoint.handle, "publish") == publishes and endpoint.topic == topic
                    for endpoint in self.endpoints)
         found = []
@@ -329,9 +336,9 @@ class RclpyTransport:
         return unconnected(endpoint, publishes, peers, self.matched(endpoint))
 
     def no_peer_hint(self, endpoint: Endpoint) -> str:
-        """Where this node looked, and whether somebody is there with a type or QoS that does not fit."""
+        """The domain that was searched, and endpoints whose type or QoS is incompatible."""
         where, why = f" on ROS domain {self.context.get_domain_id()}", self.incompatible(endpoint)
-        return f"{where}; who is there does not fit: {why}" if why else where
+        return f"{where}; incompatible: {why}" if why else where
 
     def now(self) -> int:
         """See :class:`Transport`. Simulated time if the parameter ``use_sim_time`` is set."""
@@ -348,7 +355,7 @@ class RclpyTransport:
         self.waitset = None
         self.executor.shutdown(timeout_sec=0)
         self.ros.destroy_node()
-        # it holds the node, and destroy_node (rclpy 7.1.3) forgets it: others would see this node, and its publishers,
-        # until the bus takes it for dead after 10 s
+        # it keeps the node alive, and destroy_node (rclpy 7.1.3) does not release it: others would see this node and
+        # its publishers until its lease ends after 10 s
         self.ros._state_machine.destroy_when_not_in_use()
         self.context.try_shutdown()

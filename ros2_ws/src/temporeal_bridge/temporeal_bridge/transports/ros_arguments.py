@@ -1,7 +1,7 @@
-"""The part of ROS 2's command line that launch files use, for all transports alike.
+"""The part of ROS 2's command line that launch files use, the same for all transports.
 
-``--ros-args -r old:=new -r __ns:=/cf1 -r __node:=name -p key:=value --params-file f.yaml``. A parameter that is
-called like an option of the program is that option. ``rclpy`` gets the same arguments and reads them itself.
+``--ros-args -r old:=new -r __ns:=/cf1 -r __node:=name -p key:=value --params-file f.yaml``. A parameter
+with the name of an option of the program sets that option. ``rclpy`` gets the same arguments and reads them itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import yaml
 
 @dataclass(frozen=True)
 class RosArguments:
-    """Node name and namespace (empty: not given), remappings in order, parameters by name, what was not understood."""
+    """Node name and namespace (empty: not given), remappings in order, parameters by name, unknown arguments."""
 
     node: str = ""
     namespace: str = ""
@@ -27,7 +27,7 @@ class RosArguments:
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """A command line as (the program's own, what stands between ``--ros-args`` and ``--`` or the end)."""
+    """A command line split into the program's own arguments and those between ``--ros-args`` and ``--`` or the end."""
     own: list[str] = []
     ros: list[str] = []
     inside = False
@@ -56,7 +56,7 @@ def parse(arguments: Sequence[str]) -> RosArguments:
         left, found, right = rule.partition(":=")
         if not found or not left or not right:
             raise ValueError(f"--ros-args {option}: expected left:=right, got {rule!r}")
-        left = left.rpartition(":")[2]  # "node_name:rule" names the node it is for; here there is one
+        left = left.rpartition(":")[2]  # "node_name:rule" is for one node; this process has one
         if option in ("-p", "--param"):
             try:
                 parameters[left] = yaml.safe_load(right)
@@ -72,7 +72,7 @@ def parse(arguments: Sequence[str]) -> RosArguments:
 
 
 def read_parameters(path: Path) -> dict[str, Any]:
-    """Parameters of every node in a ROS parameter file: a process has one node here, so all sections are its own."""
+    """The parameters of all sections of a ROS parameter file: a process has one node, so all are its own."""
     try:
         content = yaml.safe_load(path.read_text()) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -87,21 +87,23 @@ def read_parameters(path: Path) -> dict[str, Any]:
     return out
 
 
-ALIKE = 0.75  # of two names: one is meant for the other (difflib); 0.8 are trsut and trust
+ALIKE = 0.75  # similarity (difflib) from which a name counts as a misspelling; trsut and trust have 0.8
 
 
 def meant(given: Iterable[str], known: Iterable[str], alike: float = ALIKE) -> Iterator[tuple[str, str]]:
-    """What is ``given`` and not ``known``, but nearly one of those: (as given, as it is known)."""
+    """Names of ``given`` that are misspellings of ``known`` ones: (as given, as known)."""
     for name in sorted(set(given) - set(known)):
         yield from ((name, other) for other in get_close_matches(name, list(known), 1, alike))
 
 
 def misspelt(parameters: Iterable[str], legal: Sequence[str]) -> None:
-    """ROS ignores parameters that nobody knows, and one that is nearly an option would be left out in silence: a
-    ValueError. Others may be there, for one file can have the parameters of several nodes."""
+    """Raise a ValueError for a parameter that is a misspelt option, which ROS would ignore silently.
+
+    Other unknown parameters are legal: one file can hold the parameters of several nodes.
+    """
     known = [option.removeprefix("--").replace("-", "_") for option in legal]
     for name, other in meant(parameters, known):
-        raise ValueError(f"--ros-args -p {name}:= is no parameter of this node; {other}:= is")
+        raise ValueError(f"--ros-args -p {name}:=: this node has no such parameter; did you mean {other}:=?")
 
 
 def as_options(parameters: dict[str, Any], legal: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which transport a node uses: ``rclpy`` in a sourced ROS 2, else ``dds``. Each is imported when it is chosen."""
+"""Chooses a transport: ``rclpy`` in a sourced ROS 2, else ``dds``. A transport is imported when it is chosen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from temporeal_bridge.transports.transport import Transport, TransportError
 
 
 def choose(kind: str) -> str:
-    """``auto`` is ``rclpy`` where it can be imported, else ``dds``; anything else is itself, if it is known."""
+    """The transport of ``kind``; ``auto`` is ``rclpy`` if it can be imported, else ``dds``."""
     legal = ("auto", "dds", "rclpy")
     if kind not in legal:
         raise TransportError(f"unknown transport {kind!r}; legal: {', '.join(legal)}")
@@ -28,7 +28,7 @@ def open_transport(
         kind: ``"dds"``, ``"rclpy"`` or ``"auto"``.
         domain: DDS domain 0..232; None: ``$ROS_DOMAIN_ID``, or 0.
         loopback: talk to this machine only.
-        ros_args: what followed ``--ros-args`` on the command line.
+        ros_args: the arguments after ``--ros-args``.
     """
     if choose(kind) == "rclpy":
         from temporeal_bridge.transports.rclpy_transport import RclpyTransport

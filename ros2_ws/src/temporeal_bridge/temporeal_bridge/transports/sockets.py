@@ -1,8 +1,8 @@
-"""The UDP sockets of this process, and how to hold them to one interface. Linux only: it reads ``/proc``.
+"""Restricts UDP sockets of this process to one interface. Linux only: it reads ``/proc``.
 
-Cyclone DDS 11.0.1 binds its receiving sockets to every address of the machine, whatever interfaces it is configured
-with (``src/core/ddsi/src/ddsi_init.c``: ``m_interface = NULL``): a bus that was asked to stay on this machine could be
-written to from the network. The kernel is therefore told to give those sockets packets of the loopback only.
+Cyclone DDS 11.0.1 binds its receiving sockets to every address, whatever interfaces are configured
+(``src/core/ddsi/src/ddsi_init.c``: ``m_interface = NULL``), so a bus on loopback could be written to from the network.
+The kernel is therefore asked to deliver only packets of the loopback to these sockets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ANY = {"00000000", "0" * 32}  # 0.0.0.0 and ::, as /proc writes them
 
 @dataclass(frozen=True)
 class UdpSocket:
-    """One of this process's UDP sockets: its descriptor, whether it hears every address, its port."""
+    """A UDP socket of this process: its descriptor, whether it is bound to every address, its port."""
 
     descriptor: int
     every_address: bool
@@ -50,12 +50,12 @@ def descriptors() -> Iterator[tuple[str, int]]:
 
 
 def confine(ports: Container[int], interface: str, others: Container[UdpSocket] = ()) -> int:
-    """Let the UDP sockets on these ports that hear every address hear ``interface`` only; how many they were.
+    """Restrict UDP sockets on ``ports`` that are bound to every address to ``interface``; returns their number.
 
-    ``others`` are left alone: those of another middleware in this process, which may be bound to the same ports and
-    talk to itself by an address of another interface, as rmw_cyclonedds of ROS 2 Jazzy does: deafened, it never ends.
+    ``others`` are left alone: another middleware of this process may use the same ports and an address of another
+    interface. rmw_cyclonedds of ROS 2 Jazzy does, and never ends if its own packets are lost.
 
-    ``SO_BINDTODEVICE`` (socket(7)) needs no privilege since Linux 5.7; before, an OSError says so.
+    ``SO_BINDTODEVICE`` (socket(7)) needs no privilege since Linux 5.7; before, it raises an OSError.
     """
     count = 0
     for found in udp_sockets():

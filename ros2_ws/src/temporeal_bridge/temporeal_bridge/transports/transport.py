@@ -1,13 +1,13 @@
-"""What every transport can do: move the CDR bytes of messages between nodes, wait, tell the time.
+"""The interface of transports: they move the CDR bytes of messages between nodes, wait, and have a clock.
 
 A transport belongs to one node of the ROS graph. Three implementations pass the same conformance tests:
 
 - :mod:`temporeal_bridge.transports.dds`: Cyclone DDS from PyPI, speaking ROS 2's wire conventions; needs no ROS;
 - :mod:`temporeal_bridge.transports.rclpy_transport`: inside a sourced ROS 2, a managed (lifecycle) node;
-- :mod:`temporeal_bridge.transports.memory_bus`: in this process, with a clock that only moves when told to: tests and
-replay.
+- :mod:`temporeal_bridge.transports.memory_bus`: in this process, with a clock that is advanced explicitly, for tests
+  and replay.
 
-Callbacks run inside :meth:`Transport.wait`, in the thread that calls it, and nowhere else.
+Callbacks run only inside :meth:`Transport.wait`, in the calling thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_DOMAIN = 232  # the port of a higher one exceeds 65535 (DDSI-RTPS 9.6.1.1)
 
 
 class TransportError(RuntimeError):
-    """The bus cannot be used as asked; the message says why and what to do."""
+    """The bus cannot be used as requested; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class QoS:
 QOS = {
     "sensor": QoS(reliable=False, depth=5),  # ROS's sensor data profile
     "default": QoS(),
-    "command": QoS(depth=1),  # matches readers with system defaults; an old command is never worth sending
+    "command": QoS(depth=1),  # matches readers with system defaults; an old command is never sent late
     "latched": QoS(depth=1, latched=True),
-    # for those who must not lose what they are behind with: best effort matches every publisher, and holds none up
+    # for readers that may fall behind and must lose nothing: best effort matches every publisher and blocks none
     "deep": QoS(reliable=False, depth=1000),
-    "best_effort": QoS(reliable=False, depth=10),  # the same, of little that is said
+    "best_effort": QoS(reliable=False, depth=10),  # the same for rare messages
 }
 
 
@@ -58,7 +58,7 @@ def qos_named(name: str) -> QoS:
 
 
 class Received(NamedTuple):
-    """One message as it came in: CDR bytes and the monotonic time [s] at which this process took it."""
+    """A received message: CDR bytes and the monotonic time [s] at which this process took it."""
 
     topic: str
     type: str
@@ -73,7 +73,7 @@ Callback = Callable[[Received], None]
 class Endpoint:
     """A publisher or a subscription: the topic's full name, its message type, and the transport's own handle.
 
-    Its messages' codec is made with it: the first one in a mission would wait for that.
+    Its codec is compiled with it, so that the first message of a mission does not wait for that.
     """
 
     topic: str
@@ -87,17 +87,17 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Peer:
-    """A publisher or a subscription that somebody on the bus has, as the bus itself tells.
+    """A publisher or a subscription on the bus, as discovery reports it.
 
     Attributes:
-        node: full name of its node (``/cf1/robot``); empty where the bus does not tell (plain DDS programs, PX4's
-            agent, a node that joined a moment ago).
-        type: message type (``geometry_msgs/msg/Twist``); one of no ROS name is given as DDS has it.
-        hash: ``RIHS01_...``; empty where it is not announced (before ROS 2 Iron, plain DDS programs).
-        qos: as announced; ``depth`` is 0 where it is not, for DDS need not announce it.
-        own: whether the transport that was asked made it itself.
-        participant: who brings it to the bus, as DDS's discovery knows them (a process, mostly): equal for endpoints of
-            one, different for those of two nodes of one name in two processes. Empty where the bus does not tell.
+        node: full name of its node (``/cf1/robot``); empty if unknown (plain DDS programs, PX4's agent, a node that
+            has just joined).
+        type: message type (``geometry_msgs/msg/Twist``), or the DDS name if it is no ROS type.
+        hash: ``RIHS01_...``; empty if it is not announced (before ROS 2 Iron, plain DDS programs).
+        qos: as announced; ``depth`` is 0 if it is not announced, which DDS does not require.
+        own: whether this transport made it.
+        participant: DDS participant (usually one per process) that it belongs to; it tells two nodes of one name in two
+            processes apart. Empty if unknown.
     """
 
     node: str
@@ -110,12 +110,12 @@ class Peer:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a transport has beyond topics."""
+    """Optional features of a transport."""
 
     discovery: bool = False  # other processes see this node and its topics
     parameters: bool = False
     lifecycle: bool = False
-    deterministic: bool = False  # its clock is a fake one
+    deterministic: bool = False  # its clock is simulated
 
 
 class Transport(Protocol):
@@ -127,10 +127,10 @@ class Transport(Protocol):
 
     @property
     def active(self) -> bool:
-        """False while a managed node is not activated: then nothing may be sent to an actuator but a stop's end."""
+        """False while a managed node is not active: actuators then get nothing but the end of a stop."""
 
     def resolve(self, topic: str) -> str:
-        """The full name of ``topic`` as this node means it: relative names are in its namespace, remappings apply."""
+        """The full name of ``topic`` for this node: relative names are in its namespace, remappings apply."""
 
     def advertise(self, topic: str, type: str, qos: QoS) -> Endpoint:
         """A publisher on ``topic`` (relative names are in the node's namespace)."""
@@ -142,25 +142,25 @@ class Transport(Protocol):
         """Send the CDR bytes of one message. Never blocks for more than 5 ms."""
 
     def wait(self, timeout_s: float) -> int:
-        """Deliver what has arrived, waiting for the first message for at most ``timeout_s``; how many came."""
+        """Deliver received messages, waiting up to ``timeout_s`` for the first; returns their number."""
 
     def matched(self, endpoint: Endpoint) -> int:
-        """Number of endpoints on the other side that are connected to this one."""
+        """Number of peers that are connected to this endpoint."""
 
     def publishers(self, topic: str) -> list[Peer]:
-        """Everybody who publishes on ``topic``, this node included and marked, whatever their type and QoS.
+        """All publishers on ``topic`` of any type and QoS; this node's are marked as its own.
 
-        The first question opens the view, so names of nodes may come a moment later; see the transports for the cost.
+        The first call starts discovery, so names of nodes may come later; see the transports for the cost.
         """
 
     def subscribers(self, topic: str) -> list[Peer]:
-        """Everybody who subscribes to ``topic``: as :meth:`publishers`."""
+        """All subscriptions to ``topic``, as :meth:`publishers`."""
 
     def nodes(self) -> list[str]:
-        """Full names of all nodes on the bus, this one included; a name that two nodes have is there twice."""
+        """Full names of all nodes on the bus, this one included; a name of two nodes is listed twice."""
 
     def incompatible(self, endpoint: Endpoint) -> str:
-        """Why endpoints on the other side are not connected to this one (type, QoS policy); empty if all are."""
+        """Why peers are not connected to this endpoint (type, QoS policy); empty if all are."""
 
     def now(self) -> int:
         """Time for message stamps, ns since the epoch."""
@@ -173,9 +173,9 @@ class Transport(Protocol):
 
 
 def mismatch(offered: QoS, requested: QoS) -> str:
-    """The policies of which a subscription wants more than a publisher offers, so that it gets nothing; else empty.
+    """The policies that make a publisher and a subscription incompatible; empty if none does.
 
-    The rule is DDS's request against offer (DDS 1.4, 2.2.3), for the policies that ROS nodes set.
+    DDS compares what is requested with what is offered (DDS 1.4, 2.2.3); these are the policies that ROS nodes set.
     """
     found = []
     if requested.reliable and not offered.reliable:
@@ -186,12 +186,12 @@ def mismatch(offered: QoS, requested: QoS) -> str:
 
 
 def unconnected(endpoint: Endpoint, publishes: bool, peers: Sequence[Peer], matched: int, other: str = "") -> str:
-    """What :meth:`Transport.incompatible` says of an endpoint, given who is on the other side of its topic.
+    """The text of :meth:`Transport.incompatible` for an endpoint and its ``peers``.
 
     Args:
         publishes: whether the endpoint is a publisher.
-        matched: how many of ``peers`` are connected to it.
-        other: name of a policy that the middleware blames and a :class:`QoS` does not have.
+        matched: number of connected ``peers``.
+        other: incompatible policy that the middleware names and :class:`QoS` does not have.
     """
     found, fitting = [], 0
     for peer in peers:
@@ -216,7 +216,7 @@ def full_name(namespace: str, node: str) -> str:
 def resolve_name(name: str, namespace: str = "/", node: str = "", remaps: Sequence[tuple[str, str]] = ()) -> str:
     """The full name of a topic by ROS's rules: relative to the namespace, ``~`` to the node; remappings apply first.
 
-    A remapping matches the name as it is written or its full form.
+    A remapping matches the written name or the full one.
     """
     def full(text: str) -> str:
         if text.startswith("~"):
@@ -237,7 +237,7 @@ def resolve_name(name: str, namespace: str = "/", node: str = "", remaps: Sequen
 
 
 def domain_id(value: int | str | None) -> int:
-    """A DDS domain from configuration, else from ``$ROS_DOMAIN_ID``, else 0; checked."""
+    """The DDS domain of the configuration, else of ``$ROS_DOMAIN_ID``, else 0; checked."""
     source = "domain" if value is not None else "ROS_DOMAIN_ID"
     text = str(value) if value is not None else os.environ.get("ROS_DOMAIN_ID") or "0"
     try:
@@ -250,7 +250,7 @@ def domain_id(value: int | str | None) -> int:
 
 
 def require_peer(transport: Transport, endpoint: Endpoint, timeout_s: float) -> None:
-    """Wait until something is connected to ``endpoint``; after ``timeout_s`` without, say so and what to check."""
+    """Wait until a peer is connected to ``endpoint``; a :class:`TransportError` after ``timeout_s``."""
     until = transport.monotonic() + timeout_s
     while not transport.matched(endpoint):
         left = until - transport.monotonic()

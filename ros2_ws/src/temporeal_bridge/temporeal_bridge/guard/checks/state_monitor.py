@@ -1,4 +1,4 @@
-"""What is wrong with the state of the robot: is it fresh, alive and consistent, in the fence, following commands?"""
+"""Checks the robot's state: is it fresh, changing and consistent, inside the fence, and following commands?"""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ LOST = 1.5  # periods between samples from which on one was lost
 
 
 class StateMonitor:
-    """Fed with every state message; :meth:`reason` says what is wrong now. Times are in s, monotonic.
+    """Takes every state message; :meth:`reason` names the first violated check. Times are in s, monotonic.
 
     Args:
         profile: the requirements.
-        rates_hz: of the state topics; 0: one that is sent on change.
+        rates_hz: of the state topics; 0: sent on change.
 
     Attributes:
         freshness, rest, pairs, readings: parts for arrival times, for rest before the start, for each place and its
             rate, and for the joints of a hand (None: it is none).
         values: the newest signals by name.
-        jump, jumped: why a signal's change was too large, and which signals these were, in this mission.
-        grounded: whether nothing that was sent in this mission has lifted the robot: place and attitude may stand.
+        jump, jumped: in this mission, why a signal's change was too large, and the signals concerned.
+        grounded: whether no command of this mission has lifted the robot; position and attitude may then be constant.
         attitude_sound: whether the attitude neither jumped nor disagreed with its rate in this mission.
     """
 
@@ -48,7 +48,7 @@ class StateMonitor:
         self.must_change = {*self.together, *self.each, *self.attitudes}
         joints = profile.fingers
         self.readings = None if joints is None else FingerReadings(joints.signals, joints.parts)
-        # of a hand's signals that jumped a moment ago: when, from where, and which pairs had disagreed before
+        # of a hand's signals that have just jumped: when, from which value, and which pairs disagreed before
         self.before_jump: dict[str, tuple[float, np.ndarray, list[bool]]] = {}
         self.changed: dict[str, float] = {}  # when each of must_change last changed
         self.jump: Reason = NOTHING
@@ -76,7 +76,8 @@ class StateMonitor:
     # ---- the state arrives
 
     def take(self, topic: int, stamp_ns: int, signals: Mapping[str, np.ndarray], now: float, wall_ns: int) -> None:
-        """A message of state topic number ``topic`` (:class:`temporeal_bridge.state.StateInput` drops repetitions)."""
+        """A message of state topic number ``topic`` (:class:`temporeal_bridge.interface.state_input.StateInput` drops
+        repetitions)."""
         for name, value in signals.items():
             before = self.values.get(name)
             if name in self.must_change and (before is None or not same(before, value)):
@@ -96,9 +97,10 @@ class StateMonitor:
     def _farthest(self, name: str, limit: float, topic: int, now: float) -> float:
         """The largest change of a signal since its last message, if ``limit`` is the one between two samples.
 
-        A place may go as much farther as its rate says, and after GAP_S farther still; a velocity may change by the
-        limit with each sample that was lost, because it changes in milliseconds. An attitude may not: if it comes back
-        turned it may be that of other markers, and to be blind for no reason does less harm than to turn by it."""
+        A position may also change by its rate times the gap, and by more after GAP_S. A velocity, which changes in
+        milliseconds, may change by the limit for each lost sample. An attitude may not: after a gap it may be that of
+        other markers, and a false alarm does less harm than a turn to a wrong attitude.
+        """
         if name in self.profile.attitudes:
             return limit
         gap = now - self.freshness.at[topic]
@@ -109,7 +111,7 @@ class StateMonitor:
         return limit * max(gap / GAP_S, 1.0) + (0.0 if rate is None else gap * largest(rate.ravel().tolist()))
 
     def _check_jump(self, name: str, before: np.ndarray, value: np.ndarray, most: float, now: float) -> None:
-        """Note a change by more than ``most``. A hand's signal that is soon back had one garbled sample, and remains
+        """Record a change by more than ``most``. A hand's signal that soon returns had one wrong sample and stays
         credible."""
         turns = name in self.profile.attitudes
         a, b = before.ravel().tolist(), value.ravel().tolist()
@@ -125,7 +127,7 @@ class StateMonitor:
             self._forgive(name, value, most, now)
 
     def _forgive(self, name: str, value: np.ndarray, most: float, now: float) -> None:
-        """A hand's signal that jumped has another sample: is it back?"""
+        """Check whether a hand's signal that jumped has returned."""
         since, place, disagreed = self.before_jump[name]
         back = largest((value - place).ravel().tolist()) <= most
         if back or now - since > GAP_S:
@@ -134,11 +136,13 @@ class StateMonitor:
             self.jumped.discard(name)
             for pair, earlier in zip(self.pairs, disagreed):
                 if pair.rule.place == name:
-                    pair.disagreed, pair.placed_at = earlier, -inf  # the garbled sample is not compared, either
+                    pair.disagreed, pair.placed_at = earlier, -inf  # the wrong sample is not compared either
 
     def _compare(self, pair: RatePair, signals: Mapping[str, np.ndarray], sampled: float) -> None:
-        """Compare a place with its rate; the rate of the same message comes first. ``sampled`` [s, monotonic]: when
-        both were, because messages that waited on the way arrive together."""
+        """Compare a position with its rate; of one message the rate comes first.
+
+        ``sampled`` [s, monotonic]: when both were measured; delayed messages arrive together.
+        """
         rule = pair.rule
         if rule.rate in signals:
             pair.rated(signals[rule.rate].ravel().tolist(), sampled)
@@ -149,7 +153,7 @@ class StateMonitor:
     # ---- reasons to stop
 
     def reason(self, now: float, sent: np.ndarray | None) -> Reason:
-        """What is wrong now: the first in the order of the checks. ``sent``: the last command [A] of this mission."""
+        """The first violated check, in their order. ``sent``: the last command [A] of this mission."""
         freshness = self.freshness
         checks = (freshness.stale(now), freshness.stamps(), freshness.overdue(), self.frozen(now), self.jump,
                   self.tracking(now, sent), self.fence(), self.speeds())
@@ -220,16 +224,16 @@ class StateMonitor:
             self.jumped & self.profile.velocities) else self.values
 
     def sound(self, now: float, stands: bool = False) -> bool:
-        """Whether the places of a fresh state are credible: they change, have right stamps, did not jump, and agree
-        with their rates. A velocity that jumped does not count (:attr:`credible` leaves it out), nor an attitude that
-        disagrees with its rate; with ``stands``, places need not change."""
+        """Whether the positions of a fresh state are credible: they change, have valid stamps, did not jump, and agree
+        with their rates. Not required: a velocity without jumps (:attr:`credible` leaves it out), an attitude that
+        agrees with its rate, and, with ``stands``, a change of positions."""
         return self.freshness.stamps(read=True) == NOTHING and self.jumped <= self.profile.velocities and (
             stands or not self._unchanged(self.together, now)) and not any(
             pair.disagreed for pair in self.pairs if not (pair.rule.turns or pair.rule.rate in self.jumped))
 
     def doubts(self, now: float) -> tuple[list[bool] | None, str]:
-        """By joint, whether its measured place may be old, or None where the robot may not be sent to it at all; and
-        why. Empty for robots that are no hands. See :mod:`temporeal_bridge.guard.stop_actions.hold`."""
+        """By joint, whether its measured position may be old, and why; None if the robot must not be sent there at all.
+        Empty for robots other than hands. See :mod:`temporeal_bridge.guard.stop_actions.hold`."""
         readings = self.readings
         if not self.sound(now, stands=readings is not None):
             return None, self._unsound(now)
@@ -241,23 +245,23 @@ class StateMonitor:
         return self._stood(now), "it stood while its command moved"
 
     def _stood(self, now: float) -> list[bool]:
-        """By joint of a hand, whether its place may be old because it stood."""
+        """By joint of a hand, whether its position may be old because it was constant."""
         if self.readings is None:
             return []
         place = self.values[self.profile.place].ravel().tolist() if self.profile.place else []
         return self.readings.stood(now, self.freshness.now_s, place)
 
     def _unsound(self, now: float) -> str:
-        """Why the robot may not be sent to its measured place."""
+        """Why the robot must not be sent to its measured position."""
         stale, stamps = self.freshness.stale(now, read=True), self.freshness.stamps(read=True)
         return next((reason for _, reason in (stale, stamps, self.jump, self.frozen(now), self.speeds()) if reason),
                     "its measured place is not credible")
 
     def sees_attitude(self, now: float) -> bool:
-        """Whether the robot may be turned by its measured attitude: it changes, did not jump, agrees with its rate, and
-        is current; by one that stands or is late the robot would be turned over. Where its rate stands, it must change.
-        On the ground it may stand with the place (:meth:`on_ground`): should the robot be in the air after all, the
-        rate shows the first turn, and the attitude disagrees."""
+        """Whether the measured attitude may be used to level the robot: it changes, did not jump, agrees with its rate,
+        and is current. A frozen or late attitude would turn the robot over. If its rate is constant, it must change.
+        On the ground it may be constant like the position (:meth:`on_ground`): if the robot is airborne after all, the
+        rate shows the first rotation, and the attitude disagrees."""
         if not self.attitude_sound or self.freshness.overdue(read=True) != NOTHING or (
                 self._unchanged(self.together, now) and not self.on_ground(now)):
             return False
@@ -265,16 +269,16 @@ class StateMonitor:
         return not dead or (bool(self.attitudes) and not self._unchanged(self.attitudes, now))
 
     def on_ground(self, now: float) -> bool:
-        """Whether every signal of a robot with velocity and attitude fits one that stands on the ground: no speed,
-        upright, and no rotation by rates that change."""
+        """Whether the state, with velocity and attitude, is that of a robot at rest on the ground: no speed, upright,
+        and no rotation by rates that change."""
         return {pair.rule.turns for pair in self.pairs} == {False, True} and self.jumped.isdisjoint(self.rates) and (
             all(pair.still for pair in self.pairs) and not any(self._unchanged((name,), now) for name in self.each))
 
     def sees_motion(self, now: float) -> bool:
-        """Whether place and velocity may be used to brake speeds and efforts, or to limit the servos' effort: they
-        change, did not jump, and agree. A velocity that stands would push. What brakes must be current; what limits
-        servos must not be old. A servo's velocity that disagreed once is not used again: it may fit where the robot
-        rests, and lead it away from there."""
+        """Whether position and velocity may be used to brake speeds and efforts, or to limit the servos' effort: they
+        change, did not jump, and agree. A frozen velocity would push the robot. For braking they must be current, for
+        limiting servos not old. A servo's velocity that disagreed once is not used again: it may be right at rest and
+        wrong in motion."""
         servos = self.profile.effort is not None
         good = not (self.disagreed or self.freshness.old) if servos else self.freshness.stamps(read=True) == NOTHING
         return good and self.frozen(now) == self.jump == self.speeds() == NOTHING

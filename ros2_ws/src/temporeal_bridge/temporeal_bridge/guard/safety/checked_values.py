@@ -154,10 +154,18 @@ def body_rates_of(where: str, robot: RobotSpec, name: str, attitude: str) -> Non
                           f"{', '.join(rates) or 'there are none'}")
 
 
-def place_range(where: str, robot: RobotSpec, name: Any, size: int) -> CommandSpec:
-    """The command whose limits are the range of ``size`` measured joints."""
+def place_range(
+    where: str, robot: RobotSpec, name: Any, size: int
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Ends of the range of ``size`` measured joints: the limits of a command, or, for the signal ``joint_pos``, those
+    of the joints' motion."""
+    limits = robot.motion
+    if name == "joint_pos" and limits is not None and len(limits.low) >= size:
+        return limits.low[:size], limits.high[:size]
     known = [each for each, other in robot.commands.items() if set(other.unit.split(",")) <= set(PLACES)]
     if name not in known or robot.commands[name].size < size:
         raise SafetyError(f"{where} is {name!r}; a command of {robot.name!r} in {' or '.join(PLACES)} is needed, with "
-                          f"{size} components or more: {', '.join(known) or 'there is none'}")
-    return robot.commands[name]
+                          f"{size} components or more: {', '.join(known) or 'there is none'}"
+                          f"{', or joint_pos' if limits is not None else ''}")
+    spec = robot.commands[name]
+    return spec.low[:size], spec.high[:size]

@@ -108,10 +108,10 @@ def inner_range(
     where: str, robot: RobotSpec, row: Mapping[str, Any], size: int
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Ends of the joints' range, a margin inside it."""
-    limits = place_range(f"{where}.range", robot, row["range"], size)
+    ends = place_range(f"{where}.range", robot, row["range"], size)
     margin = components(f"{where}.margin", row.get("margin", 0.0), size, at_least=0.0)
-    low, high = (tuple(end + sign * m for end, m in zip(each[:size], margin))
-                 for each, sign in ((limits.low, 1.0), (limits.high, -1.0)))
+    low, high = (tuple(end + sign * m for end, m in zip(each, margin))
+                 for each, sign in zip(ends, (1.0, -1.0)))
     if any(lo >= hi for lo, hi in zip(low, high)):
         raise SafetyError(f"{where}.margin is {row['margin']!r}: it leaves nothing of the range of {row['range']}")
     return low, high
@@ -157,9 +157,9 @@ def self_collision(where: str, robot: RobotSpec, own: Mapping[str, Any], spec: C
         return SelfCollision(capsules, margin)
     size = robot.signals[row["signal"]].size
     velocity_of(where, robot, row["velocity"], row["signal"])
-    limits = place_range(f"{where}.range", robot, row["range"], size)
+    low, high = place_range(f"{where}.range", robot, row["range"], size)
     brake = sane(f"{where}.brake", row["brake"], size)
-    return SelfCollision(capsules, margin, row["signal"], row["velocity"], limits.low[:size], limits.high[:size], brake,
+    return SelfCollision(capsules, margin, row["signal"], row["velocity"], low, high, brake,
                          positive(f"{where}.late_s", row["late_s"], or_zero=True))
 
 

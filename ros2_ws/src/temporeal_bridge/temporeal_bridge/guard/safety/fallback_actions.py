@@ -23,6 +23,10 @@ KEEPS = ("hold", "ramp", "damp")  # actions that go on sending commands until so
 
 LOW_M = 0.5  # below it motors may be cut. Chosen: a fall from there ends at 3 m/s; large quadrotors stand that high
 BELOW_M = 0.3  # how far below landed_m the measured floor may be. Chosen: no robot flies lower
+FLIES_S = 1.5  # how long after the last command a Crazyflie still flies: its firmware levels and keeps the thrust for 2
+# s (supervisor.c). Chosen: 0.5 s less, for radio losses and the next command
+OFF_S = 2.5  # for so long zeros are sent after landing. A Crazyflie that hears nothing sooner than
+# IS_FLYING_HYSTERESIS (2 s, supervisor.c) after its last thrust counts as falling, and stays locked until a restart
 LONGEST = 4.0  # times max_s: a quadrotor that reports a sink for so long has landed, or its state is wrong
 LEVEL: dict[str, tuple[str, Callable[[float], bool]]] = {  # by parameter: its rule, in words and as a check
     "descend": ("from 0.5 and below 1: a share of the hover thrust, from 1 on the robot climbs, with less it falls",
@@ -33,10 +37,13 @@ LEVEL: dict[str, tuple[str, Callable[[float], bool]]] = {  # by parameter: its r
     "blind_s": ("from 0 to 2 s: without an attitude nobody knows where it goes", lambda v: 0 <= v <= 2),
     "sink_m_s": ("from 0.15 to 1 m/s: slower is not seen in the height, faster is a crash", lambda v: 0.15 <= v <= 1),
     "sink_gain": ("from 0.05 to 5 s/m: with less it is not brought to sink_m_s, with more it shakes",
-                  lambda v: 0.05 <= v <= 5)}
-SINK = {"sink_m_s": 0.3, "sink_gain": 0.5}
-"""Parameters of level that may be left out, both chosen: 0.3 m/s is a drop from 5 mm; with 0.5 s/m an error decays with
-a time constant of 0.2 s, more than the delay of state, command and motors (0.05 to 0.1 s)."""
+                  lambda v: 0.05 <= v <= 5),
+    "flies_s": ("from 0 to 5 s: for so long its firmware flies on without commands", lambda v: 0 <= v <= 5),
+    "off_s": ("from 0 to 10 s: for so long zeros are sent after landing", lambda v: 0 <= v <= 10)}
+LEFT_OUT = {"sink_m_s": 0.3, "sink_gain": 0.5, "flies_s": FLIES_S, "off_s": OFF_S}
+"""Parameters of level that may be left out. Sinking is chosen: 0.3 m/s is a drop from 5 mm; with 0.5 s/m an error
+decays with a time constant of 0.2 s, more than the delay of state, command and motors (0.05 to 0.1 s). The firmware is
+a Crazyflie's."""
 
 
 def stop_actions(where: str, own: Mapping[str, Any], spec: CommandSpec, robot: RobotSpec, level: Any) -> dict[str, str]:
@@ -69,8 +76,8 @@ def level_parameters(row: Mapping[str, Any] | None) -> dict[str, float] | None:
     """Parameters of ``level``."""
     if row is None:
         return None
-    legal("safety.level", row, list(LEVEL), [name for name in LEVEL if name not in SINK])
-    return {name: level_parameter(name, value) for name, value in {**SINK, **row}.items()}
+    legal("safety.level", row, list(LEVEL), [name for name in LEVEL if name not in LEFT_OUT])
+    return {name: level_parameter(name, value) for name, value in {**LEFT_OUT, **row}.items()}
 
 
 def level_parameter(name: str, value: Any) -> float:

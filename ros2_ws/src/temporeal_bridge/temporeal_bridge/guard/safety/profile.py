@@ -256,3 +256,7 @@ class Profile:
     def signals(self) -> set[str]:
         """Names of all signals that a rule or stop action reads."""
         return {name for names in self.reads().values() for name in names}
+
+    def decoded(self) -> set[str]:
+        """Names of :meth:`signals`, and of those that the stop action level uses if the robot measures them."""
+        return self.signals() | ({"base_pos_w", "base_vel_w"} if "level" in self.stop.values() else set())

@@ -67,7 +67,7 @@ the position (which also stops efforts).
   ``descend`` alone is used.
 - It ends below ``landed_m``, unless a live velocity shows motion or the thrust exceeds that of a standing robot; then
   the motors are off. It does not begin where nothing has lifted the robot: then silence, or zeros
-  (:func:`temporeal_bridge.guard.stop_actions.level.begun`).
+  (:func:`temporeal_bridge.guard.stop_actions.level.begin`).
 - After ``max_s`` an autopilot takes over a robot that does not sink. Without an autopilot no robot is dropped: while
   the height shows no sink, or is not credible, the thrust is reduced by 5 % of it per second; after four times
   ``max_s`` in any case, because a state that reports a sink for so long is wrong. At a fifth of it the motors are off.

@@ -14,7 +14,7 @@ from temporeal.robots.motion.rate_limiter import Motion
 from temporeal_bridge.guard.checks.state_monitor import StateMonitor
 from temporeal_bridge.guard.command_limits import window
 from temporeal_bridge.guard.config import GuardConfig
-from temporeal_bridge.guard.safety.fallback_actions import KEEPS
+from temporeal_bridge.guard.safety.fallback_actions import KEEPS, OFF_S
 from temporeal_bridge.guard.stop_actions import hold, level, ramp_and_damp
 from temporeal_bridge.guard.stop_actions.hover_thrust import HoverEstimate
 from temporeal_bridge.guard.stop_actions.level import Levelling, Seen, Vehicle
@@ -104,7 +104,8 @@ class ActiveStop:
         self, stop: Levelling, values: Values | None, now: float, before: HoverEstimate, active: bool
     ) -> Step:
         if stop.action == "off":
-            self.under_way, step = level.off(stop, self.spec, self.profile.limits.dt)
+            self.under_way, step = level.off(
+                stop, self.spec, self.profile.limits.dt, (self.profile.level or {}).get("off_s", OFF_S))
             return step
         values, sound = self._attitude(values, now)
         waits = not self.autopilot and active and self.monitor.attitude_sound

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from temporeal_bridge.guard.checks.state_monitor import StateMonitor
 from temporeal_bridge.guard.config import GuardConfig
+from temporeal_bridge.guard.safety.fallback_actions import FLIES_S
 from temporeal_bridge.guard.stop_actions.ground import Ground
 from temporeal_bridge.guard.stop_actions.hover_thrust import HoverEstimate, lifts, nominal_thrust, updated
 
@@ -23,7 +24,8 @@ class Airborne:
     def __init__(self, config: GuardConfig, monitor: StateMonitor) -> None:
         profile = config.profile
         self.config, self.monitor, self.levels = config, monitor, config.levels
-        self.ground, self.estimate = Ground(lifts(config.robot) if self.levels else 1.0), HoverEstimate()
+        flies_s = (profile.level or {}).get("flies_s", FLIES_S)
+        self.ground, self.estimate = Ground(lifts(config.robot) if self.levels else 1.0, flies_s), HoverEstimate()
         self.below = max((profile.level or {}).get("landed_m", 0.0), profile.unlock_below_m or 0.0)
         self.nominal = nominal_thrust(config.robot) if self.levels else 1.0  # N
 

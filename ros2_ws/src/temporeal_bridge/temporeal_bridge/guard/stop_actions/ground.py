@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from math import inf
 
+from temporeal_bridge.guard.safety.fallback_actions import FLIES_S
 from temporeal_bridge.guard.stop_actions.hover_thrust import GRAVITY
 
-FLIES_S = 1.5  # how long after the last command a Crazyflie still flies: its firmware levels and keeps the thrust for 2
-# s (supervisor.c). Chosen: 0.5 s less, for radio losses and the next command
 LIFTED_M_S = 2.0  # speed that the thrust would give the lightest and strongest robot: then it has left the ground.
 # Chosen: a take-off with 1.05 of the weight needs 0.5 s for its first mm, because motors are 0.14 s late
 FELL_M_S, HELD_M_S = 3.0, 0.5  # a robot that would fall so fast in the air, and never was even so fast, stands or is
@@ -21,7 +20,8 @@ FELL_M_S, HELD_M_S = 3.0, 0.5  # a robot that would fall so fast in the air, and
 
 class Ground:
     """One robot. ``lifts`` [N]: with less thrust none of its kind hovers
-    (:func:`temporeal_bridge.guard.stop_actions.hover_thrust.lifts`).
+    (:func:`temporeal_bridge.guard.stop_actions.hover_thrust.lifts`). ``flies_s`` [s]: how long after its last command
+    its firmware still flies it.
 
     Attributes:
         lifted_at: when [s] it was last sent so much.
@@ -30,8 +30,8 @@ class Ground:
         floor: whether the mission began on the ground.
     """
 
-    def __init__(self, lifts: float) -> None:
-        self.lifts, self.lifted_at = lifts, -inf
+    def __init__(self, lifts: float, flies_s: float = FLIES_S) -> None:
+        self.lifts, self.flies_s, self.lifted_at = lifts, flies_s, -inf
         self.pushed = self.fell = 0.0
         self.stands = self.floor = False
 
@@ -42,7 +42,7 @@ class Ground:
 
     def flies(self, now: float) -> bool:
         """Whether it was lifted a moment ago, so that its firmware still flies it."""
-        return now - self.lifted_at < FLIES_S
+        return now - self.lifted_at < self.flies_s
 
     def push(self, thrust: float, period: float, now: float, speed: float | None) -> bool:
         """``thrust`` [N] is sent for a ``period`` [s] to a robot that climbs with ``speed`` [m/s] (None: unknown);

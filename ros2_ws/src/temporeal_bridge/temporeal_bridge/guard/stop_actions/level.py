@@ -20,7 +20,6 @@ from temporeal.robots.signals import CommandSpec
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.guard.safety.fallback_actions import LONGEST
 from temporeal_bridge.guard.safety.profile import Profile
-from temporeal_bridge.guard.stop_actions.ground import FLIES_S
 from temporeal_bridge.guard.stop_actions.hover_thrust import (
     GRAVITY,
     SMOOTH_S,
@@ -62,8 +61,6 @@ STOOD_DOWN_S, TOLD_DOWN_S = 0.3, 0.5  # share per s by which a standing robot is
 # Chosen
 AGAIN_S = 2.0  # so long after level began, and after the last order, an operator's order is a second one. Chosen:
 # `ros2 topic pub` repeats its message every second
-OFF_S = 2.5  # for so long zeros are sent after landing. A Crazyflie that hears nothing sooner than
-# IS_FLYING_HYSTERESIS (2 s, supervisor.c) after its last thrust counts as falling, and stays locked until a restart
 LET_DOWN = 0.2  # of the hover thrust: with less no robot flies, and its motors may be cut. Chosen
 LANDS_M_S = 0.1  # in SMOOTH_S: a faster robot has not landed, however low its height. Chosen: 5 times the noise
 
@@ -328,11 +325,11 @@ def ordered_down(stop: Stopping) -> Levelling | None:
     return None
 
 
-def off(stop: Levelling, spec: CommandSpec, period: float) -> tuple[Levelling, Step]:
-    """The motors stay off, and zeros are sent every ``period`` [s] until the firmware knows that the robot stands; then
-    silence. That it bounces changes nothing."""
+def off(stop: Levelling, spec: CommandSpec, period: float, off_s: float) -> tuple[Levelling, Step]:
+    """The motors stay off, and zeros are sent every ``period`` [s] for ``off_s``, until the firmware knows that the
+    robot stands; then silence. That it bounces changes nothing."""
     stop = replace(stop, lasted=stop.lasted + period)
-    return stop, Step(np.zeros(spec.shape), over=stop.lasted >= OFF_S)
+    return stop, Step(np.zeros(spec.shape), over=stop.lasted >= off_s)
 
 
 # ---------------------------------------------------------------- thrust
@@ -389,14 +386,14 @@ def levelled(stop: Levelling, vehicle: Vehicle, seen: Seen, hover: float, waits:
     """The command that levels out, sinks, and brakes sideways (:func:`leaning`), with the thrust ``hover`` [N].
 
     Sink rate and sideways speed are controlled only by a sound state. Without an attitude the robot is not turned, and
-    after ``blind_s`` nothing is sent: the firmware levels by itself. For as long as it does (FLIES_S), a stop that
+    after ``blind_s`` nothing is sent: the firmware levels by itself. For as long as it does (``flies_s``), a stop that
     ``waits`` continues once the attitude is seen again. Motors are cut when a sound height was low for ``SMOOTH_S`` and
     nothing contradicts it (:func:`_rests`), or when the share is too small to carry: otherwise that is a fall."""
     level, (values, sound, now) = vehicle.parameters, seen
     landed = (sound and values is not None and now - stop.since >= SMOOTH_S
               and max(float(values["height"]), stop.height) < level["landed_m"] and _rests(level, stop, values))
     if values is None and silent(stop, vehicle):
-        waits = waits and stop.told is None and stop.blind <= level["blind_s"] + FLIES_S
+        waits = waits and stop.told is None and stop.blind <= level["blind_s"] + level["flies_s"]
         return Step(None, over=not waits)
     if landed or _over(stop, vehicle, sound, now):
         cut = landed or (values is not None and not vehicle.autopilot)

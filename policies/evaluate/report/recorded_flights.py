@@ -1,4 +1,4 @@
-"""The additional part of the page of a real run: how the nodes did, and whether the monitor agreed in flight."""
+"""The additional part of the page of a recorded run: how the nodes did, and whether the monitor agreed in flight."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from html import escape
 from math import isfinite
 from typing import Any
 
-from temporeal.policies.evaluate.report.page import panel, signed
+from temporeal.policies.evaluate.report.page import panel
+from temporeal.policies.evaluate.report.wording import signed
 
 Row = Mapping[str, Any]
 AGREED = {True: '<span class="good">✓</span>', False: '<span class="bad">✗ differs</span>', None: "–"}

@@ -1,0 +1,132 @@
+"""Actions that move the joints' targets of an arm or a hand, and what policies see of the joints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from temporeal.robots.spec import MotionLimits, RobotSpec, load_robot
+from temporeal.sim.maps import Limited, Memory, begin
+from temporeal.sim.task_parts.arms import JOINTS, SHARE_OF_LIMITS, shared_limits
+from temporeal.sim.task_parts.setpoint_limits import Limiter
+
+KINDS = ("arm", "hand")
+
+
+@dataclass(frozen=True, eq=False)
+class Joints:
+    """The joints of an arm or a hand. ``limits``: how their targets may move, a share of what the robot accepts."""
+
+    robot: RobotSpec
+    limits: MotionLimits
+
+    @property
+    def home(self) -> tuple[float, ...]:
+        """[J] rad or m."""
+        return tuple(self.robot.home["joint_pos"])
+
+    @property
+    def joints(self) -> int:
+        """Number of joints."""
+        return len(self.home)
+
+    @property
+    def range(self) -> tuple[Tensor, Tensor]:
+        """Least and greatest positions that the joints are commanded to, [J] rad or m."""
+        command = self.robot.command(JOINTS)
+        return torch.tensor(command.low), torch.tensor(command.high)
+
+    def around(self, share: float) -> tuple[Tensor, Tensor]:
+        """Least and greatest positions within ``share`` of half the range, at most that many rad, from home."""
+        low, high = self.range
+        reach, home = share * 0.5 * (high - low).clamp(max=2.0), torch.tensor(self.home)
+        return torch.maximum(home - reach, low), torch.minimum(home + reach, high)
+
+    def seconds(self, share: float) -> float:
+        """How long the slowest joint needs at least from one end of :meth:`around` to the other, from rest to rest."""
+        low, high = self.around(share)
+        speed, change, way = torch.tensor(self.limits.speed), torch.tensor(self.limits.brake), high - low
+        top = torch.minimum(speed, (way * change).sqrt()).clamp(min=1e-6)
+        return float((way / top + top / change).max())
+
+
+def joints_of(task: str, name: str) -> Joints:
+    """The joints of robot ``name`` for ``task``; a ValueError says what it lacks."""
+    robot = load_robot(name)
+    if robot.kind not in KINDS:
+        raise ValueError(f"task {task!r} is for arms and hands, and robot {name!r} is of kind {robot.kind!r}")
+    if robot.motion is None:
+        raise ValueError(f"task {task!r} needs limits of motion, and robot {name!r} has none: say limits: in "
+                         "its spec.yaml")
+    if robot.command(JOINTS).size != len(robot.home["joint_pos"]):
+        raise ValueError(f"robot {name!r}: {JOINTS} has {robot.command(JOINTS).size} joints, joint_pos has "
+                         f"{len(robot.home['joint_pos'])}: they must be the same")
+    return Joints(robot, shared_limits(robot, SHARE_OF_LIMITS))
+
+
+class JointAction(Limited):
+    """Actions [N, J] are how fast the joints' targets move, as a share of their speeds; the target is the command.
+
+    Targets move as the robot accepts it (:class:`temporeal.sim.task_parts.setpoint_limits.Limiter`). They are memory of
+    the observation map; the first one is what is measured.
+    """
+
+    def __init__(self, of: Joints, dt: float) -> None:
+        super().__init__(of.robot, JOINTS)
+        self.limiter = Limiter(of.limits, dt)
+        self.memory = {"target": (of.joints,), "begun": (), "step": (of.joints,)}
+
+    def follow(self, measured: Tensor, memory: Memory) -> Memory:
+        """The memory of this sample: at an episode's first one the target is ``measured`` [N, J]."""
+        return begin(self, measured, memory)
+
+    def move(self, memory: Memory, action: Tensor) -> Memory:
+        """The memory with the target moved by ``action`` [N, J]."""
+        wanted = self.limiter.longest * action.clamp(-1.0, 1.0)
+        step = self.limiter(memory["target"], memory["step"], wanted)
+        return {**memory, "step": step, "target": memory["target"] + step}
+
+    def forward(self, action: Tensor, memory: Memory) -> Tensor:
+        """Command [N, J]: the target, moved already."""
+        return memory["target"]
+
+    def inverse(self, command: Tensor, memory: Memory) -> Tensor:
+        """The action [N, J] that moves the target of ``memory`` to ``command`` [N, J], if it can be reached."""
+        return (command - memory["target"]) / self.limiter.longest
+
+
+class JointObserve(nn.Module):
+    """Joints about home, their speeds, servo errors, the last step, the task's part, the last action.
+
+    Args:
+        reads: the signals of ``part``, which sees of the task ``part(signals) -> [N, size]``.
+    """
+
+    def __init__(
+        self, of: Joints, act: JointAction, reads: Sequence[str], part: Callable[[Mapping[str, Tensor]], Tensor],
+        size: int,
+    ) -> None:
+        super().__init__()
+        self.follow, self.move, self.part = act.follow, act.move, part
+        self.signals = tuple(dict.fromkeys(("joint_pos", "joint_vel", *reads)))
+        self.register_buffer("home", torch.tensor(of.home))
+        self.register_buffer("longest", act.limiter.longest.clone())
+        self.home: Tensor
+        self.longest: Tensor
+        self.memory = {**act.memory, "last_action": (act.action_dim,)}
+        self.obs_dim = 5 * of.joints + size
+
+    def forward(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[Tensor, Memory]:
+        """Observation [N, O] and the next memory."""
+        joints = signals["joint_pos"]
+        after = self.follow(joints, memory)
+        return torch.cat([
+            joints - self.home, 0.3 * signals["joint_vel"], 10 * (after["target"] - joints),
+            after["step"] / self.longest, self.part(signals), memory["last_action"]], -1), after
+
+    def record(self, memory: Memory, action: Tensor) -> Memory:
+        """The memory with ``action`` entered."""
+        return {**self.move(memory, action), "last_action": action}

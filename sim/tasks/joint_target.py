@@ -1,0 +1,76 @@
+"""Joint target: bring all joints of an arm or a hand to given positions and hold them there. Any such robot.
+
+Goals lie within a share of the joints' ranges about home; those of an arm touch neither itself nor the floor. Actions
+move the joints' targets (:class:`temporeal.sim.task_parts.joint_maps.JointAction`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.draws import between
+from temporeal.sim.rewards.formula_tracker import FormulaTracker
+from temporeal.sim.scene import Scene
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.task import Constant, Draw, Task, check_range, task_schema, weights
+from temporeal.sim.task_parts.arms import control_period, physics_steps, window
+from temporeal.sim.task_parts.joint_goals import CLOSE, Objective, Reward, way
+from temporeal.sim.task_parts.joint_maps import JointAction, JointObserve, Joints, joints_of
+
+SECONDS = 3  # to come there; more for a robot whose joints need more
+CONSTANTS: dict[str, Any] = {"close": CLOSE}
+POSITIVE = ("close",)
+START = 0.1  # of the range about home, in which episodes start
+
+
+def formula_of(seconds: int) -> str:
+    """The formula for a robot that has ``seconds`` to come there."""
+    return f"F[0,{seconds}] G[0,1] (norm(joint_pos - goal_joint_pos) < close)"
+
+
+class Start:
+    """Joints near home, their goals anywhere in a share of their ranges."""
+
+    def __init__(self, of: Joints, share: float) -> None:
+        self.joints, self.start, self.goals = of.joints, of.around(START), of.around(share)
+
+    def __call__(self, draw: Draw) -> dict[str, Tensor]:
+        """State of K worlds."""
+        u, v = draw("initial.joints", self.joints), draw("initial.goal", self.joints)
+        start, goal = (between(low.tolist(), high.tolist(), x) for (low, high), x in (
+            (self.start, u), (self.goals, v)))
+        return {"joint_pos": start, "goal_joint_pos": goal}
+
+
+def make(
+    *, robot: str = "franka", formula: str | None = None, constants: Mapping[str, Any] | None = None,
+    control_dt: float | None = None, substeps: int | None = None, share: float = 0.5,
+    reward: Mapping[str, float] | None = None,
+) -> Task:
+    """The task.
+
+    Args:
+        robot: an arm or a hand: its name, or the path of its folder.
+        formula: None: :func:`formula_of` the robot.
+        control_dt: s; None: the robot's own. substeps: None: physics steps of at most 4 ms.
+        share: of half of each joint's range, about home, in which goals lie.
+    """
+    check_range("joint_target", "share", share, 0.0, 1.0, "", above=True)
+    of = joints_of("joint_target", robot)
+    control_dt = control_dt or control_period(of.robot)
+    seconds = window(of.seconds(share), SECONDS)
+    text, given = formula or formula_of(seconds), {**CONSTANTS, **dict(constants or {})}
+    goal = Constant(SignalSpec("goal_joint_pos", (of.joints,), of.robot.signals["joint_pos"].unit))
+    parsed = parse(text, task_schema(of.robot, goal), given)
+    act = JointAction(of, control_dt)
+    return Task(
+        name="joint_target", scene=Scene(of.robot, floor=of.robot.kind == "arm"), command=act.command,
+        control_dt=control_dt, substeps=substeps or physics_steps(control_dt, 0.004), episode_s=seconds + 1.0,
+        formula=parsed, formula_text=text, constants=given,
+        observe=JointObserve(of, act, ("goal_joint_pos",), way, of.joints), act=act,
+        objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), act.action_dim, seconds + 1.0),
+        initial=Start(of, share), extra=goal, stop="hold")
