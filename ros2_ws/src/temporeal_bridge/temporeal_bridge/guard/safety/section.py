@@ -99,11 +99,11 @@ The section is refused for commands that are sent as a trajectory: its points li
 robot's state there is unknown.
 
 ``ends`` does the same for speeds and efforts, which do not set a place. Towards an end of the joints' ``range`` (the
-limits of that command, or ``joint_pos``: those of the spec's motion; ``margin`` inside them) a joint may be only as fast as braking with ``brake`` [rad/s^2] comes to
-rest there, and nowhere faster than ``speed``. A speed is cut to that one period and ``late_s`` earlier. An effort may
-be ``gain`` [N m s/rad] times the difference of that speed and the measured ``velocity``, so that it brakes a faster
-joint. An artifact that sends efforts less often than every ``period_s`` is refused: damping with older velocities
-shakes.
+limits of that command, or ``joint_pos``: those of the spec's motion; ``margin`` inside them) a joint may be only as
+fast as braking with ``brake`` [rad/s^2] comes to rest there, and nowhere faster than ``speed``. A speed is cut to that
+one period and ``late_s`` earlier. An effort may be ``gain`` [N m s/rad] times the difference of that speed and the
+measured ``velocity``, so that it brakes a faster joint. An artifact that sends efforts less often than every
+``period_s`` is refused: damping with older velocities shakes.
 
 ``start``: speeds and efforts begin at 0 or, with a ``signal``, at what is measured; with ``at_rest`` not before each
 component of its signal is ``below`` its limit.
