@@ -107,6 +107,9 @@ def parts(kind: str, structure: Structure, answers: Answers) -> dict[str, Any]:
         out["poses"] = {identifier(tip): tip for tip in structure.tips()}
     grip = gripper(structure, driven, answers) if kind == "arm" else None
     out["commands"] = {"joint_pos_cmd": driving(structure.content, driven)}
+    if kind == "arm":
+        out["commands"] |= {f"joint_{short}_cmd": {"joints": driven, "drives": drives}
+                            for short, drives in (("vel", "velocity"), ("effort", "effort"))}
     if grip is not None:
         out["gripper"] = grip
         out["commands"][grip["command"]] = driving(structure.content, [*driven, *grip["joints"][:1]])
@@ -188,7 +191,8 @@ def ends(joint: Joint) -> tuple[float, float]:
 
 def drop_motors(source: Source, content: Content, given: Mapping[str, Any]) -> None:
     """Take an MJCF's other actuators of driven joints out: position servos take their place."""
-    driven = {joint for entry in given["commands"].values() for joint in entry.get("joints", [])}
+    driven = {joint for entry in given["commands"].values() if "drives" not in entry
+              for joint in entry.get("joints", [])}
     names = {actuator.name for actuator in content.actuators if actuator.target in driven}
     if not names:
         return
@@ -269,15 +273,16 @@ def compiled_with(
 
 
 def spec_of(content: Content, given: Mapping[str, Any]) -> RobotSpec:
-    """The robot of these entries."""
-    return describe(str(content.path), content, given)
+    """The robot of these entries, without the commands that need all limits."""
+    commands = {name: entry for name, entry in given["commands"].items() if "drives" not in entry}
+    return describe(str(content.path), content, {**given, "commands": commands})
 
 
 def servo(
     entry: Mapping[str, Any], kp: Mapping[str, float], kd: Mapping[str, float], strength: Mapping[str, float]
 ) -> dict[str, Any]:
     """A command's entry with the gains of its joints."""
-    if "joints" not in entry:
+    if "joints" not in entry or "drives" in entry:
         return dict(entry)
     rows = {"kp": kp, "kd": kd, "strength": strength}
     return {**entry, **{key: [float(values[joint]) for joint in entry["joints"]] for key, values in rows.items()}}
