@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from temporeal.robots.spec import MotionLimits, RobotSpec, load_robot
 from temporeal.sim.maps import Limited, Memory, begin
-from temporeal.sim.task_parts.arms import JOINTS, SHARE_OF_LIMITS, shared_limits
+from temporeal.sim.task_parts.arms import JOINTS, SHARE_OF_LIMITS, shared_limits, within_jerk
 from temporeal.sim.task_parts.setpoint_limits import Limiter
 
 KINDS = ("arm", "hand")
@@ -76,7 +76,7 @@ class JointAction(Limited):
 
     def __init__(self, of: Joints, dt: float) -> None:
         super().__init__(of.robot, JOINTS)
-        self.limiter = Limiter(of.limits, dt)
+        self.limiter = Limiter(within_jerk(of.limits, dt), dt)
         self.memory = {"target": (of.joints,), "begun": (), "step": (of.joints,)}
 
     def follow(self, measured: Tensor, memory: Memory) -> Memory:

@@ -39,10 +39,13 @@ def checked(robot: str) -> str:
 
 def with_robot(settings: Settings, robot: str) -> Settings:
     """``settings`` of a run for ``robot``; "": for the robot that the task's file names."""
+    from temporeal.sim.task_files import settings_of
+
     task = settings["task"]
     own = str(task.get("robot", robot))
     robot = robot or own
-    takes = settings_of(task["name"])
+    with bad_input():
+        takes = settings_of(task["name"])
     given = dict(task.get("settings") or {})
     if robot != own and "system" in takes:  # a formula is of a system, which every arm and quadrotor is
         given["system"] = robot
@@ -52,17 +55,9 @@ def with_robot(settings: Settings, robot: str) -> Settings:
     return {**settings, "robot": {"name": robot}, "task": {**task, "robot": robot, "settings": given}}
 
 
-def settings_of(task: str) -> Sequence[str]:
-    """What the task's ``make`` takes."""
-    from temporeal.sim.task_files import task_module
-
-    with bad_input():
-        return tuple(task_module(task).make.__kwdefaults__ or ())
-
-
 def arguments(task: Mapping[str, Any]) -> dict[str, Any]:
     """What the task's ``make`` is given: its settings, and the robot where it takes one."""
-    given = dict(task.get("settings") or {})
-    if "robot" in task and "robot" in settings_of(task["name"]):
-        given.setdefault("robot", task["robot"])
-    return given
+    from temporeal.sim.task_files import for_robot
+
+    given = task.get("settings") or {}
+    return for_robot(task["name"], str(task["robot"]), given) if "robot" in task else dict(given)

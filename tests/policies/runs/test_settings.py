@@ -22,11 +22,11 @@ from temporeal.policies.runs.settings.compose import compose, of_group, override
 from temporeal.policies.runs.settings.files import read, write
 from temporeal.policies.runs.settings.folders import groups
 from temporeal.policies.runs.settings.overrides import DOTTED, Opened, open_word
-from temporeal.policies.runs.settings.robots import settings_of
 from temporeal.policies.runs.settings.tasks import AUTO, AUTOMATIC, WORLDS
 from temporeal.policies.runs.settings.values import same_kind
 from temporeal.robots.registry import names, resolve
 from temporeal.robots.spec import robot_names
+from temporeal.sim.task_files import settings_of
 
 OPTIONS = [(group, option) for group, options in groups().items() for option in options]
 # of the many files of one task the first; tests/sim/tasks/test_stl.py reads all
