@@ -77,8 +77,14 @@ class Driver:
 GRIPPERS = {
     "controller": "by a controller of its own, gripper_controller, of the same kind as the arm's",
     "command": "by control_msgs/msg/GripperCommand on gripper_controller/command",
+    "action": "by the action control_msgs/action/GripperCommand, gripper_controller/gripper_cmd (transport rclpy)",
     "joined": "as one of the joints of the arm's controller"}
-GRIPPER_MSG = "control_msgs/msg/GripperCommand"
+GRIPPER_MSG, GRIPPER_ACTION = "control_msgs/msg/GripperCommand", "control_msgs/action/GripperCommand"
+GRIPPER_FIELDS = ("float64 position", "float64 max_effort")
+DEFINED = {"command": (GRIPPER_MSG, GRIPPER_FIELDS), "action": (GRIPPER_ACTION, ("uint8[16] goal_id", *GRIPPER_FIELDS))}
+"""Type of the gripper's message, and its fields; of an action those of the request that sends a goal."""
+
+GOAL_SHARE = 0.02  # of the gripper's stroke by which two goals of an action differ. Chosen
 
 
 class Jointed:
@@ -190,9 +196,9 @@ def joint_yaml(spec: RobotSpec, interface: str, driver: Driver) -> list[str]:
 
 def interface_lines(robot: Jointed, controller: Controller, first: bool) -> list[str]:
     """One interface; the first one carries the anchor of the states."""
-    takes = robot.spec.gripper is not None and robot.driver.gripper == "command" and controller.units == PLACES
+    takes = robot.spec.gripper is not None and controller.units == PLACES and DEFINED.get(robot.driver.gripper)
     return [f"{controller.name}:", f"  description: {controller.description}",
-            *(["  definitions:", f"    {GRIPPER_MSG}: |", "      float64 position", "      float64 max_effort"]
+            *(["  definitions:", f"    {takes[0]}: |", *(f"      {field}" for field in takes[1])]
               if takes else ["  definitions: {}"]),
             *(["  states: &states", *indented(state_rows(robot), 4)] if first else ["  states: *states"]),
             "  commands:", *indented(command_rows(robot, controller), 4), ""]
@@ -274,6 +280,9 @@ def gripper_row(robot: Jointed, controller: Controller, joints: Sequence[str]) -
     """The gripper's topic."""
     if robot.driver.gripper == "controller":
         return controller_row(robot, controller, "gripper_controller", joints)
+    if robot.driver.gripper == "action":
+        return {"topic": "gripper_controller/gripper_cmd", "type": GRIPPER_ACTION, "codec": "gripper_action",
+                "qos": "command", "options": {"max_effort": 0.0, "min_change": rounded(GOAL_SHARE * stroke(robot))}}
     return {"topic": "gripper_controller/command", "type": GRIPPER_MSG, "codec": "gripper_command", "qos": "command",
             "options": {"max_effort": 0.0}}
 

@@ -98,12 +98,14 @@ class Grip(Chain):
         self.lockstep.run(1.5)
 
 
-def test_arm_and_gripper_have_drivers_of_their_own(lockstep, tmp_path):
-    robot = foreign_robots.arm(tmp_path / "arm")
+@pytest.mark.parametrize("gripper, topic", [("controller", "joint_trajectory"), ("command", "command"),
+                                            ("action", "gripper_cmd")])
+def test_arm_and_gripper_have_drivers_of_their_own(lockstep, tmp_path, gripper, topic):
+    robot = foreign_robots.arm(tmp_path / "arm", gripper=gripper)
     world, home = Grip(lockstep, robot), np.array(robot.home["joint_pos"])
     world.tell(np.append(home, 0.03))
     assert world.robot.plant.signals()["finger_pos"] == pytest.approx([0.03, 0.03], abs=3e-3)
-    world.tell(np.append(home + 0.1, 0.01), "gripper_controller/joint_trajectory")
+    world.tell(np.append(home + 0.1, 0.01), f"gripper_controller/{topic}")
     seen = world.robot.plant.signals()
     assert seen["finger_pos"] == pytest.approx([0.01, 0.01], abs=3e-3)
     assert seen["joint_pos"] == pytest.approx(home, abs=0.03) and world.robot.rejected == 0

@@ -86,7 +86,7 @@ def test_a_gripper_has_a_controller_of_its_own_or_is_joined(arm):
     assert gripper["options"]["joints"] == ["backe"]
     joined = content(arm, driver=Driver(gripper="joined"))["interfaces"]["joint_trajectory"]["commands"]["arm_cmd"]
     assert "also" not in joined and joined["options"]["joints"] == [*foreign_robots.JOINTS, "backe"]
-    with pytest.raises(TemplateError, match="no gripper 'claw'; legal: controller, command, joined"):
+    with pytest.raises(TemplateError, match="no gripper 'claw'; legal: controller, command, action, joined"):
         ros_yaml(arm, driver=Driver(gripper="claw"))
 
 
