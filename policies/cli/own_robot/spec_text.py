@@ -74,8 +74,9 @@ def readme(name: str, kind: str, task: str, notes: Sequence[str]) -> str:
 
 def commands(name: str, task: str) -> list[str]:
     """The next commands."""
-    run = f"outputs/{name}"
-    return [f"temporeal robot check {name}", f"temporeal robot view {name}",
-            f"temporeal train task={task} robot={name} out={run}", f"temporeal eval {run}",
+    run, look = f"outputs/{name}", [f"temporeal robot check {name}", f"temporeal robot view {name}"]
+    if not task:
+        return [*look, "temporeal train task=FILE.py    # a task of your own: docs/how-to/adding-a-task.md"]
+    return [*look, f"temporeal train {task} robot={name} out={run}", f"temporeal eval {run}",
             f"temporeal export {run} --out {run}-artifact",
             f"temporeal deploy {run}-artifact --sim", f"temporeal doctor --artifact {run}-artifact"]
