@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
-from math import inf, isfinite, pi
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -23,19 +22,17 @@ from temporeal.policies.cli.own_robot.dynamics import (
     rotor_inertia,
     servo_gains,
 )
+from temporeal.policies.cli.own_robot.fingers import TURN, ends, gripper, tie_fingers
 from temporeal.policies.cli.own_robot.sources import Source
 from temporeal.policies.cli.own_robot.structure import Structure
 from temporeal.policies.runs.errors import BadInput
-from temporeal.robots.model_files import Content, Joint, read_model
+from temporeal.robots.model_files import Content, read_model
 from temporeal.robots.spec import RobotSpec
 from temporeal.robots.user_robots.description import describe
 
 CONTROL_HZ = {"arm": 25.0, "hand": 20.0, "legged": 50.0, "mobile_base": 20.0}
 RATE_HZ = 100.0  # of signals: controller_manager's default update rate
-TURN = 2 * pi  # rad: commands of joints without a range end there
-SMALL = 0.2  # m: of joints that slide without a range. Assumed
 PREFIX = "tool"
-KNUCKLE = re.compile(r"knuckle|robotiq|drive", re.IGNORECASE)
 
 
 def likely_kind(source: Source) -> str | None:
@@ -55,6 +52,10 @@ def entries(
     model, notes = copy_model(source, folder, packages)
     content = replace(read_model(model), folder=folder)
     structure = Structure(content)
+    if kind == "arm" and (tied := tie_fingers(source, structure, answers)):
+        notes.append(tied)
+        write_model(source, model)
+        structure = Structure(replace(read_model(model), folder=folder))
     given: dict[str, Any] = {"model": model.name, "kind": kind}
     given |= parts(kind, structure, answers)
     given["control_hz"] = float(answers.given.get("control_hz", CONTROL_HZ[kind]))
@@ -122,50 +123,6 @@ def identifier(name: str) -> str:
     return plain if plain.isidentifier() else f"tip_{plain}"
 
 
-def gripper(structure: Structure, driven: list[str], answers: Answers) -> dict[str, Any] | None:
-    """The gripper, if fingers are there and nobody says that it is none."""
-    fingers = [name for name in structure.fingers if name not in driven]
-    leaders = [name for name in fingers if name not in structure.content.followers]
-    said = answers.given.get("gripper")
-    if isinstance(said, Mapping):
-        leaders = list(said.get("joints", leaders))[:1]
-        fingers = [*leaders, *(name for name in fingers if name not in leaders)]
-    elif said is None:
-        proposal = leaders[:1] if len(leaders) == 1 else []
-        leaders = answers.get("gripper", "Which joint opens the gripper (none: leave it empty)", proposal,
-                              structure.leaders)
-    elif isinstance(said, list):
-        leaders = answers.checked("gripper", said, structure.leaders)
-    else:
-        leaders = []
-    if not leaders or leaders == ["none"]:
-        return None
-    joint = structure.plain[leaders[0]]
-    low, high = opening(joint)
-    joints = [leaders[0], *(name for name in structure.content.followers
-                            if leads(structure.content, name) == leaders[0])]
-    said = said if isinstance(said, Mapping) else {}
-    if "open" not in said:
-        answers.assumed.append(f"gripper: open where {leaders[0]} is at {high:g}, closed at {low:g} (else gripper: "
-                               "{open: ..., closed: ...} in a file of answers)")
-    return {"command": "arm_cmd", "joints": joints, "bodies": list(said.get("bodies", structure.bodies_of(joints))),
-            "open": float(said.get("open", high)), "closed": float(said.get("closed", low))}
-
-
-def opening(joint: Joint) -> tuple[float, float]:
-    """Where a gripper's joint is closed, and where it is open: fingers and jaws are closed near zero, a linkage with
-    knuckles is open there."""
-    near, far = sorted(ends(joint), key=abs)
-    return (far, near) if KNUCKLE.search(f"{joint.name} {joint.body}") else (near, far)
-
-
-def leads(content: Content, name: str) -> str:
-    """The joint that ``name`` follows in the end."""
-    while name in content.followers:
-        name = content.followers[name].leader
-    return name
-
-
 def driving(content: Content, joints: list[str]) -> dict[str, Any]:
     """A command of positions: by the model's own position servos where each joint has one, else by added ones."""
     servos = {actuator.target: actuator.name for actuator in content.actuators if actuator.tag == "position"}
@@ -181,12 +138,6 @@ def driving(content: Content, joints: list[str]) -> dict[str, Any]:
     if entry.get("joints") and all(isfinite(named[joint].low) for joint in joints):
         return entry
     return {**entry, "low": list(low), "high": list(high)}
-
-
-def ends(joint: Joint) -> tuple[float, float]:
-    """The range of a joint, or what its commands get where it has none."""
-    most = TURN if joint.kind == "hinge" else SMALL
-    return (joint.low, joint.high) if isfinite(joint.low) else (-most, most)
 
 
 def drop_motors(source: Source, content: Content, given: Mapping[str, Any]) -> None:

@@ -107,7 +107,7 @@ def test_nothing_is_asked_that_somebody_said(tmp_path):
     assert len(asked) == 6 and asked[0].startswith("What kind of robot is it (arm, hand")
     asked.clear()
     make(SIX, tmp_path / "b", Answers({
-        "kind": "arm", "tool": "forearm", "gripper": [], "driven": ["elbow_bend", "base_turn", "shoulder_lift"],
+        "kind": "arm", "tool": "forearm", "gripper": ["none"], "driven": ["elbow_bend", "base_turn", "shoulder_lift"],
         "home": {"elbow_bend": 1.0}, "interface": "forward_position"}, ask))
     assert not asked
     robot = load_robot(tmp_path / "b")
@@ -140,6 +140,16 @@ def test_a_gripper_followers_and_joints_without_a_range(tmp_path):
     assert robot.motion is not None and robot.motion.speed == (1.5, 2.0, 1.0) and "wrist" in robot.defaults["velocity"]
     model = compiled(robot)
     assert [model.joint(i).name for i in range(3)] == ["shoulder", "elbow", "wrist"]
+
+
+def test_two_fingers_that_nothing_ties_are_closed_by_one_command(tmp_path):
+    (tmp_path / "arm.urdf").write_text(GRIPPING.replace('<mimic joint="left_finger"/>', "").replace(
+        'lower="0" upper="0.05" effort="20"', 'lower="-0.05" upper="0" effort="20"', 1))
+    _, notes = make(tmp_path / "arm.urdf", tmp_path / "gripping", Answers({}))
+    robot = load_robot(tmp_path / "gripping")
+    assert "left_finger follows right_finger now: one command closes both fingers" in notes
+    assert robot.gripper is not None and robot.gripper.joints == ("right_finger", "left_finger")
+    assert robot.home["finger_pos"] == pytest.approx((-0.05, 0.05)) and robot.gripper.open == -0.05
 
 
 def test_meshes_are_copied_and_nothing_outside_is_named(tmp_path):
