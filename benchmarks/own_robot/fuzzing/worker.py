@@ -5,7 +5,6 @@ Each case is a line of JSON on the standard output. A process that a case ends i
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import os
@@ -69,7 +68,6 @@ def cases(bench: Bench, numbers: Iterable[int], seed: int) -> Iterator[Seen]:
     """The cases ``numbers``, one after the other."""
     for number in numbers:
         yield bench.run(number, seed)
-        gc.collect()
 
 
 def warm(bench: Bench) -> None:

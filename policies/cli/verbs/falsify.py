@@ -312,7 +312,7 @@ def chosen(options: Any, found: Counterexample) -> Path:
     home = options.replay.resolve().parent
     beside = home.parent == folder.resolve().parent and home.name == f"{folder.name}-falsify"
     if not (beside or lies_in(options.replay, folder) or lies_in(folder, Path.cwd())):
-        raise BadInput(f"{options.replay} names a policy elsewhere, {named}: name it yourself: temporeal falsify RUN "
+        raise BadInput(f"{options.replay} names a policy elsewhere, {named}; name it: temporeal falsify RUN "
                        f"--replay {options.replay}")
     return folder
 
