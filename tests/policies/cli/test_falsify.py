@@ -130,6 +130,17 @@ def test_replay_after_the_folder_has_moved_and_without_its_policy(
     assert f"name it: temporeal falsify RUN --replay {lonely}" in error
 
 
+def test_a_counterexample_names_no_policy_elsewhere(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was handed over could lead to any folder; whoever names the policy himself may name any."""
+    saved = told(capsys, str(run), "--out", str(tmp_path / "out"), *SMALL)[1]["counterexample"]
+    monkeypatch.chdir(tmp_path)
+    assert main(["falsify", "--replay", saved]) == 2
+    assert "names a policy elsewhere" in capsys.readouterr().err
+    assert told(capsys, str(run), "--replay", saved)[1]["identical"]
+
+
 @pytest.fixture
 def heeded() -> Iterator[None]:
     """Ctrl-C is heeded: a shell lets its background jobs ignore it, and they hand that down."""
