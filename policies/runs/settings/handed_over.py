@@ -40,6 +40,7 @@ def checked(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
     """
     _check_plain(settings, where)
     _check_kinds(settings, where)
+    _check_robots(settings)
     return _without_programs(settings, where)
 
 
@@ -89,6 +90,19 @@ def _check_kinds(settings: Mapping[str, Any], where: str) -> None:
         for key in BELOW.get(group, ()):
             if not isinstance(held.get(key) or {}, Mapping):
                 raise BadInput(f"{where}: its setting {group}.{key} is {held[key]!r:.60}; legal: a group of settings")
+
+
+def _check_robots(settings: Mapping[str, Any]) -> None:
+    """A robot that is named by a path is below the working directory, or in a folder of the user's."""
+    from temporeal.robots.handed_over.robots import check_place, is_path
+
+    task = settings.get("task") or {}
+    own = task.get("settings") or {}
+    named = ((settings.get("robot") or {}).get("name"), task.get("robot"), own.get("robot"), own.get("system"))
+    for name in named:
+        if isinstance(name, str) and is_path(name):
+            with bad_input():
+                check_place(name)
 
 
 def _without_programs(settings: Mapping[str, Any], where: str) -> dict[str, Any]:

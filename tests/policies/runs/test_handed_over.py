@@ -127,3 +127,11 @@ def test_a_task_of_the_users_runs_only_where_the_user_names_its_file(
         with pytest.raises(BadInput, match="runs only where you name it|has no"):
             make_task(checked(changed(task={"name": name}), "run"))
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("task", [
+    {"name": "stl", "settings": {"system": "/etc/robot"}}, {"name": "reach", "robot": "../../elsewhere"},
+    {"name": "reach", "settings": {"robot": "/etc/robot"}}])
+def test_settings_name_no_robot_elsewhere(task):
+    with pytest.raises(BadInput, match="leads neither below the working directory nor to a folder of yours"):
+        checked({"task": task}, "run")
