@@ -13,7 +13,7 @@ from temporeal.policies.cli.traces.message_fields import Field, MissingValue, No
 from temporeal.policies.cli.traces.messages import Clock, Found, Samples, Topic, header_stamp, read_topic, tables
 from temporeal.policies.cli.traces.table import Options, Table, one_line
 from temporeal.policies.runs.errors import BadInput
-from temporeal.sim.stl.samples.times import late
+from temporeal.sim.stl.samples.times import newest_before
 
 
 def read_bag(path: Path, options: Options) -> list[Table]:
@@ -171,12 +171,13 @@ def messages_of(reader: Any, topic: Topic, path: Path) -> Iterator[tuple[int, An
 def receipt_goes_back(reader: Any, topic: str) -> str:
     """Whether messages were written later than those that they were received before, in words: a reader sorts by
     receipt, and so mixes what came before the recorder's clock was set back with what came after."""
-    received = np.array([at for one in reader.readers for storage in getattr(one.storage, "storages", [one.storage])
-                         for at in written(storage, topic)], dtype=np.float64)
-    back = np.flatnonzero(late(received) & (received < np.maximum.accumulate(received))) if len(received) else ()
-    if not len(back):
+    found = [at for one in reader.readers for storage in getattr(one.storage, "storages", [one.storage])
+             for at in written(storage, topic)]
+    received = np.array([at - found[0] for at in found], dtype=np.float64)  # exact: nanoseconds since the epoch are not
+    back = received < newest_before(received)
+    if not back.any():
         return ""
-    k = int(back[0])
+    k = int(np.argmax(back))
     return (f"message {k} was received {(received[:k].max() - received[k]) * 1e-9:.3g} s before one that was written "
             "before it, and no stamp says when they are from: the recorder's clock was set back")
 
