@@ -67,7 +67,8 @@ def tie_fingers(source: Source, structure: Structure, answers: Answers) -> str:
         return ""
     first, second = (structure.plain[name] for name in pair)
     sign = likeness(first, second)
-    if not sign or first.kind != second.kind:
+    one_hand = structure.parents.get(first.body) == structure.parents.get(second.body)
+    if not sign or not one_hand or first.kind != second.kind:
         return ""
     if source.is_urdf:
         for joint in source.root.findall("joint"):

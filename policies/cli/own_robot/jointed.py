@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from temporeal.policies.cli.own_robot.answers import Answers
-from temporeal.policies.cli.own_robot.copying import copy_model, mended, write_model
+from temporeal.policies.cli.own_robot.copying import copy_model, write_model
 from temporeal.policies.cli.own_robot.dynamics import (
     Physics,
     assumed_efforts,
@@ -23,6 +23,7 @@ from temporeal.policies.cli.own_robot.dynamics import (
     servo_gains,
 )
 from temporeal.policies.cli.own_robot.fingers import TURN, ends, gripper, tie_fingers
+from temporeal.policies.cli.own_robot.inertias import mended
 from temporeal.policies.cli.own_robot.sources import Source
 from temporeal.policies.cli.own_robot.structure import Structure
 from temporeal.policies.runs.errors import BadInput
@@ -31,15 +32,38 @@ from temporeal.robots.spec import RobotSpec
 from temporeal.robots.user_robots.description import describe
 
 CONTROL_HZ = {"arm": 25.0, "hand": 20.0, "legged": 50.0, "mobile_base": 20.0}
+HEAVIEST = 3.0  # kg: of several short chains heavier than that are legs, lighter ones fingers. Chosen
 RATE_HZ = 100.0  # of signals: controller_manager's default update rate
 PREFIX = "tool"
 
 
-def likely_kind(source: Source) -> str | None:
-    """The kind that the structure suggests: a free body walks, several ends are fingers, one is an arm."""
-    free = any(True for _ in source.root.iter("freejoint")) or any(
-        joint.get("type") in ("free", "floating") for joint in source.root.iter("joint"))
-    return "legged" if free else "arm"
+def likely_kind(source: Source) -> str:
+    """The kind that the structure suggests: a free body or several short chains are legs or fingers."""
+    root = source.root
+    if any(True for _ in root.iter("freejoint")) or any(
+            joint.get("type") in ("free", "floating") for joint in root.iter("joint")):
+        return "legged"
+    chains = branches(root) if source.is_urdf else {}
+    if len(chains) < 3 or not all(2 <= length <= 5 for length in chains.values()):
+        return "arm"
+    mass = sum(float(element.get("value", "0")) for element in root.iter("mass"))
+    return "hand" if mass < HEAVIEST else "legged"
+
+
+def branches(root: ElementTree.Element) -> dict[str, int]:
+    """For each joint of a URDF that no other is above, the number of moving joints on the longest way from it."""
+    above = {child.get("link", ""): joint for joint in root.findall("joint") for child in joint.findall("child")}
+    found: dict[str, int] = {}
+    for link in above:
+        way: list[str] = []
+        while (joint := above.get(link)) is not None and len(way) < len(above):
+            if joint.get("type") != "fixed" and joint.find("mimic") is None:
+                way.append(joint.get("name", ""))
+            parent = joint.find("parent")
+            link = "" if parent is None else parent.get("link", "")
+        if way:
+            found[way[-1]] = max(found.get(way[-1], 0), len(way))
+    return found
 
 
 def entries(
@@ -280,7 +304,7 @@ def home(physics: Physics, given: Mapping[str, Any], answers: Answers) -> dict[s
     if given["kind"] == "arm":
         pose = proposed_home(physics)
         if pose is not None:
-            found = {name: round(float(q), 4) for name, q in zip(physics.names, pose) if name in given["joints"]}
+            found = {name: round(float(q), 4) + 0.0 for name, q in zip(physics.names, pose) if name in given["joints"]}
     if found is None:
         found = dict(zip(given["joints"], map(float, physics.robot.home["joint_pos"])))
     said = answers.get("home", f"Home of {' '.join(given['joints'])}, rad or m", [f"{q:g}" for q in found.values()])

@@ -40,20 +40,20 @@ def spec_text(entries: Mapping[str, Any], head: Sequence[str]) -> str:
 
 def entry_lines(name: str, value: Any, assumed: Collection[str]) -> list[str]:
     """One entry; mappings of mappings or of texts take a line for each. What is ``assumed`` says so."""
-    value = plain(value)
+    value = plain(value, 8 if name in ("home", "gripper") else 5)  # ends of ranges must not be rounded out of them
     if isinstance(value, dict) and any(isinstance(each, (dict, str)) for each in value.values()):
         return [f"{name}:", *(f"  {flow(key)}: {flow(each)}{ASSUMED if key in assumed and name != 'defaults' else ''}"
                               for key, each in value.items())]
     return [f"{name}: {flow(value)}{ASSUMED if name in assumed else ''}"]
 
 
-def plain(value: Any) -> Any:
-    """``value`` with numbers of four digits."""
+def plain(value: Any, digits: int) -> Any:
+    """``value`` with numbers of so many digits."""
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): plain(each, digits) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
-    return rounded(float(value), 5) if isinstance(value, float) else value
+        return [plain(each, digits) for each in value]
+    return rounded(float(value), digits) if isinstance(value, float) else value
 
 
 def readme(name: str, kind: str, task: str, notes: Sequence[str]) -> str:

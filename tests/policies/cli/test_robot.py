@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from temporeal.policies.cli.main import main
-from temporeal.policies.cli.own_robot import dynamics
+from temporeal.policies.cli.own_robot import dynamics, jointed
 from temporeal.policies.cli.own_robot.answers import Answers
 from temporeal.policies.cli.own_robot.copying import copy_model
 from temporeal.policies.cli.own_robot.making import make
@@ -150,6 +150,27 @@ def test_two_fingers_that_nothing_ties_are_closed_by_one_command(tmp_path):
     assert "left_finger follows right_finger now: one command closes both fingers" in notes
     assert robot.gripper is not None and robot.gripper.joints == ("right_finger", "left_finger")
     assert robot.home["finger_pos"] == pytest.approx((-0.05, 0.05)) and robot.gripper.open == -0.05
+
+
+def test_inertias_of_no_solid_are_raised_and_said(tmp_path):
+    text = SIX.read_text()
+    moments = re.search(r'<inertia ixx="[^"]+" ixy="0" ixz="0" iyy="[^"]+" iyz="0" izz="[^"]+"/>', text)
+    for xx, yy, zz in ((-1e-3, 1e-3, 1e-3), (1.0, 0.1, 0.1)):
+        wrong = f'<inertia ixx="{xx}" ixy="0" ixz="0" iyy="{yy}" iyz="0" izz="{zz}"/>'
+        (tmp_path / "arm.urdf").write_text(text.replace(moments[0], wrong))
+        _, notes = make(tmp_path / "arm.urdf", tmp_path / "arm", Answers({"home": HOME}), overwrite=True)
+        assert any(note.startswith("1 inertias were none of a solid") for note in notes)
+        compiled(load_robot(tmp_path / "arm"))
+
+
+@pytest.mark.parametrize(("count", "mass", "kind"), [(1, 1.0, "arm"), (4, 0.05, "hand"), (4, 2.0, "legged")])
+def test_the_kind_is_proposed_by_the_structure(tmp_path, count, mass, kind):
+    link = LINK.replace('value="1"', f'value="{mass}"')
+    limit = '<limit lower="-1" upper="1" effort="9" velocity="2"/>'
+    names = [(f"{i}{j - 1}" if j else "root", f"{i}{j}") for i in range(count) for j in range(3)]
+    parts = [link.format(below, "") + JOINT.format(f"j{below}", "revolute", above, below, limit) for above, below in names]
+    (tmp_path / "r.urdf").write_text(f"<robot name='r'>{link.format('root', '')}{''.join(parts)}</robot>")
+    assert jointed.likely_kind(read_source(tmp_path / "r.urdf", {})) == kind
 
 
 def test_meshes_are_copied_and_nothing_outside_is_named(tmp_path):
