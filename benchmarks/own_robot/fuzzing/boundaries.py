@@ -257,12 +257,13 @@ class Chosen(NamedTuple):
 def make_text(place: Place, rng: random.Random) -> None:
     """One of the small files, changed."""
     name = rng.choice(tuple(READERS))
-    file = place.copy(f"{seeds.TABLE}/{name}")
+    whole = Path(name).parts[0]
+    file = place.copy(f"{seeds.TABLE}/{whole}") / Path(name).relative_to(whole)
     if name == "arm.robot.yaml":
         place.copy(f"{seeds.TABLE}/arm.xml")
     (place.folder / "which").write_text(name)
     if rng.random() < 0.1:
-        change_file(file, rng, place.outside)
+        change_file(file, rng, place.outside if file.parent.name == "my_arm" else None)
     elif name.endswith(".npz"):
         rewrite(file, rng, lambda data, rng: bomb_of("t.npy") if rng.random() < 0.05 else
                 change_npz(data, rng, place.mark))
@@ -310,7 +311,15 @@ def read_robot(file: Path) -> None:
     load_robot(str(file.with_name("arm.xml")))
 
 
+def read_folder(file: Path) -> None:
+    """A robot's folder."""
+    from temporeal.robots.spec import load_robot
+
+    load_robot(str(file.parent))
+
+
 READERS: dict[str, Callable[[Path], None]] = {
+    "my_arm/spec.yaml": read_folder, "my_arm/model.xml": read_folder,
     "ros.yaml": read_interface, "formula.yaml": read_formula, "space.yaml": read_space, "arm.robot.yaml": read_robot,
     "arm.xml": read_robot, "trace.npz": read_table, "trace.csv": read_table}
 
