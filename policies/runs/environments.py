@@ -14,6 +14,7 @@ from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.settings.compose import of_group
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.settings.robots import arguments
+from temporeal.policies.runs.settings.values import check_device_name
 
 if TYPE_CHECKING:
     from temporeal.sim.env import Env
@@ -148,10 +149,7 @@ def backend_defaults(chosen: Any) -> Any:
 
 def check_device(device: str) -> None:
     """``cpu``, ``cuda`` or ``cuda:<index>``, and usable here."""
-    import re
-
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
-        raise BadInput(f"device={device}: cpu, cuda or cuda:<index>")
+    check_device_name(device)
     if device != "cpu":
         import torch
 

@@ -94,8 +94,10 @@ def run(argv: Sequence[str]) -> int:
 
 def run_search(options: Any) -> int:
     """Search the space, write what was found."""
-    from temporeal.policies.evaluate.falsification import PolicyRollout, default_space, falsify_policy
     from temporeal.policies.runs import environments, run_folders, trained
+
+    trained.require_trained(options.policy)
+    from temporeal.policies.evaluate.falsification import PolicyRollout, default_space, falsify_policy
     from temporeal.policies.runs.interrupts import stop_asked
     from temporeal.policies.runs.settings.compose import override
     from temporeal.sim.stl.analysis.search_options import SearchOptions

@@ -126,4 +126,5 @@ def described_by(where: object) -> Iterator[None]:
         with bad_input():
             yield
     except (TypeError, AttributeError, LookupError, ArithmeticError, RecursionError, MemoryError) as error:
-        raise BadInput(f"{where}: its settings make no task that can be run: {type(error).__name__}: {error}") from error
+        what = f"{type(error).__name__}: {error}"
+        raise BadInput(f"{where}: its settings make no task that can be run: {what}") from error
