@@ -168,7 +168,8 @@ def test_the_kind_is_proposed_by_the_structure(tmp_path, count, mass, kind):
     link = LINK.replace('value="1"', f'value="{mass}"')
     limit = '<limit lower="-1" upper="1" effort="9" velocity="2"/>'
     names = [(f"{i}{j - 1}" if j else "root", f"{i}{j}") for i in range(count) for j in range(3)]
-    parts = [link.format(below, "") + JOINT.format(f"j{below}", "revolute", above, below, limit) for above, below in names]
+    parts = [link.format(below, "") + JOINT.format(f"j{below}", "revolute", above, below, limit)
+             for above, below in names]
     (tmp_path / "r.urdf").write_text(f"<robot name='r'>{link.format('root', '')}{''.join(parts)}</robot>")
     assert jointed.likely_kind(read_source(tmp_path / "r.urdf", {})) == kind
 
