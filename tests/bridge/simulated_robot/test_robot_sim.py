@@ -331,7 +331,7 @@ def test_starts_of_a_task():
     assert set(first) <= set(world.scene.signals)
     assert all(np.array_equal(first[k], again[k]) for k in first)
     assert not np.array_equal(first["cube_pos_w"], other["cube_pos_w"]) and 0.38 <= first["cube_pos_w"][0] <= 0.62
-    with pytest.raises(ValueError, match="for the robot 'franka', not for 'leap_hand'"):
+    with pytest.raises(ValueError, match="is for arms, and robot 'leap_hand' is of kind 'hand'"):
         of_task("lift", load_robot("leap_hand"))
     with pytest.raises(ValueError, match="give 'arm_cmd', not 'joint_pos_cmd'"):
         of_task("lift", robot, "joint_pos_cmd")
