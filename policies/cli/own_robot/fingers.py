@@ -39,6 +39,8 @@ def leader(structure: Structure, driven: list[str], answers: Answers) -> str:
     """The joint that opens the gripper, "" if there is none."""
     found = free_fingers(structure, driven)
     said = answers.given.get("gripper")
+    if said is None and set(structure.leaders) <= set(driven):
+        return ""  # no joint is left
     if said is None:
         question = "Which joint opens the gripper (none: leave it empty)"
         found = answers.get("gripper", question, found if len(found) == 1 else [], structure.leaders)

@@ -104,7 +104,7 @@ def test_nothing_is_asked_that_somebody_said(tmp_path):
         return ""
 
     make(SIX, tmp_path / "a", Answers({}, ask))
-    assert len(asked) == 6 and asked[0].startswith("What kind of robot is it (arm, hand")
+    assert len(asked) == 5 and asked[0].startswith("What kind of robot is it (arm, hand")
     asked.clear()
     make(SIX, tmp_path / "b", Answers({
         "kind": "arm", "tool": "forearm", "gripper": ["none"], "driven": ["elbow_bend", "base_turn", "shoulder_lift"],
@@ -113,6 +113,13 @@ def test_nothing_is_asked_that_somebody_said(tmp_path):
     robot = load_robot(tmp_path / "b")
     assert robot.home["joint_pos"] == (1.0, 0.0, 0.0) and robot.sources["tool_pos_w"].names == ("forearm",)
     assert robot.sources["joint_pos"].names[0] == "elbow_bend"
+
+
+def test_a_wrong_answer_is_asked_again():
+    given = iter(["toaster", "hand"])
+    assert Answers({}, lambda question, proposal: next(given)).get("kind", "Kind", "arm", ["arm", "hand"]) == "hand"
+    with pytest.raises(BadInput, match="kind: 'toaster' is not one of arm"):
+        Answers({}, lambda question, proposal: "toaster").get("kind", "Kind", "arm", ["arm"])
 
 
 def test_a_proposed_home_is_within_the_ranges_and_holds(tmp_path):
