@@ -41,6 +41,37 @@ def test_a_file_loads_or_is_refused_by_name(
     assert ("arm.xml" in found.detail) == (kind == "refused")
 
 
+URDF = """<robot name="arm"><link name="base"/><link name="upper">
+<inertial><mass value="1"/><inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial>
+<collision><geometry><mesh filename="upper.stl"/></geometry></collision></link>
+<joint name="swing" type="revolute"><parent link="base"/><child link="upper"/><axis xyz="0 1 0"/>
+<limit lower="-1" upper="1" effort="5" velocity="2"/></joint></robot>"""
+
+
+def test_what_only_a_conversion_opens_is_compared_without_its_meshes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mesh as text: MuJoCo takes binary STL only."""
+    pytest.importorskip("trimesh").creation.box((0.1, 0.2, 0.3)).export(tmp_path / "upper.stl", file_type="stl_ascii")
+    (tmp_path / "arm.urdf").write_text(URDF)
+    monkeypatch.setattr(models, "folder", lambda name: tmp_path)
+    found = outcome(Foreign("own", "1", "arm.urdf"))
+    assert found.kind == "loaded" and "upper.stl" in found.detail
+    monkeypatch.setattr(models, "reference", lambda path, meshes=True: heavier(meshes))
+    assert outcome(Foreign("own", "1", "arm.urdf")) == Outcome("differs", "body_mass")
+
+
+def heavier(meshes: bool) -> mujoco.MjModel:
+    """What MuJoCo makes of the arm with another mass, where it has no meshes to refuse."""
+    if meshes:
+        raise ValueError("no decoder found for mesh file")
+    text = URDF.replace('<mass value="1"/>', '<mass value="2"/>').replace('<mesh filename="upper.stl"/>',
+                                                                         '<sphere radius="0.1"/>')
+    spec = mujoco.MjSpec.from_string(text)
+    spec.compiler.fusestatic = False
+    return spec.compile()
+
+
 def test_what_is_raised_without_the_files_name_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def load(name: str) -> None:
         raise ValueError("could not convert string to float")
