@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from temporeal_benchmarks.peers.install import folder, pins
-from temporeal_benchmarks.rows import Row, at_least, none_of
+from temporeal_benchmarks.peers.install import PeerError, folder, install_missing, pins
+from temporeal_benchmarks.rows import Row, at_least, none_of, not_measured
 
 PEER = "robot-models"
 STEPS = 50
@@ -219,9 +219,10 @@ def moved(model: Any, mujoco: Any) -> Any:
 
 def rows(progress: Callable[[Foreign, Outcome], None] | None = None) -> list[Row]:
     """Load all models, whose packages are installed if need be; a row for each kind of outcome that may not happen."""
-    from temporeal_benchmarks.peers.install import install_missing
-
-    install_missing((PEER,))
+    try:
+        install_missing((PEER,))
+    except PeerError as error:
+        return [not_measured(name, "1", target, str(error)) for name, target in (("models", LEAST), ("models.wrong", 0))]
     found = {}
     for model in MODELS:
         found[model] = outcome(model)

@@ -9,7 +9,7 @@ import pytest
 
 from temporeal_benchmarks.own_robot import models
 from temporeal_benchmarks.own_robot.models import FILES, LEAST, MODELS, PEER, Foreign, Outcome, differences, outcome
-from temporeal_benchmarks.peers.install import installed, pins
+from temporeal_benchmarks.peers.install import PeerError, installed, pins
 
 MJCF = """<mujoco><worldbody>
 <body><joint name="swing" axis="0 1 0" damping="{}"/><geom size="0.1" pos="0.3 0 0"/></body>
@@ -79,6 +79,27 @@ def test_what_is_raised_without_the_files_name_is_wrong(tmp_path: Path, monkeypa
     monkeypatch.setattr(models, "folder", lambda name: tmp_path)
     monkeypatch.setattr("temporeal.robots.spec.load_robot", load)
     assert outcome(Foreign("own", "1", "arm.xml")) == Outcome("raised", "ValueError: could not convert string to float")
+
+
+def test_rows_count_what_came_of_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = ["equal", "refused", "differs", *["equal"] * (len(MODELS) - 3)]
+    monkeypatch.setattr(models, "install_missing", lambda names: None)
+    monkeypatch.setattr(models, "outcome", lambda model: Outcome(kinds[MODELS.index(model)], "it says why"))
+    found = {row.name: row for row in models.rows()}
+    assert {name: row.value for name, row in found.items()} == {
+        "models": len(MODELS), "models.wrong": 1, "models.equal": len(MODELS) - 2, "models.loaded": 0,
+        "models.refused": 1}
+    assert found["models"].ok and found["models.wrong"].ok is False
+    assert MODELS[2].name in str(found["models.wrong"].peer) and MODELS[1].name in str(found["models.refused"].peer)
+
+
+def test_without_the_packages_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(names: object) -> None:
+        raise PeerError("robot-models is not installed")
+
+    monkeypatch.setattr(models, "install_missing", absent)
+    assert [(row.name, row.value, row.ok) for row in models.rows()] == [
+        ("models", None, False), ("models.wrong", None, False)]
 
 
 @pytest.mark.slow
