@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 SUMMARY = "search for a flight that violates the formula; save and replay it"
 HELP = """\
 Searches for a start, physics, sensor errors and disturbances with which the policy violates the task's formula, by
-CMA-ES or by sampling. The search space is what the task's reset and randomize draw from (--print-space writes it, --space FILE
-replaces it). Writes falsification-<backend>.json and, if something was found, counterexample-<backend>.npz into
-RUN/falsify or --out; if these exist, with -2, -3, ... Finding nothing proves nothing. Ctrl-C and SIGTERM end the search
-after the current batch and write what was found.
+CMA-ES or by sampling. The search space is what the task's reset and randomize draw from (--print-space writes it,
+--space FILE replaces it). Writes falsification-<backend>.json and, if something was found,
+counterexample-<backend>.npz into RUN/falsify or --out; if these exist, with -2, -3, ... Finding nothing proves nothing.
+Ctrl-C and SIGTERM end the search after the current batch and write what was found.
 
 --replay FILE flies a counterexample again and compares the trace bit by bit; with another RUN_OR_ARTIFACT it checks
 whether that policy violates the formula, too.
