@@ -210,7 +210,7 @@ def make_bag(place: Place, rng: random.Random) -> None:
         (place.folder / seeds.ARTIFACT).mkdir()
         try:
             seeds.record(place.folder, said)
-        except (TypeError, ValueError, UnicodeError):  # no text that a message holds
+        except (TypeError, ValueError, RecursionError):  # no text that a message holds
             place.copy(seeds.BAG)
         return
     folder = place.copy(seeds.BAG)
