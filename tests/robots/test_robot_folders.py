@@ -75,6 +75,8 @@ def test_a_quadrotor_has_the_parameters_of_the_shipped_one(tmp_path):
     assert list(robot.parameters) == list(PARAMETERS)
     assert {name: len(p.nominal) for name, p in robot.parameters.items()} == {
         name: len(p.nominal) for name, p in PARAMETERS.items()}
+    assert robot.parameters["drag"].nominal == pytest.approx((0.03 * 9.81 * 2.0,) * 3) and "drag" in robot.defaults
+    assert robot.parameters["drag"].low == (0.0,) * 3  # a range to draw from: sources of the Crazyflie say none
     assert robot.parameters["tau_up"].nominal == (0.05,) and robot.parameters["mass"].high == (2.2,)
     assert robot.commands["ctbr_cmd"].high[0] == pytest.approx(0.915 * 4 * 9.5)
     assert set(robot.signals) == set(load_robot("crazyflie").signals) and robot.control_hz == 50.0
