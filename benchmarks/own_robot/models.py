@@ -222,7 +222,7 @@ def rows(progress: Callable[[Foreign, Outcome], None] | None = None) -> list[Row
     try:
         install_missing((PEER,))
     except PeerError as error:
-        return [not_measured(name, "1", target, str(error)) for name, target in (("models", LEAST), ("models.wrong", 0))]
+        return [not_measured("models", "1", LEAST, str(error)), not_measured("models.wrong", "1", 0, str(error))]
     found = {}
     for model in MODELS:
         found[model] = outcome(model)
