@@ -240,7 +240,7 @@ def load_robot(name: str | Path) -> RobotSpec:
         UnknownName: no such robot; the message lists the known ones.
         RobotFileError: a file of the robot breaks a rule.
     """
-    name = str(name)
+    name = str(name).rstrip("/") or "/"
     if name in shipped():
         spec: RobotSpec = resolve(f"temporeal.robots.{name}", "spec").SPEC
         return spec
