@@ -24,7 +24,7 @@ only files of people you trust. Settings say what it was trained on: always the 
 randomize (none) where they were not the defaults. Give --normalize FILE, or --no-normalize if there was no VecNormalize
 and the file does not show it.
 
---sign signs the artifact; commands with --trust refuse any other (docs/reference/security.md). --make-key makes the two
+--sign signs the artifact; commands with --trust refuse any other (docs/how-to/signing.md). --make-key makes the two
 keys, KEY.pem to sign with and KEY.pem.pub to trust.
 
 Example:
