@@ -323,9 +323,9 @@ def test_a_task_may_be_for_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     composed = compose_module._compose
     monkeypatch.setattr(compose_module, "_compose", lambda *words: (
         lambda found: {**found, "task": {**found["task"], "robot": "models/arm.xml"}})(composed(*words)))
-    assert compose(["task=reach"])["robot"] == {"name": "models/arm.xml"}
-    with pytest.raises(BadInput, match="task reach is for robot models/arm.xml"):
-        compose(["task=reach", "robot=franka"])
+    assert compose(["task=ant"])["robot"] == {"name": "models/arm.xml"}
+    with pytest.raises(BadInput, match="task ant is for robot models/arm.xml"):
+        compose(["task=ant", "robot=franka"])
 
 
 @pytest.mark.parametrize(
