@@ -75,7 +75,7 @@ def _unpacked(payload: bytes, map_location: str | torch.device) -> dict[str, Any
 def require_held(path: object, widths: Sequence[int], weights: Mapping[str, Any]) -> None:
     """Refuse layers of ``widths`` whose ``weights`` a checkpoint cannot hold, before their memory is taken."""
     held = sum(value.numel() for value in weights.values() if isinstance(value, torch.Tensor))
-    wrong = [w for w in widths if type(w) is not int or not 0 <= w <= held]  # 0: STL-NPC has no critic
+    wrong = [w for w in widths if type(w) is not int or not 1 <= w <= held]
     if wrong or any(a * b > held for a, b in itertools.pairwise(widths)):
         raise CheckpointError(f"checkpoint {path} states layers of {list(widths)} numbers, and its {held:,} weights "
                               "are not theirs")
