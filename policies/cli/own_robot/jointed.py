@@ -33,6 +33,7 @@ from temporeal.robots.user_robots.description import describe
 
 CONTROL_HZ = {"arm": 25.0, "hand": 20.0, "legged": 50.0, "mobile_base": 20.0}
 HEAVIEST = 3.0  # kg: of several short chains heavier than that are legs, lighter ones fingers. Chosen
+DELAY_STEPS = 40  # of physics, mostly 2.5 ms: room for delays of commands to be drawn. Chosen
 RATE_HZ = 100.0  # of signals: controller_manager's default update rate
 PREFIX = "tool"
 
@@ -131,13 +132,14 @@ def parts(kind: str, structure: Structure, answers: Answers) -> dict[str, Any]:
     elif kind == "hand":
         out["poses"] = {identifier(tip): tip for tip in structure.tips()}
     grip = gripper(structure, driven, answers) if kind == "arm" else None
-    out["commands"] = {"joint_pos_cmd": driving(structure.content, driven)}
+    out["commands"] = {"joint_pos_cmd": {**driving(structure.content, driven), "delay_steps": DELAY_STEPS}}
     if kind == "arm":
         out["commands"] |= {f"joint_{short}_cmd": {"joints": driven, "drives": drives}
                             for short, drives in (("vel", "velocity"), ("effort", "effort"))}
     if grip is not None:
         out["gripper"] = grip
-        out["commands"][grip["command"]] = driving(structure.content, [*driven, *grip["joints"][:1]])
+        out["commands"][grip["command"]] = {**driving(structure.content, [*driven, *grip["joints"][:1]]),
+                                            "delay_steps": DELAY_STEPS}
     return out
 
 
