@@ -211,6 +211,7 @@ def make_bag(place: Place, rng: random.Random) -> None:
         try:
             seeds.record(place.folder, said)
         except (TypeError, ValueError, RecursionError):  # no text that a message holds
+            shutil.rmtree(place.folder / seeds.BAG, ignore_errors=True)
             place.copy(seeds.BAG)
         return
     folder = place.copy(seeds.BAG)
