@@ -156,13 +156,16 @@ def make_run(place: Place, rng: random.Random) -> None:
     """A run with other settings, or another checkpoint."""
     folder = place.copy(seeds.RUN)
     settings, last = folder / "config.yaml", next((folder / "checkpoints").glob("*.pt"))
-    what = rng.randrange(8)
+    events = next((folder / "events").iterdir())
+    what = rng.randrange(9)
     if what < 5:
         rewrite(settings, rng, rng.choice((as_bytes(change_yaml), as_bytes(change_yaml), change_bytes)))
     elif what < 7:
         rewrite(last, rng, lambda data, rng: change_checkpoint(data, rng, place.mark))
+    elif what == 8:
+        rewrite(events, rng, change_bytes)
     if what == 7 or rng.random() < 0.05:
-        change_file(rng.choice((settings, last)), rng, place.outside)
+        change_file(rng.choice((settings, last, events)), rng, place.outside)
 
 
 def change_checkpoint(data: bytes, rng: random.Random, mark: Path) -> bytes:
@@ -184,7 +187,8 @@ def change_checkpoint(data: bytes, rng: random.Random, mark: Path) -> bytes:
 
 
 def read_run(folder: Path) -> None:
-    """As ``eval`` and ``export``: the settings, the task, the policy."""
+    """As ``eval`` and ``export``: the settings, the task, the policy, the learning curves of the page."""
+    from temporeal.policies.evaluate.report.learning import curves_of
     from temporeal.policies.runs.settings.handed_over import described_by
     from temporeal.policies.runs.trained import load_graph, load_trained
 
@@ -192,6 +196,7 @@ def read_run(folder: Path) -> None:
     with described_by(folder):
         settings, task = task_of(trained)
         load_graph(settings, trained.folder, task)
+        curves_of(trained.folder / "events")
 
 
 # ---- recordings
