@@ -97,7 +97,7 @@ def in_folder(name: str, folder: Path) -> RobotSpec:
     if given.get("kind") not in KINDS:
         raise RobotFileError(f"{folder / SPEC}: kind is one of {', '.join(KINDS)}; got {given.get('kind')!r}")
     model = inside(folder, folder / given["model"])
-    check_files(folder, model)
+    check_files(folder, model, given.get("packages", {}))
     if given["kind"] == "quadrotor":
         return quadrotor(name, folder, model, given)
     if given["kind"] == "mobile_base" and "mobile_base" in given:

@@ -113,12 +113,21 @@ def test_wrong_entries_say_what_is_legal(tmp_path, spec, told):
     (SPEC, ARM.replace("<worldbody>", '<include file="../../other.xml"/><worldbody>')),
     (SPEC, ARM.replace('angle="radian"', 'meshdir="/etc"')),
     (SPEC, ARM.replace("<worldbody>", '<asset><mesh file="link.stl"/></asset><worldbody>')),
+    (SPEC, ARM.replace("<worldbody>", '<asset><mesh file="file:///etc/hostname"/></asset><worldbody>')),
+    (SPEC, ARM.replace("<worldbody>", '<asset><mesh file="package://etc/hostname"/></asset><worldbody>')),
+    (SPEC + "packages: {mine: meshes}\n",
+     ARM.replace("<worldbody>", '<asset><mesh file="package://mine/../../secret.stl"/></asset><worldbody>')),
+    (SPEC, ARM.replace("<worldbody>", '<asset><texture type="cube" fileup="../secret.stl"/></asset><worldbody>')),
+    (SPEC, ARM.replace('angle="radian"', 'meshdir="meshes"').replace(
+        "<worldbody>", '<asset><mesh file="link.stl"/></asset><worldbody>')),
 ])  # fmt: skip
 def test_a_folder_names_nothing_outside_itself(tmp_path, spec, model):
     (tmp_path / "other.xml").write_text(ARM)
     (tmp_path / "secret.stl").write_text("")
     place = folder(tmp_path / "robot", spec, model)
-    os.symlink(tmp_path / "secret.stl", place / "link.stl")
+    (place / "meshes").mkdir()
+    for where in (place, place / "meshes"):
+        os.symlink(tmp_path / "secret.stl", where / "link.stl")
     with pytest.raises(Refused, match="leads out of"):
         load_robot(place)
 
