@@ -49,8 +49,8 @@ def check_name(where: str, folder: Path, places: Sequence[Path], packages: Mappi
     if name.startswith(PACKAGE):
         package, _, name = name.removeprefix(PACKAGE).partition("/")
         if package not in packages:
-            raise Refused(f"{where} leads out of {folder}, to a ROS package: `temporeal robot new` copies its files in, "
-                          f"or packages: {{{package}: <folder>}} in spec.yaml names a folder in it")
+            raise Refused(f"{where} leads out of {folder}, to a ROS package: `temporeal robot new` copies its files; "
+                          f"packages: {{{package}: <folder>}} in spec.yaml names a folder in it")
         places = [places[0] / str(packages[package])]
     name = name.removeprefix("file://")
     if "://" in name:
