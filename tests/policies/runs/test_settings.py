@@ -443,7 +443,7 @@ def test_what_an_experiment_makes_of_a_task_is_told_of_it(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize(("text", "told"), [
-    (WHOLE.replace("robot: linear", "robot: lnear"), r", line 2: robot: lnear: did you mean 'linear'\? robot is one "),
+    (WHOLE.replace("robot: linear", "robot: lnear"),
      r", line 2: robot: lnear: did you mean 'linear'\? robot is one of "),
     (WHOLE.replace("backend: planar", "backend: warp"), r", line 3: backend: warp: backend is one of .*, planar, ")])
 def test_what_a_task_s_file_names_is_there(
