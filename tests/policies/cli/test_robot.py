@@ -18,10 +18,14 @@ from temporeal.policies.cli.own_robot.answers import Answers
 from temporeal.policies.cli.own_robot.copying import copy_model
 from temporeal.policies.cli.own_robot.making import make
 from temporeal.policies.cli.own_robot.sources import read_source
+from temporeal.policies.cli.preflight import robot as bus
+from temporeal.policies.cli.preflight.listening import CommandHeard, Heard
 from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.model_files import read_model
 from temporeal.robots.spec import load_robot
 from temporeal.sim.physics.mujoco.robot_files import compiled
+from temporeal_bridge.interface.interface import Interface
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 
 SIX = Path(__file__).parents[3] / "examples" / "six_axis.urdf"
 HOME = [0.0, -0.4, -1.2, 0.0, -1.5, 0.3]
@@ -245,6 +249,23 @@ def test_check_says_what_is_wrong(six, tmp_path, capsys, monkeypatch):
     assert main(["robot", "list", "--json"]) == 0
     rows = {row["robot"]: row for row in json.loads(capsys.readouterr().out)["robots"]}
     assert rows["weak"]["from"] == str(tmp_path / "weak") and rows["franka"]["from"] == "temporeal"
+
+
+def test_what_is_on_the_bus_is_compared_with_the_interface(six, capsys, monkeypatch):
+    """Nothing is received here: what was asked for is told."""
+    asked: list[object] = []
+
+    def silent(transport: object, interface: Interface, command: str, seconds: float) -> Heard:
+        asked.extend([interface.name, command, seconds])
+        row = interface.commands[command]
+        return Heard(0.0, seconds, 0.0, (), (CommandHeard(row, f"/{row.topic}"),), "/doctor", "/", ("/doctor",))
+
+    monkeypatch.setattr(bus, "open_transport", lambda *given, **more: MemoryTransport(Bus(), "doctor"))
+    monkeypatch.setattr(bus, "listen", silent)
+    main(["robot", "check", str(six), "--bus", "--seconds", "2", "--json"])
+    assert asked == ["joint_trajectory", "joint_pos_cmd", 2.0]
+    names = [check["name"] for check in json.loads(capsys.readouterr().out)["checks"]]
+    assert names.index("interface") < names.index("joint_trajectory_controller/joint_trajectory heard")
 
 
 def test_a_folder_is_replaced_only_if_it_is_a_robots_and_somebody_says_so(six, tmp_path):
