@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from temporeal_bridge.transports import rclpy_actions as actions
 from temporeal_bridge.transports.transport import (
     GUID_PREFIX,
     Callback,
@@ -44,6 +43,8 @@ try:
     from rclpy.impl.implementation_singleton import rclpy_implementation
     from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
     from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+
+    from temporeal_bridge.transports import rclpy_actions as actions
 except ImportError as error:
     raise TransportError(
         "the transport rclpy needs a sourced ROS 2 (source /opt/ros/<distro>/setup.bash) and the Python that it was "
