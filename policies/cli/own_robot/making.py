@@ -19,7 +19,7 @@ from temporeal.robots.spec import RobotSpec, load_robot, shipped
 
 CONTROL_HZ = {"arm": 25.0, "hand": 20.0, "legged": 50.0, "mobile_base": 20.0, "quadrotor": 50.0}
 KINDS = tuple(CONTROL_HZ)
-TASKS = {"arm": "experiment=reach", "hand": "task=joint_target", "quadrotor": "task=waypoints"}
+TASKS = {"arm": "experiment=own_arm", "hand": "task=joint_target", "quadrotor": "task=waypoints"}
 """What a README begins to train; the other kinds need a task of their own."""
 
 HEAD = ("Written by `temporeal robot new` from {source}. Data only: change what you know better; "

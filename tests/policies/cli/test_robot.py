@@ -69,7 +69,7 @@ def test_a_folder_is_whole_and_says_what_was_assumed(six):
     line = next(line for line in text.splitlines() if line.startswith("  acceleration: {"))
     assert line.endswith("# assumed: see defaults") and "  velocity: {base_turn: 2.5" in text
     assert set(yaml.safe_load(text)["defaults"]) == {"acceleration", "jerk", "armature", "gains"}
-    assert "temporeal train experiment=reach robot=six" in (six / "README.md").read_text()
+    assert "temporeal train experiment=own_arm robot=six" in (six / "README.md").read_text()
 
 
 def test_servos_settle_without_overshoot_and_hold_the_weight(six):
