@@ -89,8 +89,9 @@ class RecurrentActor(nn.Module):
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model, self.input_size = model, model.input_size
-        self.layers, self.size, self.is_lstm = model.num_layers, model.hidden_size, model.rnn_type == "lstm"
-        self.hidden_dim = self.layers * self.size * (2 if self.is_lstm else 1)
+        self.layers, self.size = int(model.num_layers), int(model.hidden_size)
+        self.is_lstm: bool = model.rnn_type == "lstm"
+        self.hidden_dim: int = self.layers * self.size * (2 if self.is_lstm else 1)
 
     def forward(self, obs: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Action [N, A] and the next memory for ``obs`` [N, O] and ``hidden`` [N, D]: by layer h, of an LSTM then c."""
@@ -99,7 +100,8 @@ class RecurrentActor(nn.Module):
             new = self.cell(layer, x, old)
             x = new[:, : self.size]
             after.append(new)
-        return self.model.deterministic_output(self.model.mlp(x)), torch.cat(after, -1)
+        action: Tensor = self.model.deterministic_output(self.model.mlp(x))
+        return action, torch.cat(after, -1)
 
     def cell(self, layer: int, x: Tensor, old: Tensor) -> Tensor:
         """The memory [N, D / L] of one layer after input ``x``: as torch.nn.GRU and LSTM compute it, step by step."""

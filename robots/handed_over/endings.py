@@ -46,7 +46,8 @@ def of_sqlite(file: Path, size: int) -> str:
     """SQLite has the size of a page, and their number, in its header (sqlite.org/fileformat)."""
     rest = file.with_name(f"{file.name}-wal")
     if rest.is_file() and rest.stat().st_size:
-        return f"its last messages are in {rest.name}: its recorder was killed; sqlite3 joins both when it opens the file"
+        return (f"its last messages are in {rest.name}: its recorder was killed; sqlite3 joins both when it opens the "
+                "file")
     with file.open("rb") as opened:
         head = opened.read(100)
     if len(head) < 100 or not head.startswith(SQLITE):

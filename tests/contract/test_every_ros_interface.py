@@ -202,7 +202,8 @@ def test_frankas_rates_are_those_of_its_spec_and_of_the_tasks_actions():
     margin[[4, 6]] = 0.02  # the wrist's fast joints stop a little late
     assert speeds["ends"]["margin"] == margin.tolist()
     assert speeds["motion"] == {"speed": limits.acceleration[0], "acceleration": spec.JERK[0]}
-    assert efforts["motion"] == {"speed": spec.TORQUE_RATE[0]} and tuple(efforts["ends"]["gain"]) == IMPEDANCE["franka"][1]
+    assert efforts["motion"] == {"speed": spec.TORQUE_RATE[0]}
+    assert tuple(efforts["ends"]["gain"]) == IMPEDANCE["franka"][1]
     assert tuple(commands["tool_vel_cmd"]["motion"]["speed"]) == spec.TOOL_ACCELERATIONS
     lag = np.array(spec.KD) / spec.KP + 2 * load_interface(robot).command("joint_pos_cmd").options["reach_s"]
     assert (speeds["tracking"]["error"] > lag * limits.acceleration).all()
