@@ -41,9 +41,15 @@ def make_env(task: Task | str | Path, **options: Any) -> Env:
         options: those of :func:`temporeal.sim.env.make_env`, such as ``num_worlds=1024``, ``seed=0``,
             ``backend="auto"``, ``device="cpu"``.
     """
+    from temporeal.policies.runs.memory import check_memory
     from temporeal.sim.env import make_env as make
 
-    return make(make_task(task) if isinstance(task, str | Path) else task, **options)
+    made = make_task(task) if isinstance(task, str | Path) else task
+    count = options.get("num_worlds", 0)
+    if isinstance(count, int):  # what else it is, its reader says
+        check_memory(lambda worlds: make(made, **{**options, "num_worlds": worlds}), count,
+                     str(options.get("device", "cpu")))
+    return make(made, **options)
 
 
 def train(

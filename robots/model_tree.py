@@ -8,7 +8,7 @@ one body; URDF's for origins. A test compares both with MuJoCo.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import cos, pi, sin
 from pathlib import Path
@@ -55,7 +55,7 @@ def way_to(path: Path, end: str) -> Way:
     return mjcf_way(path, root, end) if root.tag == "mujoco" else urdf_way(path, root, end)
 
 
-def transform(rotation: Array | None = None, shift: object = None) -> Array:
+def transform(rotation: Array | None = None, shift: Sequence[float] | Array | None = None) -> Array:
     """A homogeneous matrix [4, 4] of a ``rotation`` [3, 3] and a ``shift`` [3] m."""
     out = np.eye(4)
     if rotation is not None:

@@ -5,10 +5,12 @@ Tasks and algorithms may also be files in the user's own folders (:mod:`temporea
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 import pkgutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -20,6 +22,13 @@ class UnknownName(KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+def guess(word: object, known: Iterable[object]) -> str:
+    """``did you mean 'x'? `` if one of the ``known`` is close to ``word``: what a message of an unknown name begins
+    with, before its list."""
+    close = difflib.get_close_matches(str(word), list(map(str, known)), 1)
+    return f"did you mean {close[0]!r}? " if close else ""
 
 
 def names(package: str) -> list[str]:
@@ -49,7 +58,7 @@ def resolve(package: str, name: str) -> ModuleType:
     known = names(package)
     if name not in known:
         more = f"; files of your own are found in {VARIABLE} ({said()})" if package in MODULES else ""
-        raise UnknownName(f"{package} has no {name!r}; known: {', '.join(known)}{more}")
+        raise UnknownName(f"{package} has no {name!r}; {guess(name, known)}known: {', '.join(known)}{more}")
     return importlib.import_module(f"{package}.{name}")
 
 

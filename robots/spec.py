@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 
 from temporeal.robots.model_files import is_file
-from temporeal.robots.registry import UnknownName, names, resolve
+from temporeal.robots.registry import UnknownName, guess, names, resolve
 from temporeal.robots.search_path import VARIABLE, SearchPathError, own_robots, said
 from temporeal.robots.signals import CommandSpec, SignalSpec
 
@@ -240,7 +240,7 @@ def load_robot(name: str | Path) -> RobotSpec:
         UnknownName: no such robot; the message lists the known ones.
         RobotFileError: a file of the robot breaks a rule.
     """
-    name = str(name)
+    name = str(name).rstrip("/") or "/"
     if name in shipped():
         spec: RobotSpec = resolve(f"temporeal.robots.{name}", "spec").SPEC
         return spec
@@ -249,5 +249,7 @@ def load_robot(name: str | Path) -> RobotSpec:
         read: RobotSpec = resolve("temporeal.robots.user_robots", "description").user_robot(
             name, own.get(name))
         return read
-    raise UnknownName(f"no robot {name!r}; known: {', '.join(robot_names())}; or the path of a robot's folder (with "
-                      f"spec.yaml), of an .xml or an .urdf file; folders in {VARIABLE} are found by name ({said()})")
+    known = robot_names()
+    raise UnknownName(f"no robot {name!r}; {guess(name, known)}known: {', '.join(known)}; or the path of a robot's "
+                      f"folder (with spec.yaml), of an .xml or an .urdf file; folders in {VARIABLE} are found by name "
+                      f"({said()})")

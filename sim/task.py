@@ -41,7 +41,7 @@ The reward of this task follows the formula: it is one sequence or tree of timed
 Join such parts with &; windows are in seconds and have an end. p and q have no windows in them, but may have & | ! ->.
 Not taken: | or -> between parts with windows; F or U inside G; windows on the left of U; W and R; F around several
 parts with windows where nothing is to be reached at its own time.
-Tasks with a reward of their own (hover, track), and task=stl with algo=tgpo, take other formulas too, on every backend:
+Tasks with a reward of their own (arm_track, hover, track), and task=stl with algo=tgpo, take other formulas too:
 every one whose windows end, tgpo none that it cannot follow (it names the part). `temporeal spec` judges recorded
 traces by any formula."""
 """What to write where a task refuses a formula as :class:`NotSequential` or :class:`NotDecomposable`; one that takes

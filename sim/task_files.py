@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from temporeal.robots.registry import resolve
 from temporeal.robots.search_path import own_modules
@@ -52,6 +53,16 @@ def in_task_file(error: Exception, names: Iterable[str] = _FILES.keys()) -> str 
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name in files]
     last = frames[-1] if frames else None
     return last and f"{Path(last.filename).name}, line {last.lineno}: {type(error).__name__}: {error}"
+
+
+def settings_of(name: str) -> tuple[str, ...]:
+    """What ``make`` of task ``name`` takes."""
+    return tuple(task_module(name).make.__kwdefaults__ or ())
+
+
+def for_robot(name: str, robot: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """``settings`` of task ``name``, with the ``robot`` where the task takes one and they name none."""
+    return {"robot": robot, **settings} if "robot" in settings_of(name) else dict(settings)
 
 
 def task_module(name: str) -> ModuleType:

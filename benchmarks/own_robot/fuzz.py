@@ -21,7 +21,7 @@ from temporeal_benchmarks.own_robot.fuzzing.watch import MEMORY, SECONDS
 from temporeal_benchmarks.rows import Row, at_least, at_most, none_of
 
 CASES = 10_000
-BATCH = 200  # cases of one process: what leaks shows, and what ends a process costs little
+BATCH = 400  # cases of one process: what leaks shows, and what ends a process costs little
 WRONG = ("code run", "outside", "traceback", "slow", "memory", "ended its process")
 
 

@@ -31,7 +31,7 @@ SECONDS = 300.0  # of training, two cores
 SHARE = 0.9  # of it for learning: the rest is for compiling and the like
 LEAST_MISSIONS = 0.9  # share that must be satisfied
 DATA = "cmeel.prefix/share/example-robot-data"  # of example-robot-data, below the peer's folder
-ARM = ("experiment=reach",)
+ARM = ("experiment=own_arm",)
 
 
 @dataclass(frozen=True)

@@ -13,4 +13,4 @@ if __name__ == "__main__":
         sys.exit(f"peers: {error}")
     for name in LARGE:
         if not installed(name):
-            print(f"{name}, which `temporeal bench sim` compares with, is not installed: {how(name)}", file=sys.stderr)
+            print(f"{name}, which a benchmark compares with, is not installed: {how(name)}", file=sys.stderr)

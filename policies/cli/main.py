@@ -7,7 +7,6 @@ help and completion answer at once.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import shlex
@@ -22,6 +21,7 @@ from typing import Any
 from temporeal.policies.cli.console import complain, plain_warnings, say
 from temporeal.policies.runs.errors import BAD_INPUT, CRASHED, OK, BadInput, not_installed
 from temporeal.policies.runs.interrupts import Interrupted, interrupt, on_signals
+from temporeal.robots.registry import guess
 
 OURS = ("temporeal",)  # packages that are always there: one that is missing is an error of ours
 ORDER = (
@@ -56,9 +56,7 @@ def load_verb(name: str) -> ModuleType:
     """The module of verb ``name``; the error for an unknown name lists the known ones."""
     known = verb_names()
     if name not in known:
-        close = difflib.get_close_matches(name, known, 1)
-        raise BadInput(
-            f"no verb {name!r}; {f'did you mean {close[0]!r}? ' if close else ''}verbs: {', '.join(known)}")
+        raise BadInput(f"no verb {name!r}; {guess(name, known)}verbs: {', '.join(known)}")
     return importlib.import_module(f"temporeal.policies.cli.verbs.{name}")
 
 

@@ -45,8 +45,8 @@ class Rollout:
         signals: name -> float32 [T+1, E, ...], true values (not what the sensors measured).
         actions: float32 [T, E, A], in [-1, 1]; zero after an episode's end.
         lengths: int64 [E], samples that an episode really has (at least 1, at most T+1).
-        terminated: bool [E], ended by the task's termination (a crash, a left fence), or a real flight by its guard,
-            and not by the clock.
+        terminated: bool [E], ended by the task's termination (a crash, a left fence), or a recorded flight by its
+            guard, and not by the clock.
         finite: bool [E], no sample had a value that is not a number.
         dt: control period, s.
         ended_s: float [E], when it was that those ended, s; None: with their last sample.

@@ -89,24 +89,27 @@ class RecurrentActor(nn.Module):
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model, self.input_size = model, model.input_size
-        self.layers, self.size, self.is_lstm = model.num_layers, model.hidden_size, model.rnn_type == "lstm"
-        self.hidden_dim = self.layers * self.size * (2 if self.is_lstm else 1)
+        self.layers, self.size = int(model.num_layers), int(model.hidden_size)
+        self.is_lstm: bool = model.rnn_type == "lstm"
+        self.hidden_dim: int = self.layers * self.size * (2 if self.is_lstm else 1)
 
     def forward(self, obs: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Action [N, A] and the next memory for ``obs`` [N, O] and ``hidden`` [N, D]: by layer h, of an LSTM then c."""
         x, after = self.model.obs_normalizer(obs), []
-        for layer, old in enumerate(hidden.split(self.hidden_dim // self.layers, -1)):
+        for layer, old in enumerate(hidden.chunk(self.layers, -1)):
             new = self.cell(layer, x, old)
             x = new[:, : self.size]
             after.append(new)
-        return self.model.deterministic_output(self.model.mlp(x)), torch.cat(after, -1)
+        action: Tensor = self.model.deterministic_output(self.model.mlp(x))
+        return action, torch.cat(after, -1)
 
     def cell(self, layer: int, x: Tensor, old: Tensor) -> Tensor:
         """The memory [N, D / L] of one layer after input ``x``: as torch.nn.GRU and LSTM compute it, step by step."""
         rnn, h = self.model.rnn, old[:, : self.size]
         weights = [getattr(rnn, f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-        given = nn.functional.linear(x, weights[0], weights[2]).split(self.size, -1)
-        kept = nn.functional.linear(h, weights[1], weights[3]).split(self.size, -1)
+        gates = 4 if self.is_lstm else 3
+        given: tuple[Tensor, ...] = nn.functional.linear(x, weights[0], weights[2]).chunk(gates, -1)
+        kept: tuple[Tensor, ...] = nn.functional.linear(h, weights[1], weights[3]).chunk(gates, -1)
         if not self.is_lstm:
             reset, update = ((a + b).sigmoid() for a, b in zip(given[:2], kept[:2]))
             return (1 - update) * (given[2] + reset * kept[2]).tanh() + update * h
@@ -171,7 +174,8 @@ def from_rsl_rl(policy: Any, env: Any) -> PolicyGraph:
 
 def graph_of(task: Task, normalizer: nn.Module, actor: nn.Module) -> PolicyGraph:
     """The policy between raw signals and raw commands, on the CPU, with maps of its own."""
-    actor.hidden_dim = getattr(actor, "hidden_dim", 0)
+    if not hasattr(actor, "hidden_dim"):
+        actor.hidden_dim = 0  # type: ignore[assignment]
     host = torch.device("cpu")
     graph = PolicyGraph(deepcopy(task.observe).to(host), normalizer, actor, deepcopy(task.act).to(host)).eval()
     for parameter in graph.parameters():

@@ -30,13 +30,14 @@ def load_artifact(folder: Path, trust: Path | None = None) -> Artifact:
 
     ``trust``: the file of a public key; an artifact that this key did not sign is refused.
     """
-    from temporeal.robots.artifact.loading import load_manifest
     from temporeal.robots.artifact.manifest import MANIFEST, ArtifactError, added_signals
-    from temporeal.robots.artifact.runtime import Artifact
-    from temporeal.robots.handed_over.robots import named_robot
 
     if not (folder / MANIFEST).is_file():
         raise BadInput(f"{folder} is not an artifact (it has no {MANIFEST}); `temporeal export RUN` makes one")
+    from temporeal.robots.artifact.loading import load_manifest
+    from temporeal.robots.artifact.runtime import Artifact
+    from temporeal.robots.handed_over.robots import named_robot
+
     with bad_input():
         try:
             manifest = load_manifest(folder, trust)

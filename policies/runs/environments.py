@@ -8,12 +8,15 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.runs.errors import BadInput, bad_input
+from temporeal.policies.runs.memory import check_memory, rollout_bytes
 from temporeal.policies.runs.settings.compose import of_group
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.settings.robots import arguments
+from temporeal.policies.runs.settings.values import check_device_name
 
 if TYPE_CHECKING:
     from temporeal.sim.env import Env
@@ -68,8 +71,8 @@ def make_env(
 
     task, drawn = task or make_task(settings), settings["randomize"]
     check_device(settings["device"])
-    for key, value, least in (("num_worlds", settings["num_worlds"] if num_worlds is None else num_worlds, 1),
-                              ("threads", settings["threads"], 0)):
+    count = settings["num_worlds"] if num_worlds is None else num_worlds
+    for key, value, least in (("num_worlds", count, 1), ("threads", settings["threads"], 0)):
         check_whole(key, value, least)
     check_seed("seed", settings["seed"] if seed is None else seed)
     name = backend or settings["backend"]["name"]
@@ -78,9 +81,8 @@ def make_env(
         if name != settings["backend"]["name"]:
             options = {key: options[key] for key in PHYSICS if key in options and key in taken(name)}
         check_options(name, options, settings.get("experiment"))
-        return build(
-            task, backend=name, device=device or settings["device"], options=options,
-            num_worlds=settings["num_worlds"] if num_worlds is None else num_worlds,
+        make = partial(
+            build, task, backend=name, device=device or settings["device"], options=options,
             seed=settings["seed"] if seed is None else seed, threads=settings["threads"],
             mid_episode_starts=float(settings["task"].get("mid_episode_starts", 0.0)) if training else 0.0,
             compiled=None if compiled and settings.get("compiled", True) else False,
@@ -89,6 +91,9 @@ def make_env(
             renderer=settings.get("renderer", "auto"),
             augment=settings.get("augment") if training else None,
             curriculum=of_group(settings, "curriculum") if training else None)
+        check_memory(lambda worlds: make(num_worlds=worlds), count, device or settings["device"],
+                     rollout_bytes(settings, task) if training else 0)
+        return make(num_worlds=count)
 
 
 def check_whole(key: str, value: object, least: int) -> None:
@@ -148,10 +153,7 @@ def backend_defaults(chosen: Any) -> Any:
 
 def check_device(device: str) -> None:
     """``cpu``, ``cuda`` or ``cuda:<index>``, and usable here."""
-    import re
-
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
-        raise BadInput(f"device={device}: cpu, cuda or cuda:<index>")
+    check_device_name(device)
     if device != "cpu":
         import torch
 

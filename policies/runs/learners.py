@@ -30,10 +30,12 @@ def check_training_seed(seed: int) -> None:
 def module_of(name: str) -> ModuleType:
     """The module of algorithm ``name``: a learner, or a planner."""
     from temporeal.robots.registry import UnknownName, names, resolve
+    from temporeal.robots.search_path import VARIABLE, said
 
     known = {entry: package for package in REGISTRIES for entry in names(package)}
     if name not in known:
-        raise UnknownName(f"algo={name}: no such algorithm; known: {', '.join(sorted(known))}")
+        raise UnknownName(f"algo={name}: no such algorithm; known: {', '.join(sorted(known))}; files of your own: "
+                          f"{VARIABLE}, {said()}")
     return resolve(known[name], name)
 
 

@@ -53,6 +53,12 @@ class TrainedPolicy:
     digest: Callable[[], str]
 
 
+def require_trained(folder: Path) -> None:
+    """Refuse a ``folder`` that holds neither run nor artifact, before anything slow is imported."""
+    if not is_artifact(folder):
+        load_run(folder)
+
+
 def load_trained(folder: Path, trust: Path | None = None) -> Trained:
     """The run or artifact in ``folder``.
 

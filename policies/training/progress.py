@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TextIO
 
+from temporeal.robots.handed_over.files import inside
+
 Metrics = Mapping[str, float]
 Logger = Callable[[int, Metrics], None]
 """Takes the environment steps done and the figures of one iteration."""
@@ -136,6 +138,7 @@ def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
         return {}
     found: dict[str, list[tuple[int, float]]] = {}
     for file in sorted(path for path in folder.glob("events.out.tfevents.*") if path.is_file()):
+        inside(folder, file)
         if file.stat().st_size > LARGEST_EVENTS:
             raise ValueError(f"{file.name} has {file.stat().st_size:,} bytes; {LARGEST_EVENTS:,} at most are read")
         own: dict[str, list[tuple[int, float]]] = {}

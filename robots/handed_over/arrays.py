@@ -15,11 +15,21 @@ from temporeal.robots.handed_over.files import MIB, Refused, read
 UNPACKED = 256 * MIB  # bytes of all members of an archive
 SHARE = 20  # or so many times the archive's own size
 MEMBERS = 10_000
+OTHERWISE = "is packed otherwise than NumPy packs (stored or deflated)"
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def archive(data: bytes, where: str) -> zipfile.ZipFile:
-    """The archive in ``data``, if what its directory states stays within bounds: no member unpacks to more than that."""
+    """The archive in ``data``, if what its directory states stays within bounds, no member unpacks to more than that,
+    and each is packed as NumPy packs."""
+    found = bounded(data, where)
+    if other := [entry.filename for entry in found.infolist() if entry.compress_type not in METHODS]:
+        raise Refused(f"{where}: {other[0]!r} {OTHERWISE}")
+    return found
+
+
+def bounded(data: bytes, where: str) -> zipfile.ZipFile:
+    """The archive in ``data``, if what its directory states stays within bounds."""
     try:
         found = zipfile.ZipFile(io.BytesIO(data))
     except Exception as error:  # its parser of foreign bytes raises any exception
@@ -29,22 +39,34 @@ def archive(data: bytes, where: str) -> zipfile.ZipFile:
     if len(entries) > MEMBERS or size > most:
         raise Refused(f"{where} unpacks to {len(entries):,} members of {size:,} bytes; at most {MEMBERS:,} members and "
                       f"{most:,} bytes are read")
-    if other := [entry.filename for entry in entries if entry.compress_type not in METHODS]:
-        raise Refused(f"{where}: {other[0]!r} is packed otherwise than NumPy packs (stored or deflated)")
     return found
 
 
 def members(data: bytes, where: str) -> Iterator[tuple[str, bytes]]:
     """Names and contents of the members of the archive in ``data``."""
-    with archive(data, where) as found:
+    for name, content in each_member(data, where):
+        if isinstance(content, Refused):
+            raise content
+        yield name, content
+
+
+def each_member(data: bytes, where: str) -> Iterator[tuple[str, bytes | Refused]]:
+    """Names and contents of the members of the archive in ``data``; of one that cannot be unpacked, why: it matters to
+    whoever reads it."""
+    with bounded(data, where) as found:
         for entry in found.infolist():
-            name = entry.filename
-            try:
-                with found.open(entry) as member:
-                    content = member.read(entry.file_size)  # without a size it would unpack whatever comes
-            except Exception as error:  # zlib, lzma, bz2 and zipfile have an exception each, and some more
-                raise Refused(f"{where}: {name!r} cannot be unpacked: {error}") from error
-            yield name, content
+            yield entry.filename, unpacked(found, entry, where)
+
+
+def unpacked(found: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) -> bytes | Refused:
+    """The content of a member, or why it cannot be unpacked."""
+    if entry.compress_type not in METHODS:
+        return Refused(f"{where}: {entry.filename!r} {OTHERWISE}")
+    try:
+        with found.open(entry) as member:
+            return member.read(entry.file_size)  # without a size it would unpack whatever comes
+    except Exception as error:  # zlib, lzma, bz2 and zipfile have an exception each, and some more
+        return Refused(f"{where}: {entry.filename!r} cannot be unpacked: {error}")
 
 
 def array(content: bytes, where: str) -> np.ndarray:

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from types import SimpleNamespace
@@ -77,15 +78,14 @@ def check_file(file: Path, tables: bool) -> None:
 
 def check_packed(file: Path, tables: bool) -> None:
     """Refuse a file that is packed as a whole and unpacks to more than :data:`SHARE` times its size, or to programs."""
-    from rosbags.rosbag2 import storage_mcap
-
+    zstd = import_module("rosbags.rosbag2.storage_mcap").zstd
     with opened(file, LARGEST) as raw, NamedTemporaryFile() as copy:
         most, size = max(UNPACKED, SHARE * file.stat().st_size), 0
         try:
-            with storage_mcap.zstd.open(raw, "rb") as unpacked:
+            with zstd.open(raw, "rb") as unpacked:
                 while size <= most and (part := unpacked.read(MIB)):
                     size += copy.write(part) if tables else len(part)
-        except (storage_mcap.zstd.ZstdError, EOFError) as error:
+        except (zstd.ZstdError, EOFError) as error:
             raise Refused(f"{file} cannot be unpacked: {error}") from error
         if size > most:
             raise Refused(f"{file} unpacks to more than {most:,} bytes; at most {most:,} are read of one of its size")
@@ -119,8 +119,8 @@ def computed(base: sqlite3.Connection, table: str) -> bool:
 @cache
 def bound_unpacking() -> None:
     """Let rosbags unpack no chunk and no message beyond :data:`CHUNK`: it takes whatever comes otherwise."""
-    from lz4.frame import LZ4FrameDecompressor
-    from rosbags.rosbag2 import reader, storage_mcap
+    reader, storage = (import_module(f"rosbags.rosbag2.{name}") for name in ("reader", "storage_mcap"))
+    lz4, zstd = import_module("lz4.frame"), storage.zstd
 
     def bounded(make: Callable[[], Any], data: bytes, size: int) -> bytes:
         if size > CHUNK:
@@ -131,8 +131,7 @@ def bound_unpacking() -> None:
             raise Refused(f"a chunk unpacks to more than the {size:,} bytes that it states")
         return found
 
-    zstd = storage_mcap.zstd
-    storage_mcap.DECOMPRESSORS["zstd"] = lambda data, size: bounded(zstd.ZstdDecompressor, data, size)
-    storage_mcap.DECOMPRESSORS["lz4"] = lambda data, size: bounded(LZ4FrameDecompressor, data, size)
-    reader.zstd = SimpleNamespace(  # of messages packed alone: nothing states their size
+    storage.DECOMPRESSORS["zstd"] = lambda data, size: bounded(zstd.ZstdDecompressor, data, size)
+    storage.DECOMPRESSORS["lz4"] = lambda data, size: bounded(lz4.LZ4FrameDecompressor, data, size)
+    reader.zstd = SimpleNamespace(  # type: ignore[attr-defined]  # of messages packed alone: nothing states their size
         open=zstd.open, decompress=lambda data: bounded(zstd.ZstdDecompressor, data, CHUNK))

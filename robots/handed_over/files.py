@@ -79,7 +79,11 @@ def check_kind(path: Path, mode: int) -> None:
 
 def inside(folder: Path, path: Path) -> Path:
     """``path``, if it leads to a place in ``folder``, links followed."""
-    if not lies_in(path, folder):
+    try:
+        found = lies_in(path, folder)
+    except (OSError, ValueError, RuntimeError) as error:  # a loop of links, a null byte
+        raise Refused(f"{path} leads nowhere: {error}") from error
+    if not found:
         raise Refused(f"{path} leads out of {folder}, to {path.resolve()}: what is handed over names no file but its "
                       "own")
     return path

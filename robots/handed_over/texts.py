@@ -94,11 +94,12 @@ def check_yaml(text: str, where: str) -> None:
     sizes: dict[str, int] = {}  # values below each anchor
     path: list[tuple[str | None, int]] = []  # anchor of each open list or mapping, values before it
     count = 0
+    event: Any
     for event in yaml.parse(text, Loader=LOADER):
         if isinstance(event, yaml.AliasEvent):
             if event.anchor in [name for name, _ in path]:
-                raise Refused(f"{where}, line {event.start_mark.line + 1}: *{event.anchor} refers to what it is in")
-            count += sizes.get(event.anchor, 1)
+                raise Refused(f"{where}, line {line_of(event)}: *{event.anchor} refers to what it is in")
+            count += sizes.get(str(event.anchor), 1)
         elif isinstance(event, yaml.NodeEvent):
             count += 1
             if isinstance(event, yaml.CollectionStartEvent):
@@ -112,7 +113,12 @@ def check_yaml(text: str, where: str) -> None:
         if len(path) > DEPTH or count > NODES:
             rule = (f"is nested too deeply, more than {DEPTH} levels" if len(path) > DEPTH else
                     f"has more than {NODES:,} values, references unfolded")
-            raise Refused(f"{where}, line {event.start_mark.line + 1}: it {rule}")
+            raise Refused(f"{where}, line {line_of(event)}: it {rule}")
+
+
+def line_of(event: Any) -> int:
+    """The line of an event of YAML's parser, from 1."""
+    return int(event.start_mark.line) + 1
 
 
 def from_xml(data: bytes, where: str) -> ElementTree.Element:
@@ -122,9 +128,9 @@ def from_xml(data: bytes, where: str) -> ElementTree.Element:
         Refused: the text breaks a bound.
         ElementTree.ParseError: it is not XML. Entities that unfold to much are refused by expat (since 2.4.1).
     """
-    parser = ElementTree.XMLPullParser(("start", "end"))
+    parser: Any = ElementTree.XMLPullParser(("start", "end"))
     depth = count = 0
-    root = None
+    root: ElementTree.Element | None = None
     for start in range(0, max(len(data), 1), 1 << 16):
         parser.feed(data[start : start + (1 << 16)])
         for event, element in parser.read_events():

@@ -136,10 +136,16 @@ class SerialChain:
     def __call__(self, angles: Any, speeds: Any = None) -> tuple[Array, Array, Array]:
         """Position [3] m, attitude [4] wxyz and velocity [3] m/s of the tool, for the positions ``angles`` [J] (rad or
         m) and ``speeds`` [J] of ``joints`` (None: at rest)."""
-        pose = self.forward(angles)
+        frames = self._frames(angles)
+        tool, quat = frames[-1][:3, 3], from_matrix(frames[-1][:3, :3])
         if speeds is None:
-            return pose[:3, 3], from_matrix(pose[:3, :3]), np.zeros(3)
-        return pose[:3, 3], from_matrix(pose[:3, :3]), self.jacobian(angles)[:3] @ np.asarray(speeds, dtype=np.float64)
+            return tool, quat, np.zeros(3)
+        at = np.stack(frames[:-1])
+        axes = (at[:, :3, :3] @ self.axes[:, :, None])[:, :, 0]
+        x, y, z = axes.T
+        px, py, pz = (tool - at[:, :3, 3]).T
+        levers = np.stack([y * pz - z * py, z * px - x * pz, x * py - y * px], axis=1)
+        return tool, quat, np.asarray(speeds, dtype=np.float64) @ np.where(self._slides[:, None], axes, levers)
 
     def forward(self, q: Any) -> Array:
         """The tool's pose [..., 4, 4] at ``q`` [..., J], the positions of ``joints`` in rad or m."""
@@ -171,22 +177,24 @@ class SerialChain:
         if angles.shape[-1:] != (len(self.joints),):
             raise KinematicsError(f"{len(self.joints)} joints ({', '.join(self.joints)}) are needed, got "
                                   f"{angles.shape}")
+        once, twice = self._generators
+        sine = np.where(self._slides, angles, np.sin(angles))[..., None, None]
+        moved = np.eye(4) + sine * once + (1.0 - np.cos(angles))[..., None, None] * twice
         at, out = self.fixed[0], []
-        for j, kind in enumerate(self.kinds):
-            out.append(at @ self._moved(j, kind, angles[..., j]))
+        for j in range(len(self.joints)):
+            out.append(at @ moved[..., j, :, :])
             at = out[-1] @ self.fixed[j + 1]
         return [*out, at]
 
-    def _moved(self, j: int, kind: str, q: Array) -> Array:
-        """The transform [..., 4, 4] of joint ``j`` at ``q`` [...]."""
-        once, twice = self._generators[j]
-        x = np.asarray(q)[..., None, None]
-        return np.asarray(np.eye(4) + x * once if kind == "slide" else np.eye(4) + np.sin(x) * once
-                          + (1.0 - np.cos(x)) * twice)
+    @cached_property
+    def _slides(self) -> NDArray[np.bool_]:
+        """Which joints slide, [J]."""
+        return np.array([kind == "slide" for kind in self.kinds])
 
     @cached_property
-    def _generators(self) -> list[tuple[Array, Array]]:
-        """For each joint the matrices [4, 4] of Rodrigues' formula (hinge), or the shift along the axis (slide)."""
+    def _generators(self) -> tuple[Array, Array]:
+        """The matrices [J, 4, 4] of Rodrigues' formula: of the sine, or of a slide's way, and of one minus the cosine,
+        which is 0 for slides."""
         out = []
         for kind, (x, y, z) in zip(self.kinds, self.axes):
             once = np.zeros((4, 4))
@@ -194,8 +202,9 @@ class SerialChain:
                 once[:3, 3] = x, y, z
             else:
                 once[:3, :3] = [[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]]
-            out.append((once, once @ once))
-        return out
+            out.append((once, np.zeros((4, 4)) if kind == "slide" else once @ once))
+        first, second = zip(*out)
+        return np.stack(first), np.stack(second)
 
 
 def serial_chain(robot: RobotSpec) -> SerialChain:

@@ -77,8 +77,14 @@ class Driver:
 GRIPPERS = {
     "controller": "by a controller of its own, gripper_controller, of the same kind as the arm's",
     "command": "by control_msgs/msg/GripperCommand on gripper_controller/command",
+    "action": "by the action control_msgs/action/GripperCommand, gripper_controller/gripper_cmd (transport rclpy)",
     "joined": "as one of the joints of the arm's controller"}
-GRIPPER_MSG = "control_msgs/msg/GripperCommand"
+GRIPPER_MSG, GRIPPER_ACTION = "control_msgs/msg/GripperCommand", "control_msgs/action/GripperCommand"
+GRIPPER_FIELDS = ("float64 position", "float64 max_effort")
+DEFINED = {"command": (GRIPPER_MSG, GRIPPER_FIELDS), "action": (GRIPPER_ACTION, ("uint8[16] goal_id", *GRIPPER_FIELDS))}
+"""Type of the gripper's message, and its fields; of an action those of the request that sends a goal."""
+
+GOAL_SHARE = 0.02  # of the gripper's stroke by which two goals of an action differ. Chosen
 
 
 class Jointed:
@@ -164,16 +170,17 @@ class Jointed:
                 and self.spec.drives.get(name) != "tool"]
 
 
-def possible(spec: RobotSpec) -> list[str]:
-    """The templates that have a command of the robot's."""
-    jointed = Jointed(spec, Driver())
-    return [name for name, each in CONTROLLERS.items() if jointed.commands(each.units)]
+def possible(spec: RobotSpec, driver: Driver | None = None) -> list[str]:
+    """The templates that have a command of the robot's. A guard of velocities and efforts needs measured ones."""
+    robot = Jointed(spec, driver or Driver())
+    return [name for name, each in CONTROLLERS.items()
+            if robot.commands(each.units) and (robot.has_velocity or each.units == PLACES)]
 
 
 def joint_yaml(spec: RobotSpec, interface: str, driver: Driver) -> list[str]:
     """The lines after the head: all templates that the robot's commands permit, ``interface`` being the default."""
     robot = Jointed(spec, driver)
-    fitting = possible(spec)
+    fitting = possible(spec, driver)
     if interface not in fitting:
         raise TemplateError(f"robot {spec.name!r} has no command for {interface!r}: its commands are "
                             f"{named([f'{c.name} in {c.unit}' for c in spec.commands.values()])}; legal: "
@@ -190,9 +197,9 @@ def joint_yaml(spec: RobotSpec, interface: str, driver: Driver) -> list[str]:
 
 def interface_lines(robot: Jointed, controller: Controller, first: bool) -> list[str]:
     """One interface; the first one carries the anchor of the states."""
-    takes = robot.spec.gripper is not None and robot.driver.gripper == "command" and controller.units == PLACES
+    takes = robot.spec.gripper is not None and controller.units == PLACES and DEFINED.get(robot.driver.gripper)
     return [f"{controller.name}:", f"  description: {controller.description}",
-            *(["  definitions:", f"    {GRIPPER_MSG}: |", "      float64 position", "      float64 max_effort"]
+            *(["  definitions:", f"    {takes[0]}: |", *(f"      {field}" for field in takes[1])]
               if takes else ["  definitions: {}"]),
             *(["  states: &states", *indented(state_rows(robot), 4)] if first else ["  states: *states"]),
             "  commands:", *indented(command_rows(robot, controller), 4), ""]
@@ -274,6 +281,9 @@ def gripper_row(robot: Jointed, controller: Controller, joints: Sequence[str]) -
     """The gripper's topic."""
     if robot.driver.gripper == "controller":
         return controller_row(robot, controller, "gripper_controller", joints)
+    if robot.driver.gripper == "action":
+        return {"topic": "gripper_controller/gripper_cmd", "type": GRIPPER_ACTION, "codec": "gripper_action",
+                "qos": "command", "options": {"max_effort": 0.0, "min_change": rounded(GOAL_SHARE * stroke(robot))}}
     return {"topic": "gripper_controller/command", "type": GRIPPER_MSG, "codec": "gripper_command", "qos": "command",
             "options": {"max_effort": 0.0}}
 
@@ -290,6 +300,8 @@ def safety(robot: Jointed) -> list[str]:
         f"silent_after_s: {rounded(max(0.1, 3.0 * period))}  # three periods of the spec's control_hz, at least 0.1 s",
         "stamps_within_s: 0.5  # chosen",
         *fence(robot),
+        *comment("No `frozen`: encoders rest in all bits. A robot that is told to move and stands still is found by",
+                 "tracking; where sensors never rest, say frozen: {signals: [joint_pos], after_s: 1.0}"),
         *comment("jump: from one sample to the next, at the fastest joint's speed (spec: motion.speed) four samples,",
                  "or 40 ms"),
         f"jump: {{joint_pos: {rounded(max(0.05, fastest * max(0.04, 4.0 * state)))}}}",
@@ -298,7 +310,7 @@ def safety(robot: Jointed) -> list[str]:
         "commands:"]
     for command in (c for c in robot.spec.commands.values() if robot.spec.actuators.get(c.name)):
         for units, section in ((PLACES, place_section), (SPEEDS, speed_section), (EFFORTS, effort_section)):
-            if set(command.unit.split(",")) <= set(units) and robot.spec.drives.get(command.name) != "tool":
+            if command in robot.commands(units) and (robot.has_velocity or units == PLACES):
                 lines += indented([f"{command.name}:", *indented(section(robot, command), 2)], 2)
     return ["# What the guard demands, and how it stops the robot. Each rule is described in",
             "# temporeal_bridge/guard/safety/section.py.", "safety:", *indented(lines, 2)]
@@ -418,9 +430,6 @@ def collision(robot: Jointed) -> Iterator[str]:
 
 def rate_section(robot: Jointed) -> Iterator[str]:
     """What commands of speeds and efforts have alike."""
-    if not robot.has_velocity:
-        raise TemplateError("a guard of velocities and efforts needs the measured joint_vel: leave these commands out, "
-                            "or let the driver publish velocities")
     yield "stop: {default: damp}"
     yield from agreement(robot)
 

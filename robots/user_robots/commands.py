@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf, isfinite
 from typing import Any
 
 from temporeal.robots.model_files import QPOS_SIZE, Content
 from temporeal.robots.signals import CommandSpec, SignalError
-from temporeal.robots.spec import Parameter
+from temporeal.robots.spec import MotionLimits, Parameter
 from temporeal.robots.user_robots.entries import known
 from temporeal.robots.user_robots.signals import refuse_follower, units
 
@@ -27,6 +27,8 @@ def all_commands(
     actuators: dict[str, tuple[str, ...]] = {}
     gains: dict[str, tuple[float, float, float]] = {}
     for name, entry in given.items():
+        if "drives" in entry:
+            continue
         if "joints" in entry:
             commands[name] = servo_command(content, name, entry, gains)
             actuators[name] = tuple(entry["joints"])
@@ -34,6 +36,34 @@ def all_commands(
             commands[name] = model_command(content, name, entry)
             actuators[name] = tuple(entry["actuators"])
     return commands, actuators, servo_parameters(gains)
+
+
+def drive_commands(
+    content: Content, beside: Mapping[str, Any], motion: MotionLimits | None, names: Sequence[str],
+    actuators: Mapping[str, tuple[str, ...]],
+) -> tuple[Commands, dict[str, tuple[str, ...]], dict[str, str]]:
+    """Commands of speeds or efforts of joints that have position servos: the commands, their actuators, and what each
+    drives. ``names`` are the joints that ``motion`` limits; ``actuators`` are those of the other commands."""
+    driven = [actuator for each in actuators.values() for actuator in each]
+    servo = {actuator.target: actuator.name for actuator in content.actuators if actuator.name in driven}
+    servo |= {joint.name: joint.name for joint in content.joints if joint.name in driven}
+    named = {joint.name: joint for joint in content.joints}
+    out: tuple[Commands, dict[str, tuple[str, ...]], dict[str, str]] = ({}, {}, {})
+    for name, entry in (beside.get("commands") or {}).items():
+        if "drives" not in entry:
+            continue
+        joints = known(content, f"commands.{name}.joints", entry["joints"], [each for each in names if each in servo])
+        speeds = entry["drives"] == "velocity"
+        most = () if motion is None else motion.speed if speeds else motion.effort
+        if not most:
+            raise content.fail(f"{content.beside}: commands.{name}", f"limits of {entry['drives']} are needed "
+                               "(limits:)")
+        values = [dict(zip(names, most))[joint] for joint in joints]
+        unit = units([named[joint] for joint in joints], *(("rad/s", "m/s") if speeds else ("N m", "N")))
+        out[0][name] = command(content, name, unit, [-value for value in values], values)
+        out[1][name] = tuple(servo[joint] for joint in joints)
+        out[2][name] = entry["drives"]
+    return out
 
 
 def model_command(content: Content, name: str, entry: Mapping[str, Any]) -> CommandSpec:

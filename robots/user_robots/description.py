@@ -13,6 +13,7 @@ optional)::
     commands:
       ctrl_cmd: {actuators: [motor1, motor2], delay_steps: 20}       # actuators of the model
       joint_pos_cmd: {joints: [shoulder, elbow], kp: [100, 50], kd: 2, strength: 20}   # position servos, added here
+      joint_vel_cmd: {joints: [shoulder, elbow], drives: velocity}   # or effort: of the servos above, limited by limits
     damping: {elbow: 0.5}            # of hinges and slides, N m s/rad; or one number for all of them
     armature: 0.01                   # kg m^2
     frictionloss: 0.1                # N m
@@ -52,7 +53,7 @@ from temporeal.robots.model_files import Content, Joint, RobotFileError, read_mo
 from temporeal.robots.search_path import SPEC
 from temporeal.robots.signals import CommandSpec, SignalSpec, schema
 from temporeal.robots.spec import RobotSpec, Source
-from temporeal.robots.user_robots.commands import all_commands
+from temporeal.robots.user_robots.commands import all_commands, drive_commands
 from temporeal.robots.user_robots.entries import FOLDER, SIDECAR, at_least_zero, read_entries, sidecar_path
 from temporeal.robots.user_robots.limits import gripper_of, motion_limits
 from temporeal.robots.user_robots.mobile_bases import mobile_base
@@ -96,7 +97,7 @@ def in_folder(name: str, folder: Path) -> RobotSpec:
     if given.get("kind") not in KINDS:
         raise RobotFileError(f"{folder / SPEC}: kind is one of {', '.join(KINDS)}; got {given.get('kind')!r}")
     model = inside(folder, folder / given["model"])
-    check_files(folder, model)
+    check_files(folder, model, given.get("packages", {}))
     if given["kind"] == "quadrotor":
         return quadrotor(name, folder, model, given)
     if given["kind"] == "mobile_base" and "mobile_base" in given:
@@ -114,13 +115,16 @@ def describe(name: str, content: Content, beside: Mapping[str, Any]) -> RobotSpe
     fingers = [joint for joint in content.joints if gripper is not None and joint.name in gripper.joints]
     signals, sources = all_signals(content, beside, joints, fingers, rate)
     motion, assumed = motion_limits(content, joints, beside.get("limits", {}), ranges(commands, actuators))
+    moving, movers, drives = drive_commands(content, beside, motion, [joint.name for joint in joints], actuators)
+    commands, actuators = {**commands, **moving}, {**actuators, **movers}
     speeds = {joint.name: joint.speed for joint in joints if isfinite(joint.speed)}
     return RobotSpec(
         name=name, kind=str(beside.get("kind", "robot")), signals=schema(*signals), commands=commands,
         limits={f"{joint}_vel": (-speed, speed) for joint, speed in speeds.items()},
         home=home_of(content, joints, fingers, beside.get("home", {})), parameters=servos, model=content.path,
         license=str(beside.get("license", "the user's own")), sources=sources, actuators=actuators,
-        changes=changes(content, beside, actuators), tool=tool_of(content, beside), motion=motion, gripper=gripper,
+        changes=changes(content, beside, actuators), drives=drives, tool=tool_of(content, beside),
+        motion=motion, gripper=gripper,
         control_hz=at_least_zero(content, "control_hz", beside.get("control_hz", 0.0)),
         defaults={**content.notes, **assumed, **said_defaults(beside)})
 

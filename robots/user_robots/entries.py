@@ -22,7 +22,10 @@ SIDECAR = BOTH
 FOLDER = ("model", *BOTH, "quadrotor", "mobile_base")
 """Entries of a robot folder's ``spec.yaml``."""
 
-COMMAND = ("actuators", "joints", "kp", "kd", "strength", "low", "high", "unit", "delay_steps")
+COMMAND = ("drives", "actuators", "joints", "kp", "kd", "strength", "low", "high", "unit", "delay_steps")
+DRIVES = ("velocity", "effort")
+"""What a command of joints may be, but for positions: speeds of the servos' setpoints, or what the motors exert."""
+
 SERVO_ONLY = ("kp", "kd", "strength")
 GRIPPER = ("command", "joints", "bodies", "open", "closed")
 LIMITS = ("velocity", "acceleration", "jerk", "effort")
@@ -63,6 +66,9 @@ def check_command(where: str, entry: Any) -> None:
     check_keys(where, entry, COMMAND)
     if ("actuators" in entry) == ("joints" in entry):
         raise RobotFileError(f"{where}: give either actuators (of the model) or joints (for position servos, with kp)")
+    if entry.get("drives", "velocity") not in DRIVES or ("drives" in entry and set(entry) - {"drives", "joints"}):
+        raise RobotFileError(f"{where}: drives is one of {', '.join(DRIVES)}, of joints that another command's "
+                             f"position servos move, within the joints' limits (limits:); got {dict(entry)}")
     servo = [key for key in SERVO_ONLY if key in entry]
     if "actuators" in entry and servo:
         raise RobotFileError(f"{where}: {servo[0]} is for joints (position servos added here); the model's actuators "

@@ -74,7 +74,7 @@ def gripper_of(content: Content, given: Mapping[str, Any], commands: Mapping[str
     spec = commands[given["command"]]
     ends = {key: number(content, f"gripper.{key}", given[key]) for key in ("open", "closed")}
     for key, value in ends.items():
-        if not spec.low[-1] - 1e-9 <= value <= spec.high[-1] + 1e-9:
+        if not spec.low[-1] - 1e-6 <= value <= spec.high[-1] + 1e-6:
             raise content.fail(f"{where}.{key}", f"{value:g} is not within {spec.low[-1]:g} to {spec.high[-1]:g}, the "
                                f"last component of {spec.name}")
     plain = [joint.name for joint in content.joints if QPOS_SIZE[joint.kind] == 1]

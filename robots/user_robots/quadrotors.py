@@ -9,7 +9,7 @@ In ``spec.yaml``::
       thrust_curve: [0, 0, 9.5]    # N of one rotor: c0 + c1 n + c2 n^2 at the normalized speed n, 0 to 1
       torque_per_thrust: 0.016     # m
       motor_time: 0.05             # s: time constant of the motors; or [rising, falling]
-      drag: [0.3, 0.3, 0.3]        # N s/m; none if left out
+      drag: [0.3, 0.3, 0.3]        # N s/m; else 0.03 of the weight at 1 m/s
       max_rate: [4, 4, 2]          # rad/s: of commands; else 2 pi, 2 pi, pi
 
 ``model.xml`` is a free body ``base`` with the sites and actuators ``rotor1`` to ``rotor4``: front right, rear right,
@@ -30,7 +30,9 @@ from temporeal.robots.user_robots.entries import check_keys
 
 SIZES = {"mass": 1, "inertia": 3, "arm": 2, "thrust_curve": 3, "torque_per_thrust": 1, "motor_time": 2, "drag": 3,
          "max_rate": 3}
-OPTIONAL = {"drag": (0.0, 0.0, 0.0), "max_rate": (2 * pi, 2 * pi, pi)}
+OPTIONAL = ("drag", "max_rate")
+MAX_RATE = (2 * pi, 2 * pi, pi)  # rad/s: the Crazyflie's
+DRAG = 0.03  # 1 / (m/s): of the weight, at a metre a second. Assumed; the Crazyflie's is 0.047 [DM] and none [R]
 SPREADS = {"mass": 0.1, "inertia": 0.2, "arm": 0.05, "thrust_curve": 0.0, "torque_per_thrust": 0.3, "tau_up": 0.5,
            "tau_down": 0.5, "drag": 1.0, "motor_gain": 0.15, "rate_gain": 0.4}
 """Of the nominal value, both ways: the range that randomization draws from. Assumed; the Crazyflie's sources differ by
@@ -81,7 +83,7 @@ def ros_of(folder: Path) -> Path | None:
 def numbers_of(where: str, given: Any) -> dict[str, tuple[float, ...]]:
     """The entries of ``quadrotor`` as tuples of finite numbers, optional ones filled in."""
     check_keys(where, given, tuple(SIZES))
-    values: dict[str, tuple[float, ...]] = dict(OPTIONAL)
+    values: dict[str, tuple[float, ...]] = {"max_rate": MAX_RATE}
     for key, size in SIZES.items():
         if key not in given:
             if key not in OPTIONAL:
@@ -94,6 +96,7 @@ def numbers_of(where: str, given: Any) -> dict[str, tuple[float, ...]]:
             raise RobotFileError(f"{where}.{key}: {size} positive number{'s' * (size > 1)} expected, got "
                                  f"{given[key]!r}")
         values[key] = tuple(map(float, entry))
+    values.setdefault("drag", (DRAG * 9.81 * values["mass"][0],) * 3)
     return values
 
 
@@ -117,7 +120,7 @@ def defaults_of(given: Mapping[str, Any]) -> dict[str, str]:
     """What is assumed because ``spec.yaml`` does not say it."""
     lacking = {
         "max_rate": "2 pi, 2 pi, pi rad/s: the Crazyflie's firmware takes that much",
-        "drag": "none: no source gives one"}
+        "drag": f"{DRAG:g} of the weight at 1 m/s: no source gives one"}
     assumed = {key: why for key, why in lacking.items() if key not in given.get("quadrotor", {})}
     return {**assumed, "rate_gain": f"inner rate loop with damping {DAMPING:g} at the motors' lag: measure it",
             **{str(key): str(why) for key, why in given.get("defaults", {}).items()}}

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from temporeal.robots.spec import RobotSpec
-from temporeal.sim.capabilities import require
+from temporeal.sim.capabilities import require, require_kind
 from temporeal.sim.physics.isaac import urdf
 from temporeal.sim.physics.isaac.actors import plan_of
 from temporeal.sim.physics.isaac.drives import DRIVE, drives
@@ -74,6 +74,7 @@ def make(
     """
     gpu = is_gpu(device)
     setup = setup_of(what, num_worlds, command, dt, device, seed, threads)
+    require_kind("isaacgym", setup.scene.robot.name, setup.scene.robot.kind)
     has = require("isaacgym", (*HAS, "cuda") if gpu else (*HAS, "mass"), needs)
     plan = plan_of(mjcf.build(setup.scene, command, dt))
     settings = {

@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 
 from temporeal.robots.spec import RobotSpec
-from temporeal.sim.capabilities import require
+from temporeal.sim.capabilities import require, require_kind
 from temporeal.sim.physics.isaac import urdf
 from temporeal.sim.physics.isaac.actors import plan_of
 from temporeal.sim.physics.isaac.drives import drives
-from temporeal.sim.physics.isaac.lab_versions import IsaacLabError, version_of
+from temporeal.sim.physics.isaac.lab_versions import IsaacLabError, NoIsaacLab, version_of
 from temporeal.sim.physics.isaac.plan import Actor, Plan
 from temporeal.sim.physics.isaac.shapes import nominal, solids
 from temporeal.sim.physics.isaac.worlds import ALWAYS, DRIVES, MASS, Readings, States, Worlds, is_gpu
@@ -67,6 +67,7 @@ def make(
     """
     gpu = is_gpu(device)
     setup = setup_of(what, num_worlds, command, dt, device, seed, threads)
+    require_kind("isaaclab", setup.scene.robot.name, setup.scene.robot.kind)
     has = require("isaaclab", (*HAS, "cuda") if gpu else HAS, needs)
     plan = plan_of(mjcf.build(setup.scene, command, dt))
     check_plan(plan)
@@ -92,7 +93,7 @@ def check_plan(plan: Plan) -> None:
 def start(device: str, launch: Mapping[str, Any] | None) -> None:
     """Import isaaclab and start its application, once per process."""
     if importlib.util.find_spec("isaaclab") is None:
-        raise IsaacLabError(
+        raise NoIsaacLab(
             "backend isaaclab needs Isaac Lab 2.3 or 3.0 in this Python, and it is not there: see "
             "https://isaac-sim.github.io/IsaacLab (2.3: pip install isaaclab[isaacsim,all]==2.3.2.post1, with the "
             "index that this page names), then install this package into that environment")

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from temporeal.robots.spec import RobotSpec
-from temporeal.sim.capabilities import require
+from temporeal.sim.capabilities import require, require_kind
 from temporeal.sim.physics.checks import check_ids, check_state, check_step, check_world
 from temporeal.sim.physics.host import float64
 from temporeal.sim.physics.mujoco import mjcf
@@ -75,9 +75,7 @@ def make(
     for name, value in (("contacts", contacts), ("constraints", constraints)):
         if value < 0:
             raise ValueError(f"{name} is {value}; it must be 0 (chosen here) or more")
-    if scene.robot.kind == "quadrotor":
-        raise ValueError(f"backend mujoco_warp has jointed robots; for quadrotor {scene.robot.name!r}, whose rotors "
-                         "MuJoCo does not model, take backend=quadrotor (it has device=cuda, too)")
+    require_kind("mujoco_warp", scene.robot.name, scene.robot.kind)
     ordered = "deterministic" in needs if deterministic is None else deterministic
     able = (*HAS, *(("deterministic",) if ordered or place.type == "cpu" else ()),
             *(("cuda",) if place.type == "cuda" else ()))

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from temporeal.robots.registry import UnknownName
 from temporeal.robots.spec import RobotSpec
-from temporeal.sim.capabilities import require
+from temporeal.sim.capabilities import require, require_kind
 from temporeal.sim.compiler.thread_pool import ThreadPool
 from temporeal.sim.physics.checks import check_ids, check_state, check_step, check_world
 from temporeal.sim.physics.planar import kernels
@@ -59,9 +59,7 @@ def make(
     setup = setup_of(what, num_worlds, command, dt, device, seed, threads)
     robot = setup.scene.robot
     has = require("planar", HAS, {*needs, *(["objects"] if setup.scene.objects else [])})
-    if robot.kind != "planar":
-        raise ValueError(f"backend planar simulates robots in the plane; robot {robot.name!r} is of kind "
-                         f"{robot.kind!r}")
+    require_kind("planar", robot.name, robot.kind)
     if command not in robot.commands or command not in MOTIONS:
         known = ", ".join(name for name in MOTIONS if name in robot.commands)
         raise UnknownName(f"backend planar has no command {command!r} for robot {robot.name!r}; known: {known}")

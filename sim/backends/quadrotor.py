@@ -22,7 +22,7 @@ from torch import Tensor
 
 from temporeal.robots.registry import UnknownName
 from temporeal.robots.spec import RobotSpec
-from temporeal.sim.capabilities import require
+from temporeal.sim.capabilities import require, require_kind
 from temporeal.sim.physics.checks import check_ids, check_state, check_step, check_world
 from temporeal.sim.physics.quadrotor import dynamics as physics
 from temporeal.sim.physics.quadrotor.layout import (
@@ -67,8 +67,7 @@ def make(
     robot = setup.scene.robot
     has = require("quadrotor", set(HAS) - {"deterministic"} if shared else HAS,
                   {*needs, *(["objects"] if setup.scene.objects else [])})
-    if robot.kind != "quadrotor":
-        raise ValueError(f"backend quadrotor simulates quadrotors; robot {robot.name!r} is of kind {robot.kind!r}")
+    require_kind("quadrotor", robot.name, robot.kind)
     if command not in COMMANDS:
         raise UnknownName(f"backend quadrotor has no command {command!r}; known: {', '.join(COMMANDS)}")
     if not 0.0 < dt <= LONGEST_STEP:

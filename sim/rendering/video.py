@@ -1,10 +1,10 @@
-"""Videos that a browser plays: WebM (VP9) and MP4 (H.264), and the pictures to put into them.
+"""Videos for browsers: WebM (VP9) and MP4 (H.264), and pictures for their frames.
 
     with Video("flight.webm", fps=25) as video:
         for images in ...:                                  # uint8 [K, H, W, 3]
             video.write(label(tile(images, columns=4, scale=4), f"t = {t:.2f} s"))
 
-Both are 8 bit 4:2:0 with colours as in ITU-R BT.709, which every browser decodes. An MP4 has its index in front, so
+Both are 8 bit 4:2:0 with the colours of ITU-R BT.709, which every browser decodes. An MP4 begins with its index, so
 that it plays while it loads. Encoders come with PyAV (``av``): libvpx (BSD) for WebM, libx264 (GPL) for MP4.
 """
 
@@ -36,13 +36,13 @@ BT709, LIMITED = 1, 1  # ITU-T H.273: primaries, transfer and matrix; FFmpeg: 16
 class Video:
     """Writes frames to ``path``; the suffix, ``.webm`` or ``.mp4``, is the format.
 
-    The file appears when the video is closed: a name beginning with a dot is written until then. A video that ends
-    by an error is closed with what it has.
+    The file appears when the video is closed; until then a hidden file is written. After an error in the ``with`` block
+    the video is closed with the frames so far.
 
     Args:
         fps: frames per second of playback.
-        size: (width, height) in pixels; that of the first frame if left out. 4:2:0 needs even numbers: an odd picture
-            is widened by a copy of its last column or row.
+        size: (width, height) in pixels; by default that of the first frame. 4:2:0 needs even numbers: the last column
+            or row of an odd picture is repeated.
     """
 
     def __init__(self, path: str | Path, fps: float | Fraction, size: tuple[int, int] | None = None) -> None:
@@ -94,7 +94,7 @@ class Video:
         self.frames += 1
 
     def close(self) -> None:
-        """Finish the file. A video without a frame is an error, and leaves none."""
+        """Finish the file. A video without a frame is a ValueError and leaves no file."""
         if self._container is None:
             if not self.frames:
                 raise ValueError(f"the video {str(self.path)!r} has no frame")
@@ -104,7 +104,7 @@ class Video:
             container.mux(self._stream.encode(None))
         container.close()
         if not self.frames:
-            self._part.unlink(missing_ok=True)  # it comes with the first frame
+            self._part.unlink(missing_ok=True)  # it is created with the first frame
             raise ValueError(f"the video {str(self.path)!r} has no frame")
         os.replace(self._part, self.path)
 
@@ -140,7 +140,7 @@ def tile(images: Any, columns: int | None = None, scale: int = 1, gap: int = 0) 
     """Pictures uint8 [K, H, W, 3] side by side, row by row, as one [H', W', 3].
 
     Args:
-        columns: as near to a square of pictures as it goes, if left out. Places that are left over are black.
+        columns: by default a grid as square as possible. Empty places are black.
         scale: each pixel becomes ``scale`` x ``scale``.
         gap: black pixels between pictures.
     """

@@ -16,7 +16,7 @@ from temporeal.sim.system import OnDevices, Signals, System, settings
 from temporeal.sim.task import Draw
 from temporeal.sim.task_parts.arm_actions import ToolAction, ToolMotion
 from temporeal.sim.task_parts.arm_kinematics import postures
-from temporeal.sim.task_parts.arms import JOINTS, Arm
+from temporeal.sim.task_parts.arms import JOINTS, Arm, within_jerk
 from temporeal.sim.task_parts.setpoint_limits import Limiter
 
 CONTROL_DT, SUBSTEPS = 0.04, 10
@@ -36,8 +36,9 @@ class PointAction(ToolAction):
     def __init__(self, of: Arm) -> None:
         speed = of.motion(SPEED, 1.0)
         # a tool that is not to be turned is held by a turn of 0, whatever its joints could do
-        super().__init__(of.robot, JOINTS, of.chain, of.home, Limiter(of.limits, CONTROL_DT), ToolMotion(
-            speed.speed, turn=1.0 if of.turns else None, damping=of.damping))
+        motion = ToolMotion(speed.speed, turn=1.0 if of.turns else None, damping=of.damping)
+        limiter = Limiter(within_jerk(of.limits, CONTROL_DT), CONTROL_DT)
+        super().__init__(of.robot, JOINTS, of.chain, of.home, limiter, motion)
         self.action_dim = 3
 
     def wanted(self, target: Tensor, action: Tensor) -> Tensor:

@@ -30,6 +30,7 @@ from temporeal.sim.task_parts.setpoint_limits import Limiter
 JOINTS = "joint_pos_cmd"  # the command of an arm's joints: setpoints of position servos
 SHARE_OF_LIMITS = 0.6  # of the joints' speeds and accelerations: how fast targets move at most
 POSE = 6  # joints that a tool needs to come to any attitude, too
+ROUNDED = 0.95  # of the limit of jerk: room for rounding
 SAMPLES = 512  # postures from which an arm's reach is measured
 OWN_LIMITS: Mapping[str, Callable[[float], MotionLimits]] = {"franka": franka_motion}
 """Of robots whose limits of braking depend on how much is left of the others."""
@@ -224,6 +225,15 @@ def shared_limits(robot: RobotSpec, share: float) -> MotionLimits:
                    brake=tuple(map(min, motion.brake, acceleration)))
 
 
+def within_jerk(limits: MotionLimits, dt: float) -> MotionLimits:
+    """``limits`` of targets that are set each ``dt`` s, so that a smooth course through them keeps the jerk, too: it is
+    at most twice the acceleration over ``dt`` (:class:`temporeal.sim.task_parts.setpoint_limits.Limiter`)."""
+    if not limits.jerk:
+        return limits
+    acceleration = tuple(min(a, ROUNDED * 0.5 * dt * jerk) for a, jerk in zip(limits.acceleration, limits.jerk))
+    return replace(limits, acceleration=acceleration, brake=tuple(map(min, limits.brake, acceleration)))
+
+
 def window(seconds: float, least: int) -> int:
     """Whole seconds of a formula's window in which what takes ``seconds`` at best is done twice over; ``least`` s."""
     return max(least, ceil(2 * seconds))
@@ -248,7 +258,8 @@ def arm_action(
             raise ValueError(f"control_dt is {control_dt} s; an impedance made of efforts needs {1 / LEAST_RATE:g} s "
                              "or less: with older speeds its damping shakes the wrist")
         made = partial(EffortAction, kp_kd=impedance_of(of.robot))
-    return made(of.robot, command, of.chain, of.home if home is None else home, Limiter(of.limits, control_dt), motion)
+    return made(of.robot, command, of.chain, of.home if home is None else home,
+                Limiter(within_jerk(of.limits, control_dt), control_dt), motion)
 
 
 def control_period(robot: RobotSpec) -> float:

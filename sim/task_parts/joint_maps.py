@@ -1,4 +1,4 @@
-"""Actions that move the joints' targets of an arm or a hand, and what policies see of the joints."""
+"""Joints of arms and hands: actions that move their targets, what policies see of them, the reward of goals for all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 from temporeal.robots.spec import MotionLimits, RobotSpec, load_robot
 from temporeal.sim.maps import Limited, Memory, begin
-from temporeal.sim.task_parts.arms import JOINTS, SHARE_OF_LIMITS, shared_limits
+from temporeal.sim.rewards.formula_tracker import FormulaObjective, FormulaTracker
+from temporeal.sim.task import Carry
+from temporeal.sim.task_parts.arms import JOINTS, SHARE_OF_LIMITS, shared_limits, within_jerk
 from temporeal.sim.task_parts.setpoint_limits import Limiter
 
 KINDS = ("arm", "hand")
@@ -76,7 +78,7 @@ class JointAction(Limited):
 
     def __init__(self, of: Joints, dt: float) -> None:
         super().__init__(of.robot, JOINTS)
-        self.limiter = Limiter(of.limits, dt)
+        self.limiter = Limiter(within_jerk(of.limits, dt), dt)
         self.memory = {"target": (of.joints,), "begun": (), "step": (of.joints,)}
 
     def follow(self, measured: Tensor, memory: Memory) -> Memory:
@@ -130,3 +132,52 @@ class JointObserve(nn.Module):
     def record(self, memory: Memory, action: Tensor) -> Memory:
         """The memory with ``action`` entered."""
         return {**self.move(memory, action), "last_action": action}
+
+
+# ---------------------------------------------------------------- goals of all joints
+
+CLOSE = 0.1  # rad (m), of all joints together: the root of the sum of squares
+
+
+@dataclass(frozen=True)
+class Reward:
+    """Weights per second."""
+
+    far: float = 1.0  # times the distance of all joints, rad
+    near: float = 2.0  # times 1 - tanh(distance / 0.3 rad)
+    close: float = 3.0  # times 1 - tanh(distance / 0.05 rad)
+    inside: float = 4.0  # while what the formula asks for next holds
+    hit: float = 5.0  # once per subgoal of the formula
+    speed: float = 0.02  # times the squared joint velocity near the goal
+    effort: float = 0.01  # times the squared action
+    smooth: float = 0.03  # times the squared change of the action
+
+
+def way(signals: Mapping[str, Tensor]) -> Tensor:
+    """What a policy sees of the task: the way [N, J] to the goal."""
+    return 3 * (signals["goal_joint_pos"] - signals["joint_pos"])
+
+
+class Objective(FormulaObjective):
+    """Closer, then still; the formula says when it is there."""
+
+    def __init__(self, tracker: FormulaTracker, reward: Reward, action_dim: int, episode_s: float) -> None:
+        super().__init__(tracker, action_dim)
+        self.weights, self.episode_s, self.privileged_dim = reward, episode_s, 1
+
+    def step(
+        self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry
+    ) -> tuple[Tensor, Tensor, Carry]:
+        """Reward [N], terminated [N], next carry."""
+        w, tracked = self.weights, self.tracker(signals, carry)
+        distance = (signals["goal_joint_pos"] - signals["joint_pos"]).square().sum(-1).clamp(min=1e-12).sqrt()
+        near = 1 - torch.tanh(distance / 0.3)
+        reward = self.tracker.automaton.dt * (
+            -w.far * distance + w.near * near + w.close * (1 - torch.tanh(distance / 0.05)) + w.inside * tracked.inside
+            - w.speed * near * signals["joint_vel"].square().sum(-1) - w.effort * action.square().sum(-1)
+            - w.smooth * (action - carry["previous"]).square().sum(-1)) + w.hit * tracked.hits
+        return reward, tracked.safe <= 0, {**tracked.carry, "previous": action}
+
+    def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
+        """The time, for the critic."""
+        return signals["mission_time"][:, None] / self.episode_s

@@ -13,6 +13,7 @@ import torch
 from temporeal.robots.signals import Schema
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.task import Constant, Task, load_task
+from temporeal.sim.task_files import for_robot
 
 
 class OneWorld:
@@ -64,7 +65,7 @@ def of_task(
     Raises:
         ValueError: the task is another robot's, or its policies give another command than ``command`` (None: any).
     """
-    task = load_task(name, **dict(settings or {}))
+    task = load_task(name, **for_robot(name, robot.name, settings or {}))
     if task.robot.name != robot.name:
         raise ValueError(f"task {name!r} is for the robot {task.robot.name!r}, not for {robot.name!r}")
     if command not in (None, task.command):

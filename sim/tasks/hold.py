@@ -18,8 +18,16 @@ from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Constant, Draw, Task, check_range, task_schema, weights
 from temporeal.sim.task_parts.arms import control_period, physics_steps
-from temporeal.sim.task_parts.joint_goals import CLOSE, Objective, Reward, way
-from temporeal.sim.task_parts.joint_maps import JointAction, JointObserve, Joints, joints_of
+from temporeal.sim.task_parts.joint_maps import (
+    CLOSE,
+    JointAction,
+    JointObserve,
+    Joints,
+    Objective,
+    Reward,
+    joints_of,
+    way,
+)
 
 FORMULA = "G[0,5] (norm(joint_pos - goal_joint_pos) < close)"
 CONSTANTS: dict[str, Any] = {"close": CLOSE}

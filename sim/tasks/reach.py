@@ -50,7 +50,7 @@ DRIVES = {"position": ("joint_pos_cmd", None, 0.004), "velocity": ("joint_vel_cm
 """Command; its period, s (None: the robot's own); the longest step of physics, s."""
 NEAR, TOP, LOWEST = 0.25, 0.8, 0.15  # m: goals are in front of the base, at least so far, and between these heights
 ASKED = 8  # postures drawn for a goal: the first whose tool is where it may be is taken
-POSTURES, STEP = 2048, 0.05  # of other arms: stored ones that touch nothing, and how far, rad, goals' postures are off
+POSTURES, STEP = 512, 0.05  # of other arms: stored ones that touch nothing, and how far, rad, goals' postures are off
 
 
 @dataclass(frozen=True)

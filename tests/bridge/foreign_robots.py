@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from temporeal.robots.ros_interface.joints import Driver
 from temporeal.robots.ros_templates import ros_yaml
 from temporeal.robots.spec import RobotSpec, load_robot
 
@@ -69,9 +70,9 @@ FLYER_XML = """<mujoco><worldbody><geom type="plane" size="0 0 0.05"/><body name
 </actuator></mujoco>"""
 
 
-def arm(folder: Path, interface: str = "joint_trajectory", **changes: Any) -> RobotSpec:
-    """The arm in ``folder``, with its ``ros.yaml``. ``changes``: of its ``spec.yaml``."""
-    return written(folder, "model.urdf", arm_urdf(), {**ARM, **changes}, interface)
+def arm(folder: Path, interface: str = "joint_trajectory", gripper: str = "controller") -> RobotSpec:
+    """The arm in ``folder``, with its ``ros.yaml``."""
+    return written(folder, "model.urdf", arm_urdf(), ARM, interface, driver=Driver(gripper=gripper))
 
 
 def flyer(folder: Path, interface: str = "px4") -> RobotSpec:
@@ -87,6 +88,7 @@ def base(folder: Path, sideways: bool = False) -> RobotSpec:
 
 
 def written(folder: Path, model: str, text: str, spec: dict[str, Any], interface: str, **known: Any) -> RobotSpec:
+    """The robot in ``folder``; ``known``: of its driver, see :func:`ros_yaml`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / model).write_text(text)
     (folder / "spec.yaml").write_text(yaml.safe_dump(spec))

@@ -108,7 +108,7 @@ import temporeal_bridge as bridge
 
 found = [module.name for module in pkgutil.walk_packages(bridge.__path__, "temporeal_bridge.")]
 for name in found:
-    if not name.endswith(("rclpy_transport", "plants", "camera_sim")):
+    if not name.endswith(("rclpy_transport", "rclpy_actions", "plants", "camera_sim")):
         importlib.import_module(name)
 heavy = {'torch', 'mujoco', 'numba', 'temporeal.sim.backends', 'temporeal.policies'}
 print(len(found) > 60, sorted(heavy & set(sys.modules)))

@@ -51,11 +51,17 @@ class Chain:
         self.peer.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], lambda r: self.modes.append(
             messages.decode("std_msgs/msg/Header", r.data).frame_id))
 
-    def fly(self, seconds: float) -> dict:
+    def start(self) -> None:
         kind = "std_msgs/msg/UInt64"
         self.lockstep.run(0.8)
         self.peer.publish(self.peer.advertise("mission/start", kind, QOS["default"]),
                           messages.encode(kind, messages.record(kind)(data=1)))
+
+    def say(self, topic: str) -> None:
+        self.peer.publish(self.peer.advertise(topic, "std_msgs/msg/Empty", QOS["default"]), messages.empty())
+
+    def fly(self, seconds: float) -> dict:
+        self.start()
         results = self.monitor.mission.results
         self.lockstep.run(seconds, until=lambda: results)
         self.peer.wait(0.0)
@@ -92,12 +98,14 @@ class Grip(Chain):
         self.lockstep.run(1.5)
 
 
-def test_arm_and_gripper_have_drivers_of_their_own(lockstep, tmp_path):
-    robot = foreign_robots.arm(tmp_path / "arm")
+@pytest.mark.parametrize("gripper, topic", [("controller", "joint_trajectory"), ("command", "command"),
+                                            ("action", "gripper_cmd")])
+def test_arm_and_gripper_have_drivers_of_their_own(lockstep, tmp_path, gripper, topic):
+    robot = foreign_robots.arm(tmp_path / "arm", gripper=gripper)
     world, home = Grip(lockstep, robot), np.array(robot.home["joint_pos"])
     world.tell(np.append(home, 0.03))
     assert world.robot.plant.signals()["finger_pos"] == pytest.approx([0.03, 0.03], abs=3e-3)
-    world.tell(np.append(home + 0.1, 0.01), "gripper_controller/joint_trajectory")
+    world.tell(np.append(home + 0.1, 0.01), f"gripper_controller/{topic}")
     seen = world.robot.plant.signals()
     assert seen["finger_pos"] == pytest.approx([0.01, 0.01], abs=3e-3)
     assert seen["joint_pos"] == pytest.approx(home, abs=0.03) and world.robot.rejected == 0
@@ -126,3 +134,19 @@ def test_a_quadrotor_of_two_kilograms_flies_over_px4(lockstep, tmp_path):
     chain = Chain(lockstep, robot, artifact, after="silence")
     result = chain.fly(14.0)
     assert result["verdict"] == "satisfied" and result["lost"] == 0, (chain.modes, chain.guard.summary())
+
+
+def test_a_heavy_quadrotor_without_an_autopilot_comes_down_by_its_own_mass(lockstep, tmp_path):
+    """The stop action levels out and sinks: the thrust that carries is the spec's, and what the flight has shown."""
+    robot = foreign_robots.flyer(tmp_path / "flyer", "odometry")
+    chain = Chain(lockstep, robot, write_artifact(tmp_path / "artifact", mass=2.0, robot=robot), after="silence")
+    chain.start()
+    lockstep.run(2.0)
+    chain.say("mission/stop")
+    fastest = 0.0
+    for _ in range(100):
+        lockstep.run(0.1)
+        seen = chain.robot.plant.signals()
+        fastest = max(fastest, -float(seen["base_vel_w"][2]))
+    assert seen["height"] < 0.06 and fastest < 0.6, (chain.modes, fastest)
+    assert abs(seen["base_quat_w"][0]) > 0.99 and chain.robot.plant.setpoint[0] == 0.0

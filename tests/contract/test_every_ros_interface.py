@@ -165,7 +165,7 @@ def test_the_fingers_names_are_the_models():
 
 def test_frankas_numbers_are_those_of_its_spec_and_of_the_tasks_actions():
     from temporeal.robots.franka import spec
-    from temporeal.sim.task_parts.arm_actions import SHARE_OF_LIMITS
+    from temporeal.sim.task_parts.arms import SHARE_OF_LIMITS
 
     robot = load_robot("franka")
     commands, limits = load_interface(robot).safety["commands"], spec.motion(SHARE_OF_LIMITS)
@@ -188,7 +188,8 @@ def test_frankas_numbers_are_those_of_its_spec_and_of_the_tasks_actions():
 
 def test_frankas_rates_are_those_of_its_spec_and_of_the_tasks_actions():
     from temporeal.robots.franka import spec
-    from temporeal.sim.task_parts.arm_actions import IMPEDANCE, SHARE_OF_LIMITS
+    from temporeal.sim.task_parts.arm_actions import IMPEDANCE
+    from temporeal.sim.task_parts.arms import SHARE_OF_LIMITS
 
     robot = load_robot("franka")
     commands, limits = load_interface(robot).safety["commands"], spec.motion(SHARE_OF_LIMITS)
@@ -201,7 +202,8 @@ def test_frankas_rates_are_those_of_its_spec_and_of_the_tasks_actions():
     margin[[4, 6]] = 0.02  # the wrist's fast joints stop a little late
     assert speeds["ends"]["margin"] == margin.tolist()
     assert speeds["motion"] == {"speed": limits.acceleration[0], "acceleration": spec.JERK[0]}
-    assert efforts["motion"] == {"speed": spec.TORQUE_RATE[0]} and tuple(efforts["ends"]["gain"]) == IMPEDANCE[1]
+    assert efforts["motion"] == {"speed": spec.TORQUE_RATE[0]}
+    assert tuple(efforts["ends"]["gain"]) == IMPEDANCE["franka"][1]
     assert tuple(commands["tool_vel_cmd"]["motion"]["speed"]) == spec.TOOL_ACCELERATIONS
     lag = np.array(spec.KD) / spec.KP + 2 * load_interface(robot).command("joint_pos_cmd").options["reach_s"]
     assert (speeds["tracking"]["error"] > lag * limits.acceleration).all()

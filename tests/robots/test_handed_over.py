@@ -83,6 +83,9 @@ def test_links_that_lead_out_are_refused(tmp_path: Path) -> None:
     for name in ("out", "part/loop", "../secret"):
         with pytest.raises(Refused, match="leads out of"):
             files.read(folder / name, within=folder)
+    (folder / "self").symlink_to("self")
+    with pytest.raises((Refused, OSError), match="leads nowhere|levels of symbolic links"):
+        files.read(folder / "self", within=folder)
 
 
 @pytest.mark.parametrize("name", [

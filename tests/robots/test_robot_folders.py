@@ -23,6 +23,8 @@ joints: [elbow, roll]
 commands:
   joint_pos_cmd: {joints: [elbow, roll], kp: 10, strength: 5, low: [-1, -6], high: [1, 6]}
   arm_cmd: {joints: [elbow, roll, finger], kp: 10, strength: 5, low: [-1, -6, 0], high: [1, 6, 0.04]}
+  joint_vel_cmd: {joints: [elbow, roll], drives: velocity}
+  joint_effort_cmd: {joints: [roll], drives: effort}
 poses: {grip: hand}
 tool: grip
 gripper: {command: arm_cmd, joints: [finger], bodies: [left], open: 0.04, closed: 0}
@@ -61,6 +63,9 @@ def test_an_arm_with_a_gripper(tmp_path):
     assert motion.jerk == (160.0, 80.0) and motion.effort == (5.0, 5.0)
     assert (motion.low, motion.high) == ((-1.0, -6.0), (1.0, 6.0))  # roll has no range: its command's counts
     assert robot.defaults["velocity"].startswith("roll: 1 rad/s") and {"acceleration", "jerk"} <= set(robot.defaults)
+    assert robot.drives == {"joint_vel_cmd": "velocity", "joint_effort_cmd": "effort"}
+    assert robot.commands["joint_vel_cmd"].high == (2.0, 1.0) and robot.commands["joint_vel_cmd"].unit == "rad/s"
+    assert robot.commands["joint_effort_cmd"].low == (-5.0,) and robot.actuators["joint_effort_cmd"] == ("roll",)
     (tmp_path / "my_arm" / "ros.yaml").write_text("")
     assert load_robot(tmp_path / "my_arm").ros == tmp_path / "my_arm" / "ros.yaml"
 
@@ -70,6 +75,8 @@ def test_a_quadrotor_has_the_parameters_of_the_shipped_one(tmp_path):
     assert list(robot.parameters) == list(PARAMETERS)
     assert {name: len(p.nominal) for name, p in robot.parameters.items()} == {
         name: len(p.nominal) for name, p in PARAMETERS.items()}
+    assert robot.parameters["drag"].nominal == pytest.approx((0.03 * 9.81 * 2.0,) * 3) and "drag" in robot.defaults
+    assert robot.parameters["drag"].low == (0.0,) * 3  # a range to draw from: sources of the Crazyflie say none
     assert robot.parameters["tau_up"].nominal == (0.05,) and robot.parameters["mass"].high == (2.2,)
     assert robot.commands["ctbr_cmd"].high[0] == pytest.approx(0.915 * 4 * 9.5)
     assert set(robot.signals) == set(load_robot("crazyflie").signals) and robot.control_hz == 50.0
@@ -85,6 +92,9 @@ def test_a_quadrotor_has_the_parameters_of_the_shipped_one(tmp_path):
     (SPEC.replace("effort: 5", "effort: -5"), "limits.effort, 'elbow': a positive number is needed, got -5"),
     (SPEC.replace("effort: 5", "torque: 5"), "limits: no entry 'torque'; legal: velocity, acceleration, jerk, effort"),
     (SPEC.replace("control_hz: 25", "control_hz: .nan"), "control_hz: a number >= 0 is needed, got nan"),
+    (SPEC.replace("drives: effort", "drives: heat"), "drives is one of velocity, effort"),
+    (SPEC.replace("joints: [roll], drives", "joints: [finger], drives"), "has no 'finger'; known: elbow, roll"),
+    (SPEC.replace(", effort: 5}", "}"), "limits of effort are needed"),
     (QUAD.replace("mass: 2.0", "mass: 5"), "lift 38 N, the weight is 49.1 N"),
     (QUAD.replace("  mass: 2.0\n", ""), "quadrotor: mass is needed"),
     (QUAD.replace("[0.17, 0.17]", "0.17"), "quadrotor.arm: 2 positive numbers expected, got 0.17"),
@@ -103,12 +113,21 @@ def test_wrong_entries_say_what_is_legal(tmp_path, spec, told):
     (SPEC, ARM.replace("<worldbody>", '<include file="../../other.xml"/><worldbody>')),
     (SPEC, ARM.replace('angle="radian"', 'meshdir="/etc"')),
     (SPEC, ARM.replace("<worldbody>", '<asset><mesh file="link.stl"/></asset><worldbody>')),
+    (SPEC, ARM.replace("<worldbody>", '<asset><mesh file="file:///etc/hostname"/></asset><worldbody>')),
+    (SPEC, ARM.replace("<worldbody>", '<asset><mesh file="package://etc/hostname"/></asset><worldbody>')),
+    (SPEC + "packages: {mine: meshes}\n",
+     ARM.replace("<worldbody>", '<asset><mesh file="package://mine/../../secret.stl"/></asset><worldbody>')),
+    (SPEC, ARM.replace("<worldbody>", '<asset><texture type="cube" fileup="../secret.stl"/></asset><worldbody>')),
+    (SPEC, ARM.replace('angle="radian"', 'meshdir="meshes"').replace(
+        "<worldbody>", '<asset><mesh file="link.stl"/></asset><worldbody>')),
 ])  # fmt: skip
 def test_a_folder_names_nothing_outside_itself(tmp_path, spec, model):
     (tmp_path / "other.xml").write_text(ARM)
     (tmp_path / "secret.stl").write_text("")
     place = folder(tmp_path / "robot", spec, model)
-    os.symlink(tmp_path / "secret.stl", place / "link.stl")
+    (place / "meshes").mkdir()
+    for where in (place, place / "meshes"):
+        os.symlink(tmp_path / "secret.stl", where / "link.stl")
     with pytest.raises(Refused, match="leads out of"):
         load_robot(place)
 

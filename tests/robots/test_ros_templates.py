@@ -69,6 +69,8 @@ def test_a_driver_may_call_joints_otherwise_and_tell_no_velocity(arm):
     assert options["joints"][2] == "joint_3" and "velocity" not in options and "velocity" not in options["tool"]
     assert made["interfaces"]["joint_trajectory"]["commands"]["joint_pos_cmd"]["options"]["joints"][2] == "joint_3"
     assert "agree" not in made["safety"]["commands"]["joint_pos_cmd"]
+    rates = ("forward_velocity", "joint_vel_cmd")
+    assert all(name not in ros_yaml(load_robot("franka"), driver=Driver(velocity=False)) for name in rates)
     with pytest.raises(TemplateError, match=r"no joints \['elbow'\] to rename.*schulter_dreh"):
         ros_yaml(arm, driver=Driver(joints={"elbow": "joint_3"}))
 
@@ -86,7 +88,7 @@ def test_a_gripper_has_a_controller_of_its_own_or_is_joined(arm):
     assert gripper["options"]["joints"] == ["backe"]
     joined = content(arm, driver=Driver(gripper="joined"))["interfaces"]["joint_trajectory"]["commands"]["arm_cmd"]
     assert "also" not in joined and joined["options"]["joints"] == [*foreign_robots.JOINTS, "backe"]
-    with pytest.raises(TemplateError, match="no gripper 'claw'; legal: controller, command, joined"):
+    with pytest.raises(TemplateError, match="no gripper 'claw'; legal: controller, command, action, joined"):
         ros_yaml(arm, driver=Driver(gripper="claw"))
 
 

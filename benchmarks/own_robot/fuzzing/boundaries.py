@@ -156,13 +156,16 @@ def make_run(place: Place, rng: random.Random) -> None:
     """A run with other settings, or another checkpoint."""
     folder = place.copy(seeds.RUN)
     settings, last = folder / "config.yaml", next((folder / "checkpoints").glob("*.pt"))
-    what = rng.randrange(8)
+    events = next((folder / "events").iterdir())
+    what = rng.randrange(9)
     if what < 5:
         rewrite(settings, rng, rng.choice((as_bytes(change_yaml), as_bytes(change_yaml), change_bytes)))
     elif what < 7:
         rewrite(last, rng, lambda data, rng: change_checkpoint(data, rng, place.mark))
+    elif what == 8:
+        rewrite(events, rng, change_bytes)
     if what == 7 or rng.random() < 0.05:
-        change_file(rng.choice((settings, last)), rng, place.outside)
+        change_file(rng.choice((settings, last, events)), rng, place.outside)
 
 
 def change_checkpoint(data: bytes, rng: random.Random, mark: Path) -> bytes:
@@ -184,7 +187,8 @@ def change_checkpoint(data: bytes, rng: random.Random, mark: Path) -> bytes:
 
 
 def read_run(folder: Path) -> None:
-    """As ``eval`` and ``export``: the settings, the task, the policy."""
+    """As ``eval`` and ``export``: the settings, the task, the policy, the learning curves of the page."""
+    from temporeal.policies.evaluate.report.learning import curves_of
     from temporeal.policies.runs.settings.handed_over import described_by
     from temporeal.policies.runs.trained import load_graph, load_trained
 
@@ -192,6 +196,7 @@ def read_run(folder: Path) -> None:
     with described_by(folder):
         settings, task = task_of(trained)
         load_graph(settings, trained.folder, task)
+        curves_of(trained.folder / "events")
 
 
 # ---- recordings
@@ -210,7 +215,8 @@ def make_bag(place: Place, rng: random.Random) -> None:
         (place.folder / seeds.ARTIFACT).mkdir()
         try:
             seeds.record(place.folder, said)
-        except (TypeError, ValueError, UnicodeError):  # no text that a message holds
+        except (TypeError, ValueError, RecursionError):  # no text that a message holds
+            shutil.rmtree(place.folder / seeds.BAG, ignore_errors=True)
             place.copy(seeds.BAG)
         return
     folder = place.copy(seeds.BAG)
@@ -257,12 +263,13 @@ class Chosen(NamedTuple):
 def make_text(place: Place, rng: random.Random) -> None:
     """One of the small files, changed."""
     name = rng.choice(tuple(READERS))
-    file = place.copy(f"{seeds.TABLE}/{name}")
+    whole = Path(name).parts[0]
+    file = place.copy(f"{seeds.TABLE}/{whole}") / Path(name).relative_to(whole)
     if name == "arm.robot.yaml":
         place.copy(f"{seeds.TABLE}/arm.xml")
     (place.folder / "which").write_text(name)
     if rng.random() < 0.1:
-        change_file(file, rng, place.outside)
+        change_file(file, rng, place.outside if file.parent.name == "my_arm" else None)
     elif name.endswith(".npz"):
         rewrite(file, rng, lambda data, rng: bomb_of("t.npy") if rng.random() < 0.05 else
                 change_npz(data, rng, place.mark))
@@ -310,7 +317,15 @@ def read_robot(file: Path) -> None:
     load_robot(str(file.with_name("arm.xml")))
 
 
+def read_folder(file: Path) -> None:
+    """A robot's folder."""
+    from temporeal.robots.spec import load_robot
+
+    load_robot(str(file.parent))
+
+
 READERS: dict[str, Callable[[Path], None]] = {
+    "my_arm/spec.yaml": read_folder, "my_arm/model.xml": read_folder,
     "ros.yaml": read_interface, "formula.yaml": read_formula, "space.yaml": read_space, "arm.robot.yaml": read_robot,
     "arm.xml": read_robot, "trace.npz": read_table, "trace.csv": read_table}
 

@@ -27,8 +27,8 @@ SECRET = "TEMPOREAL_FUZZ_SECRET"  # a variable of the environment that no messag
 CANARY = "code-was-run"  # a file that code in a file would make
 TRICKS = (
     "../outside/secret.txt", "../../outside/secret.yaml", "/etc/passwd", "/dev/zero", "~/.ssh/id_rsa", "..", ".", "",
-    "file:///etc/passwd", "\\\\host\\share", "C:\\x.xml", "../outside/robot.xml", "/proc/self/environ", "a\0b",
-    "x" * 5000)
+    "file:///etc/passwd", "\\\\host\\share", "C:\\x.xml", "../outside/robot.xml", "../../../outside/robot.xml",
+    "/proc/self/environ", "a\0b", "x" * 5000)
 WORDS = (
     f"${{oc.env:{SECRET}}}", "${oc.decode:1}", "${seed}", "${oc.env:HOME}", "???", "os.system", "__import__('os')",
     "{{7*7}}", "</script><script>", "%s%n", "\ud800", "é" * 9, "nan", "-", "null", "my_task.py", "../my_task.py",
@@ -235,9 +235,11 @@ def bomb_of(name: str) -> bytes:
 # ---- files
 
 
-def change_file(file: Path, rng: random.Random, outside: Path) -> None:
-    """Another kind of file in its place."""
-    targets = (outside / "secret.txt", outside / "secret.yaml", Path("/dev/zero"), Path("/etc/passwd"), file)
+def change_file(file: Path, rng: random.Random, outside: Path | None) -> None:
+    """Another kind of file in its place. ``outside``: None for a file that its reader names, which may be a link."""
+    targets = [Path("/dev/zero"), file]
+    if outside is not None:
+        targets += [outside / "secret.txt", outside / "secret.yaml", Path("/etc/passwd")]
     file.unlink()
     what = rng.randrange(6)
     if what == 0:
@@ -270,9 +272,11 @@ def as_bytes(change: Callable[[str, random.Random], str]) -> Change:
 def reseal(artifact: Path) -> None:
     """Write the digests anew, as whoever makes an artifact can: only what reads on meets the change."""
     file = artifact / "manifest.json"
+    if not file.is_file():
+        return
     try:
         content = json.loads(file.read_bytes())
-        for name in content["files"]:
+        for name in [name for name in content["files"] if (artifact / name).is_file()]:
             content["files"][name] = hashlib.sha256((artifact / name).read_bytes()).hexdigest()
         content.pop("sha256", None)
         content["sha256"] = hashlib.sha256(canonical(content).encode()).hexdigest()

@@ -92,6 +92,9 @@ def tables(folder: Path) -> None:
     (folder / "space.yaml").write_text(SPACE)
     (folder / "arm.xml").write_text(MODEL)
     (folder / "arm.robot.yaml").write_text(SIDECAR)
+    (folder / "my_arm").mkdir()
+    (folder / "my_arm" / "model.xml").write_text(MODEL)
+    (folder / "my_arm" / "spec.yaml").write_text(f"model: model.xml\n{SIDECAR}")
     ros = load_robot("crazyflie").ros
     assert ros is not None
     (folder / "ros.yaml").write_text(ros.read_text())

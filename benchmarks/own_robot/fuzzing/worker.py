@@ -5,7 +5,7 @@ Each case is a line of JSON on the standard output. A process that a case ends i
 
 from __future__ import annotations
 
-import gc
+import faulthandler
 import json
 import logging
 import os
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from temporeal_benchmarks.own_robot.fuzzing.boundaries import KINDS, Place
 from temporeal_benchmarks.own_robot.fuzzing.mutations import SECRET
-from temporeal_benchmarks.own_robot.fuzzing.watch import Seen, Watch, limit_memory, watched
+from temporeal_benchmarks.own_robot.fuzzing.watch import GIVE_UP, Seen, Watch, limit_memory, watched
 
 
 class Bench:
@@ -69,7 +69,6 @@ def cases(bench: Bench, numbers: Iterable[int], seed: int) -> Iterator[Seen]:
     """The cases ``numbers``, one after the other."""
     for number in numbers:
         yield bench.run(number, seed)
-        gc.collect()
 
 
 def warm(bench: Bench) -> None:
@@ -95,6 +94,8 @@ def main() -> int:
         limit_memory()
         for seen in cases(bench, map(int, numbers), int(seed)):
             print(json.dumps(seen.to_json()), file=lines, flush=True)
+            faulthandler.dump_traceback_later(3 * GIVE_UP, exit=True)  # whatever the next one is busy with
+    faulthandler.cancel_dump_traceback_later()
     return 0
 
 

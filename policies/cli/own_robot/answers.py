@@ -16,6 +16,7 @@ from temporeal.robots.handed_over.texts import from_yaml
 
 LEGAL = ("kind", "tool", "driven", "gripper", "home", "limits", "control_hz", "rate_hz", "exclude", "interface",
          "packages", "quadrotor", "mobile_base", "license")
+TRIES = 3  # of an answer
 LISTS = ("driven", "exclude")
 MAPPINGS = ("limits", "packages", "quadrotor", "mobile_base")
 
@@ -43,13 +44,25 @@ class Answers:
             return self.checked(name, self.given[name], legal)
         shown = " ".join(proposal) if isinstance(proposal, list) else str(proposal or "")
         if self.ask is not None:
-            said = self.ask(question + (f" ({', '.join(legal)})" if legal else ""), shown) or shown
-            return self.checked(name, said.split() if isinstance(proposal, list) else said, legal)
+            return self._asked(name, question, proposal, shown, legal)
         if proposal is None:
             raise BadInput(f"{question}? Say it with --{name} or in a file of answers ({name}: ...)"
                            + (f"; legal: {', '.join(legal)}" if legal else ""))
         self.assumed.append(f"{name}: {shown or 'none'} (else --{name})")
         return proposal
+
+    def _asked(self, name: str, question: str, proposal: Any, shown: str, legal: list[str] | None) -> Any:
+        """The answer of whoever sits there, asked again if it is none of the legal ones."""
+        assert self.ask is not None
+        for tries in range(1, TRIES + 1):
+            said = self.ask(question + (f" ({', '.join(legal)})" if legal else ""), shown) or shown
+            try:
+                return self.checked(name, said.split() if isinstance(proposal, list) else said, legal)
+            except BadInput as error:
+                if tries == TRIES:
+                    raise
+                say(f"  {error}")
+        raise AssertionError("the loop returns or raises")
 
     def checked(self, name: str, value: Any, legal: list[str] | None) -> Any:
         """``value``, if all of it is ``legal``."""

@@ -74,6 +74,12 @@ def model(robot: RobotSpec) -> Iterator[Check]:
             mass = float(build(robot).body_mass.sum())
             yield Check("model", "ok", f"{robot.model.name}: {mass:.4g} kg, MuJoCo {mujoco.__version__}")
             return
+        if not moved(robot):  # a base that rolls: the model is for pictures
+            from temporeal.sim.physics.mujoco.robot_files import compiled
+
+            yield Check("model", "ok", f"{robot.model.name}: {compiled(robot).nbody - 1} bodies, "
+                                       f"MuJoCo {mujoco.__version__}")
+            return
         from temporeal.policies.cli.own_robot.dynamics import physics_of
 
         physics = physics_of(robot, moved(robot))

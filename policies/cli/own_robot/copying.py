@@ -80,28 +80,6 @@ def write_model(source: Source, target: Path) -> None:
     target.write_bytes(ElementTree.tostring(source.root, encoding="utf-8", xml_declaration=True) + b"\n")
 
 
-BOUNDS = {"balanceinertia": "true", "boundmass": "1e-4", "boundinertia": "1e-7"}
-"""Of MuJoCo's compiler, where a model's masses are none: kg, kg m^2."""
-
-
-def mended(source: Source, target: Path) -> list[str]:
-    """Bounds on masses and inertias, where MuJoCo refuses the URDF in ``target`` for its own; what was changed."""
-    import mujoco
-
-    try:
-        mujoco.MjSpec.from_file(str(target)).compile()
-    except ValueError as error:
-        if not source.is_urdf or not any(word in str(error) for word in ("inertia", "mass")):
-            return []
-        compiler = child(child(source.root, "mujoco"), "compiler")
-        for key, value in BOUNDS.items():
-            compiler.set(key, value)
-        said = str(error).splitlines()[0].removeprefix("Error: ")
-        return [f"MuJoCo refuses the model's inertias ({said}): bounds were set in its <mujoco><compiler>: correct "
-                "them"]
-    return []
-
-
 def copy_urdf(source: Source, copies: Copies, packages: Mapping[str, Path]) -> None:
     """Copy the meshes of a URDF; what is only to be seen goes where its file is missing."""
     root = source.root

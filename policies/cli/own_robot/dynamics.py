@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ SAG = 0.01  # rad or m: how far gravity may pull a servo from its setpoint at ho
 ROTOR = 20.0  # acceleration of a motor alone, in accelerations of the joint. Chosen: the FR3's measured ones have 22
 HELD = 2.0  # efforts that no source gives, in the largest gravity torque. Chosen
 POSES, TRIED, STEP = 2000, 100, np.pi / 8  # drawn for a home; tried in MuJoCo; angles are multiples of it
+ALWAYS = 0.8  # share of poses: bodies that touch in more of them are housings that share a joint. Chosen
 LIFTED = 0.15  # of the arm's reach: the least height of a tool at home, above the base. Chosen
 
 
@@ -61,9 +63,9 @@ class Physics:
         mujoco.mj_fullM(self.model, self.data, full)
         return np.asarray(np.abs(full[np.ix_(self.dofs, self.dofs)]).sum(axis=1))
 
-    def touching(self) -> list[tuple[str, str]]:
-        """Pairs of the robot's bodies that touch each other at home."""
-        self.place()
+    def touching(self, positions: np.ndarray | None = None) -> list[tuple[str, str]]:
+        """Pairs of the robot's bodies that touch each other, at home or with the joints at ``positions``."""
+        self.place(positions)
         pairs = {tuple(sorted(int(self.model.geom_bodyid[geom]) for geom in contact.geom))
                  for contact in self.data.contact if contact.dist < 0}
         named = ((self.body(a), self.body(b)) for a, b in sorted(pairs))
@@ -149,14 +151,14 @@ def proposed_home(physics: Physics) -> np.ndarray | None:
     zero = np.random.default_rng(1).random(poses.shape) < 0.4  # people's homes have many zeros
     poses = np.clip(np.where(zero, 0.0, poses), *inner_range(physics, np.pi))
     score = dexterity(chain, poses[:, columns]) - 0.05 * np.abs(poses).sum(axis=1) - 0.3 * np.abs(poses[:, columns[0]])
-    best: tuple[float, np.ndarray | None] = -np.inf, None
-    for index in np.argsort(-score)[:TRIED]:
-        physics.place(poses[index])
-        if not np.isfinite(score[index]) or any(contact.dist < 0 for contact in physics.data.contact):
-            continue
-        found = score[index] - gravity_share(physics, poses[index])
-        best = max(best, (found, poses[index]), key=lambda pair: pair[0])
-    return best[1]
+    tried = [index for index in np.argsort(-score)[:TRIED] if np.isfinite(score[index])]
+    touching = {index: set(physics.touching(poses[index])) for index in tried}
+    often = Counter(pair for pairs in touching.values() for pair in pairs)
+    housings = {pair for pair, count in often.items() if count > ALWAYS * len(tried)}
+    clear = [index for index in tried if touching[index] <= housings]
+    if not clear:
+        return None
+    return np.asarray(poses[max(clear, key=lambda index: score[index] - gravity_share(physics, poses[index]))])
 
 
 def dexterity(chain: SerialChain, q: np.ndarray) -> np.ndarray:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
-from math import inf, isfinite, pi
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,7 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from temporeal.policies.cli.own_robot.answers import Answers
-from temporeal.policies.cli.own_robot.copying import copy_model, mended, write_model
+from temporeal.policies.cli.own_robot.copying import copy_model, write_model
 from temporeal.policies.cli.own_robot.dynamics import (
     Physics,
     assumed_efforts,
@@ -23,26 +22,49 @@ from temporeal.policies.cli.own_robot.dynamics import (
     rotor_inertia,
     servo_gains,
 )
+from temporeal.policies.cli.own_robot.fingers import TURN, ends, gripper, tie_fingers
+from temporeal.policies.cli.own_robot.inertias import mended
 from temporeal.policies.cli.own_robot.sources import Source
 from temporeal.policies.cli.own_robot.structure import Structure
 from temporeal.policies.runs.errors import BadInput
-from temporeal.robots.model_files import Content, Joint, read_model
+from temporeal.robots.model_files import Content, read_model
 from temporeal.robots.spec import RobotSpec
 from temporeal.robots.user_robots.description import describe
 
 CONTROL_HZ = {"arm": 25.0, "hand": 20.0, "legged": 50.0, "mobile_base": 20.0}
+HEAVIEST = 3.0  # kg: of several short chains heavier than that are legs, lighter ones fingers. Chosen
+DELAY_STEPS = 40  # of physics, mostly 2.5 ms: room for delays of commands to be drawn. Chosen
 RATE_HZ = 100.0  # of signals: controller_manager's default update rate
-TURN = 2 * pi  # rad: commands of joints without a range end there
-SMALL = 0.2  # m: of joints that slide without a range. Assumed
 PREFIX = "tool"
-KNUCKLE = re.compile(r"knuckle|robotiq|drive", re.IGNORECASE)
 
 
-def likely_kind(source: Source) -> str | None:
-    """The kind that the structure suggests: a free body walks, several ends are fingers, one is an arm."""
-    free = any(True for _ in source.root.iter("freejoint")) or any(
-        joint.get("type") in ("free", "floating") for joint in source.root.iter("joint"))
-    return "legged" if free else "arm"
+def likely_kind(source: Source) -> str:
+    """The kind that the structure suggests: a free body or several short chains are legs or fingers."""
+    root = source.root
+    if any(True for _ in root.iter("freejoint")) or any(
+            joint.get("type") in ("free", "floating") for joint in root.iter("joint")):
+        return "legged"
+    chains = branches(root) if source.is_urdf else {}
+    if len(chains) < 3 or not all(2 <= length <= 5 for length in chains.values()):
+        return "arm"
+    mass = sum(float(element.get("value", "0")) for element in root.iter("mass"))
+    return "hand" if mass < HEAVIEST else "legged"
+
+
+def branches(root: ElementTree.Element) -> dict[str, int]:
+    """For each joint of a URDF that no other is above, the number of moving joints on the longest way from it."""
+    above = {child.get("link", ""): joint for joint in root.findall("joint") for child in joint.findall("child")}
+    found: dict[str, int] = {}
+    for link in above:
+        way: list[str] = []
+        while (joint := above.get(link)) is not None and len(way) < len(above):
+            if joint.get("type") != "fixed" and joint.find("mimic") is None:
+                way.append(joint.get("name", ""))
+            parent = joint.find("parent")
+            link = "" if parent is None else parent.get("link", "")
+        if way:
+            found[way[-1]] = max(found.get(way[-1], 0), len(way))
+    return found
 
 
 def entries(
@@ -55,6 +77,10 @@ def entries(
     model, notes = copy_model(source, folder, packages)
     content = replace(read_model(model), folder=folder)
     structure = Structure(content)
+    if kind == "arm" and (tied := tie_fingers(source, structure, answers)):
+        notes.append(tied)
+        write_model(source, model)
+        structure = Structure(replace(read_model(model), folder=folder))
     given: dict[str, Any] = {"model": model.name, "kind": kind}
     given |= parts(kind, structure, answers)
     given["control_hz"] = float(answers.given.get("control_hz", CONTROL_HZ[kind]))
@@ -106,10 +132,14 @@ def parts(kind: str, structure: Structure, answers: Answers) -> dict[str, Any]:
     elif kind == "hand":
         out["poses"] = {identifier(tip): tip for tip in structure.tips()}
     grip = gripper(structure, driven, answers) if kind == "arm" else None
-    out["commands"] = {"joint_pos_cmd": driving(structure.content, driven)}
+    out["commands"] = {"joint_pos_cmd": {**driving(structure.content, driven), "delay_steps": DELAY_STEPS}}
+    if kind == "arm":
+        out["commands"] |= {f"joint_{short}_cmd": {"joints": driven, "drives": drives}
+                            for short, drives in (("vel", "velocity"), ("effort", "effort"))}
     if grip is not None:
         out["gripper"] = grip
-        out["commands"][grip["command"]] = driving(structure.content, [*driven, *grip["joints"][:1]])
+        out["commands"][grip["command"]] = {**driving(structure.content, [*driven, *grip["joints"][:1]]),
+                                            "delay_steps": DELAY_STEPS}
     return out
 
 
@@ -117,50 +147,6 @@ def identifier(name: str) -> str:
     """``name`` as the first part of a signal's name."""
     plain = "".join(c if c.isalnum() else "_" for c in name).strip("_")
     return plain if plain.isidentifier() else f"tip_{plain}"
-
-
-def gripper(structure: Structure, driven: list[str], answers: Answers) -> dict[str, Any] | None:
-    """The gripper, if fingers are there and nobody says that it is none."""
-    fingers = [name for name in structure.fingers if name not in driven]
-    leaders = [name for name in fingers if name not in structure.content.followers]
-    said = answers.given.get("gripper")
-    if isinstance(said, Mapping):
-        leaders = list(said.get("joints", leaders))[:1]
-        fingers = [*leaders, *(name for name in fingers if name not in leaders)]
-    elif said is None:
-        proposal = leaders[:1] if len(leaders) == 1 else []
-        leaders = answers.get("gripper", "Which joint opens the gripper (none: leave it empty)", proposal,
-                              structure.leaders)
-    elif isinstance(said, list):
-        leaders = answers.checked("gripper", said, structure.leaders)
-    else:
-        leaders = []
-    if not leaders or leaders == ["none"]:
-        return None
-    joint = structure.plain[leaders[0]]
-    low, high = opening(joint)
-    joints = [leaders[0], *(name for name in structure.content.followers
-                            if leads(structure.content, name) == leaders[0])]
-    said = said if isinstance(said, Mapping) else {}
-    if "open" not in said:
-        answers.assumed.append(f"gripper: open where {leaders[0]} is at {high:g}, closed at {low:g} (else gripper: "
-                               "{open: ..., closed: ...} in a file of answers)")
-    return {"command": "arm_cmd", "joints": joints, "bodies": list(said.get("bodies", structure.bodies_of(joints))),
-            "open": float(said.get("open", high)), "closed": float(said.get("closed", low))}
-
-
-def opening(joint: Joint) -> tuple[float, float]:
-    """Where a gripper's joint is closed, and where it is open: fingers and jaws are closed near zero, a linkage with
-    knuckles is open there."""
-    near, far = sorted(ends(joint), key=abs)
-    return (far, near) if KNUCKLE.search(f"{joint.name} {joint.body}") else (near, far)
-
-
-def leads(content: Content, name: str) -> str:
-    """The joint that ``name`` follows in the end."""
-    while name in content.followers:
-        name = content.followers[name].leader
-    return name
 
 
 def driving(content: Content, joints: list[str]) -> dict[str, Any]:
@@ -180,15 +166,10 @@ def driving(content: Content, joints: list[str]) -> dict[str, Any]:
     return {**entry, "low": list(low), "high": list(high)}
 
 
-def ends(joint: Joint) -> tuple[float, float]:
-    """The range of a joint, or what its commands get where it has none."""
-    most = TURN if joint.kind == "hinge" else SMALL
-    return (joint.low, joint.high) if isfinite(joint.low) else (-most, most)
-
-
 def drop_motors(source: Source, content: Content, given: Mapping[str, Any]) -> None:
     """Take an MJCF's other actuators of driven joints out: position servos take their place."""
-    driven = {joint for entry in given["commands"].values() for joint in entry.get("joints", [])}
+    driven = {joint for entry in given["commands"].values() if "drives" not in entry
+              for joint in entry.get("joints", [])}
     names = {actuator.name for actuator in content.actuators if actuator.target in driven}
     if not names:
         return
@@ -269,15 +250,16 @@ def compiled_with(
 
 
 def spec_of(content: Content, given: Mapping[str, Any]) -> RobotSpec:
-    """The robot of these entries."""
-    return describe(str(content.path), content, given)
+    """The robot of these entries, without the commands that need all limits."""
+    commands = {name: entry for name, entry in given["commands"].items() if "drives" not in entry}
+    return describe(str(content.path), content, {**given, "commands": commands})
 
 
 def servo(
     entry: Mapping[str, Any], kp: Mapping[str, float], kd: Mapping[str, float], strength: Mapping[str, float]
 ) -> dict[str, Any]:
     """A command's entry with the gains of its joints."""
-    if "joints" not in entry:
+    if "joints" not in entry or "drives" in entry:
         return dict(entry)
     rows = {"kp": kp, "kd": kd, "strength": strength}
     return {**entry, **{key: [float(values[joint]) for joint in entry["joints"]] for key, values in rows.items()}}
@@ -324,7 +306,7 @@ def home(physics: Physics, given: Mapping[str, Any], answers: Answers) -> dict[s
     if given["kind"] == "arm":
         pose = proposed_home(physics)
         if pose is not None:
-            found = {name: round(float(q), 4) for name, q in zip(physics.names, pose) if name in given["joints"]}
+            found = {name: round(float(q), 4) + 0.0 for name, q in zip(physics.names, pose) if name in given["joints"]}
     if found is None:
         found = dict(zip(given["joints"], map(float, physics.robot.home["joint_pos"])))
     said = answers.get("home", f"Home of {' '.join(given['joints'])}, rad or m", [f"{q:g}" for q in found.values()])

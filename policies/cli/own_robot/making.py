@@ -19,8 +19,8 @@ from temporeal.robots.spec import RobotSpec, load_robot, shipped
 
 CONTROL_HZ = {"arm": 25.0, "hand": 20.0, "legged": 50.0, "mobile_base": 20.0, "quadrotor": 50.0}
 KINDS = tuple(CONTROL_HZ)
-TASKS = {"arm": "reach", "hand": "joint_target", "quadrotor": "waypoints", "legged": "hold", "mobile_base": "hold"}
-"""The task that a README begins with."""
+TASKS = {"arm": "experiment=own_arm", "hand": "task=joint_target", "quadrotor": "task=waypoints"}
+"""What a README begins to train; the other kinds need a task of their own."""
 
 HEAD = ("Written by `temporeal robot new` from {source}. Data only: change what you know better; "
         "`temporeal robot check` reads it again.")
@@ -38,7 +38,7 @@ def make(
         robot = replace(load_robot(folder), name=out.name)
         write_whole(folder / "ros.yaml", interface_text(robot, answers).encode())
         notes = [*answers.assumed, *notes, *(f"{name}: {why}" for name, why in robot.defaults.items())]
-        write_whole(folder / "README.md", readme(out.name, kind, TASKS[kind], notes).encode())
+        write_whole(folder / "README.md", readme(out.name, kind, TASKS.get(kind, ""), notes).encode())
         load_robot(folder)
     return load_robot(out), notes
 

@@ -40,20 +40,20 @@ def spec_text(entries: Mapping[str, Any], head: Sequence[str]) -> str:
 
 def entry_lines(name: str, value: Any, assumed: Collection[str]) -> list[str]:
     """One entry; mappings of mappings or of texts take a line for each. What is ``assumed`` says so."""
-    value = plain(value)
+    value = plain(value, 8 if name in ("home", "gripper") else 5)  # ends of ranges must not be rounded out of them
     if isinstance(value, dict) and any(isinstance(each, (dict, str)) for each in value.values()):
         return [f"{name}:", *(f"  {flow(key)}: {flow(each)}{ASSUMED if key in assumed and name != 'defaults' else ''}"
                               for key, each in value.items())]
     return [f"{name}: {flow(value)}{ASSUMED if name in assumed else ''}"]
 
 
-def plain(value: Any) -> Any:
-    """``value`` with numbers of four digits."""
+def plain(value: Any, digits: int) -> Any:
+    """``value`` with numbers of so many digits."""
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): plain(each, digits) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
-    return rounded(float(value), 5) if isinstance(value, float) else value
+        return [plain(each, digits) for each in value]
+    return rounded(float(value), digits) if isinstance(value, float) else value
 
 
 def readme(name: str, kind: str, task: str, notes: Sequence[str]) -> str:
@@ -74,8 +74,9 @@ def readme(name: str, kind: str, task: str, notes: Sequence[str]) -> str:
 
 def commands(name: str, task: str) -> list[str]:
     """The next commands."""
-    run = f"outputs/{name}"
-    return [f"temporeal robot check {name}", f"temporeal robot view {name}",
-            f"temporeal train task={task} robot={name} out={run}", f"temporeal eval {run}",
+    run, look = f"outputs/{name}", [f"temporeal robot check {name}", f"temporeal robot view {name}"]
+    if not task:
+        return [*look, "temporeal train task=FILE.py    # a task of your own: docs/how-to/adding-a-task.md"]
+    return [*look, f"temporeal train {task} robot={name} out={run}", f"temporeal eval {run}",
             f"temporeal export {run} --out {run}-artifact",
             f"temporeal deploy {run}-artifact --sim", f"temporeal doctor --artifact {run}-artifact"]

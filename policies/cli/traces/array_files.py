@@ -11,7 +11,7 @@ import numpy as np
 from temporeal.policies.cli.traces.columns import check_header, group, is_vector, renamed, stacked
 from temporeal.policies.cli.traces.table import Numbers, Options, Shape, Table, Unread, one_line
 from temporeal.policies.runs.errors import BadInput
-from temporeal.robots.handed_over.arrays import SHARE, UNPACKED, array, members
+from temporeal.robots.handed_over.arrays import SHARE, UNPACKED, array, each_member
 from temporeal.robots.handed_over.files import Refused, check, read
 from temporeal.robots.signals import SignalSpec
 
@@ -67,15 +67,23 @@ def _array_table(
 def read_npz(path: Path, options: Options) -> Table:
     arrays: dict[str, Any] = {}
     try:
-        for member, content in members(read(path), str(path)):
-            name = member.removesuffix(".npy")
-            try:
-                arrays[name] = array(content, name) if member.endswith(".npy") else Unread("no plain array of NPZ")
-            except Refused as error:
-                arrays[name] = Unread(f"no plain array of NPZ: {one_line(error)}")
+        for member, content in each_member(read(path), str(path)):
+            arrays[member.removesuffix(".npy")] = _member(member, content)
     except (OSError, Refused) as error:
         raise BadInput(f"{path} is no NPZ file of plain arrays: {one_line(error)}") from None
     return _array_table(str(path), options, arrays, lambda k, name: f"sample {k} of {name!r}")
+
+
+def _member(name: str, content: bytes | Refused) -> Any:
+    """The array of a member of an archive, or that it is none."""
+    try:
+        if not name.endswith(".npy"):
+            return Unread("no plain array of NPZ")
+        if isinstance(content, Refused):
+            raise content
+        return array(content, name.removesuffix(".npy"))
+    except Refused as error:
+        return Unread(f"no plain array of NPZ: {one_line(error)}")
 
 
 def read_parquet(path: Path, options: Options) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from temporeal.policies.cli.traces.message_fields import Field, MissingValue, No
 from temporeal.policies.cli.traces.messages import Clock, Found, Samples, Topic, header_stamp, read_topic, tables
 from temporeal.policies.cli.traces.table import Options, Table, one_line
 from temporeal.policies.runs.errors import BadInput
-from temporeal.sim.stl.samples.times import late
+from temporeal.sim.stl.samples.times import newest_before
 
 
 def read_bag(path: Path, options: Options) -> list[Table]:
@@ -99,8 +100,8 @@ def namespace_of(options: Options, ends: Sequence[str], kinds: Mapping[str, str]
 
 
 def of_state(name: str, state: Any, units: Mapping[str, str], lacks: str) -> Topic:
-    """A state topic of a robot, decoded for each signal by itself, so that what its codec cannot accept matters only to
-    the signals that are made of it."""
+    """A state topic of a robot. A message that its codec cannot accept is decoded for each signal by itself: what is
+    wrong matters only to the signals that are made of it."""
     from temporeal_bridge.codecs.codec import CodecError
     from temporeal_bridge.codecs.table import STATE_CODECS
     from temporeal_bridge.interface.state_input import trimmed
@@ -119,14 +120,19 @@ def of_state(name: str, state: Any, units: Mapping[str, str], lacks: str) -> Top
         except CodecError as error:
             return MissingValue(str(error))
 
+    def decode(message: Any, received: int) -> Mapping[str, Found]:
+        if not parts:  # one that comes in parts is put together for each signal: a part may lack fields
+            with suppress(CodecError):
+                return {name: np.asarray(x, np.float64) for name, x in codec.decode(message, state.options).items()}
+        return {signal: one(signal, message, received) for signal in signals}
+
     def stamp(message: Any) -> int | None:
         try:
             return codec.stamp(message)
         except CodecError:  # a clock that nothing relates to the robot's: the receipt's is taken
             return None
 
-    return Topic(name, signals, lambda message, at: {signal: one(signal, message, at) for signal in signals},
-                 lambda signal, _: units.get(signal, ""), stamp, state.rate_hz == 0, lacks)
+    return Topic(name, signals, decode, lambda signal, _: units.get(signal, ""), stamp, state.rate_hz == 0, lacks)
 
 
 def read_topics(reader: Any, wanted: Sequence[Topic], path: Path) -> list[Table]:
@@ -171,12 +177,13 @@ def messages_of(reader: Any, topic: Topic, path: Path) -> Iterator[tuple[int, An
 def receipt_goes_back(reader: Any, topic: str) -> str:
     """Whether messages were written later than those that they were received before, in words: a reader sorts by
     receipt, and so mixes what came before the recorder's clock was set back with what came after."""
-    received = np.array([at for one in reader.readers for storage in getattr(one.storage, "storages", [one.storage])
-                         for at in written(storage, topic)], dtype=np.float64)
-    back = np.flatnonzero(late(received) & (received < np.maximum.accumulate(received))) if len(received) else ()
-    if not len(back):
+    found = [at for one in reader.readers for storage in getattr(one.storage, "storages", [one.storage])
+             for at in written(storage, topic)]
+    received = np.array([at - found[0] for at in found], dtype=np.float64)  # exact: nanoseconds since the epoch are not
+    back = received < newest_before(received)
+    if not back.any():
         return ""
-    k = int(back[0])
+    k = int(np.argmax(back))
     return (f"message {k} was received {(received[:k].max() - received[k]) * 1e-9:.3g} s before one that was written "
             "before it, and no stamp says when they are from: the recorder's clock was set back")
 

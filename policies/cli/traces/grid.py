@@ -92,7 +92,9 @@ def _common_grid(tables: Sequence[Table], options: Options) -> tuple[Numbers, fl
     ends = [float(table.times[-1]) for table in moving if table.times is not None]
     last = min(ends) if options.resample == "linear" else max(ends)
     if min(ends) < first:
-        raise BadInput(f"{source}: the topics have no time in common")
+        over = moving[int(np.argmin(ends))].topic
+        raise BadInput(f"{source}: the topics have no time in common: {over} has ended when another one begins; "
+                       f"--stale-after {over}=inf says that its last sample holds")
     # a last sample that rounding puts a hair before its grid point still counts
     count = _bounded((last - first) / dt + 1e-6, source) + 1
     grid: Numbers = first + dt * np.arange(count, dtype=np.float64)

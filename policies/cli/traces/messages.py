@@ -139,7 +139,13 @@ def tables(topic: Topic, clock: Clock, samples: Mapping[str, Samples], start_ns:
         out.append(Table(source, times, schema, mine.__getitem__, placed(topic.name, rows),
                          [f"{name} ({topic.name})" for name in mine], epoch, lag_s=clock.lag_ns * 1e-9, notes=notes,
                          topic=topic.name, latched=topic.latched))
-    return [*out, *([Table(source, None, {}, {}.__getitem__, str, [], unread=unread)] if unread else [])]
+    return [*out, *([unread_table(source, unread)] if unread else [])]
+
+
+def unread_table(source: str, unread: Mapping[str, str]) -> Table:
+    """A table that has nothing but reasons."""
+    nothing: dict[str, Numbers] = {}
+    return Table(source, None, {}, nothing.__getitem__, lambda k, name: name, [], unread=unread)
 
 
 def placed(topic: str, rows: tuple[int, ...]) -> Callable[[int, str], str]:

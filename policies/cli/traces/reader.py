@@ -15,9 +15,9 @@ from temporeal.policies.cli.traces.bags import read_bag
 from temporeal.policies.cli.traces.csv_files import read_csv
 from temporeal.policies.cli.traces.grid import on_own_grid, resampled
 from temporeal.policies.cli.traces.table import SUFFIXES, Options, Shape, Table, Trace, schema_of, unread_of
-from temporeal.policies.cli.traces.truncation import refuse_truncated
 from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.handed_over.bags import check_bag
+from temporeal.robots.handed_over.endings import truncated
 from temporeal.robots.handed_over.files import Refused, check
 
 
@@ -27,7 +27,8 @@ def open_tables(path: Path, options: Options) -> list[Table]:
         raise BadInput(f"{path} is not there")
     kind = path.suffix.lower()
     bag = path.is_dir() or kind in (".mcap", ".db3")
-    refuse_truncated(path)
+    if told := truncated(path):
+        raise BadInput(told)
     try:
         check_bag(path) if bag else check(path)
     except (OSError, Refused) as error:

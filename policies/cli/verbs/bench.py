@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from temporeal.policies.cli.console import Parser, add_json, print_json, say
 from temporeal.policies.runs.errors import FAILED, OK, BadInput
 from temporeal.policies.runs.run_folders import check_writable
+from temporeal.robots.registry import guess
 
 if TYPE_CHECKING:
     from temporeal_benchmarks.results import Run
@@ -113,7 +114,7 @@ def choose(known: Sequence[str], options: argparse.Namespace) -> list[str]:
     unknown = [name for name in options.names if name not in known]
     if unknown or not options.names:
         problem = f"no benchmark {unknown[0]!r}" if unknown else "name a benchmark or say --all"
-        raise BadInput(f"{problem}; known: {', '.join(known)}")
+        raise BadInput(f"{problem}; {guess(unknown[0], known) if unknown else ''}known: {', '.join(known)}")
     return list(options.names)
 
 

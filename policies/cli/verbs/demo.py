@@ -38,7 +38,8 @@ Example:
 REQUIRED = {"native": 0.98, "mujoco": 0.95, "flights": 0.9}
 """Least P(satisfied) in each simulator and least share of satisfied flights for the verdict "satisfied"."""
 
-TITLES = {"native": "Our simulator", "mujoco": "MuJoCo", "ros2": "Real-time flights through the ROS 2 nodes (MuJoCo)"}
+TITLES = {"native": "Our simulator", "mujoco": "MuJoCo",
+          "ros2": "Simulated flights through the ROS 2 nodes, in real time (MuJoCo)"}
 
 
 def parser() -> Parser:
@@ -263,7 +264,9 @@ def failures_in_words(failed: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def report(task: Task, judged: Mapping[str, Judged], summary: Mapping[str, Any], out: Path) -> Path:
     """Write the page."""
+    from temporeal.policies.evaluate.report.learning import curves_of
     from temporeal.policies.evaluate.report.outputs import make_report
+    from temporeal.policies.runs.run_folders import EVENTS
 
     flights = summary["eval"]["ros2"]
     latency = state_to_command(summary["node"]["latency_ms"])
@@ -272,4 +275,4 @@ def report(task: Task, judged: Mapping[str, Judged], summary: Mapping[str, Any],
         "Flights": f"{flights['satisfied']} of {flights['flights']} satisfied, by the monitor{latency}",
         **failures_in_words(flights["failed"])}
     rows = [(key, TITLES[key], found.evaluation, found.rollout) for key, found in judged.items()]
-    return make_report(task, rows, out, facts=facts).html
+    return make_report(task, rows, out, facts=facts, curves=curves_of(out / "run" / EVENTS)).html

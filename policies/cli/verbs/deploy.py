@@ -127,7 +127,7 @@ def simulate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> 
     except TransportError as error:
         raise BadInput(str(error)) from error
     if options.json:
-        print_json(asdict(report))
+        print_json({**asdict(report), "simulated": True})
     elif report.flown:
         say(flight_table(report.flights))
         latency = ", ".join(f"{key} {value:.2f} ms" for key, value in report.latency_ms.items() if value is not None)

@@ -24,7 +24,7 @@ only files of people you trust. Settings say what it was trained on: always the 
 randomize (none) where they were not the defaults. Give --normalize FILE, or --no-normalize if there was no VecNormalize
 and the file does not show it.
 
---sign signs the artifact; commands with --trust refuse any other (docs/reference/security.md). --make-key makes the two
+--sign signs the artifact; commands with --trust refuse any other (docs/how-to/signing.md). --make-key makes the two
 keys, KEY.pem to sign with and KEY.pem.pub to trust.
 
 Example:
@@ -75,7 +75,6 @@ def run(argv: Sequence[str]) -> int:
 
 def check(options: Any, is_model: bool, out: Path) -> None:
     """Refuse what cannot be exported before anything slow."""
-    from temporeal.policies.export.writer import refuse_other_folder
     from temporeal.policies.runs import run_folders
     from temporeal.robots.artifact.signature import secret_key
 
@@ -86,6 +85,8 @@ def check(options: Any, is_model: bool, out: Path) -> None:
     if not is_model:
         run_folders.load_run(options.run)
     run_folders.check_writable(out.parent)
+    from temporeal.policies.export.writer import refuse_other_folder  # torch comes with it: after what is soon refused
+
     with bad_input():
         refuse_other_folder(out)
 

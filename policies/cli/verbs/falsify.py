@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 SUMMARY = "search for a flight that violates the formula; save and replay it"
 HELP = """\
-Searches for a start, physics, sensor errors and pushes with which the policy violates the task's formula, by CMA-ES or
-by sampling. The search space is what the task's reset and randomize draw from (--print-space writes it, --space FILE
-replaces it). Writes falsification-<backend>.json and, if something was found, counterexample-<backend>.npz into
-RUN/falsify or --out; if these exist, with -2, -3, ... Finding nothing proves nothing. Ctrl-C and SIGTERM end the search
-after the current batch and write what was found.
+Searches for a start, physics, sensor errors and disturbances with which the policy violates the task's formula, by
+CMA-ES or by sampling. The search space is what the task's reset and randomize draw from (--print-space writes it,
+--space FILE replaces it). Writes falsification-<backend>.json and, if something was found,
+counterexample-<backend>.npz into RUN/falsify or --out; if these exist, with -2, -3, ... Finding nothing proves nothing.
+Ctrl-C and SIGTERM end the search after the current batch and write what was found.
 
 --replay FILE flies a counterexample again and compares the trace bit by bit; with another RUN_OR_ARTIFACT it checks
 whether that policy violates the formula, too.
@@ -94,8 +94,10 @@ def run(argv: Sequence[str]) -> int:
 
 def run_search(options: Any) -> int:
     """Search the space, write what was found."""
-    from temporeal.policies.evaluate.falsification import PolicyRollout, default_space, falsify_policy
     from temporeal.policies.runs import environments, run_folders, trained
+
+    trained.require_trained(options.policy)
+    from temporeal.policies.evaluate.falsification import PolicyRollout, default_space, falsify_policy
     from temporeal.policies.runs.interrupts import stop_asked
     from temporeal.policies.runs.settings.compose import override
     from temporeal.sim.stl.analysis.search_options import SearchOptions
@@ -312,7 +314,7 @@ def chosen(options: Any, found: Counterexample) -> Path:
     home = options.replay.resolve().parent
     beside = home.parent == folder.resolve().parent and home.name == f"{folder.name}-falsify"
     if not (beside or lies_in(options.replay, folder) or lies_in(folder, Path.cwd())):
-        raise BadInput(f"{options.replay} names a policy elsewhere, {named}: name it yourself: temporeal falsify RUN "
+        raise BadInput(f"{options.replay} names a policy elsewhere, {named}; name it: temporeal falsify RUN "
                        f"--replay {options.replay}")
     return folder
 

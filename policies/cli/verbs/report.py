@@ -133,7 +133,7 @@ def manifest_of(options: Any, mission: Mapping[str, Any]) -> Manifest:
         return artifacts.load_artifact(options.artifact, options.trust).manifest
     try:
         return build(dict(mission["manifest"]))
-    except (TypeError, LookupError, ValueError, AttributeError, ArithmeticError) as error:  # of a version that has other fields
+    except (TypeError, LookupError, ValueError, AttributeError, ArithmeticError) as error:  # another version's fields
         raise BadInput(f"the manifest in {options.bag} is none that this version reads ({type(error).__name__}: "
                        f"{error}): say which artifact with --artifact") from error
 

@@ -72,6 +72,7 @@ def run(argv: Sequence[str]) -> int:
     """Write pictures if asked to, else serve the browser."""
     options = parser().parse_intermixed_args(argv)
     size = check(options)
+    check_subject(options)
     with bad_input():
         import_needed(options)
     show = make_show(options)
@@ -109,6 +110,17 @@ def check(options: Any) -> tuple[int, int]:
             raise BadInput(f"--{option} {path} is a folder")
         run_folders.check_writable(path.parent, f"--{option}")
     return picture_size(options.size)
+
+
+def check_subject(options: Any) -> None:
+    """Refuse settings, runs and artifacts that cannot be, before anything slow is imported."""
+    from temporeal.policies.runs import trained
+    from temporeal.policies.runs.settings.compose import compose
+
+    if options.policy is None:
+        compose(options.overrides)
+    else:
+        trained.require_trained(options.policy)
 
 
 def picture_size(text: str) -> tuple[int, int]:

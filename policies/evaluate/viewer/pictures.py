@@ -208,7 +208,7 @@ class Studio:
             if part.body >= 0:
                 there = part.mesh.moved(pos[part.body], quat[part.body]).vertices
                 color = tuple(round(255 * min(max(c, 0.0), 1.0)) for c in part.rgba[:3])
-                sketch.ghost(pos[0] + larger * (there - pos[0]), part.mesh.faces, color, opacity=1.0)
+                sketch.solid(pos[0] + larger * (there - pos[0]), part.mesh.faces, color)
 
     def _named(self, picture: Array, world: int, moment: Moment) -> Array:
         """Label a world among others: number and verdict, or the verdict's colour if words do not fit."""
@@ -320,11 +320,28 @@ class Sketch:
         across, up = self.turn[:, 0], self.turn[:, 1]
         self.line(np.array([place + radius * (c * across + s * up) for c, s in ring]), color, 1.5)
 
-    def ghost(
-        self, vertices: Array, faces: Sequence[Sequence[int]], color: tuple[int, ...], opacity: float = GHOST
-    ) -> None:
-        """Draw a closed surface, translucent below an ``opacity`` of 1: ``vertices`` [V, 3] m, corners of faces
-        counter-clockwise seen from outside."""
+    def solid(self, vertices: Array, faces: Sequence[Sequence[int]], color: tuple[int, ...]) -> None:
+        """Draw a closed convex surface as a whole: in front of everything, faintly where its middle is hidden.
+
+        ``vertices`` [V, 3] m, corners of faces counter-clockwise seen from outside.
+        """
+        seen, (u, v, depth) = self.project(vertices), self.project(vertices.mean(0)[None])[0]
+        if not np.isfinite(seen).all() or np.abs(seen).max() > 1e5:
+            return
+        places = np.rint(8 * seen[:, :2]).astype(np.int32)
+        images = (self.back,) if self.hidden(u, v, 0.97 * depth) else (self.back, self.front)
+        first, second, third = (vertices[[face[i] for face in faces]] for i in range(3))
+        normal, toward = np.cross(second - first, third - first), self.look.eye - first
+        facing = (normal * toward).sum(-1) / np.maximum(np.linalg.norm(normal, axis=-1), 1e-12)
+        share = 0.5 + 0.5 * facing / np.linalg.norm(toward, axis=-1)
+        colors = (np.array(color) * share[:, None]).tolist()
+        for i in np.flatnonzero(facing > 0):
+            for image in images:
+                cv2.fillConvexPoly(image, places[list(faces[i])], colors[i], cv2.LINE_AA, 3)
+
+    def ghost(self, vertices: Array, faces: Sequence[Sequence[int]], color: tuple[int, int, int]) -> None:
+        """Draw a translucent closed surface: ``vertices`` [V, 3] m, corners of faces counter-clockwise seen from
+        outside."""
         (left, right), (top, bottom) = (span_of(self.project(vertices)[:, i], self.depth.shape[1 - i]) for i in (0, 1))
         if left >= right or top >= bottom:
             return
@@ -350,10 +367,8 @@ class Sketch:
             nearest[rows[front], columns[front]] = depth[front]
             shown[rows[front], columns[front]] = shade(color, normal, toward)
         seen = np.isfinite(nearest) & (nearest < hidden_at)
-        self.front[window][seen] = np.rint((1 - opacity) * self.front[window][seen] + opacity * shown[seen]
+        self.front[window][seen] = np.rint((1 - GHOST) * self.front[window][seen] + GHOST * shown[seen]
                                            ).astype(np.uint8)
-        if opacity == 1.0:  # no picture of what is hidden shines through it
-            self.back[window][seen] = self.front[window][seen]
 
     def words(self, place: Array, text: str, color: tuple[int, int, int]) -> None:
         """``text`` at ``place`` [3] m, outlined so that it reads anywhere."""
@@ -423,9 +438,10 @@ def draw_cylinder(sketch: Sketch, shape: Mapping[str, Any], color: tuple[int, in
     x, y, z = np.resize(np.append(np.array(shape["center"], float), 0.0), 3)
     r, tall, sides = float(shape["radius"]), float(shape["height"]), 32
     rim = np.array([(x + r * cos(2 * pi * i / sides), y + r * sin(2 * pi * i / sides), z) for i in range(sides + 1)])
-    for lift in (0.0, tall):
+    flat = tall < 0.1 * r  # a disc in the plane
+    for lift in (tall,) if flat else (0.0, tall):
         sketch.line(rim + [0, 0, lift], color, 1.5)
-    for foot in rim[:-1:2]:
+    for foot in () if flat else rim[:-1:2]:
         sketch.line(np.linspace(foot, foot + [0, 0, tall], 9), color, 1)
 
 

@@ -22,7 +22,7 @@ from temporeal.policies.runs.settings.tasks import (
     own_worlds,
     titled,
 )
-from temporeal.policies.runs.settings.values import check_option, check_value
+from temporeal.policies.runs.settings.values import check_device_name, check_option, check_value
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -69,6 +69,7 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
     settings = _compose(lines, opened)
     refuse_old_names(settings)
     own_worlds(settings["task"])
+    check_device_name(settings["device"])  # before the task's module is imported, and torch with it
     return titled(with_robot(settings, robot), [o.value() for o in parsed if o.key_or_group == "task"])
 
 

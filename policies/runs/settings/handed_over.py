@@ -40,6 +40,7 @@ def checked(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
     """
     _check_plain(settings, where)
     _check_kinds(settings, where)
+    _check_robots(settings)
     return _without_programs(settings, where)
 
 
@@ -91,6 +92,19 @@ def _check_kinds(settings: Mapping[str, Any], where: str) -> None:
                 raise BadInput(f"{where}: its setting {group}.{key} is {held[key]!r:.60}; legal: a group of settings")
 
 
+def _check_robots(settings: Mapping[str, Any]) -> None:
+    """A robot that is named by a path is below the working directory, or in a folder of the user's."""
+    from temporeal.robots.handed_over.robots import check_place, is_path
+
+    task = settings.get("task") or {}
+    own = task.get("settings") or {}
+    named = ((settings.get("robot") or {}).get("name"), task.get("robot"), own.get("robot"), own.get("system"))
+    for name in named:
+        if isinstance(name, str) and is_path(name):
+            with bad_input():
+                check_place(name)
+
+
 def _without_programs(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
     """``settings`` in which nothing names a program; what did is said."""
     found = dict(settings)
@@ -112,4 +126,5 @@ def described_by(where: object) -> Iterator[None]:
         with bad_input():
             yield
     except (TypeError, AttributeError, LookupError, ArithmeticError, RecursionError, MemoryError) as error:
-        raise BadInput(f"{where}: its settings make no task that can be run: {type(error).__name__}: {error}") from error
+        what = f"{type(error).__name__}: {error}"
+        raise BadInput(f"{where}: its settings make no task that can be run: {what}") from error

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.settings.files import Settings
-from temporeal.policies.runs.settings.values import hint
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -27,42 +26,39 @@ def named_robot(parsed: Sequence[Override]) -> tuple[str, list[Override]]:
 def checked(robot: str) -> str:
     """``robot``, if it can be read: the name of one, or the path of its folder or file."""
     from temporeal.robots.registry import UnknownName
-    from temporeal.robots.spec import load_robot, robot_names
+    from temporeal.robots.spec import load_robot
 
     with bad_input():
         try:
             load_robot(robot)
         except UnknownName as error:
-            raise BadInput(f"robot={robot}{hint(robot, robot_names())}: {error}") from error
+            raise BadInput(f"robot={robot}: {error}") from error
     return robot
 
 
 def with_robot(settings: Settings, robot: str) -> Settings:
     """``settings`` of a run for ``robot``; "": for the robot that the task's file names."""
+    from temporeal.sim.task_files import settings_of
+
     task = settings["task"]
     own = str(task.get("robot", robot))
     robot = robot or own
-    takes = settings_of(task["name"])
     given = dict(task.get("settings") or {})
-    if robot != own and "system" in takes:  # a formula is of a system, which every arm and quadrotor is
+    takes: tuple[str, ...] = ("robot",)
+    if robot != own:  # otherwise nothing is asked of the task's module, with which torch is imported
+        with bad_input():
+            takes = settings_of(task["name"])
+    if "system" in takes:  # a formula is of a system, which every arm and quadrotor is
         given["system"] = robot
-    elif robot != own and "robot" not in takes:
+    elif "robot" not in takes:
         raise BadInput(f"robot={robot}: task {task['name']} is for robot {own}; leave robot out. Which tasks take any "
                        "robot of a kind: docs/how-to/adding-a-robot.md")
     return {**settings, "robot": {"name": robot}, "task": {**task, "robot": robot, "settings": given}}
 
 
-def settings_of(task: str) -> Sequence[str]:
-    """What the task's ``make`` takes."""
-    from temporeal.sim.task_files import task_module
-
-    with bad_input():
-        return tuple(task_module(task).make.__kwdefaults__ or ())
-
-
 def arguments(task: Mapping[str, Any]) -> dict[str, Any]:
     """What the task's ``make`` is given: its settings, and the robot where it takes one."""
-    given = dict(task.get("settings") or {})
-    if "robot" in task and "robot" in settings_of(task["name"]):
-        given.setdefault("robot", task["robot"])
-    return given
+    from temporeal.sim.task_files import for_robot
+
+    given = task.get("settings") or {}
+    return for_robot(task["name"], str(task["robot"]), given) if "robot" in task else dict(given)

@@ -11,7 +11,6 @@ from temporeal.policies.runs.settings.files import Settings, flaw, place_of
 from temporeal.policies.runs.settings.folders import file_of
 from temporeal.policies.runs.settings.values import hint, one_of
 from temporeal.robots.model_files import is_file
-from temporeal.robots.spec import robot_names
 
 AUTO, AUTOMATIC = "auto", ("robot", "backend", "randomize")
 """The option of these groups that stands for the one which the task's own file names."""
@@ -55,6 +54,8 @@ def check_own_options(
     task: Mapping[str, Any], automatic: Sequence[str], chosen: Sequence[str], known: Mapping[str, list[str]]
 ) -> None:
     """What the task's file says of the groups that are ``automatic`` are options that there are."""
+    from temporeal.robots.spec import robot_names  # numpy: not for --help
+
     for group in automatic:
         option = str(task[group])
         legal = {"robot": robot_names()} if group == "robot" else known

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.settings import renamed
+from temporeal.robots.registry import guess
 from temporeal.robots.search_path import VARIABLE, said
 
 
@@ -22,7 +23,7 @@ def check_option(group: str, option: object, known: Mapping[str, list[str]]) -> 
 def one_of(group: str, option: str, known: Mapping[str, list[str]]) -> str:
     """The options of ``group``, with a hint for a misspelled ``option``."""
     listed = ", ".join(known[group]) or "none yet"
-    return f"{group} is one of {listed}{hint(option, known[group])}; files of your own: {VARIABLE}, {said()}"
+    return f"{guess(option, known[group])}{group} is one of {listed}; files of your own: {VARIABLE}, {said()}"
 
 
 def check_value(key: str, value: object, base: Mapping[str, Any]) -> None:
@@ -36,7 +37,7 @@ def check_value(key: str, value: object, base: Mapping[str, Any]) -> None:
         if not isinstance(node, Mapping) or part not in node:
             place = f"{'.'.join(path)} has" if path else "there is"
             legal = list(node) if isinstance(node, Mapping) else []
-            detail = f"legal: {', '.join(map(str, legal))}{hint(part, legal)}" if legal else "it is a single value"
+            detail = f"{guess(part, legal)}legal: {', '.join(map(str, legal))}" if legal else "it is a single value"
             detail += renamed.hint(key)
             if path == ["task"]:
                 detail += f"; what the task itself takes is set below task.settings: task.settings.{rest}=<value>"
@@ -83,5 +84,11 @@ def shown(value: object) -> str:
 
 def hint(word: str, legal: Sequence[Any]) -> str:
     """``; did you mean ...?`` if a legal word is close."""
-    close = difflib.get_close_matches(word, [str(x) for x in legal], 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    found = guess(word, legal).rstrip()
+    return f"; {found}" if found else ""
+
+
+def check_device_name(device: object) -> None:
+    """``device`` is written as one is; whether it is there shows later."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):
+        raise BadInput(f"device={device}: cpu, cuda or cuda:<index>")

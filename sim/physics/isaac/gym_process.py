@@ -31,16 +31,20 @@ class IsaacGymError(RuntimeError):
     """The worker failed, died or did not answer."""
 
 
+class NoInterpreter(IsaacGymError, ValueError):
+    """The Python that has Isaac Gym is not named, or cannot be run: the user's to correct."""
+
+
 def interpreter(python: str | None) -> str:
     """The Python that has isaacgym."""
     given = python or os.environ.get(PYTHON)
     if not given:
-        raise IsaacGymError(
+        raise NoInterpreter(
             "backend isaacgym needs a Python 3.8 that has Isaac Gym Preview 4 (NVIDIA's download, not on PyPI): give "
             f"python=..., or set {PYTHON} to that interpreter, e.g. {PYTHON}=$HOME/miniconda3/envs/rlgpu/bin/python")
     found = shutil.which(os.path.expanduser(given))
     if found is None:
-        raise IsaacGymError(f"{given!r} is not an interpreter that can be run; {PYTHON} or python= names the Python "
+        raise NoInterpreter(f"{given!r} is not an interpreter that can be run; {PYTHON} or python= names the Python "
                             "that has isaacgym")
     return found
 

@@ -1,6 +1,6 @@
 """The process that runs Isaac Gym (Preview 4): started by the backend isaacgym with the user's Python 3.8.
 
-Imports nothing of this project and nothing newer than Python 3.8: isaacgym (before torch, which it demands), torch,
+Imports nothing of this project and uses nothing newer than Python 3.8: isaacgym (which must come before torch), torch,
 numpy. Arguments: file descriptors to read from and to write to, process id of the parent.
 
 Messages are JSON behind a length of four bytes. Arrays lie in one file that both processes map: there, quaternions are
@@ -22,12 +22,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def forget_own_folder():
-    """Python puts a script's folder on sys.path; modules of ours must not be found by the names of others."""
+    """Remove this script's folder from sys.path: its modules would hide others of the same name."""
     sys.path[:] = [p for p in sys.path if os.path.abspath(p or os.getcwd()) != HERE]
 
 
 def die_with(parent):
-    """End this process when its parent is gone, even in the middle of a simulation."""
+    """End this process when its parent has ended, even during a simulation."""
     def watch():
         while os.getppid() == parent:
             time.sleep(0.5)
@@ -180,7 +180,7 @@ class Worker:
         self.set_friction(everything)
 
     def index(self):
-        """Where our rows lie in Isaac Gym's tensors: int64 [N, L], [N, D], [N, R], and actor numbers int32."""
+        """The indices of our rows in Isaac Gym's tensors: int64 [N, L], [N, D], [N, R], and actor numbers int32."""
         gym, domain, long = self.gym, self.gymapi.DOMAIN_SIM, self.torch.long
         links, dofs, roots, jointed = [], [], [], []
         for env, handles in zip(self.envs, self.handles):
@@ -218,7 +218,7 @@ class Worker:
             self.target, self.effort = zeros(gym.get_sim_dof_count(sim)), zeros(gym.get_sim_dof_count(sim))
 
     def calibrate(self):
-        """Env origins in the tensors [N, 3]: measured, since Isaac Gym's texts leave open whether they are in there."""
+        """Env origins in the tensors [N, 3]: measured, because it is not documented whether they are included."""
         self.simulate()
         self.refresh()
         first = self.links[:, 0]
@@ -248,7 +248,7 @@ class Worker:
             refresh(self.sim)
 
     def give(self, tensor):
-        """A tensor as Isaac Gym takes it, kept alive until the next simulate."""
+        """A tensor in Isaac Gym's form, kept alive until the next simulate."""
         tensor = tensor.contiguous()
         self.kept.append(tensor)
         return self.gymtorch.unwrap_tensor(tensor)
@@ -283,7 +283,7 @@ class Worker:
             self.gym.set_dof_actuation_force_tensor(self.sim, self.give(self.effort))
 
     def write_states(self, worlds):
-        """States of all worlds that were reset since the last step: one call of each setter, one list of actors."""
+        """Set the states of all worlds that were reset since the last step: one call of each setter."""
         rows = self.torch.as_tensor(worlds, device=self.device)
         if self.roots.shape[1]:
             state = self.load(self.shared.root[worlds])  # pos, wxyz, velocities
@@ -301,7 +301,7 @@ class Worker:
             self.gym.set_dof_state_tensor_indexed(self.sim, self.give(full), self.give(actors), len(actors))
 
     def publish(self):
-        """What was refreshed, into the shared arrays."""
+        """Copy refreshed tensors into the shared arrays."""
         shared = self.shared
         body = self.body_state[self.links]
         body = self.torch.cat((body[..., :3] - self.origin[:, None], body[..., 6:7], body[..., 3:6], body[..., 7:]), -1)
@@ -322,7 +322,7 @@ class Worker:
     # ---- parameters
 
     def set_drives(self, worlds):
-        """Drives from the shared array [N, D, 6]: stiffness, damping, effort, velocity, armature, friction."""
+        """Set drives from the shared array [N, D, 6]: stiffness, damping, effort, velocity, armature, friction."""
         gymapi = self.gymapi
         for world in worlds:
             first = 0
@@ -343,7 +343,7 @@ class Worker:
                 first += count
 
     def set_friction(self, worlds):
-        """Friction of the shapes from the shared array [N, S], in the order in which the URDFs have them."""
+        """Set the friction of shapes from the shared array [N, S], in the order of the URDFs."""
         for world in worlds:
             first = 0
             for actor, handle, ranges in zip(self.plan["actors"], self.handles[world], self.shape_ranges):
@@ -355,7 +355,7 @@ class Worker:
                 self.gym.set_actor_rigid_shape_properties(self.envs[world], handle, shapes)
 
     def set_mass(self, worlds):
-        """Mass, centre and inertia (about it, link axes) of the links from the shared array [N, L, 13]."""
+        """Set mass, centre and inertia (about it, link axes) of links from the shared array [N, L, 13]."""
         if self.gpu:
             raise RuntimeError("Isaac Gym's GPU pipeline cannot change masses once it runs")
         for world in worlds:
@@ -374,7 +374,7 @@ class Worker:
                 self.gym.set_actor_rigid_body_properties(self.envs[world], handle, bodies, False)
 
     def handle(self, message):
-        """One request."""
+        """Answer one request."""
         if message["do"] == "step":
             self.step(message)
         else:
@@ -385,7 +385,7 @@ class Worker:
 
 
 def versions():
-    """What the parent wants to know first; importing isaacgym is what fails most often."""
+    """The first answer to the parent: versions; importing isaacgym fails most often."""
     import isaacgym
     import numpy
     import torch

@@ -15,6 +15,10 @@ class IsaacLabError(RuntimeError):
     """Isaac Lab is missing, or does not do what is asked."""
 
 
+class NoIsaacLab(IsaacLabError, ValueError):
+    """It was asked for and is not there: the user's to correct."""
+
+
 @dataclass(frozen=True)
 class Version:
     """What differs between versions of Isaac Lab.

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import mujoco
 
+from temporeal.robots.model_files import parse
 from temporeal.robots.spec import RobotSpec
 
 PACKAGE = "package://"
@@ -23,23 +24,26 @@ def parsed(robot: RobotSpec, path: Path) -> mujoco.MjSpec:
 
     MuJoCo drops what a URDF has only to be seen, unless ``<mujoco><compiler discardvisual="false"/></mujoco>`` in it.
     """
-    text = path.read_text(encoding="utf-8", errors="replace") if path.suffix.lower() == ".urdf" else ""
-    if PACKAGE not in text and ".dae" not in text.lower():
+    if path.suffix.lower() != ".urdf":
         return mujoco.MjSpec.from_file(str(path))
-    root = ElementTree.fromstring(text)
+    root = parse(path)
     compiler = {key: value for element in root.findall("mujoco/compiler") for key, value in element.attrib.items()}
     stripped = compiler.get("strippath") == "true"  # only the names of files count, in meshdir
     assets: dict[str, bytes] = {}
+    changed = False
     for link, mesh in kept_meshes(root, compiler):
         name = mesh.get("filename", "")
         if name.startswith(PACKAGE) and not stripped:
             mesh.set("filename", name := str(in_package(robot.changes.packages, path, link, name)))
-        if Path(name).suffix.lower() not in READ:
-            folder = path.parent / compiler.get("meshdir", "")
-            source = folder / (Path(name).name if stripped else name.removeprefix("file://"))
+            changed = True
+        source = path.parent / compiler.get("meshdir", "") / (
+            Path(name).name if stripped else name.removeprefix("file://"))
+        if source.is_file() and not is_readable(source):
             converted = f"{len(assets)}_{source.stem}.stl"
             assets[converted] = as_stl(source)
             mesh.set("filename", converted)
+    if not (changed or assets):
+        return mujoco.MjSpec.from_file(str(path))
     spec = mujoco.MjSpec.from_string(ElementTree.tostring(root, encoding="unicode"), assets=assets)
     spec.modelfiledir = str(path.parent)
     return spec

@@ -14,8 +14,8 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
-from temporeal.robots.model_files import Content, fresh, is_file, read_model
-from temporeal.robots.spec import RobotSpec
+from temporeal.robots.model_files import Content, fresh, read_model
+from temporeal.robots.spec import RobotSpec, shipped
 from temporeal.sim.physics.mujoco.mesh_files import parsed
 
 NAMED = ("JOINT", "JOINTINPARENT", "TENDON", "SITE", "BODY")
@@ -55,7 +55,7 @@ def compiled(robot: RobotSpec) -> mujoco.MjModel:
         ValueError: as :func:`read`, or spec and model disagree on a name or a range.
     """
     model = compile_spec(read(robot), robot)
-    if is_file(robot.name) and Path(robot.name) == robot.model:
+    if robot.name not in shipped() and robot.model is not None:
         compare(read_model(robot.model), model)
     return model
 

@@ -57,10 +57,19 @@ def test_each_joint_must_be_new():
     topic = Listener()
     topic.hear(state("ab", 1 * SECOND), 0.0)
     assert topic.hear(state("cd", 1 * SECOND), 0.0) is not None
-    for k in range(2, 20):
+    for k in range(2, SEEN):
         assert topic.hear(state("ab", k * SECOND), 0.01 * k) is None
-    stamp, _ = topic.hear(state("cd", 20 * SECOND), 0.2)
-    assert stamp == 19 * SECOND
+    stamp, _ = topic.hear(state("cd", SEEN * SECOND), 0.01 * SEEN)
+    assert stamp == (SEEN - 1) * SECOND
+
+
+def test_a_fast_and_a_slow_driver_are_put_together_at_the_slow_ones_rate():
+    topic, times = Listener(rate_hz=1000.0), []
+    for k in range(200):
+        topic.hear(state("ab", 1000 + k), 0.001 * k)
+        if k % 8 == 7 and (found := topic.hear(state("cd", 1000 + k), 0.001 * k)):
+            times.append(found[0])
+    assert times == [1007 + 8 * k for k in range(25)]
 
 
 def test_a_message_that_is_repeated_is_not_new():

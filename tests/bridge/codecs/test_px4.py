@@ -345,7 +345,7 @@ CHANGES = [
     (lambda c: ctbr(c)["also"][0].pop("qos"), r"px4.commands.ctbr_cmd.also: keys are"),
     (lambda c: ctbr(c)["also"][0]["options"].update(control="rates"), "control is 'rates'; legal: position"),
     (lambda c: ctbr(c).update(also={"topic": "x"}), "a list of topics is needed"),
-    (lambda c: ctbr(c).update(and_also=[]), r"and perhaps \['also'\]"),
+    (lambda c: ctbr(c).update(and_also=[]), r"and perhaps \['also', "),
     (lambda c: c["interfaces"]["px4"]["autopilot"].update(arm="yes"), "arm is 'yes'; legal: never, ask"),
     (lambda c: c["interfaces"]["px4"]["autopilot"].update(arm="ask", orders=None), "no topic for orders"),
     (lambda c: c["interfaces"]["px4"]["autopilot"].update(status=None), "status: a topic is needed"),

@@ -183,8 +183,8 @@ def test_the_goal_of_a_simulated_task_is_on_a_topic_that_all_know(made, tmp_path
     artifact = made("arm", training={"task": {"name": "reach"}})
     manifest = (artifact / "manifest.json")
     content = launch_files.load_manifest(artifact)
-    goal = robot_sim.resolve("temporeal.sim.tasks", "reach").GOAL.signals
-    manifest.write_bytes(encode(replace(content, signals=(*content.signals, *goal.values()))))
+    reach = robot_sim.resolve("temporeal.sim.tasks", "reach")
+    manifest.write_bytes(encode(replace(content, signals=(*content.signals, reach.GOAL_POS, reach.GOAL_QUAT))))
     nodes = launched("arm", artifact, simulate="true", out=tmp_path / "out")
     for row in (row for rows in nodes.values() for row in rows):
         assert understood(row, monkeypatch).signals == tmp_path / "out" / "signals.yaml"

@@ -270,7 +270,9 @@ def test_what_cannot_be_a_state_is_rejected_by_the_reader(lockstep, fault):
     rig = Rig(lockstep, "allegro_hand")
     rig.run(0.1)
     rig.fault(**fault)
-    assert rig.run(0.1) <= 1 and rig.state.rejected >= 9
+    assert rig.run(0.2) <= 1 and rig.state.rejected >= 9
+    if fault["name"] == "missing":  # at first it may come in another message
+        assert "has no joint" in rig.state.last_rejection
 
 
 def test_a_blocked_joint_stays_where_it_is_while_the_others_follow(lockstep):
@@ -329,7 +331,7 @@ def test_starts_of_a_task():
     assert set(first) <= set(world.scene.signals)
     assert all(np.array_equal(first[k], again[k]) for k in first)
     assert not np.array_equal(first["cube_pos_w"], other["cube_pos_w"]) and 0.38 <= first["cube_pos_w"][0] <= 0.62
-    with pytest.raises(ValueError, match="for the robot 'franka', not for 'leap_hand'"):
+    with pytest.raises(ValueError, match="is for arms, and robot 'leap_hand' is of kind 'hand'"):
         of_task("lift", load_robot("leap_hand"))
     with pytest.raises(ValueError, match="give 'arm_cmd', not 'joint_pos_cmd'"):
         of_task("lift", robot, "joint_pos_cmd")

@@ -72,7 +72,7 @@ def test_overwrite_spares_a_project_with_a_config_of_its_own(tmp_path: Path) -> 
     (tmp_path / "config.yaml").write_text("seed: 1\ntask: mine\n")
     with pytest.raises(BadInput, match="is no run"):
         run_folders.open_run(compose(), tmp_path, overwrite=True)
-    with pytest.raises(BadInput, match="not written by"):
+    with pytest.raises(BadInput, match=r"config\.yaml: its setting task is 'mine'"):
         run_folders.load_run(tmp_path)
 
 

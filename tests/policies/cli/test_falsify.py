@@ -19,6 +19,12 @@ from temporeal.policies.cli.verbs import falsify
 HIGH = "task.settings.formula='G[0,0.2] (height > {})'"
 
 
+@pytest.fixture(autouse=True)
+def at_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs and results lie below the working directory: a counterexample may name its policy there."""
+    monkeypatch.chdir(tmp_path_factory.getbasetemp())
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("falsify") / "run"
@@ -124,6 +130,17 @@ def test_replay_after_the_folder_has_moved_and_without_its_policy(
     assert f"name it: temporeal falsify RUN --replay {lonely}" in error
 
 
+def test_a_counterexample_names_no_policy_elsewhere(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was handed over could lead to any folder; whoever names the policy himself may name any."""
+    saved = told(capsys, str(run), "--out", str(tmp_path / "out"), *SMALL)[1]["counterexample"]
+    monkeypatch.chdir(tmp_path)
+    assert main(["falsify", "--replay", saved]) == 2
+    assert "names a policy elsewhere" in capsys.readouterr().err
+    assert told(capsys, str(run), "--replay", saved)[1]["identical"]
+
+
 @pytest.fixture
 def heeded() -> Iterator[None]:
     """Ctrl-C is heeded: a shell lets its background jobs ignore it, and they hand that down."""
@@ -197,7 +214,7 @@ def test_people_read_it(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     (["RUN", "--space", "SPACE"], "unknown parameter 'physics.weight'; legal: start.initial"),
     (["RUN", "--space", "nowhere.yaml"], "cannot read the space"),
     (["--replay", "nowhere.npz"], "nowhere.npz"), (["--replay", "SPACE"], "is not a counterexample"),
-    (["--replay", "SPACE"], "it is no NPZ file"), (["RUN", "--seed", "-1"], "--seed is a whole number from 0 to 2^63"),
+    (["--replay", "SPACE"], "is no ZIP archive"), (["RUN", "--seed", "-1"], "--seed is a whole number from 0 to 2^63"),
     (["RUN", f"seed={2**70}"], "seed is a whole number from 0"), (["RUN", "--budget", "10.5"], "--budget"),
     (["RUN", "--attack", "scaled", "--budget", "20"], "at least 8"),
 ])  # fmt: skip

@@ -105,6 +105,19 @@ def test_installed_wheel_is_not_hidden_by_a_users_packages(installed: Path, crow
     assert run(installed, crowded, "python", "-m", "temporeal.policies.cli.main", "--version").startswith("temporeal ")
 
 
+@pytest.mark.slow
+def test_a_robot_of_ones_own_needs_nothing_but_the_wheel(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, elsewhere = tmp_path / "mine", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    urdf = ROOT / "examples" / "six_axis.urdf"
+    run(installed, tmp_path, "temporeal", "robot", "new", str(urdf), "--out", str(mine / "robots" / "my_arm"), "--yes")
+    monkeypatch.setenv("TEMPOREAL_PATH", str(mine))
+    assert "my_arm" in run(installed, elsewhere, "temporeal", "robot", "list")
+    assert "name: my_arm" in run(installed, elsewhere, "temporeal", "train", "task=reach", "robot=my_arm", "--config")
+
+
 def test_folders_that_hydra_reads_are_packages() -> None:
     for folder in [ROOT / "configs", *(path.parent for path in (ROOT / "configs").rglob("*.yaml"))]:
         assert (folder / "__init__.py").is_file(), folder

@@ -13,15 +13,19 @@ import pytest
 import yaml
 
 from temporeal.policies.cli.main import main
-from temporeal.policies.cli.own_robot import dynamics
+from temporeal.policies.cli.own_robot import dynamics, jointed
 from temporeal.policies.cli.own_robot.answers import Answers
 from temporeal.policies.cli.own_robot.copying import copy_model
 from temporeal.policies.cli.own_robot.making import make
 from temporeal.policies.cli.own_robot.sources import read_source
+from temporeal.policies.cli.preflight import robot as bus
+from temporeal.policies.cli.preflight.listening import CommandHeard, Heard
 from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.model_files import read_model
 from temporeal.robots.spec import load_robot
 from temporeal.sim.physics.mujoco.robot_files import compiled
+from temporeal_bridge.interface.interface import Interface
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 
 SIX = Path(__file__).parents[3] / "examples" / "six_axis.urdf"
 HOME = [0.0, -0.4, -1.2, 0.0, -1.5, 0.3]
@@ -65,7 +69,7 @@ def test_a_folder_is_whole_and_says_what_was_assumed(six):
     line = next(line for line in text.splitlines() if line.startswith("  acceleration: {"))
     assert line.endswith("# assumed: see defaults") and "  velocity: {base_turn: 2.5" in text
     assert set(yaml.safe_load(text)["defaults"]) == {"acceleration", "jerk", "armature", "gains"}
-    assert "temporeal train task=reach robot=six" in (six / "README.md").read_text()
+    assert "temporeal train experiment=own_arm robot=six" in (six / "README.md").read_text()
 
 
 def test_servos_settle_without_overshoot_and_hold_the_weight(six):
@@ -104,15 +108,22 @@ def test_nothing_is_asked_that_somebody_said(tmp_path):
         return ""
 
     make(SIX, tmp_path / "a", Answers({}, ask))
-    assert len(asked) == 6 and asked[0].startswith("What kind of robot is it (arm, hand")
+    assert len(asked) == 5 and asked[0].startswith("What kind of robot is it (arm, hand")
     asked.clear()
     make(SIX, tmp_path / "b", Answers({
-        "kind": "arm", "tool": "forearm", "gripper": [], "driven": ["elbow_bend", "base_turn", "shoulder_lift"],
+        "kind": "arm", "tool": "forearm", "gripper": ["none"], "driven": ["elbow_bend", "base_turn", "shoulder_lift"],
         "home": {"elbow_bend": 1.0}, "interface": "forward_position"}, ask))
     assert not asked
     robot = load_robot(tmp_path / "b")
     assert robot.home["joint_pos"] == (1.0, 0.0, 0.0) and robot.sources["tool_pos_w"].names == ("forearm",)
     assert robot.sources["joint_pos"].names[0] == "elbow_bend"
+
+
+def test_a_wrong_answer_is_asked_again():
+    given = iter(["toaster", "hand"])
+    assert Answers({}, lambda question, proposal: next(given)).get("kind", "Kind", "arm", ["arm", "hand"]) == "hand"
+    with pytest.raises(BadInput, match="kind: 'toaster' is not one of arm"):
+        Answers({}, lambda question, proposal: "toaster").get("kind", "Kind", "arm", ["arm"])
 
 
 def test_a_proposed_home_is_within_the_ranges_and_holds(tmp_path):
@@ -140,6 +151,38 @@ def test_a_gripper_followers_and_joints_without_a_range(tmp_path):
     assert robot.motion is not None and robot.motion.speed == (1.5, 2.0, 1.0) and "wrist" in robot.defaults["velocity"]
     model = compiled(robot)
     assert [model.joint(i).name for i in range(3)] == ["shoulder", "elbow", "wrist"]
+
+
+def test_two_fingers_that_nothing_ties_are_closed_by_one_command(tmp_path):
+    (tmp_path / "arm.urdf").write_text(GRIPPING.replace('<mimic joint="left_finger"/>', "").replace(
+        'lower="0" upper="0.05" effort="20"', 'lower="-0.05" upper="0" effort="20"', 1))
+    _, notes = make(tmp_path / "arm.urdf", tmp_path / "gripping", Answers({}))
+    robot = load_robot(tmp_path / "gripping")
+    assert "left_finger follows right_finger now: one command closes both fingers" in notes
+    assert robot.gripper is not None and robot.gripper.joints == ("right_finger", "left_finger")
+    assert robot.home["finger_pos"] == pytest.approx((-0.05, 0.05)) and robot.gripper.open == -0.05
+
+
+def test_inertias_of_no_solid_are_raised_and_said(tmp_path):
+    text = SIX.read_text()
+    moments = re.search(r'<inertia ixx="[^"]+" ixy="0" ixz="0" iyy="[^"]+" iyz="0" izz="[^"]+"/>', text)
+    for xx, yy, zz in ((-1e-3, 1e-3, 1e-3), (1.0, 0.1, 0.1)):
+        wrong = f'<inertia ixx="{xx}" ixy="0" ixz="0" iyy="{yy}" iyz="0" izz="{zz}"/>'
+        (tmp_path / "arm.urdf").write_text(text.replace(moments[0], wrong))
+        _, notes = make(tmp_path / "arm.urdf", tmp_path / "arm", Answers({"home": HOME}), overwrite=True)
+        assert any(note.startswith("1 inertias were none of a solid") for note in notes)
+        compiled(load_robot(tmp_path / "arm"))
+
+
+@pytest.mark.parametrize(("count", "mass", "kind"), [(1, 1.0, "arm"), (4, 0.05, "hand"), (4, 2.0, "legged")])
+def test_the_kind_is_proposed_by_the_structure(tmp_path, count, mass, kind):
+    link = LINK.replace('value="1"', f'value="{mass}"')
+    limit = '<limit lower="-1" upper="1" effort="9" velocity="2"/>'
+    names = [(f"{i}{j - 1}" if j else "root", f"{i}{j}") for i in range(count) for j in range(3)]
+    parts = [link.format(below, "") + JOINT.format(f"j{below}", "revolute", above, below, limit)
+             for above, below in names]
+    (tmp_path / "r.urdf").write_text(f"<robot name='r'>{link.format('root', '')}{''.join(parts)}</robot>")
+    assert jointed.likely_kind(read_source(tmp_path / "r.urdf", {})) == kind
 
 
 def test_meshes_are_copied_and_nothing_outside_is_named(tmp_path):
@@ -206,6 +249,23 @@ def test_check_says_what_is_wrong(six, tmp_path, capsys, monkeypatch):
     assert main(["robot", "list", "--json"]) == 0
     rows = {row["robot"]: row for row in json.loads(capsys.readouterr().out)["robots"]}
     assert rows["weak"]["from"] == str(tmp_path / "weak") and rows["franka"]["from"] == "temporeal"
+
+
+def test_what_is_on_the_bus_is_compared_with_the_interface(six, capsys, monkeypatch):
+    """Nothing is received here: what was asked for is told."""
+    asked: list[object] = []
+
+    def silent(transport: object, interface: Interface, command: str, seconds: float) -> Heard:
+        asked.extend([interface.name, command, seconds])
+        row = interface.commands[command]
+        return Heard(0.0, seconds, 0.0, (), (CommandHeard(row, f"/{row.topic}"),), "/doctor", "/", ("/doctor",))
+
+    monkeypatch.setattr(bus, "open_transport", lambda *given, **more: MemoryTransport(Bus(), "doctor"))
+    monkeypatch.setattr(bus, "listen", silent)
+    main(["robot", "check", str(six), "--bus", "--seconds", "2", "--json"])
+    assert asked == ["joint_trajectory", "joint_pos_cmd", 2.0]
+    names = [check["name"] for check in json.loads(capsys.readouterr().out)["checks"]]
+    assert names.index("interface") < names.index("joint_trajectory_controller/joint_trajectory heard")
 
 
 def test_a_folder_is_replaced_only_if_it_is_a_robots_and_somebody_says_so(six, tmp_path):

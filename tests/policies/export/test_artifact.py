@@ -264,7 +264,7 @@ def test_malformed_manifest(copy: Path, text: str, told: str) -> None:
     (lambda c: c["signals"].reverse(), "do not belong together: signals"),
     (lambda c: c["signals"][0].pop("name"), "is malformed"),
     (lambda c: c["files"].update({"../x": ""}), "the manifest names"),
-    (lambda c: c.update(rate_hz=10**400), "rate_hz is a positive number, got 1000"),
+    (lambda c: c.update(rate_hz=10**400), "is no whole number of 64 bits"),
     (lambda c: c.update(rate_hz=True), "rate_hz is a positive number, got True"),
     *((lambda c, value=value: c.update(horizon_s=value), f"horizon_s is a time in s, 0 or more, got {value!r}")
       for value in (None, -1, "x", True)),
@@ -273,7 +273,7 @@ def test_malformed_manifest(copy: Path, text: str, told: str) -> None:
     (lambda c: c.update(formula=3), "formula is text, got 3"),
     (lambda c: c.update(schema_version=[]), "has schema_version []; this program reads version 1"),
     (lambda c: c.update(schema_version=True), "has schema_version True"),
-    (lambda c: c["memory"][0].update(initial=10**400), "is malformed"),
+    (lambda c: c["memory"][0].update(initial=10**400), "is no whole number of 64 bits"),
     (lambda c: c["memory"][0].update(initial=1e300, shape=[]), "the initial value is not finite in float32: 1e+300"),
     (lambda c: c["memory"][0].update(shape="x"), "shape is a list of whole numbers, got 'x'"),
     (lambda c: c["signals"][0].update(unit=None), "is malformed: signal"),

@@ -277,3 +277,14 @@ def test_a_bad_key_is_told_before_the_artifact_is_made(
     assert "gone.pem cannot be read" in capsys.readouterr().err
     assert main(["export"]) == 2
     assert "name what to export" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["eval"], ["falsify"], ["monitor"], ["view", "--policy"]])
+def test_commands_that_load_an_artifact_take_only_what_the_key_signed(
+    words: list[str], copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything of it is read but its manifest's bytes."""
+    pytest.importorskip("viser" if words[0] == "view" else "torch")
+    stranger = make_key(tmp_path / "stranger.pem")
+    assert main([*words, str(copy), "--trust", str(stranger)]) == 2
+    assert "is not a signature of manifest.json by the key" in capsys.readouterr().err

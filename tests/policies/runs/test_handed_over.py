@@ -113,3 +113,25 @@ def test_a_run_is_not_signed(tmp_path: Path) -> None:
     files.write(SETTINGS, tmp_path / "config.yaml")
     with pytest.raises(BadInput, match="only artifacts are signed"):
         load_trained(tmp_path, tmp_path / "key.pem.pub")
+
+
+def test_a_task_of_the_users_runs_only_where_the_user_names_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run says which file its task was; that a file of this name lies about does not run it."""
+    from temporeal.policies.runs.environments import make_task
+
+    (tmp_path / "theirs.py").write_text(f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\n")
+    monkeypatch.chdir(tmp_path)
+    for name in ("theirs.py", str(tmp_path / "theirs.py"), "../theirs.py", "theirs", "os.path"):
+        with pytest.raises(BadInput, match="runs only where you name it|has no"):
+            make_task(checked(changed(task={"name": name}), "run"))
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("task", [
+    {"name": "stl", "settings": {"system": "/etc/robot"}}, {"name": "reach", "robot": "../../elsewhere"},
+    {"name": "reach", "settings": {"robot": "/etc/robot"}}])
+def test_settings_name_no_robot_elsewhere(task):
+    with pytest.raises(BadInput, match="leads neither below the working directory nor to a folder of yours"):
+        checked({"task": task}, "run")

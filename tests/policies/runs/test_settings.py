@@ -22,11 +22,11 @@ from temporeal.policies.runs.settings.compose import compose, of_group, override
 from temporeal.policies.runs.settings.files import read, write
 from temporeal.policies.runs.settings.folders import groups
 from temporeal.policies.runs.settings.overrides import DOTTED, Opened, open_word
-from temporeal.policies.runs.settings.robots import settings_of
 from temporeal.policies.runs.settings.tasks import AUTO, AUTOMATIC, WORLDS
 from temporeal.policies.runs.settings.values import same_kind
 from temporeal.robots.registry import names, resolve
 from temporeal.robots.spec import robot_names
+from temporeal.sim.task_files import settings_of
 
 OPTIONS = [(group, option) for group, options in groups().items() for option in options]
 # of the many files of one task the first; tests/sim/tasks/test_stl.py reads all
@@ -323,9 +323,9 @@ def test_a_task_may_be_for_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     composed = compose_module._compose
     monkeypatch.setattr(compose_module, "_compose", lambda *words: (
         lambda found: {**found, "task": {**found["task"], "robot": "models/arm.xml"}})(composed(*words)))
-    assert compose(["task=reach"])["robot"] == {"name": "models/arm.xml"}
-    with pytest.raises(BadInput, match="task reach is for robot models/arm.xml"):
-        compose(["task=reach", "robot=franka"])
+    assert compose(["task=ant"])["robot"] == {"name": "models/arm.xml"}
+    with pytest.raises(BadInput, match="task ant is for robot models/arm.xml"):
+        compose(["task=ant", "robot=franka"])
 
 
 @pytest.mark.parametrize(
@@ -443,7 +443,8 @@ def test_what_an_experiment_makes_of_a_task_is_told_of_it(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize(("text", "told"), [
-    (WHOLE.replace("robot: linear", "robot: lnear"), r", line 2: robot: lnear: robot is one of .*mean 'linear'\?"),
+    (WHOLE.replace("robot: linear", "robot: lnear"),
+     r", line 2: robot: lnear: did you mean 'linear'\? robot is one of "),
     (WHOLE.replace("backend: planar", "backend: warp"), r", line 3: backend: warp: backend is one of .*, planar, ")])
 def test_what_a_task_s_file_names_is_there(
     text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -91,3 +94,27 @@ def test_old_files_go_though_the_other_process_was_faster(tmp_path: Path) -> Non
             checkpoint.prune(tmp_path, rank, 2)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
         checkpoint.file_of(tmp_path, i, r, 2).name for i in (5, 6) for r in (0, 1))
+
+
+def test_what_is_no_state_of_a_training_is_refused(tmp_path: Path) -> None:
+    """Right to the last byte: the digest, which anybody can compute, is right too."""
+    packed, other, listed = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    torch.save(dict(STATE), other)
+    torch.save([1, 2], listed)
+    with zipfile.ZipFile(other) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name) + bytes(1 << 20))
+    for data, why in ((b"not an archive", "no ZIP archive"), (packed.getvalue(), "it is packed"),
+                      (listed.getvalue(), "it holds a list")):
+        file = tmp_path / "00000001.rank0of1.pt"
+        file.write_bytes(data + hashlib.sha256(data).digest())
+        with pytest.raises(CheckpointError, match=f"holds no state of a training: .*{why}.*What to do"):
+            checkpoint.load(file)
+
+
+def test_layers_that_the_weights_do_not_fill_are_refused_before_their_memory_is_taken() -> None:
+    weights = {"a": torch.zeros(4, 8), "b": torch.zeros(8)}
+    checkpoint.require_held("x", [4, 8], weights)
+    for widths in ([4, 10**9], [40, 40], [0, 4], [4.0, 8]):
+        with pytest.raises(CheckpointError, match="its 40 weights are not theirs"):
+            checkpoint.require_held("x", widths, weights)  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ class Recorder:
         # starts last: once that subscription is seen, all other topics are recorded
         for topic, kind, qos in sorted(topics, key=lambda row: row[0].endswith(STARTS)):
             endpoint = transport.subscribe(topic, kind, qos, self._take)
-            bag.add(endpoint.topic, kind)
+            bag.add(endpoint.topic, kind, qos.latched)
             self.counts[endpoint.topic] = 0
         self.next_flush = transport.monotonic() + FLUSH_S
         self.modes: dict[str, str] = {}  # of the guards, by namespace

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.examples import thinned
 
 from temporeal.policies.cli.main import main
 
@@ -121,8 +122,14 @@ def said(words: list[Any], capsys: pytest.CaptureFixture[str]) -> tuple[str, str
     return json.loads(told.out)["verdict"], told.out
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
-@pytest.mark.parametrize("reader", READERS)
+def represents(case: tuple[str, str]) -> bool:
+    """Whether `make test` has this cell of the table: all of a file and of a bag, of the others one of each kind."""
+    kinds = ("twice", "back, dropped", "clock set", "NaN", "NaN, unread", "silence")
+    return case[0] in ("csv", "mcap") or case[1] in kinds
+
+
+@pytest.mark.parametrize(("reader", "defect"), thinned(
+    [(reader, defect) for reader in READERS for defect in DEFECTS], represents))
 def test_one_rule(
     reader: str, defect: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +212,31 @@ def test_a_truncated_file_is_called_truncated(
     for given in {file, str(path)}:
         found, told = said(["check", "G (x > 0.5)", given, *maps], capsys)
         assert (found, "is truncated: it has" in told) == ("refused", True), told
+
+
+@pytest.mark.parametrize("latched", [True, False])
+def test_a_goal_that_is_published_once_holds_if_it_is_latched(
+    latched: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("temporeal_bridge")
+    from temporeal_bridge.recording.bag_writer import Bag
+    from temporeal_bridge.transports import messages
+
+    kind = "std_msgs/msg/Float64MultiArray"
+    out = Bag(tmp_path / "bag")
+    out.add("/goal", kind, latched)
+    out.add("/place", kind)
+    out.write("/goal", kind, START - 10**9, messages.encode(kind, messages.array64(np.array([3.0]))))
+    for k in range(20):
+        out.write("/place", kind, START + k * 10**8, messages.encode(kind, messages.array64(np.array([0.2 * k]))))
+    out.flush()
+    out.close()
+    words = ["check", "F[0,1.9] (abs(x - goal) < 0.1)", tmp_path / "bag", "--map", "x=/place:data[0]", "--map",
+             "goal=/goal:data[0]", "--dt", 0.1, "--resample", "hold"]
+    found, told = said(words, capsys)
+    assert found == ("satisfied" if latched else "refused")
+    assert latched or "/goal has ended when another one begins" in told
+    assert said([*words, "--stale-after", "/goal=inf"], capsys)[0] == "satisfied"
 
 
 # ---------------------------------------------------------------- the formula on the command line

@@ -18,7 +18,8 @@ from temporeal_bridge.codecs.joint_state import FIELDS, joint_state_options
 from temporeal_bridge.transports import messages
 
 KEPT = 2.0  # periods of the topic for which a joint's value waits for the others. Chosen
-SEEN = 10  # messages after which a joint that was in none of them is an error. Chosen
+SEEN = 10  # messages without a complete state after which a joint that was in none of them is an error; twice as many
+# as ever came between two, if that is more. Chosen
 
 
 class Reading(NamedTuple):
@@ -44,7 +45,7 @@ class JointParts:
         self.wait_s = KEPT / rate_hz if rate_hz > 0 else inf
         self.new: dict[str, Reading] = {}
         self.stamps: dict[str, int] = {}  # of each joint's last value
-        self.seen, self.heard = set[str](), 0
+        self.seen, self.heard, self.most = set[str](), 0, 0  # since the last complete state; the most between two
         self.names: list[str] | None = None  # of the last message that has all joints
 
     def take(self, message: Any, at: float) -> Any | None:
@@ -52,10 +53,11 @@ class JointParts:
         ``at`` [s]: when it arrived.
 
         Raises:
-            CodecError: a joint was in none of the first messages, or a field lacks values.
+            CodecError: a joint is in none of many messages, or a field lacks values.
         """
         if message.name is self.names or self.wanted <= set(message.name):
             self.names = message.name
+            self._restart()
             return message
         mine = [(i, name) for i, name in enumerate(message.name) if name in self.wanted]
         self._count(message.name)
@@ -69,11 +71,17 @@ class JointParts:
         self.new = {name: reading for name, reading in self.new.items() if at - reading.at <= self.wait_s}
         return self._put_together() if len(self.new) == len(self.joints) else None
 
+    def _restart(self) -> None:
+        """A state is complete."""
+        self.most, self.heard = max(self.most, self.heard), 0
+        self.seen.clear()
+
     def _count(self, names: Sequence[str]) -> None:
         """Note the joints that were seen."""
         self.seen.update(names)
         self.heard += 1
-        if self.heard > SEEN and (missing := [name for name in self.joints if name not in self.seen]):
+        missing = [name for name in self.joints if name not in self.seen]
+        if missing and self.heard > max(SEEN, 2 * self.most):
             raise CodecError(f"JointState has no joint {missing[0]!r}; it has: {', '.join(names) or 'none'}; seen on "
                              f"this topic: {', '.join(sorted(self.seen))}")
 
@@ -88,6 +96,7 @@ class JointParts:
     def _put_together(self) -> Any:
         readings = [self.new[name] for name in self.joints]
         self.new = {}
+        self._restart()
         columns = dict(zip(self.fields, np.array([reading.values for reading in readings]).T.reshape(
             len(self.fields), len(readings))))
         return messages.record("sensor_msgs/msg/JointState")(

@@ -31,7 +31,7 @@ from temporeal_bridge.codecs.geometry import (
     pose_signals,
     twist_signals,
 )
-from temporeal_bridge.codecs.grippers import COMMAND, decode_gripper, encode_gripper
+from temporeal_bridge.codecs.grippers import ACTION, COMMAND, decode_gripper, encode_goal, encode_gripper
 from temporeal_bridge.codecs.images import (
     check_picture,
     decode_compressed,
@@ -82,6 +82,7 @@ COMMAND_CODECS: dict[str, CommandCodec] = {
     "joint_trajectory": CommandCodec(
         "trajectory_msgs/msg/JointTrajectory", encode_trajectory, decode_trajectory, encode_smooth_trajectory),
     "joint_state_command": CommandCodec("sensor_msgs/msg/JointState", encode_joint_command, decode_joint_command),
+    "gripper_action": CommandCodec(ACTION, encode_goal, decode_gripper),
     "gripper_command": CommandCodec(COMMAND, encode_gripper, decode_gripper),
     "base_twist": CommandCodec("geometry_msgs/msg/Twist", encode_base, decode_base),
     "base_twist_stamped": CommandCodec("geometry_msgs/msg/TwistStamped", encode_base_stamped, decode_base_stamped),

@@ -17,7 +17,7 @@ from temporeal_bridge.interface.interface import CommandTopic, Topic, rows_of
 from temporeal_bridge.link.datagrams import Proposal
 from temporeal_bridge.mission import CommandRecord
 from temporeal_bridge.transports import messages
-from temporeal_bridge.transports.transport import Transport, qos_named
+from temporeal_bridge.transports.transport import Transport, is_action, qos_named
 
 
 class CommandOutput:
@@ -37,6 +37,9 @@ class CommandOutput:
         autopilot = self.config.interface.autopilot
         orders = None if autopilot is None else autopilot.orders
         rows: list[CommandTopic | Topic] = [*rows_of(self.config.topic), *([] if orders is None else [orders])]
+        self.goals = {row.topic: row for row in rows_of(self.config.topic) if is_action(row.type)}
+        self.told: dict[str, np.ndarray] = {}  # by action, what its last goal of the flight said
+        self.flight = -1
         self.endpoints = {row.topic: transport.advertise(row.topic, row.type, qos_named(row.qos)) for row in rows}
 
     def send(
@@ -56,8 +59,12 @@ class CommandOutput:
                 return
         if airborne.levels:
             airborne.push(command.item(0), now)
+        if flight.number != self.flight:  # others may have moved it since
+            self.flight = flight.number
+            self.told.clear()
         for topic, data in self.encoded(command, stamp, stream.motion):
-            self.transport.publish(self.endpoints[topic], data)
+            if not self._reached(topic, command):
+                self.transport.publish(self.endpoints[topic], data)
         sent = np.reshape(command, -1)
         stream.departed(sent, made_at, self.transport.monotonic())
         if airborne.levels and active:
@@ -65,6 +72,17 @@ class CommandOutput:
         step, age, asked = (-1, np.nan, self.nothing) if p is None else (p.step, p.at - p.seen, p.values)
         self.announcements.command(CommandRecord(
             flight.number, step, age, made_at - flight.began, stream.sent_at - flight.began, sent, asked, self.marks()))
+
+    def _reached(self, topic: str, command: np.ndarray) -> bool:
+        """Whether the last goal of an action says the same but for ``min_change``: a goal is kept until the next."""
+        row = self.goals.get(topic)
+        if row is None:
+            return False
+        value, last = row.part(np.reshape(command, -1)), self.told.get(topic)
+        if last is not None and (np.abs(value - last) <= row.options["min_change"]).all():
+            return True
+        self.told[topic] = value
+        return False
 
     def encoded(self, command: np.ndarray, stamp: int, motion: Motion | None) -> list[tuple[str, bytes]]:
         """Topics and CDR bytes of a command, with the way to rest after it where the message can say that. ``motion``:

@@ -18,7 +18,7 @@ from temporeal.robots.signals import SignalSpec, all_finite, check_signal
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.stl.samples.missing import matters
 from temporeal.sim.stl.samples.times import CLOCK_SET_S, TopicClock
-from temporeal_bridge.codecs.codec import WANTED
+from temporeal_bridge.codecs.codec import WANTED, CodecError
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.interface.interface import Interface, StateTopic, carried_by
 from temporeal_bridge.transports import messages
@@ -82,6 +82,19 @@ class Source:
         return False
 
 
+SPARED = 50  # messages for which only what is wanted is decoded, after one of which not all could be. Chosen
+
+
+def affordable(topic: StateTopic, wanted: Collection[str] | None) -> Mapping[str, Any]:
+    """A state codec's options without unwanted parts of ``tool``: an arm's kinematics cost more per message than all
+    other decoding."""
+    if wanted is None or "tool" not in topic.options:
+        return topic.options
+    tool = {key: name for key, name in topic.options["tool"].items() if key == "chain" or name in wanted}
+    rest = {key: value for key, value in topic.options.items() if key != "tool"}
+    return {**rest, "tool": tool} if tool.keys() > {"chain"} else rest
+
+
 def trimmed(topic: StateTopic, wanted: Collection[str] | None) -> Mapping[str, Any]:
     """A state codec's options without what nobody wants: parts of ``tool`` (an arm's kinematics cost more per message
     than all other decoding), and a JointState's velocity and effort, which drivers may leave empty or not know. Other
@@ -112,7 +125,7 @@ class StateReader:
         self, topic: StateTopic, specs: Mapping[str, SignalSpec], wanted: Collection[str] | None = None
     ) -> None:
         self.codec, self.options, self.specs = STATE_CODECS[topic.codec], trimmed(topic, wanted), specs
-        self.wanted = wanted
+        self.wanted, self.all, self.spared = wanted, affordable(topic, wanted), 0
         self.parts = None if self.codec.parts is None else self.codec.parts(self.options, topic.rate_hz)
 
     def message(self, type: str, data: bytes, at: float = 0.0) -> tuple[Any, int] | None:
@@ -125,9 +138,22 @@ class StateReader:
 
     def signals(self, message: Any) -> dict[str, np.ndarray]:
         """Its signals by name: most of the work. One that nobody wants is left out where it is wrong."""
-        found = self.codec.decode(message, self.options)
+        found = self._decoded(message)
         return {n: check_signal(self.specs[n], v) for n, v in found.items()
                 if matters(n, self.wanted) or all_finite(np.asarray(v))}
+
+    def _decoded(self, message: Any) -> Mapping[str, np.ndarray]:
+        """All that is in the message; where that is not to be had, what is wanted."""
+        if self.wanted is not None and self.spared > 0:
+            self.spared -= 1
+            return self.codec.decode(message, self.options)
+        try:
+            return self.codec.decode(message, self.all)
+        except CodecError:
+            if self.wanted is None:
+                raise
+            self.spared = SPARED
+            return self.codec.decode(message, self.options)
 
 
 class StateInput:
@@ -184,7 +210,8 @@ class StateInput:
             if source.repeats(stamp):
                 self.repeated += 1
                 return
-            source.at, source.stamp, source.signals = received.at, stamp, signals
+            # what nobody wants and this message lacks stays: a log of steps has the same signals throughout
+            source.at, source.stamp, source.signals = received.at, stamp, {**source.signals, **signals}
             source.mark = mark(received.data)
             if source is self.paced:
                 self.last = reader, received, message

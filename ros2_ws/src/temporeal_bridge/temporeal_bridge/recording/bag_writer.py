@@ -12,12 +12,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
 from rosbags.rosbag2 import StoragePlugin, Writer
 
 from temporeal_bridge.transports import messages
 
 CHUNK_BYTES = 900_000  # the writer itself starts a new chunk at 1 MiB, unguarded
 BALLAST_BYTES = 1 << 20  # freed for the index when the disk is full: definitions are about 10 kB, a flush 100 bytes
+
+
+NEVER = QosTime(0, 0)
+LATCHED = Qos(QosHistory.KEEP_LAST, 1, QosReliability.RELIABLE, QosDurability.TRANSIENT_LOCAL, NEVER, NEVER,
+              QosLiveliness.AUTOMATIC, NEVER, False)
+
+
+def is_latched(connection: Any) -> bool:
+    """Whether a bag says that the publishers of a topic keep the last message."""
+    return any(qos.durability == QosDurability.TRANSIENT_LOCAL for qos in connection.ext.offered_qos_profiles)
 
 
 class RecorderError(RuntimeError):
@@ -83,9 +94,10 @@ class Bag:
         self.ballast = self.path / ".reserve"
         self.ballast.write_bytes(b"\0" * BALLAST_BYTES)
 
-    def add(self, topic: str, type: str) -> None:
-        """Declare a topic."""
-        self.connections[topic, type] = self.writer.add_connection(topic, type, typestore=messages.store())
+    def add(self, topic: str, type: str, latched: bool = False) -> None:
+        """Declare a topic. ``latched``: its publishers keep the last message, so that a reader knows that it holds."""
+        self.connections[topic, type] = self.writer.add_connection(
+            topic, type, typestore=messages.store(), offered_qos_profiles=[LATCHED] if latched else [])
 
     def write(self, topic: str, type: str, stamp_ns: int, data: bytes) -> None:
         """Keep one message; it is on disk after the next :meth:`flush`."""

@@ -18,6 +18,7 @@ from rosbags.rosbag2 import Reader
 from rosbags.rosbag2.storage_mcap import McapReader
 
 from temporeal.robots.handed_over.bags import check_bag
+from temporeal.robots.handed_over.endings import truncated
 from temporeal.robots.handed_over.files import Refused
 from temporeal_bridge.recording import records
 from temporeal_bridge.recording.recovery import cut_and_close
@@ -101,6 +102,10 @@ Opened = tuple[list[tuple[Any, bool]], str]
 def opened(path: Path) -> Iterator[Opened]:
     """The bag's readers: of rosbag2 where its index exists, else of its files, cut after their last whole record."""
     error: Exception | None = None
+    lacks = truncated(path)
+    files = [path] if path.suffix == ".mcap" else sorted(path.glob("*.mcap")) if path.is_dir() else []
+    if lacks and not files:
+        raise BagError(lacks)
     try:
         check_bag(path)
     except (OSError, Refused) as found:
@@ -116,7 +121,6 @@ def opened(path: Path) -> Iterator[Opened]:
         finally:
             reader.close()
         return
-    files = [path] if path.suffix == ".mcap" else sorted(path.glob("*.mcap")) if path.is_dir() else []
     if not files:
         raise BagError(f"{path} is no bag that can be read: {error}") from error
     with tempfile.TemporaryDirectory() as folder:
@@ -131,7 +135,8 @@ def opened(path: Path) -> Iterator[Opened]:
         except Exception as found:
             raise BagError(f"{path} is no bag that can be read: {found}") from found
         try:
-            yield [(each, True) for each in readers], "not closed: its recorder was killed, or a part of it is missing"
+            yield [(each, True) for each in readers], (
+                lacks or "not closed: its recorder was killed, or a part of it is missing")
         finally:
             for each in readers:
                 each.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 from rosbags.rosbag2.errors import ReaderError
 from rosbags.rosbag2.storage_mcap import McapReader
 
-from temporeal_bridge.recording.bag_writer import Bag, RecorderError
+from temporeal_bridge.recording.bag_writer import Bag, RecorderError, is_latched
 
 MAGIC = b"\x89MCAP0\r\n"
 DATA_END, FOOTER = b"\x0f" + struct.pack("<QI", 4, 0), b"\x02" + struct.pack("<QQQI", 20, 0, 0, 0)
@@ -54,7 +54,7 @@ def recover(path: Path) -> int:
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         again, count = Bag(Path(folder) / path.name), 0
         for connection in reader.connections:
-            again.add(connection.topic, connection.msgtype)
+            again.add(connection.topic, connection.msgtype, is_latched(connection))
         for connection, stamp_ns, data in reader.messages_scan(reader.connections):
             again.write(connection.topic, connection.msgtype, stamp_ns, data)
             count += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from temporeal_bridge.interface.interface import Interface
-from temporeal_bridge.transports.transport import QOS, QoS
+from temporeal_bridge.transports.transport import QOS, QoS, is_action
 
 MISSION = "std_msgs/msg/Header"
 STARTS = "mission/start"
@@ -44,7 +44,7 @@ def robot_topics(interface: Interface, namespaces: Sequence[str]) -> list[tuple[
         pilot = interface.autopilot
         rows += [(row.topic, row.type, deep) for row in (pilot.status, pilot.orders) if row is not None]
     rows += [(row.topic, row.type, deep) for command in interface.commands.values()
-             for row in (*command.also, command)]
+             for row in (*command.also, command) if not is_action(row.type)]  # who subscribes to that is its server
     out = {("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray"): deep}
     for namespace in namespaces:
         base = f"/{namespace.strip('/')}".rstrip("/")

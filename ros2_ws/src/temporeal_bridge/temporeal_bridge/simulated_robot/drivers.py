@@ -25,6 +25,7 @@ from temporeal.robots.motion import shield
 from temporeal.robots.motion.cartesian_servo import PERIOD, TIMEOUT, Servo, servo_of
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.codecs.codec import CodecError
+from temporeal_bridge.codecs.grippers import ACTION as GRIPPER_ACTION
 from temporeal_bridge.codecs.grippers import COMMAND as GRIPPER
 from temporeal_bridge.codecs.joint_options import shares
 from temporeal_bridge.codecs.table import COMMAND_CODECS
@@ -414,7 +415,7 @@ def driver_of(
         return ForwardCommandController(topic, len(start))
     if topic.type == "sensor_msgs/msg/JointState":
         return LeapNode(topic, len(start))
-    if topic.type == GRIPPER:
+    if topic.type in (GRIPPER, GRIPPER_ACTION):
         return GripperController(topic, len(start))
     raise InterfaceError(
         f"no simulated driver takes {topic.type} ({topic.topic}); legal: trajectory_msgs/msg/JointTrajectory, "

@@ -49,6 +49,7 @@ from temporeal_bridge.transports.transport import (
     Received,
     TransportError,
     domain_id,
+    is_action,
     resolve_name,
     unconnected,
 )
@@ -234,6 +235,13 @@ class DdsSubscription:
     depth: int
 
 
+def refuse_action(topic: str, type: str) -> None:
+    """There are no actions over plain DDS."""
+    if is_action(type):
+        raise TransportError(f"{topic}: {type} is an action, whose requests differ between DDS vendors; use the "
+                             "transport rclpy in a sourced ROS 2, or a controller that takes a topic")
+
+
 class DdsTransport:
     """One ROS 2 node on a DDS domain. See :class:`temporeal_bridge.transports.transport.Transport`."""
 
@@ -301,6 +309,7 @@ class DdsTransport:
 
     def advertise(self, topic: str, type: str, qos: QoS) -> Endpoint:
         """See :class:`Transport`."""
+        refuse_action(topic, type)
         name = self.resolve(topic)
         writer = self._writer(f"rt{name}", type, qos)
         self.writers.append(writer)
@@ -309,6 +318,7 @@ class DdsTransport:
 
     def subscribe(self, topic: str, type: str, qos: QoS, callback: Callback) -> Endpoint:
         """See :class:`Transport`."""
+        refuse_action(topic, type)
         name = self.resolve(topic)
         entity = self._reader(f"rt{name}", type, qos)
         condition = ReadCondition(entity, ViewState.Any | Instance.Any | SampleState.Any)

@@ -30,6 +30,7 @@ from temporeal_bridge.transports.transport import (
     TransportError,
     domain_id,
     full_name,
+    is_action,
     resolve_name,
     unconnected,
 )
@@ -42,6 +43,8 @@ try:
     from rclpy.impl.implementation_singleton import rclpy_implementation
     from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
     from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+
+    from temporeal_bridge.transports import rclpy_actions as actions
 except ImportError as error:
     raise TransportError(
         "the transport rclpy needs a sourced ROS 2 (source /opt/ros/<distro>/setup.bash) and the Python that it was "
@@ -213,6 +216,8 @@ class RclpyTransport:
         lands its robot.
         """
         self._check(topic)
+        if is_action(type):
+            return self._keep(actions.client(self.ros, topic, type, qos))
         publisher = self.ros.create_publisher(message_class(type), topic, ros_qos(qos))
         return self._keep(Endpoint(publisher.topic_name, type, qos, publisher))
 
@@ -223,6 +228,10 @@ class RclpyTransport:
         def deliver(data: bytes) -> None:
             self.received += 1
             callback(Received(name, type, data, time.monotonic()))
+
+        if is_action(type):
+            name = self.resolve(topic)
+            return self._keep(actions.server(self.ros, topic, type, qos, deliver))
 
         subscription = self.ros.create_subscription(message_class(type), topic, deliver, ros_qos(qos), raw=True)
         name = subscription.topic_name
@@ -242,7 +251,10 @@ class RclpyTransport:
         """See :class:`Transport`. Histories are KEEP_LAST, so a stopped reader does not block a writer."""
         publisher: Any = endpoint.handle
         try:
-            publisher.publish(bytes(data))
+            if is_action(endpoint.type):
+                actions.send(publisher, data)
+            else:
+                publisher.publish(bytes(data))
         except Exception as error:  # classes of rclpy's C extension
             raise TransportError(f"cannot publish on {endpoint.topic}: {error}") from error
 
@@ -293,6 +305,8 @@ class RclpyTransport:
     def matched(self, endpoint: Endpoint) -> int:
         """See :class:`Transport`."""
         entity: Any = endpoint.handle
+        if is_action(endpoint.type):
+            return int(entity.service_is_ready())
         if hasattr(entity, "get_subscription_count"):
             return int(entity.get_subscription_count())
         if hasattr(entity, "get_publisher_count"):

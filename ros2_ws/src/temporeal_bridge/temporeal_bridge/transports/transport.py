@@ -57,6 +57,15 @@ def qos_named(name: str) -> QoS:
     return QOS[name]
 
 
+def is_action(type: str) -> bool:
+    """Whether ``type`` is an action's (``control_msgs/action/GripperCommand``): then a message is a goal.
+
+    Whoever advertises it sends goals and does not look at their results; whoever subscribes is its server, and accepts
+    them all. The memory bus and rclpy have them. Over plain DDS the request of a goal differs between vendors.
+    """
+    return "/action/" in type
+
+
 class Received(NamedTuple):
     """A received message: CDR bytes and the monotonic time [s] at which this process took it."""
 

@@ -68,6 +68,8 @@ the position (which also stops efforts).
 - It ends below ``landed_m``, unless a live velocity shows motion or the thrust exceeds that of a standing robot; then
   the motors are off. It does not begin where nothing has lifted the robot: then silence, or zeros
   (:func:`temporeal_bridge.guard.stop_actions.level.begin`).
+- Of the firmware without an autopilot: ``flies_s`` (1.5 s) is how long it flies on without commands, ``off_s`` (2.5 s)
+  how long zeros are sent after landing; both may be left out.
 - After ``max_s`` an autopilot takes over a robot that does not sink. Without an autopilot no robot is dropped: while
   the height shows no sink, or is not credible, the thrust is reduced by 5 % of it per second; after four times
   ``max_s`` in any case, because a state that reports a sink for so long is wrong. At a fifth of it the motors are off.
@@ -97,11 +99,11 @@ The section is refused for commands that are sent as a trajectory: its points li
 robot's state there is unknown.
 
 ``ends`` does the same for speeds and efforts, which do not set a place. Towards an end of the joints' ``range`` (the
-limits of that command, ``margin`` inside them) a joint may be only as fast as braking with ``brake`` [rad/s^2] comes to
-rest there, and nowhere faster than ``speed``. A speed is cut to that one period and ``late_s`` earlier. An effort may
-be ``gain`` [N m s/rad] times the difference of that speed and the measured ``velocity``, so that it brakes a faster
-joint. An artifact that sends efforts less often than every ``period_s`` is refused: damping with older velocities
-shakes.
+limits of that command, or ``joint_pos``: those of the spec's motion; ``margin`` inside them) a joint may be only as
+fast as braking with ``brake`` [rad/s^2] comes to rest there, and nowhere faster than ``speed``. A speed is cut to that
+one period and ``late_s`` earlier. An effort may be ``gain`` [N m s/rad] times the difference of that speed and the
+measured ``velocity``, so that it brakes a faster joint. An artifact that sends efforts less often than every
+``period_s`` is refused: damping with older velocities shakes.
 
 ``start``: speeds and efforts begin at 0 or, with a ``signal``, at what is measured; with ``at_rest`` not before each
 component of its signal is ``below`` its limit.

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from temporeal.policies.runs.errors import BadInput
-
 MCAP, PARQUET, SQLITE = b"\x89MCAP0\r\n", b"PAR1", b"SQLite format 3\0"
 ZIP_BEGIN, ZIP_END = b"PK\x03\x04", b"PK\x05\x06"
 ZIP_TAIL = 65_557
 """Bytes that the end of a ZIP file takes at most: 22, and a comment of 2**16 - 1 (APPNOTE.TXT 4.3.16)."""
 
 
-def refuse_truncated(path: Path) -> None:
-    """Raise for a file, or a bag's folder with a file, that begins as its suffix says and has no end."""
+def truncated(path: Path) -> str:
+    """In words, which file lacks its end: ``path``, or one in a bag's folder; empty: none that begins as its suffix
+    says."""
     files = [file for file in sorted(path.glob("*")) if not file.is_symlink()] if path.is_dir() else [path]
     for file in files:
         lacks = ENDS.get(file.suffix.lower())
         if lacks is not None and file.is_file() and (lack := lacks(file, file.stat().st_size)):
-            raise BadInput(f"{file} is truncated: it has {file.stat().st_size} bytes and {lack}")
+            return f"{file} is truncated: it has {file.stat().st_size} bytes and {lack}"
+    return ""
 
 
 def begins(file: Path, magic: bytes) -> bool:
@@ -46,7 +46,8 @@ def of_sqlite(file: Path, size: int) -> str:
     """SQLite has the size of a page, and their number, in its header (sqlite.org/fileformat)."""
     rest = file.with_name(f"{file.name}-wal")
     if rest.is_file() and rest.stat().st_size:
-        return f"its last messages are in {rest.name}: its recorder was killed; any sqlite3 that opens it joins both"
+        return (f"its last messages are in {rest.name}: its recorder was killed; sqlite3 joins both when it opens the "
+                "file")
     with file.open("rb") as opened:
         head = opened.read(100)
     if len(head) < 100 or not head.startswith(SQLITE):
