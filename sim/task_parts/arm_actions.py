@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,7 +84,8 @@ class ToolAction(Limited):
     ) -> None:
         super().__init__(robot, command)
         dt, leash, grip, stiffness = limiter.dt, motion.leash, motion.grip, motion.stiffness
-        self.chain, self.limiter, self.joints, self.pull = chain, limiter, len(home), motion.homeward * dt
+        self.chain = deepcopy(chain)  # the arm's own stays where it is when this map goes to another device
+        self.limiter, self.joints, self.pull = limiter, len(home), motion.homeward * dt
         self.gripper = max(len(self.low) - self.joints, 0)
         own = robot.gripper
         # of the gripper's command: closed and open, in this order

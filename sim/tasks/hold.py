@@ -1,6 +1,6 @@
 """Hold: an arm or a hand keeps its joints where they were against what pushes it. Any such robot.
 
-The pushes are disturbances of the environment (``randomize=pushes``): forces on the tool's link. Actions move the
+The pushes are disturbances of the environment (``randomize=disturbances``): forces on the tool's link. Actions move the
 joints' targets (:class:`temporeal.sim.task_parts.joint_maps.JointAction`).
 """
 

@@ -8,6 +8,7 @@ measures the force on it, as a fixture on a force sensor does.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from math import cos, pi, sin, tan
@@ -256,7 +257,7 @@ class Start:
     """Joints within 0.1 rad of home, the peg in the fingers, the block somewhere on the table."""
 
     def __init__(self, of: Arm) -> None:
-        self.of, self.chain = of, of.chain
+        self.of, self.chain = of, deepcopy(of.chain)
 
     def __call__(self, draw: Draw) -> dict[str, Tensor]:
         """State of K worlds."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from math import pi
 from typing import Any
@@ -127,7 +128,7 @@ class Start:
     """
 
     def __init__(self, of: Arm, spread: float, lowest: float) -> None:
-        self.of, self.chain, self.angle, self.lowest = of, of.chain, spread, lowest
+        self.of, self.chain, self.angle, self.lowest = of, deepcopy(of.chain), spread, lowest
         self.home, self.start, self.around = torch.tensor(of.home), of.spread(0.15), of.spread(STEP)
         (tool,), _ = self.chain(self.home[None])
         away = tool[:2].norm().clamp(min=1e-6)
@@ -150,7 +151,7 @@ class Start:
 
     def in_front(self, joints: Tensor) -> Tensor:
         """Whether [K] the tool is in front of the base, neither low nor high, at ``joints`` [K, J]."""
-        pos, _ = self.chain(joints)
+        pos, _ = self.of.chain(joints)
         ahead = self.ahead[0] * pos[:, 0] + self.ahead[1] * pos[:, 1]
         return (pos[:, 2] > self.bottom) & (ahead > self.near) & (pos[:, 2] < self.top)
 
@@ -159,7 +160,7 @@ class OwnStart:
     """The same for the arm that the task was made for: postures around home do not touch themselves there."""
 
     def __init__(self, of: Arm, spread: float, lowest: float) -> None:
-        self.of, self.spread, self.lowest = of, spread, lowest
+        self.of, self.chain, self.spread, self.lowest = of, deepcopy(of.chain), spread, lowest
         low, high = of.range
         self.low, self.high = low + 0.1, high - 0.1
 
@@ -172,7 +173,7 @@ class OwnStart:
         v = draw("initial.goal", joints * ASKED).reshape(-1, joints)
         posture = torch.maximum(torch.minimum(home + self.spread * (2 * v - 1), self.high.to(u.device)),
                                 self.low.to(u.device))
-        pos, quat = self.of.chain.to(u.device)(posture)
+        pos, quat = self.chain.to(u.device)(posture)
         good = ((pos[:, 2] > LOWEST) & (pos[:, 0] > NEAR) & (pos[:, 2] < TOP)).reshape(len(u), ASKED)
         first = good.float().argmax(-1)  # none good: the first one drawn, which can be reached all the same
         chosen = torch.arange(len(u), device=u.device) * ASKED + first

@@ -51,7 +51,7 @@ def test_unknown_shell_names_the_known(capsys: pytest.CaptureFixture[str]) -> No
     ("line", "words", "offered"),
     [
         ("temporeal doc", ["temporeal", "doc"], ["doctor"]),
-        ("temporeal train task=ho", ["temporeal", "train", "task", "=", "ho"], ["hover"]),
+        ("temporeal train task=hov", ["temporeal", "train", "task", "=", "hov"], ["hover"]),
         ("temporeal bench --li", ["temporeal", "bench", "--li"], ["--list"]),
     ],
 )

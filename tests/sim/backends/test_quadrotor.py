@@ -246,7 +246,7 @@ def test_bad_input_is_named():
         make(ROBOT, 1, "motor_cmd", dt=0)
     with pytest.raises(ValueError, match="threads is -1"):
         make(ROBOT, 1, "motor_cmd", dt=DT, threads=-1)
-    with pytest.raises(ValueError, match="not on 'mps'"):
+    with pytest.raises(ValueError, match="device is 'mps'; it must be cpu, cuda"):
         make(ROBOT, 1, "motor_cmd", dt=DT, device="mps")
     backend = make(ROBOT, 2, "motor_cmd", dt=DT)
     one = torch.tensor([0])

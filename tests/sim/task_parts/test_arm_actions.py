@@ -27,7 +27,7 @@ from temporeal.sim.rotations import turn_between
 from temporeal.sim.task import load_task
 from temporeal.sim.task_parts.arm_actions import IMPEDANCE, ToolMotion
 from temporeal.sim.task_parts.arms import SHARE_OF_LIMITS, arm, arm_action
-from temporeal.sim.tasks.reach import DRIVES, way
+from temporeal.sim.tasks.reach import DRIVES, Way
 
 ROBOT = load_robot("franka")
 ARM = arm("reach", "franka")
@@ -417,9 +417,9 @@ def test_reach_can_be_done_with_each_drive(drive):
     env = make_env(task, backend="mujoco", num_worlds=4, seed=1, threads=1, compiled=False)
     env.reset()
     for _ in range(task.steps - 2):
-        there = way(env.true_signals())
+        there = Way(ARM)(env.true_signals())
         env.step((torch.cat([1.5 * there[:, :3], 1.5 * there[:, 3:]], -1)).clamp(-1, 1))
-    there = way(env.true_signals())
+    there = Way(ARM)(env.true_signals())
     assert there[:, :3].norm(dim=-1).max() / 5 < 0.004 and there[:, 3:].norm(dim=-1).max() < 0.01
 
 

@@ -140,3 +140,11 @@ def test_any_arm_is_a_system_of_formulas(tmp_path):
     state = system.model.state({"joint_pos": torch.tensor([load_robot(system.name).home["joint_pos"]])})
     after = system.model.step(state, torch.tensor([[0.0, 0.0, 1.0]]))
     assert system.model.signals(after)["tip_pos_w"].shape == (1, 3) and system.size == 15
+
+
+def test_two_tasks_of_an_arm_stand_on_devices_of_their_own():
+    """What is kept of an arm for a process does not follow one task's maps to another device."""
+    first, second = load_task("reach"), load_task("reach")
+    first.act.to("meta")
+    assert all(buffer.device.type == "cpu" for buffer in second.act.buffers())
+    assert all(buffer.device.type == "cpu" for buffer in load_task("reach").act.buffers())
