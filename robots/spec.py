@@ -232,6 +232,10 @@ def own_folders() -> dict[str, Path]:
     return found
 
 
+LOADED: set[Path] = set()
+"""Absolute paths of robots that were loaded in this process: a script that named one may name it again by its run."""
+
+
 def load_robot(name: str | Path) -> RobotSpec:
     """The spec of robot ``name``: of the package, of a folder in ``TEMPOREAL_PATH``, or of the user's robot folder or
     MJCF or URDF file with this path (:mod:`temporeal.robots.user_robots`).
@@ -248,6 +252,7 @@ def load_robot(name: str | Path) -> RobotSpec:
     if name in own or is_file(name):
         read: RobotSpec = resolve("temporeal.robots.user_robots", "description").user_robot(
             name, own.get(name))
+        LOADED.add(Path(name).absolute())
         return read
     known = robot_names()
     raise UnknownName(f"no robot {name!r}; {guess(name, known)}known: {', '.join(known)}; or the path of a robot's "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from temporeal.robots.handed_over.files import Refused, lies_in
 from temporeal.robots.search_path import VARIABLE, folders
-from temporeal.robots.spec import RobotSpec, load_robot
+from temporeal.robots.spec import LOADED, RobotSpec, load_robot
 
 
 def named_robot(name: str) -> RobotSpec:
@@ -27,9 +27,10 @@ def is_path(name: str) -> bool:
 
 
 def check_place(name: str) -> None:
-    """The place is below the working directory, or in a folder of ``TEMPOREAL_PATH``, links followed."""
+    """The place is below the working directory, in a folder of ``TEMPOREAL_PATH``, links followed, or that of a robot
+    which this process has loaded already: its script named it."""
     try:
-        found = lies_in(Path(name), Path.cwd(), *folders())
+        found = Path(name).absolute() in LOADED or lies_in(Path(name), Path.cwd(), *folders())
     except (OSError, ValueError, RuntimeError) as error:  # a loop of links, a name with a null byte
         raise Refused(f"the robot {name!r} is no path that can be followed: {error}") from error
     if found:

@@ -20,6 +20,7 @@ import yaml
 from temporeal.robots.handed_over import arrays, bags, files, texts
 from temporeal.robots.handed_over.files import MIB, Refused
 from temporeal.robots.handed_over.robots import named_robot
+from temporeal.robots.spec import load_robot
 
 SOON = 1.0  # s, for a refusal
 
@@ -294,6 +295,9 @@ def test_a_robot_is_named_below_the_working_directory_or_in_the_users_folders(
     for elsewhere in ("../lab/arm.xml", str(lab / "arm.xml"), "/etc/passwd.xml", "a\0.xml"):
         with pytest.raises(Refused, match="neither below the working directory nor|no path that can be followed"):
             named_robot(elsewhere)
+    load_robot(lab / "arm.xml")  # a script that named it goes on with its run
+    assert named_robot(str(lab / "arm.xml")).name == str(lab / "arm.xml")
+    monkeypatch.setattr("temporeal.robots.handed_over.robots.LOADED", set())
     monkeypatch.setenv("TEMPOREAL_PATH", str(lab))
     assert named_robot(str(lab / "arm.xml")).name == str(lab / "arm.xml")
 

@@ -505,7 +505,7 @@ def test_signals_and_views_are_the_simulators_memory(sims):
 
 
 def test_what_is_refused(scene, tmp_path_factory):
-    with pytest.raises(ValueError, match="take backend=quadrotor"):
+    with pytest.raises(ValueError, match="quadrotors are simulated by quadrotor"):
         backend.make(load_robot("crazyflie"), 2, "ctbr_cmd")
     with pytest.raises(ValueError, match="mjSOL_PGS"):
         warp(Scene(robot(tmp_path_factory, ' solver="PGS"'), scene.objects), 2)
