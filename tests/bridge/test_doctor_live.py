@@ -168,6 +168,7 @@ def test_over_dds_a_good_robot_is_ready(bus: Any, artifact: Path, capsys: pytest
     assert status == (0 if all(check["status"] == "warn" for check in found.values()) else 1)
 
 
+@pytest.mark.slow
 def test_over_dds_a_second_commander_a_twin_and_a_listener_that_cannot_hear_are_found(
     bus: Any, artifact: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

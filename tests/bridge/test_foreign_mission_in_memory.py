@@ -136,6 +136,7 @@ def test_a_quadrotor_of_two_kilograms_flies_over_px4(lockstep, tmp_path):
     assert result["verdict"] == "satisfied" and result["lost"] == 0, (chain.modes, chain.guard.summary())
 
 
+@pytest.mark.slow
 def test_a_heavy_quadrotor_without_an_autopilot_comes_down_by_its_own_mass(lockstep, tmp_path):
     """The stop action levels out and sinks: the thrust that carries is the spec's, and what the flight has shown."""
     robot = foreign_robots.flyer(tmp_path / "flyer", "odometry")

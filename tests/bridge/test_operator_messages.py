@@ -97,6 +97,7 @@ def field(lockstep, artifact) -> Field:
     return Field(lockstep, artifact)
 
 
+@pytest.mark.slow
 def test_what_comes_of_a_word_is_said(field):
     assert field.request("reset") == (True, "the guard is ready")
     assert field.request("start", 1) == (True, "mission 1: the guard is active") and field.guard.mode == "active"

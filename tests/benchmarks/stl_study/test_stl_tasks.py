@@ -387,6 +387,7 @@ def test_a_trial_ends_with_a_study_that_is_killed_and_leaves_the_folder_free(tmp
         pass
 
 
+@pytest.mark.slow
 def test_a_trial_that_outlives_its_study_keeps_the_folder(tmp_path: Path) -> None:
     """However that may be: nothing else may write there."""
     study, folder, trial = begun(tmp_path, SURVIVOR)

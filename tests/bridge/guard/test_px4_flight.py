@@ -203,6 +203,7 @@ def test_while_it_waits_for_a_pilot_the_operator_can_end_it(lockstep, grounded):
     assert field.policy.mode == "ready" and field.policy.flight.reason == "stopped by the operator"
 
 
+@pytest.mark.slow
 def test_a_controller_that_is_killed_is_levelled_then_landed_by_px4(field):
     field.fly(2.5)
     assert field.height > 0.5

@@ -205,6 +205,7 @@ def ended(artifact, lockstep_of, tmp_path_factory) -> Path:
     return flown.close()
 
 
+@pytest.mark.slow
 def test_a_flight_ended_by_ctrl_c_comes_out_bit_for_bit(ended, artifact):
     """The event says when the guard was told to end: it is told again, so that a real difference can be told."""
     found, = again(ended, artifact, tolerance=0.0).flights
@@ -291,6 +292,7 @@ def test_a_start_that_is_refused_while_the_guard_stops_does_not_cut_the_flight(
     assert row["topics"][0]["gaps"] == 0 and row["stop"][1] == "operator"
 
 
+@pytest.mark.slow
 def test_topics_that_were_called_otherwise_are_found_in_the_bag(artifact, lockstep_of, tmp_path, capsys):
     """`ros2 launch ... remap:='odom:=/mocap/cf1/odom estop:=/estop'`: the guard says so, and a bag knows it by that."""
     from temporeal.policies.cli.main import main
@@ -488,6 +490,7 @@ def written(said: list[bags.Message], folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_messages_of_others_on_our_topics_are_skipped_and_counted(bag, artifact, tmp_path, capsys):
     """They make no flight differ, and neither replay nor report of it fail; both say how many there were."""
     from temporeal.policies.cli.main import main
@@ -516,6 +519,7 @@ def stepped(bag: Path, seconds: float, folder: Path) -> Path:
                     for m in recording.messages], folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", thinned([61.0, 3600.0], keep=[61.0]))
 def test_a_clock_that_is_stepped_in_flight_makes_no_step_foreign(seconds, bag, artifact, tmp_path):
     """A recorder that stood still does the same. The operator's stop comes after it, and is found."""

@@ -160,6 +160,7 @@ def with_goal(lockstep_of, tmp_path_factory) -> Path:
     return folder / "bag"
 
 
+@pytest.mark.slow
 def test_the_topics_beside_the_bag_are_taken_and_it_is_said(with_goal, tmp_path, capsys):
     """For replay, the rule of this test's arm is not that of ros.yaml: it is flown on where that one was stopped."""
     assert main(["report", str(with_goal), "--out", str(tmp_path / "out"), "--json"]) == 0

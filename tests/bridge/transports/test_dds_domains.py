@@ -98,6 +98,7 @@ while t.matched(out):
 """
 
 
+@pytest.mark.slow
 def test_two_processes_exchange_messages():
     domain, got = free_domain(), []
     root = Path(__file__).parents[3]

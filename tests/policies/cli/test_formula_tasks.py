@@ -69,6 +69,7 @@ def test_a_run_is_falsified_and_viewed(run: Path, tmp_path: Path, capsys: pytest
     assert (tmp_path / "view.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_a_network_that_plans_is_exported_and_judged_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """STL-NPC: trained through the model, then a policy between signals and commands like any other."""
     words = [

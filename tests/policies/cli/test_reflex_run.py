@@ -54,6 +54,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_it_cannot_do_it_says(policy: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     of, out = f"algo.policy={policy}", f"out={tmp_path / 'other'}"
     assert "algo.policy=RUN" in refused(capsys, *HOVER, *SHORT, out)

@@ -934,6 +934,7 @@ def test_pictures_of_values_beyond_all_bounds(
         assert out.stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_pictures_of_deep_and_of_large_formulas(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     words = ("-o", tmp_path / "f.svg")

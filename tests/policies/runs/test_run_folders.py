@@ -167,6 +167,7 @@ def test_resume_refuses_other_ranges_and_another_teacher() -> None:
     run_folders.check_same(old, compose(words))
 
 
+@pytest.mark.slow
 def test_a_file_of_a_backend_may_have_grown_since() -> None:
     """What the run did not say was as the backend's ``make`` has it."""
     new = compose(["task=reach", "backend=mujoco_warp"])

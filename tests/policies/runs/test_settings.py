@@ -65,6 +65,7 @@ def test_a_task_names_its_robot_backend_and_randomization(task: str) -> None:
         compose([f"task={task}", f"robot={robot}"])
 
 
+@pytest.mark.slow
 def test_choices_exist_as_modules() -> None:
     assert set(groups()["robot"]) - {AUTO} == set(robot_names())
     assert {task.partition("/")[0] for task in groups()["task"]} == set(names("temporeal.sim.tasks"))

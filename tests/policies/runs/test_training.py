@@ -98,6 +98,7 @@ def test_settings_that_do_not_fit_and_a_training_that_diverges_are_one_line(
         "temporeal: the training diverged and was stopped: iteration 3: loss not finite; try a smaller learning rate\n")
 
 
+@pytest.mark.slow
 def test_a_run_is_not_lost_to_one_that_cannot_begin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, begun = tmp_path / "run", ["train", "experiment=smoke", "--json"]
     assert main([*begun, "--out", str(folder)]) == 0

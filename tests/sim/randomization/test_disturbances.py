@@ -27,6 +27,7 @@ def history(wrenches, name="force_w", steps=T, seed=2, worlds=WORLDS):
     return torch.stack(out)
 
 
+@pytest.mark.slow
 def test_intervals_durations_and_sizes_are_as_said():
     wrenches = parse({"interval_s": [1.0, 2.0], "duration_s": 0.2, "force_n": [3, 5], "direction": "horizontal"},
                      PARAMETERS, DT)

@@ -342,6 +342,7 @@ def test_the_force_on_the_block_is_what_it_is_pushed_with():
     assert (trace["hole_force"][over] == 0).all() and trace["hole_force"].max() > 0
 
 
+@pytest.mark.slow
 def test_too_hard_a_push_fails_and_a_lost_peg_ends_the_episode():
     task = load_task("peg")
     success, length, trace = episodes(env_of(task, 6), peg_expert(task, 6, (0.004, 0.0), pressed=True))

@@ -67,6 +67,7 @@ def test_it_comes_down_upright(fault, at_s, artifact, lockstep_of, tmp_path):
     flown.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_s", thinned([0.5, 3.2], keep=[0.5]))
 def test_a_guard_that_is_deactivated_in_flight_lands_what_it_flew(at_s, artifact, lockstep_of, tmp_path):
     """It fell silent at once, and the firmware kept the last body rates for half a second: 5.1 m/s on the ground."""
@@ -278,6 +279,7 @@ def test_a_robot_that_landed_is_told_zeros_until_it_counts_as_standing(standing)
     assert flown.guard.mode == "active" and flown.robot.true()["height"] > 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", thinned([None, *(
     {"name": "jump", "signal": signal, "by": by, "scale": 1.0}
     for signal, by in (("base_vel_w", 3.0), ("base_pos_w", 0.3), ("base_pos_w", -0.3)))],

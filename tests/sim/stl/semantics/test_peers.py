@@ -271,6 +271,7 @@ def common():
     return st.recursive(leaf, grow, max_leaves=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recurrent", [False, True], ids=["masks", "recurrent"])
 @settings(max_examples=examples(60), deadline=None)
 @given(f=common(), signals=traces(least=12, most=20))
