@@ -56,7 +56,8 @@ def test_a_domain_in_use_is_a_clear_error():
     again.close()
 
 
-def test_one_process_has_one_configuration_per_domain():
+def test_one_process_has_one_configuration_per_domain(monkeypatch):
+    monkeypatch.delenv("ROS_AUTOMATIC_DISCOVERY_RANGE", raising=False)  # LOCALHOST makes both of them loopback
     domain = free_domain()
     first = DdsTransport("a", domain=domain, loopback=True)
     try:
