@@ -1,9 +1,12 @@
-"""Files that are written whole or not at all."""
+"""Files and folders that are written whole or not at all."""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -27,6 +30,34 @@ def write_whole(path: Path, *parts: bytes | memoryview) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         _forget(temporary)
+
+
+@contextmanager
+def staged(path: Path) -> Iterator[Path]:
+    """A folder beside ``path`` that takes its name if the block succeeds, and is removed otherwise."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        yield folder
+        folder.chmod(0o755)
+        _take_place(folder, path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _take_place(folder: Path, path: Path) -> None:
+    """Rename ``folder`` to ``path``; an older one there is moved aside first, and restored on failure."""
+    if not path.exists():
+        folder.rename(path)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+    path.rename(old)
+    try:
+        folder.rename(path)
+    except BaseException:  # Ctrl-C, too
+        old.rename(path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _forget(path: Path) -> None:

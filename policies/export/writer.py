@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
-import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -44,6 +41,7 @@ from temporeal.robots.artifact.manifest import (
     version_of,
 )
 from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.atomic_files import staged
 from temporeal.robots.signals import CommandSpec, Schema, SignalSpec
 from temporeal.robots.spec import RobotSpec
 
@@ -284,31 +282,3 @@ def refuse_other_folder(path: Path) -> None:
     ours = path.is_dir() and not path.is_symlink() and ((path / MANIFEST).is_file() or not any(path.iterdir()))
     if not ours:
         raise ArtifactError(f"{path} exists and is not an artifact: choose another name or remove it")
-
-
-@contextmanager
-def staged(path: Path) -> Iterator[Path]:
-    """A folder beside ``path`` that takes its name if the block succeeds, and is removed otherwise."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
-        yield folder
-        folder.chmod(0o755)
-        publish(folder, path)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def publish(folder: Path, path: Path) -> None:
-    """Rename ``folder`` to ``path``; an older artifact there is moved aside first, and restored on failure."""
-    if not path.exists():
-        folder.rename(path)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
-    path.rename(old)
-    try:
-        folder.rename(path)
-    except OSError:
-        old.rename(path)
-        raise
-    shutil.rmtree(old, ignore_errors=True)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,7 @@ from typing import Any
 from temporeal.policies.cli.own_robot.answers import Answers
 from temporeal.policies.cli.own_robot.spec_text import readme, spec_text
 from temporeal.policies.runs.errors import BadInput, bad_input
-from temporeal.robots.atomic_files import write_whole
+from temporeal.robots.atomic_files import staged, write_whole
 from temporeal.robots.search_path import SPEC
 from temporeal.robots.spec import RobotSpec, load_robot, shipped
 
@@ -85,18 +82,3 @@ def check_target(out: Path, overwrite: bool) -> None:
         raise BadInput(f"{out} is there and is no robot's folder: choose another name or remove it")
     if any(out.iterdir()) and not overwrite:
         raise BadInput(f"the robot {out} is there: --overwrite replaces it, --out FOLDER writes elsewhere")
-
-
-@contextmanager
-def staged(out: Path) -> Iterator[Path]:
-    """A folder beside ``out`` that takes its place if the block succeeds, and is removed otherwise."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
-        yield folder
-        folder.chmod(0o755)
-        if out.exists():
-            shutil.rmtree(out)
-        folder.rename(out)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
