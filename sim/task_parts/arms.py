@@ -37,16 +37,10 @@ OWN_LIMITS: Mapping[str, Callable[[float], MotionLimits]] = {"franka": franka_mo
 
 
 @dataclass(frozen=True, eq=False)
-class Arm:
-    """An arm with a tool.
-
-    Args:
-        chain: kinematics of the tool.
-        limits: how its joints' targets may move: :data:`SHARE_OF_LIMITS` of what the robot accepts.
-    """
+class Jointed:
+    """A robot of joints. ``limits``: how their targets may move, :data:`SHARE_OF_LIMITS` of what the robot accepts."""
 
     robot: RobotSpec
-    chain: Chain
     limits: MotionLimits
 
     @property
@@ -58,6 +52,23 @@ class Arm:
     def joints(self) -> int:
         """Number of joints."""
         return len(self.home)
+
+    @property
+    def range(self) -> tuple[Tensor, Tensor]:
+        """Least and greatest positions that the joints are commanded to, [J] rad or m."""
+        command = self.robot.command(JOINTS)
+        return torch.tensor(command.low), torch.tensor(command.high)
+
+
+@dataclass(frozen=True, eq=False)
+class Arm(Jointed):
+    """An arm with a tool.
+
+    Args:
+        chain: kinematics of the tool.
+    """
+
+    chain: Chain
 
     @property
     def turns(self) -> bool:
@@ -78,12 +89,6 @@ class Arm:
     def vel(self) -> str:
         """Signal of the tool's velocity."""
         return f"{self.robot.tool}_vel_w"
-
-    @property
-    def range(self) -> tuple[Tensor, Tensor]:
-        """Least and greatest positions that the joints are commanded to, [J] rad or m."""
-        command = self.robot.command(JOINTS)
-        return torch.tensor(command.low), torch.tensor(command.high)
 
     @property
     def own(self) -> bool:
@@ -184,7 +189,7 @@ def arm(task: str, name: str) -> Arm:
 
 
 def _described(robot: RobotSpec) -> Arm:
-    return Arm(robot, chain_of(robot), shared_limits(robot, SHARE_OF_LIMITS))
+    return Arm(robot, shared_limits(robot, SHARE_OF_LIMITS), chain_of(robot))
 
 
 @cache

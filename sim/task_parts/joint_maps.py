@@ -4,42 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from temporeal.robots.spec import MotionLimits, RobotSpec, load_robot
+from temporeal.robots.signals import SignalSpec
+from temporeal.robots.spec import load_robot
 from temporeal.sim.maps import Limited, Memory, begin
 from temporeal.sim.rewards.formula_tracker import FormulaObjective, FormulaTracker
-from temporeal.sim.task import Carry
-from temporeal.sim.task_parts.arms import JOINTS, SHARE_OF_LIMITS, shared_limits, within_jerk
+from temporeal.sim.scene import Scene
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.task import Carry, Constant, Draw, Task, task_schema, weights
+from temporeal.sim.task_parts.arms import (
+    JOINTS,
+    SHARE_OF_LIMITS,
+    Jointed,
+    control_period,
+    physics_steps,
+    shared_limits,
+    within_jerk,
+)
 from temporeal.sim.task_parts.setpoint_limits import Limiter
 
 KINDS = ("arm", "hand")
 
 
-@dataclass(frozen=True, eq=False)
-class Joints:
-    """The joints of an arm or a hand. ``limits``: how their targets may move, a share of what the robot accepts."""
-
-    robot: RobotSpec
-    limits: MotionLimits
-
-    @property
-    def home(self) -> tuple[float, ...]:
-        """[J] rad or m."""
-        return tuple(self.robot.home["joint_pos"])
-
-    @property
-    def joints(self) -> int:
-        """Number of joints."""
-        return len(self.home)
-
-    @property
-    def range(self) -> tuple[Tensor, Tensor]:
-        """Least and greatest positions that the joints are commanded to, [J] rad or m."""
-        command = self.robot.command(JOINTS)
-        return torch.tensor(command.low), torch.tensor(command.high)
+class Joints(Jointed):
+    """The joints of an arm or a hand."""
 
     def around(self, share: float) -> tuple[Tensor, Tensor]:
         """Least and greatest positions within ``share`` of half the range, at most that many rad, from home."""
@@ -136,7 +128,9 @@ class JointObserve(nn.Module):
 
 # ---------------------------------------------------------------- goals of all joints
 
-CLOSE = 0.1  # rad (m), of all joints together: the root of the sum of squares
+CONSTANTS: dict[str, Any] = {"close": 0.1}  # rad (m), of all joints together: the root of the sum of squares
+POSITIVE = ("close",)
+STEP = 0.004  # s, of the physics at most
 
 
 @dataclass(frozen=True)
@@ -181,3 +175,25 @@ class Objective(FormulaObjective):
     def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """The time, for the critic."""
         return signals["mission_time"][:, None] / self.episode_s
+
+
+def joint_task(
+    of: Joints, *, name: str, formula: str, constants: Mapping[str, Any] | None, control_dt: float | None,
+    substeps: int | None, episode_s: float, reward: Mapping[str, float] | None,
+    initial: Callable[[Draw], dict[str, Tensor]],
+) -> Task:
+    """A task with a goal ``goal_joint_pos`` for all joints.
+
+    Args:
+        control_dt: s; None: the robot's own. substeps: None: physics steps of at most :data:`STEP`.
+    """
+    given, dt = {**CONSTANTS, **dict(constants or {})}, control_dt or control_period(of.robot)
+    goal = Constant(SignalSpec("goal_joint_pos", (of.joints,), of.robot.signals["joint_pos"].unit))
+    parsed = parse(formula, task_schema(of.robot, goal), given)
+    act = JointAction(of, dt)
+    return Task(
+        name=name, scene=Scene(of.robot, floor=of.robot.kind == "arm"), command=act.command, control_dt=dt,
+        substeps=substeps or physics_steps(dt, STEP), episode_s=episode_s, formula=parsed, formula_text=formula,
+        constants=given, observe=JointObserve(of, act, ("goal_joint_pos",), way, of.joints), act=act,
+        objective=Objective(FormulaTracker(parsed, dt), weights(Reward, reward), act.action_dim, episode_s),
+        initial=initial, extra=goal, stop="hold")

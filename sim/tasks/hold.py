@@ -11,27 +11,13 @@ from typing import Any
 
 from torch import Tensor
 
-from temporeal.robots.signals import SignalSpec
 from temporeal.sim.draws import between
-from temporeal.sim.rewards.formula_tracker import FormulaTracker
-from temporeal.sim.scene import Scene
-from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.task import Constant, Draw, Task, check_range, task_schema, weights
-from temporeal.sim.task_parts.arms import control_period, physics_steps
-from temporeal.sim.task_parts.joint_maps import (
-    CLOSE,
-    JointAction,
-    JointObserve,
-    Joints,
-    Objective,
-    Reward,
-    joints_of,
-    way,
-)
+from temporeal.sim.task import Draw, Task, check_range
+from temporeal.sim.task_parts.joint_maps import CONSTANTS, POSITIVE, Joints, Reward, joint_task, joints_of
+
+__all__ = ["CONSTANTS", "FORMULA", "POSITIVE", "Reward", "make"]
 
 FORMULA = "G[0,5] (norm(joint_pos - goal_joint_pos) < close)"
-CONSTANTS: dict[str, Any] = {"close": CLOSE}
-POSITIVE = ("close",)
 
 
 class Start:
@@ -60,14 +46,6 @@ def make(
         share: of half of each joint's range, about home, in which it starts.
     """
     check_range("hold", "share", share, 0.0, 1.0, "", above=True)
-    of, given = joints_of("hold", robot), {**CONSTANTS, **dict(constants or {})}
-    control_dt = control_dt or control_period(of.robot)
-    goal = Constant(SignalSpec("goal_joint_pos", (of.joints,), of.robot.signals["joint_pos"].unit))
-    parsed = parse(formula, task_schema(of.robot, goal), given)
-    act = JointAction(of, control_dt)
-    return Task(
-        name="hold", scene=Scene(of.robot, floor=of.robot.kind == "arm"), command=act.command, control_dt=control_dt,
-        substeps=substeps or physics_steps(control_dt, 0.004), episode_s=5.0, formula=parsed, formula_text=formula,
-        constants=given, observe=JointObserve(of, act, ("goal_joint_pos",), way, of.joints), act=act,
-        objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), act.action_dim, 5.0),
-        initial=Start(of, share), extra=goal, stop="hold")
+    of = joints_of("hold", robot)
+    return joint_task(of, name="hold", formula=formula, constants=constants, control_dt=control_dt, substeps=substeps,
+                      episode_s=5.0, reward=reward, initial=Start(of, share))

@@ -11,27 +11,14 @@ from typing import Any
 
 from torch import Tensor
 
-from temporeal.robots.signals import SignalSpec
 from temporeal.sim.draws import between
-from temporeal.sim.rewards.formula_tracker import FormulaTracker
-from temporeal.sim.scene import Scene
-from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.task import Constant, Draw, Task, check_range, task_schema, weights
-from temporeal.sim.task_parts.arms import control_period, physics_steps, window
-from temporeal.sim.task_parts.joint_maps import (
-    CLOSE,
-    JointAction,
-    JointObserve,
-    Joints,
-    Objective,
-    Reward,
-    joints_of,
-    way,
-)
+from temporeal.sim.task import Draw, Task, check_range
+from temporeal.sim.task_parts.arms import window
+from temporeal.sim.task_parts.joint_maps import CONSTANTS, POSITIVE, Joints, Reward, joint_task, joints_of
+
+__all__ = ["CONSTANTS", "POSITIVE", "Reward", "make"]
 
 SECONDS = 3  # to come there; more for a robot whose joints need more
-CONSTANTS: dict[str, Any] = {"close": CLOSE}
-POSITIVE = ("close",)
 START = 0.1  # of the range about home, in which episodes start
 
 
@@ -69,16 +56,7 @@ def make(
     """
     check_range("joint_target", "share", share, 0.0, 1.0, "", above=True)
     of = joints_of("joint_target", robot)
-    control_dt = control_dt or control_period(of.robot)
     seconds = window(of.seconds(share), SECONDS)
-    text, given = formula or formula_of(seconds), {**CONSTANTS, **dict(constants or {})}
-    goal = Constant(SignalSpec("goal_joint_pos", (of.joints,), of.robot.signals["joint_pos"].unit))
-    parsed = parse(text, task_schema(of.robot, goal), given)
-    act = JointAction(of, control_dt)
-    return Task(
-        name="joint_target", scene=Scene(of.robot, floor=of.robot.kind == "arm"), command=act.command,
-        control_dt=control_dt, substeps=substeps or physics_steps(control_dt, 0.004), episode_s=seconds + 1.0,
-        formula=parsed, formula_text=text, constants=given,
-        observe=JointObserve(of, act, ("goal_joint_pos",), way, of.joints), act=act,
-        objective=Objective(FormulaTracker(parsed, control_dt), weights(Reward, reward), act.action_dim, seconds + 1.0),
-        initial=Start(of, share), extra=goal, stop="hold")
+    return joint_task(of, name="joint_target", formula=formula or formula_of(seconds), constants=constants,
+                      control_dt=control_dt, substeps=substeps, episode_s=seconds + 1.0, reward=reward,
+                      initial=Start(of, share))
