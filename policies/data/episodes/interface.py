@@ -1,4 +1,4 @@
-"""What a dataset's numbers mean: its signals, its action, its rate, and the hash by which a learner knows them again."""
+"""What a dataset's numbers mean: its signals, its action, its rate, and the hash by which a learner knows it again."""
 
 from __future__ import annotations
 
