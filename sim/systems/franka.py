@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from temporeal.sim.system import System
-from temporeal.sim.task_parts.arm_system import arm_system
-from temporeal.sim.task_parts.arms import arm
+from temporeal.sim.task_parts.arms.arm import arm
+from temporeal.sim.task_parts.arms.system import arm_system
 
 
 def make() -> System:

@@ -16,7 +16,7 @@ from temporeal.sim.rewards.formula_tracker import FormulaObjective, FormulaTrack
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Constant, Draw, Task, task_schema, weights
-from temporeal.sim.task_parts.arms import (
+from temporeal.sim.task_parts.arms.arm import (
     JOINTS,
     SHARE_OF_LIMITS,
     Jointed,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from temporeal.robots.registry import UnknownName, names, resolve
 from temporeal.robots.spec import load_robot
 from temporeal.sim.system import System
-from temporeal.sim.task_parts.arm_system import arm_system
-from temporeal.sim.task_parts.arms import arm
+from temporeal.sim.task_parts.arms.arm import arm
+from temporeal.sim.task_parts.arms.system import arm_system
 from temporeal.sim.task_parts.quadrotor_system import quadrotor_system
 from temporeal.sim.task_parts.quadrotors import quadrotor
 

@@ -23,9 +23,9 @@ from temporeal.sim.maps import Memory
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Draw, Task, task_schema, weights
-from temporeal.sim.task_parts.arm_actions import ToolAction
-from temporeal.sim.task_parts.arm_kinematics import postures
-from temporeal.sim.task_parts.arms import JOINTS, Arm, arm, arm_action, control_period, physics_steps
+from temporeal.sim.task_parts.arms.actions import ToolAction
+from temporeal.sim.task_parts.arms.arm import JOINTS, Arm, arm, arm_action, control_period, physics_steps
+from temporeal.sim.task_parts.arms.kinematics import postures
 
 SIZES = {"a": 0.15, "b": 0.075, "close": 0.03, "floor": 0.03}  # m
 PERIOD = 6.0  # s, of one round

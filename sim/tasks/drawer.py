@@ -1,6 +1,6 @@
 """Drawer: an arm pulls a drawer open by its handle, and leaves it open. A Franka by default.
 
-Actions move the tool and open or close the gripper (:class:`temporeal.sim.task_parts.arm_actions.ToolAction`); the
+Actions move the tool and open or close the gripper (:class:`temporeal.sim.task_parts.arms.actions.ToolAction`); the
 robot gets joint positions and the opening, at 25 Hz. The cabinet stands on the floor of the world. Its handle is a bar
 along the drawer's width, away from the front far enough for a finger: it can be gripped or hooked.
 """
@@ -25,9 +25,9 @@ from temporeal.sim.rotations import axes, direction, doubled, pointing_down, rot
 from temporeal.sim.scene import Object, Scene, numbers
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Draw, Task, task_schema, weights
-from temporeal.sim.task_parts.arm_kinematics import postures
-from temporeal.sim.task_parts.arm_observations import ArmObserve
-from temporeal.sim.task_parts.arms import Arm, arm_action, grasping_arm, width_of
+from temporeal.sim.task_parts.arms.arm import Arm, arm_action, grasping_arm, width_of
+from temporeal.sim.task_parts.arms.kinematics import postures
+from temporeal.sim.task_parts.arms.observations import ArmObserve
 from temporeal.sim.task_parts.standing_objects import standing
 
 
@@ -180,7 +180,7 @@ def make(
     stiffness: float | None = None,
 ) -> Task:
     """The task. ``robot``: an arm with a gripper. ``formula``: None: :func:`formula_of` its tool. ``stiffness``: see
-    :class:`temporeal.sim.task_parts.arm_actions.ToolAction`."""
+    :class:`temporeal.sim.task_parts.arms.actions.ToolAction`."""
     constants = {**CONSTANTS, **dict(constants or {})}
     if not 0 < constants["opening"] < TRAVEL:
         raise ValueError(f"task 'drawer': opening is above 0 and below the travel of {TRAVEL} m, "

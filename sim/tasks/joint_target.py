@@ -13,7 +13,7 @@ from torch import Tensor
 
 from temporeal.sim.draws import between
 from temporeal.sim.task import Draw, Task, check_range
-from temporeal.sim.task_parts.arms import window
+from temporeal.sim.task_parts.arms.arm import window
 from temporeal.sim.task_parts.joint_maps import CONSTANTS, POSITIVE, Joints, Reward, joint_task, joints_of
 
 __all__ = ["CONSTANTS", "POSITIVE", "Reward", "make"]

@@ -1,9 +1,9 @@
 """Lift: an arm picks a cube up and holds it at a place in the air (pick and place). A Franka by default.
 
-Actions move the tool and open or close the gripper (:class:`temporeal.sim.task_parts.arm_actions.ToolAction`); the
+Actions move the tool and open or close the gripper (:class:`temporeal.sim.task_parts.arms.actions.ToolAction`); the
 robot gets joint positions and the opening, at 25 Hz. The floor of the world stands for the table. Places are those of
-an arm that reaches a metre (:meth:`temporeal.sim.task_parts.arms.Arm.in_front`). The tool's z points where it reaches,
-its y from finger to finger.
+an arm that reaches a metre (:meth:`temporeal.sim.task_parts.arms.arm.Arm.in_front`). The tool's z points where it
+reaches, its y from finger to finger.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from temporeal.sim.rotations import about_z, axes, pointing_down
 from temporeal.sim.scene import Scene, box
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Constant, Draw, Task, task_schema, weights
-from temporeal.sim.task_parts.arm_kinematics import postures
-from temporeal.sim.task_parts.arm_observations import ArmObserve
-from temporeal.sim.task_parts.arms import Arm, arm_action, grasping_arm, width_of
+from temporeal.sim.task_parts.arms.arm import Arm, arm_action, grasping_arm, width_of
+from temporeal.sim.task_parts.arms.kinematics import postures
+from temporeal.sim.task_parts.arms.observations import ArmObserve
 
 
 def formula_of(tool: str) -> str:
@@ -125,7 +125,7 @@ def make(
     stiffness: float | None = None,
 ) -> Task:
     """The task. ``robot``: an arm with a gripper. ``formula``: None: :func:`formula_of` the arm's tool. ``stiffness``:
-    see :class:`temporeal.sim.task_parts.arm_actions.ToolAction`."""
+    see :class:`temporeal.sim.task_parts.arms.actions.ToolAction`."""
     constants = {**CONSTANTS, **dict(constants or {})}
     of, gripper = grasping_arm("lift", robot)
     tool, text = of.robot.tool, formula or formula_of(of.robot.tool)

@@ -1,6 +1,6 @@
 """Peg: an arm puts the peg that it holds into a hole a millimetre wider, without pushing too hard. A Franka by default.
 
-Actions move the tool (:class:`temporeal.sim.task_parts.arm_actions.ToolAction`); the gripper stays closed. The robot
+Actions move the tool (:class:`temporeal.sim.task_parts.arms.actions.ToolAction`); the gripper stays closed. The robot
 gets joint positions and the opening, at 25 Hz. The block with the hole stands on the table (the floor of the world) and
 measures the force on it, as a fixture on a force sensor does.
 """
@@ -25,9 +25,9 @@ from temporeal.sim.rotations import axes, direction, doubled, pointing_down, rot
 from temporeal.sim.scene import Object, Scene, free_body, numbers
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Draw, Task, task_schema, weights
-from temporeal.sim.task_parts.arm_kinematics import postures
-from temporeal.sim.task_parts.arm_observations import ArmObserve
-from temporeal.sim.task_parts.arms import Arm, arm_action, grasping_arm
+from temporeal.sim.task_parts.arms.arm import Arm, arm_action, grasping_arm
+from temporeal.sim.task_parts.arms.kinematics import postures
+from temporeal.sim.task_parts.arms.observations import ArmObserve
 from temporeal.sim.task_parts.standing_objects import standing
 
 
@@ -180,7 +180,7 @@ def make(
     Args:
         robot: an arm with a gripper. ``formula``: None: :func:`formula_of` its tool.
         clearance: by how much the hole is wider than the peg, m. ``peg``: ``square`` or ``round``.
-        stiffness: see :class:`temporeal.sim.task_parts.arm_actions.ToolAction`.
+        stiffness: see :class:`temporeal.sim.task_parts.arms.actions.ToolAction`.
     """
     if not 0.0003 <= clearance <= 0.01:
         raise ValueError(f"task 'peg': clearance is 0.0003 to 0.01 m (below, contacts are too soft), got {clearance}")

@@ -1,11 +1,11 @@
 """Reach: bring an arm's tool to a pose (position and attitude) and hold it there. Of any arm; a Franka by default.
 
 Goals are poses of random postures, so that each can be reached. Actions move the tool
-(:class:`temporeal.sim.task_parts.arm_actions.ToolAction`). Depending on ``drive`` the robot gets joint positions at its
-``control_hz`` (25 Hz), velocities of its joints or its tool at 25 Hz, or efforts at 250 Hz.
+(:class:`temporeal.sim.task_parts.arms.actions.ToolAction`). Depending on ``drive`` the robot gets joint positions at
+its ``control_hz`` (25 Hz), velocities of its joints or its tool at 25 Hz, or efforts at 250 Hz.
 
 The task's numbers are those of an arm that reaches a metre; lengths and speeds are those of the robot's model
-(:class:`temporeal.sim.task_parts.arms.Arm`). An arm of less than six joints is asked for the tool's position only.
+(:class:`temporeal.sim.task_parts.arms.arm.Arm`). An arm of less than six joints is asked for the tool's position only.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from temporeal.sim.rotations import turn_between
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Carry, Constant, Draw, Task, check_range, task_schema, weights
-from temporeal.sim.task_parts.arm_observations import ArmObserve
-from temporeal.sim.task_parts.arms import Arm, arm, arm_action, control_period, physics_steps, window
-from temporeal.sim.task_parts.clear_postures import clear_postures
+from temporeal.sim.task_parts.arms.arm import Arm, arm, arm_action, control_period, physics_steps, window
+from temporeal.sim.task_parts.arms.clear_postures import clear_postures
+from temporeal.sim.task_parts.arms.observations import ArmObserve
 
 
 def formula_of(tool: str, turns: bool, seconds: int) -> str:
@@ -196,7 +196,7 @@ def make(
             of its ``tool`` (behind a Cartesian servo).
         control_dt: s. substeps: physics steps in it. None: as :data:`DRIVES` and the robot's ``control_hz`` have them.
         spread: of the goals' postures around home, rad; starts lie within 0.15 rad of home.
-        stiffness: see :class:`temporeal.sim.task_parts.arm_actions.ToolAction`.
+        stiffness: see :class:`temporeal.sim.task_parts.arms.actions.ToolAction`.
     """
     check_range("reach", "spread", spread, 0.0, pi, "rad")
     if drive not in DRIVES:

@@ -165,7 +165,7 @@ def test_the_fingers_names_are_the_models():
 
 def test_frankas_numbers_are_those_of_its_spec_and_of_the_tasks_actions():
     from temporeal.robots.franka import spec
-    from temporeal.sim.task_parts.arms import SHARE_OF_LIMITS
+    from temporeal.sim.task_parts.arms.arm import SHARE_OF_LIMITS
 
     robot = load_robot("franka")
     commands, limits = load_interface(robot).safety["commands"], spec.motion(SHARE_OF_LIMITS)
@@ -188,8 +188,8 @@ def test_frankas_numbers_are_those_of_its_spec_and_of_the_tasks_actions():
 
 def test_frankas_rates_are_those_of_its_spec_and_of_the_tasks_actions():
     from temporeal.robots.franka import spec
-    from temporeal.sim.task_parts.arm_actions import IMPEDANCE
-    from temporeal.sim.task_parts.arms import SHARE_OF_LIMITS
+    from temporeal.sim.task_parts.arms.actions import IMPEDANCE
+    from temporeal.sim.task_parts.arms.arm import SHARE_OF_LIMITS
 
     robot = load_robot("franka")
     commands, limits = load_interface(robot).safety["commands"], spec.motion(SHARE_OF_LIMITS)

@@ -3,10 +3,10 @@
 from math import pi
 
 import torch
-from tests.sim.task_parts.arm_samples import random_quats, same_attitude
+from tests.sim.task_parts.arms.samples import random_quats, same_attitude
 
 from temporeal.sim.rotations import about_z, axes, pointing_down, product, quaternion, rotation, turn_between
-from temporeal.sim.task_parts.arm_kinematics import cross
+from temporeal.sim.task_parts.arms.kinematics import cross
 
 
 def test_quaternions_of_matrices_and_back():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.sim.task_parts.arm_samples import generator
+from tests.sim.task_parts.arms.samples import generator
 
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.rewards.formula_tracker import FormulaTracker

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from temporeal.robots.franka.spec import motion
-from temporeal.sim.task_parts.arms import SHARE_OF_LIMITS
+from temporeal.sim.task_parts.arms.arm import SHARE_OF_LIMITS
 from temporeal.sim.task_parts.setpoint_limits import Limiter
 
 DT = 0.04

@@ -13,9 +13,9 @@ from temporeal.sim.backends import mujoco
 from temporeal.sim.env import make_env
 from temporeal.sim.scene import Scene
 from temporeal.sim.task import load_task
-from temporeal.sim.task_parts.arm_kinematics import postures
-from temporeal.sim.task_parts.arms import arm, within_jerk
-from temporeal.sim.task_parts.clear_postures import Contacts, clear_postures
+from temporeal.sim.task_parts.arms.arm import arm, within_jerk
+from temporeal.sim.task_parts.arms.clear_postures import Contacts, clear_postures
+from temporeal.sim.task_parts.arms.kinematics import postures
 from temporeal.sim.task_parts.setpoint_limits import Limiter
 from temporeal.sim.task_parts.systems import system_of
 

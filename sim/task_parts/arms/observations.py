@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from temporeal.sim.maps import Memory
 from temporeal.sim.rotations import axes
-from temporeal.sim.task_parts.arm_actions import ToolAction
-from temporeal.sim.task_parts.arms import Arm
+from temporeal.sim.task_parts.arms.actions import ToolAction
+from temporeal.sim.task_parts.arms.arm import Arm
 
 
 class ArmObserve(nn.Module):

@@ -10,9 +10,9 @@ from temporeal.robots.franka.spec import (
 )
 from temporeal.robots.spec import load_robot
 from temporeal.sim.rotations import about_z
-from temporeal.sim.task_parts.arm_actions import ToolMotion
-from temporeal.sim.task_parts.arm_observations import ArmObserve
-from temporeal.sim.task_parts.arms import SHARE_OF_LIMITS, arm, arm_action
+from temporeal.sim.task_parts.arms.actions import ToolMotion
+from temporeal.sim.task_parts.arms.arm import SHARE_OF_LIMITS, arm, arm_action
+from temporeal.sim.task_parts.arms.observations import ArmObserve
 
 ROBOT = load_robot("franka")
 ARM = arm("reach", "franka")

@@ -14,9 +14,9 @@ from temporeal.sim.maps import Memory
 from temporeal.sim.scene import Scene
 from temporeal.sim.system import OnDevices, Signals, System, settings
 from temporeal.sim.task import Draw
-from temporeal.sim.task_parts.arm_actions import ToolAction, ToolMotion
-from temporeal.sim.task_parts.arm_kinematics import postures
-from temporeal.sim.task_parts.arms import JOINTS, Arm, within_jerk
+from temporeal.sim.task_parts.arms.actions import ToolAction, ToolMotion
+from temporeal.sim.task_parts.arms.arm import JOINTS, Arm, within_jerk
+from temporeal.sim.task_parts.arms.kinematics import postures
 from temporeal.sim.task_parts.setpoint_limits import Limiter
 
 CONTROL_DT, SUBSTEPS = 0.04, 10

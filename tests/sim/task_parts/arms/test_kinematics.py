@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.sim.task_parts.arm_samples import generator, random_joints, same_attitude
+from tests.sim.task_parts.arms.samples import generator, random_joints, same_attitude
 
 from temporeal.robots.franka.spec import (
     HIGH,
@@ -13,7 +13,7 @@ from temporeal.robots.spec import load_robot
 from temporeal.sim.backends import mujoco
 from temporeal.sim.rotations import product, turn_between
 from temporeal.sim.scene import Scene
-from temporeal.sim.task_parts.arm_kinematics import chain_of, cross, one_thread, postures, solve
+from temporeal.sim.task_parts.arms.kinematics import chain_of, cross, one_thread, postures, solve
 
 ROBOT = load_robot("franka")
 

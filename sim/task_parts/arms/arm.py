@@ -14,7 +14,7 @@ from torch import Tensor
 from temporeal.robots.franka.spec import TOOL_ACCELERATIONS
 from temporeal.robots.franka.spec import motion as franka_motion
 from temporeal.robots.spec import Gripper, MotionLimits, RobotSpec, load_robot, shipped
-from temporeal.sim.task_parts.arm_actions import (
+from temporeal.sim.task_parts.arms.actions import (
     DAMPING,
     LEAST_RATE,
     EffortAction,
@@ -24,7 +24,7 @@ from temporeal.sim.task_parts.arm_actions import (
     TwistAction,
     impedance_of,
 )
-from temporeal.sim.task_parts.arm_kinematics import Chain, chain_of
+from temporeal.sim.task_parts.arms.kinematics import Chain, chain_of
 from temporeal.sim.task_parts.setpoint_limits import Limiter
 
 JOINTS = "joint_pos_cmd"  # the command of an arm's joints: setpoints of position servos
@@ -250,7 +250,7 @@ def arm_action(
     """Actions of an arm.
 
     What the command is, its ``drives`` say. Efforts are of an impedance, at
-    :data:`temporeal.sim.task_parts.arm_actions.LEAST_RATE`. ``home``: [J]; None: the robot's.
+    :data:`temporeal.sim.task_parts.arms.actions.LEAST_RATE`. ``home``: [J]; None: the robot's.
     """
     drive = of.robot.drives.get(command, "position")
     made: Callable[..., ToolAction] = ToolAction

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from temporeal.sim.physics.mujoco.mjcf import build
 from temporeal.sim.scene import Scene
-from temporeal.sim.task_parts.arms import JOINTS, Arm
+from temporeal.sim.task_parts.arms.arm import JOINTS, Arm
 
 CLEARANCE = 0.02  # m, of an arm that reaches a metre
 TRIES = 20  # times as many postures are drawn as are wanted, at most

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from tests.examples import thinned
-from tests.sim.task_parts.arm_samples import generator, random_joints
+from tests.sim.task_parts.arms.samples import generator, random_joints
 
 from temporeal.robots.franka.spec import (
     ACCELERATION,
@@ -25,8 +25,8 @@ from temporeal.sim.env import make_env
 from temporeal.sim.maps import StepAction
 from temporeal.sim.rotations import turn_between
 from temporeal.sim.task import load_task
-from temporeal.sim.task_parts.arm_actions import IMPEDANCE, ToolMotion
-from temporeal.sim.task_parts.arms import SHARE_OF_LIMITS, arm, arm_action
+from temporeal.sim.task_parts.arms.actions import IMPEDANCE, ToolMotion
+from temporeal.sim.task_parts.arms.arm import SHARE_OF_LIMITS, arm, arm_action
 from temporeal.sim.tasks.reach import DRIVES, Way
 
 ROBOT = load_robot("franka")

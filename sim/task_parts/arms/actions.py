@@ -12,7 +12,7 @@ from torch import Tensor
 
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.maps import Limited, Memory, begin
-from temporeal.sim.task_parts.arm_kinematics import Chain, solve
+from temporeal.sim.task_parts.arms.kinematics import Chain, solve
 from temporeal.sim.task_parts.setpoint_limits import Limiter
 
 SAME = 1e-6  # rad
