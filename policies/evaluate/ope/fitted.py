@@ -1,0 +1,120 @@
+"""Fitted Q evaluation (Le, Voloshin and Yue, ICML 2019) with an ensemble on resampled episodes (Hao et al., ICML 2021).
+
+Regress ``Q(s, a)`` on ``r + gamma m Q'(s', pi(s'))``, Q' a slow copy, until it is the value of pi; the estimate is the
+mean of ``Q(s_0, pi(s_0))`` over initial states. Needs no density of the policy that made the data.
+
+K members, B batch, O observation, A action, M steps, E episodes.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from temporeal.policies.data.transitions import Transitions
+from temporeal.policies.evaluate.ope.estimates import Estimate
+from temporeal.policies.evaluate.ope.importance import padded
+from temporeal.policies.evaluate.ope.members import Resamples
+from temporeal.policies.nets.ensemble import Ensemble
+
+Policy = Callable[[Tensor], Tensor]
+"""Observation [..., O] to the action [..., A]."""
+
+
+@dataclass(frozen=True)
+class FQEConfig:
+    """Settings of the fit.
+
+    Args:
+        members: K, each on its own resample of the episodes.
+        updates: Adam steps.
+        batch: steps per update and member.
+        hidden: layers of Q.
+        target_rate: how far Q' moves to Q at each update.
+        discount: gamma; 1 where each episode ends by itself.
+        least, most: bounds of a return, to which targets are clipped; 0 and 1 for P(satisfied).
+    """
+
+    members: int = 8
+    updates: int = 3000
+    batch: int = 256
+    hidden: tuple[int, ...] = (64, 64)
+    learning_rate: float = 1e-3
+    target_rate: float = 0.02
+    discount: float = 1.0
+    least: float = -math.inf
+    most: float = math.inf
+
+
+class FittedQ(nn.Module):
+    """K Q functions of normalized observations: [B, O] and [B, A] (or [K, B, ...]) to [K, B]."""
+
+    def __init__(self, data: Transitions, config: FQEConfig) -> None:
+        super().__init__()
+        inputs = data.obs.shape[1] + data.action.shape[1]
+        self.net = Ensemble(config.members, inputs, config.hidden, 1, name="silu")
+        deviation, mean = torch.std_mean(data.obs, 0)
+        self.register_buffer("mean", mean)
+        self.register_buffer("scale", torch.where(deviation > 1e-6, 1.0 / deviation.clamp(min=1e-6), 1.0))
+        self.register_buffer("unit", data.reward.new_tensor(max(float(data.reward.abs().max()), 1e-6)))
+
+    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
+        """Values [K, B]."""
+        return self.net(torch.cat(((obs - self.mean) * self.scale, action), -1))[..., 0] * self.unit
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted ensemble and what it was fitted on."""
+
+    q: FittedQ
+    policy: Policy
+    data: Transitions
+    resamples: Resamples
+
+    @torch.no_grad()
+    def estimate(self) -> Estimate:
+        """Value at the initial states of the episodes; the interval is that of the spread over members."""
+        first = self.data.obs[self.data.starts[:-1]]
+        values = self.q(first, self.policy(first))
+        draws = self.resamples.averages(values)
+        return Estimate(float(draws.mean()), values.mean(0).double().numpy(), draws, float(len(first)),
+                        independent=True)
+
+    @torch.no_grad()
+    def tables(self) -> tuple[np.ndarray, np.ndarray]:
+        """Q of the data's actions and V of its states, the members' mean, as padded tables [E, T]."""
+        starts = self.data.starts.numpy()
+        q = self.q(self.data.obs, self.data.action).mean(0)
+        v = self.q(self.data.obs, self.policy(self.data.obs)).mean(0)
+        return padded(q.numpy(), starts), padded(v.numpy(), starts)
+
+
+def fit(data: Transitions, policy: Policy, config: FQEConfig, seed: int = 0) -> Fitted:
+    """Fit Q of the deterministic ``policy`` to ``data``; one seed makes the fits of several policies comparable."""
+    torch.manual_seed(seed)
+    q, resamples = FittedQ(data, config), Resamples(data, config.members, seed)
+    slow = copy.deepcopy(q).requires_grad_(False)
+    optimizer = torch.optim.Adam(q.parameters(), config.learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.updates, 0.05 * config.learning_rate)
+    with torch.no_grad():
+        next_action = policy(data.next_obs)
+    for _ in range(config.updates):
+        chosen = resamples.draw(config.batch)
+        with torch.no_grad():
+            after = slow(data.next_obs[chosen], next_action[chosen])
+            target = data.reward[chosen] + config.discount * data.mask[chosen] * after.clamp(config.least, config.most)
+        loss = (q(data.obs[chosen], data.action[chosen]) - target).square().mean(1).sum()  # each member its own
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        with torch.no_grad():
+            torch._foreach_lerp_(list(slow.parameters()), list(q.parameters()), config.target_rate)
+    return Fitted(q, policy, data, resamples)
