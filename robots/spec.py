@@ -11,6 +11,7 @@ from temporeal.robots.model_files import is_file
 from temporeal.robots.registry import UnknownName, guess, names, resolve
 from temporeal.robots.search_path import VARIABLE, SearchPathError, own_robots, said
 from temporeal.robots.signals import CommandSpec, SignalSpec
+from temporeal.robots.symmetry import Symmetry
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,7 @@ class RobotSpec:
         gripper: the gripper, if it has one.
         control_hz: how often its tasks set a command unless they say otherwise, Hz; 0: no rate is known.
         defaults: limits that no source gives: what was assumed and why, by the limit's name.
+        symmetry: its mirror image, if it has one: for data that is mirrored.
     """
 
     name: str
@@ -192,6 +194,7 @@ class RobotSpec:
     gripper: Gripper | None = None
     control_hz: float = 0.0
     defaults: Mapping[str, str] = field(default_factory=dict)
+    symmetry: Symmetry | None = None
 
     def __post_init__(self) -> None:
         for command, drive in self.drives.items():
@@ -203,6 +206,11 @@ class RobotSpec:
         if self.gripper is not None and self.gripper.command not in self.commands:
             raise ValueError(f"robot {self.name!r}: its gripper's command {self.gripper.command!r} is not one of "
                              f"{', '.join(self.commands)}")
+        for name, mirror in (self.symmetry.signals if self.symmetry is not None else {}).items():
+            spec = {**self.signals, **self.commands}.get(name)
+            if spec is None or spec.size != len(mirror.sign):
+                raise ValueError(f"robot {self.name!r}: its symmetry has {len(mirror.sign)} components for {name!r}, "
+                                 f"which {'it does not have' if spec is None else f'has {spec.size}'}")
 
     def command(self, name: str) -> CommandSpec:
         """The command called ``name``; an unknown name lists the known ones."""

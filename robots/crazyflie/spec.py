@@ -24,6 +24,7 @@ from pathlib import Path
 
 from temporeal.robots.signals import CommandSpec, SignalSpec, schema
 from temporeal.robots.spec import Parameter, RobotSpec
+from temporeal.robots.symmetry import SAME, Mirror, Symmetry
 
 HERE = Path(__file__).parent
 
@@ -64,6 +65,10 @@ PARAMETERS = {
                            "inner rate loop, chosen here so that the response spans sluggish to ringing"),
 }
 
+# reflected in y = 0 right and left rotors change places, which turn in opposite directions
+SYMMETRY = Symmetry({
+    "height": SAME, "motor_cmd": Mirror((1, 1, 1, 1), (3, 2, 1, 0)), "ctbr_cmd": Mirror((1, -1, 1, -1))})
+
 SPEC = RobotSpec(
     name="crazyflie",
     kind="quadrotor",
@@ -91,6 +96,7 @@ SPEC = RobotSpec(
     model=HERE / "model.xml",
     ros=HERE / "ros.yaml",
     control_hz=100.0,
+    symmetry=SYMMETRY,
 )
 
 L2F_MAX_RPM = 21702.0

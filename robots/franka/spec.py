@@ -33,6 +33,7 @@ from pathlib import Path
 
 from temporeal.robots.signals import CommandSpec, SignalSpec, schema
 from temporeal.robots.spec import Gripper, MotionLimits, Parameter, RobotSpec, Source
+from temporeal.robots.symmetry import Mirror, Symmetry
 
 HERE = Path(__file__).parent
 
@@ -131,6 +132,17 @@ PARAMETERS = {
         "[U], [H]; low assumed: 90 %, gripper 30 N per finger (the least that grasps get); high: short time [H]"),
 }
 
+# Reflected in y = 0: joints that turn about the vertical or the reach change their sign, those that bend (2, 4, 6) do
+# not. The hand is mounted at -pi/4 about the flange, so that joint 7 is mirrored about pi/4; fingers change places.
+SIGNS = (-1, 1, -1, 1, -1, 1, -1)
+TURNED = (0.0,) * 6 + (pi / 2,)
+SYMMETRY = Symmetry({
+    "joint_pos": Mirror(SIGNS, offset=TURNED), "joint_vel": Mirror(SIGNS), "joint_torque": Mirror(SIGNS),
+    "finger_pos": Mirror((1, 1), (1, 0)), "joint_pos_cmd": Mirror(SIGNS, offset=TURNED),
+    "arm_cmd": Mirror((*SIGNS, 1), offset=(*TURNED, 0.0)), "joint_vel_cmd": Mirror(SIGNS),
+    "joint_effort_cmd": Mirror(SIGNS), "tool_vel_cmd": Mirror((1, -1, 1, -1, 1, -1))},
+    note="the links' centres of mass are a little off the plane; at most 1.445 rad of joint 7's range has no mirror")
+
 SPEC = RobotSpec(
     name="franka",
     kind="arm",
@@ -178,4 +190,5 @@ SPEC = RobotSpec(
     motion=motion(),
     gripper=Gripper("arm_cmd", FINGERS, ("fr3_leftfinger", "fr3_rightfinger"), open=OPEN, closed=0.0),
     control_hz=25.0,
+    symmetry=SYMMETRY,
 )  # fmt: skip

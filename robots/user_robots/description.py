@@ -30,6 +30,7 @@ optional)::
     packages: {my_robot: ../my_robot}  # folders of package://my_robot/...; else a folder above with this name
                                      # (of a folder: in it)
     rate_hz: 500                     # of the signals
+    symmetry: {joint_pos: {sign: [-1, 1]}}   # its mirror image: robots/symmetry.py, robots/user_robots/symmetry.py
     license: MIT
 
 A URDF has no actuators, so its commands are declared this way; ``strength`` (N m, N) is then the joint's effort unless
@@ -68,6 +69,7 @@ from temporeal.robots.user_robots.signals import (
     joint_signals,
     pose_signals,
 )
+from temporeal.robots.user_robots.symmetry import with_symmetry
 
 KINDS = ("arm", "hand", "quadrotor", "mobile_base", "legged")
 
@@ -85,7 +87,8 @@ def user_robot(name: str, folder: Path | None = None) -> RobotSpec:
     if (place / SPEC).is_file():
         return in_folder(name, place)
     content = read_model(place)
-    return describe(name, content, read_entries(sidecar_path(content.path), SIDECAR))
+    beside = read_entries(sidecar_path(content.path), SIDECAR)
+    return with_symmetry(describe(name, content, beside), str(sidecar_path(content.path)), beside)
 
 
 def in_folder(name: str, folder: Path) -> RobotSpec:
@@ -98,6 +101,11 @@ def in_folder(name: str, folder: Path) -> RobotSpec:
         raise RobotFileError(f"{folder / SPEC}: kind is one of {', '.join(KINDS)}; got {given.get('kind')!r}")
     model = inside(folder, folder / given["model"])
     check_files(folder, model, given.get("packages", {}))
+    return with_symmetry(of_kind(name, folder, model, given), str(folder / SPEC), given)
+
+
+def of_kind(name: str, folder: Path, model: Path, given: Mapping[str, Any]) -> RobotSpec:
+    """The spec by the kind that the folder's ``spec.yaml`` names."""
     if given["kind"] == "quadrotor":
         return quadrotor(name, folder, model, given)
     if given["kind"] == "mobile_base" and "mobile_base" in given:
