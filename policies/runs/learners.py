@@ -12,9 +12,10 @@ from typing import Any
 from temporeal.policies.runs.environments import GREATEST_SEED, check_seed, fits
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.settings.compose import of_group
+from temporeal.policies.training.registries import LEARNERS
 
 RANK_SEED = 1_000_003  # between the seeds of the processes of one run: their worlds must differ
-REGISTRIES = ("temporeal.policies.algos", "temporeal.policies.planners")
+REGISTRIES = (*LEARNERS, "temporeal.policies.planners")
 
 
 def check_training_seed(seed: int) -> None:
@@ -44,12 +45,17 @@ def algorithm(settings: Mapping[str, Any]) -> tuple[ModuleType, Any]:
     with bad_input():
         name = settings["algo"]["name"]
         module = module_of(name)
-        if not hasattr(module, "train") or "env" not in inspect.signature(module.train).parameters:
+        if not hasattr(module, "train") or not {"env", "data"} & set(inspect.signature(module.train).parameters):
             about = (module.__doc__ or "").partition("\n")[0]
             instead = f": python -m {module.__name__} --help" if hasattr(module, "main") else ""
             raise BadInput(f"algo={name} does not learn tasks of temporeal.sim.tasks ({about})"
                            f"{instead or planned(settings)}")
         return module, configured(name, typing.get_type_hints(module.train)["config"], of_group(settings, "algo"))
+
+
+def learns_from_data(module: ModuleType) -> bool:
+    """Whether a learner takes a dataset and no environment."""
+    return "data" in inspect.signature(module.train).parameters
 
 
 def configured(name: str, kind: Any, values: Mapping[str, Any]) -> Any:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,32 +13,10 @@ from temporeal.policies.runs import environments, learners, run_folders, trained
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.interrupts import Interrupted, stop_asked
 from temporeal.policies.runs.settings.files import Settings, read, write
+from temporeal.policies.runs.trained_run import TrainedRun, events, naming_checkpoint
 
 if TYPE_CHECKING:
     from temporeal.policies.training.progress import Logger, Progress
-
-
-@dataclass(frozen=True)
-class TrainedRun:
-    """A run that was trained.
-
-    Args:
-        folder: settings, checkpoints and events.
-        seconds: wall time of the whole training, s.
-        rank: of this process among those that trained together.
-        figures: those of the last iteration, and the run's diverged worlds, warnings and overflow.
-        notes: sentences about what went wrong in the worlds.
-    """
-
-    folder: Path
-    seconds: float
-    rank: int
-    figures: Mapping[str, float]
-    notes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {**self.figures, "run": str(self.folder), "seconds": self.seconds, "rank": self.rank}
 
 
 def train(
@@ -57,6 +33,10 @@ def train(
         again: the command that continues the run, for the message of an interruption.
     """
     module, configuration = checked(settings)
+    if learners.learns_from_data(module):
+        from temporeal.policies.runs import offline
+
+        return offline.train(settings, module, configuration, overwrite=overwrite, quiet=quiet, again=again)
     folder = run_folders.run_folder(settings)
     if settings["processes"] > 1 and "RANK" not in os.environ:
         environments.make_task(settings)  # its errors are clearer here than from several processes at once
@@ -198,37 +178,3 @@ def troubles(found: Mapping[str, float], env: Any, folder: Path | None) -> Itera
     if count := int(found.get("warnings", 0)):
         named = ", ".join(f"{name} {n}" for name, n in env.backend.status().warnings.items() if n)
         yield f"the simulator warned {count} times{f': {named}' if named else ''}"
-
-
-@contextmanager
-def events(folder: Path) -> Iterator[Logger]:
-    """TensorBoard events in ``folder``. A full disk is one line: their writer is a thread that would show a traceback,
-    while the error it dies of is raised here, too.
-    """
-    from temporeal.policies.training.progress import tensorboard
-
-    show = threading.excepthook
-    threading.excepthook = lambda error: None if isinstance(error.exc_value, OSError) else show(error)
-    try:
-        with tensorboard(folder) as logger:
-            yield logger
-    except OSError as error:
-        raise BadInput(f"events cannot be written to {folder}: {error.strerror}; resume=true continues the run from "
-                       "its last checkpoint, if there is one") from error
-    finally:
-        threading.excepthook = show
-
-
-@contextmanager
-def naming_checkpoint(folder: Path, processes: int, again: str) -> Iterator[None]:
-    """An interruption inside names the last checkpoint, and the command that continues from it."""
-    from temporeal.policies.training.checkpoint import iterations
-
-    try:
-        yield
-    except Interrupted as stop:
-        kept = iterations(folder / run_folders.CHECKPOINTS, processes)
-        if not kept:
-            raise Interrupted(stop.number, f"{stop} before the first checkpoint; --overwrite starts anew") from None
-        where = f"{stop}; iteration {kept[-1]} is kept in {folder / run_folders.CHECKPOINTS}"
-        raise Interrupted(stop.number, f"{where}; go on with: {again}" if again else where) from None

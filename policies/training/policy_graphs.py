@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 import yaml
 
 from temporeal.policies.training.checkpoint import CheckpointError
+from temporeal.policies.training.registries import LEARNERS
 from temporeal.robots.handed_over.files import Refused, read_text
 from temporeal.robots.handed_over.texts import from_yaml
-from temporeal.robots.registry import resolve
+from temporeal.robots.registry import names, resolve
 
 if TYPE_CHECKING:
     from temporeal.policies.nets.normalizer import Normalizer
@@ -41,11 +43,20 @@ def check_reads(run: Path, normalizer: Normalizer, task: Task) -> None:
             "has changed since (CHANGELOG.md): judge the artifact that was exported then, or train anew")
 
 
+def learner_of(run: Path) -> ModuleType:
+    """The module of the algorithm that learned the run in folder ``run``."""
+    name = algorithm_of(run)
+    known = {entry: package for package in LEARNERS for entry in names(package)}
+    if name not in known:
+        raise CheckpointError(f"{run}: no such algorithm here: {name!r}; known: {', '.join(sorted(known))}")
+    return resolve(known[name], name)
+
+
 def load_graph(run: Path, task: Task, device: str = "cpu") -> PolicyGraph:
     """The policy of ``run`` on ``task``; a :class:`CheckpointError` if it belongs to another task."""
     from temporeal.sim.maps import PolicyGraph
 
-    module = resolve("temporeal.policies.algos", algorithm_of(run))
+    module = learner_of(run)
     if hasattr(module, "load_graph"):  # its policy sees more than the task's observation map shows
         return cast("PolicyGraph", module.load_graph(run, task, device))
     actor, normalizer, _ = module.load_policy(run, device)

@@ -27,10 +27,16 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def done_of(metrics: Metrics) -> dict[str, str]:
+    """What was done and how fast: environment steps, or updates of a learner from data."""
+    if "updates" in metrics:
+        return {"updates": f"{metrics['updates'] / 1e3:.1f} k", "rate": f"{metrics['rate']:.0f}/s"}
+    return {"steps": f"{metrics['steps'] / 1e6:.2f} M", "rate": f"{metrics['rate'] / 1e3:.0f} k/s"}
+
+
 def summary(metrics: Metrics) -> dict[str, str]:
     """The main figures as text, in order; missing ones are left out."""
-    out = {"steps": f"{metrics['steps'] / 1e6:.2f} M", "rate": f"{metrics['rate'] / 1e3:.0f} k/s",
-           "elapsed": clock(metrics["seconds"]), "left": clock(metrics["eta"])}
+    out = {**done_of(metrics), "elapsed": clock(metrics["seconds"]), "left": clock(metrics["eta"])}
     for name, text in (("return", "{:.2f}"), ("length", "{:.0f}"), ("success", "{:.1%}"), ("robustness", "{:.2f}"),
                        ("reward", "{:.3f}"), ("std", "{:.2f}"), ("kl", "{:.4f}"), ("learning_rate", "{:.1e}"),
                        ("explained", "{:.2f}")):

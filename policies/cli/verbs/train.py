@@ -46,11 +46,11 @@ def completions() -> list[str]:
 
 def run(argv: Sequence[str]) -> int:
     """Compose the settings, train, write the run."""
-    from temporeal.policies.runs.settings.compose import compose
+    from temporeal.policies.runs.offline import settings_of
     from temporeal.policies.runs.settings.files import as_yaml
 
     options = parser().parse_intermixed_args(argv)
-    settings = compose(options.overrides)
+    settings = settings_of(options.overrides)
     if options.out:
         settings["out"] = options.out
     if options.config:

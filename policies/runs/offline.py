@@ -1,0 +1,144 @@
+"""Train a learner from data: the settings, the dataset and the task that they are about, and the run."""
+
+from __future__ import annotations
+
+import time
+import typing
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from temporeal.policies.runs import environments, run_folders
+from temporeal.policies.runs.errors import BadInput, bad_input
+from temporeal.policies.runs.interrupts import Interrupted, stop_asked
+from temporeal.policies.runs.settings.compose import compose, override
+from temporeal.policies.runs.settings.files import Settings, read, write
+from temporeal.policies.runs.settings.handed_over import checked as plain
+from temporeal.policies.runs.trained_run import TrainedRun, events, naming_checkpoint
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from temporeal.policies.data.episodes.dataset import Dataset
+    from temporeal.policies.data.transitions import Transitions
+    from temporeal.sim.task import Task
+
+WORLD = ("robot", "task", "backend", "randomize")
+"""Groups of settings that say what a dataset is about."""
+
+
+def settings_of(words: Sequence[str]) -> Settings:
+    """The settings of a command's ``words``; without ``task=``, the dataset says which task it is about."""
+    folder = next((word.partition("=")[2] for word in reversed(words) if word.startswith("dataset=")), "")
+    if not folder or folder == "null" or any(word.startswith(("task=", "resume=")) for word in words):
+        return compose(words)
+    about = dict(open_dataset(folder).interface.about.get("settings") or {})
+    if "task" not in about:
+        return compose(words)
+    held = plain({key: about[key] for key in WORLD if key in about}, folder)
+    of_world = [word for word in words if word.partition("=")[0].partition(".")[0] in WORLD]
+    with bad_input():
+        return override({**compose([word for word in words if word not in of_world]), **held}, of_world)
+
+
+def open_dataset(folder: str | Path) -> Dataset:
+    """The dataset in ``folder``."""
+    from temporeal.policies.data.episodes.dataset import Dataset
+
+    with bad_input():
+        return Dataset.open(Path(folder))
+
+
+def train(
+    settings: Settings, module: ModuleType, configuration: Any, *, overwrite: bool = False, quiet: bool = False,
+    again: str = "",
+) -> TrainedRun:
+    """Train as the settings say; see :func:`temporeal.policies.runs.training.train`."""
+    name = settings["algo"]["name"]
+    if not settings.get("dataset"):
+        raise BadInput(f"algo={name} learns from episodes: dataset=FOLDER; `temporeal data generate` makes a set, "
+                       "`temporeal data record` records one")
+    if settings["processes"] != 1:
+        raise BadInput(f"processes={settings['processes']}: algo={name} is trained by one process")
+    if settings["device"] != "cpu":
+        raise BadInput(f"device={settings['device']}: algo={name} learns on the cpu")
+    dataset, task = open_dataset(settings["dataset"]), environments.make_task(settings)
+    settings = environments.resolved(settings)
+    with bad_input():
+        data = shown(dataset, module, task, configuration)
+    started, folder = time.perf_counter(), run_folders.run_folder(settings)
+    with run_folders.opened_run(settings, folder, overwrite):
+        with events(folder / run_folders.EVENTS) as logger, naming_checkpoint(folder, 1, again), stop_asked() as asked:
+            history = _learn(module, data, configuration, settings, folder, quiet=quiet, logger=logger, asked=asked,
+                             evaluate=evaluation(settings, task) if hasattr(module, "load_policy") else None)
+            if asked:
+                raise Interrupted(asked[0])
+    if run_folders.resumes(settings):
+        file = folder / run_folders.CONFIG
+        write({**settings, "task": read(file)["task"], "resume": None}, file)
+    return TrainedRun(folder, time.perf_counter() - started, 0, history[-1] if history else {})
+
+
+def shown(dataset: Dataset, module: ModuleType, task: Task, configuration: Any) -> Transitions | Dataset:
+    """What the learner ``module`` takes: steps as ``task`` shows them to a policy, or the episodes as they are."""
+    from temporeal.policies.data.transitions import Transitions
+
+    if typing.get_type_hints(module.train)["data"] is Transitions:
+        return steps_of(dataset, task, configuration)
+    return dataset
+
+
+def steps_of(dataset: Dataset, task: Task, configuration: Any) -> Transitions:
+    """The steps of ``dataset`` as ``task`` shows them to a policy, with the reward that is asked for."""
+    from temporeal.policies.data.views import task_view, transitions
+
+    reward = None
+    if getattr(configuration, "reward", "data") == "formula":
+        from temporeal.policies.data.task_rewards import task_reward
+
+        reward = task_reward(task)
+    return transitions(dataset, task_view(task), reward=reward)
+
+
+def evaluation(settings: Settings, task: Task) -> Callable[[nn.Module, nn.Module, int], dict[str, float]]:
+    """``evaluate(actor, normalizer, episodes)``: the share of fresh episodes that satisfy the formula, and their median
+    robustness."""
+    from temporeal.policies.evaluate.evaluation import evaluate
+    from temporeal.policies.evaluate.full_horizon import to_full_horizon
+    from temporeal.policies.evaluate.judging import EVALUATION_SEED
+    from temporeal.policies.evaluate.rollout import rollout
+
+    shown, seed = to_full_horizon(task), settings["seed"] + EVALUATION_SEED
+    worlds: dict[int, Any] = {}
+
+    def judge(actor: nn.Module, normalizer: nn.Module, episodes: int) -> dict[str, float]:
+        if episodes not in worlds:
+            worlds[episodes] = environments.make_env(settings, task=shown, num_worlds=episodes, seed=seed)
+        worlds[episodes].reseed(seed)  # the same episodes each time: what differs is the policy
+        found = evaluate(rollout(worlds[episodes], lambda obs: actor(normalizer(obs))), task.formula)
+        return {"success": found.satisfied.estimate, "robustness": found.robustness.median}
+
+    return judge
+
+
+def _learn(
+    module: ModuleType, data: Transitions | Dataset, configuration: Any, settings: Settings, folder: Path, *,
+    quiet: bool, asked: Sequence[int], **watched: Any,
+) -> list[dict[str, float]]:
+    """The history of the training; errors of settings, checkpoints and numbers are the user's to correct."""
+    from temporeal.policies.training import progress
+    from temporeal.policies.training.checkpoint import CheckpointError
+    from temporeal.policies.training.errors import NonFiniteError, SettingsError
+
+    title = f"{run_folders.title_of(settings)}, {settings['algo']['name']}, seed {settings['seed']}"
+    try:
+        result = module.train(
+            data, configuration, out=folder, seed=settings["seed"], resume=run_folders.resumes(settings),
+            progress=None if quiet else progress.show(title), on_iteration=lambda _: bool(asked), **watched)
+    except (CheckpointError, SettingsError) as error:
+        raise BadInput(str(error)) from error
+    except NonFiniteError as error:
+        raise BadInput(f"the training diverged and was stopped: {error}; try a smaller learning rate") from error
+    history: list[dict[str, float]] = result.history
+    return history

@@ -1,0 +1,71 @@
+"""Parameters of several networks in one vector: one optimizer step, one Polyak average, whatever their number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Flat:
+    """The parameters of ``modules`` and their gradients as views of two vectors, ``values`` and ``gradient``.
+
+    The modules go on as before; ``backward`` adds to ``gradient``.
+    """
+
+    def __init__(self, *modules: nn.Module) -> None:
+        self.parameters = [p for module in modules for p in module.parameters()]
+        self.values = nn.Parameter(torch.cat([p.detach().flatten() for p in self.parameters]))
+        self.gradient = torch.zeros_like(self.values.data)
+        self.values.grad = self.gradient
+        for p, value, gradient in zip(self.parameters, self._views(self.values.data), self._views(self.gradient)):
+            p.data, p.grad = value, gradient
+
+    def _views(self, vector: Tensor) -> Iterable[Tensor]:
+        parts = vector.split([p.numel() for p in self.parameters])
+        return [part.view(p.shape) for part, p in zip(parts, self.parameters)]
+
+
+class Adam(Flat):
+    """Adam (Kingma and Ba 2015) on the parameters of ``modules``, in one fused operation."""
+
+    def __init__(self, *modules: nn.Module, rate: float, weight_decay: float = 0.0) -> None:
+        super().__init__(*modules)
+        self.optimizer = torch.optim.Adam([self.values], lr=rate, fused=True, weight_decay=weight_decay)
+
+    def set_rate(self, rate: float) -> None:
+        """Another learning rate."""
+        self.optimizer.param_groups[0]["lr"] = rate
+
+    def state_dict(self) -> dict[str, Any]:
+        """Moments and learning rate."""
+        return self.optimizer.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Set both."""
+        self.optimizer.load_state_dict(state)
+
+
+def descend(loss: Tensor, *groups: Adam) -> None:
+    """One step down ``loss`` in the parameters of ``groups``; other networks in it stay as they are."""
+    for group in groups:
+        group.gradient.zero_()
+    loss.backward(inputs=[p for group in groups for p in group.parameters])
+    for group in groups:
+        group.optimizer.step()
+
+
+class Average:
+    """Exponential moving average of networks' parameters: ``target += rate (network - target)`` (Polyak)."""
+
+    def __init__(self, network: nn.Module, target: nn.Module) -> None:
+        """``network`` has its parameters in an :class:`Adam` already."""
+        pairs = list(zip(network.parameters(), target.parameters(), strict=True))
+        self.targets, self.networks = [t.data for _, t in pairs], [n.data for n, _ in pairs]
+
+    @torch.no_grad()
+    def move(self, rate: float) -> None:
+        """One step of the average."""
+        torch._foreach_lerp_(self.targets, self.networks, rate)
