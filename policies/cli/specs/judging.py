@@ -88,6 +88,7 @@ def judge(action: str, spec: Spec, path: Path, options: Namespace) -> int:
 
 def formula_and_trace(spec: Spec, path: Path, options: Namespace) -> tuple[Formula, Trace]:
     """The formula over the signals of the trace, and the trace."""
+    from temporeal.policies.cli.traces.episodes import read_episode
     from temporeal.policies.cli.traces.reader import open_tables, read_trace
     from temporeal.policies.cli.traces.table import schema_of, unread_of
     from temporeal.sim.stl.language.queries import signals_in
@@ -95,7 +96,8 @@ def formula_and_trace(spec: Spec, path: Path, options: Namespace) -> tuple[Formu
     if str(path) == "-":
         raise BadInput("- (stdin) is for monitor; check, explain and plot read a file")
     how = trace_options(options, spec.dt)
-    tables: Sequence[Table] = open_tables(path, how)
+    tables: Sequence[Table] = (open_tables(path, how) if options.episode is None else
+                               [read_episode(path, options.episode, how.time)])
     formula = formula_on(spec, schema_of(tables), [c for table in tables for c in table.columns], str(path),
                          unread_of(tables))
     trace = read_trace(tables, {name: signal.shape for name, signal in signals_in(formula).items()}, how)

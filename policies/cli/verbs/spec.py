@@ -14,7 +14,7 @@ from temporeal.policies.cli.specs.outline import outline
 from temporeal.policies.cli.specs.spec_file import given, with_options
 from temporeal.policies.runs.errors import BadInput
 
-SUMMARY = "check, explain, plot or monitor a formula on a trace from a file"
+SUMMARY = "check, explain, plot or monitor a formula on a trace from a file, or on a dataset"
 HELP = """\
 Evaluates a Signal Temporal Logic formula on a recorded trace. Needs no robot, no simulator and no training.
 
@@ -27,7 +27,8 @@ Evaluates a Signal Temporal Logic formula on a recorded trace. Needs no robot, n
 FORMULA is a formula, or the file of one: text (.stl, .txt), or YAML (.yaml) or JSON (.json) with formula, and
 optionally constants, signals, dt, semantics. TRACE is CSV (a header of signal names, t in seconds, components as p.0,
 p.1), NPZ, Parquet, or a ROS 2 bag (.mcap, .db3 or its folder, with --map or --robot). Signals that FORMULA does not
-declare are taken from the trace.
+declare are taken from the trace. TRACE may be the folder of a dataset: then check says which episodes satisfy which
+clause and how often (with a 95 % interval), monitor also from when each verdict is certain; --episode N takes one.
 
 Every reader has the same rules. Times must increase: one that repeats or goes back is an error (--repeated drop leaves
 such samples out, and says how many). A missing value is an error where the formula reads it (--missing unknown: lost).
@@ -36,13 +37,15 @@ A trace that ends before the formula's horizon still gets a verdict: windows are
 changes that). With --partial, and in monitor, the verdict is undecided unless every continuation agrees. With --json,
 robustness is a number, "inf" or "-inf", or null if unknown.
 
-Exit status: 0 satisfied (or, without a trace, well-formed), 1 violated, 2 undecided or bad input.
+Exit status: 0 satisfied (or, without a trace, well-formed; of a dataset: by all episodes), 1 violated, 2 undecided or
+bad input.
 
 Example:
   temporeal spec check 'G[0,2] (height > 0.3)' flight.csv
   temporeal spec check mission.stl flight.csv --json
   temporeal spec explain mission.yaml flight.npz
   temporeal spec plot mission.stl flight.mcap --map height=/odom:pose.pose.position.z --dt 0.02 --resample hold -o f.svg
+  temporeal spec monitor mission.stl demonstrations/ --json
   tail -f live.csv | temporeal spec monitor mission.stl - --until-decided
 """
 
@@ -72,6 +75,7 @@ def parser() -> Parser:
                    help="past the end of the trace windows are clipped, predicates false, or predicates true (clip)")
     p.add_argument("--until", choices=("half-open", "closed"),
                    help="whether p in `p U q` must hold up to the sample before q, or at that of q too (half-open)")
+    p.add_argument("--episode", type=int, metavar="N", help="dataset: this episode alone, as a trace")
     p.add_argument("--partial", action="store_true", help="undecided unless all continuations of the trace agree")
     p.add_argument("--until-decided", action="store_true", help="monitor: end as soon as the verdict is certain")
     p.add_argument("--series", action="store_true", help="with --json: every part's robustness at every sample")
@@ -101,12 +105,18 @@ def run(argv: Sequence[str]) -> int:
         wanted = "FORMULA [TRACE]" if action == "check" else "FORMULA TRACE"
         raise BadInput(f"temporeal spec {action} takes {wanted}, got {' '.join(files) or 'nothing'}")
     check_options(action, options)
+    from temporeal.policies.cli.specs.datasets import is_dataset, on_dataset
+
+    if options.episode is not None and (len(files) < 2 or not is_dataset(Path(files[1]))):
+        raise BadInput("--episode is for a dataset")
     from temporeal.policies.runs import errors
 
     with errors.bad_input():
         spec = with_options(given(files[0]), options)
         if len(files) == 1:
             return outline(spec, options)
+        if is_dataset(Path(files[1])) and options.episode is None:
+            return on_dataset(action, spec, Path(files[1]), options)
         if action == "monitor":
             return monitor(spec, files[1], options)
         return judge(action, spec, Path(files[1]), options)

@@ -13,14 +13,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from temporeal.policies.data.episodes.checked_episode import ROUNDING
 from temporeal.policies.data.episodes.episode import Episode
 from temporeal.policies.data.episodes.interface import DataError, Interface
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import RobotSpec
 from temporeal.robots.symmetry import Mirror, Symmetry, mirror_of
-
-MARGIN = 1e-4
-"""How far beyond its limits, in the command's unit, the rounding of 32 bits may take a mirrored command."""
 
 
 @dataclass(frozen=True)
@@ -85,4 +83,5 @@ def mirrored(episode: Episode, mirrors: Mirrors) -> Episode:
 def within(episode: Episode, interface: Interface) -> bool:
     """Whether the commands are within their limits: a joint whose range is not symmetric may leave it."""
     low, high = np.array(interface.action.low), np.array(interface.action.high)
-    return bool(((episode.action >= low - MARGIN) & (episode.action <= high + MARGIN)).all())
+    slack = ROUNDING * (high - low)
+    return bool(((episode.action >= low - slack) & (episode.action <= high + slack)).all())

@@ -1,0 +1,55 @@
+"""Episodes of one dataset written to another: the part that filter, relabel, mirror, merge and split share.
+
+Pictures that are kept as video are decoded and encoded again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from temporeal.policies.data.episodes.dataset import Dataset
+from temporeal.policies.data.episodes.episode import Episode
+from temporeal.policies.data.episodes.interface import DataError, Interface, require_same
+from temporeal.policies.data.episodes.writer import DatasetWriter
+
+Progress = Callable[[int, int], None]
+ORIGIN, SOURCE = "origin", "source"
+"""Keys of an episode's ``info``: which recorded episode it was made of, and the set that it came from."""
+
+
+def write(
+    out: Path, interface: Interface, episodes: Iterable[Episode], what: str, progress: Progress | None = None,
+    count: int = 0,
+) -> int:
+    """``episodes`` as the new dataset ``out``; ``what`` was done, for people to read in its ``about``. How many."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise DataError(f"{out} is there already: curation writes a new folder")
+    done = [*interface.about.get("curation", ()), what]
+
+    def counted() -> Iterator[Episode]:
+        for number, episode in enumerate(episodes, 1):
+            yield episode
+            if progress is not None:
+                progress(number, max(count, number))
+
+    with DatasetWriter(out, replace(interface, about={**interface.about, "curation": done})) as writer:
+        return writer.add_many(counted())
+
+
+def originals(data: Dataset, chosen: Iterable[int]) -> Iterator[Episode]:
+    """The episodes ``chosen``, each with the name of what it was recorded as."""
+    for number in chosen:
+        episode = data.episode(int(number))
+        yield replace(episode, info={ORIGIN: f"{data.folder.name}:{number}", **episode.info})
+
+
+def merged(sets: list[Dataset]) -> Iterator[Episode]:
+    """The episodes of all ``sets``, which must be of one interface, with the name of the set that each came from."""
+    names = [data.folder.name for data in sets]
+    for k, data in enumerate(sets):
+        require_same(sets[0].interface, data.interface, f"{data.folder} (beside {sets[0].folder})")
+        name = data.folder.name if names.count(data.folder.name) == 1 else f"{data.folder.name}-{k}"
+        for episode in originals(data, range(data.episodes)):
+            yield replace(episode, info={SOURCE: name, **episode.info})
