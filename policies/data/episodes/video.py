@@ -1,0 +1,136 @@
+"""Pictures as MP4: a frame per sample, encoded while they come, decoded from the key frame before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+
+from temporeal.policies.data.episodes.interface import DataError
+
+KEY_FRAMES = 2
+"""Frames from a key frame to the next, as LeRobot's: random access decodes two frames at most."""
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How pictures are compressed.
+
+    Args:
+        encoder: PyAV's name; ``name``: LeRobot's name of what it writes.
+        pixels: format of the file; yuv420p is read everywhere and halves the resolution of colour.
+        options: of the encoder.
+    """
+
+    encoder: str
+    name: str
+    pixels: str
+    options: tuple[tuple[str, str], ...]
+
+
+CODECS = {
+    # quality 18 is x264's own "visually lossless"; LeRobot's default (AV1 at 30) is smaller and 20 times slower
+    "h264": Codec("libx264", "h264", "yuv420p", (("crf", "18"), ("preset", "veryfast"))),
+    "lossless": Codec("libx264rgb", "h264", "rgb24", (("qp", "0"), ("preset", "ultrafast"))),
+    "av1": Codec("libsvtav1", "av1", "yuv420p", (("crf", "30"), ("preset", "10"))),
+}
+
+
+class VideoWriter:
+    """One MP4, frame by frame.
+
+    Args:
+        shape: [H, W, 3] of a frame, uint8.
+    """
+
+    def __init__(self, path: Path, shape: tuple[int, ...], rate_hz: float, codec: Codec) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path, self.frames = path, 0
+        self._container: Any = av.open(str(path), "w", format="mp4")
+        rate = Fraction(rate_hz).limit_denominator(100_000)
+        options = {**dict(codec.options), "g": str(KEY_FRAMES)}
+        self._stream: Any = self._container.add_stream(codec.encoder, rate=rate, options=options)
+        self._stream.height, self._stream.width, self._stream.pix_fmt = shape[0], shape[1], codec.pixels
+        self._stream.thread_count = 1
+
+    def write(self, picture: np.ndarray) -> None:
+        """One frame [H, W, 3] uint8."""
+        frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
+        frame.pts = self.frames
+        frame.time_base = 1 / self._stream.codec_context.framerate
+        self._container.mux(self._stream.encode(frame))
+        self.frames += 1
+
+    def close(self) -> None:
+        """Write what is left, and the file's index."""
+        self._container.mux(self._stream.encode(None))
+        self._container.close()
+
+    def discard(self) -> None:
+        """Close and remove the file."""
+        self._container.close()
+        self.path.unlink(missing_ok=True)
+
+
+def decoded(path: Path, first: int, count: int, rate_hz: float) -> Iterator[np.ndarray]:
+    """Frames ``first`` to ``first + count`` of a file, [H, W, 3] uint8, in order.
+
+    A frame's number is its time times the rate; one that is missing is a :class:`DataError` that names it.
+    """
+    try:
+        with av.open(str(path), "r", format="mp4") as container:
+            yield from _decoded(container, path, first, count, rate_hz)
+    except (av.error.FFmpegError, OSError) as error:
+        raise DataError(f"{path} cannot be decoded: {error}") from error
+
+
+def _decoded(container: Any, path: Path, first: int, count: int, rate_hz: float) -> Iterator[np.ndarray]:
+    if not container.streams.video:
+        raise DataError(f"{path} has no video")
+    stream = container.streams.video[0]
+    stream.thread_count = 1
+    if first:
+        container.seek(round(first / rate_hz / stream.time_base), stream=stream)
+    wanted = first
+    for frame in container.decode(stream):
+        number = round(frame.pts * float(stream.time_base) * rate_hz) if frame.pts is not None else -1
+        if number < wanted:
+            continue
+        if number > wanted or wanted >= first + count:
+            break
+        yield frame.to_ndarray(format="rgb24")
+        wanted += 1
+        if wanted == first + count:
+            return
+    if wanted < first + count:
+        raise DataError(f"{path}: frame {wanted} is missing; {count} from {first} on are needed")
+
+
+def frames_at(path: Path, numbers: Sequence[int], rate_hz: float) -> np.ndarray:
+    """Frames of any order [len(numbers), H, W, 3]; those in a row are decoded in one go."""
+    order = np.argsort(numbers, kind="stable")
+    ordered = np.asarray(numbers)[order]
+    unique, back = np.unique(ordered, return_inverse=True)
+    runs = np.split(unique, np.flatnonzero(np.diff(unique) > KEY_FRAMES) + 1)
+    pictures = []
+    for run in runs:
+        stretch = list(decoded(path, int(run[0]), int(run[-1] - run[0]) + 1, rate_hz))
+        pictures += [stretch[int(number - run[0])] for number in run]
+    out = np.empty((len(order), *pictures[0].shape), np.uint8)
+    out[order] = np.stack(pictures)[back]
+    return out
+
+
+def described(path: Path) -> tuple[int, float]:
+    """Frames and rate [Hz] of a file, from its index."""
+    try:
+        with av.open(str(path), "r", format="mp4") as container:
+            stream = container.streams.video[0]
+            return int(stream.frames), float(stream.average_rate or 0)
+    except (av.error.FFmpegError, OSError, IndexError) as error:
+        raise DataError(f"{path} cannot be decoded: {error}") from error
