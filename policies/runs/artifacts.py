@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from temporeal.policies.training.acting import Act
     from temporeal.robots.artifact.runtime import Artifact
     from temporeal.sim.env import Env
+    from temporeal.sim.task import Task
 
 
 def is_artifact(folder: Path) -> bool:
@@ -89,16 +90,21 @@ def check_task(artifact: Artifact, env: Env) -> None:
     from temporeal.robots.handed_over.robots import named_robot
 
     manifest, task = artifact.manifest, env.task
-    if not math.isclose(manifest.rate_hz * task.control_dt, 1.0, rel_tol=1e-6):
-        rate = 1 / task.control_dt
-        raise BadInput(f"the artifact runs at {manifest.rate_hz:g} Hz, task {task.name!r} as set at {rate:g} Hz")
+    check_rate(manifest.rate_hz, task)
     observe: Any = task.observe
-    offered = [*observe.signals, task.act.command]
+    pictures = dict(env.pictures.rig.signals) if env.pictures is not None else {}
+    offered = [*observe.signals, *pictures, task.act.command]
     needed = [*artifact.schema, *[spec.name for spec in manifest.commands]]
     if lacking := [name for name in needed if name not in offered]:
         raise BadInput(f"the artifact needs {', '.join(lacking)}, which task {task.name!r} does not have: "
                        "judge it on the task it was trained for")
     try:
-        check_robot(manifest, named_robot(manifest.robot), task.schema)
+        check_robot(manifest, named_robot(manifest.robot), {**task.schema, **pictures})
     except ArtifactError as error:
         raise BadInput(f"{error}: judge it on the task it was trained for") from error
+
+
+def check_rate(rate_hz: float, task: Task) -> None:
+    """Refuse a policy that gives commands at another rate than ``task`` takes them."""
+    if not math.isclose(rate_hz * task.control_dt, 1.0, rel_tol=1e-6):
+        raise BadInput(f"the policy runs at {rate_hz:g} Hz, task {task.name!r} as set at {1 / task.control_dt:g} Hz")

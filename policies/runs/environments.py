@@ -173,7 +173,8 @@ def fits(value: object, hint: Any) -> bool:
         elif kind in (bool, str):
             good = isinstance(value, kind)
         elif kind in (tuple, list, Sequence):
-            good = isinstance(value, (tuple, list)) and all(fits(item, int) for item in value)
+            item = (typing.get_args(choice) or (int,))[0]
+            good = isinstance(value, (tuple, list)) and all(fits(each, item) for each in value)
         else:
             good = True  # the class itself must check what is no plain value
         if good:

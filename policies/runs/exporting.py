@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from temporeal.policies.runs import environments
+from temporeal.policies.runs import chunks, environments
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.run_folders import load_run, title_of
+from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.settings.handed_over import described_by
 from temporeal.policies.runs.trained import load_graph, shown_to
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from temporeal.robots.artifact.runtime import Artifact
+    from temporeal.sim.task import Task
 
 
 def export_run(run: Path, out: Path, name: str | None = None, task_file: str | Path | None = None) -> Artifact:
@@ -32,11 +34,21 @@ def export_run(run: Path, out: Path, name: str | None = None, task_file: str | P
     with described_by(run):
         task = environments.make_task(settings)
         here = {**settings, "device": "cpu"}  # an artifact runs on a CPU, wherever the run was trained
+        if chunks.gives_chunks(settings):
+            return _export_chunks(here, run, task, out, name or title_of(settings))
         graph = load_graph(here, run, task)
         env = environments.make_env(here, task=shown_to(graph, task), num_worlds=1, compiled=False)
     with writable(out), bad_input():
         return export_policy(graph, task, out, env, training=settings, seed=settings["seed"],
                              name=name or title_of(settings))
+
+
+def _export_chunks(settings: Settings, run: Path, task: Task, out: Path, name: str) -> Artifact:
+    """Write the policy of a run whose policies give chunks."""
+    policy = chunks.load_chunks(settings, run, task)
+    env = environments.make_env(settings, task=chunks.shown_to(policy.signals, task), num_worlds=1)
+    with writable(out), bad_input():
+        return chunks.export_chunks(policy, task, out, env, settings, name)
 
 
 def export_model(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from temporeal.policies.runs import chunks
 from temporeal.policies.runs.artifacts import artifact_policy, artifact_settings, is_artifact, load_artifact
 from temporeal.policies.runs.environments import check_device
 from temporeal.policies.runs.errors import BadInput
@@ -83,6 +84,8 @@ def trained_policy(trained: Trained, settings: Mapping[str, Any], task: Task) ->
     from temporeal.robots.artifact.manifest import POLICY
 
     artifact = trained.artifact
+    if chunked := chunks.trained_chunks(trained.folder, artifact, settings, task):
+        return TrainedPolicy(*chunked)
     if artifact is None:
         graph = load_graph(settings, trained.folder, task)
         return TrainedPolicy(shown_to(graph, task), lambda env: graph_policy(graph), lambda: weights_digest(graph))

@@ -1,0 +1,89 @@
+"""Signals to one context vector: normalized numbers, and keypoints of pictures. N samples, C numbers of context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.rotations import axes
+
+CHANNELS = (16, 32)  # of a picture's first convolutions, each of stride 2
+
+
+def is_picture(spec: SignalSpec) -> bool:
+    """Whether a signal is a picture: uint8 [H, W, colours]."""
+    return spec.dtype == "uint8" and len(spec.shape) == 3
+
+
+def numbers(spec: SignalSpec, value: Tensor) -> Tensor:
+    """What a network is shown of a signal [N, *shape] that is no picture: flat, attitudes as their first two axes."""
+    value = value.float()
+    return (axes(value) if spec.unit == "wxyz" else value).reshape(len(value), -1)
+
+
+def count(spec: SignalSpec) -> int:
+    """How many :func:`numbers` a signal has."""
+    return prod(spec.shape[:-1]) * 6 if spec.unit == "wxyz" else spec.size
+
+
+def vector(specs: Sequence[SignalSpec], signals: Mapping[str, Tensor]) -> Tensor:
+    """The :func:`numbers` [N, F] of all ``specs``, not normalized."""
+    first = next(iter(signals.values()))
+    parts = [numbers(spec, signals[spec.name]) for spec in specs]
+    return torch.cat(parts, -1) if parts else first.new_zeros(len(first), 0, dtype=torch.float32)
+
+
+class Keypoints(nn.Module):
+    """A picture uint8 [N, H, W, colours] to the places [N, 2 K] of K features: convolutions and a spatial softmax, the
+    expected place of each feature map in [-1, 1] (Levine et al. 2016, End-to-End Training of Visuomotor Policies)."""
+
+    def __init__(self, shape: Sequence[int], keypoints: int) -> None:
+        super().__init__()
+        rows, columns, colours = shape
+        one, two = CHANNELS
+        self.net = nn.Sequential(
+            nn.Conv2d(colours, one, 5, stride=2, padding=2), nn.ReLU(),
+            nn.Conv2d(one, two, 3, stride=2, padding=1), nn.ReLU(),
+            nn.Conv2d(two, two, 3, padding=1), nn.ReLU(),
+            nn.Conv2d(two, keypoints, 3, padding=1))
+        places = [torch.linspace(-1.0, 1.0, -(-size // 4)) for size in (rows, columns)]
+        self.register_buffer("grid", torch.stack(torch.meshgrid(*places, indexing="ij"), -1).flatten(0, 1))
+        self.grid: Tensor
+
+    def forward(self, picture: Tensor) -> Tensor:
+        """Rows and columns of the keypoints."""
+        maps = self.net(picture.float().permute(0, 3, 1, 2) / 127.5 - 1.0)
+        return (torch.softmax(maps.flatten(2), -1) @ self.grid).flatten(1)
+
+
+class SignalEncoder(nn.Module):
+    """Raw signals, by name [N, *shape], to a context [N, width]. ``normalizer`` has the statistics of the numbers."""
+
+    def __init__(self, specs: Sequence[SignalSpec], width: int, keypoints: int) -> None:
+        super().__init__()
+        self.pictures = tuple(spec for spec in specs if is_picture(spec))
+        self.plain = tuple(spec for spec in specs if not is_picture(spec))
+        self.normalizer = Normalizer(sum(count(spec) for spec in self.plain), limit=5.0)
+        self.eyes = nn.ModuleDict({spec.name: Keypoints(spec.shape, keypoints) for spec in self.pictures})
+        inputs = len(self.normalizer.shift) + 2 * keypoints * len(self.pictures)
+        self.net = nn.Sequential(nn.Linear(inputs, width), nn.SiLU(), nn.Linear(width, width))
+
+    def forward(self, signals: Mapping[str, Tensor]) -> Tensor:
+        """The context."""
+        seen = [self.eyes[spec.name](signals[spec.name]) for spec in self.pictures]
+        return self.net(torch.cat([self.normalizer(vector(self.plain, signals)), *seen], -1))
+
+
+def random_shift(pictures: Tensor, pixels: int, generator: torch.Generator) -> Tensor:
+    """``pictures`` [N, H, W, colours], each moved by up to ``pixels`` in both directions; the border is repeated
+    (Kostrikov et al. 2020, DrQ)."""
+    n, rows, columns = pictures.shape[:3]
+    move = torch.randint(-pixels, pixels + 1, (2, n, 1), generator=generator)
+    y = (torch.arange(rows) + move[0]).clamp(0, rows - 1)
+    x = (torch.arange(columns) + move[1]).clamp(0, columns - 1)
+    return pictures[torch.arange(n)[:, None, None], y[:, :, None], x[:, None, :]]

@@ -1,0 +1,59 @@
+"""Transformer blocks for action chunks. N chunks, L tokens, D numbers a token."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+def sinusoids(position: Tensor, width: int) -> Tensor:
+    """Sines and cosines [..., width] of ``position`` [...] at geometric frequencies (Vaswani et al. 2017, 3.5)."""
+    half = width // 2
+    rate = torch.exp(-math.log(1e4) / max(half - 1, 1) * torch.arange(half, device=position.device))
+    angle = position[..., None] * rate
+    return torch.cat([angle.sin(), angle.cos()], -1)
+
+
+class Attention(nn.Module):
+    """Multi-head attention of tokens [N, L, D] to ``memory`` [N, M, D]; written out, so that every exporter has it."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"width {width} is no multiple of the number of heads, {heads}")
+        self.heads, self.size = heads, width // heads
+        self.query, self.both = nn.Linear(width, width), nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, tokens: Tensor, memory: Tensor) -> Tensor:
+        """Attended [N, L, D]."""
+        key, value = self.split(self.both(memory), 2 * self.heads).chunk(2, 1)
+        query = self.split(self.query(tokens), self.heads)
+        share = torch.softmax(query @ key.transpose(2, 3) / math.sqrt(self.size), -1)
+        return self.out((share @ value).transpose(1, 2).flatten(2))
+
+    def split(self, tokens: Tensor, heads: int) -> Tensor:
+        """[N, L, heads * size] as [N, heads, L, size]."""
+        return tokens.unflatten(2, (heads, self.size)).transpose(1, 2)
+
+
+class Block(nn.Module):
+    """Pre-norm block: attention to themselves, to a memory where ``crossed``, and a feed-forward layer."""
+
+    def __init__(self, width: int, heads: int, crossed: bool = False) -> None:
+        super().__init__()
+        self.first, self.own = nn.LayerNorm(width), Attention(width, heads)
+        self.second, self.cross = (nn.LayerNorm(width), Attention(width, heads)) if crossed else (None, None)
+        self.last = nn.LayerNorm(width)
+        self.feed = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+
+    def forward(self, tokens: Tensor, memory: Tensor | None = None) -> Tensor:
+        """The tokens [N, L, D] after the block."""
+        seen = self.first(tokens)
+        tokens = tokens + self.own(seen, seen)
+        if self.cross is not None and self.second is not None:
+            assert memory is not None
+            tokens = tokens + self.cross(self.second(tokens), memory)
+        return tokens + self.feed(self.last(tokens))

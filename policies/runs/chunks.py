@@ -1,0 +1,229 @@
+"""Policies that give action chunks, in simulation: how their chunks are played, and how they are exported.
+
+In simulation time stands still while a chunk is inferred, so row k is what step k after the observation gets. A robot
+plays chunks by time instead (docs/how-to/chunks.md). N worlds, H rows of a chunk, U numbers of a command.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from temporeal.policies.runs import artifacts
+from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.learners import module_of
+
+if TYPE_CHECKING:
+    from temporeal.policies.training.acting import Act
+    from temporeal.policies.training.chunks.policy import ChunkPolicy
+    from temporeal.robots.artifact.runtime import Artifact
+    from temporeal.sim.env import Env
+    from temporeal.sim.task import Task
+
+Arrays = Mapping[str, np.ndarray]
+Infer = Callable[[Arrays], np.ndarray]
+"""Measured signals, by name [N, *shape], to the rows [N, H, U] of the command."""
+
+
+def gives_chunks(settings: Mapping[str, Any]) -> bool:
+    """Whether the policies of the algorithm that ``settings`` name give chunks."""
+    return hasattr(module_of(settings["algo"]["name"]), "load_chunks")
+
+
+def load_chunks(settings: Mapping[str, Any], folder: Path, task: Task) -> ChunkPolicy:
+    """The policy of the run in ``folder``, if it fits ``task``."""
+    from temporeal.policies.training.checkpoint import CheckpointError
+
+    try:
+        policy: ChunkPolicy = module_of(settings["algo"]["name"]).load_chunks(folder)
+    except CheckpointError as error:
+        raise BadInput(str(error)) from error
+    except (TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError, ValueError) as error:
+        raise BadInput(f"{folder}: its last checkpoint holds no policy of this version ({type(error).__name__}: "
+                       f"{error}): train anew, or judge the artifact that was exported then") from error
+    check_task(policy, task, folder)
+    return policy
+
+
+def check_task(policy: ChunkPolicy, task: Task, folder: Path) -> None:
+    """Refuse a policy whose robot, command or rate is not that of ``task``."""
+    interface = policy.interface
+    artifacts.check_rate(interface.rate_hz, task)
+    for what, reads, shows in (("robot", interface.robot, task.robot.name),
+                               ("command", interface.action.name, task.command)):
+        if reads != shows:
+            raise BadInput(f"{folder}: its policy is for {what} {reads}, task {task.name!r} as set has {shows}")
+
+
+def infer_by(policy: ChunkPolicy) -> Infer:
+    """Inference with PyTorch."""
+    import torch
+
+    def infer(signals: Arrays) -> np.ndarray:
+        with torch.no_grad():
+            rows = policy.rows({name: torch.from_numpy(np.ascontiguousarray(signals[name]))
+                                for name in policy.signals})
+        found: np.ndarray = rows.numpy()
+        return found
+
+    return infer
+
+
+def infer_by_artifact(artifact: Artifact) -> Infer:
+    """Inference with the artifact's own graph."""
+    name = artifact.manifest.commands[0].name
+
+    def infer(signals: Arrays) -> np.ndarray:
+        rows = artifact.act_batch(signals, {})[0][name]
+        return rows.reshape(*rows.shape[:2], -1)
+
+    return infer
+
+
+def measured(env: Env, names: tuple[str, ...]) -> Arrays:
+    """The signals ``names`` [N, ...] that the newest observations were made of, and the newest pictures; ``env`` is of
+    a task :func:`temporeal.policies.evaluate.measurement_recorder.with_recorder`."""
+    from temporeal.policies.evaluate.measurement_recorder import measured
+
+    seen = {**measured(env), **{name: value.cpu().numpy() for name, value in env.images.items()}}
+    if missing := [name for name in names if name not in seen]:
+        raise BadInput(f"the policy reads {', '.join(missing)}, which task {env.task.name!r} as set does not show; it "
+                       f"shows: {', '.join(seen)} (pictures: cameras=...)")
+    return {name: seen[name] for name in names}
+
+
+class Player:
+    """The command of each control step from chunks: the next row of the last chunk, or an average of what all chunks
+    say of the step. For worlds whose episodes begin together.
+
+    Args:
+        execute: rows of a chunk that are used before the next inference.
+        ensemble: m: infer at every step, and weigh chunks with exp(-m i), i = 0 the oldest (ACT, algorithm 2); None:
+            do not.
+    """
+
+    def __init__(self, infer: Infer, execute: int, ensemble: float | None) -> None:
+        self.infer, self.execute, self.ensemble = infer, execute, ensemble
+        self.step = 0
+        self.chunks: deque[np.ndarray] = deque(maxlen=1)
+
+    def command(self, signals: Callable[[], Arrays]) -> np.ndarray:
+        """The command [N, U] for now; ``signals`` are asked for where a chunk is inferred."""
+        age = self.step if self.ensemble is not None else self.step % self.execute
+        if self.ensemble is not None or age == 0:
+            rows = self.infer(signals())
+            if self.step == 0 and self.ensemble is not None:
+                self.chunks = deque(maxlen=rows.shape[1])
+            self.chunks.append(rows)
+        self.step += 1
+        if self.ensemble is None:
+            return self.chunks[-1][:, age]
+        return ensembled(self.chunks, self.ensemble)
+
+
+def ensembled(chunks: deque[np.ndarray], m: float) -> np.ndarray:
+    """Average [N, U] of the rows that ``chunks``, inferred one step after the other, oldest first, have for the step of
+    the last one's first row."""
+    count = len(chunks)
+    rows = np.stack([chunk[:, count - 1 - k] for k, chunk in enumerate(chunks)])
+    weights = np.exp(-m * np.arange(count))
+    return np.tensordot(weights / weights.sum(), rows, 1).astype(np.float32)
+
+
+def chunk_act(infer: Infer, signals: tuple[str, ...], settings: Mapping[str, Any], env: Env) -> Act:
+    """A policy of ``env`` that plays chunks as ``settings`` say (``algo.execute``, ``algo.ensemble``). The commands go
+    to the simulator as they are; the action that is returned stands for them."""
+    import torch
+
+    algo = settings["algo"]
+    player = Player(infer, int(algo.get("execute") or 1), algo.get("ensemble"))
+
+    def policy(obs: Any) -> Any:
+        command = torch.from_numpy(player.command(lambda: measured(env, signals))).to(obs.device)
+        memory = {k.removeprefix("memory."): v for k, v in env.column.items() if k.startswith("memory.")}
+        env.command_override = command
+        return env.task.act.inverse(command, memory)
+
+    return policy
+
+
+def trained_chunks(
+    folder: Path, artifact: Artifact | None, settings: Mapping[str, Any], task: Task
+) -> tuple[Task, Callable[[Env], Act], Callable[[], str]] | None:
+    """Of a policy that gives chunks, the run's in ``folder`` or the ``artifact``: ``task`` as an environment must show
+    it, what makes the policy of a batch of episodes, and SHA-256 of its weights. None where it gives single commands.
+    """
+    from temporeal.policies.evaluate.falsification import weights_digest
+    from temporeal.robots.artifact.manifest import POLICY
+
+    if artifact is None and gives_chunks(settings):
+        policy = load_chunks(settings, folder, task)
+        return (shown_to(policy.signals, task),
+                lambda env: chunk_act(infer_by(policy), policy.signals, settings, env), lambda: weights_digest(policy))
+    if artifact is None or artifact.manifest.chunk is None:
+        return None
+    names, file = tuple(artifact.schema), folder / POLICY
+
+    def made(env: Env) -> Act:
+        artifacts.check_task(artifact, env)
+        return chunk_act(infer_by_artifact(artifact), names, settings, env)
+
+    return shown_to(names, task), made, lambda: hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def shown_to(names: tuple[str, ...], task: Task) -> Task:
+    """``task`` to its full horizon, whose environments record the signals ``names``."""
+    from temporeal.policies.evaluate.full_horizon import to_full_horizon
+    from temporeal.policies.evaluate.measurement_recorder import with_recorder
+
+    return to_full_horizon(with_recorder(task, names))
+
+
+def export_chunks(
+    policy: ChunkPolicy, task: Task, path: Path, env: Env, settings: Mapping[str, Any], name: str
+) -> Artifact:
+    """Write ``policy`` as an artifact of ``task``; its golden trace is what one world measured in an episode under it.
+    ``env``: one world of a task with a recorder."""
+    from math import isfinite
+
+    from temporeal.policies.export.writer import ArtifactSpec, export
+    from temporeal.robots.artifact.manifest import ChunkSpec
+    from temporeal.sim.stl.language.queries import horizon
+
+    reach, interface = horizon(task.formula), policy.interface
+    spec = ArtifactSpec(
+        robot=task.robot, signals=policy.signals, command=task.command, rate_hz=interface.rate_hz,
+        formula_text=task.formula_text, constants=task.constants,
+        horizon_s=reach if isfinite(reach) else task.episode_s, training=settings, seed=settings["seed"],
+        stop=task.stop, name=name, task_signals={**task.schema, **interface.signals},
+        chunk=ChunkSpec(policy.horizon, 1.0 / interface.rate_hz))
+    return export(policy, path, spec, golden_trace(policy, env, settings))
+
+
+def golden_trace(policy: ChunkPolicy, env: Env, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Signals [T, *shape] and chunks [T, H, *shape] of the inferences in one episode of one world."""
+    import torch
+
+    infer, seen = infer_by(policy), list[Arrays]()
+    rows = list[np.ndarray]()
+
+    def noted(signals: Arrays) -> np.ndarray:
+        seen.append({name: value[0].copy() for name, value in signals.items()})
+        rows.append(infer(signals))
+        return rows[-1]
+
+    act = chunk_act(noted, policy.signals, settings, env)
+    obs = env.reset()
+    with torch.no_grad():
+        for _ in range(env.task.steps):
+            step = env.step(act(obs.actor))
+            obs = step.obs
+            if bool((step.terminated | step.truncated)[0]):
+                break
+    found = {f"signals.{name}": np.stack([each[name] for each in seen]) for name in policy.signals}
+    return {**found, f"commands.{policy.interface.action.name}": np.concatenate(rows)}

@@ -1,0 +1,313 @@
+"""What learners of action chunks share: settings, updates on batches of windows, a moving average, loading.
+
+The loop, its budget and its checkpoints are those of all learners from data. The policy that is judged and exported has
+the moving average of the weights: single steps of so noisy a loss wander (Diffusion Policy, arXiv 2303.04137).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from temporeal.policies.data.episodes.interface import ActionSpec, Interface
+from temporeal.policies.nets.encoders import SignalEncoder, count, random_shift, vector
+from temporeal.policies.nets.normalizer import Normalizer, moments
+from temporeal.policies.training import checkpoint, offline_learner
+from temporeal.policies.training.chunks.policy import ChunkPolicy, Decoder
+from temporeal.policies.training.chunks.windows import Batch, Source, Windows, chosen, windows
+from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.offline_learner import OfflineConfig
+from temporeal.robots.signals import SignalSpec, schema
+
+
+@dataclass(frozen=True)
+class CloningConfig(OfflineConfig):
+    """Settings of learners whose policies give action chunks: how they learn, and how chunks are played in simulation.
+
+    Args:
+        execute: control steps of each chunk that are executed in simulation; a robot plays chunks by time.
+        ensemble: m: in simulation, infer each step and average what all chunks say of it with weights exp(-m i), i = 0
+            the oldest chunk; None: do not.
+        learning_rate: of AdamW, after a linear warm-up over 2 % of the updates; falls as a cosine ...
+        learning_rate_end: ... to this.
+        grad_norm: the gradient is scaled down to at most this length.
+        average: share of the moving average that an update keeps; 0: the last weights are deployed.
+        shift: pixels by which pictures are moved at random.
+    """
+
+    updates: int = 6000
+    execute: int = 8
+    ensemble: float | None = None
+    learning_rate: float = 1e-3
+    learning_rate_end: float = 1e-5
+    weight_decay: float = 1e-4
+    grad_norm: float = 1.0
+    average: float = 0.995
+    shift: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("learning_rate", "grad_norm", "execute"):
+            if not getattr(self, name) > 0:
+                raise SettingsError(f"algo.{name} must be positive, got {getattr(self, name)}")
+        for name in ("learning_rate_end", "weight_decay", "shift"):
+            if not getattr(self, name) >= 0:
+                raise SettingsError(f"algo.{name} must not be negative, got {getattr(self, name)}")
+        if self.ensemble is not None and not self.ensemble >= 0:
+            raise SettingsError(f"algo.ensemble must not be negative, or null, got {self.ensemble}")
+        if not 0 <= self.average < 1:
+            raise SettingsError(f"algo.average is from 0 to 1, 1 excluded, got {self.average}")
+
+
+def check_execute(config: CloningConfig, horizon: int) -> None:
+    """Refuse to execute more of a chunk than it has."""
+    if config.execute > horizon:
+        raise SettingsError(f"algo.execute is at most {horizon}, the control steps of a chunk, got {config.execute}")
+
+
+@dataclass(frozen=True)
+class ChunkConfig(CloningConfig):
+    """Settings of learners that begin with new networks; the algorithms add their own.
+
+    Args:
+        signals: names of the dataset's signals that the policy reads; (): all.
+        horizon: H, control steps of a chunk.
+        context: numbers that the signals are encoded to.
+        keypoints: of each picture.
+        auxiliary: signals that the context must tell in training: places of objects, where a policy sees pictures.
+        auxiliary_weight: of the squared error in that.
+    """
+
+    signals: Sequence[str] = ()
+    horizon: int = 16
+    context: int = 128
+    keypoints: int = 16
+    auxiliary: Sequence[str] = ()
+    auxiliary_weight: float = 0.3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("context", "keypoints"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"algo.{name} is at least 1, got {getattr(self, name)}")
+        if self.horizon < 2:
+            raise SettingsError(f"algo.horizon is at least 2 control steps, got {self.horizon}")
+        check_execute(self, self.horizon)
+        if not self.auxiliary_weight >= 0:
+            raise SettingsError(f"algo.auxiliary_weight must not be negative, got {self.auxiliary_weight}")
+
+
+WARM_UP = 0.02  # share of the updates
+C = TypeVar("C", bound=ChunkConfig)
+Build = Callable[[Any, int], Decoder]
+"""From settings and U to the algorithm's decoder."""
+
+
+class Result(NamedTuple):
+    """A trained policy, with the averaged weights."""
+
+    policy: ChunkPolicy
+    history: list[dict[str, float]]
+
+
+class Told(nn.Module):
+    """Signals that the context must tell in training: normalized, by a linear layer."""
+
+    def __init__(self, specs: Sequence[SignalSpec], context: int) -> None:
+        super().__init__()
+        self.plain = tuple(specs)
+        self.normalizer = Normalizer(sum(map(count, specs)), limit=5.0)
+        self.head = nn.Linear(context, len(self.normalizer.shift))
+
+    def loss(self, context: Tensor, signals: Mapping[str, Tensor]) -> Tensor:
+        """Mean squared error []."""
+        return (self.head(context) - self.normalizer(vector(self.plain, signals))).square().mean()
+
+
+class WindowBatches:
+    """Batches of windows, their pictures moved by up to ``shift`` pixels. ``sizes``: of the policy, for checkpoints."""
+
+    def __init__(self, data: Windows, batch: int, shift: int, sizes: Mapping[str, Any]) -> None:
+        self.data, self.batch, self.shift, self.sizes = data, batch, shift, sizes
+        self.normalizer = nn.Identity()  # it is in the policy
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the interface, the commands and the numbers."""
+        data = self.data
+        found = hashlib.sha256(data.interface.digest().encode())
+        for value in (data.command, data.at, *data.numbers.values()):
+            found.update(value.numpy().tobytes())
+        return found.hexdigest()
+
+    def draw(self, generator: torch.Generator, count: int) -> Iterator[Batch]:
+        """``count`` batches."""
+        for _ in range(count):
+            batch = self.data.batch(torch.randint(len(self.data.at), (self.batch,), generator=generator))
+            yield self.moved(batch, generator) if self.shift else batch
+
+    def moved(self, batch: Batch, generator: torch.Generator) -> Batch:
+        """``batch`` with its pictures moved."""
+        return batch._replace(signals={**batch.signals, **{
+            name: random_shift(batch.signals[name], self.shift, generator) for name in self.data.pictures}})
+
+
+Objective = Callable[[Tensor, Tensor, Tensor, torch.Generator], Tensor]
+"""As :meth:`temporeal.policies.training.chunks.policy.Decoder.loss`."""
+
+
+class Cloning:
+    """Supervised learning of a chunk policy: AdamW steps on an objective, and on what the context must tell.
+
+    Attributes:
+        actor: the policy with the moving average of the weights.
+    """
+
+    def __init__(
+        self, policy: ChunkPolicy, config: CloningConfig, generator: torch.Generator, objective: Objective,
+        figures: Sequence[str], told: Told | None = None, told_weight: float = 0.0,
+    ) -> None:
+        self.policy, self.config, self.generator, self.objective = policy, config, generator, objective
+        self.told, self.told_weight = told, told_weight
+        self.actor = deepcopy(policy)
+        self.modules = {"policy": policy, "actor": self.actor, **({} if told is None else {"told": told})}
+        learned = [policy, *([] if told is None else [told])]
+        self.weights = [value for part in learned for value in part.parameters() if value.requires_grad]
+        adamw = torch.optim.AdamW(self.weights, config.learning_rate, weight_decay=config.weight_decay)
+        self.optimizers: dict[str, Any] = {
+            "adamw": adamw, "schedule": torch.optim.lr_scheduler.LambdaLR(adamw, lambda n: rate(config, n))}
+        self.figures = (*figures, *([] if told is None else ["auxiliary"]), "gradient_norm", "learning_rate")
+
+    def update(self, batch: Batch) -> Tensor:
+        """One gradient step. Returns its figures [F]."""
+        loss, figures = self.losses(batch)
+        adamw, schedule = self.optimizers.values()
+        adamw.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        norm = nn.utils.clip_grad_norm_(self.weights, self.config.grad_norm)
+        now = schedule.get_last_lr()[0]
+        adamw.step()
+        schedule.step()
+        follow(self.actor, self.policy, min(self.config.average, schedule.last_epoch / (schedule.last_epoch + 10.0)))
+        return torch.cat([figures.detach(), norm[None], torch.tensor([now])])
+
+    def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """What is minimized [], and its parts."""
+        context = self.policy.encoder(batch.signals)
+        figures = self.objective(context, self.policy.scale(batch.command), batch.given, self.generator)
+        if self.told is None:
+            return figures[0], figures
+        told = self.told.loss(context, batch.signals)
+        return figures[0] + self.told_weight * told, torch.cat([figures, told[None]])
+
+
+def rate(config: CloningConfig, done: int) -> float:
+    """Learning rate after ``done`` updates, as a share of its largest: a linear warm-up, then a cosine."""
+    first = max(1, round(WARM_UP * config.updates))
+    if done < first:
+        return (done + 1) / first
+    falls = 0.5 * (1.0 + math.cos(math.pi * min(1.0, (done - first) / max(config.updates - first, 1))))
+    last = config.learning_rate_end / config.learning_rate
+    return last + (1.0 - last) * falls
+
+
+@torch.no_grad()
+def follow(averaged: nn.Module, policy: nn.Module, kept: float) -> None:
+    """Move the averaged weights towards those of ``policy``."""
+    torch._foreach_lerp_(list(averaged.parameters()), list(policy.parameters()), 1.0 - kept)
+
+
+def train(data: Source, config: ChunkConfig, build: Build, *, out: Path, seed: int = 0, **rest: Any) -> Result:
+    """Train the policy whose decoder ``build`` makes, on ``data``.
+
+    ``rest``: as :func:`temporeal.policies.training.offline_learner.learn` takes it (resume, progress, logger,
+    on_iteration, evaluate).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    algorithm, batches = begin(data, config, build, seed, generator)
+    return learned(algorithm, batches, config, out=out, seed=seed, generator=generator, **rest)
+
+
+def learned(algorithm: Cloning, batches: WindowBatches, config: CloningConfig, **rest: Any) -> Result:
+    """The result of the loop."""
+    found = offline_learner.learn(algorithm, batches, config, **rest)
+    return Result(algorithm.actor.eval(), found.history)
+
+
+def begin(
+    data: Source, config: ChunkConfig, build: Build, seed: int, generator: torch.Generator
+) -> tuple[Cloning, WindowBatches]:
+    """A learner before its first update, with the scales of ``data``."""
+    read = chosen(data.interface, config.signals)
+    hidden = chosen(data.interface, config.auxiliary).signals if config.auxiliary else {}
+    seen = windows(data, tuple({**read.signals, **hidden}), config.horizon)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        policy = make_policy(read, config, build)
+        told = Told(tuple(hidden.values()), config.context) if hidden else None
+    policy.scale.fit(*seen.span(), torch.tensor([read.action.low, read.action.high]))
+    shown = {name: value[seen.at] for name, value in seen.numbers.items()}
+    for part in (policy.encoder, told):
+        if part is not None and len(part.normalizer.shift):
+            part.normalizer.update(moments(vector(part.plain, shown)))
+    decoder = policy.decoder
+    return (Cloning(policy, config, generator, decoder.loss, decoder.figures, told, config.auxiliary_weight),
+            WindowBatches(seen, config.batch, config.shift, {"interface": plain_interface(read)}))
+
+
+def make_policy(interface: Interface, config: ChunkConfig, build: Build) -> ChunkPolicy:
+    """A policy with new weights."""
+    encoder = SignalEncoder(tuple(interface.signals.values()), config.context, config.keypoints)
+    try:
+        return ChunkPolicy(interface, config.horizon, encoder, build(config, interface.action.size))
+    except ValueError as error:
+        raise SettingsError(f"algo: {error}") from error
+
+
+def load(run: Path, kind: type[C], build: Build, device: str = "cpu") -> tuple[ChunkPolicy, C]:
+    """The averaged policy in a checkpoint file, or in the last one of a run's folder, and its settings."""
+    state = offline_learner.read(Path(run))
+    config = offline_learner.config_of(state, kind)
+    hold(state, [config.context, config.keypoints, *getattr(config, "hidden", ())])
+    policy = make_policy(interface_of(state["sizes"]["interface"]), config, build)
+    return weighted(policy, state).to(device).eval(), config
+
+
+def hold(state: Mapping[str, Any], sizes: Sequence[int]) -> None:
+    """Refuse ``sizes`` that the weights of a checkpoint cannot have, before memory is taken for them."""
+    checkpoint.require_held(state["path"], sizes, state["modules"]["actor"])
+
+
+def weighted(policy: ChunkPolicy, state: Mapping[str, Any]) -> ChunkPolicy:
+    """``policy`` with the weights of a checkpoint."""
+    try:
+        policy.load_state_dict(state["modules"]["actor"])
+    except RuntimeError as error:
+        raise checkpoint.CheckpointError(f"{state['path']} holds no policy of its settings: {error}") from error
+    return policy
+
+
+def plain_interface(interface: Interface) -> dict[str, Any]:
+    """The hashed part of an interface, in plain values."""
+    found: dict[str, Any] = json.loads(json.dumps(interface.hashed()))
+    return found
+
+
+def interface_of(content: Mapping[str, Any]) -> Interface:
+    """The interface that :func:`plain_interface` wrote."""
+    signals = [SignalSpec(**tupled(each)) for each in content["signals"].values()]
+    return Interface(content["robot"], schema(*signals), ActionSpec(**tupled(content["action"])), content["rate_hz"],
+                     content["task_action"])
+
+
+def tupled(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists as tuples."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in content.items()}

@@ -1,0 +1,164 @@
+"""A policy that gives action chunks: raw signals in, the raw commands of the next H control steps out.
+
+It is what is trained, checkpointed, evaluated and exported: normalization is inside. N robots, H steps, U numbers.
+It is deterministic: where a sampler needs noise, the noise is a constant of the policy (:class:`Latent`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from temporeal.policies.data.episodes.interface import Interface
+from temporeal.policies.nets.encoders import SignalEncoder
+
+
+class Latent(nn.Module):
+    """The noise [H, U] that a sampler starts from: one draw, kept, so that a deployed policy is a function of what it
+    measures, in PyTorch, in ONNX and on the robot. ``spread`` scales it; 0: zeros."""
+
+    def __init__(self, steps: int, size: int, spread: float) -> None:
+        super().__init__()
+        self.register_buffer("value", spread * torch.randn(steps, size))
+        self.value: Tensor
+
+    def forward(self, context: Tensor) -> Tensor:
+        """The same for each of N robots, [N, H, U]."""
+        return self.value + torch.zeros_like(context[:, :1, None])
+
+
+class Decoder(nn.Module):
+    """From a context [N, C] to a chunk [N, H, U] in [-1, 1]: what differs between the algorithms.
+
+    Attributes:
+        figures: names of what :meth:`loss` gives; the first one is minimized.
+    """
+
+    figures: tuple[str, ...] = ("loss",)
+
+    def forward(self, context: Tensor) -> Tensor:
+        """The chunk that is deployed."""
+        raise NotImplementedError
+
+    def loss(self, context: Tensor, chunk: Tensor, given: Tensor, generator: torch.Generator) -> Tensor:
+        """Figures [F] of a batch. ``chunk`` [B, H, U] was demonstrated, as far as ``given`` [B, H] says; after an
+        episode's last command it repeats it."""
+        raise NotImplementedError
+
+
+class Denoising(Decoder):
+    """A decoder that denoises, with what distillation asks of a teacher: levels from noise to data.
+
+    Attributes:
+        net: x [N, H, U], a share [N] of the way to noise, and the context [N, C] to [N, H, U].
+        start: the noise that a deployed chunk begins with.
+        steps: K, in which it is denoised.
+    """
+
+    net: nn.Module
+    start: Latent
+    steps: int
+
+    def forward(self, context: Tensor) -> Tensor:
+        """The chunk that the fixed noise is denoised to."""
+        return self.denoised(self.start(context), context, self.steps)
+
+    def grid(self, steps: int) -> Tensor:
+        """Levels [steps + 1] from noise to data."""
+        raise NotImplementedError
+
+    def share(self, level: Tensor) -> Tensor:
+        """Levels as ``net`` takes them: 1 is noise."""
+        raise NotImplementedError
+
+    def corrupt(self, chunk: Tensor, noise: Tensor, level: Tensor) -> Tensor:
+        """The chunk [N, H, U] at ``level`` [N]."""
+        raise NotImplementedError
+
+    def clean(self, x: Tensor, level: Tensor, context: Tensor) -> Tensor:
+        """The chunk that ``x`` at ``level`` [N] seems to come from."""
+        raise NotImplementedError
+
+    def move(self, x: Tensor, clean: Tensor, level: Tensor, to: Tensor) -> Tensor:
+        """``x`` at level ``to`` [N], on the path from it to the ``clean`` chunk: a deterministic step."""
+        raise NotImplementedError
+
+    def skip(self, level: Tensor) -> tuple[Tensor, Tensor]:
+        """Shares (a, b) [N]: at every level a x + b net is of the size of a chunk; at the last, (1, 0)."""
+        raise NotImplementedError
+
+    def denoised(self, x: Tensor, context: Tensor, steps: int) -> Tensor:
+        """The chunk that the noise ``x`` becomes in that many steps."""
+        grid = self.grid(steps)
+        for level, to in zip(grid, grid[1:]):
+            here, there = level.expand(len(x)), to.expand(len(x))
+            x = self.move(x, self.clean(x, here, context), here, there)
+        return x
+
+
+class Scale(nn.Module):
+    """Commands [..., U] from ``low`` to ``high`` to [-1, 1] and back; back, they are held within ``limits`` [2, U]."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        for name, value in (("center", torch.zeros(size)), ("reach", torch.ones(size)),
+                            ("limits", torch.stack([-torch.ones(size), torch.ones(size)]))):
+            self.register_buffer(name, value)
+        self.center: Tensor
+        self.reach: Tensor
+        self.limits: Tensor
+
+    def fit(self, low: Tensor, high: Tensor, limits: Tensor) -> None:
+        """Take the range and the limits, [U] each."""
+        self.center.copy_(0.5 * (low + high))
+        self.reach.copy_(0.5 * (high - low))
+        self.limits.copy_(limits)
+
+    def forward(self, command: Tensor) -> Tensor:
+        """Commands in [-1, 1]."""
+        return (command - self.center) / self.reach
+
+    def back(self, chunk: Tensor) -> Tensor:
+        """Raw commands."""
+        return torch.minimum(torch.maximum(self.center + self.reach * chunk, self.limits[0]), self.limits[1])
+
+
+class ChunkPolicy(nn.Module):
+    """Encoder, decoder and scales.
+
+    Args:
+        interface: the signals that it reads, its command and its rate.
+        horizon: H.
+    """
+
+    def __init__(self, interface: Interface, horizon: int, encoder: SignalEncoder, decoder: Decoder) -> None:
+        super().__init__()
+        self.interface, self.horizon = interface, horizon
+        self.encoder, self.decoder = encoder, decoder
+        self.scale = Scale(interface.action.size)
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals that it reads."""
+        return tuple(self.interface.signals)
+
+    def initial_memory(self, n: int) -> dict[str, Tensor]:
+        """None: how many control steps lie between two inferences is not known."""
+        return {}
+
+    def rows(self, signals: Mapping[str, Tensor]) -> Tensor:
+        """Commands [N, H, U]."""
+        return self.scale.back(self.decoder(self.encoder(signals)))
+
+    def forward(self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
+        """Commands by name, and no memory."""
+        return {self.interface.action.name: self.rows(signals)}, {}
+
+
+def masked_mean(value: Tensor, given: Tensor) -> Tensor:
+    """Mean [] of ``value`` [B, H, U] over the commands that were ``given`` [B, H]."""
+    weight = given.to(value.dtype)[..., None]
+    return (value * weight).sum() / (weight.sum() * value.shape[-1]).clamp(min=1.0)

@@ -1,0 +1,125 @@
+"""Windows of a dataset: the signals at a sample, and the H commands from there on. M windows, B of a batch, U numbers.
+
+Numbers are held in memory; pictures stay where the dataset has them (memory-mapped), and only a batch is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from temporeal.policies.data.episodes.interface import DataError, Interface
+from temporeal.policies.nets.encoders import is_picture
+
+NARROW = 1e-4  # of its limits' range: a component that moved less than this is taken as constant
+
+
+class Source(Protocol):
+    """The required part of a dataset: see :class:`temporeal.policies.data.episodes.dataset.Dataset`."""
+
+    @property
+    def interface(self) -> Interface:
+        """What its numbers mean."""
+
+    @property
+    def starts(self) -> np.ndarray:
+        """[E + 1]: the samples of episode e are ``starts[e]`` to ``starts[e + 1]``."""
+
+    def column(self, name: str) -> np.ndarray:
+        """[samples, ...] of a column or signal."""
+
+
+class Batch(NamedTuple):
+    """Signals [B, *shape] by name, the commands [B, H, U] from there on, and which of them [B, H] were given; after an
+    episode's last command it is repeated."""
+
+    signals: dict[str, Tensor]
+    command: Tensor
+    given: Tensor
+
+
+@dataclass(frozen=True)
+class Windows:
+    """All windows of a dataset.
+
+    Args:
+        interface: of the dataset, with the chosen signals.
+        numbers: signals that are no pictures, [samples, *shape].
+        pictures: [samples, H, W, colours] uint8.
+        command: [samples, U] in its units.
+        at: [M], the sample at which each window begins; each has a command.
+        last: [M], the last sample of that episode that has one.
+        horizon: H.
+    """
+
+    interface: Interface
+    numbers: Mapping[str, Tensor]
+    pictures: Mapping[str, np.ndarray]
+    command: Tensor
+    at: Tensor
+    last: Tensor
+    horizon: int
+
+    def batch(self, which: Tensor) -> Batch:
+        """The windows of the numbers ``which`` [B]."""
+        at, ahead = self.at[which], torch.arange(self.horizon)
+        steps = at[:, None] + ahead
+        inside = steps <= self.last[which][:, None]
+        rows, order = np.unique(at.numpy(), return_inverse=True)  # a memory-mapped file is read in order, once each
+        seen = {name: torch.from_numpy(np.asarray(value[rows])[order]) for name, value in self.pictures.items()}
+        return Batch({**{name: value[at] for name, value in self.numbers.items()}, **seen},
+                     self.command[torch.minimum(steps, self.last[which][:, None])], inside)
+
+    def span(self) -> tuple[Tensor, Tensor]:
+        """Smallest and largest command [U] that was given; a component that hardly moved has the span of its limits."""
+        given = self.command[self.at]
+        low, high = given.amin(0), given.amax(0)
+        limits = torch.tensor([self.interface.action.low, self.interface.action.high])
+        wide = torch.where((limits[1] - limits[0]).isfinite(), limits[1] - limits[0], torch.ones_like(low))
+        room = torch.where(high - low > NARROW * wide, torch.zeros_like(wide), 0.5 * wide)
+        return low - room, high + room
+
+
+def chosen(interface: Interface, names: Sequence[str]) -> Interface:
+    """``interface`` with the signals ``names`` only; without names, with all."""
+    if missing := [name for name in names if name not in interface.signals]:
+        raise DataError(f"signals {', '.join(missing)} are not in the dataset; it has: {', '.join(interface.signals)}")
+    return replace(interface, signals={name: interface.signals[name] for name in names or interface.signals})
+
+
+def windows(dataset: Source, names: Sequence[str], horizon: int) -> Windows:
+    """The windows of ``dataset`` with the signals ``names`` (all if empty)."""
+    interface = chosen(dataset.interface, names)
+    starts = np.asarray(dataset.starts, dtype=np.int64)
+    lengths = np.diff(starts)
+    if not len(lengths):
+        raise DataError("the dataset has no episodes")
+    has = np.asarray(dataset.column("has_action"), dtype=bool)
+    ends = np.repeat(starts[1:] - 1, lengths)
+    last = ends - ~has[ends]  # the final state has no command
+    at = np.flatnonzero(has)
+    pictures = {name: dataset.column(name) for name, spec in interface.signals.items() if
+                is_picture(spec)}
+    numbers = {name: tensor(dataset.column(name)) for name in interface.signals if name not in pictures}
+    command = tensor(dataset.column("action"))
+    check(command[at], interface, ends[at], starts)
+    return Windows(interface, numbers, pictures, command, torch.from_numpy(at), torch.from_numpy(last[at]), horizon)
+
+
+def check(command: Tensor, interface: Interface, ends: np.ndarray, starts: np.ndarray) -> None:
+    """Refuse commands that are not numbers, by episode."""
+    bad = (~command.isfinite().all(1)).nonzero()[:, 0].numpy()
+    if len(bad):
+        episode = int(np.searchsorted(starts, ends[bad[0]], side="right")) - 1
+        raise DataError(f"episode {episode}: command {interface.action.name} is not finite at {len(bad)} samples; "
+                        "`temporeal data check` finds and quarantines such episodes")
+
+
+def tensor(column: Any) -> Tensor:
+    """A column as float32 in memory of its own."""
+    return torch.from_numpy(np.array(column, dtype=np.float32))
