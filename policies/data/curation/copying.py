@@ -5,6 +5,7 @@ Pictures that are kept as video are decoded and encoded again.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,8 @@ def write(
     out: Path, interface: Interface, episodes: Iterable[Episode], what: str, progress: Progress | None = None,
     count: int = 0,
 ) -> int:
-    """``episodes`` as the new dataset ``out``; ``what`` was done, for people to read in its ``about``. How many."""
+    """``episodes`` as the new dataset ``out``, all or nothing; how many. ``what`` was done, for people to read in its
+    ``about``."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DataError(f"{out} is there already: curation writes a new folder")
     done = [*interface.about.get("curation", ()), what]
@@ -34,8 +36,12 @@ def write(
             if progress is not None:
                 progress(number, max(count, number))
 
-    with DatasetWriter(out, replace(interface, about={**interface.about, "curation": done})) as writer:
-        return writer.add_many(counted())
+    try:
+        with DatasetWriter(out, replace(interface, about={**interface.about, "curation": done})) as writer:
+            return writer.add_many(counted())
+    except BaseException:  # a part of the set would be taken for all of it
+        shutil.rmtree(out, ignore_errors=True)
+        raise
 
 
 def originals(data: Dataset, chosen: Iterable[int]) -> Iterator[Episode]:

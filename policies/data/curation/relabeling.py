@@ -30,8 +30,8 @@ from temporeal.sim.task import SEQUENTIAL, Objective, weights
 PROGRESS = "progress"
 KINDS = (PROGRESS, *VIEWS)
 """Rewards of a formula: progress over its decomposition, and those of the baselines."""
-STATE = "formula_state"
-"""The signal that holds what a reward by progress depends on besides the samples."""
+SOME = 256
+"""Episodes that are held in memory and rewarded together."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,20 @@ def state_of(objective: Objective, signals: Mapping[str, Tensor], k: int, carry:
 def fitted(actions: Tensor, size: int) -> Tensor:
     """``actions`` as the objective takes them: zeros where the log has no action of the task's policy."""
     return actions if actions.shape[-1] == size else torch.zeros(*actions.shape[:-1], size)
+
+
+def hit_shares(formula: Formula, table: Table) -> np.ndarray:
+    """[E] the share of a formula's timed subgoals that each episode of ``table`` hits, up to where it is broken."""
+    objective = objective_of(formula, table.dt, int(table.lengths.max(initial=1)), table.signals)
+    assert isinstance(objective, FormulaProgress)
+    goals = len(objective.tracker.automaton.subgoals)
+    if not goals:
+        raise DataError(f"{to_text(formula)} has no timed subgoal to make progress to")
+    nothing = [np.zeros((int(n) - 1, 1), dtype=np.float32) for n in table.lengths]
+    out = np.zeros(len(table.lengths))
+    for e, found in rewarded(objective, table, nothing, read_by(formula, table.signals)):
+        out[e] = found.state[-1, :goals].mean()
+    return out
 
 
 def relabeled(episode: Episode, found: Rewarded, satisfied: bool | None = None, state: str = "") -> Episode:

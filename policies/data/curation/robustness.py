@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from temporeal.policies.data.episodes.dataset import Dataset
-from temporeal.policies.data.episodes.interface import DataError
+from temporeal.policies.data.episodes.episode import Episode
+from temporeal.policies.data.episodes.interface import DataError, Interface
 from temporeal.policies.data.episodes.layout import is_picture
 from temporeal.robots.signals import Schema, SignalSpec
 from temporeal.sim.stl.language.conventions import RTAMT, Semantics
@@ -63,6 +64,20 @@ def table_of(data: Dataset) -> Table:
     """The numbers of a dataset: its signals but for pictures."""
     signals = {name: spec for name, spec in data.interface.signals.items() if not is_picture(spec)}
     return Table(str(data.folder), signals, data.column, data.starts, 1.0 / data.interface.rate_hz)
+
+
+def table_of_episodes(episodes: Sequence[Episode], interface: Interface, source: str) -> Table:
+    """The numbers of episodes in memory, which have their signals by name."""
+    signals = {name: spec for name, spec in interface.signals.items() if not is_picture(spec)}
+    lengths = [episode.samples for episode in episodes]
+    columns: dict[str, np.ndarray] = {}
+
+    def column(name: str) -> np.ndarray:
+        if name not in columns:
+            columns[name] = np.concatenate([episode.signals[name] for episode in episodes])
+        return columns[name]
+
+    return Table(source, signals, column, np.cumsum([0, *lengths], dtype=np.int64), 1.0 / interface.rate_hz)
 
 
 @dataclass(frozen=True)

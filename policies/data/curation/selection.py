@@ -14,9 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from temporeal.policies.data.curation.copying import ORIGIN
+from temporeal.policies.data.curation.robustness import Table, judge, table_of
 from temporeal.policies.data.episodes import layout
 from temporeal.policies.data.episodes.dataset import Dataset
 from temporeal.policies.data.episodes.interface import DataError
+from temporeal.sim.stl.language.conventions import RTAMT, Semantics
+from temporeal.sim.stl.language.propositional import Formula
 
 COMPARISONS: Mapping[str, Callable[[np.ndarray, float], np.ndarray]] = {
     ">=": operator.ge, "<=": operator.le, "==": operator.eq, ">": operator.gt, "<": operator.lt}
@@ -57,6 +60,65 @@ def returns(data: Dataset) -> NDArray[np.float64]:
 def successes(data: Dataset) -> NDArray[np.float64]:
     """[E] 1, 0, or NaN where nobody judged."""
     return np.array([np.nan if record.success is None else float(record.success) for record in data.records])
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which episodes to take; what is None asks for nothing.
+
+    Args:
+        formula: with ``satisfied``, episodes that satisfy it; what ``robustness`` and ``progress`` are of.
+        progress: of the share of the formula's timed subgoals that were hit.
+        returns, length: of the return, and the seconds that an episode lasts.
+        success: True, False: judged so. ``language``: a part of the instruction.
+        top: the share with the largest return, or with ``by_robustness`` robustness, of those that meet all else.
+    """
+
+    formula: Formula | None = None
+    satisfied: bool = False
+    robustness: Condition | None = None
+    progress: Condition | None = None
+    returns: Condition | None = None
+    length: Condition | None = None
+    success: bool | None = None
+    language: str | None = None
+    top: float | None = None
+    by_robustness: bool = False
+
+
+def masks(data: Dataset, wanted: Wanted, semantics: Semantics = RTAMT) -> dict[str, NDArray[np.bool_]]:
+    """[E] by condition: which episodes meet it. The last, ``top``, is among those that meet all others."""
+    out: dict[str, NDArray[np.bool_]] = {}
+    table, robust = table_of(data), np.full(data.episodes, np.nan)
+    if wanted.formula is not None and (wanted.satisfied or wanted.robustness or wanted.by_robustness):
+        found = judge(wanted.formula, table, semantics)
+        robust = found.robustness
+        if wanted.satisfied:
+            out["formula"] = found.verdicts > 0
+    for name, rule, values in (("robustness", wanted.robustness, lambda: robust),
+                               ("progress", wanted.progress, lambda: progress(data, table, wanted.formula)),
+                               ("return", wanted.returns, lambda: returns(data)),
+                               ("length", wanted.length, lambda: (table.lengths - 1) * table.dt)):
+        if rule is not None:
+            out[name] = rule(values())
+    if wanted.success is not None:
+        out["success"] = successes(data) == float(wanted.success)
+    if wanted.language is not None:
+        out["language"] = np.array([wanted.language in record.language for record in data.records], dtype=bool)
+    if wanted.top is not None:
+        so_far = np.logical_and.reduce(list(out.values())) if out else np.ones(data.episodes, dtype=bool)
+        value = robust if wanted.by_robustness else returns(data)
+        out["top"] = best(np.where(so_far, value, np.nan), wanted.top)
+    return out
+
+
+def progress(data: Dataset, table: Table, formula: Formula | None) -> NDArray[np.float64]:
+    """[E] the share of the formula's timed subgoals that each episode hits."""
+    from temporeal.policies.data.curation.relabeling import hit_shares
+
+    if formula is None:
+        raise DataError("progress is that of a formula")
+    return hit_shares(formula, table)
 
 
 def best(values: np.ndarray, share: float) -> NDArray[np.bool_]:
