@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from temporeal.policies.data.episodes.interface import DataError
-from temporeal.policies.data.episodes.layout import EPISODES
+from temporeal.policies.data.episodes.layout import EPISODES, TASKS
 from temporeal.robots.handed_over import files
 from temporeal.robots.handed_over.texts import from_json
 
@@ -142,6 +142,20 @@ def record(columns: Mapping[str, list[Any]], k: int, video_keys: Sequence[str], 
             float(columns[f"videos/{key}/from_timestamp"][k]), float(columns[f"videos/{key}/to_timestamp"][k]),
             str(columns[f"videos/{key}/sha256"][k] or "") if f"videos/{key}/sha256" in columns else "")
             for key in video_keys})
+
+
+def instructions(folder: Path) -> dict[str, int]:
+    """The number of each instruction; none where the file is missing."""
+    path = folder / TASKS
+    if not path.exists():
+        return {}
+    files.check(path, within=folder)
+    try:
+        columns = pq.read_table(path).to_pydict()
+        numbers = columns.pop("task_index")
+        return {str(text): int(number) for text, number in zip(next(iter(columns.values())), numbers)}
+    except (pa.ArrowException, OSError, KeyError, StopIteration, TypeError, ValueError) as error:
+        raise DataError(f"{path} is no list of instructions: {error}") from error
 
 
 def check(records: Sequence[Record], folder: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,9 @@ from temporeal.robots.signals import SignalSpec
 ROWS = 100
 """Rows of a file of ``meta/episodes`` up to which it is replaced by a longer one; then the next begins."""
 
+INFO_EVERY = 2.0
+"""Seconds from one writing of ``info.json`` to the next: its totals, which only LeRobot reads, may lag as long."""
+
 
 class Metadata:
     """What is in ``meta``, and how it grows. Made by :meth:`new` and :meth:`of`."""
@@ -35,8 +40,10 @@ class Metadata:
         self.next_place: catalogue.Place = (0, 0)
         self._tasks: dict[str, int] = {}
         self._place: catalogue.Place = (0, 0)
-        self._rows: list[dict[str, Any]] = []
+        self._rows: Any = None  # the last file of rows, Arrow's table
         self._total = statistics.Total()
+        self._info_at = -math.inf
+        self._tasks_written = -1
 
     @classmethod
     def new(cls, folder: Path, interface: Interface, pictures: str) -> Metadata:
@@ -53,9 +60,9 @@ class Metadata:
         meta = cls(found.folder, found.interface, pictures_of(found))
         for path in catalogue.paths(found.folder):
             meta._place = int(path.parent.name.split("-")[1]), int(path.stem.split("-")[1])
-            meta._rows = pq.read_table(path).to_pylist()
-            for row in meta._rows:
-                meta._total.add(statistics.of_row(row))
+            meta._rows = pq.read_table(path)
+            meta._total.add([statistics.of_row(row) for row in meta._rows.to_pylist()])
+        meta._tasks = dict(catalogue.instructions(found.folder))
         for record in found.records:
             meta.task_index(record.language)
             meta.next_place = max(meta.next_place, layout.after(record.place))
@@ -73,32 +80,35 @@ class Metadata:
     def add(self, records: Sequence[Record], figures: Sequence[Mapping[str, statistics.Figures]]) -> None:
         """Make episodes exist whose other files are there."""
         self._write_tasks()
-        if len(self._rows) >= ROWS:
-            self._place, self._rows = layout.after(self._place), []
-        self._rows += [catalogue.row(record, self._place) | statistics.flat_row(of)
-                       for record, of in zip(records, figures)]
-        write_whole(layout.file_path(self.folder, layout.EPISODES_PATH, self._place),
-                    memoryview(self._encoded(self._rows)))
+        if self._rows is not None and len(self._rows) >= ROWS:
+            self._place, self._rows = layout.after(self._place), None
+        new = self._encoded([catalogue.row(record, self._place) | statistics.flat_row(of)
+                             for record, of in zip(records, figures)])
+        self._rows = new if self._rows is None else pa.concat_tables([self._rows, new]).combine_chunks()
+        sink = pa.BufferOutputStream()
+        pq.write_table(self._rows, sink, compression="snappy", use_dictionary=False, write_statistics=False,
+                       write_page_checksum=True)
+        write_whole(layout.file_path(self.folder, layout.EPISODES_PATH, self._place), memoryview(sink.getvalue()))
         self.episodes += len(records)
         self.samples += sum(record.length for record in records)
         self.next_place = layout.after(self.next_place)
-        for of in figures:
-            self._total.add(of)
-        self._write_info()
+        self._total.add(figures)
+        if time.monotonic() > self._info_at + INFO_EVERY:
+            self._write_info()
 
     def _encoded(self, rows: list[dict[str, Any]]) -> Any:
         known = catalogue.schema(tuple(self.videos))
         cells = {field.name: pa.array([row[field.name] for row in rows], field.type) for field in known}
         for key, spec in {**self.data_columns, **self.videos}.items():
-            for figure in (*statistics.NAMES, "count"):
-                name = f"stats/{key}/{figure}"
-                cells[name] = pa.array([row.get(name) for row in rows], statistics.arrow_type(spec, figure))
-        sink = pa.BufferOutputStream()
-        pq.write_table(pa.table(cells), sink, compression="snappy", write_page_checksum=True)
-        return sink.getvalue()
+            if key not in statistics.LEFT_OUT:
+                for figure in (*statistics.NAMES, "count"):
+                    name = f"stats/{key}/{figure}"
+                    cells[name] = pa.array([row.get(name) for row in rows], statistics.arrow_type(spec, figure))
+        return pa.table(cells).replace_schema_metadata(None)
 
     def finish(self) -> None:
-        """Write the figures of the whole set."""
+        """Write the totals and figures of the whole set."""
+        self._write_info()
         if self.episodes:
             write_json(self.folder / layout.STATS, self._total.to_json())
 
@@ -107,7 +117,7 @@ class Metadata:
 
     def _write_tasks(self) -> None:
         path = self.folder / layout.TASKS
-        if path.exists() and getattr(self, "_tasks_written", -1) == len(self._tasks):
+        if self._tasks_written == len(self._tasks):
             return
         self._tasks_written = len(self._tasks)
         table = pa.table({"task_index": pa.array(range(len(self._tasks)), pa.int64()),
@@ -117,6 +127,7 @@ class Metadata:
         write_whole(path, memoryview(sink.getvalue()))
 
     def _write_info(self) -> None:
+        self._info_at = time.monotonic()
         rate = layout.plain_rate(self.interface.rate_hz)
         features: dict[str, Any] = {}
         for key, spec in {**layout.columns_of(self.interface), **indices()}.items():

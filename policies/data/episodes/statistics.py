@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from temporeal.policies.data.episodes.layout import DONE, HAS_ACTION, INDICES
 from temporeal.robots.signals import SignalSpec
 
 QUANTILES = {"q01": 0.01, "q10": 0.1, "q50": 0.5, "q90": 0.9, "q99": 0.99}
+LEFT_OUT = frozenset({DONE, HAS_ACTION, *INDICES})
+"""Columns that nobody normalizes."""
 NAMES = ("min", "max", "mean", "std", *QUANTILES)
+SHARES = np.array(list(QUANTILES.values()))
 PICTURES, PIXELS = 32, 4096
 """Pictures of an episode, and pixels of each, that its figures are taken from."""
 
@@ -24,19 +28,20 @@ def of_column(values: np.ndarray) -> Figures | None:
     rows = rows[np.isfinite(rows).all(axis=1)]
     if not len(rows):
         return None
-    ordered = np.sort(rows, axis=0)
-    figures = {"min": ordered[0], "max": ordered[-1], "mean": rows.mean(axis=0), "std": rows.std(axis=0)}
-    figures |= {name: quantile(ordered, share) for name, share in QUANTILES.items()}
+    ordered, mean = np.sort(rows, axis=0), rows.sum(axis=0) / len(rows)
+    deviation = rows - mean
+    figures = [ordered[0], ordered[-1], mean, np.sqrt(np.einsum("sd,sd->d", deviation, deviation) / len(rows)),
+               *quantiles(ordered)]
     shape = values.shape[1:] or (1,)
-    return {**{name: value.reshape(shape) for name, value in figures.items()}, "count": np.array([len(rows)])}
+    return {**{name: value.reshape(shape) for name, value in zip(NAMES, figures)}, "count": np.array([len(rows)])}
 
 
-def quantile(ordered: np.ndarray, share: float) -> np.ndarray:
-    """The quantile of sorted rows, interpolated linearly."""
-    place = share * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    between: np.ndarray = ordered[low] + (place - low) * (ordered[high] - ordered[low])
+def quantiles(ordered: np.ndarray) -> np.ndarray:
+    """The :data:`QUANTILES` [5, D] of sorted rows [S, D], interpolated linearly."""
+    place = SHARES * (len(ordered) - 1)
+    low = place.astype(int)
+    high = np.minimum(low + 1, len(ordered) - 1)
+    between: np.ndarray = ordered[low] + (place - low)[:, None] * (ordered[high] - ordered[low])
     return between
 
 
@@ -71,26 +76,30 @@ class Total:
     def __init__(self) -> None:
         self._sums: dict[str, Figures] = {}
 
-    def add(self, figures: Mapping[str, Figures]) -> None:
-        """Another episode's figures by column."""
-        for key, new in figures.items():
-            old = self._sums.get(key)
-            self._sums[key] = new if old is None else merged(old, new)
+    def add(self, episodes: Sequence[Mapping[str, Figures]]) -> None:
+        """More episodes' figures by column."""
+        for key in {key: None for of in episodes for key in of}:
+            old = [self._sums[key]] if key in self._sums else []
+            self._sums[key] = together([*old, *(of[key] for of in episodes if key in of)])
 
     def to_json(self) -> dict[str, Any]:
         """What ``stats.json`` holds."""
         return {key: {name: value.tolist() for name, value in of.items()} for key, of in self._sums.items()}
 
 
-def merged(a: Figures, b: Figures) -> Figures:
-    """Figures of two samples together (Chan et al. 1979 for the variance)."""
-    n, m = float(a["count"][0]), float(b["count"][0])
-    share = m / (n + m)
-    apart = b["mean"] - a["mean"]
-    variance = (1 - share) * a["std"] ** 2 + share * b["std"] ** 2 + share * (1 - share) * apart**2
-    out = {"min": np.minimum(a["min"], b["min"]), "max": np.maximum(a["max"], b["max"]),
-           "mean": a["mean"] + share * apart, "std": np.sqrt(variance), "count": a["count"] + b["count"]}
-    return out | {name: (1 - share) * a[name] + share * b[name] for name in QUANTILES}
+def together(parts: Sequence[Figures]) -> Figures:
+    """Figures of several samples together: the variance is that within them and that between their means."""
+    count = np.concatenate([part["count"] for part in parts])
+    share = count / count.sum()
+    of = {name: np.stack([part[name] for part in parts]) for name in NAMES}
+
+    def mean(values: np.ndarray) -> np.ndarray:
+        return np.asarray(np.tensordot(share, values, axes=1))
+
+    middle = mean(of["mean"])
+    return {"min": of["min"].min(axis=0), "max": of["max"].max(axis=0), "mean": middle,
+            "std": np.sqrt(mean(of["std"] ** 2 + (of["mean"] - middle) ** 2)),
+            **{name: mean(of[name]) for name in QUANTILES}, "count": count.sum(keepdims=True)}
 
 
 def arrow_type(spec: SignalSpec, figure: str) -> Any:

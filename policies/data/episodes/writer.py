@@ -154,9 +154,8 @@ class DatasetWriter:
         where = f"{self.folder}, episode {number}"
         columns = checked_episode.columns(episode, self.interface, where)
         pictures = {key: columns.pop(key) for key in self._meta.videos}
-        return self._described(episode, columns, pictures, {
-            key: statistics.of_pictures(values[statistics.chosen(len(values))], len(values))
-            for key, values in pictures.items()}, where)
+        figures = {key: of for key, values in pictures.items() if (of := figures_of(key, values)) is not None}
+        return self._described(episode, columns, pictures, figures, where)
 
     def _described(self, episode: Episode, columns: dict[str, np.ndarray],
                    pictures: Mapping[str, np.ndarray | VideoWriter], figures: dict[str, statistics.Figures],
@@ -165,11 +164,8 @@ class DatasetWriter:
         columns["timestamp"] = (np.arange(samples) / self.interface.rate_hz).astype(np.float32)
         columns["frame_index"] = np.arange(samples)
         for key, values in columns.items():
-            picture = key.startswith(layout.PICTURES)
-            found = statistics.of_pictures(values[statistics.chosen(samples)], samples) if picture else (
-                statistics.of_column(values))
-            if found is not None:
-                figures[key] = found
+            if key not in statistics.LEFT_OUT and (of := figures_of(key, values)) is not None:
+                figures[key] = of
         record = Record(0, samples, 0, (0, 0), episode.language, episode.success, episode.terminated,
                         episode.reward is not None, episode.policy_action is not None, plain(episode.info, where),
                         checksum(columns))
@@ -202,14 +198,17 @@ class DatasetWriter:
         given = batch[0].pictures[key]
         writer = given if isinstance(given, VideoWriter) else self._video(key)
         ends = [0]
-        for one in batch:
-            pictures = one.pictures[key]
-            if not isinstance(pictures, VideoWriter):
-                for picture in pictures:
-                    writer.write(picture)
-            ends.append(writer.frames)
-        writer.close()
-        digest = moved(writer.path, path)
+        try:
+            for one in batch:
+                pictures = one.pictures[key]
+                if not isinstance(pictures, VideoWriter):
+                    for picture in pictures:
+                        writer.write(picture)
+                ends.append(writer.frames)
+            writer.close()
+            digest = moved(writer.path, path)
+        finally:
+            writer.path.unlink(missing_ok=True)
         rate = self.interface.rate_hz
         return [VideoPlace(place, a / rate, b / rate, digest) for a, b in zip(ends, ends[1:])]
 
@@ -311,6 +310,13 @@ class OpenEpisode:
             some.append(picture)
         if len(some) > 2 * statistics.PICTURES:
             self.some[key], self._every[key] = some[::2], 2 * self._every[key]
+
+
+def figures_of(key: str, values: np.ndarray) -> statistics.Figures | None:
+    """The figures of an episode's column; None where no value is finite."""
+    if key.startswith(layout.PICTURES):
+        return statistics.of_pictures(values[statistics.chosen(len(values))], len(values))
+    return statistics.of_column(values)
 
 
 def plain(info: Mapping[str, Any], where: str) -> dict[str, Any]:
