@@ -47,7 +47,8 @@ def add(parser: Parser) -> None:
     parser.add_argument("--format", metavar="NAME", help="of the files (default: what they look like)")
     parser.add_argument("--rate", type=float, metavar="HZ", help="samples per second (bags: of the control grid)")
     parser.add_argument("--language", default="", metavar="TEXT", help="the instruction of all episodes")
-    parser.add_argument("--pictures", default="h264", metavar="HOW", help="h264 (default), lossless, av1 or raw")
+    parser.add_argument("--pictures", default="h264-fast", metavar="HOW",
+                        help="h264-fast (default), h264 (smaller, slower), lossless, av1 or raw")
     parser.add_argument("--clip", action="store_true", help="bring commands within [-1, 1]")
     parser.add_argument("--mask", default="", metavar="NAME", help="robomimic: the demonstrations of this mask alone")
     add_bags(parser)

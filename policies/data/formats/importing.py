@@ -42,7 +42,7 @@ class Options:
     """
 
     append: bool = False
-    pictures: str = "h264"
+    pictures: str = "h264-fast"
     clip: bool = False
     language: str = ""
 
