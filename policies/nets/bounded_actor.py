@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log
 
 import torch
 from torch import Tensor, nn
 
-from temporeal.policies.nets.actor import Gaussian, mlp
+from temporeal.policies.nets.actor import HALF_LOG_2PI, Gaussian, mlp
 
+LOG_2 = log(2.0)
 LOG_STD = (-5.0, 2.0)  # Kostrikov et al. 2021, jaxrl: policy.py
 
 
@@ -44,3 +46,34 @@ def with_dropout(net: nn.Sequential, rate: float) -> nn.Sequential:
     for layer in net:
         layers += [layer] if isinstance(layer, nn.Linear) else [layer, nn.Dropout(rate)]
     return nn.Sequential(*layers)
+
+
+class SquashedActor(nn.Module):
+    """Observation [B, O] to a normal distribution squashed by tanh (Haarnoja et al. 2018, appendix C), whose spread
+    depends on the state; the deterministic action is ``tanh(mean)``."""
+
+    hidden_dim = 0
+
+    def __init__(self, obs_dim: int, action_dim: int, hidden: Sequence[int], *, name: str = "relu") -> None:
+        super().__init__()
+        self.net = mlp(obs_dim, hidden, 2 * action_dim, name, 0.01)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Deterministic action [B, A]."""
+        return torch.tanh(self.net(obs).chunk(2, -1)[0])
+
+    def sample(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Actions [..., B, A] of standard normal ``noise`` [..., B, A], and their log-densities [..., B]."""
+        mean, log_std = self.net(obs).chunk(2, -1)
+        log_std = log_std.clamp(*LOG_STD)
+        raw = mean + log_std.exp() * noise
+        normal = -(0.5 * noise.square() + log_std + HALF_LOG_2PI).sum(-1)
+        # log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)), which does not underflow
+        stretch = 2.0 * (LOG_2 - raw - nn.functional.softplus(-2.0 * raw)).sum(-1)
+        return torch.tanh(raw), normal - stretch
+
+
+def smoothed(action: Tensor, deviation: float, limit: float, generator: torch.Generator) -> Tensor:
+    """``action`` [B, A] with noise that is cut at ``limit``, within [-1, 1] (Fujimoto et al. 2018, section 5.3)."""
+    noise = torch.randn(action.shape, generator=generator).mul_(deviation).clamp_(-limit, limit)
+    return (action + noise).clamp_(-1.0, 1.0)

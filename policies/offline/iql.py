@@ -55,7 +55,6 @@ class IQL:
         self.quality = Quality(obs_dim, action_dim, config.hidden, name=config.activation)
         self.target = Quality(obs_dim, action_dim, config.hidden, name=config.activation).requires_grad_(False)
         self.actor = make_actor(sizes, config)
-        self.target.load_state_dict(self.quality.state_dict())
         self.adam = Adam(self.quality, self.value, rate=config.learning_rate)
         self.policy_adam = Adam(self.actor, rate=config.learning_rate)
         self.average = Average(self.quality, self.target)
@@ -77,6 +76,7 @@ class IQL:
         policy_loss = -(weight * self.actor.distribution(batch.obs).log_prob(batch.action)).mean()  # eq. 7
         descend(value_loss + quality_loss + policy_loss, self.adam, self.policy_adam)
         self.average.move(config.target_rate)
+        self.updates += 1
         return torch.stack([value_loss, quality_loss, policy_loss, value.mean(), advantage.mean()]).detach()
 
 

@@ -67,12 +67,14 @@ class Algorithm(Protocol):
         figures: names of what :meth:`update` returns.
         modules: all that learns, by name: saved and restored. ``optimizers``: likewise.
         actor: the deterministic action [B, A] of a normalized observation [B, O]; what is evaluated and deployed.
+        updates: how many it has made; set where a run is resumed.
     """
 
     figures: Sequence[str]
     modules: Mapping[str, nn.Module]
     optimizers: Mapping[str, Any]
     actor: nn.Module
+    updates: int
 
     def update(self, batch: Any) -> Tensor:
         """One gradient step. Returns its figures [F]."""
@@ -225,6 +227,7 @@ def restore(loop: Loop, path: Path) -> None:
         for name, thing in getattr(loop.algorithm, part).items():
             thing.load_state_dict(state[part][name])
     loop.updates, loop.seconds, loop.history = state["updates"], state["seconds"], state["history"]
+    loop.algorithm.updates = loop.updates
     loop.generator.set_state(state["generator"])
     torch.set_rng_state(state["torch_rng"])
 

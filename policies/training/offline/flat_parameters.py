@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from temporeal.policies.nets.ensembles import Ensemble
 
 
 class Flat:
@@ -22,6 +25,8 @@ class Flat:
         self.values.grad = self.gradient
         for p, value, gradient in zip(self.parameters, self._views(self.values.data), self._views(self.gradient)):
             p.data, p.grad = value, gradient
+        for part in (part for module in modules for part in module.modules() if isinstance(part, Ensemble)):
+            part.bind()
 
     def _views(self, vector: Tensor) -> Iterable[Tensor]:
         parts = vector.split([p.numel() for p in self.parameters])
@@ -61,11 +66,16 @@ class Average:
     """Exponential moving average of networks' parameters: ``target += rate (network - target)`` (Polyak)."""
 
     def __init__(self, network: nn.Module, target: nn.Module) -> None:
-        """``network`` has its parameters in an :class:`Adam` already."""
-        pairs = list(zip(network.parameters(), target.parameters(), strict=True))
-        self.targets, self.networks = [t.data for _, t in pairs], [n.data for n, _ in pairs]
+        """``network`` has its parameters in an :class:`Adam` already; ``target`` begins as its copy."""
+        target.load_state_dict(network.state_dict())
+        self.target = Flat(target.requires_grad_(False))
+        sources = [p.data for p in network.parameters()]
+        first, size = sources[0], len(self.target.values)
+        self.network = first.as_strided((size,), (1,), first.storage_offset())
+        if any(a.data_ptr() + a.nbytes != b.data_ptr() for a, b in pairwise(sources)):
+            raise ValueError("the network's parameters do not lie in a row: give them to an Adam first")
 
     @torch.no_grad()
     def move(self, rate: float) -> None:
         """One step of the average."""
-        torch._foreach_lerp_(self.targets, self.networks, rate)
+        self.target.values.data.lerp_(self.network, rate)

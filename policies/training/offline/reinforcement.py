@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.policies.data.transitions import Transitions
+from temporeal.policies.nets.bounded_actor import BoundedActor
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training import checkpoint, offline_learner
 from temporeal.policies.training.errors import SettingsError
@@ -75,6 +76,11 @@ def learn(
         normalize=config.normalize_observations, more=more)
     return offline_learner.learn(build(batches.sizes, config, generator), batches, config, out=out, seed=seed,
                                  generator=generator, **watched)
+
+
+def bounded_actor(sizes: Mapping[str, int], config: OfflineRLConfig) -> BoundedActor:
+    """A policy's network."""
+    return BoundedActor(sizes["obs_dim"], sizes["action_dim"], config.hidden, name=config.activation)
 
 
 def load_policy(

@@ -16,8 +16,8 @@ from temporeal.policies.nets.normalizer import Normalizer, moments
 
 
 class TransitionBatches:
-    """Batches of ``data``: ``obs`` [B, O], ``action`` [B, A], ``reward`` [B], ``next_obs`` [B, O], ``mask`` [B], and
-    what ``more`` holds by name, [M] or [M, K].
+    """Batches of ``data``: ``obs`` [B, O], ``action`` [B, A], ``reward`` [B], ``next_obs`` [B, O], ``mask`` [B], which
+    ``rows`` [B] these are, and what ``more`` holds by name, [M] or [M, K].
 
     A row is drawn with a chance proportional to its episode's weight, with replacement.
 
@@ -29,9 +29,7 @@ class TransitionBatches:
         self, data: Transitions, batch: int, *, normalize: bool = True, more: Mapping[str, Tensor] | None = None
     ) -> None:
         self.batch, self.steps = batch, data.steps
-        self.normalizer = Normalizer(data.obs.shape[1])
-        if normalize:
-            self.normalizer.update(moments(data.obs))
+        self.normalizer = normalizer_of(data, normalize)
         self.sizes = {"obs_dim": data.obs.shape[1], "action_dim": data.action.shape[1]}
         columns = {"obs": self.normalizer(data.obs), "action": data.action, "reward": data.reward,
                    "next_obs": self.normalizer(data.next_obs), "mask": data.mask, **(more or {})}
@@ -55,6 +53,7 @@ class TransitionBatches:
         batch = SimpleNamespace(**self.columns(rows))
         for chosen in self._chosen(generator, count):
             torch.index_select(self.table, 0, chosen, out=rows)
+            batch.rows = chosen
             yield batch
 
     def columns(self, rows: Tensor) -> dict[str, Tensor]:
@@ -68,6 +67,14 @@ class TransitionBatches:
             return torch.randint(self.steps, (count, self.batch), generator=generator)
         drawn = torch.rand(count, self.batch, generator=generator, dtype=torch.float64) * self.chance[-1]
         return torch.searchsorted(self.chance, drawn, right=True).clamp(max=self.steps - 1)
+
+
+def normalizer_of(data: Transitions, normalize: bool = True) -> Normalizer:
+    """By mean and standard deviation of all observations; nothing but its limit if not ``normalize``."""
+    found = Normalizer(data.obs.shape[1])
+    if normalize:
+        found.update(moments(data.obs))
+    return found
 
 
 def chances(data: Transitions) -> Tensor:
