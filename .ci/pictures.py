@@ -46,7 +46,7 @@ def flown() -> None:
         temporeal("view", "--policy", str(DEMO / "run"), "--renderer", "gl", "--size", "480x360", "--video", str(video))
         animation(video, OUT / "waypoints.webp")
     temporeal("view", "--policy", str(DEMO / "run"), "--renderer", "gl", "--worlds", "6", "--size", "320x240",
-              "--at", "4", "--png", str(OUT / "worlds.png"))
+              "--at", "4", "--png", str(OUT / "worlds.png"), "--overwrite")
 
 
 def judged() -> None:
@@ -58,7 +58,7 @@ def judged() -> None:
             file = Path(folder) / "mission.json"
             file.write_text(json.dumps({"formula": formula, "constants": manifest["constants"],
                                         "signals": {"base_pos_w": "[3] m", "height": "m"}}))
-            temporeal("spec", "plot", str(file), str(truth), "--dt", "0.01", "-o", str(OUT / name))
+            temporeal("spec", "plot", str(file), str(truth), "--dt", "0.01", "-o", str(OUT / name), "--overwrite")
 
 
 def chart(page: str, title: str) -> str:
@@ -82,7 +82,7 @@ def main() -> None:
     flown()
     for task in TASKS:
         temporeal("view", f"task={task}", "seed=1", "--renderer", "gl", "--size", "480x360",
-                  "--png", str(OUT / f"{task.rsplit('/', 1)[-1]}.png"))
+                  "--png", str(OUT / f"{task.rsplit('/', 1)[-1]}.png"), "--overwrite")
 
 
 if __name__ == "__main__":

@@ -487,6 +487,8 @@ def urdf_joint(where: str, element: ElementTree.Element, kind: str) -> Joint:
     limit = element.find("limit")
     given = {} if limit is None else {key: numbers(f"{where}: <limit>: {key}", text, 1)[0]
                                       for key, text in limit.attrib.items() if key in LIMIT}
+    if wrong := next((key for key in ("effort", "velocity") if given.get(key, 0.0) < 0), None):
+        raise RobotFileError(f"{where}: <limit {wrong}={given[wrong]:g}>: a number >= 0 is needed")
     low, high = -inf, inf
     if element.get("type") in ("revolute", "prismatic"):
         lower, upper = given.get("lower", -inf), given.get("upper", inf)

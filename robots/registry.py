@@ -8,13 +8,17 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import os
 import pkgutil
 import sys
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
 from temporeal.robots.search_path import MODULES, VARIABLE, SearchPathError, own_modules, said
+
+LISTED = 1000  # entries of a folder that are compared with a name, at most
 
 
 class UnknownName(KeyError):
@@ -29,6 +33,16 @@ def guess(word: object, known: Iterable[object]) -> str:
     with, before its list."""
     close = difflib.get_close_matches(str(word), list(map(str, known)), 1)
     return f"did you mean {close[0]!r}? " if close else ""
+
+
+def guess_file(path: Path) -> str:
+    """As :func:`guess`, of the files and folders that lie where ``path`` would."""
+    try:
+        beside = [entry.name for entry in islice(os.scandir(path.parent), LISTED) if not entry.name.startswith(".")]
+    except OSError:
+        return ""
+    close = difflib.get_close_matches(path.name, beside, 1)
+    return f"did you mean {str(path.with_name(close[0]))!r}? " if close and path.name else ""
 
 
 def names(package: str) -> list[str]:

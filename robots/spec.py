@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 
 from temporeal.robots.model_files import is_file
-from temporeal.robots.registry import UnknownName, guess, names, resolve
+from temporeal.robots.registry import UnknownName, guess, guess_file, names, resolve
 from temporeal.robots.search_path import VARIABLE, SearchPathError, own_robots, said
 from temporeal.robots.signals import CommandSpec, SignalSpec
 from temporeal.robots.symmetry import Symmetry
@@ -263,6 +263,7 @@ def load_robot(name: str | Path) -> RobotSpec:
         LOADED.add(Path(name).absolute())
         return read
     known = robot_names()
-    raise UnknownName(f"no robot {name!r}; {guess(name, known)}known: {', '.join(known)}; or the path of a robot's "
+    near = guess(name, known) or guess_file(Path(name))
+    raise UnknownName(f"no robot {name!r}; {near}known: {', '.join(known)}; or the path of a robot's "
                       f"folder (with spec.yaml), of an .xml or an .urdf file; folders in {VARIABLE} are found by name "
                       f"({said()})")

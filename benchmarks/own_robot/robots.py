@@ -114,7 +114,7 @@ def of_robot(robot: Foreign, out: Path, episodes: int, missions: int, seconds: f
     if not missions:
         return found
     if not (run / "artifact" / "manifest.json").is_file():
-        command("export", str(run), "--out", str(run / "artifact"))
+        command("export", str(run))
     flown = json.loads(command("deploy", str(run / "artifact"), "--sim", "--flights", str(missions), "--json", "--out",
                                str(run / "deploy"), legal=(0, 1)))
     share = flown["satisfied"] / missions

@@ -37,6 +37,11 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
                         help="refuse an artifact that this public key did not sign")
 
 
+def add_overwrite(parser: argparse.ArgumentParser) -> None:
+    """Add ``--overwrite``, which every verb has that writes where the user says."""
+    parser.add_argument("--overwrite", action="store_true", help="replace what is there already")
+
+
 def add_overrides(parser: argparse.ArgumentParser) -> None:
     """Add settings as words: ``task=hover seed=2``."""
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings, such as task=hover seed=2")

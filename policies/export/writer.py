@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.policies.export.provenance import revision, versions
+from temporeal.robots.artifact.loading import refuse_other_folder
 from temporeal.robots.artifact.manifest import (
     GOLDEN,
     MANIFEST,
@@ -273,12 +274,3 @@ def write(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def refuse_other_folder(path: Path) -> None:
-    """Refuse to replace a folder that is there and is no artifact."""
-    if not path.exists() and not path.is_symlink():
-        return
-    ours = path.is_dir() and not path.is_symlink() and ((path / MANIFEST).is_file() or not any(path.iterdir()))
-    if not ours:
-        raise ArtifactError(f"{path} exists and is not an artifact: choose another name or remove it")

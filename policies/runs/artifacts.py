@@ -11,6 +11,7 @@ from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.settings.handed_over import checked
 from temporeal.policies.runs.settings.renamed import with_current_names
+from temporeal.robots.registry import guess_file
 
 if TYPE_CHECKING:
     from temporeal.policies.training.acting import Act
@@ -34,7 +35,8 @@ def load_artifact(folder: Path, trust: Path | None = None) -> Artifact:
     from temporeal.robots.artifact.manifest import MANIFEST, ArtifactError, added_signals
 
     if not (folder / MANIFEST).is_file():
-        raise BadInput(f"{folder} is not an artifact (it has no {MANIFEST}); `temporeal export RUN` makes one")
+        near = "" if folder.exists() else guess_file(folder)
+        raise BadInput(f"{folder} is not an artifact (it has no {MANIFEST}); {near}`temporeal export RUN` makes one")
     from temporeal.robots.artifact.loading import load_manifest
     from temporeal.robots.artifact.runtime import Artifact
     from temporeal.robots.handed_over.robots import named_robot

@@ -13,6 +13,7 @@ from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.run_folders import EVENTS, title_of
 from temporeal.policies.runs.settings.handed_over import described_by
 from temporeal.policies.runs.trained import Trained, trained_policy
+from temporeal.robots.registry import guess, names
 
 if TYPE_CHECKING:
     from temporeal.policies.evaluate.judging import Judged
@@ -91,6 +92,14 @@ def caveat(settings: Mapping[str, Any]) -> str:
     from temporeal.policies.algos.npc import JUDGED_WITHOUT
 
     return f"algo=npc: {JUDGED_WITHOUT}"
+
+
+def check_backends(chosen: Sequence[str] | None) -> None:
+    """Refuse the name of a backend that does not exist, without importing any."""
+    known = names("temporeal.sim.backends")
+    for name in chosen or ():
+        if name not in known:
+            raise BadInput(f"--backend {name}: {guess(name, known)}one of {', '.join(known)} is needed")
 
 
 def backends_of(settings: Mapping[str, Any], chosen: Sequence[str] | None) -> list[str]:

@@ -13,6 +13,7 @@ from temporeal.policies.runs.environments import backend_defaults, resolved
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.settings import files, values
 from temporeal.policies.runs.settings.files import Settings
+from temporeal.robots.registry import guess_file
 
 CONFIG, CHECKPOINTS, DIVERGED, EVENTS = "config.yaml", "checkpoints", "diverged", "events"  # in a run's folder
 # what a run keeps over a resume; the learner knows the rest
@@ -172,8 +173,9 @@ def is_run(folder: Path) -> bool:
 def load_run(folder: Path) -> Settings:
     """Settings of the run in ``folder``."""
     if not (folder / CONFIG).is_file():
-        hint = f"; runs here: {', '.join(known)}" if (known := known_runs()) else "; `temporeal train` makes one"
-        raise BadInput(f"{folder} is not a run (it has no {CONFIG}){hint}")
+        hint = f"runs here: {', '.join(known)}" if (known := known_runs()) else "`temporeal train` makes one"
+        near = "" if folder.exists() else guess_file(folder)
+        raise BadInput(f"{folder} is not a run (it has no {CONFIG}); {near}{hint}")
     settings = files.read(folder / CONFIG)
     if not is_run(folder):
         raise BadInput(f"{folder} is not a run: its {CONFIG} was not written by `temporeal train`")

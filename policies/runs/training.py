@@ -49,8 +49,10 @@ def train(
 
 def checked(settings: Settings) -> tuple[Any, Any]:
     """The learner's module and its configuration, if a training with ``settings`` can begin."""
-    if settings["processes"] < 1:
-        raise BadInput(f"processes is at least 1, got {settings['processes']}")
+    for key in ("num_worlds", "processes"):
+        if settings[key] < 1:
+            raise BadInput(f"{key} is at least 1, got {settings[key]}")
+    run_folders.check_writable(run_folders.run_folder(settings), "out=<folder>")
     if settings["processes"] > 1 and settings["task"]["name"].endswith(".py"):
         raise BadInput(f"processes={settings['processes']}: a task that is a file, {settings['task']['name']}, is "
                        "trained by one process")

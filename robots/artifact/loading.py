@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from temporeal.robots.artifact.manifest import GOLDEN, MANIFEST, Damaged, Manifest, decode
+from temporeal.robots.artifact.manifest import GOLDEN, MANIFEST, ArtifactError, Damaged, Manifest, decode
 from temporeal.robots.artifact.signature import verify
 from temporeal.robots.handed_over import files
 
@@ -29,3 +29,12 @@ def load_manifest(folder: Path, trust: Path | None = None) -> Manifest:
     if trust is not None:
         verify(folder, data, trust)  # the very bytes that are decoded next
     return decode(data)
+
+
+def refuse_other_folder(path: Path) -> None:
+    """Refuse to replace a folder that is there and is no artifact."""
+    if not path.exists() and not path.is_symlink():
+        return
+    ours = path.is_dir() and not path.is_symlink() and ((path / MANIFEST).is_file() or not any(path.iterdir()))
+    if not ours:
+        raise ArtifactError(f"{path} exists and is not an artifact: choose another name or remove it")

@@ -13,6 +13,7 @@ from temporeal.policies.cli.console import say
 from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.handed_over.files import read_text
 from temporeal.robots.handed_over.texts import from_yaml
+from temporeal.robots.registry import guess
 
 LEGAL = ("kind", "tool", "driven", "gripper", "home", "limits", "control_hz", "rate_hz", "exclude", "interface",
          "packages", "quadrotor", "mobile_base", "license")
@@ -68,7 +69,7 @@ class Answers:
         """``value``, if all of it is ``legal``."""
         for word in value if isinstance(value, list) else [value]:
             if legal is not None and word not in legal and word != "":
-                raise BadInput(f"{name}: {word!r} is not one of {', '.join(legal)}")
+                raise BadInput(f"{name}: {guess(word, legal)}{word!r} is not one of {', '.join(legal)}")
         return value
 
 
@@ -87,7 +88,7 @@ def read_answers(path: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
     answers = {**given, **{name: value for name, value in flags.items() if value is not None}}
     for name, value in answers.items():
         if name not in LEGAL:
-            raise BadInput(f"{path}: no answer {name!r}; legal: {', '.join(LEGAL)}")
+            raise BadInput(f"{path}: no answer {name!r}; {guess(name, LEGAL)}legal: {', '.join(LEGAL)}")
         kind = list if name in LISTS else Mapping if name in MAPPINGS else None
         if kind is not None and not isinstance(value, kind):
             raise BadInput(f"{name}: a {'list' if kind is list else 'mapping'} is needed, got {value!r}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from temporeal.policies.cli.own_robot.answers import Answers
+from temporeal.policies.cli.own_robot.sources import NAMES
 from temporeal.policies.cli.own_robot.spec_text import readme, spec_text
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.robots.atomic_files import staged, write_whole
@@ -29,7 +31,7 @@ def make(
     """Write the folder ``out`` of the robot in the model file ``path`` (None: a quadrotor of the answers alone); its
     spec, and what was assumed or changed."""
     check_target(out, overwrite)
-    with staged(out) as folder, bad_input():
+    with staged(out) as folder, of_source(folder, out, path), bad_input():
         kind, entries, notes, head = describe(path, folder, answers, xacro or {})
         write_whole(folder / SPEC, spec_text(entries, head).encode())
         robot = replace(load_robot(folder), name=out.name)
@@ -38,6 +40,18 @@ def make(
         write_whole(folder / "README.md", readme(out.name, kind, TASKS.get(kind, ""), notes).encode())
         load_robot(folder)
     return load_robot(out), notes
+
+
+@contextmanager
+def of_source(folder: Path, out: Path, path: Path | None) -> Iterator[None]:
+    """Inside, what is wrong with the copy in ``folder``, which is about to vanish, is said of the user's own file."""
+    try:
+        yield
+    except BadInput as error:
+        text = str(error)
+        for name in NAMES.values() if path is not None else ():
+            text = text.replace(str(folder / name), str(path))
+        raise BadInput(text.replace(str(folder), str(out))) from error
 
 
 def describe(

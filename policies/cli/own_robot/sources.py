@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.model_files import RobotFileError, parse, unfold
+from temporeal.robots.registry import guess_file
 
 NAMES = {"robot": "model.urdf", "mujoco": "model.xml"}
 """The model's file in the robot's folder, by its root element."""
@@ -30,7 +31,8 @@ class Source:
 def read_source(path: Path, arguments: Mapping[str, str]) -> Source:
     """The model in ``path``; ``arguments`` are a xacro's."""
     if not path.is_file():
-        raise BadInput(f"there is no model file {path}")
+        raise BadInput(f"there is no model file {path}; {guess_file(path)}a .urdf, .xacro or .xml (MJCF) file is "
+                       "needed")
     root = expanded(path, arguments) if path.suffix.lower() == ".xacro" else parse(path)
     if root.tag not in NAMES:
         raise RobotFileError(f"{path}: <{root.tag}>: the root element is <mujoco> (MJCF) or <robot> (URDF)")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.cli.console import print_json, say
 from temporeal.policies.runs.errors import OK, BadInput, bad_input
+from temporeal.policies.runs.replacing import refuse_to_replace
 from temporeal.robots.atomic_files import write_whole
 from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import RobotSpec, load_robot
@@ -25,6 +26,7 @@ def look(options: Any) -> int:
     """Show the robot as `temporeal view` shows a task's world: in the browser, or as a PNG with ``--png``."""
     if options.png is not None and options.png.suffix.lower() != ".png":
         raise BadInput(f"--png is a file with the ending .png, got {str(options.png)!r}")
+    refuse_to_replace(options.png, options.overwrite, "--png")
     with bad_input():
         show = standing(load_robot(options.robot))
         try:

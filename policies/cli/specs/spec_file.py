@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.handed_over.files import MIB, Refused, read
 from temporeal.robots.handed_over.texts import from_yaml
+from temporeal.robots.registry import guess_file
 
 if TYPE_CHECKING:
     from temporeal.robots.signals import SignalSpec
@@ -53,8 +54,10 @@ INLINE = "the formula"
 
 def given(text: str) -> Spec:
     """The formula of the file ``text``; where that is no file and looks like none, ``text`` is the formula."""
+    if not text.strip():
+        raise BadInput("FORMULA is empty; it is a formula, such as 'G[0,2] (height > 0.3)', or the file of one")
     path = Path(text)
-    if path.suffix.lower() in SUFFIXES or is_there(path) or not text.strip():
+    if path.suffix.lower() in SUFFIXES or is_there(path):
         return load(path)
     return Spec(INLINE, text)
 
@@ -72,8 +75,9 @@ def load(path: Path) -> Spec:
     from temporeal.policies.cli.traces.csv_files import text_of
 
     if not path.is_file():
-        raise BadInput(f"{path} is {'a folder' if path.is_dir() else 'not there'}; FORMULA is a file, {FILE_KINDS}, or "
-                       "the formula itself: 'G[0,2] (height > 0.3)'")
+        what = "a folder" if path.is_dir() else "not there"
+        raise BadInput(f"{path} is {what}; {guess_file(path)}FORMULA is a file, {FILE_KINDS}, or the formula itself: "
+                       "'G[0,2] (height > 0.3)'")
     try:
         text = text_of(read(path, LARGEST), str(path))
     except (OSError, Refused) as error:

@@ -19,12 +19,13 @@ from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.handed_over.bags import check_bag
 from temporeal.robots.handed_over.endings import truncated
 from temporeal.robots.handed_over.files import Refused, check
+from temporeal.robots.registry import guess_file
 
 
 def open_tables(path: Path, options: Options) -> list[Table]:
     """The tables of a file: one, or one per topic of a bag."""
     if not path.exists():
-        raise BadInput(f"{path} is not there")
+        raise BadInput(f"{path} is not there{f'; {near}' if (near := guess_file(path).strip()) else ''}")
     kind = path.suffix.lower()
     bag = path.is_dir() or kind in (".mcap", ".db3")
     if told := truncated(path):

@@ -9,7 +9,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import Parser, add_json, add_overrides, complain, counter, print_json, say
+from temporeal.policies.cli.console import (
+    Parser,
+    add_json,
+    add_overrides,
+    add_overwrite,
+    complain,
+    counter,
+    print_json,
+    say,
+)
 from temporeal.policies.runs.errors import BAD_INPUT, FAILED, OK, BadInput
 
 if TYPE_CHECKING:
@@ -38,6 +47,7 @@ Example:
 REQUIRED = {"native": 0.98, "mujoco": 0.95, "flights": 0.9}
 """Least P(satisfied) in each simulator and least share of satisfied flights for the verdict "satisfied"."""
 
+OUT = Path("outputs/demo")
 TITLES = {"native": "Our simulator", "mujoco": "MuJoCo",
           "ros2": "Simulated flights through the ROS 2 nodes, in real time (MuJoCo)"}
 
@@ -50,7 +60,8 @@ def parser() -> Parser:
                    help="judged in our simulator; half of it in MuJoCo (%(default)s)")
     p.add_argument("--flights", type=int, default=10, help="real-time flights (%(default)s)")
     p.add_argument("--parallel", type=int, default=2, help="robots in the air at a time (%(default)s)")
-    p.add_argument("--out", type=Path, default=Path("outputs/demo"), metavar="FOLDER", help="where to (%(default)s)")
+    p.add_argument("--out", type=Path, metavar="FOLDER", help=f"where to ({OUT})")
+    add_overwrite(p)
     add_json(p)
     return p
 
@@ -64,14 +75,17 @@ def run(argv: Sequence[str]) -> int:
     from temporeal.policies.cli.deployment.flights import shortfall
     from temporeal.policies.cli.deployment.requirements import needs_bridge, needs_training
     from temporeal.policies.runs import environments, run_folders, trained
+    from temporeal.policies.runs.replacing import refuse_to_replace
     from temporeal.policies.runs.settings.compose import compose
     from temporeal.robots.atomic_files import write_whole
 
     needs_bridge()
     needs_training("demo")
+    refuse_to_replace(options.out, options.overwrite)
+    options.out = options.out or OUT
     run_folders.check_writable(options.out)
-    clear(options.out)
     settings = {**compose(["experiment=demo", *options.overrides]), "out": str(options.out / "run")}
+    clear(options.out)
     announce = (lambda text: None) if options.json else say
     began = time.perf_counter()
     task = environments.make_task(settings)

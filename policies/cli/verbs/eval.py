@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import Parser, add_json, add_overrides, add_trust, counter, print_json, say
+from temporeal.policies.cli.console import (
+    Parser,
+    add_json,
+    add_overrides,
+    add_overwrite,
+    add_trust,
+    counter,
+    print_json,
+    say,
+)
 from temporeal.policies.runs.errors import FAILED, OK, BadInput
 
 if TYPE_CHECKING:
@@ -29,6 +38,12 @@ Example:
 """
 
 
+IGNORED = {
+    "num_worlds": "--episodes N is how many are flown, side by side", "processes": "it runs in one process",
+    "resume": "a run is judged as it is", "out": "--out FOLDER is where the report goes"}
+"""Settings of a training that an evaluation does not read, and what it has instead."""
+
+
 def parser() -> Parser:
     """Options of this verb."""
     p = Parser("eval", HELP)
@@ -41,6 +56,7 @@ def parser() -> Parser:
     p.add_argument("--confidence", type=float, default=0.95, help="of the interval (%(default)s)")
     p.add_argument("--seed", type=int, help="of the evaluation (default: one that training never uses)")
     p.add_argument("--out", type=Path, metavar="FOLDER", help="folder of the report")
+    add_overwrite(p)
     add_trust(p)
     add_json(p)
     return p
@@ -53,6 +69,7 @@ def run(argv: Sequence[str]) -> int:
 
     options = parser().parse_intermixed_args(argv)
     check(options)
+    evaluating.check_backends(options.backend)
     config = evaluating.EvaluationConfig(options.episodes, options.confidence, options.seed)
     policy = trained.load_trained(options.policy, options.trust)
     settings = override(policy.settings, options.overrides)
@@ -71,7 +88,14 @@ def run(argv: Sequence[str]) -> int:
 
 
 def check(options: Any) -> None:
-    """The probabilities are probabilities."""
+    """Refuse what would fail or be ignored, before anything slow."""
+    from temporeal.policies.runs.replacing import REPORT, refuse_to_replace
+
+    refuse_to_replace(options.out, options.overwrite, files=REPORT)
+    for word in options.overrides:
+        key = word.partition("=")[0]
+        if key in IGNORED:
+            raise BadInput(f"{word}: an evaluation has no use for it; {IGNORED[key]}")
     for name in ("require", "require_lower", "confidence"):
         value = getattr(options, name)
         if value is not None and not 0 <= value <= 1:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from temporeal.policies.cli.console import Parser, add_json, add_overrides, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, add_overrides, add_overwrite, print_json, say
 from temporeal.policies.runs.errors import OK, BadInput, bad_input
 from temporeal.policies.runs.settings import own_tasks
 
@@ -51,6 +51,7 @@ def parser() -> Parser:
     keys.add_argument("--make-key", type=Path, metavar="KEY.pem",
                       help="write a new secret key, and the public one to KEY.pem.pub; nothing is exported")
     p.add_argument("--name", help="name in the manifest (the task's)")
+    add_overwrite(p)
     add_json(p)
     return p
 
@@ -76,6 +77,8 @@ def run(argv: Sequence[str]) -> int:
 def check(options: Any, is_model: bool, out: Path) -> None:
     """Refuse what cannot be exported before anything slow."""
     from temporeal.policies.runs import run_folders
+    from temporeal.policies.runs.replacing import refuse_to_replace
+    from temporeal.robots.artifact.loading import refuse_other_folder
     from temporeal.robots.artifact.signature import secret_key
 
     if options.sign is not None:
@@ -85,10 +88,9 @@ def check(options: Any, is_model: bool, out: Path) -> None:
     if not is_model:
         run_folders.load_run(options.run)
     run_folders.check_writable(out.parent)
-    from temporeal.policies.export.writer import refuse_other_folder  # torch comes with it: after what is soon refused
-
     with bad_input():
         refuse_other_folder(out)
+    refuse_to_replace(options.out, options.overwrite)
 
 
 def check_overrides(is_model: bool, run: Path, words: Sequence[str], normalize: Path | Literal[False] | None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from temporeal.policies.cli.console import Parser, add_json, add_trust, complain, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, add_overwrite, add_trust, complain, print_json, say
 from temporeal.policies.runs.errors import FAILED, OK, BadInput
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def parser() -> Parser:
     p.add_argument("bag", type=Path, metavar="BAG", help="folder (or .mcap file) of the recording")
     add_choice(p)
     p.add_argument("--out", type=Path, metavar="FOLDER", help="folder of the report (default: BAG-report)")
+    add_overwrite(p)
     add_trust(p)
     add_json(p)
     return p
@@ -82,7 +83,9 @@ def run(argv: Sequence[str]) -> int:
     from temporeal.policies.cli.deployment.requirements import needs_bridge, needs_training
     from temporeal.policies.cli.recordings import bridge_input, chosen
     from temporeal.policies.runs import run_folders
+    from temporeal.policies.runs.replacing import REPORT, refuse_to_replace
 
+    refuse_to_replace(options.out, options.overwrite, files=REPORT)
     needs_bridge()
     needs_training("report", "; or make it on another machine, of a copy of the bag; `temporeal replay` runs without")
     from temporeal_bridge.monitor.formula import formula_of

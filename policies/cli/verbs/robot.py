@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from temporeal.policies.cli.console import Parser, add_json, add_overrides, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, add_overrides, add_overwrite, print_json, say
 from temporeal.policies.runs.errors import FAILED, OK, BadInput, bad_input
-from temporeal.policies.runs.settings.values import hint
+from temporeal.robots.registry import guess
 
 SUMMARY = "take in a robot of your own: its model, its limits, its interface, checks"
 HELP = """\
@@ -65,6 +65,7 @@ def add_view(p: Parser) -> None:
     p.add_argument("--png", type=Path, metavar="FILE", help="write a picture and stop")
     p.add_argument("--seconds", type=float, metavar="S", help="in the browser: stop after so long")
     p.add_argument("--port", type=int, help="port to serve on")
+    add_overwrite(p)
     add_json(p)
 
 
@@ -84,16 +85,18 @@ def add_new(p: Parser) -> None:
     p.add_argument("--package", action="append", default=[], metavar="NAME=FOLDER", help="a ROS package of meshes")
     p.add_argument("--xacro", action="append", default=[], metavar="NAME=VALUE", help="an argument of a xacro")
     p.add_argument("--yes", action="store_true", help="ask nothing: take what is proposed")
-    p.add_argument("--overwrite", action="store_true", help="replace a robot's folder that is there already")
+    add_overwrite(p)
     add_json(p)
 
 
 def run(argv: Sequence[str]) -> int:
     """One of the parts."""
     if not argv or argv[0] not in PARTS:
-        what = parser().parse_args(argv).what  # --help, and what is no option
-        raise BadInput(f"robot {what}: no such part{hint(what, list(PARTS))}; legal: {', '.join(PARTS)}; see temporeal "
-                       "robot --help")
+        if not argv or not argv[0].startswith("-"):
+            word = argv[0] if argv else ""
+            raise BadInput(f"robot {word}: {guess(word, PARTS)}what to do is one of {', '.join(PARTS)}; see temporeal "
+                           "robot --help")
+        parser().parse_args(argv)  # --help, and what is no option
     p, work = part(argv[0]), PARTS[argv[0]][1]
     return work(p.parse_intermixed_args(argv[1:]) if argv[0] == "check" else p.parse_args(argv[1:]))
 

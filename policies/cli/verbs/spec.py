@@ -7,12 +7,13 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from temporeal.policies.cli.console import Parser, add_json
+from temporeal.policies.cli.console import Parser, add_json, add_overwrite
 from temporeal.policies.cli.specs.judging import judge
 from temporeal.policies.cli.specs.monitoring import monitor
 from temporeal.policies.cli.specs.outline import outline
 from temporeal.policies.cli.specs.spec_file import given, with_options
 from temporeal.policies.runs.errors import BadInput
+from temporeal.robots.registry import guess
 
 SUMMARY = "check, explain, plot or monitor a formula on a trace from a file, or on a dataset"
 HELP = """\
@@ -86,6 +87,7 @@ def parser() -> Parser:
     p.add_argument("--robot", default="", help="bag: the robot whose topics to decode, such as crazyflie")
     p.add_argument("--interface", help="with --robot: which of its interfaces (its default)")
     p.add_argument("--namespace", help="with --robot: whose topics, such as /cf1 (that of the only robot)")
+    add_overwrite(p)
     add_json(p)
     return p
 
@@ -100,7 +102,8 @@ def run(argv: Sequence[str]) -> int:
     options = parser().parse_intermixed_args(argv)
     action, *files = options.words or [""]
     if action not in ACTIONS:
-        raise BadInput(f"spec {action}: what to do is one of {', '.join(ACTIONS)}; see temporeal spec --help")
+        raise BadInput(f"spec {action}: {guess(action, ACTIONS)}what to do is one of {', '.join(ACTIONS)}; see "
+                       "temporeal spec --help")
     if not 1 <= len(files) <= 2 or (len(files) == 1 and action != "check"):
         wanted = "FORMULA [TRACE]" if action == "check" else "FORMULA TRACE"
         raise BadInput(f"temporeal spec {action} takes {wanted}, got {' '.join(files) or 'nothing'}")
@@ -110,7 +113,9 @@ def run(argv: Sequence[str]) -> int:
     if options.episode is not None and (len(files) < 2 or not is_dataset(Path(files[1]))):
         raise BadInput("--episode is for a dataset")
     from temporeal.policies.runs import errors
+    from temporeal.policies.runs.replacing import refuse_to_replace
 
+    refuse_to_replace(options.out, options.overwrite, "-o")
     with errors.bad_input():
         spec = with_options(given(files[0]), options)
         if len(files) == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from temporeal.policies.cli.console import Parser, add_json, add_overrides, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, add_overrides, add_overwrite, print_json, say
 from temporeal.policies.runs.errors import OK
 
 SUMMARY = "learn a task; settings as words: task=hover algo=ppo seed=2"
@@ -30,7 +30,7 @@ def parser() -> Parser:
     p = Parser("train", HELP)
     add_overrides(p)
     p.add_argument("--out", metavar="FOLDER", help="folder of the run (the same as out=FOLDER)")
-    p.add_argument("--overwrite", action="store_true", help="replace a run that is there already")
+    add_overwrite(p)
     p.add_argument("--config", action="store_true", help="print the composed settings and stop")
     add_json(p)
     return p

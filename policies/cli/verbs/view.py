@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.cli.console import Parser, add_json, add_overrides, add_trust, counter, print_json, say
+from temporeal.policies.cli.console import (
+    Parser,
+    add_json,
+    add_overrides,
+    add_overwrite,
+    add_trust,
+    counter,
+    print_json,
+    say,
+)
 from temporeal.policies.runs.errors import OK, BadInput, bad_input
 
 if TYPE_CHECKING:
@@ -55,6 +64,7 @@ def parser() -> Parser:
                    help="of the pictures (auto: gl, which needs OpenGL and no GPU; warp where there is none)")
     p.add_argument("--host", default="127.0.0.1", help="address to serve on (%(default)s: this machine only)")
     p.add_argument("--port", type=int, help=f"port to serve on (default: the first free one from {PORTS[0]})")
+    add_overwrite(p)
     add_trust(p)
     add_json(p)
     return p
@@ -87,6 +97,7 @@ def run(argv: Sequence[str]) -> int:
 def check(options: Any) -> tuple[int, int]:
     """Refuse what cannot be done before anything slow; the size of a picture."""
     from temporeal.policies.runs import run_folders
+    from temporeal.policies.runs.replacing import refuse_to_replace
 
     if not 1 <= options.worlds <= MOST:
         raise BadInput(f"--worlds is a whole number from 1 to {MOST}, got {options.worlds}")
@@ -108,6 +119,7 @@ def check(options: Any) -> tuple[int, int]:
             raise BadInput(f"--{option} is a file with the ending {' or '.join(legal)}, got {str(path)!r}")
         if path.is_dir():
             raise BadInput(f"--{option} {path} is a folder")
+        refuse_to_replace(path, options.overwrite, f"--{option}")
         run_folders.check_writable(path.parent, f"--{option}")
     return picture_size(options.size)
 

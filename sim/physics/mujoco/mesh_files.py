@@ -6,6 +6,7 @@ units are those of the file, its up axis is not applied, as in RViz.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
@@ -41,6 +42,8 @@ def parsed(robot: RobotSpec, path: Path) -> mujoco.MjSpec:
         if source.is_file() and not is_readable(source):
             converted = f"{len(assets)}_{source.stem}.stl"
             assets[converted] = as_stl(source)
+            warnings.warn(f"{source} was converted for MuJoCo, which reads binary {', '.join(READ)}: look at it with "
+                          "`temporeal robot view`", stacklevel=2)
             mesh.set("filename", converted)
     if not (changed or assets):
         return mujoco.MjSpec.from_file(str(path))

@@ -280,7 +280,7 @@ def test_a_folder_is_replaced_only_if_it_is_a_robots_and_somebody_says_so(six, t
         make(SIX, tmp_path / "franka", Answers({}))
     with pytest.raises(BadInput, match="letters, digits and underscores"):
         make(SIX, tmp_path / "my-arm", Answers({}))
-    with pytest.raises(BadInput, match="tool: 'tool9' is not one of"):
+    with pytest.raises(BadInput, match=r"tool: did you mean 'tool0'\? 'tool9' is not one of"):
         make(SIX, tmp_path / "arm", Answers({"tool": "tool9"}))
     assert not (tmp_path / "arm").exists() and not list(tmp_path.glob(".arm*"))
 
@@ -295,7 +295,7 @@ def test_a_folder_is_replaced_only_if_it_is_a_robots_and_somebody_says_so(six, t
     (["check", "gone"], "no robot 'gone'; known: .*TEMPOREAL_PATH"),
     (["check", "franka", "deploy.namespace=/a"], "settings of the bus need --bus"),
     (["view", "franka", "--png", "x.jpg"], "the ending .png"),
-    (["dance"], "robot dance: no such part; legal: new, check, view, list"),
+    (["dance"], "robot dance: what to do is one of new, check, view, list"),
 ])  # fmt: skip
 def test_mistakes_are_one_line(words, told, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -944,7 +944,7 @@ def test_pictures_of_deep_and_of_large_formulas(tmp_path: Path, capsys: pytest.C
     assert "more than 14 levels deep" in page
     assert "not asked for" in page
     large = " & ".join(["x > 0"] + [f"x > -{k}" for k in range(1, 201)])
-    status, told = said(tmp_path, capsys, "f.csv", rows_, *words, formula=large, action="plot")
+    status, told = said(tmp_path, capsys, "f.csv", rows_, *words, "--overwrite", formula=large, action="plot")
     assert status == 2
     assert "at most 200" in told
 
