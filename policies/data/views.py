@@ -5,7 +5,7 @@ Episodes are padded and go through the maps together, step by step: the maps hav
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from temporeal.policies.data.episodes.interface import ActionSpec, DataError, Interface, require_same
-from temporeal.policies.data.episodes.layout import ACTION, HAS_ACTION, POLICY_ACTION, REWARD
+from temporeal.policies.data.episodes.layout import ACTION, HAS_ACTION, POLICY_ACTION, REWARD, is_picture
+from temporeal.policies.data.objective_rewards import StepRewards
 from temporeal.policies.data.transitions import Transitions
 from temporeal.sim.maps import initial_memory
 from temporeal.sim.task import MISSION_TIME
@@ -33,16 +34,14 @@ class Padded:
     """N episodes, padded to the longest: S samples.
 
     Args:
-        signals: name -> float32 [S, N, ...].
+        signals: name -> float32 [S, N, ...], the mission's time among them.
         command: [S, N, U], in its units; the last of an episode repeated after it.
         policy_action: [S, N, A] in [-1, 1]; None: the dataset has none.
-        dt: s between samples.
     """
 
     signals: Mapping[str, Tensor]
     command: Tensor
     policy_action: Tensor | None
-    dt: float
 
 
 class View(Protocol):
@@ -90,7 +89,6 @@ class TaskView:
         memory, seen, given = initial_memory(observe, count), [], []
         for k in range(samples):
             signals = {name: values[k] for name, values in episodes.signals.items()}
-            signals[MISSION_TIME.name] = torch.full((count,), k * episodes.dt)
             obs, memory = observe(signals, memory)
             chosen = (episodes.policy_action[k] if episodes.policy_action is not None
                       else act.inverse(episodes.command[k], memory)).clamp(-1.0, 1.0)
@@ -154,7 +152,7 @@ def interface_of(task: Task, names: Sequence[str], like: Interface) -> Interface
 
 
 def transitions(
-    dataset: Dataset, view: View, *, reward: Callable[[Padded, Tensor], Tensor] | None = None,
+    dataset: Dataset, view: View, *, reward: StepRewards | None = None,
     episodes: Sequence[int] | None = None, weight: np.ndarray | None = None,
 ) -> Transitions:
     """All steps of ``dataset`` as ``view`` shows them.
@@ -163,8 +161,7 @@ def transitions(
     the task.
 
     Args:
-        reward: ``reward(episodes, actions [S, N, A]) -> [S, N]``, of the step that begins at a sample; None: of the
-            data.
+        reward: of the steps, and where they end the task; None: as in the data.
         episodes: which; None: all.
         weight: [episodes], how often each is drawn.
     """
@@ -210,7 +207,7 @@ def _last_has_action(dataset: Dataset, last: np.ndarray) -> np.ndarray:
 
 
 def _steps(
-    dataset: Dataset, view: View, chosen: np.ndarray, reward: Callable[[Padded, Tensor], Tensor] | None
+    dataset: Dataset, view: View, chosen: np.ndarray, reward: StepRewards | None
 ) -> dict[str, Tensor]:
     """Columns of the steps of the ``chosen`` episodes, and how many each has."""
     starts, lengths = dataset.starts[chosen], np.diff(dataset.starts)[chosen]
@@ -220,15 +217,22 @@ def _steps(
         return torch.from_numpy(np.ascontiguousarray(np.asarray(dataset.column(key))[rows.T]))
 
     spec = dataset.interface
-    padded = Padded({name: column(name).float() for name in view.names}, column(ACTION).float(),
-                    column(POLICY_ACTION).float() if spec.task_action else None, 1.0 / spec.rate_hz)
+    read = view.names if reward is None else [name for name, of in spec.signals.items() if not is_picture(of)]
+    clock = torch.arange(rows.shape[1])[:, None].expand(rows.T.shape) / spec.rate_hz
+    padded = Padded({MISSION_TIME.name: clock, **{name: column(name).float() for name in dict.fromkeys(read)}},
+                    column(ACTION).float(), column(POLICY_ACTION).float() if spec.task_action else None)
     obs, action = view(padded, spec.action)
-    earned = (column(REWARD).float() if reward is None else reward(padded, action))
+    k = torch.arange(rows.shape[1])[:, None]
     steps = torch.from_numpy(lengths - ~_last_has_action(dataset, starts + lengths - 1))
     ended = torch.tensor([bool(dataset.records[int(e)].terminated) for e in chosen])
-    length = torch.from_numpy(lengths)
-    count = torch.where(ended, steps, torch.minimum(steps, length - 1))
-    k = torch.arange(rows.shape[1])[:, None]
+    if reward is None:
+        earned = column(REWARD).float()
+    else:
+        earned, over = reward(padded.signals, action)
+        over &= k < torch.from_numpy(lengths) - 1
+        steps = torch.where(over.any(0), over.int().argmax(0) + 1, steps)
+        ended = ended | over.any(0)
+    count = torch.where(ended, steps, torch.minimum(steps, torch.from_numpy(lengths) - 1))
     held = (k < count).T  # [N, S]
     following = torch.cat([obs[1:], obs[-1:]])
     mask = 1.0 - ((k == steps - 1) & ended).float()

@@ -91,14 +91,16 @@ def shown(dataset: Dataset, module: ModuleType, task: Task, configuration: Any) 
 
 def steps_of(dataset: Dataset, task: Task, configuration: Any) -> Transitions:
     """The steps of ``dataset`` as ``task`` shows them to a policy, with the reward that is asked for."""
+    from temporeal.policies.data.curation.relabeling import objective_of
+    from temporeal.policies.data.objective_rewards import by
     from temporeal.policies.data.views import task_view, transitions
 
-    reward = None
-    if getattr(configuration, "reward", "data") == "formula":
-        from temporeal.policies.data.task_rewards import task_reward
-
-        reward = task_reward(task)
-    return transitions(dataset, task_view(task), reward=reward)
+    kind = getattr(configuration, "reward", "data")
+    if kind == "data":
+        return transitions(dataset, task_view(task))
+    objective = task.objective if kind == "task" else objective_of(
+        task.formula, task.control_dt, task.steps, task.schema)
+    return transitions(dataset, task_view(task), reward=by(objective))
 
 
 def evaluation(settings: Settings, task: Task) -> Callable[[nn.Module, nn.Module, int], dict[str, float]]:

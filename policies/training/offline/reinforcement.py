@@ -31,7 +31,8 @@ class OfflineRLConfig(OfflineConfig):
         target_rate: of the target networks' moving average, per update.
         hidden: widths of all networks.
         normalize_observations: by their mean and standard deviation in the data.
-        reward: "data", or "formula": the task's own reward, computed from the signals.
+        reward: "data"; or computed from the signals: "formula", progress over the decomposed formula of the task, or
+            "task", what the task itself trains with.
         weighting: how often a trajectory is drawn: see :mod:`temporeal.policies.training.offline.trajectory_weights`.
         weighting_temperature: of its softmax: smaller draws the best more often.
     """
@@ -54,10 +55,11 @@ class OfflineRLConfig(OfflineConfig):
             raise SettingsError(f"algo.weighting={self.weighting}: one of {', '.join(WEIGHTINGS)}")
         if self.weighting_temperature <= 0:
             raise SettingsError(f"algo.weighting_temperature is positive, got {self.weighting_temperature}")
-        if self.reward not in ("data", "formula"):
-            raise SettingsError(f"algo.reward={self.reward}: data or formula")
+        if self.reward not in REWARDS:
+            raise SettingsError(f"algo.reward={self.reward}: one of {', '.join(REWARDS)}")
 
 
+REWARDS = ("data", "formula", "task")
 C = TypeVar("C", bound=OfflineRLConfig)
 Build = Callable[[Mapping[str, int], Any, torch.Generator], Algorithm]
 """``build(sizes, config, generator)``: the algorithm with new networks."""
