@@ -193,13 +193,7 @@ def episode(
 ) -> Episode:
     """One demonstration."""
     group = hdf5.group(data, demo)
-    obs = hdf5.group(group, "obs")
-    after = hdf5.group(group, "next_obs") if "next_obs" in group else None
-    signals = {}
-    for name in interface.signals:
-        signals[name] = hdf5.array(obs, columns[name])
-        if after is not None:
-            signals[name] = np.concatenate([signals[name], hdf5.array(after, columns[name])[-1:]])
+    signals = {name: observed(group, columns[name]) for name in interface.signals}
     done = hdf5.array(group, "dones") if "dones" in group else np.zeros(0)
     if told := hdf5.json_attribute(group, OURS):
         info = {**info, **told.get("info", {})}
@@ -208,6 +202,17 @@ def episode(
         hdf5.array(group, "policy_actions") if interface.task_action and "policy_actions" in group else None,
         hdf5.array(group, "rewards") if "rewards" in group else None,
         bool(len(done) and done[-1]), told.get("success"), str(told.get("language", "")), info)
+
+
+def observed(group: Any, name: str) -> np.ndarray:
+    """The samples of one observation, with the one after the last command where the file has it."""
+    rows = hdf5.array(hdf5.group(group, "obs"), name)
+    if "next_obs" not in group:
+        return rows
+    after = hdf5.array(hdf5.group(group, "next_obs"), name)
+    if after.shape != rows.shape:
+        raise DataError(f"obs/{name} has shape {rows.shape}, next_obs/{name} has {after.shape}")
+    return np.concatenate([rows, after[-1:]])
 
 
 def write(path: Path, interface: Interface, found: Iterable[Episode]) -> int:
