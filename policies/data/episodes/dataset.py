@@ -66,8 +66,7 @@ class Dataset:
                 raise DataError(f"{folder}: info.json lacks the columns {', '.join(missing)} of the set's interface")
             return cls(folder, interface, info, signals, columns, foreign=False)
         interface, signals = interface_file.inferred(info, folder)
-        columns = {key: interface_file.of_feature(f"c{k}", key, told, folder)
-                   for k, (key, told) in enumerate(info["features"].items())}
+        columns = interface_file.columns_of(info["features"], folder)
         return cls(folder, interface, info, signals, columns, foreign=True)
 
     @property

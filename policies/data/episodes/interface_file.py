@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from temporeal.policies.data.episodes.interface import ActionSpec, DataError, Interface
-from temporeal.policies.data.episodes.layout import (
-    ACTION,
-    DONE,
-    HAS_ACTION,
-    INDICES,
-    OBSERVATION,
-    POLICY_ACTION,
-    REWARD,
-)
+from temporeal.policies.data.episodes.layout import ACTION, OBSERVATION
 from temporeal.robots.signals import SignalError, SignalSpec, schema
 
 UNKNOWN = "units, frames and limits of the action are not in LeRobot's files: unit '?', limits infinite"
@@ -115,6 +107,14 @@ def of_feature(name: str, key: str, told: Any, folder: Path) -> SignalSpec:
         raise DataError(f"{folder}: feature {key!r} of info.json: {error}") from error
 
 
+def columns_of(features: Mapping[str, Any], folder: Path) -> dict[str, SignalSpec]:
+    """All columns of a foreign set. What is neither observed nor an action (reward, done, indices) is a scalar where
+    its shape is [1]: LeRobot has no other for one."""
+    columns = {key: of_feature(f"column_{k}", key, told, folder) for k, (key, told) in enumerate(features.items())}
+    return {key: replace(spec, shape=()) if spec.shape == (1,) and key != ACTION and not key.startswith(OBSERVATION)
+            else spec for key, spec in columns.items()}
+
+
 def action_of(features: Mapping[str, Any], folder: Path) -> ActionSpec:
     """The column ``action`` of a foreign set."""
     if ACTION not in features:
@@ -131,7 +131,3 @@ def rate_of(info: Mapping[str, Any], folder: Path) -> float:
     if isinstance(fps, bool) or not isinstance(fps, (int, float)) or not 0 < fps < 1e6:
         raise DataError(f"{folder}: info.json says fps {fps!r}; a positive number is needed")
     return float(fps)
-
-
-OWN = (ACTION, POLICY_ACTION, REWARD, DONE, HAS_ACTION, *INDICES)
-"""Columns that no signal can be."""

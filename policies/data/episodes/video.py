@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -58,6 +59,7 @@ class VideoWriter:
     def __init__(self, path: Path, shape: tuple[int, ...], rate_hz: float, codec: Codec) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path, self.frames = path, 0
+        os.environ.setdefault("SVT_LOG", "1")  # the encoder of AV1 prints its settings for each file otherwise
         self._container: Any = av.open(str(path), "w", format="mp4")
         rate = Fraction(rate_hz).limit_denominator(100_000)
         options = {**dict(codec.options), "g": str(KEY_FRAMES)}
