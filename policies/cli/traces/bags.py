@@ -11,7 +11,16 @@ import numpy as np
 
 from temporeal.policies.cli.console import counter
 from temporeal.policies.cli.traces.message_fields import Field, MissingValue, NoSample, read_maps
-from temporeal.policies.cli.traces.messages import Clock, Found, Samples, Topic, header_stamp, read_topic, tables
+from temporeal.policies.cli.traces.messages import (
+    Clock,
+    Completed,
+    Found,
+    Samples,
+    Topic,
+    header_stamp,
+    read_topic,
+    tables,
+)
 from temporeal.policies.cli.traces.table import Options, Table, one_line
 from temporeal.policies.runs.errors import BadInput
 from temporeal.sim.stl.samples.times import newest_before
@@ -116,7 +125,8 @@ def of_state(name: str, state: Any, units: Mapping[str, str], lacks: str) -> Top
             whole = parts[signal].take(message, 1e-9 * received) if parts else message
             if whole is None:
                 return NoSample("no message completes it: joints come in several, and some in none")
-            return np.asarray(codec.decode(whole, alone[signal])[signal], dtype=np.float64)
+            value = np.asarray(codec.decode(whole, alone[signal])[signal], dtype=np.float64)
+            return value if whole is message else Completed(value, header_stamp(whole) or 0)
         except CodecError as error:
             return MissingValue(str(error))
 

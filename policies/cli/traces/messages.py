@@ -18,7 +18,16 @@ from temporeal.sim.stl.samples.times import are_set
 FAR_NS = 10**15
 """Stamps this far (11 days) from their receipt are of a clock of their own: a simulator's, or an old recording's."""
 
-Found = Numbers | MissingValue | NoSample | BadInput
+@dataclass(frozen=True)
+class Completed:
+    """A value that came in several messages: its stamp [ns] is the oldest of theirs, as in the nodes
+    (:mod:`temporeal_bridge.codecs.joint_parts`), and not that of the message that completed it."""
+
+    value: Numbers
+    stamp: int
+
+
+Found = Numbers | Completed | MissingValue | NoSample | BadInput
 """What one message has of one signal; a BadInput: no message can have it."""
 
 
@@ -47,9 +56,13 @@ class Topic:
 
 @dataclass
 class Samples:
-    """The samples of one signal: the numbers of their messages, and their values; ``wrong``: why it cannot be read."""
+    """The samples of one signal: the numbers of their messages, and their values; ``wrong``: why it cannot be read.
+
+    ``stamps``: by number of the message, of those samples that have another one than it.
+    """
 
     messages: list[int] = field(default_factory=list)
+    stamps: dict[int, int] = field(default_factory=dict)
     values: list[Numbers | None] = field(default_factory=list)
     unit: str = ""
     wrong: str = ""
@@ -61,6 +74,8 @@ class Samples:
         elif isinstance(found, NoSample):
             self.wrong = self.wrong or str(found)
         else:
+            if isinstance(found, Completed):
+                self.stamps[k], found = found.stamp, found.value
             self.messages.append(k)
             self.values.append(None if isinstance(found, MissingValue) else found)
             self.wrong = str(found) if isinstance(found, MissingValue) else self.wrong
@@ -116,7 +131,7 @@ def read_topic(topic: Topic, messages: Iterator[tuple[int, Any]]) -> tuple[Clock
         stamps.append(stamp or 0)
         for name, found in topic.decode(message, at).items():
             samples[name].take(k, found)
-            if k == 0 and isinstance(found, np.ndarray):
+            if k == 0 and isinstance(found, (np.ndarray, Completed)):
                 samples[name].unit = topic.unit(name, message)
     return clock_of(np.array(stamps, np.int64), np.array(received, np.int64), stamped), samples
 
@@ -125,21 +140,27 @@ def tables(topic: Topic, clock: Clock, samples: Mapping[str, Samples], start_ns:
     """One table for each set of messages that signals come with; times in seconds since ``start_ns``."""
     arrays = {name: one.array() for name, one in samples.items()}
     unread = {name: f"{topic.name}: {found}" for name, found in arrays.items() if isinstance(found, str)}
-    groups: dict[tuple[int, ...], list[str]] = {}
-    for name in samples:
+    groups: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = {}
+    for name, one in samples.items():
         if name not in unread:
-            groups.setdefault(tuple(samples[name].messages), []).append(name)
+            groups.setdefault((tuple(one.messages), times_of(clock, one)), []).append(name)
     epoch = start_ns * 1e-9 if clock.far else 0.0
     notes = (f"{topic.name}: {clock.note}",) if clock.note else ()
     out = []
-    for rows, names in groups.items():
+    for (rows, at), names in groups.items():
         mine = {name: found for name in names if not isinstance(found := arrays[name], str)}
         schema = {name: SignalSpec(name, a.shape[1:], samples[name].unit, dtype="float64") for name, a in mine.items()}
-        times = (clock.times_ns[list(rows)] - start_ns) / 1e9
+        times = (np.array(at, np.int64) - start_ns) / 1e9
         out.append(Table(source, times, schema, mine.__getitem__, placed(topic.name, rows),
                          [f"{name} ({topic.name})" for name in mine], epoch, lag_s=clock.lag_ns * 1e-9, notes=notes,
                          topic=topic.name, latched=topic.latched))
     return [*out, *([unread_table(source, unread)] if unread else [])]
+
+
+def times_of(clock: Clock, samples: Samples) -> tuple[int, ...]:
+    """When the samples were [ns]; by the clock of the receipt, when the message came that has or completes each."""
+    own = {} if clock.received else samples.stamps
+    return tuple(own.get(k, int(clock.times_ns[k])) for k in samples.messages)
 
 
 def unread_table(source: str, unread: Mapping[str, str]) -> Table:

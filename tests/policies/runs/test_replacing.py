@@ -35,7 +35,8 @@ def test_other_files_of_a_folder_are_in_nobody_s_way(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [
     ["eval", "run", "--out"], ["report", "bag", "--out"], ["view", "task=hover", "--png"],
-    ["robot", "view", "ant", "--png"], ["view", "task=hover", "--video"], ["demo", "--out"], ["spec", "plot", "x > 0", "f.csv", "-o"]], ids=str)
+    ["robot", "view", "ant", "--png"],
+    ["view", "task=hover", "--video"], ["demo", "--out"], ["spec", "plot", "x > 0", "f.csv", "-o"]], ids=str)
 def test_every_verb_keeps_the_rule(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:
