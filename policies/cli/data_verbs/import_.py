@@ -67,8 +67,8 @@ def add_bags(parser: Parser) -> None:
     add("--size", metavar="HxW", help="reduce pictures to so many rows and columns")
     add("--episodes", default="bag", metavar="HOW", help="bag (default), mission, or a CSV of begin,end[,instruction]")
     add("--interpolate", action="append", default=[], metavar="SIGNAL=RULE", help="linear, slerp, hold or nearest")
-    add("--gap", type=float, metavar="S", help="longest gap that is bridged (default: 3 periods of the topic, and at "
-        "least one of --rate)")
+    add("--gap", type=float, metavar="S", help="longest gap that is bridged (default: 3 periods of the topic, at "
+        "least one of --rate and the robot's stale_after_s)")
     add("--gaps", choices=("split", "refuse"), default="split", help="what a longer one does to the episode")
     add("--shortest", type=float, default=0.5, metavar="S", help="parts of an episode that are shorter are left out")
     add("--clock", choices=("stamps", "receipt"), default="stamps", help="whose times are taken (default: stamps)")
@@ -137,8 +137,9 @@ def source_of(path: Path, options: Any) -> Source:
         rate = rate if rate is not None else mission["manifest"].get("rate_hz")
     if not isinstance(rate, (int, float)) or not rate > 0:
         raise BadInput(f"{path}: --rate HZ says how many samples a second the set has")
-    align = Alignment(float(rate), pairs(options.interpolate, "--interpolate", "SIGNAL=RULE"), options.gap,
-                      options.gaps, options.shortest)
+    align = Alignment(
+        float(rate), pairs(options.interpolate, "--interpolate", "SIGNAL=RULE"), gap_s=options.gap,
+        floor_s=float(topics.safety.get("stale_after_s", 0.0)), gaps=options.gaps, shortest_s=options.shortest)
     return Source(
         robot, topics, align, f"/{namespace.strip('/')}".rstrip("/"), options.command,
         tuple(name for name in options.only.split(",") if name), pairs(options.camera, "--camera", "NAME=/TOPIC"),
@@ -155,12 +156,13 @@ def records_guard(path: Path) -> bool:
 
 
 def simulator_of(path: Path, namespace: str) -> str:
-    """What moved the robot."""
+    """What moved the robot; "": the bag does not say."""
     from temporeal_bridge.recording import bags
     from temporeal_bridge.recording.topics import SIMULATED
 
     name = bags.full_name(SIMULATED, f"/{namespace.strip('/')}")
-    return "temporeal robot_sim" if bags.simulated(bags.read(path, lambda topic: topic == name), namespace) else "real"
+    told = bags.simulated(bags.read(path, lambda topic: topic == name), namespace)
+    return {True: "temporeal robot_sim", False: "real", None: ""}[told]
 
 
 def pairs(words: list[str], option: str, form: str) -> dict[str, str]:

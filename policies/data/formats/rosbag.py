@@ -72,7 +72,7 @@ class Source:
     renamed: Mapping[str, str] = field(default_factory=dict)
     receipt: bool = False
     from_guard: bool = False
-    simulator: str = "real"
+    simulator: str = ""
     about: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -35,7 +35,9 @@ class Alignment:
         rate_hz: of the grid.
         rules: by signal, one of :data:`RULES`; others have :func:`rule_of`.
         gap_s: longest time between two samples that is bridged; None: three periods of the topic, and at least one of
-            the grid.
+            the grid and ``floor_s``.
+        floor_s: what is bridged in any case, unless ``gap_s`` says otherwise: the age of a state at which the robot's
+            guard stops.
         gaps: a longer one splits the episode, or refuses it.
         shortest_s: parts of an episode that are shorter are left out.
     """
@@ -43,6 +45,7 @@ class Alignment:
     rate_hz: float
     rules: dict[str, str] = field(default_factory=dict)
     gap_s: float | None = None
+    floor_s: float = 0.0
     gaps: str = SPLIT
     shortest_s: float = 0.5
 
@@ -55,12 +58,12 @@ class Alignment:
         """How far two samples of a topic may be apart [s]."""
         if latched:
             return np.inf
-        return self.gap_s if self.gap_s is not None else max(hold_s(times), self.period)
+        return self.gap_s if self.gap_s is not None else max(hold_s(times), self.period, self.floor_s)
 
     def stated(self) -> str:
         """The limit in words."""
         return f"{self.gap_s:g} s" if self.gap_s is not None else (
-            f"{HOLD_PERIODS:g} periods of the topic, at least {self.period:g} s")
+            f"{HOLD_PERIODS:g} periods of the topic, at least {max(self.period, self.floor_s):g} s")
 
 
 def rule_of(spec: SignalSpec, picture: bool) -> str:

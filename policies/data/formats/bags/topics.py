@@ -126,7 +126,7 @@ def in_parts(
     """A topic whose states come in several messages: they are put together as the nodes do it."""
     codec = STATE_CODECS[state.codec]
     assert codec.parts is not None
-    parts, whole, at = codec.parts(options, state.rate_hz), list[Any](), list[int]()
+    parts, whole, at = codec.parts(options, rate_of(rows, state)), list[Any](), list[int]()
     for k, received in enumerate(rows.received):
         try:
             found = parts.take(rows.decode(k), 1e-9 * received)
@@ -144,13 +144,19 @@ def in_parts(
                  lambda k: codec.decode(whole[k], options), latched)
 
 
+def rate_of(rows: Rows, state: StateTopic) -> float:
+    """Messages per second by which parts wait for each other: as in ``ros.yaml``, or fewer, if the bag has fewer."""
+    span = rows.received[-1] - rows.received[0]
+    return min(state.rate_hz, 1e9 * (len(rows.received) - 1) / span) if span > 0 else state.rate_hz
+
+
 def filled(rows: Rows, state: StateTopic) -> tuple[list[str], dict[str, str]]:
     """The signals that the first messages have, and why the others cannot be read."""
     codec = STATE_CODECS[state.codec]
     good, lacks = list[str](), dict[str, str]()
     for name in codec.signals(state.options):
         options = trimmed(state, [name])
-        parts = codec.parts(options, state.rate_hz) if codec.parts else None
+        parts = codec.parts(options, rate_of(rows, state)) if codec.parts else None
         for k in range(min(len(rows.data), PROBED if parts is None else 10 * PROBED)):
             try:
                 message = rows.decode(k)

@@ -1,0 +1,122 @@
+"""Bags of a robot become episodes on the grid of the control rate."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.policies.data.formats import recorded
+
+from temporeal.policies.data.episodes.dataset import Dataset
+from temporeal.policies.data.episodes.interface import DataError
+from temporeal.policies.data.formats import importing, rosbag
+from temporeal.policies.data.formats.bags.alignment import Alignment
+from temporeal.policies.data.formats.found import strict
+from temporeal.policies.data.formats.importing import File
+from temporeal_bridge.recording.bag_writer import Bag
+from temporeal_bridge.transports import messages
+
+LATE = 0.001  # s, from a stamp to the receipt of `recorded`; times of a bag count from its first receipt
+
+
+def episodes(path, rate=25.0, **options):
+    robot, topics = recorded.robot_and_topics()
+    return list(strict(rosbag.read(path, rosbag.Source(robot, topics, Alignment(rate), **options)).episodes))
+
+
+def test_states_are_interpolated_and_commands_paired_one_to_one(tmp_path):
+    path = recorded.write(tmp_path / "bag", 2.0, {"states": 110.0, "commands": 25.0})
+    (found,) = episodes(path)
+    times = found.info["begin_s"] + LATE + np.arange(found.samples) / 25.0
+    assert found.samples == found.steps + 1 and found.steps >= 48
+    np.testing.assert_allclose(found.signals["joint_pos"], recorded.joints(times), atol=2e-5)
+    np.testing.assert_allclose(found.signals["joint_vel"], 0.3 * np.cos(times[:, None] + np.arange(7)), atol=2e-5)
+    np.testing.assert_allclose(np.linalg.norm(found.signals["grip_quat_w"], axis=1), 1.0, atol=1e-6)
+    np.testing.assert_allclose(found.action, recorded.joints(times[:-1] - LATE + 0.1), atol=1e-6)
+
+
+def test_jitter_of_commands_does_not_shift_them_by_a_step(tmp_path):
+    robot, topics = recorded.robot_and_topics()
+    path, rng = recorded.write(tmp_path / "plain", 2.0, {"states": 100.0, "commands": 25.0}), np.random.default_rng(0)
+    bag = Bag(tmp_path / "jitter")
+    command = topics.commands["joint_pos_cmd"]
+    bag.add(f"/{topics.states[0].topic}", topics.states[0].type)
+    bag.add(f"/{command.topic}", command.type)
+    rows = [(0.01 * k, f"/{topics.states[0].topic}", topics.states[0].type, recorded.joint_state(0.01 * k))
+            for k in range(201)]
+    rows += [(max(0.04 * k + rng.uniform(-0.012, 0.012) * (k > 0), 0.0), f"/{command.topic}", command.type,
+              recorded.command(0.04 * k)) for k in range(51)]
+    for at, topic, type, message in sorted(rows, key=lambda row: row[0]):
+        bag.write(topic, type, recorded.START_NS + round(1e9 * (at + LATE)), messages.encode(type, message))
+    bag.close()
+    (plain,), (found,) = episodes(path), episodes(tmp_path / "jitter")
+    steps = min(plain.steps, found.steps)
+    np.testing.assert_allclose(found.action[:steps], plain.action[:steps], atol=1e-6)
+
+
+def test_pictures_are_the_nearest_and_survive_as_video(tmp_path):
+    path = recorded.write(tmp_path / "bag", 2.0, {"states": 100.0, "commands": 25.0, "pictures": 30.0})
+    robot, topics = recorded.robot_and_topics()
+    source = rosbag.Source(robot, topics, Alignment(25.0), cameras={"rgb": recorded.CAMERA}, signals=("joint_pos",),
+                           size=(32, 48))
+    result = importing.write(tmp_path / "out", [File(path, lambda: rosbag.read(path, source), False)],
+                             importing.Options(language="push"))
+    data = Dataset.open(tmp_path / "out")
+    assert result.episodes == 1 and data.records[0].language == "push" and data.records[0].success is None
+    found = data.episode(0)
+    times = found.info["begin_s"] + LATE + np.arange(found.samples) / 25.0
+    assert found.signals["rgb"].shape[1:] == (32, 48, 3)
+    shown = found.signals["rgb"][:, 16, 24].astype(int).mean(axis=1)
+    assert np.abs(shown - np.round(times * 30)).max() <= 4  # the grey value is the picture's number; coding is lossy
+    told = data.interface.about["alignment"]
+    assert told["signals"] == {"joint_pos": "linear", "rgb": "nearest"} and "middle of the step" in told["action"]
+
+
+def test_two_drivers_on_one_topic_are_put_together(tmp_path):
+    def without_the_last(k, t, message):
+        keep = slice(0, 4) if k % 2 else slice(4, 7)
+        for name in ("name", "position", "velocity", "effort"):
+            setattr(message, name, getattr(message, name)[keep])
+        return message
+
+    path = recorded.write(tmp_path / "bag", 2.0, {"states": 200.0, "commands": 25.0}, {"states": without_the_last})
+    (found,) = episodes(path, signals=("joint_pos",))
+    times = found.info["begin_s"] + LATE + np.arange(found.samples) / 25.0
+    np.testing.assert_allclose(found.signals["joint_pos"], recorded.joints(times), atol=4e-3)
+
+
+def test_a_field_that_the_driver_leaves_empty_is_not_read_and_said(tmp_path):
+    def without_effort(k, t, message):
+        message.effort = np.zeros(0)
+        return message
+
+    path = recorded.write(tmp_path / "bag", 1.0, {"states": 100.0, "commands": 25.0}, {"states": without_effort})
+    robot, topics = recorded.robot_and_topics()
+    reading = rosbag.read(path, rosbag.Source(robot, topics, Alignment(25.0)))
+    assert "joint_torque" not in reading.interface.signals and "joint_pos" in reading.interface.signals
+    assert reading.notes == ("joint_torque is not read: JointState has 7 names and 0 values of effort",)
+    with pytest.raises(DataError, match="signal joint_torque: JointState has 7 names and 0 values of effort; read can"):
+        rosbag.read(path, rosbag.Source(robot, topics, Alignment(25.0), signals=("joint_torque",)))
+
+
+def test_episodes_by_given_times_each_with_its_instruction(tmp_path):
+    path = recorded.write(tmp_path / "bag", 3.0, {"states": 100.0, "commands": 25.0})
+    times = tmp_path / "times.csv"
+    times.write_text("begin,end,instruction\n0.5,1.5,open it\n2.0,2.9\n")
+    first, second = episodes(path, episodes=str(times), language="push")
+    assert (first.language, second.language) == ("open it", "push")
+    assert 0.5 <= first.info["begin_s"] < 0.54 and first.steps == 24 and second.info["line"] == 3
+    times.write_text("1.5,0.5\n")
+    with pytest.raises(DataError, match="line 1: an episode from 1.5 to 0.5 s; 0 <= begin < end"):
+        episodes(path, episodes=str(times))
+
+
+def test_clocks_that_nothing_relates_are_refused_and_the_receipts_can_be_taken(tmp_path):
+    def simulated(k, t, message):
+        message.header.stamp.sec -= 1_600_000_000
+        return message
+
+    path = recorded.write(tmp_path / "bag", 2.0, {"states": 100.0, "commands": 25.0}, {"states": simulated})
+    with pytest.raises(DataError, match="clocks that nothing relates.*--clock receipt"):
+        episodes(path)
+    (found,) = episodes(path, receipt=True)
+    assert found.steps >= 48
