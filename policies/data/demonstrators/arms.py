@@ -1,6 +1,7 @@
 """Controllers by hand for the arm tasks: proportional, through the tasks' own actions, on true signals.
 
 Each is made for one batch of episodes that begin together: ``expert = lift(task, worlds)`` remembers what it has done.
+Its ``pace`` [N], above 0 and at most 1, is the share of its speed at which it moves: a slow one is late.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from temporeal.sim.tasks import drawer as drawers
 from temporeal.sim.tasks import peg as pegs
 from temporeal.sim.tasks import push as pushes
 
-Controller = Callable[[Mapping[str, Tensor]], Tensor]
-"""True signals [N, ...] to action [N, A] in [-1, 1]."""
+Controller = Callable[[Mapping[str, Tensor], Tensor], Tensor]
+"""True signals [N, ...] and the pace [N] to action [N, A] in [-1, 1]."""
 GRIP_STEPS = 14  # control steps until the fingers have closed: half a second
 
 
@@ -38,14 +39,14 @@ def up(height: Tensor) -> Tensor:
     return height[:, None] * torch.tensor([0.0, 0.0, 1.0])
 
 
-def moves(task: Task, way: Tensor, turn: Tensor, gain: float, *gripper: Tensor) -> Tensor:
+def moves(task: Task, pace: Tensor, way: Tensor, turn: Tensor, gain: float, *gripper: Tensor) -> Tensor:
     """Actions that make ``gain`` of the way (m) and the turn (rad) in a step, slowed alike where that is too fast.
 
     An action of three numbers moves the tool alone; a last one of variable impedance is as stiff as can be.
     """
     act: Any = task.act
     wanted = gain * torch.cat([way, turn], -1)[:, : act.tool_dim] / act.scale
-    wanted = wanted / wanted.abs().max(-1, keepdim=True).values.clamp(min=1.0)
+    wanted = pace[:, None] * wanted / wanted.abs().max(-1, keepdim=True).values.clamp(min=1.0)
     stiff = [torch.ones_like(wanted[:, :1])] if act.stiffness is not None else []
     return torch.cat([wanted, *(g[:, None] for g in gripper), *stiff], -1)
 
@@ -54,12 +55,12 @@ def reach(task: Task, worlds: int) -> Controller:
     """Straight to the goal."""
     tool = task.robot.tool
 
-    def act(s: Mapping[str, Tensor]) -> Tensor:
+    def act(s: Mapping[str, Tensor], pace: Tensor) -> Tensor:
         way = s["goal_pos_w"] - s[f"{tool}_pos_w"]
         turn = torch.zeros_like(way)
         if "goal_quat_w" in s:
             turn, _ = turn_between(s[f"{tool}_quat_w"], s["goal_quat_w"])
-        return moves(task, way, turn, 0.4)
+        return moves(task, pace, way, turn, 0.4)
 
     return act
 
@@ -68,7 +69,7 @@ def lift(task: Task, worlds: int) -> Controller:
     """Above the cube, down, close, carry."""
     tool, closed = task.robot.tool, torch.zeros(worlds)
 
-    def act(s: Mapping[str, Tensor]) -> Tensor:
+    def act(s: Mapping[str, Tensor], pace: Tensor) -> Tensor:
         way = s["cube_pos_w"] - s[f"{tool}_pos_w"]
         turn = straightening(s[f"{tool}_quat_w"]) - about_up(nearest_face(s["cube_quat_w"], s[f"{tool}_quat_w"]))
         off = way[:, :2].norm(dim=-1)
@@ -76,8 +77,8 @@ def lift(task: Task, worlds: int) -> Controller:
         closed.copy_(torch.where(there | (closed > 0), closed + 1, closed))
         over = torch.where((off < 0.012) & (turn.norm(dim=-1) < 0.1) | (closed > 0), 0.0, 0.08)
         carry, holding = s["goal_pos_w"] - s["cube_pos_w"], (closed > GRIP_STEPS)[:, None]
-        return moves(task, torch.where(holding, carry, way + up(over)), torch.where(holding, 0 * turn, turn), 0.25,
-                     torch.where(closed > 0, -1.0, 1.0))
+        way, turn = torch.where(holding, carry, way + up(over)), torch.where(holding, 0 * turn, turn)
+        return moves(task, pace, way, turn, 0.25, torch.where(closed > 0, -1.0, 1.0))
 
     return act
 
@@ -98,7 +99,7 @@ def peg(
     """
     objective: Any = task.objective
 
-    def act(s: Mapping[str, Tensor]) -> Tensor:
+    def act(s: Mapping[str, Tensor], pace: Tensor) -> Tensor:
         tip, _, turn = pegs.misfit(s, objective.square)
         way = s["hole_pos_w"] - s["peg_tip_w"]
         way = way + (rotation(s["hole_quat_w"]) @ torch.tensor([*off, 0.0]))
@@ -107,7 +108,7 @@ def peg(
         height = torch.where((tip[:, 2] < -0.001) | (ready & pressed), -0.04, torch.where(ready, -0.01, 0.012))
         down = height - tip[:, 2]
         way[:, 2] = torch.where(tip[:, 2] > 0.02, down, down.clamp(-0.004, 0.02))
-        return moves(task, way, turn, 0.25)
+        return moves(task, pace, way, turn, 0.25)
 
     return act
 
@@ -116,7 +117,7 @@ def drawer(task: Task, worlds: int) -> Controller:
     """Above the handle, down, close, pull."""
     tool, closed = task.robot.tool, torch.zeros(worlds)
 
-    def act(s: Mapping[str, Tensor]) -> Tensor:
+    def act(s: Mapping[str, Tensor], pace: Tensor) -> Tensor:
         _, _, turn = drawers.misfit(s, tool)
         way = s["handle_pos_w"] - s[f"{tool}_pos_w"]
         turn = straightening(s[f"{tool}_quat_w"]) - about_up(drawers.least(turn))
@@ -125,7 +126,7 @@ def drawer(task: Task, worlds: int) -> Controller:
         closed.copy_(torch.where(there | (closed > 0), closed + 1, closed))
         over = torch.where((off < 0.008) & (turn.norm(dim=-1) < 0.08) | (closed > 0), 0.0, 0.07)
         pull = -0.04 * rotation(s["handle_quat_w"])[:, :, 0] * (s["drawer_pos"] < 0.18)[:, None]
-        return moves(task, torch.where((closed > 12)[:, None], pull, way + up(over)), turn, 0.25,
+        return moves(task, pace, torch.where((closed > 12)[:, None], pull, way + up(over)), turn, 0.25,
                      torch.where(closed > 0, -1.0, drawers.STRADDLE / 0.02 - 1))
 
     return act
@@ -136,11 +137,11 @@ def arm_track(task: Task, worlds: int) -> Controller:
     observe: Any = task.observe
     tool, lag = task.robot.tool, 2.0 * task.control_dt
 
-    def act(s: Mapping[str, Tensor]) -> Tensor:
+    def act(s: Mapping[str, Tensor], pace: Tensor) -> Tensor:
         ahead = observe.reference(s["mission_time"] + lag + 0.1)
-        pace = (observe.reference(s["mission_time"] + lag + 0.14) - ahead) / 0.04 * task.control_dt
+        speed = (observe.reference(s["mission_time"] + lag + 0.14) - ahead) / 0.04 * task.control_dt
         way = observe.reference(s["mission_time"] + lag) - s[f"{tool}_pos_w"]
-        return moves(task, 0.3 * way + pace, torch.zeros_like(way), 1.0)
+        return moves(task, pace, 0.3 * way + speed, torch.zeros_like(way), 1.0)
 
     return act
 
@@ -152,7 +153,7 @@ def push(task: Task, worlds: int) -> Controller:
     """Over the place behind the cube, down, push along the way to the goal; up and anew where the cube slipped off."""
     tool, down = task.robot.tool, torch.zeros(worlds, dtype=torch.bool)
 
-    def act(s: Mapping[str, Tensor]) -> Tensor:
+    def act(s: Mapping[str, Tensor], pace: Tensor) -> Tensor:
         cube, goal, place = s["cube_pos_w"], s["goal_pos_w"], s[f"{tool}_pos_w"]
         way = goal[:, :2] - cube[:, :2]
         left = way.norm(dim=-1, keepdim=True)
@@ -171,6 +172,6 @@ def push(task: Task, worlds: int) -> Controller:
         height = torch.where(down, cube[:, 2] - 0.002, cube[:, 2] + OVER) - place[:, 2]
         flat = torch.where((down | (height < 0.02))[:, None], flat, 0 * flat)
         turn = straightening(s[f"{tool}_quat_w"])
-        return moves(task, torch.cat([flat, height[:, None]], -1), turn, 0.2)
+        return moves(task, pace, torch.cat([flat, height[:, None]], -1), turn, 0.2)
 
     return act

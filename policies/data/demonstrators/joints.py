@@ -17,7 +17,7 @@ def to_goal(task: Task, worlds: int) -> Controller:
     """Each joint straight to its goal."""
     act: Any = task.act
 
-    def controller(s: Mapping[str, Tensor]) -> Tensor:
-        return (GAIN * (s["goal_joint_pos"] - s["joint_pos"]) / act.limiter.longest).clamp(-1.0, 1.0)
+    def controller(s: Mapping[str, Tensor], pace: Tensor) -> Tensor:
+        return pace[:, None] * (GAIN * (s["goal_joint_pos"] - s["joint_pos"]) / act.limiter.longest).clamp(-1.0, 1.0)
 
     return controller

@@ -46,8 +46,8 @@ class Gains:
     hardest: float = 5.0
 
 
-Wanted = Callable[[Mapping[str, Tensor]], tuple[Tensor, Tensor]]
-"""Signals to the wanted velocity [N, 3] m/s and a known acceleration [N, 3] m/s^2 besides."""
+Wanted = Callable[[Mapping[str, Tensor], Tensor], tuple[Tensor, Tensor]]
+"""Signals and the pace [N] to the wanted velocity [N, 3] m/s and a known acceleration [N, 3] m/s^2 besides."""
 
 
 class Cascade:
@@ -99,8 +99,8 @@ def by_rates(task: Task, worlds: int, wanted: Wanted, gains: Gains) -> Controlle
     cascade = Cascade(task, worlds, gains)
     inner = torch.tensor(task.robot.parameters["rate_gain"].nominal)
 
-    def controller(s: Mapping[str, Tensor]) -> Tensor:
-        thrust, acceleration = cascade(s, *wanted(s))
+    def controller(s: Mapping[str, Tensor], pace: Tensor) -> Tensor:
+        thrust, acceleration = cascade(s, *wanted(s, pace))
         rates = s["base_ang_vel_b"] + acceleration / inner
         return act.inverse(torch.cat([thrust[:, None], rates], -1)).clamp(-1.0, 1.0)
 
@@ -115,11 +115,11 @@ def track(task: Task, worlds: int) -> Controller:
     observe: Any = task.observe
     gains, reference, h = Gains(fastest=3.0, hardest=7.0), observe.reference, 0.02
 
-    def wanted(s: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def wanted(s: Mapping[str, Tensor], pace: Tensor) -> tuple[Tensor, Tensor]:
         time = s["mission_time"] + 0.06
         before, now, after = (reference(time + k * h) for k in (-1, 0, 1))
         velocity = (after - before) / (2 * h) + gains.place * (reference(s["mission_time"]) - s["base_pos_w"])
-        return velocity, (after - 2 * now + before) / h**2
+        return pace[:, None] * velocity, (after - 2 * now + before) / h**2
 
     return by_rates(task, worlds, wanted, gains)
 
@@ -140,13 +140,13 @@ def waypoints(task: Task, worlds: int) -> Controller:
     pillars, gains = pillars_of(task), Gains()
     close = NEAR * float(task.constants.get("reach", 0.2))
 
-    def wanted(s: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def wanted(s: Mapping[str, Tensor], pace: Tensor) -> tuple[Tensor, Tensor]:
         position = s["base_pos_w"]
         there = (points[stage] - position).norm(dim=-1) < close
         stage.copy_(torch.where(there & (stage < goals), stage + 1, stage).clamp(max=len(points) - 1))
         way, aim = points[stage] - position, next_place(position, points[stage], pillars) - position
-        pace = (gains.place * way.norm(dim=-1, keepdim=True)).clamp(max=gains.fastest)
-        return pace * aim / aim.norm(dim=-1, keepdim=True).clamp(min=1e-3), torch.zeros_like(way)
+        speed = torch.minimum(gains.place * way.norm(dim=-1, keepdim=True), gains.fastest * pace[:, None])
+        return speed * aim / aim.norm(dim=-1, keepdim=True).clamp(min=1e-3), torch.zeros_like(way)
 
     return by_rates(task, worlds, wanted, gains)
 
@@ -198,8 +198,8 @@ def hover(task: Task, worlds: int) -> Controller:
     gains = Gains(place=2.2, speed=5.0, turn=20.0, fastest=1.0, hardest=9.0)
     cascade, motors = Cascade(task, worlds, gains), Motors(task.robot)
 
-    def controller(s: Mapping[str, Tensor]) -> Tensor:
-        velocity = slowed(gains.place * (observe.home - s["base_pos_w"]), gains.fastest)
+    def controller(s: Mapping[str, Tensor], pace: Tensor) -> Tensor:
+        velocity = pace[:, None] * slowed(gains.place * (observe.home - s["base_pos_w"]), gains.fastest)
         thrust, acceleration = cascade(s, velocity, torch.zeros_like(velocity))
         return act.inverse(motors(thrust, acceleration, s["torque_b"])).clamp(-1.0, 1.0)
 

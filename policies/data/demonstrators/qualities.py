@@ -1,0 +1,161 @@
+"""How well demonstrations are made: expert, medium, mixed, noisy, play.
+
+* ``expert``: the expert as it is.
+* ``medium``: succeeds about every second time; what it did is what is stored. An expert by hand moves at a pace that
+  wanders about ``1 - SLOW v``, each number of its action wavers by ``WAVER``, and a little noise is added; ``v`` is the
+  severity at which it is late every second time (:mod:`temporeal.policies.runs.demonstrations` finds it). Slowness is
+  systematic: cloning it is late as well, while the moments at which it is fast show what would be better. Noise around
+  a good mean, which is all that can be done to a policy that was learned (``SHAKE v``), is averaged away by cloning.
+* ``random``: correlated noise.
+* ``mixed``: a third each of expert, medium and random.
+* ``noisy``: DART (Laskey et al., CoRL 2017): noise is executed, the stored action is what the expert gave. The noise is
+  one of the command, for a control step: what the policy remembers of its own actions stays consistent with them.
+* ``play``: the expert brings about one random goal after another, without reset (:class:`Play`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import exp, sqrt
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from temporeal.sim.task import Task
+from temporeal.sim.types import Obs
+
+QUALITIES = ("expert", "medium", "mixed", "noisy", "play")
+PARTS: Mapping[str, tuple[str, ...]] = {"mixed": ("expert", "medium", "random")}
+"""What a quality is made of, in equal parts; the others are of themselves."""
+SLOW, WANDERS, LEAST = 0.95, 0.5, 0.02
+"""Of medium: the share of the pace that is lost at severity 1; how far, relative, the pace wanders; the least pace."""
+WAVER, LITTLE = 0.3, 0.02  # of medium: relative and absolute noise of an expert by hand
+SHAKE = 0.8  # of medium at severity 1: standard deviation of the noise of a policy that was learned
+RANDOM, NOISY = 0.7, 0.3  # standard deviations of the noise of random and noisy
+LASTS, LASTS_LONG = 0.25, 1.0  # s: correlation times of noise, and of the pace
+
+
+class Demonstrator(Protocol):
+    """Acts in N worlds over one batch of episodes that begin together."""
+
+    def __call__(self, obs: Obs, signals: Mapping[str, Tensor]) -> Choice:
+        """What to do next. ``signals``: the true ones."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a demonstrator does next.
+
+    Args:
+        action: [N, A] in [-1, 1], as it is stored.
+        executed: [N, A], whose command is sent instead; None: ``action``.
+        goal: signals of the goal that is pursued, in place of the task's.
+    """
+
+    action: Tensor
+    executed: Tensor | None = None
+    goal: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+Expert = Callable[[Obs, Mapping[str, Tensor], Tensor], Tensor]
+"""Observation, true signals and pace [N] to action [N, A]. A policy that was learned knows no pace."""
+
+
+class Noise:
+    """Noise [N, *size] of standard deviation 1, correlated over ``lasts`` s (Ornstein and Uhlenbeck)."""
+
+    def __init__(self, shape: tuple[int, ...], dt: float, generator: torch.Generator, lasts: float = LASTS) -> None:
+        self.generator, self.kept = generator, exp(-dt / lasts)
+        self.value = torch.randn(shape, generator=generator)
+
+    def __call__(self) -> Tensor:
+        """The noise of the next control step."""
+        fresh = torch.randn(self.value.shape, generator=self.generator)
+        self.value = self.kept * self.value + sqrt(1.0 - self.kept**2) * fresh
+        return self.value
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a demonstrator of one quality is made of.
+
+    Args:
+        expert: makes the expert of a batch. ``paced``: it is by hand and knows a pace.
+        severity: of medium, 0 to 1.
+        goal_s: s, how long play pursues a goal.
+    """
+
+    task: Task
+    expert: Callable[[int], Expert]
+    paced: bool = True
+    severity: float = 0.5
+    goal_s: float = 4.0
+
+    def make(self, quality: str, worlds: int, generator: torch.Generator) -> Demonstrator:
+        """The demonstrator of one batch of episodes in ``worlds`` worlds."""
+        if quality == "play":
+            return Play(self, worlds, generator)
+        expert, full = self.expert(worlds), torch.ones(worlds)
+        if quality == "expert":
+            return lambda obs, signals: Choice(expert(obs, signals, full).clamp(-1.0, 1.0))
+        noise = Noise((worlds, self.task.act.action_dim), self.task.control_dt, generator)
+        if quality == "random":
+            return lambda obs, signals: Choice((RANDOM * noise()).clamp(-1.0, 1.0))
+        if quality == "noisy":
+            return noisy(expert, noise, full)
+        if not self.paced:
+            shake = SHAKE * self.severity
+            return lambda obs, signals: Choice((expert(obs, signals, full) + shake * noise()).clamp(-1.0, 1.0))
+        return self.slow(expert, noise, Noise((worlds,), self.task.control_dt, generator, LASTS_LONG))
+
+    def slow(self, expert: Expert, noise: Noise, wander: Noise) -> Demonstrator:
+        """Medium of an expert by hand."""
+        mean = 1.0 - SLOW * self.severity
+
+        def act(obs: Obs, signals: Mapping[str, Tensor]) -> Choice:
+            pace = (mean * (1.0 + WANDERS * wander())).clamp(LEAST, 1.0)
+            action, shaken = expert(obs, signals, pace).clamp(-1.0, 1.0), noise()
+            return Choice((action * (1.0 + WAVER * shaken) + LITTLE * shaken).clamp(-1.0, 1.0))
+
+        return act
+
+
+def noisy(expert: Expert, noise: Noise, full: Tensor) -> Demonstrator:
+    """The expert, while what is executed is shaken."""
+
+    def act(obs: Obs, signals: Mapping[str, Tensor]) -> Choice:
+        action = expert(obs, signals, full).clamp(-1.0, 1.0)
+        return Choice(action, (action + NOISY * noise()).clamp(-1.0, 1.0))
+
+    return act
+
+
+class Play:
+    """The expert pursues random goals of the task's ``initial``, each for ``goal_s`` seconds, and is anew with each."""
+
+    def __init__(self, recipe: Recipe, worlds: int, generator: torch.Generator) -> None:
+        self.recipe, self.worlds, self.generator = recipe, worlds, generator
+        self.lasts, self.count = max(1, round(recipe.goal_s / recipe.task.control_dt)), 0
+        self.names = goals_of(recipe.task)
+        self.goal: dict[str, Tensor] = {}
+        self.full = torch.ones(worlds)
+
+    def __call__(self, obs: Obs, signals: Mapping[str, Tensor]) -> Choice:
+        """Towards the goal of now."""
+        if self.count % self.lasts == 0:
+            self.expert = self.recipe.expert(self.worlds)
+            drawn = self.recipe.task.initial(lambda stream, n: torch.rand(self.worlds, n, generator=self.generator))
+            self.goal = {name: drawn[name] for name in self.names}
+        self.count += 1
+        return Choice(self.expert(obs, {**signals, **self.goal}, self.full).clamp(-1.0, 1.0), goal=self.goal)
+
+
+def goals_of(task: Task) -> tuple[str, ...]:
+    """The signals of the task that are a goal, drawn for each episode; an error where it has none."""
+    names = tuple(name for name in (task.extra.signals if task.extra is not None else ()) if name.startswith("goal_"))
+    if not names:
+        raise ValueError(f"quality=play: task {task.name!r} has no goals that are drawn; play is for tasks with goals: "
+                         "reach, lift, push, joint_target, ogbench")
+    return names

@@ -1,0 +1,337 @@
+"""Demonstrations of a stated quality as a dataset: which expert, how well, how many, from one seed.
+
+    done = generate(request_of(["task=lift", "quality=medium", "episodes=500", "seed=1", "out=SET"]))
+    done.success            # share of episodes that satisfy the formula, with its interval
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from temporeal.policies.runs import environments, run_folders
+from temporeal.policies.runs.errors import BadInput, bad_input
+from temporeal.policies.runs.settings.compose import compose
+from temporeal.policies.runs.settings.files import Settings
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from temporeal.policies.data.demonstrators.collecting import Batch
+    from temporeal.policies.data.demonstrators.qualities import Expert, Recipe
+    from temporeal.policies.data.episodes.episode import Episode
+    from temporeal.policies.data.episodes.interface import Interface
+    from temporeal.policies.evaluate.statistics import Proportion
+    from temporeal.sim.env import Env
+    from temporeal.sim.task import Task
+
+OWN = ("quality", "episodes", "expert", "severity", "goals", "pictures")
+"""Words that are not settings of the task."""
+SCRIPTED = "scripted"
+STORED = ("robot", "task", "backend", "randomize", "cameras", "renderer", "seed")
+"""Settings that a set tells of itself."""
+WORLDS, WORLDS_SEEN = 128, 16  # at once: of states, of pictures
+PILOT, HALVINGS = 96, 6  # episodes of a trial for the severity of medium, and how often its range is halved
+HALF = 0.5  # the share of episodes that medium satisfies
+PILOT_SEED = 0x9107  # added to the seed: trials are of other episodes
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be generated.
+
+    Args:
+        settings: of the task, as ``temporeal train`` takes them.
+        expert: ``scripted``, or the folder of a run or an artifact.
+        severity: of medium; None: found, so that it succeeds about every second time.
+        goals: of play, one after another in an episode.
+        pictures: how they are kept (:class:`temporeal.policies.data.episodes.writer.DatasetWriter`).
+    """
+
+    settings: Settings
+    out: Path
+    quality: str = "expert"
+    episodes: int = 100
+    expert: str = SCRIPTED
+    severity: float | None = None
+    goals: int = 4
+    pictures: str = "h264"
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What was generated. ``success``: None where nothing was judged. ``mean_return``: over episodes."""
+
+    folder: Path
+    episodes: int
+    steps: int
+    seconds: float
+    success: Proportion | None
+    mean_return: float | None
+    severity: float | None
+
+
+def request_of(words: Sequence[str]) -> Request:
+    """The request that a command's ``words`` make."""
+    from temporeal.policies.data.demonstrators.qualities import QUALITIES
+
+    own = {key: value for key, _, value in (word.partition("=") for word in words) if key in OWN}
+    others = [word for word in words if word.partition("=")[0] not in OWN]
+    if not any(word.startswith("num_worlds=") for word in others):
+        seen = any(word.startswith("cameras") for word in others)
+        others.append(f"num_worlds={min(number(own, 'episodes', 100), WORLDS_SEEN if seen else WORLDS)}")
+    settings = compose(others)
+    if settings["out"] is None:
+        raise BadInput("out=FOLDER is needed: where the dataset is written")
+    quality = own.get("quality", "expert")
+    if quality not in QUALITIES:
+        raise BadInput(f"quality={quality}: legal are {', '.join(QUALITIES)}")
+    severity = None if own.get("severity") in (None, "auto") else fraction(own, "severity")
+    return Request(settings, Path(str(settings["out"])), quality, number(own, "episodes", 100),
+                   own.get("expert", SCRIPTED), severity, number(own, "goals", 4), own.get("pictures", "h264"))
+
+
+def number(own: Mapping[str, str], key: str, default: int) -> int:
+    """The whole number ``key``, at least 1."""
+    text = own.get(key, str(default))
+    if not text.isdecimal() or int(text) < 1:
+        raise BadInput(f"{key}={text}: a whole number from 1")
+    return int(text)
+
+
+def fraction(own: Mapping[str, str], key: str) -> float:
+    """The number ``key`` from 0 to 1."""
+    try:
+        value = float(own[key])
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise BadInput(f"{key}={own[key]}: a number from 0 to 1, or auto")
+    return value
+
+
+def generate(request: Request, progress: Callable[[int, int], None] | None = None) -> Generated:
+    """Write the dataset. ``progress(done, of)`` counts episodes."""
+    from temporeal.policies.data.demonstrators.qualities import PARTS
+
+    run_folders.check_writable(request.out, "out=FOLDER")
+    if request.out.is_dir() and any(request.out.iterdir()):
+        raise BadInput(f"out={request.out} is not empty: name another folder")
+    started = time.perf_counter()
+    with bad_input():
+        worlds = Worlds(request)
+        severity = request.severity
+        if severity is None and "medium" in PARTS.get(request.quality, (request.quality,)):
+            severity = severity_of(worlds)
+        worlds.severity = severity
+        return written(worlds, progress, started)
+
+
+class Worlds:
+    """The environment of a request, its expert, and episodes of any quality. ``severity``: of medium."""
+
+    def __init__(self, request: Request) -> None:
+        from temporeal.policies.data.demonstrators import collecting
+        from temporeal.policies.evaluate.measurement_recorder import with_recorder
+
+        self.request, self.severity = request, request.severity
+        self.task, self.make_expert = expert_of(request)
+        play = request.quality == "play"
+        self.goal_s = self.task.episode_s
+        self.steps = self.task.steps * (request.goals if play else 1)
+        self.names = collecting.read_by_formula(self.task)
+        env_task = collecting.prolonged(with_recorder(self.task, self.names), self.steps)
+        self.env = environments.make_env(request.settings, task=env_task)
+        self.seed = int(request.settings["seed"])
+
+    def recipe(self, severity: float) -> Recipe:
+        """How demonstrators are made."""
+        from temporeal.policies.data.demonstrators.qualities import Recipe
+
+        paced = self.request.expert == SCRIPTED
+        return Recipe(self.task, lambda worlds: self.make_expert(self.env), paced, severity, self.goal_s)
+
+    def batches(self, quality: str, count: int, seed: int, severity: float) -> Iterator[Batch]:
+        """Batches of ``quality`` with ``count`` episodes in all, or some more."""
+        import torch
+
+        from temporeal.policies.data.demonstrators.collecting import collect
+        from temporeal.policies.evaluate.measurement_recorder import measured
+
+        self.env.reseed(seed)
+        for k in range(ceil(count / self.env.num_worlds)):
+            generator = torch.Generator().manual_seed(1_000_003 * seed + k)
+            demonstrator = self.recipe(severity).make(quality, self.env.num_worlds, generator)
+            yield collect(self.env, demonstrator, measured, self.names, self.steps)
+
+
+def expert_of(request: Request) -> tuple[Task, Callable[[Env], Expert]]:
+    """The task, as an environment must show it, and what makes the expert of a batch of episodes."""
+    from temporeal.policies.data.demonstrators.scripted import scripted
+
+    if request.expert == SCRIPTED:
+        task = environments.make_task(request.settings)
+        make = scripted(task)
+
+        def by_hand(env: Env) -> Expert:
+            controller = make(env.num_worlds)
+            return lambda obs, signals, pace: controller(signals, pace)
+
+        return task, by_hand
+    from temporeal.policies.runs.trained import load_trained, trained_policy
+
+    trained = load_trained(Path(request.expert))
+    if trained.settings["task"]["name"] != request.settings["task"]["name"]:
+        raise BadInput(f"expert={request.expert} was trained on task {trained.settings['task']['name']}, this is "
+                       f"{request.settings['task']['name']}")
+    policy = trained_policy(trained, request.settings, environments.make_task(request.settings))
+
+    def learned(env: Env) -> Expert:
+        act = policy.act(env)
+        return lambda obs, signals, pace: act(obs.actor)
+
+    return policy.task, learned
+
+
+def severity_of(worlds: Worlds) -> float:
+    """The severity at which medium satisfies about half the episodes: bisected on trials with another seed. Success is
+    assumed to fall with it; the trial nearest to a half is taken."""
+    low, high, tried = 0.0, 1.0, list[tuple[float, float]]()
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        wins = [flag for batch in worlds.batches("medium", PILOT, worlds.seed + PILOT_SEED, middle)
+                for flag in batch.success.tolist()]
+        share = sum(wins) / len(wins)
+        tried.append((abs(share - HALF), middle))
+        low, high = (middle, high) if share > HALF else (low, middle)
+    return min(tried)[1]
+
+
+def written(worlds: Worlds, progress: Callable[[int, int], None] | None, started: float) -> Generated:
+    """Generate and write the episodes, and in the set's metadata what was reached."""
+    import numpy as np
+
+    from temporeal.policies.data.episodes import interface_file, layout
+    from temporeal.policies.data.episodes.writer import DatasetWriter
+    from temporeal.policies.evaluate.statistics import proportion
+    from temporeal.robots.atomic_files import write_whole
+
+    request, interface, told = worlds.request, None, list[tuple[bool | None, float, int]]()
+    writer: DatasetWriter | None = None
+    stream = episodes(worlds)
+    try:
+        for chunk in stream:
+            if writer is None:
+                interface = interface_of(worlds, chunk[0])
+                writer = DatasetWriter(request.out, interface, pictures=request.pictures)
+            told += [(one.success, float(one.info["return"]), one.steps) for one in chunk]
+            writer.add_many(chunk)
+            if progress is not None:
+                progress(len(told), request.episodes)
+    finally:
+        if writer is not None:
+            writer.close()
+    assert interface is not None
+    judged = [bool(success) for success, _, _ in told if success is not None]
+    success = proportion(np.array(judged)) if judged else None
+    done = Generated(request.out, len(told), sum(steps for _, _, steps in told), time.perf_counter() - started, success,
+                     float(np.mean([earned for _, earned, _ in told])) if judged else None, worlds.severity)
+    about = {**interface.about, "generated": {**interface.about["generated"], **facts(done)}}
+    write_whole(request.out / layout.OURS, json_bytes(interface_file.to_json(replace(interface, about=about))))
+    return done
+
+
+def facts(done: Generated) -> dict[str, Any]:
+    """What was reached, as plain data."""
+    success = {} if done.success is None else {
+        "success": done.success.estimate, "success_low": done.success.low, "success_high": done.success.high,
+        "confidence": done.success.confidence, "mean_return": done.mean_return}
+    return {"steps": done.steps, "severity": done.severity, **success}
+
+
+def json_bytes(value: Any) -> memoryview:
+    """JSON, readable."""
+    import json
+
+    return memoryview(json.dumps(value, indent=1).encode())
+
+
+def episodes(worlds: Worlds) -> Iterator[list[Episode]]:
+    """The episodes of the request, by batches."""
+    from temporeal.policies.data.demonstrators.collecting import episodes_of
+    from temporeal.policies.data.demonstrators.qualities import PARTS
+    from temporeal.policies.data.demonstrators.scripted import sentence
+
+    request = worlds.request
+    parts = PARTS.get(request.quality, (request.quality,))
+    language = sentence(worlds.task)
+    for k, quality in enumerate(parts):
+        wanted = request.episodes * (k + 1) // len(parts) - request.episodes * k // len(parts)
+        if not wanted:
+            continue
+        for round_, batch in enumerate(worlds.batches(quality, wanted, worlds.seed + k, worlds.severity or 0.0)):
+            info = {"quality": quality, "seed": worlds.seed + k, "round": round_}
+            chunk = list(episodes_of(with_truth(worlds, batch), language, info, judged=request.quality != "play"))
+            yield chunk[: wanted - round_ * worlds.env.num_worlds]
+
+
+def with_truth(worlds: Worlds, batch: Batch) -> Batch:
+    """``batch``, with what the formula reads as signals of their own where the sensors change it."""
+    from temporeal.policies.data.demonstrators.collecting import TRUE
+
+    if not distorted(worlds.env):
+        return replace(batch, signals={**{name: batch.truth[name] for name in batch.truth}, **batch.signals})
+    return replace(batch, signals={**batch.signals, **{f"{TRUE}{name}": value for name, value in batch.truth.items()}})
+
+
+def distorted(env: Env) -> bool:
+    """Whether sensors have noise, bias or delay."""
+    sensors = env.functions.sensors
+    return bool(sensors.noise or sensors.drawn or sensors.past)
+
+
+def interface_of(worlds: Worlds, episode: Episode) -> Interface:
+    """What the numbers of the set mean."""
+    from temporeal.policies.data.episodes.interface import ActionSpec, Interface
+    from temporeal.robots.signals import schema
+
+    task, request = worlds.task, worlds.request
+    command = task.robot.command(task.command)
+    specs = [spec_of(task, name, values) for name, values in episode.signals.items()]
+    return Interface(
+        robot=task.robot.name, signals=schema(*specs),
+        action=ActionSpec(command.name, tuple(map(float, command.low)), tuple(map(float, command.high)), command.unit),
+        rate_hz=1.0 / task.control_dt, task_action=task.act.action_dim, task=task.name, simulator=simulator(worlds.env),
+        about={"settings": {key: request.settings[key] for key in STORED if key in request.settings},
+               "formula": task.formula_text,
+               "generated": {"quality": request.quality, "expert": request.expert, "episodes": request.episodes,
+                             "seed": worlds.seed, "worlds": worlds.env.num_worlds}})
+
+
+def spec_of(task: Task, name: str, values: np.ndarray) -> Any:
+    """What a signal of the set is: as the task declares it, or a picture."""
+    from temporeal.policies.data.demonstrators.collecting import TRUE
+    from temporeal.robots.signals import SignalSpec
+
+    if name in task.schema:
+        return task.schema[name]
+    if (own := name.removeprefix(TRUE)) in task.schema:
+        return replace(task.schema[own], name=name)
+    kind = values.dtype.name
+    return SignalSpec(name, tuple(values.shape[1:]), "1" if kind == "uint8" else "m", dtype=kind)
+
+
+def simulator(env: Env) -> str:
+    """Name and version of what moved the robot."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    name = env.backend.name
+    package = {"mujoco_warp": "mujoco-warp", "quadrotor": "temporeal", "planar": "temporeal"}.get(name, name)
+    try:
+        return f"{name} {version(package)}"
+    except PackageNotFoundError:
+        return name
