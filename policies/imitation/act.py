@@ -41,6 +41,7 @@ class ActConfig(ChunkConfig):
 
     updates: int = 3000
     batch: int = 64
+    learning_rate: float = 1e-3
     width: int = 64
     heads: int = 4
     layers: int = 1

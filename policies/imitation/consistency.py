@@ -160,7 +160,7 @@ def distil(
     objective.averaged = cast("OneStep", cloning.actor.decoder)
     seen = windows(data, teacher.signals, teacher.horizon)
     require_same(teacher.interface, seen.interface, f"the dataset, and the teacher algo.policy={config.policy}")
-    batches = WindowBatches(seen, config.batch, config.shift, {"teacher": dict(about)})
+    batches = WindowBatches(seen, config, {"teacher": dict(about)})
     return learner.learned(cloning, batches, config, out=out, seed=seed, generator=generator, **rest)
 
 

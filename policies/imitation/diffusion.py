@@ -41,14 +41,15 @@ class DiffusionConfig(ChunkConfig):
         hidden: widths of its layers.
         train_steps: T, levels of noise.
         denoise_steps: K, evaluations of the network for a chunk.
-        spread: of the fixed noise that a deployed chunk starts from, 1: as in training.
+        spread: of the fixed noise that a deployed chunk starts from: 1 as in training; one draw for all states leans
+            all chunks to one side, so little of it is used: enough to choose between ways that are alike.
     """
 
     network: str = "mlp"
-    hidden: Sequence[int] = (384, 384, 384)
+    hidden: Sequence[int] = (256, 256, 256)
     train_steps: int = 100
     denoise_steps: int = 10
-    spread: float = 1.0
+    spread: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()

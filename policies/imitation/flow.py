@@ -38,14 +38,15 @@ class FlowConfig(ChunkConfig):
         hidden: widths of its layers.
         denoise_steps: K, evaluations of the network for a chunk.
         beta: levels of training are drawn from Beta(beta, 1), as in pi0: above 1, more of them are near the noise.
-        spread: of the fixed noise that a deployed chunk starts from, 1: as in training.
+        spread: of the fixed noise that a deployed chunk starts from: 1 as in training; one draw for all states leans
+            all chunks to one side, so little of it is used: enough to choose between ways that are alike.
     """
 
     network: str = "mlp"
-    hidden: Sequence[int] = (384, 384, 384)
+    hidden: Sequence[int] = (256, 256, 256)
     denoise_steps: int = 5
     beta: float = 1.5
-    spread: float = 1.0
+    spread: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()

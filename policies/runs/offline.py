@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.runs import environments, run_folders
+from temporeal.policies.runs import chunks, environments, run_folders
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.interrupts import Interrupted, stop_asked
 from temporeal.policies.runs.settings.compose import compose, override
@@ -36,10 +36,12 @@ def settings_of(words: Sequence[str]) -> Settings:
     about = dict(open_dataset(folder).interface.about.get("settings") or {})
     if "task" not in about:
         return compose(words)
-    held = plain({key: about[key] for key in WORLD if key in about}, folder)
     of_world = [word for word in words if word.partition("=")[0].partition(".")[0] in WORLD]
     with bad_input():
-        return override({**compose([word for word in words if word not in of_world]), **held}, of_world)
+        settings = compose([word for word in words if word not in of_world])
+        groups = (*WORLD, "cameras") if chunks.gives_chunks(settings) else WORLD
+        held = plain({key: about[key] for key in groups if key in about}, folder)
+        return override({**settings, **held}, of_world)
 
 
 def open_dataset(folder: str | Path) -> Dataset:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.runs import environments, learners, run_folders, trained, workers
+from temporeal.policies.runs import chunks, environments, learners, run_folders, trained, workers
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.interrupts import Interrupted, stop_asked
 from temporeal.policies.runs.settings.files import Settings, read, write
@@ -60,7 +60,7 @@ def checked(settings: Settings) -> tuple[Any, Any]:
     environments.check_device(settings["device"])
     learners.check_training_seed(settings["seed"])
     found = learners.algorithm(settings)
-    if settings.get("cameras"):
+    if settings.get("cameras") and not chunks.gives_chunks(settings):
         raise BadInput(f"cameras: algo={settings['algo']['name']} learns from the observation alone and does not see "
                        "pictures; Gymnasium, stable-baselines3 and rsl_rl do (docs/how-to/other-learners.md)")
     return found

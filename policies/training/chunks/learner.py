@@ -42,24 +42,28 @@ class CloningConfig(OfflineConfig):
         grad_norm: the gradient is scaled down to at most this length.
         average: share of the moving average that an update keeps; 0: the last weights are deployed.
         shift: pixels by which pictures are moved at random.
+        noise: of the numbers that are read, in their standard deviations: the commands stay, and so a policy learns to
+            come back to where demonstrations were.
     """
 
     updates: int = 6000
+    batch: int = 128
     execute: int = 8
     ensemble: float | None = None
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     learning_rate_end: float = 1e-5
     weight_decay: float = 1e-4
     grad_norm: float = 1.0
     average: float = 0.995
     shift: int = 4
+    noise: float = 0.03
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("learning_rate", "grad_norm", "execute"):
             if not getattr(self, name) > 0:
                 raise SettingsError(f"algo.{name} must be positive, got {getattr(self, name)}")
-        for name in ("learning_rate_end", "weight_decay", "shift"):
+        for name in ("learning_rate_end", "weight_decay", "shift", "noise"):
             if not getattr(self, name) >= 0:
                 raise SettingsError(f"algo.{name} must not be negative, got {getattr(self, name)}")
         if self.ensemble is not None and not self.ensemble >= 0:
@@ -80,6 +84,8 @@ class ChunkConfig(CloningConfig):
 
     Args:
         signals: names of the dataset's signals that the policy reads; (): all.
+        relative: name of a signal [J] that the command's first J components are relative to: where they are set points
+            of what it measures, a chunk begins where the robot is; "": none.
         horizon: H, control steps of a chunk.
         context: numbers that the signals are encoded to.
         keypoints: of each picture.
@@ -88,8 +94,9 @@ class ChunkConfig(CloningConfig):
     """
 
     signals: Sequence[str] = ()
+    relative: str = ""
     horizon: int = 16
-    context: int = 128
+    context: int = 256
     keypoints: int = 16
     auxiliary: Sequence[str] = ()
     auxiliary_weight: float = 0.3
@@ -134,11 +141,16 @@ class Told(nn.Module):
 
 
 class WindowBatches:
-    """Batches of windows, their pictures moved by up to ``shift`` pixels. ``sizes``: of the policy, for checkpoints."""
+    """Batches of windows, disturbed as ``config`` says: pictures are moved, numbers are noisy.
 
-    def __init__(self, data: Windows, batch: int, shift: int, sizes: Mapping[str, Any]) -> None:
-        self.data, self.batch, self.shift, self.sizes = data, batch, shift, sizes
+    Attributes:
+        sizes: of the policy, for checkpoints.
+    """
+
+    def __init__(self, data: Windows, config: CloningConfig, sizes: Mapping[str, Any]) -> None:
+        self.data, self.config, self.sizes = data, config, sizes
         self.normalizer = nn.Identity()  # it is in the policy
+        self.spread = {name: value[data.at].std(0, correction=0) for name, value in data.numbers.items()}
 
     def fingerprint(self) -> str:
         """SHA-256 of the interface, the commands and the numbers."""
@@ -151,13 +163,18 @@ class WindowBatches:
     def draw(self, generator: torch.Generator, count: int) -> Iterator[Batch]:
         """``count`` batches."""
         for _ in range(count):
-            batch = self.data.batch(torch.randint(len(self.data.at), (self.batch,), generator=generator))
-            yield self.moved(batch, generator) if self.shift else batch
+            which = torch.randint(len(self.data.at), (self.config.batch,), generator=generator)
+            yield self.disturbed(self.data.batch(which), generator)
 
-    def moved(self, batch: Batch, generator: torch.Generator) -> Batch:
-        """``batch`` with its pictures moved."""
-        return batch._replace(signals={**batch.signals, **{
-            name: random_shift(batch.signals[name], self.shift, generator) for name in self.data.pictures}})
+    def disturbed(self, batch: Batch, generator: torch.Generator) -> Batch:
+        """``batch`` with its pictures moved and its numbers noisy."""
+        signals, config = dict(batch.signals), self.config
+        for name in self.data.pictures if config.shift else ():
+            signals[name] = random_shift(signals[name], config.shift, generator)
+        for name, spread in self.spread.items() if config.noise else ():
+            noise = torch.randn(signals[name].shape, generator=generator)
+            signals[name] = signals[name] + config.noise * spread * noise
+        return batch._replace(signals=signals)
 
 
 Objective = Callable[[Tensor, Tensor, Tensor, torch.Generator], Tensor]
@@ -202,7 +219,7 @@ class Cloning:
     def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """What is minimized [], and its parts."""
         context = self.policy.encoder(batch.signals)
-        figures = self.objective(context, self.policy.scale(batch.command), batch.given, self.generator)
+        figures = self.objective(context, self.policy.chunk(batch.command, batch.signals), batch.given, self.generator)
         if self.told is None:
             return figures[0], figures
         told = self.told.loss(context, batch.signals)
@@ -253,23 +270,33 @@ def begin(
         torch.manual_seed(seed)
         policy = make_policy(read, config, build)
         told = Told(tuple(hidden.values()), config.context) if hidden else None
-    policy.scale.fit(*seen.span(), torch.tensor([read.action.low, read.action.high]))
+    policy.scale.fit(*seen.span(config.relative))
     shown = {name: value[seen.at] for name, value in seen.numbers.items()}
     for part in (policy.encoder, told):
         if part is not None and len(part.normalizer.shift):
             part.normalizer.update(moments(vector(part.plain, shown)))
     decoder = policy.decoder
     return (Cloning(policy, config, generator, decoder.loss, decoder.figures, told, config.auxiliary_weight),
-            WindowBatches(seen, config.batch, config.shift, {"interface": plain_interface(read)}))
+            WindowBatches(seen, config, {"interface": plain_interface(read)}))
 
 
 def make_policy(interface: Interface, config: ChunkConfig, build: Build) -> ChunkPolicy:
     """A policy with new weights."""
+    check_relative(config.relative, interface)
     encoder = SignalEncoder(tuple(interface.signals.values()), config.context, config.keypoints)
     try:
-        return ChunkPolicy(interface, config.horizon, encoder, build(config, interface.action.size))
+        return ChunkPolicy(interface, config.horizon, encoder, build(config, interface.action.size), config.relative)
     except ValueError as error:
         raise SettingsError(f"algo: {error}") from error
+
+
+def check_relative(name: str, interface: Interface) -> None:
+    """Refuse a signal that commands cannot be relative to."""
+    size = interface.action.size
+    fit = [each for each, spec in interface.signals.items() if len(spec.shape) == 1 and spec.size <= size]
+    if name and name not in fit:
+        raise SettingsError(f"algo.relative={name}: a signal that the policy reads, of at most {size} numbers; legal: "
+                            f"{', '.join(fit)}")
 
 
 def load(run: Path, kind: type[C], build: Build, device: str = "cpu") -> tuple[ChunkPolicy, C]:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from temporeal.policies.data.episodes.interface import Interface
 from temporeal.policies.nets.encoders import SignalEncoder
+from temporeal.policies.training.chunks.windows import base
 
 
 class Latent(nn.Module):
@@ -100,22 +101,19 @@ class Denoising(Decoder):
 
 
 class Scale(nn.Module):
-    """Commands [..., U] from ``low`` to ``high`` to [-1, 1] and back; back, they are held within ``limits`` [2, U]."""
+    """Chunks of commands [..., H, U] to [-1, 1] and back, row by row: later ones are further away."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, steps: int, size: int) -> None:
         super().__init__()
-        for name, value in (("center", torch.zeros(size)), ("reach", torch.ones(size)),
-                            ("limits", torch.stack([-torch.ones(size), torch.ones(size)]))):
-            self.register_buffer(name, value)
+        self.register_buffer("center", torch.zeros(steps, size))
+        self.register_buffer("reach", torch.ones(steps, size))
         self.center: Tensor
         self.reach: Tensor
-        self.limits: Tensor
 
-    def fit(self, low: Tensor, high: Tensor, limits: Tensor) -> None:
-        """Take the range and the limits, [U] each."""
+    def fit(self, low: Tensor, high: Tensor) -> None:
+        """Take the range [H, U]."""
         self.center.copy_(0.5 * (low + high))
         self.reach.copy_(0.5 * (high - low))
-        self.limits.copy_(limits)
 
     def forward(self, command: Tensor) -> Tensor:
         """Commands in [-1, 1]."""
@@ -123,22 +121,29 @@ class Scale(nn.Module):
 
     def back(self, chunk: Tensor) -> Tensor:
         """Raw commands."""
-        return torch.minimum(torch.maximum(self.center + self.reach * chunk, self.limits[0]), self.limits[1])
+        return self.center + self.reach * chunk
 
 
 class ChunkPolicy(nn.Module):
-    """Encoder, decoder and scales.
+    """Encoder, decoder and scale.
 
     Args:
         interface: the signals that it reads, its command and its rate.
         horizon: H.
+        relative: name of a signal [J] that the command's first J components are relative to; "": none.
     """
 
-    def __init__(self, interface: Interface, horizon: int, encoder: SignalEncoder, decoder: Decoder) -> None:
+    def __init__(
+        self, interface: Interface, horizon: int, encoder: SignalEncoder, decoder: Decoder, relative: str = ""
+    ) -> None:
         super().__init__()
-        self.interface, self.horizon = interface, horizon
+        self.interface, self.horizon, self.relative = interface, horizon, relative
         self.encoder, self.decoder = encoder, decoder
-        self.scale = Scale(interface.action.size)
+        self.scale = Scale(horizon, interface.action.size)
+        for name in ("low", "high"):
+            self.register_buffer(name, torch.tensor(getattr(interface.action, name)))
+        self.low: Tensor
+        self.high: Tensor
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -149,9 +154,18 @@ class ChunkPolicy(nn.Module):
         """None: how many control steps lie between two inferences is not known."""
         return {}
 
+    def chunk(self, command: Tensor, signals: Mapping[str, Tensor]) -> Tensor:
+        """Raw commands [N, H, U] as the decoder learns them."""
+        return self.scale(command - self.base(signals))
+
     def rows(self, signals: Mapping[str, Tensor]) -> Tensor:
-        """Commands [N, H, U]."""
-        return self.scale.back(self.decoder(self.encoder(signals)))
+        """Raw commands [N, H, U], within the limits."""
+        command = self.scale.back(self.decoder(self.encoder(signals))) + self.base(signals)
+        return torch.minimum(torch.maximum(command, self.low), self.high)
+
+    def base(self, signals: Mapping[str, Tensor]) -> Tensor:
+        """What commands are relative to, [N, 1, U]; a zero where they are not."""
+        return base(signals[self.relative], len(self.low))[:, None] if self.relative else self.low.new_zeros(())
 
     def forward(self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
         """Commands by name, and no memory."""

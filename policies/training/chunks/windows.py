@@ -75,14 +75,25 @@ class Windows:
         return Batch({**{name: value[at] for name, value in self.numbers.items()}, **seen},
                      self.command[torch.minimum(steps, self.last[which][:, None])], inside)
 
-    def span(self) -> tuple[Tensor, Tensor]:
-        """Smallest and largest command [U] that was given; a component that hardly moved has the span of its limits."""
-        given = self.command[self.at]
-        low, high = given.amin(0), given.amax(0)
+    def span(self, relative: str) -> tuple[Tensor, Tensor]:
+        """Smallest and largest command [H, U] of each row of all windows, less :func:`base`. A component that hardly
+        moved has the span of its limits."""
+        from_here = base(self.numbers[relative][self.at], self.command.shape[1]) if relative else 0.0
+        low, high = [], []
+        for k in range(self.horizon):
+            row = self.command[torch.minimum(self.at + k, self.last)] - from_here
+            low.append(row.amin(0))
+            high.append(row.amax(0))
+        least, most = torch.stack(low), torch.stack(high)
         limits = torch.tensor([self.interface.action.low, self.interface.action.high])
-        wide = torch.where((limits[1] - limits[0]).isfinite(), limits[1] - limits[0], torch.ones_like(low))
-        room = torch.where(high - low > NARROW * wide, torch.zeros_like(wide), 0.5 * wide)
-        return low - room, high + room
+        wide = torch.where((limits[1] - limits[0]).isfinite(), limits[1] - limits[0], torch.ones_like(limits[0]))
+        room = torch.where(most - least > NARROW * wide, torch.zeros_like(least), 0.5 * wide)
+        return least - room, most + room
+
+
+def base(signal: Tensor, size: int) -> Tensor:
+    """What the commands [N, ``size``] are relative to: a ``signal`` [N, J] for the first J, 0 for the others."""
+    return torch.nn.functional.pad(signal, (0, size - signal.shape[1]))
 
 
 def chosen(interface: Interface, names: Sequence[str]) -> Interface:
