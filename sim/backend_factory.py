@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any
+from typing import Any, cast
 
 from temporeal.robots.registry import UnknownName, names, resolve
 from temporeal.robots.spec import RobotSpec
@@ -49,6 +49,11 @@ def make_backend(task: Task, config: BackendConfig, seed: int = 0) -> Backend:
     """The worlds of ``task``."""
     if not isinstance(config.num_worlds, Integral) or config.num_worlds < 1:
         raise ValueError(f"num_worlds is a whole number from 1, got {config.num_worlds!r}")
+    if (make := getattr(task.scene, "make_worlds", None)) is not None:  # of another library, which simulates it itself
+        if config.name != AUTO:
+            raise ValueError(f"task {task.name!r} is simulated by the library that it is from: take backend=auto, got "
+                             f"backend={config.name}")
+        return cast(Backend, make(config.num_worlds, task.command, dt=task.control_dt, seed=seed))
     name = backend_for(task.robot) if config.name == AUTO else config.name
     if name not in backend_names():
         raise UnknownName(f"no backend {name!r}; known: {', '.join(backend_names())}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +14,8 @@ from typing import Any
 from temporeal.robots.registry import resolve
 from temporeal.robots.search_path import own_modules
 
+FOREIGN = {"metaworld": "temporeal.sim.adapters.meta_world", "ogbench": "temporeal.sim.adapters.ogbench"}
+"""Tasks of other libraries, by name, and the modules that make them: their environments are the simulator."""
 _FILES: dict[str, ModuleType] = {}
 """Modules of users' task files, by file name: those that somebody named in this process, and no others."""
 
@@ -66,7 +69,10 @@ def for_robot(name: str, robot: str, settings: Mapping[str, Any]) -> dict[str, A
 
 
 def task_module(name: str) -> ModuleType:
-    """The module of ``sim/tasks``, or of a file that was named in this process, that makes task ``name``."""
+    """The module that makes task ``name``: of ``sim/tasks``, another library's adapter, or a file that was named in this
+    process."""
+    if name in FOREIGN:
+        return importlib.import_module(FOREIGN[name])
     if not name.endswith(".py"):
         return resolve("temporeal.sim.tasks", name)
     if name not in _FILES and (own := own_modules("temporeal.sim.tasks").get(Path(name).stem)) is not None:

@@ -59,7 +59,7 @@ def check_own_options(
     for group in automatic:
         option = str(task[group])
         legal = {"robot": robot_names()} if group == "robot" else known
-        if option not in legal[group] and not (group == "robot" and is_file(option)):
+        if option not in (AUTO, *legal[group]) and not (group == "robot" and is_file(option)):
             place = place_of(f"task.{group}", [f"task={name}" for name in chosen])
             raise BadInput(f"{place}{group}: {option}: {one_of(group, option, legal)}")
 
@@ -67,8 +67,9 @@ def check_own_options(
 def check_name(name: str, file: str) -> None:
     """The task's ``name`` is a module of ``temporeal.sim.tasks``; a file that says none has its own for it."""
     from temporeal.robots.registry import names
+    from temporeal.sim.task_files import FOREIGN
 
-    known = names("temporeal.sim.tasks")
+    known = [*names("temporeal.sim.tasks"), *FOREIGN]
     if name in known:
         return
     if (unnamed := file_of("task", name)) is not None:
