@@ -98,6 +98,7 @@ def picture(data: bytes, shape: tuple[int, ...]) -> np.ndarray:
     if not kind:
         raise DataError("the picture is neither PNG nor JPEG")
     try:
+        container: Any
         with av.open(io.BytesIO(data), format=kind) as container:
             found: np.ndarray = next(container.decode(video=0)).to_ndarray(format="rgb24")
     except (av.error.FFmpegError, StopIteration) as error:

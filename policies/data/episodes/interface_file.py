@@ -71,7 +71,8 @@ def inferred(info: Mapping[str, Any], folder: Path) -> tuple[Interface, dict[str
     features = info.get("features")
     if not isinstance(features, Mapping) or len(features) > FEATURES:
         raise DataError(f"{folder}: info.json has no mapping of at most {FEATURES} features")
-    specs, columns = [], {}
+    specs: list[SignalSpec] = []
+    columns: dict[str, str] = {}
     for key, told in features.items():
         if key.startswith(OBSERVATION):
             name = unique(key.removeprefix(OBSERVATION).removeprefix("images."), columns)

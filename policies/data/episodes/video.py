@@ -63,9 +63,10 @@ class VideoWriter:
         self._container: Any = av.open(str(path), "w", format="mp4")
         rate = Fraction(rate_hz).limit_denominator(100_000)
         options = {**dict(codec.options), "g": str(KEY_FRAMES)}
-        self._stream: Any = self._container.add_stream(codec.encoder, rate=rate, options=options)
-        self._stream.height, self._stream.width, self._stream.pix_fmt = shape[0], shape[1], codec.pixels
-        self._stream.thread_count = 1
+        stream: Any = self._container.add_stream(codec.encoder, rate=rate, options=options)
+        stream.height, stream.width, stream.pix_fmt = shape[0], shape[1], codec.pixels
+        stream.thread_count = 1
+        self._stream = stream
         self._frame = quick_frame if codec.quick and opencv() is not None else frame_of
 
     def write(self, picture: np.ndarray) -> None:

@@ -175,11 +175,13 @@ class DatasetWriter:
         """Write a file of episodes: pictures, then values, then the rows that make them exist."""
         place = self._meta.next_place
         videos = {key: self._write_video(key, place, batch) for key in self._meta.videos}
-        records, columns, start = [], [], self._meta.samples
+        records: list[Record] = []
+        columns: list[dict[str, np.ndarray]] = []
+        start = self._meta.samples
         for number, one in enumerate(batch, self.episodes):
             records.append(replace(one.record, index=number, start=start, place=place,
                                    videos={key: of[len(records)] for key, of in videos.items()}))
-            columns.append(one.columns | self._indices(records[-1]))
+            columns.append({**one.columns, **self._indices(records[-1])})
             start += one.record.length
         specs = self._meta.data_columns
         whole = {key: np.concatenate([of[key] for of in columns]) for key in specs}
