@@ -138,6 +138,8 @@ def record(request: Request, say: Callable[[str], None], operator: Operator | No
     with bad_input():
         env = environments.make_env(request.settings, task=prolonged(with_recorder(task, read_by_formula(task)), steps))
         measure = Measurement(task)
+        if request.append:  # other episodes than those that are there
+            env.reseed(env.seed + recorded_before(request.out))
         env.reset()
         interface = interface_of(request, env, task, measure)
         mine = operator or operator_of(request, task, make, env)
@@ -157,6 +159,13 @@ def record(request: Request, say: Callable[[str], None], operator: Operator | No
             if session is not None and not session.recorded and not request.append:
                 shutil.rmtree(request.out, ignore_errors=True)  # an empty set would be in the way
     return Recorded(request.out, session.recorded, session.discarded, session.successes, recording.late)
+
+
+def recorded_before(folder: Path) -> int:
+    """Episodes of the set that is appended to; 0: there is none."""
+    from temporeal.policies.data.episodes.dataset import Dataset
+
+    return Dataset.open(folder).episodes if folder.is_dir() and any(folder.iterdir()) else 0
 
 
 class Measurement:

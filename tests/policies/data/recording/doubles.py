@@ -83,7 +83,8 @@ class PublishedRobot:
 
     def publish(self, signals) -> None:
         """All state topics, now. What ``signals`` lacks is at home."""
-        given = {**{name: np.zeros(spec.size) for name, spec in self.robot.signals.items()}, **self.robot.home, **signals}
+        zeros = {name: np.zeros(spec.size) for name, spec in self.robot.signals.items()}
+        given = {**zeros, **self.robot.home, **signals}
         whole = {name: np.asarray(given[name], np.float64).reshape(spec.shape)
                  for name, spec in self.robot.signals.items()}
         for row in self.topics.states:
