@@ -73,7 +73,7 @@ def guessed(rows: Rows, name: str, topic: str) -> tuple[str, dict[str, Any]]:
     if rows.type == IMAGE:
         if message.encoding not in ("rgb8", "bgr8"):
             raise DataError(f"{topic}, message 0: a picture in {message.encoding!r}; a camera is rgb8 or bgr8 (others "
-                            "are pictures of an interface: --signals-file)")
+                            "are pictures of an interface: --signals)")
         return "image", {"signal": name, "encoding": message.encoding}
     if rows.type != COMPRESSED:
         raise DataError(f"{topic} is of {rows.type}; a camera is of {IMAGE} or {COMPRESSED}")
