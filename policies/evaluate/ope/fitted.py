@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.evaluate.ope.estimates import Estimate
 from temporeal.policies.evaluate.ope.importance import padded
+from temporeal.policies.evaluate.ope.judged_data import returns_to_go
 from temporeal.policies.evaluate.ope.members import Resamples
-from temporeal.policies.nets.ensemble import Ensemble
+from temporeal.policies.nets.members import Members
 
 Policy = Callable[[Tensor], Tensor]
 """Observation [..., O] to the action [..., A]."""
@@ -36,6 +37,8 @@ class FQEConfig:
         updates: Adam steps.
         batch: steps per update and member.
         hidden: layers of Q.
+        warm_up: updates of these that regress Q on what the data earned from there on. What is left to learn is where
+            the policies differ: values need not wander back through a whole episode.
         target_rate: how far Q' moves to Q at each update.
         discount: gamma; 1 where each episode ends by itself.
         least, most: bounds of a return, to which targets are clipped; 0 and 1 for P(satisfied).
@@ -43,10 +46,11 @@ class FQEConfig:
 
     members: int = 8
     updates: int = 3000
+    warm_up: int = 500
     batch: int = 256
     hidden: tuple[int, ...] = (64, 64)
     learning_rate: float = 1e-3
-    target_rate: float = 0.02
+    target_rate: float = 0.05
     discount: float = 1.0
     least: float = -math.inf
     most: float = math.inf
@@ -58,7 +62,7 @@ class FittedQ(nn.Module):
     def __init__(self, data: Transitions, config: FQEConfig) -> None:
         super().__init__()
         inputs = data.obs.shape[1] + data.action.shape[1]
-        self.net = Ensemble(config.members, inputs, config.hidden, 1, name="silu")
+        self.net = Members(config.members, inputs, config.hidden, 1, name="silu")
         deviation, mean = torch.std_mean(data.obs, 0)
         self.register_buffer("mean", mean)
         self.register_buffer("scale", torch.where(deviation > 1e-6, 1.0 / deviation.clamp(min=1e-6), 1.0))
@@ -105,16 +109,19 @@ def fit(data: Transitions, policy: Policy, config: FQEConfig, seed: int = 0) -> 
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.updates, 0.05 * config.learning_rate)
     with torch.no_grad():
         next_action = policy(data.next_obs)
-    for _ in range(config.updates):
+    earned = torch.from_numpy(returns_to_go(data, config.discount)).float()
+    for update in range(config.updates):
         chosen = resamples.draw(config.batch)
         with torch.no_grad():
-            after = slow(data.next_obs[chosen], next_action[chosen])
-            target = data.reward[chosen] + config.discount * data.mask[chosen] * after.clamp(config.least, config.most)
+            after = slow(data.next_obs[chosen], next_action[chosen]).clamp(config.least, config.most)
+            target = data.reward[chosen] + config.discount * data.mask[chosen] * after
+            target = earned[chosen] if update < config.warm_up else target
         loss = (q(data.obs[chosen], data.action[chosen]) - target).square().mean(1).sum()  # each member its own
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         schedule.step()
         with torch.no_grad():
-            torch._foreach_lerp_(list(slow.parameters()), list(q.parameters()), config.target_rate)
+            rate = 1.0 if update < config.warm_up else config.target_rate
+            torch._foreach_lerp_(list(slow.parameters()), list(q.parameters()), rate)
     return Fitted(q, policy, data, resamples)

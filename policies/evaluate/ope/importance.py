@@ -18,7 +18,7 @@ import numpy as np
 
 from temporeal.policies.evaluate.ope.estimates import Weighted
 
-LARGEST_LOG = 50.0  # of a cumulative ratio: e^50 is far beyond use, and finite
+LARGEST_LOG = 300.0  # of a cumulative ratio: e^300 is far beyond use, and its products are finite
 
 
 @dataclass(frozen=True)
@@ -43,22 +43,23 @@ class Logged:
         """gamma^t [T]."""
         return self.discount ** np.arange(self.reward.shape[1])
 
-    @property
-    def ratios(self) -> np.ndarray:
-        """rho_0:t [E, T], up to and including step t."""
+    def ratios(self, relative: bool = False) -> np.ndarray:
+        """rho_0:t [E, T], up to and including step t; ``relative`` to the greatest of the step: all that normalized sums
+        need, and the greatest does not underflow."""
         summed = np.cumsum(self.log_ratio, axis=1)
-        return np.exp(np.clip(summed, -LARGEST_LOG, LARGEST_LOG))
+        return np.exp(summed - summed.max(0) if relative else np.minimum(summed, LARGEST_LOG))
 
 
 def trajectory(logged: Logged, normalized: bool = False) -> Weighted:
     """Trajectory-wise."""
     returns = (logged.reward * logged.discounts).sum(1, keepdims=True)
-    return Weighted(returns, logged.ratios[:, -1:], np.zeros(len(returns)), normalized)
+    return Weighted(returns, logged.ratios(normalized)[:, -1:], np.zeros(len(returns)), normalized)
 
 
 def per_decision(logged: Logged, normalized: bool = False) -> Weighted:
     """Per-decision."""
-    return Weighted(logged.reward * logged.discounts, logged.ratios, np.zeros(len(logged.reward)), normalized)
+    return Weighted(logged.reward * logged.discounts, logged.ratios(normalized), np.zeros(len(logged.reward)),
+                    normalized)
 
 
 def doubly_robust(logged: Logged, normalized: bool = False) -> Weighted:
@@ -67,7 +68,7 @@ def doubly_robust(logged: Logged, normalized: bool = False) -> Weighted:
         raise ValueError("doubly_robust needs a fitted Q: logged.q and logged.v")
     after = np.concatenate((logged.v[:, 1:], np.zeros((len(logged.v), 1))), axis=1)
     residual = logged.reward + logged.discount * after - logged.q
-    return Weighted(residual * logged.discounts, logged.ratios, logged.v[:, 0], normalized)
+    return Weighted(residual * logged.discounts, logged.ratios(normalized), logged.v[:, 0], normalized)
 
 
 ESTIMATORS: dict[str, Callable[[Logged, bool], Weighted]] = {

@@ -50,9 +50,17 @@ def with_time(data: Transitions) -> Transitions:
     return replace(data, obs=torch.cat((data.obs, now), 1), next_obs=torch.cat((data.next_obs, after), 1))
 
 
+def returns_to_go(data: Transitions, discount: float) -> np.ndarray:
+    """Discounted return from each step to its episode's end [M], float64."""
+    starts = data.starts.cpu().numpy()
+    inside = np.arange(int(np.diff(starts).max())) < np.diff(starts)[:, None]
+    earned = np.zeros(inside.shape)
+    earned[inside] = data.reward.double().cpu().numpy()
+    for t in range(earned.shape[1] - 2, -1, -1):
+        earned[:, t] += discount * earned[:, t + 1]
+    return earned[inside]
+
+
 def returns(data: Transitions, discount: float) -> np.ndarray:
     """Discounted return of each episode [E], float64: what the policy that made the data is worth."""
-    passed = torch.arange(data.steps, device=data.obs.device) - data.starts[data.episode]
-    earned = data.reward.double() * discount ** passed.double()
-    out = torch.zeros(len(data.starts) - 1, dtype=torch.float64, device=earned.device)
-    return out.index_add_(0, data.episode, earned).cpu().numpy()
+    return returns_to_go(data, discount)[data.starts[:-1].cpu().numpy()]

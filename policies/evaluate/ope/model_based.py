@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.evaluate.ope.estimates import Estimate
 from temporeal.policies.evaluate.ope.members import Resamples
-from temporeal.policies.nets.ensemble import Ensemble
+from temporeal.policies.nets.members import Members
 
 Policy = Callable[[Tensor], Tensor]
 
@@ -49,7 +50,7 @@ class Dynamics(nn.Module):
     def __init__(self, data: Transitions, config: ModelConfig) -> None:
         super().__init__()
         size = data.obs.shape[1]
-        self.net = Ensemble(config.members, size + data.action.shape[1], config.hidden, size + 2, name="silu")
+        self.net = Members(config.members, size + data.action.shape[1], config.hidden, size + 2, name="silu")
         deviation, mean = torch.std_mean(data.obs, 0)
         self.register_buffer("mean", mean)
         self.register_buffer("scale", torch.where(deviation > 1e-6, 1.0 / deviation.clamp(min=1e-6), 1.0))
@@ -109,4 +110,5 @@ def evaluate(
         value += config.discount ** step * alive * reward
         alive *= going_on
     draws = value.mean(1).double().numpy()
-    return Estimate(float(draws.mean()), value.double().mean(0).numpy(), draws, float(len(lengths)), independent=True)
+    shares = np.full(len(lengths), draws.mean())  # rollouts belong to no episode of the data
+    return Estimate(float(draws.mean()), shares, draws, float(len(lengths)), independent=True)

@@ -27,7 +27,7 @@ def sampled(mdp: Tabular, episodes: int, seed: int = 0) -> Transitions:
 def test_fitted_q_evaluation_finds_the_exact_value() -> None:
     mdp = random_mdp(horizon=3)
     data = judged_data.with_time(sampled(mdp, 400))
-    config = fitted.FQEConfig(members=4, updates=300, hidden=(32,), learning_rate=5e-3, target_rate=0.1,
+    config = fitted.FQEConfig(members=4, updates=300, warm_up=50, hidden=(32,), learning_rate=5e-3, target_rate=0.1,
                               discount=mdp.discount)
     found = fitted.fit(data, policy_of(PREFERRED), config).estimate()
     true = mdp.value(greedy(PREFERRED))
@@ -87,7 +87,7 @@ def test_cloned_density_is_that_of_the_data() -> None:
 @pytest.mark.slow
 def test_intervals_of_fitted_q_evaluation_cover_the_value() -> None:
     mdp, covered = random_mdp(horizon=3), 0
-    config = fitted.FQEConfig(members=8, updates=400, hidden=(32,), learning_rate=5e-3, target_rate=0.1,
+    config = fitted.FQEConfig(members=8, updates=400, warm_up=50, hidden=(32,), learning_rate=5e-3, target_rate=0.1,
                               discount=mdp.discount)
     for seed in range(20):
         data = judged_data.with_time(sampled(mdp, 100, seed))

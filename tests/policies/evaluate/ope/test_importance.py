@@ -72,7 +72,7 @@ def test_finished_episodes_keep_their_ratio_and_earn_nothing() -> None:
     starts = np.array([0, 2, 5])
     assert padded(np.arange(5.0), starts).tolist() == [[0, 1, 0], [2, 3, 4]]
     logged = Logged(padded(np.log([2.0, 2.0, 1.0, 1.0, 1.0]), starts), padded(np.ones(5), starts))
-    assert logged.ratios == pytest.approx(np.array([[2, 4, 4], [1, 1, 1]]))
+    assert logged.ratios() == pytest.approx(np.array([[2, 4, 4], [1, 1, 1]]))
     assert per_decision(logged).shares().tolist() == pytest.approx([6, 3])
     assert trajectory(logged).shares().tolist() == pytest.approx([8, 3])
 
@@ -80,3 +80,12 @@ def test_finished_episodes_keep_their_ratio_and_earn_nothing() -> None:
 def test_doubly_robust_without_a_model_is_refused() -> None:
     with pytest.raises(ValueError, match="fitted Q"):
         doubly_robust(Logged(np.zeros((2, 2)), np.zeros((2, 2))))
+
+
+def test_ratios_that_underflow_leave_one_effective_episode() -> None:
+    ratio = np.full((20, 3), -1000.0)
+    ratio[4] += 10.0
+    logged = Logged(ratio, np.arange(60.0).reshape(20, 3))
+    assert per_decision(logged, normalized=True).estimate().effective == pytest.approx(1.0, abs=1e-3)
+    assert per_decision(logged, normalized=True).estimate().value == pytest.approx(12 + 13 + 14, abs=0.05)
+    assert per_decision(logged).estimate().effective == 0.0
