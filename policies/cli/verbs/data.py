@@ -46,11 +46,12 @@ def summary(name: str) -> str:
     return str(lines[0]) if lines else ""
 
 
-def load(word: str) -> ModuleType:
-    """The module of a word; the error for an unknown one lists the known ones."""
+def load(word: str, *more: str) -> ModuleType:
+    """The module of a word; the error for an unknown one lists the known ones. ``more``: what stood behind it."""
     known = words()
     if word not in known:
-        raise BadInput(f"data {word}: no such word; {guess(word, known)}known: {', '.join(known)}")
+        raise BadInput(f"data {' '.join((word, *more))}: no such word; {guess(word, known)}known: {', '.join(known)}; "
+                       "see temporeal data --help")
     return importlib.import_module(f"{PACKAGE}.{known[word]}")
 
 
@@ -70,7 +71,7 @@ def run(argv: Sequence[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         say(f"usage: temporeal data WORD ...\n\n{text()}")
         return OK if argv else BAD_INPUT
-    module = load(argv[0])
+    module = load(*argv)
     parser = Parser(f"data {argv[0]}", module.HELP)
     module.add(parser)
     options = parser.parse_intermixed_args(argv[1:])
