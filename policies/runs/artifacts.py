@@ -28,9 +28,9 @@ def is_artifact(folder: Path) -> bool:
 
 
 def load_artifact(folder: Path, trust: Path | None = None) -> Artifact:
-    """The artifact in ``folder``, checked against its robot and self-tested.
+    """The artifact in ``folder``, checked against its robot and self-tested, first in a process with bounds.
 
-    ``trust``: the file of a public key; an artifact that this key did not sign is refused.
+    ``trust``: the file of a public key; an artifact that this key did not sign is refused, and its own need no bounds.
     """
     from temporeal.robots.artifact.manifest import MANIFEST, ArtifactError, added_signals
 
@@ -39,12 +39,15 @@ def load_artifact(folder: Path, trust: Path | None = None) -> Artifact:
         raise BadInput(f"{folder} is not an artifact (it has no {MANIFEST}); {near}`temporeal export RUN` makes one")
     from temporeal.robots.artifact.loading import load_manifest
     from temporeal.robots.artifact.runtime import Artifact
+    from temporeal.robots.artifact.trial import tried
     from temporeal.robots.handed_over.robots import named_robot
 
     with bad_input():
         try:
             manifest = load_manifest(folder, trust)
             robot = named_robot(manifest.robot)
+            if trust is None:
+                tried(folder, manifest)
             artifact = Artifact.load(folder, robot, task_signals=added_signals(manifest, robot), trust=trust)
             artifact.self_test()
         except ArtifactError as error:

@@ -8,14 +8,15 @@ from temporeal.robots.artifact.manifest import GOLDEN, MANIFEST, ArtifactError, 
 from temporeal.robots.artifact.signature import verify
 from temporeal.robots.handed_over import files
 
+LARGEST_NETWORK = files.LARGEST
 LARGEST = {MANIFEST: 2 * files.MIB, GOLDEN: 256 * files.MIB}
-"""Bytes of a file at most; of a network: as any file."""
+"""Bytes of a file at most; of a network: :data:`LARGEST_NETWORK`."""
 
 
 def read(folder: Path, name: str) -> bytes:
     """Content of one file of the artifact in ``folder``."""
     try:
-        return files.read(folder / name, LARGEST.get(name, files.LARGEST), within=folder)
+        return files.read(folder / name, LARGEST.get(name, LARGEST_NETWORK), within=folder)
     except OSError as error:
         raise Damaged(f"{folder} is not an artifact: {name}: {error.strerror or error}") from error
     except files.Refused as error:

@@ -20,6 +20,9 @@ ROOM = 1 << 30  # bytes of addresses that a case may ask for beyond those of the
 GIVE_UP = 20  # s: a case that takes so long is ended
 PROGRAMS = ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "os.forkpty", "os.startfile",
             "pty.spawn", "ctypes.dlopen", "webbrowser.open", "socket.connect", "urllib.Request")
+TRIAL = [sys.executable, "-m", "temporeal.robots.artifact.trial"]
+"""The one program that reading may start: our own, which runs a stranger's network within bounds."""
+
 IN_OPEN, IN_ACCESS = 0x20, 0x1  # linux/inotify.h
 
 
@@ -65,6 +68,8 @@ class Watch:
     def audit(self, event: str, given: tuple[Any, ...]) -> None:
         """Keep what a case does that it must not."""
         if not self.active:
+            return
+        if event == "subprocess.Popen" and list(given[1])[:3] == TRIAL:
             return
         if event in PROGRAMS:
             self.events.append(f"code run: {event} {given!r:.200}")

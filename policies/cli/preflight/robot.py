@@ -20,6 +20,7 @@ from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.artifact.manifest import ArtifactError, Manifest, added_signals
 from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.artifact.trial import tried
 from temporeal.robots.handed_over.robots import named_robot
 from temporeal.robots.signals import CommandSpec
 from temporeal.robots.spec import RobotSpec
@@ -91,7 +92,9 @@ def examined(folder: Path, robot: RobotSpec) -> tuple[Artifact | None, Check]:
     Signals that its task adds are checked against the interface by :func:`carried`.
     """
     try:
-        artifact = Artifact.load(folder, robot, task_signals=added_signals(load_manifest(folder), robot))
+        manifest = load_manifest(folder)
+        tried(folder, manifest)
+        artifact = Artifact.load(folder, robot, task_signals=added_signals(manifest, robot))
         test = artifact.self_test()
     except ArtifactError as error:
         return None, Check("artifact", "fail", str(error), "export it again; its files must stay as they were written")

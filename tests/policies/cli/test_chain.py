@@ -54,7 +54,7 @@ def test_eval_is_a_gate(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert Path(str(figures["report"])).is_file()
     assert main(["eval", str(run), "--require", "1.5"]) == 2
     assert main(["eval", str(run), "--backend", "gazebo"]) == 2
-    assert "known: " in capsys.readouterr().err
+    assert "--backend gazebo: one of isaacgym, " in capsys.readouterr().err
 
 
 def test_artifact_is_judged_like_the_run(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

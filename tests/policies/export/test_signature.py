@@ -255,7 +255,8 @@ def test_export_signs_what_it_wrote_and_every_node_is_told_whom_to_trust(
         assert words[words.index("--trust") + 1] == str(public)
 
     # exported again without a key, the old signature is gone
-    assert main(["export", str(tmp_path / "run"), "--out", str(out)]) == 0
+    assert main(["export", str(tmp_path / "run"), "--out", str(out)]) == 2  # somebody else's, for all it knows
+    assert main(["export", str(tmp_path / "run"), "--out", str(out), "--overwrite"]) == 0
     assert not (out / SIGNATURE).exists()
 
 
