@@ -63,7 +63,7 @@ def run(options: Any) -> int:
     if options.bus:
         result = from_bus(options)
     else:
-        from temporeal.policies.runs.teleoperation import record, request_of
+        from temporeal.policies.runs.demonstrating.teleoperation import record, request_of
 
         check_words(options)
         done = record(request_of(options.overrides), complain if options.json else say)

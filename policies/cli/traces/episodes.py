@@ -20,7 +20,7 @@ def read_episode(folder: Path, number: int, time: str) -> Table:
         raise DataError(f"{folder}: there is no episode {number}; it has {data.episodes}")
     table = table_of(data)
     begin, end = (int(k) for k in data.starts[number : number + 2])
-    times = np.arange(end - begin) * table.dt
+    times = np.arange(end - begin, dtype=np.float64) * table.dt
 
     def load(name: str) -> np.ndarray:
         return times if name == TIME.name else np.asarray(data.column(name)[begin:end], dtype=np.float64)

@@ -14,7 +14,7 @@ from temporeal.policies.data.recording.leader_arm import LeaderArm
 from temporeal.policies.data.recording.live_topics import LiveRobot, record
 from temporeal.policies.data.recording.operators import Scripted, Wish
 from temporeal.policies.data.recording.session import Session
-from temporeal.policies.runs import teleoperation
+from temporeal.policies.runs.demonstrating import teleoperation
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 
 
