@@ -62,6 +62,7 @@ def run(argv: Sequence[str]) -> int:
     options = parser().parse_intermixed_args(argv)
     folders, dataset = named(options.words)
     check(options)
+    names = estimators_of(options)
     from temporeal.policies.data.curation.robustness import table_of
     from temporeal.policies.evaluate.ope.evaluator import OPEConfig
     from temporeal.policies.runs import off_policy
@@ -69,8 +70,8 @@ def run(argv: Sequence[str]) -> int:
 
     episodes = open_dataset(dataset)
     formula, semantics = formula_given(options, table_of(episodes))
-    asked = off_policy.Asked(estimators_of(options), options.returns,
-                             None if formula is None else (formula, semantics), options.gate)
+    asked = off_policy.Asked(names, options.returns, None if formula is None else (formula, semantics),
+                             options.gate)
     config = OPEConfig(discount=options.discount, std=options.std, seed=options.seed)
     if not options.returns:
         config = replace(config, least=0.0, most=1.0)
