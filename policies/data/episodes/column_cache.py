@@ -10,14 +10,15 @@ over is built anew.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import mmap
 import os
 import re
 import secrets
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,23 +71,34 @@ def place(folder: Path) -> Path:
 
 def mapped(folder: Path, key: str, dtype: str, shape: tuple[int, ...], parts: Sequence[Part]) -> np.ndarray:
     """The column [sum of rows, *shape], read-only, mapped from its file, which is written first where it lacks rows."""
-    home = place(folder)
+    home, name = place(folder), file_name(key)
     kind = {"format": FORMAT, "key": key, "dtype": dtype, "shape": list(shape)}
-    wanted = [part.identity() for part in parts]
-    row = np.dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64))
-    name = file_name(key)
-    told = manifest(home / f"{name}.json", kind)
-    kept = common(told["parts"], wanted) if told else 0
-    if told and kept == len(told["parts"]):  # it may lack some, and has none that changed
-        raw = home / told["raw"]
-    else:
-        kept, raw = 0, home / f"{name}.{secrets.token_hex(6)}.raw"
-    if told is None or kept < len(wanted):
-        written(raw, parts, kept, dtype, shape, row)
-        content = {**kind, "raw": raw.name, "inode": os.stat(raw).st_ino, "parts": wanted}
-        write_whole(home / f"{name}.json", json.dumps(content).encode())
-        forget_others(home, name, raw)
-    return mapping(raw, dtype, (sum(part.rows for part in parts), *shape))
+    whole = (sum(part.rows for part in parts), *shape)
+    with locked(home / f".{name}.lock"):
+        wanted = [part.identity() for part in parts]
+        told = manifest(home / f"{name}.json", kind)
+        kept = common(told["parts"], wanted) if told else 0
+        if told is None or kept < len(told["parts"]):  # none, or of a set that has changed since
+            kept, raw = 0, home / f"{name}.{secrets.token_hex(6)}.raw"
+        else:
+            raw = home / told["raw"]
+        if told is None or kept < len(wanted):
+            written(raw, parts, kept, dtype, shape)
+            content = {**kind, "raw": raw.name, "inode": os.stat(raw).st_ino, "parts": wanted}
+            write_whole(home / f"{name}.json", json.dumps(content).encode())
+            forget_others(home, name, raw)
+        return mapping(raw, dtype, whole)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One process at a time."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def file_name(key: str) -> str:
@@ -117,8 +129,9 @@ def common(there: Sequence[Any], wanted: Sequence[Any]) -> int:
     return min(len(there), len(wanted))
 
 
-def written(raw: Path, parts: Sequence[Part], kept: int, dtype: str, shape: tuple[int, ...], row: int) -> None:
-    """Append the rows of ``parts[kept:]``. Two processes that do so at once write the same bytes to the same place."""
+def written(raw: Path, parts: Sequence[Part], kept: int, dtype: str, shape: tuple[int, ...]) -> None:
+    """Append the rows of ``parts[kept:]``, or write a new file. What was mapped before keeps its rows."""
+    row = np.dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64))
     flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if not kept else 0)
     with os.fdopen(os.open(raw, flags, 0o644), "r+b") as file:
         file.seek(sum(part.rows for part in parts[:kept]) * row)

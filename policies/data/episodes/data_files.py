@@ -18,6 +18,8 @@ from temporeal.policies.data.episodes.interface import DataError
 from temporeal.robots.handed_over.files import check
 from temporeal.robots.signals import SignalSpec
 
+ROWS = 1 << 26
+"""Of a file: some bytes that say "the same again" must not take all memory. LeRobot's files have 100 MB at most."""
 GROUP_BYTES = 64 << 20
 """Of a row group: what a reader that reads by groups must hold."""
 
@@ -45,6 +47,8 @@ def opened(path: Path, episodes: Sequence[Record]) -> Any:
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{named}: {path} cannot be read: {error}") from error
     rows, wanted = file.metadata.num_rows, sum(episode.length for episode in episodes)
+    if rows > ROWS:
+        raise DataError(f"{named}: {path} says it has {rows:,} rows; at most {ROWS:,} of a file are read")
     if rows != wanted:
         raise DataError(f"{named}: {path} has {rows} rows; {wanted} are needed")
     return file
@@ -100,9 +104,11 @@ def picture(data: bytes, shape: tuple[int, ...]) -> np.ndarray:
     try:
         container: Any
         with av.open(io.BytesIO(data), format=kind) as container:
+            stream = container.streams.video[0]
+            if (stream.height, stream.width, 3) != shape:  # before it is decoded: its memory is taken then
+                raise DataError(f"the picture has {stream.height} x {stream.width} pixels; {shape[0]} x {shape[1]} are "
+                                "needed")
             found: np.ndarray = next(container.decode(video=0)).to_ndarray(format="rgb24")
-    except (av.error.FFmpegError, StopIteration) as error:
+    except (av.error.FFmpegError, StopIteration, IndexError) as error:
         raise DataError(f"the picture cannot be decoded: {error}") from error
-    if found.shape != shape:
-        raise DataError(f"the picture has shape {found.shape}; {shape} is needed")
     return found

@@ -157,13 +157,10 @@ class Dataset:
         count = record.length - first if count is None else count
         path = self.video_path(key, place.place)
         try:
-            frames = list(video.decoded(path, round(place.begin_s * rate) + first, count, rate))
+            return np.stack(list(video.decoded(path, round(place.begin_s * rate) + first, count,
+                                               self.columns[key].shape, rate)))
         except DataError as error:
             raise DataError(f"episode {record.index}: {error}") from error
-        wanted = self.columns[key].shape
-        if frames[0].shape != wanted:
-            raise DataError(f"episode {record.index}: {path} has frames of shape {frames[0].shape}; {wanted} is needed")
-        return np.stack(frames)
 
     def frames(self, name: str, samples: Sequence[int] | np.ndarray) -> np.ndarray:
         """Pictures [len(samples), H, W, 3] uint8 of a column or signal; those kept as video are decoded, not cached."""
@@ -180,7 +177,7 @@ class Dataset:
             place = record.videos[key]
             first = round(place.begin_s * self.interface.rate_hz) - record.start
             out[chosen] = video.frames_at(self.video_path(key, place.place), wanted[chosen] + first,
-                                          self.interface.rate_hz)
+                                          self.columns[key].shape, self.interface.rate_hz)
         return out
 
     def episode(self, index: int) -> Episode:

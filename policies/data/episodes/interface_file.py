@@ -57,9 +57,14 @@ def check(interface: Interface, where: str) -> None:
         raise DataError(f"{where}: action {interface.action.name!r} has low {low} and high {high}; as many of both are "
                         "needed, one at least, each low below its high")
     for spec in interface.signals.values():
-        if not 0 < spec.size <= COMPONENTS or len(spec.shape) > DIMENSIONS:
-            raise DataError(f"{where}: signal {spec.name!r} has shape {spec.shape}; 1 to {COMPONENTS:,} numbers in at "
-                            f"most {DIMENSIONS} dimensions are stored")
+        check_size(spec, f"{where}: signal {spec.name!r}")
+
+
+def check_size(spec: SignalSpec, what: str) -> None:
+    """A signal that a column can hold."""
+    if not 0 < spec.size <= COMPONENTS or len(spec.shape) > DIMENSIONS:
+        raise DataError(f"{what} has shape {spec.shape}; 1 to {COMPONENTS:,} numbers in at most {DIMENSIONS} "
+                        "dimensions are stored")
 
 
 def inferred(info: Mapping[str, Any], folder: Path) -> tuple[Interface, dict[str, str]]:
@@ -103,7 +108,9 @@ def of_feature(name: str, key: str, told: Any, folder: Path) -> SignalSpec:
             if names[:1] in (["channels"], ["channel"]):
                 shape = (*shape[1:], shape[0])
             dtype = "uint8"
-        return SignalSpec(name, shape, "1" if dtype == "uint8" else "?", dtype=dtype)
+        spec = SignalSpec(name, shape, "1" if dtype == "uint8" else "?", dtype=dtype)
+        check_size(spec, f"{folder}: feature {key!r} of info.json")
+        return spec
     except (KeyError, TypeError, ValueError, SignalError) as error:
         raise DataError(f"{folder}: feature {key!r} of info.json: {error}") from error
 

@@ -15,7 +15,9 @@ import av
 import numpy as np
 
 from temporeal.policies.data.episodes.interface import DataError
+from temporeal.robots.handed_over.files import Refused, check
 
+LARGEST = 1 << 44  # bytes of a file, which is not read whole
 KEY_FRAMES = 2
 """Frames from a key frame to the next, as LeRobot's: random access decodes two frames at most."""
 
@@ -107,22 +109,30 @@ def quick_frame(picture: np.ndarray) -> Any:
     return av.VideoFrame.from_ndarray(opencv().cvtColor(picture, opencv().COLOR_RGB2YUV_I420), format="yuv420p")
 
 
-def decoded(path: Path, first: int, count: int, rate_hz: float) -> Iterator[np.ndarray]:
+def decoded(path: Path, first: int, count: int, shape: tuple[int, ...], rate_hz: float) -> Iterator[np.ndarray]:
     """Frames ``first`` to ``first + count`` of a file, [H, W, 3] uint8, in order.
 
     A frame's number is its time times the rate; one that is missing is a :class:`DataError` that names it.
+
+    Args:
+        shape: [H, W, 3] that the frames must have.
     """
     try:
-        with av.open(str(path), "r", format="mp4") as container:
-            yield from _decoded(container, path, first, count, rate_hz)
+        container: Any
+        with av.open(str(checked(path)), "r", format="mp4") as container:
+            yield from _decoded(container, path, first, count, shape, rate_hz)
     except (av.error.FFmpegError, OSError) as error:
         raise DataError(f"{path} cannot be decoded: {error}") from error
 
 
-def _decoded(container: Any, path: Path, first: int, count: int, rate_hz: float) -> Iterator[np.ndarray]:
+def _decoded(
+    container: Any, path: Path, first: int, count: int, shape: tuple[int, ...], rate_hz: float
+) -> Iterator[np.ndarray]:
     if not container.streams.video:
         raise DataError(f"{path} has no video")
     stream = container.streams.video[0]
+    if (stream.height, stream.width, 3) != shape:  # before a frame is decoded: its memory is taken then
+        raise DataError(f"{path} has frames of {stream.height} x {stream.width}; {shape[0]} x {shape[1]} is needed")
     stream.thread_count = 1
     if first:
         container.seek(round(first / rate_hz / stream.time_base), stream=stream)
@@ -141,7 +151,7 @@ def _decoded(container: Any, path: Path, first: int, count: int, rate_hz: float)
         raise DataError(f"{path}: frame {wanted} is missing; {count} from {first} on are needed")
 
 
-def frames_at(path: Path, numbers: Sequence[int], rate_hz: float) -> np.ndarray:
+def frames_at(path: Path, numbers: Sequence[int], shape: tuple[int, ...], rate_hz: float) -> np.ndarray:
     """Frames of any order [len(numbers), H, W, 3]; those in a row are decoded in one go."""
     order = np.argsort(numbers, kind="stable")
     ordered = np.asarray(numbers)[order]
@@ -149,17 +159,25 @@ def frames_at(path: Path, numbers: Sequence[int], rate_hz: float) -> np.ndarray:
     runs = np.split(unique, np.flatnonzero(np.diff(unique) > KEY_FRAMES) + 1)
     pictures = []
     for run in runs:
-        stretch = list(decoded(path, int(run[0]), int(run[-1] - run[0]) + 1, rate_hz))
+        stretch = list(decoded(path, int(run[0]), int(run[-1] - run[0]) + 1, shape, rate_hz))
         pictures += [stretch[int(number - run[0])] for number in run]
     out = np.empty((len(order), *pictures[0].shape), np.uint8)
     out[order] = np.stack(pictures)[back]
     return out
 
 
+def checked(path: Path) -> Path:
+    """``path``, if it is a regular file."""
+    try:
+        return check(path, LARGEST)
+    except Refused as error:
+        raise DataError(str(error)) from error
+
+
 def described(path: Path) -> tuple[int, float]:
     """Frames and rate [Hz] of a file, from its index."""
     try:
-        with av.open(str(path), "r", format="mp4") as container:
+        with av.open(str(checked(path)), "r", format="mp4") as container:
             stream = container.streams.video[0]
             return int(stream.frames), float(stream.average_rate or 0)
     except (av.error.FFmpegError, OSError, IndexError) as error:
