@@ -69,8 +69,8 @@ def for_robot(name: str, robot: str, settings: Mapping[str, Any]) -> dict[str, A
 
 
 def task_module(name: str) -> ModuleType:
-    """The module that makes task ``name``: of ``sim/tasks``, another library's adapter, or a file that was named in this
-    process."""
+    """The module that makes task ``name``: of ``sim/tasks``, of another library's adapter, or a file of the user's that
+    was named in this process."""
     if name in FOREIGN:
         return importlib.import_module(FOREIGN[name])
     if not name.endswith(".py"):

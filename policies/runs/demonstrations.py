@@ -34,7 +34,7 @@ OWN = ("quality", "episodes", "expert", "severity", "goals", "pictures")
 SCRIPTED = "scripted"
 STORED = ("robot", "task", "backend", "randomize", "cameras", "renderer", "seed")
 """Settings that a set tells of itself."""
-WORLDS, WORLDS_SEEN = 128, 16  # at once: of states, of pictures
+WORLDS, FEW_WORLDS = 128, 16  # at once; few where each has a renderer or a simulator of its own
 PILOT, HALVINGS = 96, 6  # episodes of a trial for the severity of medium, and how often its range is halved
 HALF = 0.5  # the share of episodes that medium satisfies
 PILOT_SEED = 0x9107  # added to the seed: trials are of other episodes
@@ -82,8 +82,8 @@ def request_of(words: Sequence[str]) -> Request:
     own = {key: value for key, _, value in (word.partition("=") for word in words) if key in OWN}
     others = [word for word in words if word.partition("=")[0] not in OWN]
     if not any(word.startswith("num_worlds=") for word in others):
-        seen = any(word.startswith("cameras") for word in others)
-        others.append(f"num_worlds={min(number(own, 'episodes', 100), WORLDS_SEEN if seen else WORLDS)}")
+        few = any(word.startswith(("cameras", "task=ogbench")) for word in others)
+        others.append(f"num_worlds={min(number(own, 'episodes', 100), FEW_WORLDS if few else WORLDS)}")
     settings = compose(others)
     if settings["out"] is None:
         raise BadInput("out=FOLDER is needed: where the dataset is written")
@@ -140,9 +140,9 @@ class Worlds:
 
         self.request, self.severity = request, request.severity
         self.task, self.make_expert = expert_of(request)
-        play = request.quality == "play"
         self.goal_s = self.task.episode_s
-        self.steps = self.task.steps * (request.goals if play else 1)
+        self.plays_on = request.quality == "play" and self.task.name == "ogbench"  # its oracle draws the goals
+        self.steps = self.task.steps * (request.goals if request.quality == "play" else 1)
         self.names = collecting.read_by_formula(self.task)
         env_task = collecting.prolonged(with_recorder(self.task, self.names), self.steps)
         self.env = environments.make_env(request.settings, task=env_task)
@@ -165,7 +165,8 @@ class Worlds:
         self.env.reseed(seed)
         for k in range(ceil(count / self.env.num_worlds)):
             generator = torch.Generator().manual_seed(1_000_003 * seed + k)
-            demonstrator = self.recipe(severity).make(quality, self.env.num_worlds, generator)
+            made = "expert" if self.plays_on else quality
+            demonstrator = self.recipe(severity).make(made, self.env.num_worlds, generator)
             yield collect(self.env, demonstrator, measured, self.names, self.steps)
 
 
@@ -174,7 +175,7 @@ def expert_of(request: Request) -> tuple[Task, Callable[[Env], Expert]]:
     from temporeal.policies.data.demonstrators.scripted import scripted
 
     if request.expert == SCRIPTED:
-        task = environments.make_task(request.settings)
+        task = environments.make_task(shown_oracle(request))
         make = scripted(task)
 
         def by_hand(env: Env) -> Expert:
@@ -195,6 +196,14 @@ def expert_of(request: Request) -> tuple[Task, Callable[[Env], Expert]]:
         return lambda obs, signals, pace: act(obs.actor)
 
     return policy.task, learned
+
+
+def shown_oracle(request: Request) -> Settings:
+    """The settings with which a task whose expert is an oracle of its simulator shows what that does."""
+    task = request.settings["task"]
+    if task["name"] != "ogbench" or request.quality != "play":
+        return request.settings
+    return {**request.settings, "task": {**task, "settings": {**task["settings"], "oracle": "play"}}}
 
 
 def severity_of(worlds: Worlds) -> float:

@@ -121,7 +121,7 @@ class Sawyer:
         self.places = (self.model.body_pos, self.model.body_quat, self.model.site_pos)
         self.first = [place.copy() for place in self.places]
         self.moved = [[place.copy() for place in self.places] for _ in range(worlds)]
-        self.homes: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.homes: dict[int, tuple[Any, np.ndarray]] = {}
         self.env._reset_hand = self._hand_home(type(self.env)._reset_hand)
         self.attributes = [copied(self.env.__dict__) for _ in range(worlds)]
         self.fresh = copied(self.env.__dict__)
@@ -131,14 +131,13 @@ class Sawyer:
         def reset_hand(steps: int = 50) -> None:
             if steps not in self.homes:
                 simulated(self.env, steps)
-                state = np.zeros(self.states.shape[1])
-                self.mujoco.mj_getState(self.model, self.data, state, self.spec)
-                self.homes[steps] = state, np.array(self.env.init_tcp)
+                kept = self.mujoco.MjData(self.model)
+                # all of it: what the library reads next is derived from the state before the last substep
+                self.mujoco.mj_copyData(kept, self.model, self.data)
+                self.homes[steps] = kept, np.array(self.env.init_tcp)
                 return
-            state, tool = self.homes[steps]
-            self.mujoco.mj_setState(self.model, self.data, state, self.spec)
-            self.mujoco.mj_forward(self.model, self.data)
-            self.env.init_tcp = tool.copy()
+            self.mujoco.mj_copyData(self.data, self.model, self.homes[steps][0])
+            self.env.init_tcp = self.homes[steps][1].copy()
 
         return reset_hand
 
