@@ -55,6 +55,8 @@ class ActConfig(ChunkConfig):
         for name in ("width", "heads", "layers", "latent", "tokens"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"algo.{name} is at least 1, got {getattr(self, name)}")
+        if self.latent > self.context:
+            raise SettingsError(f"algo.latent is at most algo.context, {self.context}, got {self.latent}")
         if not self.kl_weight >= 0:
             raise SettingsError(f"algo.kl_weight must not be negative, got {self.kl_weight}")
 
@@ -67,7 +69,7 @@ class Act(Decoder):
     def __init__(self, config: ActConfig, size: int) -> None:
         super().__init__()
         width, heads, layers = config.width, config.heads, range(config.layers)
-        self.beta, self.latent, self.tokens = config.kl_weight, config.latent, config.tokens
+        self.beta, self.latent, self.tokens = config.kl_weight, config.latent, (config.tokens, width)
         self.context = nn.Linear(config.context, config.tokens * width)
         # encoder of chunks
         self.klass = nn.Parameter(0.02 * torch.randn(1, width))
@@ -84,7 +86,7 @@ class Act(Decoder):
 
     def forward(self, context: Tensor) -> Tensor:
         """The chunk [N, H, U] of z = 0."""
-        return self.decode(context, context.new_zeros(1, self.latent).expand(len(context), -1))
+        return self.decode(context, 0.0 * context[:, : self.latent])
 
     def encode(self, context: Tensor, chunk: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log variance [N, Z] of q(z | a, context)."""
@@ -97,11 +99,11 @@ class Act(Decoder):
 
     def decode(self, context: Tensor, z: Tensor) -> Tensor:
         """The chunk [N, H, U] of style ``z`` [N, Z]."""
-        tokens = self.context(context).unflatten(1, (self.tokens, -1))
+        tokens = self.context(context).unflatten(1, self.tokens)
         memory = torch.cat([self.style(z)[:, None], tokens], 1)
         for block in self.memory:
             memory = block(memory)
-        found = self.place[2:] + torch.zeros_like(memory[:, :1])
+        found = self.place[2:] + 0.0 * memory[:, :1]  # zeros_like of it would be traced with the batch's size
         for block in self.decoder:
             found = block(found, memory)
         return self.last(self.norm(found))

@@ -32,6 +32,11 @@ from temporeal.policies.training.chunks.windows import Source
 from temporeal.policies.training.errors import SettingsError
 
 
+FIRST = 0.95
+"""Of the levels, where sampling begins: abar is 0.6 % there. At the last one a' would be a rounding over 5e-4; the
+authors' sampler, too, begins at 0.9."""
+
+
 @dataclass(frozen=True)
 class DiffusionConfig(ChunkConfig):
     """Settings of the learner. ``configs/algo/diffusion.yaml`` has the same names.
@@ -78,7 +83,7 @@ class Diffusion(Denoising):
 
     def grid(self, steps: int) -> Tensor:
         """Levels [steps + 1] from noise to data, evenly apart."""
-        return torch.linspace(self.levels, 0, steps + 1).round().long()
+        return torch.linspace(FIRST * self.levels, 0, steps + 1).round().long()
 
     def share(self, level: Tensor) -> Tensor:
         """Of all levels."""

@@ -22,8 +22,8 @@ def is_picture(spec: SignalSpec) -> bool:
 
 def numbers(spec: SignalSpec, value: Tensor) -> Tensor:
     """What a network is shown of a signal [N, *shape] that is no picture: flat, attitudes as their first two axes."""
-    value = value.float()
-    return (axes(value) if spec.unit == "wxyz" else value).reshape(len(value), -1)
+    value = axes(value) if spec.unit == "wxyz" else value.float()
+    return value.flatten(1) if value.dim() > 1 else value[:, None]
 
 
 def count(spec: SignalSpec) -> int:
@@ -32,10 +32,8 @@ def count(spec: SignalSpec) -> int:
 
 
 def vector(specs: Sequence[SignalSpec], signals: Mapping[str, Tensor]) -> Tensor:
-    """The :func:`numbers` [N, F] of all ``specs``, not normalized."""
-    first = next(iter(signals.values()))
-    parts = [numbers(spec, signals[spec.name]) for spec in specs]
-    return torch.cat(parts, -1) if parts else first.new_zeros(len(first), 0, dtype=torch.float32)
+    """The :func:`numbers` [N, F] of all ``specs``, at least one, not normalized."""
+    return torch.cat([numbers(spec, signals[spec.name]) for spec in specs], -1)
 
 
 class Keypoints(nn.Module):
@@ -75,8 +73,9 @@ class SignalEncoder(nn.Module):
 
     def forward(self, signals: Mapping[str, Tensor]) -> Tensor:
         """The context."""
+        told = [self.normalizer(vector(self.plain, signals))] if self.plain else []
         seen = [self.eyes[spec.name](signals[spec.name]) for spec in self.pictures]
-        return self.net(torch.cat([self.normalizer(vector(self.plain, signals)), *seen], -1))
+        return self.net(torch.cat([*told, *seen], -1))
 
 
 def random_shift(pictures: Tensor, pixels: int, generator: torch.Generator) -> Tensor:

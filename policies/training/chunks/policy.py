@@ -93,9 +93,9 @@ class Denoising(Decoder):
 
     def denoised(self, x: Tensor, context: Tensor, steps: int) -> Tensor:
         """The chunk that the noise ``x`` becomes in that many steps."""
-        grid = self.grid(steps)
+        grid, each = self.grid(steps), torch.zeros_like(x[:, 0, 0], dtype=torch.long)  # no size of a batch is traced
         for level, to in zip(grid, grid[1:]):
-            here, there = level.expand(len(x)), to.expand(len(x))
+            here, there = level + each, to + each
             x = self.move(x, self.clean(x, here, context), here, there)
         return x
 
