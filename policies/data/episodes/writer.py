@@ -20,10 +20,12 @@ import numpy as np
 from temporeal.policies.data.episodes import checked_episode, data_files, interface_file, layout, statistics
 from temporeal.policies.data.episodes.arrow_columns import checksum
 from temporeal.policies.data.episodes.catalogue import Record, VideoPlace
+from temporeal.policies.data.episodes.checked_episode import Where
 from temporeal.policies.data.episodes.dataset import Dataset
 from temporeal.policies.data.episodes.episode import Episode
 from temporeal.policies.data.episodes.interface import DataError, Interface, require_same
 from temporeal.policies.data.episodes.metadata import Metadata
+from temporeal.policies.data.episodes.open_episode import OpenEpisode
 from temporeal.policies.data.episodes.video import CODECS, VideoWriter
 from temporeal.robots.atomic_files import write_whole
 
@@ -152,7 +154,7 @@ class DatasetWriter:
         if self._open is not None:
             raise DataError(f"{self.folder}: episode {number} is open: end or discard it first")
         where = f"{self.folder}, episode {number}"
-        columns = checked_episode.columns(episode, self.interface, where)
+        columns = checked_episode.columns(episode, self.interface, Where(where))
         pictures = {key: columns.pop(key) for key in self._meta.videos}
         figures = {key: of for key, values in pictures.items() if (of := figures_of(key, values)) is not None}
         return self._described(episode, columns, pictures, figures, where)
@@ -239,15 +241,9 @@ class DatasetWriter:
         one = Episode({name: np.asarray(value)[None] for name, value in signals.items()}, np.asarray(action)[None],
                       None if policy_action is None else np.asarray(policy_action)[None],
                       None if reward is None else np.asarray([reward], np.float32))
+        row = checked_episode.columns(one, self.interface, Where(now.where, now.samples))
         now.lacks = policy_action is None, reward is None
-        self._take(now, checked_episode.columns(one, self.interface, f"{now.where}, sample {now.samples}"))
-
-    def _take(self, now: OpenEpisode, row: dict[str, np.ndarray]) -> None:
-        for key, writer in now.videos.items():
-            picture = row.pop(key)
-            writer.write(picture[0])
-            now.keep_some(key, picture)
-        now.rows.append(row)
+        now.take(row)
 
     def _opened(self) -> OpenEpisode:
         if self._open is None:
@@ -262,8 +258,8 @@ class DatasetWriter:
             raise DataError(f"{now.where} has no step: discard it")
         steps = now.samples
         if final_signals is not None:
-            self._take(now, self._final(now, final_signals))
-        columns = {key: np.concatenate([row[key] for row in now.rows]) for key in now.rows[0]}
+            now.take(self._final(now, final_signals))
+        columns = now.columns()
         columns[layout.DONE] = np.arange(now.samples) == now.samples - 1
         columns[layout.HAS_ACTION] = np.arange(now.samples) < steps
         told = Episode({}, columns[layout.ACTION], None if now.lacks[0] else columns[layout.POLICY_ACTION],
@@ -275,12 +271,11 @@ class DatasetWriter:
 
     def _final(self, now: OpenEpisode, signals: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """The row of the final state: the last action again, no reward."""
-        last = now.rows[-1]
-        one = Episode({name: np.asarray(value)[None] for name, value in signals.items()}, last[layout.ACTION])
-        row = checked_episode.columns(one, self.interface, f"{now.where}, sample {now.samples}")
+        one = Episode({name: np.asarray(value)[None] for name, value in signals.items()}, now.last(layout.ACTION))
+        row = checked_episode.columns(one, self.interface, Where(now.where, now.samples))
         if layout.POLICY_ACTION in row:
-            row[layout.POLICY_ACTION] = last[layout.POLICY_ACTION]
-        row[layout.REWARD] = np.where(np.isnan(last[layout.REWARD]), np.nan, 0.0).astype(np.float32)
+            row[layout.POLICY_ACTION] = now.last(layout.POLICY_ACTION)
+        row[layout.REWARD] = np.where(np.isnan(now.last(layout.REWARD)), np.nan, 0.0).astype(np.float32)
         return row
 
     def discard(self) -> None:
@@ -288,30 +283,6 @@ class DatasetWriter:
         for writer in self._opened().videos.values():
             writer.discard()
         self._open = None
-
-
-class OpenEpisode:
-    """An episode whose samples come one by one. Pictures that are kept as video are encoded at once."""
-
-    def __init__(self, where: str, language: str, info: Mapping[str, Any], videos: Mapping[str, VideoWriter]) -> None:
-        self.where, self.language, self.info, self.videos = where, language, info, videos
-        self.rows: list[dict[str, np.ndarray]] = []
-        self.some: dict[str, list[np.ndarray]] = {key: [] for key in videos}
-        self.lacks = True, True
-        self._every: dict[str, int] = dict.fromkeys(videos, 1)
-
-    @property
-    def samples(self) -> int:
-        """So far."""
-        return len(self.rows)
-
-    def keep_some(self, key: str, picture: np.ndarray) -> None:
-        """Keep evenly spaced pictures for the figures, at most twice :data:`statistics.PICTURES`."""
-        some = self.some[key]
-        if self.samples % self._every[key] == 0:
-            some.append(picture)
-        if len(some) > 2 * statistics.PICTURES:
-            self.some[key], self._every[key] = some[::2], 2 * self._every[key]
 
 
 def figures_of(key: str, values: np.ndarray) -> statistics.Figures | None:

@@ -47,7 +47,7 @@ def test_a_step_that_is_refused_leaves_the_episode_open(tmp_path):
         writer.begin("go")
         for k in range(3):
             signals = {name: values[k] for name, values in one.signals.items()}
-            with pytest.raises(DataError, match=f"episode 0, sample {k}.*: height is nan"):
+            with pytest.raises(DataError, match=f"episode 0, index {k}: height is nan"):
                 writer.step({**signals, "height": np.nan}, one.action[k], one.policy_action[k])
             writer.step(signals, one.action[k], one.policy_action[k])
         with pytest.raises(DataError, match="given in every step or in none"):
