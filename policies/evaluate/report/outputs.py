@@ -35,10 +35,12 @@ def make_report(
     the training.
     """
     title = title or task.name
+    # a quadrotor the player draws itself; what another library simulates has no model here
+    drawn = task.robot.kind != "quadrotor" and task.robot.model is not None
     sections = [Section(key, title, evaluation, found) for key, title, evaluation, found in judged]
     context = Context(
         title=f"Evaluation of {title}", robot=task.robot.name, formula=task.formula_text, constants=task.constants,
-        scene=task.shapes, stage=None if task.robot.kind == "quadrotor" else stage_of(task, corners=CORNERS, most=MOST),
+        scene=task.shapes, stage=stage_of(task, corners=CORNERS, most=MOST) if drawn else None,
         arm_m=task.robot.parameters["arm"].nominal[0] if "arm" in task.robot.parameters else 0.1,
         settings=dict(settings or {}), require=require, facts=dict(facts or {}),
         command=task.robot.command(task.command), schema=task.schema, curves=curves)
