@@ -12,6 +12,7 @@ import yaml
 from temporeal.robots.handed_over.files import read_text
 from temporeal.robots.handed_over.texts import from_yaml
 from temporeal.robots.model_files import Content, RobotFileError
+from temporeal.robots.registry import guess
 
 DYNAMICS = ("damping", "armature", "frictionloss")
 BOTH = ("kind", "joints", "commands", *DYNAMICS, "poses", "tool", "gripper", "base", "home", "limits", "defaults",
@@ -87,7 +88,7 @@ def check_keys(where: str, given: Any, legal: tuple[str, ...]) -> None:
         raise RobotFileError(f"{where}: a mapping with {', '.join(legal)} is needed, got {given!r}")
     unknown = [key for key in given if key not in legal]
     if unknown:
-        raise RobotFileError(f"{where}: no entry {unknown[0]!r}; legal: {', '.join(legal)}")
+        raise RobotFileError(f"{where}: no entry {unknown[0]!r}; {guess(unknown[0], legal)}legal: {', '.join(legal)}")
     for key in MAPPINGS:
         if key in legal and not isinstance(given.get(key, {}), Mapping):
             raise RobotFileError(f"{where}: {key} is a mapping, got {given[key]!r}")
@@ -115,5 +116,5 @@ def known(content: Content, key: str, wanted: Any, names: Iterable[str]) -> list
         raise content.fail(where, f"a list of different names is needed, got {wanted!r}")
     for word in wanted:
         if word not in legal:
-            raise content.fail(where, f"the model has no {word!r}; known: {', '.join(legal)}")
+            raise content.fail(where, f"the model has no {word!r}; {guess(word, legal)}known: {', '.join(legal)}")
     return [str(word) for word in wanted]

@@ -100,7 +100,7 @@ def home_positions(content: Content, joints: list[Joint], given: Mapping[str, An
     for joint in joints:
         value, follow = position(joint), content.followers.get(joint.name)
         if not joint.low - 1e-6 <= value <= joint.high + 1e-6:
-            rule = f"{value:.6g} is not within the range {joint.low:g} to {joint.high:g}"
+            rule = f"{value:.6g} is not within the range {joint.low:g} to {joint.high:g} {units([joint], 'rad', 'm')}"
             if follow is not None:
                 rule += f": {led(follow.leader)}; give {follow.leader or joint.name} another home in " \
                         f"{content.beside}"

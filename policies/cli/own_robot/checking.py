@@ -85,6 +85,10 @@ def model(robot: RobotSpec) -> Iterator[Check]:
         physics = physics_of(robot, moved(robot))
     yield Check("model", "ok", f"{robot.model.name}: {physics.model.nbody - 1} bodies, "
                                f"{float(physics.model.body_mass.sum()):.4g} kg, MuJoCo {mujoco.__version__}")
+    from temporeal.policies.cli.own_robot.plausible import doubts
+
+    for doubt in doubts(robot, physics):
+        yield Check("plausible", "warn", doubt, "correct the model, or spec.yaml, if it is not meant")
     pairs = ", ".join(f"{a} and {b}" for a, b in physics.touching())
     if pairs:
         yield Check("home", "warn", f"bodies touch: {pairs}",

@@ -83,8 +83,9 @@ def entries(
         structure = Structure(replace(read_model(model), folder=folder))
     given: dict[str, Any] = {"model": model.name, "kind": kind}
     given |= parts(kind, structure, answers)
-    given["control_hz"] = float(answers.given.get("control_hz", CONTROL_HZ[kind]))
-    given["rate_hz"] = float(answers.given.get("rate_hz", RATE_HZ))
+    given["control_hz"] = rate(answers, "control_hz", CONTROL_HZ[kind])
+    given["rate_hz"] = rate(answers, "rate_hz", RATE_HZ)
+    notes += loose(structure, given)
     if "license" in answers.given:
         given["license"] = str(answers.given["license"])
     drop_motors(source, content, given)
@@ -93,6 +94,22 @@ def entries(
     write_model(source, model)
     content = replace(read_model(model), folder=folder)
     return with_physics(content, given, answers), notes
+
+
+def rate(answers: Answers, name: str, usual: float) -> float:
+    """The rate called ``name`` that was said, Hz; else the ``usual`` one."""
+    value = answers.given.get(name, usual)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < inf:
+        raise BadInput(f"{name}: a number of Hz above 0 is needed, got {value!r}")
+    return float(value)
+
+
+def loose(structure: Structure, given: Mapping[str, Any]) -> list[str]:
+    """A note on the joints that nothing drives."""
+    driven = {*given["joints"], *given.get("gripper", {}).get("joints", [])}
+    left = [name for name in structure.leaders if name not in driven]
+    note = f"not driven, so that they hang loose: {' '.join(left)} (else --driven, or fix them in the model)"
+    return [note] if left else []
 
 
 def set_free(source: Source) -> None:

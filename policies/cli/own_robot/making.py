@@ -39,7 +39,18 @@ def make(
         notes = [*answers.assumed, *notes, *(f"{name}: {why}" for name, why in robot.defaults.items())]
         write_whole(folder / "README.md", readme(out.name, kind, TASKS.get(kind, ""), notes).encode())
         load_robot(folder)
+        notes += doubtful(robot)
     return load_robot(out), notes
+
+
+def doubtful(robot: RobotSpec) -> list[str]:
+    """What of a robot with joints is hardly meant."""
+    from temporeal.policies.cli.own_robot.dynamics import physics_of
+    from temporeal.policies.cli.own_robot.plausible import doubts
+
+    if robot.motion is None or robot.kind == "quadrotor":
+        return []
+    return [f"is this meant? {doubt}" for doubt in doubts(robot, physics_of(robot, robot.sources["joint_pos"].names))]
 
 
 @contextmanager

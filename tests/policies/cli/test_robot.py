@@ -285,6 +285,30 @@ def test_a_folder_is_replaced_only_if_it_is_a_robots_and_somebody_says_so(six, t
     assert not (tmp_path / "arm").exists() and not list(tmp_path.glob(".arm*"))
 
 
+def test_what_is_hardly_meant_is_asked(tmp_path: Path) -> None:
+    """Degrees for radians, links without mass, and joints that nobody drives."""
+    text = SIX.read_text()
+    assert 'lower="-3.1" upper="3.1"' in text
+    (tmp_path / "six.urdf").write_text(text.replace('lower="-3.1" upper="3.1"', 'lower="-180" upper="180"'))
+    _, notes = make(tmp_path / "six.urdf", tmp_path / "six", Answers({"home": [0, -0.4, -1.2, 0, -1.6, 0]}))
+    assert any("base_turn: a range of -180 to 180 rad is 57 turns: degrees?" in note for note in notes)
+    two = "".join(f'<body name="{n}" pos="{x} 0 0"><joint name="{n}1" axis="0 0 1" range="-1 1"/><geom size=".05"/>'
+                  "</body>" for x, n in enumerate("ab"))
+    (tmp_path / "two.xml").write_text(f"<mujoco><worldbody>{two}</worldbody></mujoco>")
+    _, notes = make(tmp_path / "two.xml", tmp_path / "two", Answers({"tool": "a"}))
+    assert any("not driven, so that they hang loose: b1" in note for note in notes)
+
+
+def test_an_error_names_the_file_that_was_given(tmp_path: Path) -> None:
+    (tmp_path / "six.urdf").write_text(SIX.read_text().replace('velocity="2.5"', 'velocity="-2.5"', 1))
+    told = f'{tmp_path / "six.urdf"}: <joint name="base_turn">: <limit velocity=-2.5>'
+    with pytest.raises(BadInput, match=re.escape(told)):
+        make(tmp_path / "six.urdf", tmp_path / "six", Answers({}))
+    with pytest.raises(BadInput, match="control_hz: a number of Hz above 0 is needed, got 0"):
+        make(SIX, tmp_path / "six", Answers({"control_hz": 0}))
+    assert not list(tmp_path.glob("six/*"))
+
+
 @pytest.mark.parametrize(("words", "told"), [
     (["new", "--out", "x"], "robot new needs a MODEL file"),
     (["new", "gone.urdf", "--out", "x"], "there is no model file gone.urdf"),
