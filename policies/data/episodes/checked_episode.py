@@ -36,15 +36,20 @@ class Where:
         return f"{self.episode}, index {(self.sample or 0) + row}"
 
 
-def columns(episode: Episode, interface: Interface, where: Where) -> dict[str, np.ndarray]:
+def at(where: str | Where, row: int) -> str:
+    """A row of ``where``, in words."""
+    return (where if isinstance(where, Where) else Where(where)).at(row)
+
+
+def columns(episode: Episode, interface: Interface, where: str | Where) -> dict[str, np.ndarray]:
     """The columns of an episode [S, *shape] besides LeRobot's indices, pictures included, in the declared types."""
     signals = interface.signals
     if said := unfit(episode.signals, signals):
         raise DataError(f"{where}: {said}")
     samples, steps = episode.samples, len(episode.action)
     if not samples or steps not in (samples, samples - 1):
-        raise DataError(f"{where.episode} has {samples} samples and {steps} actions; as many actions as samples, or one fewer, "
-                        "are needed, one sample at least")
+        raise DataError(f"{where} has {samples} samples and {steps} actions; as many actions as samples, or one "
+                        "fewer, are needed, one sample at least")
     out = {layout.key_of(spec): fitting(episode.signals[name], spec, samples, where)
            for name, spec in signals.items()}
     specs = layout.columns_of(interface)
@@ -73,7 +78,7 @@ def unfit(given: Mapping[str, Any], wanted: Mapping[str, SignalSpec]) -> str:
     return ""
 
 
-def fitting(values: Any, spec: SignalSpec, rows: int, where: Where) -> np.ndarray:
+def fitting(values: Any, spec: SignalSpec, rows: int, where: str | Where) -> np.ndarray:
     """``values`` as [rows, *shape] of the declared type, finite."""
     array = np.asarray(values)
     if array.shape != (rows, *spec.shape):
@@ -89,7 +94,7 @@ def fitting(values: Any, spec: SignalSpec, rows: int, where: Where) -> np.ndarra
         raise DataError(f"{where}: {spec.name} has type {array.dtype}; {spec.dtype} is needed")
     if out.dtype.kind == "f" and not np.isfinite(out).all():
         row, value = first(~np.isfinite(out), out)
-        raise DataError(f"{where.at(row)}: {spec.name} is {value}; finite numbers are needed")
+        raise DataError(f"{at(where, row)}: {spec.name} is {value}; finite numbers are needed")
     return out
 
 
@@ -99,7 +104,7 @@ def first(bad: np.ndarray, values: np.ndarray) -> tuple[int, Any]:
     return int(place[0]), values[place]
 
 
-def within(action: np.ndarray, spec: ActionSpec, where: Where) -> None:
+def within(action: np.ndarray, spec: ActionSpec, where: str | Where) -> None:
     """Refuse what lies outside the action's limits."""
     low, high = np.asarray(spec.low), np.asarray(spec.high)
     with np.errstate(invalid="ignore"):
@@ -109,18 +114,18 @@ def within(action: np.ndarray, spec: ActionSpec, where: Where) -> None:
         row, value = first(bad, action)
         column = int(np.argmax(bad[row]))
         name = spec.components[column] if spec.components else f"component {column}"
-        raise DataError(f"{where.at(row)}: action {spec.name}, {name}, is {value:g}; its limits are "
+        raise DataError(f"{at(where, row)}: action {spec.name}, {name}, is {value:g}; its limits are "
                         f"{spec.low[column]:g} to {spec.high[column]:g} {spec.unit}")
 
 
-def policy_action(given: np.ndarray | None, spec: SignalSpec, samples: int, steps: int, where: Where) -> np.ndarray:
+def policy_action(given: np.ndarray | None, spec: SignalSpec, samples: int, steps: int, where: str | Where) -> np.ndarray:
     """The column ``policy_action``; NaN where the episode has none."""
     if given is None:
         return np.full((samples, *spec.shape), np.nan, np.float32)
     values = fitting(given, spec, steps, where)
     if (bad := np.abs(values) > 1 + ROUNDING).any():
         row, value = first(bad, values)
-        raise DataError(f"{where.at(row)}: policy_action is {value:g}; it must lie in -1 to 1")
+        raise DataError(f"{at(where, row)}: policy_action is {value:g}; it must lie in -1 to 1")
     return lengthened(values, samples)
 
 

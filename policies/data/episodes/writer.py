@@ -154,7 +154,7 @@ class DatasetWriter:
         if self._open is not None:
             raise DataError(f"{self.folder}: episode {number} is open: end or discard it first")
         where = f"{self.folder}, episode {number}"
-        columns = checked_episode.columns(episode, self.interface, Where(where))
+        columns = checked_episode.columns(episode, self.interface, where)
         pictures = {key: columns.pop(key) for key in self._meta.videos}
         figures = {key: of for key, values in pictures.items() if (of := figures_of(key, values)) is not None}
         return self._described(episode, columns, pictures, figures, where)
