@@ -42,7 +42,7 @@ def run(options: Any) -> int:
     """Write the episodes."""
     import numpy as np
 
-    from temporeal.policies.data.curation.copying import originals, write
+    from temporeal.policies.data.curation.copying import originals, own_interface, write
     from temporeal.policies.data.curation.robustness import table_of
     from temporeal.policies.data.curation.selection import masks
     from temporeal.policies.data.episodes.dataset import Dataset
@@ -54,7 +54,8 @@ def run(options: Any) -> int:
     result = {"out": options.out, "episodes": len(chosen), "of": data.episodes,
               "met": {name: int(mask.sum()) for name, mask in met.items()}}
     if len(chosen):
-        write(options.out, data.interface, originals(data, chosen), said(options), counter("episodes"), len(chosen))
+        write(options.out, own_interface(data), originals(data, chosen), said(options), counter("episodes"),
+              len(chosen))
     written(options, result)
     return OK if len(chosen) else FAILED
 

@@ -28,7 +28,7 @@ def add(parser: Parser) -> None:
 
 def run(options: Any) -> int:
     """Write them."""
-    from temporeal.policies.data.curation.copying import merged, write
+    from temporeal.policies.data.curation.copying import merged, own_interface, write
     from temporeal.policies.data.episodes.dataset import Dataset
     from temporeal.policies.data.episodes.interface import require_same
 
@@ -39,6 +39,6 @@ def run(options: Any) -> int:
         require_same(sets[0].interface, data.interface, f"{data.folder} (beside {sets[0].folder})")
     count = sum(data.episodes for data in sets)
     what = f"merge of {', '.join(data.folder.name for data in sets)}"
-    write(options.out, sets[0].interface, merged(sets), what, counter("episodes"), count)
+    write(options.out, own_interface(*sets), merged(sets), what, counter("episodes"), count)
     written(options, {"out": options.out, "episodes": count})
     return OK

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.cli.console import Parser, add_json, counter
 from temporeal.policies.cli.specs.dataset_options import add_out, written
-from temporeal.policies.runs.errors import OK
+from temporeal.policies.runs.errors import OK, BadInput
 
 if TYPE_CHECKING:
+    from temporeal.policies.data.episodes.dataset import Dataset
     from temporeal.policies.data.episodes.episode import Episode
+    from temporeal.robots.spec import RobotSpec
 
 SUMMARY = "double a dataset by reflection, for robots that declare a symmetry"
 HELP = """\
@@ -34,6 +36,7 @@ def add(parser: Parser) -> None:
     parser.add_argument("--same", action="append", default=[], metavar="SIGNAL", help="a reflection does not change it")
     parser.add_argument("--flip", action="append", default=[], metavar="PICTURE",
                         help="flip it from left to right: of a camera in the plane of reflection")
+    parser.add_argument("--robot", metavar="NAME", help="whose symmetry it is (the dataset's robot)")
     parser.add_argument("--only", action="store_true", help="the mirror images without the originals")
     add_json(parser)
 
@@ -42,13 +45,13 @@ def run(options: Any) -> int:
     """Write them."""
     from dataclasses import replace
 
-    from temporeal.policies.data.curation.copying import originals, write
+    from temporeal.policies.data.curation.copying import originals, own_interface, write
     from temporeal.policies.data.curation.mirroring import mirrored, mirrors_of, within
     from temporeal.policies.data.episodes.dataset import Dataset
-    from temporeal.robots.spec import load_robot
 
     data = Dataset.open(options.folder)
-    mirrors = mirrors_of(data.interface, load_robot(data.interface.robot), options.same, options.flip)
+    interface = replace(own_interface(data), task_action=0)
+    mirrors = mirrors_of(interface, robot_of(data, options.robot), options.same, options.flip)
     refused: list[int] = []
 
     def both() -> Iterator[Episode]:
@@ -56,12 +59,22 @@ def run(options: Any) -> int:
             if not options.only:
                 yield replace(episode, policy_action=None)
             image = mirrored(episode, mirrors)
-            if within(image, data.interface):
+            if within(image, interface):
                 yield image
             else:
                 refused.append(number)
 
-    count = write(options.out, replace(data.interface, task_action=0), both(), f"mirror of {data.folder.name}",
+    count = write(options.out, interface, both(), f"mirror of {data.folder.name}",
                   counter("episodes"), data.episodes * (1 if options.only else 2))
     written(options, {"out": options.out, "episodes": count, "without an image": refused})
     return OK
+
+
+def robot_of(data: Dataset, given: str | None) -> RobotSpec:
+    """The robot that was named, else the dataset's, which may name no file."""
+    from temporeal.robots.spec import load_robot, robot_names
+
+    if given is None and data.interface.robot not in robot_names():
+        raise BadInput(f"{data.folder} is of robot {data.interface.robot!r}; known are {', '.join(robot_names())}; "
+                       "--robot says whose symmetry it is")
+    return load_robot(given or data.interface.robot)

@@ -23,6 +23,7 @@ In simulation, in real time at the task's control rate:
   out       the folder      append=true adds to it      episodes  how many (10)      seconds  the longest
   language  the instruction (the task's sentence)       speed     the action at full deflection, to 1
   realtime  whether to wait for the clock (not for policy and expert)      pictures  h264, av1, lossless or raw
+  view      a page that shows the robot, on port=8080 (by default where a person acts; pip install viser)
 Other words are settings, as `temporeal train` takes them.
 
 With --bus, from the topics of a robot's interface, whoever commands it; keys as below, or --auto.

@@ -56,7 +56,7 @@ def run(options: Any) -> int:
     """Write the episodes."""
     from dataclasses import replace
 
-    from temporeal.policies.data.curation.copying import write
+    from temporeal.policies.data.curation.copying import own_interface, write
     from temporeal.policies.data.curation.relabeling import state_signal
     from temporeal.policies.data.curation.robustness import table_of
     from temporeal.policies.data.episodes.dataset import Dataset
@@ -67,7 +67,7 @@ def run(options: Any) -> int:
     formula, semantics = formula_given(options, table)
     check_options(options, words)
     objective, reads = the_objective(options, words, formula, table)
-    interface = data.interface
+    interface = own_interface(data)
     if options.state:
         interface = replace(interface, signals={**interface.signals,
                                                 options.state: state_signal(objective, options.state)})

@@ -30,7 +30,7 @@ def add(parser: Parser) -> None:
 
 def run(options: Any) -> int:
     """Write the parts."""
-    from temporeal.policies.data.curation.copying import originals, write
+    from temporeal.policies.data.curation.copying import originals, own_interface, write
     from temporeal.policies.data.curation.selection import parts
     from temporeal.policies.data.episodes.dataset import Dataset
 
@@ -41,7 +41,7 @@ def run(options: Any) -> int:
             raise BadInput(f"{options.out / name} is there already: split writes new folders")
     for name, chosen in found.items():
         what = f"split of {data.folder.name}: {name} of {options.parts}, seed {options.seed}"
-        write(options.out / name, data.interface, originals(data, chosen), what, counter(name), len(chosen))
+        write(options.out / name, own_interface(data), originals(data, chosen), what, counter(name), len(chosen))
     if options.json:
         print_json({"out": options.out, "parts": found})
     else:

@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
+from temporeal.policies.data.episodes import layout
 from temporeal.policies.data.episodes.dataset import Dataset
 from temporeal.policies.data.episodes.episode import Episode
 from temporeal.policies.data.episodes.interface import DataError, Interface, require_same
@@ -42,6 +45,22 @@ def write(
     except BaseException:  # a part of the set would be taken for all of it
         shutil.rmtree(out, ignore_errors=True)
         raise
+
+
+def own_interface(*sets: Dataset) -> Interface:
+    """The interface of a set that is made of ``sets``: theirs; where nobody knows the action's limits (sets of other
+    programs), the range of the data is taken, and ``about`` says so."""
+    interface = sets[0].interface
+    low, high = np.array(interface.action.low), np.array(interface.action.high)
+    unknown = ~np.isfinite(low) | ~np.isfinite(high)
+    if not unknown.any() or not sum(data.samples for data in sets):
+        return interface
+    actions = [np.asarray(data.column(layout.ACTION)) for data in sets if data.samples]
+    least, most = (np.array([end(a, axis=0) for a in actions]) for end in (np.min, np.max))
+    low, high = np.where(unknown, least.min(0), low), np.where(unknown, most.max(0), high)
+    high = np.where(high > low, high, low + np.maximum(1e-3, 1e-3 * np.abs(low)))
+    action = replace(interface.action, low=tuple(low.tolist()), high=tuple(high.tolist()))
+    return replace(interface, action=action, about={**interface.about, "action_limits": "the range of the data"})
 
 
 def originals(data: Dataset, chosen: Iterable[int]) -> Iterator[Episode]:

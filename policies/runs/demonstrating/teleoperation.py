@@ -21,13 +21,17 @@ if TYPE_CHECKING:
     from temporeal.policies.data.recording.controls import Device
     from temporeal.policies.data.recording.operators import Acts, Operator
     from temporeal.policies.data.recording.simulation import Recording
+    from temporeal.policies.evaluate.viewer.browser import Page
     from temporeal.sim.env import Env
     from temporeal.sim.task import Task
     from temporeal.sim.types import Obs
 
 OWN = ("device", "episodes", "seconds", "language", "speed", "policy", "pictures", "append", "leader", "interface",
-       "domain", "realtime")
+       "domain", "realtime", "view", "port")
 """Words that are not settings of the task."""
+BY_HAND = ("keyboard", "gamepad", "spacemouse", "leader")
+"""Devices of people, who must see what they do."""
+CORNERS = 48  # of a circle that is drawn
 DEVICES = ("keyboard", "gamepad", "spacemouse", "leader", "policy", "expert")
 YES, NO = ("true", "yes", "1"), ("false", "no", "0")
 
@@ -45,6 +49,7 @@ class Request:
         append: add to the set that is there.
         leader: namespace of the leader arm; interface: its topics; domain: DDS domain.
         realtime: wait for the clock; a policy need not.
+        port: of the page on which the robot is seen; None: there is none.
     """
 
     settings: Settings
@@ -61,6 +66,7 @@ class Request:
     interface: str | None
     domain: int | None
     realtime: bool
+    port: int | None = None
 
 
 def request_of(words: Sequence[str]) -> Request:
@@ -84,7 +90,8 @@ def request_of(words: Sequence[str]) -> Request:
         own.get("language"), speed, own.get("policy", ""), own.get("pictures", "h264"), flag(own, "append", False),
         own.get("leader", "/leader"), own.get("interface"),
         demonstrations.number(own, "domain", 0) if own.get("domain", "0") != "0" else None,
-        flag(own, "realtime", device not in ("policy", "expert")))
+        flag(own, "realtime", device in BY_HAND),
+        demonstrations.number(own, "port", 8080) if flag(own, "view", device in BY_HAND) else None)
 
 
 def above_zero(own: Mapping[str, str], key: str) -> float:
@@ -117,13 +124,11 @@ class Recorded:
     late: int
 
 
-def record(request: Request, say: Callable[[str], None], operator: Operator | None = None,
-           show: Callable[[Recording], Callable[[], None]] | None = None) -> Recorded:
+def record(request: Request, say: Callable[[str], None], operator: Operator | None = None) -> Recorded:
     """Record until enough episodes are there, or the operator quits.
 
     Args:
         operator: in place of the device that is asked for, as a test's double.
-        show: makes what is called after each sample, a page for example.
     """
     from temporeal.policies.data.demonstrators.collecting import prolonged, read_by_formula
     from temporeal.policies.data.demonstrators.scripted import sentence
@@ -143,22 +148,44 @@ def record(request: Request, say: Callable[[str], None], operator: Operator | No
         env.reset()
         interface = interface_of(request, env, task, measure)
         mine = operator or operator_of(request, task, make, env)
-        session = None
+        session, page = None, None
         try:
             with DatasetWriter(request.out, interface, request.append, pictures=request.pictures) as writer:
                 session = Session(writer, request.episodes, sentence(task) if request.language is None else
                                   request.language, {"device": request.device, "seed": env.seed}, say)
                 recording = Recording(env, mine, session, measure, steps, RealTime() if request.realtime else AtOnce())
-                if show is not None:
-                    recording.show = show(recording)
+                if request.port is not None:
+                    page = watched(recording, task, request.port)
+                    say(f"watch: {page.url}")
                 if mine.words:
                     say(mine.words)
                 recording.run()
         finally:
             mine.close()
+            if page is not None:
+                page.close()
             if session is not None and not session.recorded and not request.append:
                 shutil.rmtree(request.out, ignore_errors=True)  # an empty set would be in the way
     return Recorded(request.out, session.recorded, session.discarded, session.successes, recording.late)
+
+
+def watched(recording: Recording, task: Task, port: int) -> Page:
+    """A page on which the recording is seen."""
+    from temporeal.policies.evaluate.scene_figure import stage_of
+    from temporeal.policies.evaluate.viewer.browser import Page
+    from temporeal.policies.evaluate.viewer.followed import Followed
+
+    page = Page(Followed(recording.env, stage_of(task, corners=CORNERS)), port=port)
+
+    def show() -> None:
+        if recording.session.steps == 0:
+            page.moment, page.trail = page.show.restart(), []
+            page.draw()
+        else:
+            page.step()
+
+    recording.show = show
+    return page
 
 
 def recorded_before(folder: Path) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from tests.policies.data.curation.constructed import climbs
 
 from temporeal.policies.cli.main import main
 from temporeal.policies.data.episodes.dataset import Dataset
+from temporeal.policies.data.episodes.interface_file import to_json
 
 REACH = "F[0,2] (norm(base_pos_w - goal_pos_w) < 0.2)"
 
@@ -61,6 +64,20 @@ def test_mirror_merge_and_split(folder, tmp_path, capsys):
     train, test = (Dataset.open(tmp_path / "parts" / name) for name in ("train", "test"))
     assert train.episodes == 9 and test.episodes == 3
     assert not {r.info["origin"] for r in train.records} & {r.info["origin"] for r in test.records}
+
+
+def test_a_set_of_another_program_becomes_one_of_ours(folder, tmp_path, capsys):
+    shutil.copytree(folder, tmp_path / "foreign")
+    (tmp_path / "foreign" / "meta" / "temporeal.json").unlink()
+    assert data("merge", tmp_path / "foreign", "--out", tmp_path / "own") == 0
+    found = Dataset.open(tmp_path / "own")
+    assert not found.foreign and found.interface.about["action_limits"] == "the range of the data"
+    assert found.interface.action.low[3] == pytest.approx(-0.5) and found.interface.action.high[3] > -0.5
+    changed = replace(found.interface, robot=str(tmp_path / "evil"))  # a set names no file
+    (tmp_path / "own" / "meta" / "temporeal.json").write_text(json.dumps(to_json(changed)))
+    capsys.readouterr()
+    assert data("mirror", tmp_path / "own", "--out", tmp_path / "image") == 2
+    assert "--robot says whose symmetry it is" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("words", "told"), [

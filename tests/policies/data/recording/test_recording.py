@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import numpy as np
 import pytest
 from tests.policies.data.recording.doubles import PublishedRobot
@@ -24,7 +26,8 @@ def wish(*events: str, thrust: float = 0.0) -> Wish:
 
 def recorded(folder, wishes, *words):
     """What a scripted operator records in the mission of a quadrotor."""
-    request = teleoperation.request_of(["task=waypoints", "randomize=none", "realtime=false", f"out={folder}", *words])
+    usual = ["task=waypoints", "randomize=none", "realtime=false", "view=false", f"out={folder}"]
+    request = teleoperation.request_of([*usual, *words])
     return teleoperation.record(request, lambda text: None, Scripted(wishes))
 
 
@@ -68,6 +71,18 @@ def test_a_recording_that_breaks_keeps_what_was_ended(tmp_path):
     assert Dataset.open(tmp_path / "set").episodes == 1
     assert recorded(tmp_path / "set", [wish(BEGIN), wish(), wish(END)], "append=true").episodes == 1
     assert Dataset.open(tmp_path / "set").episodes == 2
+
+
+def test_the_page_follows_the_world_that_is_recorded(tmp_path):
+    pytest.importorskip("viser")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    told: list[str] = []
+    request = teleoperation.request_of(["task=waypoints", "realtime=false", f"port={port}", f"out={tmp_path / 'set'}"])
+    script = [wish(BEGIN), *[wish()] * 6, wish(END), wish(BEGIN), wish(), wish(QUIT)]
+    done = teleoperation.record(request, told.append, Scripted(script))
+    assert done.episodes == 1 and f"watch: http://127.0.0.1:{port}" in told
 
 
 def test_nothing_recorded_leaves_no_folder(tmp_path):
