@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from temporeal.policies.nets.actor import HALF_LOG_2PI, Gaussian, mlp
 
 LOG_2 = log(2.0)
+INIT_STD = 0.3  # of a range of 2; begun at 1, as in the code cited below, thousands of updates do nothing but narrow it
 LOG_STD = (-5.0, 2.0)  # Kostrikov et al. 2021, jaxrl: policy.py
 
 
@@ -27,7 +28,7 @@ class BoundedActor(nn.Module):
     ) -> None:
         super().__init__()
         self.net = with_dropout(mlp(obs_dim, hidden, action_dim, name, 0.01), dropout)
-        self.log_std = nn.Parameter(torch.zeros(action_dim))
+        self.log_std = nn.Parameter(torch.full((action_dim,), log(INIT_STD)))
 
     def forward(self, obs: Tensor) -> Tensor:
         """Deterministic action [B, A]."""

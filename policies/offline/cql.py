@@ -23,7 +23,7 @@ from temporeal.policies.nets.bounded_actor import SquashedActor
 from temporeal.policies.nets.ensembles import Quality
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training.offline import reinforcement
-from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend
+from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend, held
 from temporeal.policies.training.offline.reinforcement import OfflineRLConfig
 from temporeal.policies.training.offline.trajectories import returns_to_go
 from temporeal.policies.training.offline_learner import Result
@@ -94,7 +94,8 @@ class CQL:
     def improve(self, batch: Any, temperature: Tensor) -> tuple[Tensor, Tensor]:
         """One step of the policy. Returns its loss and its entropy."""
         action, log_prob = self.sampled(batch.obs)
-        loss = (temperature * log_prob - self.quality(batch.obs, action).amin(0)).mean()
+        with held(self.quality):
+            loss = (temperature * log_prob - self.quality(batch.obs, action).amin(0)).mean()
         descend(loss, self.policy_adam)
         return loss, -log_prob.mean().detach()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import cos, pi
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,7 @@ class IQL:
         quality_loss = (self.quality(batch.obs, batch.action) - wanted).square().mean(1).sum()  # eq. 6
         weight = (config.temperature * advantage.detach()).exp().clamp(max=LARGEST_WEIGHT)
         policy_loss = -(weight * self.actor.distribution(batch.obs).log_prob(batch.action)).mean()  # eq. 7
+        self.policy_adam.set_rate(config.learning_rate * cosine(self.updates / config.updates))
         descend(value_loss + quality_loss + policy_loss, self.adam, self.policy_adam)
         self.average.move(config.target_rate)
         self.updates += 1
@@ -83,6 +85,11 @@ class IQL:
 def expectile_loss(error: Tensor, tau: float) -> Tensor:
     """``|tau - 1(u < 0)| u^2`` of errors ``u`` [B], their mean."""
     return (torch.where(error > 0, tau, 1.0 - tau) * error.square()).mean()
+
+
+def cosine(spent: float) -> float:
+    """The policy's learning rate over the share of the updates that is ``spent``, from 1 to 0 (the authors' code)."""
+    return 0.5 * (1.0 + cos(pi * min(spent, 1.0)))
 
 
 def make_actor(sizes: Mapping[str, int], config: IQLConfig) -> BoundedActor:

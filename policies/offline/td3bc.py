@@ -21,7 +21,7 @@ from temporeal.policies.nets.bounded_actor import smoothed
 from temporeal.policies.nets.ensembles import Quality
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training.offline import reinforcement
-from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend
+from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend, held
 from temporeal.policies.training.offline.reinforcement import OfflineRLConfig, bounded_actor
 from temporeal.policies.training.offline_learner import Result
 
@@ -60,7 +60,6 @@ class TD3BC:
         self.modules = {"quality": self.quality, "target": self.target, "actor": self.actor,
                         "actor_target": self.actor_target}
         self.optimizers = {"critics": self.adam, "policy": self.policy_adam}
-        self.last = torch.zeros(3)
 
     def update(self, batch: Any) -> Tensor:
         """TD3's critics, then eq. 5 for the policy."""
@@ -72,14 +71,16 @@ class TD3BC:
         quality_loss = (self.quality(batch.obs, batch.action) - wanted).square().mean(1).sum()
         descend(quality_loss, self.adam)
         self.updates += 1
-        if self.updates % config.policy_every == 0:
-            self.last = self.improve(batch)
-        return torch.cat([quality_loss.detach()[None], self.last])
+        # figures are means over all updates
+        found = (self.improve(batch) * config.policy_every if self.updates % config.policy_every == 0
+                 else torch.zeros(3))
+        return torch.cat([quality_loss.detach()[None], found])
 
     def improve(self, batch: Any) -> Tensor:
         """One step of the policy, and of all averages."""
         action = self.actor(batch.obs)
-        quality = self.quality(batch.obs, action)[0]
+        with held(self.quality):
+            quality = self.quality(batch.obs, action)[0]
         weight = self.config.alpha / quality.detach().abs().mean().clamp(min=1e-8)  # lambda of eq. 5
         distance = (action - batch.action).square().mean()
         loss = distance - weight * quality.mean()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -60,6 +61,16 @@ def descend(loss: Tensor, *groups: Adam) -> None:
     loss.backward(inputs=[p for group in groups for p in group.parameters])
     for group in groups:
         group.optimizer.step()
+
+
+@contextmanager
+def held(network: nn.Module) -> Iterator[None]:
+    """What ``network`` computes inside is differentiated by its inputs and not by its parameters."""
+    network.requires_grad_(False)
+    try:
+        yield
+    finally:
+        network.requires_grad_(True)
 
 
 class Average:
