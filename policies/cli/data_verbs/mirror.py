@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from temporeal.policies.cli.console import Parser, add_json, counter
 from temporeal.policies.cli.specs.dataset_options import add_out, written
 from temporeal.policies.runs.errors import OK, BadInput
+from temporeal.robots.handed_over.files import Refused
+from temporeal.robots.registry import UnknownName
 
 if TYPE_CHECKING:
     from temporeal.policies.data.episodes.dataset import Dataset
@@ -72,9 +74,11 @@ def run(options: Any) -> int:
 
 def robot_of(data: Dataset, given: str | None) -> RobotSpec:
     """The robot that was named, else the dataset's, which may name no file."""
-    from temporeal.robots.spec import load_robot, robot_names
+    from temporeal.robots.handed_over.robots import named_robot
+    from temporeal.robots.spec import load_robot
 
-    if given is None and data.interface.robot not in robot_names():
-        raise BadInput(f"{data.folder} is of robot {data.interface.robot!r}; known are {', '.join(robot_names())}; "
-                       "--robot says whose symmetry it is")
-    return load_robot(given or data.interface.robot)
+    try:
+        return named_robot(data.interface.robot) if given is None else load_robot(given)
+    except (UnknownName, Refused) as error:
+        raise BadInput(f"{data.folder} is of robot {data.interface.robot!r}: {error}; --robot says whose symmetry it "
+                       "is") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from temporeal.policies.runs.errors import OK, BadInput
 if TYPE_CHECKING:
     from temporeal.policies.data.recording.controls import Device
     from temporeal.policies.data.recording.live_topics import LiveRobot
+    from temporeal_bridge.transports.transport import Transport
 
 SUMMARY = "record demonstrations: by keyboard, gamepad, SpaceMouse, leader arm or policy, or from live topics"
 HELP = """\
@@ -49,6 +51,7 @@ def add(parser: Parser) -> None:
     parser.add_argument("--command", metavar="NAME", help="bus: the recorded command (the interface's only one)")
     parser.add_argument("--rate", type=float, metavar="HZ", help="bus: samples per second (the robot's control rate)")
     parser.add_argument("--domain", type=int, metavar="N", help="bus: DDS domain ($ROS_DOMAIN_ID, or 0)")
+    parser.add_argument("--loopback", action="store_true", help="bus: this machine only")
     parser.add_argument("--transport", default="auto", choices=("auto", "dds", "rclpy"), help="bus: (%(default)s)")
     parser.add_argument("--auto", action="store_true", help="bus: episodes begin by themselves, as soon as data come")
     parser.add_argument("--seconds", type=float, metavar="S", help="bus: the longest episode")
@@ -81,7 +84,7 @@ def run(options: Any) -> int:
 def check_words(options: Any) -> None:
     """Options of --bus need it."""
     given = {"--robot": options.robot, "--signals": options.signals, "--auto": options.auto, "--out": options.out,
-             "--rate": options.rate, "--command": options.command}
+             "--rate": options.rate, "--command": options.command, "--loopback": options.loopback}
     if wrong := [name for name, value in given.items() if value]:
         raise BadInput(f"{wrong[0]} is for --bus; in simulation write words: task=lift device=keyboard out=FOLDER")
 
@@ -94,16 +97,16 @@ def from_bus(options: Any) -> dict[str, Any]:
     from temporeal.policies.data.recording.keyboard import Terminal
     from temporeal.policies.data.recording.live_topics import record
     from temporeal.policies.data.recording.session import Session
-    from temporeal_bridge.transports.selection import open_transport
 
     check_bus(options)
     keys: Device | None = Terminal() if sys.stdin.isatty() else None
-    transport = open_transport(options.transport, "temporeal_recorder", options.namespace, domain=options.domain)
+    transport, session = joined(options), None
     try:
         robot = live_robot(options, transport)
         with DatasetWriter(options.out, robot.interface, options.append) as writer:
             session = Session(writer, options.episodes, options.language, {"device": "bus"},
                               complain if options.json else say)
+            session.say(f"listening to {', '.join(row.topic for row in robot.topics.states)}")
             record(robot, session, keys, seconds=options.seconds or inf, automatic=options.auto)
         return {"folder": options.out, "episodes": session.recorded, "discarded": session.discarded,
                 "rejected_messages": robot.state.rejected + robot.command.rejected}
@@ -111,6 +114,20 @@ def from_bus(options: Any) -> dict[str, Any]:
         transport.close()
         if keys is not None:
             keys.close()
+        if session is not None and not session.recorded and not options.append:
+            shutil.rmtree(options.out, ignore_errors=True)  # an empty set would be in the way
+
+
+def joined(options: Any) -> Transport:
+    """The bus."""
+    from temporeal_bridge.transports.selection import open_transport
+    from temporeal_bridge.transports.transport import TransportError
+
+    try:
+        return open_transport(options.transport, "temporeal_recorder", options.namespace, domain=options.domain,
+                              loopback=options.loopback)
+    except TransportError as error:
+        raise BadInput(str(error)) from error
 
 
 def check_bus(options: Any) -> None:

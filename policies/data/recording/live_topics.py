@@ -78,7 +78,7 @@ class LiveRobot:
 
     def __init__(self, transport: Transport, robot: RobotSpec, topics: Topics, command: str, rate_hz: float,
                  signals: Sequence[str] = ()) -> None:
-        self.transport, self.period = transport, 1.0 / rate_hz
+        self.transport, self.topics, self.period = transport, topics, 1.0 / rate_hz
         self.names = tuple(signals or topics.state)
         if unknown := [name for name in self.names if name not in topics.carried]:
             raise DataError(f"no topic of interface {topics.name!r} carries {unknown[0]!r}; it has: "
