@@ -107,7 +107,7 @@ def read_file(path: Path, folder: Path, video_keys: Sequence[str]) -> list[Recor
     """The records of one file."""
     files.check(path, within=folder)
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path, page_checksum_verification=True)
         names = [name for name in file.schema_arrow.names if not name.startswith("stats/")]
         columns = file.read(columns=names).to_pydict()
         return [record(columns, k, video_keys, f"{path}, row {k}") for k in range(file.metadata.num_rows)]

@@ -118,7 +118,9 @@ def within(action: np.ndarray, spec: ActionSpec, where: str | Where) -> None:
                         f"{spec.low[column]:g} to {spec.high[column]:g} {spec.unit}")
 
 
-def policy_action(given: np.ndarray | None, spec: SignalSpec, samples: int, steps: int, where: str | Where) -> np.ndarray:
+def policy_action(
+    given: np.ndarray | None, spec: SignalSpec, samples: int, steps: int, where: str | Where
+) -> np.ndarray:
     """The column ``policy_action``; NaN where the episode has none."""
     if given is None:
         return np.full((samples, *spec.shape), np.nan, np.float32)

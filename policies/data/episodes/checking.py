@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from temporeal.policies.data.episodes import layout, video
+from temporeal.policies.data.episodes import catalogue, layout, video
 from temporeal.policies.data.episodes.arrow_columns import RowError, checksum
 from temporeal.policies.data.episodes.catalogue import Place, Record
 from temporeal.policies.data.episodes.data_files import arrow_column, numbers, opened
-from temporeal.policies.data.episodes.dataset import Dataset
+from temporeal.policies.data.episodes.dataset import INFO_BYTES, Dataset
 from temporeal.policies.data.episodes.interface import DataError
+from temporeal.robots.handed_over.files import Refused, read_text
+from temporeal.robots.handed_over.texts import from_json
 
 TOLERANCE = 0.02
 """Of a period, by which a time may be off its grid. (LeRobot: 0.1 ms.)"""
@@ -44,13 +46,29 @@ class Finding:
 def check(path: Path | str, progress: Callable[[int, int], None] = lambda done, of: None) -> list[Finding]:
     """All that is wrong with the dataset in the folder ``path``; a :class:`DataError` where it is none."""
     dataset = Dataset.open(path)
-    found = [] if dataset.episodes else [Finding("empty", "there is no episode", dataset=str(path))]
+    found = of_set(dataset)
     videos: dict[Path, list[Any]] = {}
     for place, inside in dataset.by_file():
         found += of_file(dataset, place, inside)
         for record in inside:
             found += of_videos(dataset, record, videos)
             progress(record.index + 1, dataset.episodes)
+    return found
+
+
+def of_set(dataset: Dataset) -> list[Finding]:
+    """What is wrong with the set as a whole, and with files that only LeRobot reads."""
+    folder = dataset.folder
+    found = [] if dataset.episodes else [Finding("empty", "there is no episode", dataset=str(folder))]
+    try:
+        known = catalogue.instructions(folder)
+        if missing := {record.language for record in dataset.records} - known.keys():
+            found.append(Finding("missing", f"{layout.TASKS} lacks the instruction {sorted(missing)[0]!r}",
+                                 dataset=str(folder)))
+        if (folder / layout.STATS).exists():
+            from_json(read_text(folder / layout.STATS, largest=INFO_BYTES, within=folder), layout.STATS)
+    except (DataError, Refused) as error:
+        found.append(Finding("unreadable", str(error), dataset=str(folder)))
     return found
 
 

@@ -52,7 +52,11 @@ class Part:
 
     def identity(self) -> list[Any]:
         """What changes where the file does."""
-        found = os.stat(self.path)
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            self.read()  # its error names the episodes
+            raise
         return [self.path.name, self.rows, self.tag, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
