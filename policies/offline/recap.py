@@ -1,8 +1,8 @@
 """RECAP: reinforcement learning by supervised learning on advantage labels (Physical Intelligence 2025, "pi*0.6",
 arXiv 2511.14759). No robot model is public; this is the method on states.
 
-First the value: a distribution over the return that the data's own policy goes on to earn (eq. 1). Then each step gets a
-label, positive where its advantage is among the largest (eq. 3). Then the policy is cloned, conditioned on the label;
+First the value: a distribution over the return that the data's own policy goes on to earn (eq. 1). Then each step gets
+a label, positive where its advantage is among the largest (eq. 3). Then the policy is cloned, conditioned on the label;
 deployed, it is asked for the positive one. No value is maximized, nothing is extrapolated.
 
 B rows, K bins, O observation, A action, M steps.

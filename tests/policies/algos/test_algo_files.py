@@ -2,6 +2,7 @@
 
 from dataclasses import fields
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 import yaml
@@ -13,10 +14,13 @@ from temporeal.policies.algos.tgpo import TGPOConfig
 from temporeal.policies.planners.cem import CEMConfig
 from temporeal.policies.planners.milp import MILPConfig
 from temporeal.policies.training.ppo_state import PPOConfig
+from temporeal.robots.registry import names, resolve
 
 FOLDER = Path(__file__).parents[3] / "configs" / "algo"
 CONFIGS = {"apg": APGConfig, "cem": CEMConfig, "milp": MILPConfig, "npc": NPCConfig, "ppo": PPOConfig,
-           "reflex": ReflexConfig, "tgpo": TGPOConfig}
+           "reflex": ReflexConfig, "tgpo": TGPOConfig,
+           **{name: get_type_hints(resolve(package, name).train)["config"]
+              for package in ("temporeal.policies.imitation", "temporeal.policies.offline") for name in names(package)}}
 
 
 def written(name: str) -> dict:
