@@ -18,6 +18,7 @@ from temporeal.policies.runs.settings.handed_over import checked as plain
 from temporeal.policies.runs.trained_run import TrainedRun, events, naming_checkpoint
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import nn
 
     from temporeal.policies.data.episodes.dataset import Dataset
@@ -97,12 +98,22 @@ def steps_of(dataset: Dataset, task: Task, configuration: Any) -> Transitions:
     from temporeal.policies.data.objective_rewards import by
     from temporeal.policies.data.views import task_view, transitions
 
-    kind = getattr(configuration, "reward", "data")
+    kind, weight = getattr(configuration, "reward", "data"), weights_of(dataset, task, configuration)
     if kind == "data":
-        return transitions(dataset, task_view(task))
+        return transitions(dataset, task_view(task), weight=weight)
     objective = task.objective if kind == "task" else objective_of(
         task.formula, task.control_dt, task.steps, task.schema)
-    return transitions(dataset, task_view(task), reward=by(objective))
+    return transitions(dataset, task_view(task), reward=by(objective), weight=weight)
+
+
+def weights_of(dataset: Dataset, task: Task, configuration: Any) -> np.ndarray | None:
+    """How often each episode is drawn where ``weighting`` is ``data``: by its robustness, scaled to [0, 1] over the
+    set, as :func:`temporeal.policies.training.offline.trajectory_weights.softmax` scales returns; None elsewhere."""
+    from temporeal.policies.data.curation.robustness import judge, scaled, table_of, weights
+
+    if getattr(configuration, "weighting", "none") != "data":
+        return None
+    return weights(scaled(judge(task.formula, table_of(dataset)).robustness), 1.0 / configuration.weighting_temperature)
 
 
 def evaluation(settings: Settings, task: Task) -> Callable[[nn.Module, nn.Module, int], dict[str, float]]:

@@ -294,6 +294,15 @@ def refuse_lost(table: Table, signals: Mapping[str, np.ndarray], episodes: NDArr
 # ---------------------------------------------------------------- weights
 
 
+def scaled(values: np.ndarray) -> Numbers:
+    """``values`` [E] from 0 to 1: the least and the largest finite one; all 0 where they are one. NaN is 0."""
+    value = np.asarray(values, dtype=np.float64)
+    finite = value[np.isfinite(value)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    out: Numbers = np.nan_to_num(value, nan=low, posinf=high, neginf=low) - low
+    return out / (high - low) if high > low else np.zeros_like(out)
+
+
 def weights(values: np.ndarray, alpha: float) -> Numbers:
     """How often each of E episodes is drawn, relative, with mean 1: softmax of ``alpha`` times its value.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from temporeal.policies.data.curation.robustness import Table, blocks, judge, weights
+from temporeal.policies.data.curation.robustness import Table, blocks, judge, scaled, weights
 from temporeal.policies.data.episodes.interface import DataError
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.stl.analysis.explain import explain
@@ -96,3 +96,9 @@ def test_weights_rise_with_robustness_and_have_mean_one():
     np.testing.assert_array_equal(weights(np.arange(4.0), 0.0), 1.0)
     with pytest.raises(DataError, match="alpha"):
         weights(np.arange(2.0), -1.0)
+
+
+def test_values_are_scaled_from_the_least_to_the_largest_finite_one():
+    np.testing.assert_array_equal(scaled(np.array([1.0, 2.0, 5.0, np.inf, -np.inf, np.nan])), [0, 0.25, 1, 1, 0, 0])
+    np.testing.assert_array_equal(scaled(np.array([3.0, 3.0])), [0, 0])
+    np.testing.assert_array_equal(scaled(np.array([np.nan, np.inf])), [0, 0])
