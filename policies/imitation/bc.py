@@ -8,7 +8,7 @@ between them. head = mixture: K Gaussians, weights, means and deviations of o (B
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,10 +124,18 @@ def make_actor(obs_dim: int, action_dim: int, config: BCConfig) -> Actor:
 def load_policy(run: Path, device: str = "cpu") -> tuple[Actor, Normalizer, BCConfig]:
     """Actor and normalizer of a checkpoint file, or of the last one of a run's folder, and the settings."""
     state = offline_learner.read(Path(run))
-    config, sizes = offline_learner.config_of(state, BCConfig), state["sizes"]
+    config, weights = offline_learner.config_of(state, BCConfig), state["modules"]["actor"]
+    return (*rebuilt(state["path"], config, state["sizes"], weights, state["normalizer"], device), config)
+
+
+def rebuilt(
+    path: str, config: BCConfig, sizes: Mapping[str, int], weights: Mapping[str, Any], statistics: Mapping[str, Any],
+    device: str,
+) -> tuple[Actor, Normalizer]:
+    """The network and the statistics that a checkpoint holds."""
     layers = [sizes["obs_dim"], *config.hidden, sizes["action_dim"], config.components]
-    checkpoint.require_held(state["path"], layers, state["modules"]["actor"])
+    checkpoint.require_held(path, layers, weights)
     actor, normalizer = make_actor(sizes["obs_dim"], sizes["action_dim"], config), Normalizer(sizes["obs_dim"])
-    actor.load_state_dict(state["modules"]["actor"])
-    normalizer.load_state_dict(state["normalizer"])
-    return actor.to(device).eval(), normalizer.to(device).eval(), config
+    actor.load_state_dict(weights)
+    normalizer.load_state_dict(statistics)
+    return actor.to(device).eval(), normalizer.to(device).eval()

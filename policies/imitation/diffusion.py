@@ -31,7 +31,6 @@ from temporeal.policies.training.chunks.policy import ChunkPolicy, Denoising, La
 from temporeal.policies.training.chunks.windows import Source
 from temporeal.policies.training.errors import SettingsError
 
-
 FIRST = 0.95
 """Of the levels, where sampling begins: abar is 0.6 % there. At the last one a' would be a rounding over 5e-4; the
 authors' sampler, too, begins at 0.9."""
