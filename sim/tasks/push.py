@@ -44,7 +44,7 @@ GOAL = Constant(SignalSpec("goal_pos_w", (3,), "m", "w"))
 TOOL_SPEED, TOOL_TURN = 0.4, 1.5  # m/s, rad/s at action 1
 PLACE_LOW, PLACE_HIGH = (0.42, -0.15), (0.58, 0.15)  # m, where cubes start
 WAY = (0.10, 0.20)  # m, how far goals are from the cube
-GOAL_LOW, GOAL_HIGH = (0.36, -0.22), (0.64, 0.22)  # m: goals are drawn back in here
+GOAL_LOW, GOAL_HIGH = (0.36, -0.22), (0.64, 0.22)  # m, where goals are
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,8 @@ class Start:
         far, angle = WAY[0] + (WAY[1] - WAY[0]) * w[:, 0], 2 * pi * w[:, 1]
         goal = place + far[:, None] * torch.stack([angle.cos(), angle.sin()], -1)
         low, high = (torch.tensor(x, device=u.device) for x in (GOAL_LOW, GOAL_HIGH))
-        goal = of.in_front(torch.where((goal < low) | (goal > high), 2 * place - goal, goal))
+        goal = torch.where((goal < low) | (goal > high), 2 * place - goal, goal)  # on the cube's other side
+        goal = of.in_front(torch.minimum(torch.maximum(goal, low), high))
         on = torch.full_like(u[:, :1], HALF)
         return {"joint_pos": torch.tensor(of.home, device=u.device) + 0.1 * (2 * u - 1),
                 "finger_pos": of.opened(u, gripper.closed if gripper is not None else None),

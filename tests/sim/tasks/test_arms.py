@@ -1,4 +1,4 @@
-"""Reach, lift, peg, drawer: feasible by hand, rewards and endings as stated, sound starts, artifacts."""
+"""Reach, lift, push, peg, drawer: feasible by hand, rewards and endings as stated, sound starts, artifacts."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from temporeal.sim.maps import PolicyGraph
 from temporeal.sim.rotations import about_z, pointing_down, rotation
 from temporeal.sim.stl.semantics.robustness import satisfied
 from temporeal.sim.task import load_task
-from temporeal.sim.tasks import drawer, lift, peg, reach
+from temporeal.sim.tasks import drawer, lift, peg, push, reach
 
-TASKS = ("reach", "lift", "peg", "drawer")
+TASKS = ("reach", "lift", "push", "peg", "drawer")
 MID_EPISODE = ("lift", "peg", "drawer")
 
 
@@ -163,9 +163,10 @@ def test_starts_are_where_the_task_says(name):
     env.reset()
     s = env.true_signals()
     low, high = {"reach": (None, None), "lift": (lift.PLACE_LOW, lift.PLACE_HIGH),
+                 "push": (push.PLACE_LOW, push.PLACE_HIGH),
                  "peg": (peg.PLACE_LOW, peg.PLACE_HIGH), "drawer": (drawer.PLACE_LOW, drawer.PLACE_HIGH)}[name]
     place = {"reach": None, "lift": s.get("cube_pos_w"), "peg": s.get("hole_place"),
-             "drawer": s.get("cabinet_place")}[name]
+             "push": s.get("cube_pos_w"), "drawer": s.get("cabinet_place")}[name]
     if place is not None:
         place, low, high = place[:, : len(low)], torch.tensor(low), torch.tensor(high)
         assert (place >= low - 1e-6).all() and (place <= high + 1e-6).all()
@@ -229,6 +230,32 @@ def test_reward_of_lift():
     assert thrown == pytest.approx(w.approach * (1 - tanh(0.5)) + w.above, rel=1e-4)
     _, ended = reward_of(task, [0.0] * 7, **{**lying, "grip_pos_w": (0.5, 0, 0.004)})
     assert ended
+
+
+def test_reward_of_push():
+    task, w = load_task("push"), push.Reward()
+    cube = torch.tensor([[0.5, 0.0, push.HALF]])
+    behind = push.push_place(cube, torch.tensor([[0.6, 0.0, push.HALF]]))[0]
+    assert behind.tolist() == pytest.approx([0.5 - push.BEHIND, 0.0, push.HALF])
+    at = {"grip_quat_w": DOWN, "cube_quat_w": UP, "cube_pos_w": cube[0].tolist(), "grip_pos_w": behind.tolist(),
+          "goal_pos_w": (0.502, 0.0, push.HALF)}
+    best, ended = reward_of(task, [0.0] * 6, **at)
+    there = w.near * (1 - tanh(5 * 0.002)) + w.fine * (1 - tanh(30 * 0.002)) + w.inside
+    assert best == pytest.approx(w.approach + w.above + there, rel=1e-3) and not ended
+    apart, _ = reward_of(task, [0.0] * 6, **{**at, "goal_pos_w": (0.6, 0.0, push.HALF)})
+    assert apart == pytest.approx(w.approach + w.above + w.near * (1 - tanh(0.5)) + w.fine * (1 - tanh(3.0)), rel=1e-3)
+    _, ended = reward_of(task, [0.0] * 6, **{**at, "grip_pos_w": (0.45, 0.0, 0.004)})
+    assert ended
+
+
+def test_goals_of_push_are_apart_from_the_cube_and_in_reach():
+    env = env_of("push", 256)
+    env.reset()
+    s = env.true_signals()
+    away = (s["goal_pos_w"] - s["cube_pos_w"])[:, :2].norm(dim=-1)
+    assert (away >= push.WAY[0] - 1e-5).all() and (away <= 2**0.5 * push.WAY[1]).all()
+    low, high = torch.tensor(push.GOAL_LOW), torch.tensor(push.GOAL_HIGH)
+    assert ((s["goal_pos_w"][:, :2] >= low - 1e-6) & (s["goal_pos_w"][:, :2] <= high + 1e-6)).all()
 
 
 def test_reward_of_peg():

@@ -1,0 +1,55 @@
+"""Experts by hand do their tasks; a slow one is late; what they are asked that they cannot do is named."""
+
+import pytest
+import torch
+
+from temporeal.policies.data.demonstrators.quadrotors import next_place, pillars_of
+from temporeal.policies.data.demonstrators.scripted import EXPERTS, scripted, sentence
+from temporeal.robots.registry import names
+from temporeal.sim.env import make_env
+from temporeal.sim.task import load_task
+
+
+def succeeded(name, worlds=16, pace=1.0, **settings):
+    task = load_task(name)
+    env = make_env(task, num_worlds=worlds, seed=1, threads=1, **settings)
+    env.reset()
+    act, done, good = scripted(task)(worlds), torch.zeros(worlds, dtype=torch.bool), torch.zeros(worlds)
+    for _ in range(task.steps):
+        step = env.step(act(env.true_signals(), torch.full((worlds,), pace)))
+        over = (step.terminated | step.truncated) & ~done
+        good[over] = step.info["success"][over].float()
+        done |= over
+    return good.mean().item()
+
+
+@pytest.mark.parametrize(("name", "least"), [
+    ("waypoints", 0.95), ("track", 0.95), *(pytest.param(*rest, marks=pytest.mark.slow) for rest in (
+        ("hover", 0.8), ("joint_target", 0.95), ("hold", 0.95), ("arm_track", 0.95), ("push", 0.95)))])
+def test_experts_do_their_tasks(name, least):
+    assert succeeded(name, 32) >= least
+
+
+def test_a_slow_expert_is_late():
+    assert succeeded("waypoints", pace=0.3) < 0.2
+
+
+def test_the_way_leads_around_pillars():
+    task = load_task("waypoints")
+    pillars = pillars_of(task)
+    place = torch.tensor([[0.0, 0.2, 1.0], [0.0, -1.0, 1.0]])
+    goal = torch.tensor([[1.2, 0.7, 1.2], [1.0, -1.0, 1.0]])
+    found = next_place(place, goal, pillars)
+    assert torch.equal(found[1], goal[1]) and not torch.equal(found[0], goal[0])
+    way = torch.linspace(0, 1, 50)[:, None] * (found[:1] - place[:1]) + place[:1]
+    assert ((way[:, None, :2] - pillars[:, :2]).norm(dim=-1) > pillars[:, 2]).all()
+
+
+def test_each_expert_is_of_a_task_and_has_a_sentence():
+    assert set(EXPERTS) - {"metaworld", "ogbench"} <= set(names("temporeal.sim.tasks"))
+    assert sentence(load_task("lift")) == "lift the cube to the goal"
+
+
+def test_a_task_without_expert_names_those_with_one():
+    with pytest.raises(ValueError, match="'ant' has no expert by hand: .*expert=outputs.*reach"):
+        scripted(load_task("ant"))
