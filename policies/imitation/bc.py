@@ -72,7 +72,7 @@ class BC:
 
     def __init__(self, actor: Actor, config: BCConfig, generator: torch.Generator) -> None:
         self.actor, self.config, self.generator = actor, config, generator
-        self.modules = {"actor": actor}
+        self.modules, self.updates = {"actor": actor}, 0
         self.optimizers = {"actor": torch.optim.AdamW(
             actor.parameters(), config.learning_rate, weight_decay=config.weight_decay)}
 
@@ -87,6 +87,7 @@ class BC:
         loss.backward()  # type: ignore[no-untyped-call]
         norm = nn.utils.clip_grad_norm_(self.actor.parameters(), self.config.grad_norm)
         optimizer.step()
+        self.updates += 1
         with torch.no_grad():
             error = (self.actor(obs) - batch.action).square().mean().sqrt()
         return torch.stack([loss.detach(), error, norm])

@@ -186,6 +186,7 @@ class Cloning:
 
     Attributes:
         actor: the policy with the moving average of the weights.
+        updates: done so far.
     """
 
     def __init__(
@@ -194,7 +195,7 @@ class Cloning:
     ) -> None:
         self.policy, self.config, self.generator, self.objective = policy, config, generator, objective
         self.told, self.told_weight = told, told_weight
-        self.actor = deepcopy(policy)
+        self.actor, self.updates = deepcopy(policy), 0
         self.modules = {"policy": policy, "actor": self.actor, **({} if told is None else {"told": told})}
         learned = [policy, *([] if told is None else [told])]
         self.weights = [value for part in learned for value in part.parameters() if value.requires_grad]
@@ -213,7 +214,8 @@ class Cloning:
         now = schedule.get_last_lr()[0]
         adamw.step()
         schedule.step()
-        follow(self.actor, self.policy, min(self.config.average, schedule.last_epoch / (schedule.last_epoch + 10.0)))
+        self.updates += 1
+        follow(self.actor, self.policy, min(self.config.average, self.updates / (self.updates + 10.0)))
         return torch.cat([figures.detach(), norm[None], torch.tensor([now])])
 
     def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
