@@ -3,12 +3,20 @@
 An HDF5 file can link to other files, keep a dataset's bytes in another file, be a view on other files, and name a
 filter that the library would load as a plug-in. It can state a size that its bytes do not have. Each is refused here
 before anything is read. Object types (they can be references) are refused but for texts, and the bytes of pictures.
+
+Damaged bytes can keep the library busy for ever, or end its process: :func:`tried` walks through a file in a process of
+its own first.
 """
 
 from __future__ import annotations
 
+import os
+import resource
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +31,11 @@ LARGEST = 1 << 40  # bytes of a file: it is read array by array
 TEXT = 16 * MIB  # bytes of an attribute; a MuJoCo model has about 60 kB
 MEMBERS = 1_000_000  # of a group: episodes
 DEPTH = 16  # levels of JSON in an attribute
+LEAST_S, SLOWEST = 20.0, 10e6
+"""Seconds of a trial at least, and bytes of a file that one more is given for. Chosen: a thousand demonstrations take
+one second."""
+FAULTS = (OSError, KeyError, RuntimeError, ValueError, TypeError)
+"""What h5py makes of the library's errors."""
 FILTERS = (1, 2, 3, 4, 5, 6, 32000)
 """deflate, shuffle, fletcher32, szip, nbit, scaleoffset (HDF5's own, H5Zpublic.h), and h5py's lzf."""
 
@@ -36,8 +49,8 @@ def opened(path: Path) -> Iterator[Any]:
     try:
         with h5py.File(path, "r") as file:
             yield file
-    except OSError as error:
-        raise DataError(f"{path} is no HDF5 file that can be read: {error}") from error
+    except (OSError, KeyError, RuntimeError) as error:  # what h5py makes of the library's errors
+        raise DataError(f"{path} is no HDF5 file that can be read: {str(error).strip(chr(39))}") from error
 
 
 def names(group: Any) -> list[str]:
@@ -108,14 +121,19 @@ def checked(parent: Any, name: str) -> Any:
         raise DataError(f"{place(parent)}/{name} is a group; an array is needed")
     if found.external or found.is_virtual:
         raise Refused(f"{place(found)} has its numbers in another file: what is handed over names no file but its own")
-    plan = found.id.get_create_plist()
-    if strange := [number for k in range(plan.get_nfilters()) if (number := plan.get_filter(k)[0]) not in FILTERS]:
-        raise Refused(f"{place(found)} is packed with filter {strange[0]}, which the library would load as a program; "
-                      f"read are HDF5's own and lzf: {FILTERS}")
+    if strange := filters(found) - set(FILTERS):
+        raise Refused(f"{place(found)} is packed with filter {min(strange)}, which the library would load as a "
+                      f"program; read are HDF5's own and lzf: {FILTERS}")
     size, most = found.size * found.dtype.itemsize, most_of(found)
     if size > most:
         raise Refused(f"{place(found)} unpacks to {size:,} bytes; at most {most:,} are read of a file of its size")
     return found
+
+
+def filters(found: Any) -> set[int]:
+    """The filters of an array."""
+    plan = found.id.get_create_plist()
+    return {int(plan.get_filter(k)[0]) for k in range(plan.get_nfilters())}
 
 
 def most_of(found: Any) -> int:
@@ -161,3 +179,51 @@ def json_attribute(owner: Any, name: str) -> dict[str, Any]:
 def place(found: Any) -> str:
     """File and path of a group or an array."""
     return f"{found.file.filename}:{found.name}"
+
+
+def tried(path: Path, least_s: float = LEAST_S) -> None:
+    """Walk through the file in a process of its own: a :class:`Refused` where that does not end, or dies.
+
+    Errors of the file itself are left to its reader, which names the episode.
+    """
+    seconds = least_s + check(path, LARGEST).stat().st_size / SLOWEST
+    words = [sys.executable, "-m", __name__, str(path.absolute()), str(seconds)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    done = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        why = f"takes more than {seconds:.0f} s" if done.returncode == -signal.SIGALRM else (
+            f"ends its process (status {done.returncode})")
+        raise Refused(f"{path} is damaged: to walk through it {why}, tried in a process of its own")
+
+
+def walk(path: Path) -> None:
+    """Touch every object, attribute and index of the file, and what lies in its heaps."""
+
+    def visit(name: str, found: Any) -> None:
+        for attribute_name in found.attrs:
+            with suppress(*FAULTS):
+                found.attrs[attribute_name]
+        with suppress(*FAULTS):
+            if hasattr(found, "chunks") and not found.external and not found.is_virtual:
+                found.id.get_storage_size()
+                if found.chunks is not None:
+                    found.id.get_num_chunks()
+                if found.dtype.kind == "O" and filters(found) <= set(FILTERS):
+                    found[()]
+
+    with suppress(*FAULTS), opened(path) as file:
+        visit("/", file)
+        file.visititems(visit)
+
+
+def main(words: list[str]) -> None:
+    """The process of a trial: the file, and seconds."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, float(words[1]))
+    walk(Path(words[0]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

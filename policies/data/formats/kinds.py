@@ -49,6 +49,8 @@ def of_folder(path: Path) -> str:
     if (path / layout.INFO).exists():
         raise DataError(f"{path} is a dataset already (LeRobot v3): temporeal data merge copies it")
     if (path / minari.METADATA).exists() or (path / "data" / minari.METADATA).exists():
+        if (main := minari.folder_of(path) / minari.MAIN).is_file():
+            hdf5.tried(main)
         return "minari"
     if (path / npz_folder.INTERFACE).exists():
         return "npz-folder"
@@ -69,6 +71,7 @@ def of_file(path: Path) -> str:
         return "csv"
     if path.suffix not in HDF5:
         return ""
+    hdf5.tried(path)
     if (path.parent / minari.METADATA).exists() and path.name == minari.MAIN:
         return "minari"
     with hdf5.opened(path) as file:

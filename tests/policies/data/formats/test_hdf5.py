@@ -88,3 +88,11 @@ def test_texts_bytes_and_attributes_are_read(tmp_path):
             hdf5.attribute(file, "pointer")
         with pytest.raises(DataError, match="has no 'x'; it has: jpeg, mask, names"):
             hdf5.group(file, "x")
+
+
+def test_a_file_that_keeps_the_library_busy_is_refused_by_its_trial(tmp_path, monkeypatch):
+    with h5py.File(tmp_path / "a.hdf5", "w") as file:
+        file["x"] = np.zeros(3)
+    hdf5.tried(tmp_path / "a.hdf5")
+    with pytest.raises(Refused, match="to walk through it takes more than 0 s, tried in a process of its own"):
+        hdf5.tried(tmp_path / "a.hdf5", least_s=0.01)
