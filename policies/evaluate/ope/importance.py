@@ -44,8 +44,8 @@ class Logged:
         return self.discount ** np.arange(self.reward.shape[1])
 
     def ratios(self, relative: bool = False) -> np.ndarray:
-        """rho_0:t [E, T], up to and including step t; ``relative``: divided by the greatest of the step, which then does
-        not underflow and cancels where weights are normalized."""
+        """rho_0:t [E, T], up to and including step t; ``relative``: over the greatest of the step, which then does not
+        underflow, and cancels where weights are normalized."""
         summed = np.cumsum(self.log_ratio, axis=1)
         return np.exp(summed - summed.max(0) if relative else np.minimum(summed, LARGEST_LOG))
 

@@ -42,9 +42,6 @@ class GoalConfig(OfflineRLConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.goal or not self.achieved:
-            raise SettingsError("algo.goal and algo.achieved name the numbers of the observation that ask for the goal "
-                                "and those that say what is achieved: algo.goal=[goal] algo.achieved=[position]")
         if not (0.0 <= self.current and 0.0 <= self.future and self.current + self.future <= 1.0):
             raise SettingsError(f"algo.current and algo.future are shares, got {self.current} and {self.future}")
 

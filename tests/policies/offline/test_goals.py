@@ -1,0 +1,120 @@
+"""Goals from the data: which are drawn, what an observation that asks for one looks like, how they are stitched."""
+
+import pytest
+import torch
+
+from temporeal.policies.data.episodes.interface import DataError
+from temporeal.policies.data.goals import GoalMix, GoalSpace, goal_space, samples_of
+from temporeal.policies.data.transitions import Transitions
+from temporeal.policies.offline.gcbc import GCBCConfig, Stitching, k_means
+from temporeal.policies.training.offline.goal_batches import GoalBatches, GoalConfig
+
+NAMES = ("place", "speed", "goal")
+
+
+def steps(lengths: tuple[int, ...] = (4, 3)) -> Transitions:
+    """Episodes on a line: place 0, 1, 2 ... in the first, 10, 11 ... in the second; goal slot -1."""
+    place = torch.cat([10.0 * e + torch.arange(n) for e, n in enumerate(lengths)])
+    obs = torch.stack((place, torch.ones_like(place), -torch.ones_like(place)), 1)
+    total = len(place)
+    return Transitions(obs, torch.zeros(total, 1), torch.zeros(total), obs + torch.tensor([1.0, 0.0, 0.0]),
+                       torch.ones(total), torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths)),
+                       torch.tensor([0, *torch.tensor(lengths).cumsum(0)]), obs_names=NAMES)
+
+
+def test_samples_hold_the_final_states_too() -> None:
+    samples = samples_of(steps())
+    assert samples.obs[:, 0].tolist() == [0, 1, 2, 3, 4, 10, 11, 12, 13]
+    assert samples.of_step.tolist() == [0, 1, 2, 3, 5, 6, 7]
+    assert samples.end.tolist() == [4, 4, 4, 4, 8, 8, 8]
+
+
+def test_goals_of_the_future_lie_ahead_in_the_same_episode() -> None:
+    samples = samples_of(steps())
+    chosen = torch.arange(7).repeat(200)
+    for mix in (GoalMix(0.0, 1.0), GoalMix(0.0, 1.0, geometric=2.0)):
+        goal = mix.draw(samples, chosen, torch.Generator().manual_seed(0))
+        assert (goal > samples.of_step[chosen]).all()
+        assert (goal <= samples.end[chosen]).all()
+        assert set(goal[chosen == 0].tolist()) == {1, 2, 3, 4}
+
+
+def test_shares_of_the_mix_are_kept() -> None:
+    samples = samples_of(steps((100, 100)))
+    chosen = torch.zeros(4000, dtype=torch.int64)
+    goal = GoalMix(0.2, 0.5, geometric=4.0).draw(samples, chosen, torch.Generator().manual_seed(0))
+    assert float((goal == 0).float().mean()) == pytest.approx(0.2, abs=0.03)
+    near = goal[(goal > 0) & (goal <= 100)].float()
+    assert float((goal > 100).float().mean()) == pytest.approx(0.15, abs=0.03)
+    assert float((near == 1).float().sum() / (0.5 * 4000)) == pytest.approx(0.25, abs=0.03)  # 1 - (1 - 1/4)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_an_observation_asks_for_the_goal_that_is_put_in(relative: bool) -> None:
+    space = goal_space(steps(), ["goal"], ["place"], relative)
+    obs = steps().obs
+    asking = space.towards(obs, torch.full((7, 1), 5.0))
+    assert space.asked(asking)[:, 0].tolist() == [5.0] * 7
+    assert asking[:, :2].equal(obs[:, :2])
+    assert asking[1, 2] == (4.0 if relative else 5.0)
+
+
+def test_names_may_be_indices_or_beginnings() -> None:
+    data = steps()
+    assert goal_space(data, ["2"], ["0"]).goal.tolist() == [2]
+    wide = Transitions(**{**vars(data), "obs_names": ("place[0]", "place[1]", "goal")})
+    assert goal_space(wide, ["2"], ["place[1]"]).achieved.tolist() == [1]
+    with pytest.raises(DataError, match=r"1 numbers \(goal\) cannot be compared with 2"):
+        goal_space(wide, ["goal"], ["place"])
+
+
+@pytest.mark.parametrize(("goal", "achieved", "message"), [
+    ([], ["place"], "algo.goal="), (["aim"], ["place"], "no number 'aim'; it has place, speed, goal"),
+    (["goal"], ["goal"], "both the goal and what is achieved"), (["9"], ["0"], "no number '9'"),
+])
+def test_wrong_goals_are_named(goal: list[str], achieved: list[str], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        goal_space(steps(), goal, achieved)
+
+
+def test_batches_look_ahead_no_further_than_goal_and_episode() -> None:
+    config = GoalConfig(goal=("goal",), achieved=("place",), batch=64)
+    batch = next(GoalBatches(steps(), config).draw(torch.Generator().manual_seed(0), 1))
+    assert (batch.ahead(2) == torch.minimum(batch.now + 2, batch.end)).all()
+    ahead = batch.ahead(3, batch.policy_goal)
+    assert (ahead <= batch.policy_goal).all()
+    assert batch.arrived(batch.now + 1).all()
+    assert not batch.arrived(batch.now).any()
+    assert batch.arrived(batch.ahead(3), 3).all()
+
+
+def test_observations_are_normalized_with_goals_of_the_data() -> None:
+    batches = GoalBatches(steps(), GoalConfig(goal=("goal",), achieved=("place",), batch=8))
+    assert batches.normalizer.mean[2] == pytest.approx(float(batches.normalizer.mean[0]))
+    assert batches.normalizer.mean[2] > 0  # the data's own goal slot is -1
+
+
+def test_stitched_goals_come_from_episodes_that_passed_by() -> None:
+    """Episode 0 passes 0..4, episode 1 passes 10..13; 4 and 10 are one cluster, so 0 may lead to 13, and not back."""
+    samples = samples_of(steps())
+    cluster = torch.tensor([0, 1, 2, 3, 4, 4, 5, 6, 7])
+    stitching = Stitching(samples, cluster, 8, GCBCConfig(stitch=0.9))
+    chosen = torch.zeros(500, dtype=torch.int64)
+    goal = stitching.draw(samples, chosen, torch.Generator().manual_seed(0))
+    assert set(goal.tolist()) == {1, 2, 3, 4, 5, 6, 7, 8}
+    back = stitching.draw(samples, torch.full((500,), 4), torch.Generator().manual_seed(0))
+    assert (back >= 6).all()
+    plain = Stitching(samples, cluster, 8, GCBCConfig(stitch=0.0))
+    assert plain.draw(samples, chosen, torch.Generator().manual_seed(0)).max() == 4
+
+
+def test_clusters_hold_what_is_near() -> None:
+    points = torch.cat((torch.randn(50, 2) * 0.1, torch.randn(50, 2) * 0.1 + 5.0))
+    found = k_means(points, 2)
+    assert found[:50].unique().numel() == found[50:].unique().numel() == 1
+    assert found[0] != found[-1]
+
+
+def test_goal_space_of_relative_observations_is_exact() -> None:
+    space = GoalSpace(torch.tensor([2]), torch.tensor([0]), relative=True)
+    assert space.asked(torch.tensor([[3.0, 0.0, -1.0]])).item() == 2.0
