@@ -131,7 +131,7 @@ def outcome(model: Foreign) -> Outcome:
         try:
             ours = robot_files.compiled(load_robot(model.path))
         except (ValueError, FileNotFoundError, LookupError) as error:
-            told = str(error)
+            told = str(error).replace(f"{folder(PEER)}/", "")  # a kept result names no machine's folders
             return Outcome("refused" if Path(model.file).name in told and not isinstance(error, KeyError)
                            else "raised", f"{type(error).__name__}: {told}")
         except Exception as error:
