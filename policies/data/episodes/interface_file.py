@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -48,6 +49,11 @@ def from_json(told: Any, where: str) -> Interface:
 
 def check(interface: Interface, where: str) -> None:
     """An interface that data can be written of."""
+    try:
+        json.dumps(dict(interface.about), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where}: about {dict(interface.about)!r}: {error}; plain figures and words are needed"
+                        ) from error
     if not interface.signals:
         raise DataError(f"{where}: an interface needs a signal at least")
     if not (math.isfinite(interface.rate_hz) and interface.rate_hz > 0):

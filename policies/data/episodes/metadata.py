@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from temporeal.policies.data.episodes import catalogue, interface_file, layout, statistics
 from temporeal.policies.data.episodes.catalogue import Record
 from temporeal.policies.data.episodes.dataset import Dataset, indices
-from temporeal.policies.data.episodes.interface import Interface
-from temporeal.policies.data.episodes.video import CODECS
+from temporeal.policies.data.episodes.interface import DataError, Interface
+from temporeal.policies.data.episodes.video import CODECS, pixels
 from temporeal.robots.atomic_files import write_whole
 from temporeal.robots.signals import SignalSpec
 
@@ -58,10 +58,14 @@ class Metadata:
     def of(cls, found: Dataset) -> Metadata:
         """Of a set that is there. What a writer that was killed had not brought up to date is."""
         meta = cls(found.folder, found.interface, pictures_of(found))
+        shapes = {key: statistics.shape_of(key, spec) for key, spec in {**meta.data_columns, **meta.videos}.items()}
         for path in catalogue.paths(found.folder):
             meta._place = int(path.parent.name.split("-")[1]), int(path.stem.split("-")[1])
-            meta._rows = pq.read_table(path)
-            meta._total.add([statistics.of_row(row) for row in meta._rows.to_pylist()])
+            try:
+                meta._rows = pq.read_table(path)
+                meta._total.add_table(meta._rows, shapes)
+            except (pa.ArrowException, KeyError, ValueError) as error:
+                raise DataError(f"{path}: figures of episodes cannot be read: {error}") from error
         meta._tasks = dict(catalogue.instructions(found.folder))
         for record in found.records:
             meta.task_index(record.language)
@@ -135,7 +139,7 @@ class Metadata:
             features[key] = layout.feature(spec, names)
             if key in self.videos:
                 codec = CODECS[self.pictures]
-                features[key] = layout.video_feature(spec, rate, codec.name, codec.pixels)
+                features[key] = layout.video_feature(spec, rate, codec.name, pixels(codec, spec.shape))
         write_json(self.folder / layout.INFO, {
             "codebase_version": layout.VERSION, "robot_type": self.interface.robot, "total_episodes": self.episodes,
             "total_frames": self.samples, "total_tasks": len(self._tasks), "chunks_size": layout.CHUNK,

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from temporeal.policies.data.episodes.layout import DONE, HAS_ACTION, INDICES
+from temporeal.policies.data.episodes import layout
 from temporeal.robots.signals import SignalSpec
 
 QUANTILES = {"q01": 0.01, "q10": 0.1, "q50": 0.5, "q90": 0.9, "q99": 0.99}
-LEFT_OUT = frozenset({DONE, HAS_ACTION, *INDICES})
+LEFT_OUT = frozenset({layout.DONE, layout.HAS_ACTION, *layout.INDICES})
 """Columns that nobody normalizes."""
 NAMES = ("min", "max", "mean", "std", *QUANTILES)
 SHARES = np.array(list(QUANTILES.values()))
@@ -79,19 +80,47 @@ class Total:
     def add(self, episodes: Sequence[Mapping[str, Figures]]) -> None:
         """More episodes' figures by column."""
         for key in {key: None for of in episodes for key in of}:
-            old = [self._sums[key]] if key in self._sums else []
-            self._sums[key] = together([*old, *(of[key] for of in episodes if key in of)])
+            parts = [of[key] for of in episodes if key in of]
+            self._take(key, {name: np.stack([part[name] for part in parts]) for name in (*NAMES, "count")})
+
+    def add_table(self, table: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """The figures of rows of ``meta/episodes``, of columns whose figures have these ``shapes``."""
+        for key, shape in shapes.items():
+            if f"stats/{key}/count" in table.column_names:
+                rows = table.filter(pc.is_valid(table.column(f"stats/{key}/count")))
+                of = {name: flattened(rows.column(f"stats/{key}/{name}"), shape if name != "count" else (1,))
+                      for name in (*NAMES, "count")}
+                if len(rows):
+                    self._take(key, of)
+
+    def _take(self, key: str, of: Figures) -> None:
+        if key in self._sums:
+            of = {name: np.concatenate([self._sums[key][name][None], values]) for name, values in of.items()}
+        self._sums[key] = together(of)
 
     def to_json(self) -> dict[str, Any]:
         """What ``stats.json`` holds."""
         return {key: {name: value.tolist() for name, value in of.items()} for key, of in self._sums.items()}
 
 
-def together(parts: Sequence[Figures]) -> Figures:
-    """Figures of several samples together: the variance is that within them and that between their means."""
-    count = np.concatenate([part["count"] for part in parts])
+def shape_of(key: str, spec: SignalSpec) -> tuple[int, ...]:
+    """The shape of a column's figures."""
+    return (3, 1, 1) if key.startswith(layout.PICTURES) else spec.shape or (1,)
+
+
+def flattened(column: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """A column of nested lists as [rows, *shape]."""
+    array = column.combine_chunks()
+    while pa.types.is_list(array.type):
+        array = array.flatten()
+    values: np.ndarray = array.to_numpy(zero_copy_only=False).reshape(-1, *shape)
+    return values
+
+
+def together(of: Figures) -> Figures:
+    """Figures [P, ...] of P samples together: the variance is that within them and that between their means."""
+    count = of["count"][:, 0]
     share = count / count.sum()
-    of = {name: np.stack([part[name] for part in parts]) for name in NAMES}
 
     def mean(values: np.ndarray) -> np.ndarray:
         return np.asarray(np.tensordot(share, values, axes=1))
@@ -99,7 +128,7 @@ def together(parts: Sequence[Figures]) -> Figures:
     middle = mean(of["mean"])
     return {"min": of["min"].min(axis=0), "max": of["max"].max(axis=0), "mean": middle,
             "std": np.sqrt(mean(of["std"] ** 2 + (of["mean"] - middle) ** 2)),
-            **{name: mean(of[name]) for name in QUANTILES}, "count": count.sum(keepdims=True)}
+            **{name: mean(of[name]) for name in QUANTILES}, "count": np.array([count.sum()])}
 
 
 def arrow_type(spec: SignalSpec, figure: str) -> Any:

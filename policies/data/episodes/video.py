@@ -51,6 +51,16 @@ CODECS = {
 }
 
 
+def pixels(codec: Codec, shape: tuple[int, ...]) -> str:
+    """The format of a file: pictures with an odd side cannot halve the resolution of colour."""
+    if codec.pixels != "yuv420p" or not (shape[0] % 2 or shape[1] % 2):
+        return codec.pixels
+    if codec.name == "av1":
+        raise DataError(f"pictures of {shape[0]} x {shape[1]} cannot be kept as av1: both sides must be even; h264, "
+                        "lossless and raw take any")
+    return "yuv444p"
+
+
 class VideoWriter:
     """One MP4, frame by frame.
 
@@ -66,7 +76,7 @@ class VideoWriter:
         rate = Fraction(rate_hz).limit_denominator(100_000)
         options = {**dict(codec.options), "g": str(KEY_FRAMES)}
         stream: Any = self._container.add_stream(codec.encoder, rate=rate, options=options)
-        stream.height, stream.width, stream.pix_fmt = shape[0], shape[1], codec.pixels
+        stream.height, stream.width, stream.pix_fmt = shape[0], shape[1], pixels(codec, shape)
         stream.thread_count = 1
         self._stream = stream
         self._frame = quick_frame if codec.quick and opencv() is not None else frame_of

@@ -26,7 +26,7 @@ from temporeal.policies.data.episodes.episode import Episode
 from temporeal.policies.data.episodes.interface import DataError, Interface, require_same
 from temporeal.policies.data.episodes.metadata import Metadata
 from temporeal.policies.data.episodes.open_episode import OpenEpisode
-from temporeal.policies.data.episodes.video import CODECS, VideoWriter
+from temporeal.policies.data.episodes.video import CODECS, VideoWriter, pixels
 from temporeal.robots.atomic_files import write_whole
 
 BATCH_BYTES = 64 << 20
@@ -76,6 +76,9 @@ class DatasetWriter:
         interface_file.check(interface, str(path))
         if pictures not in (*CODECS, RAW):
             raise DataError(f"pictures={pictures!r}: legal are {', '.join((*CODECS, RAW))}")
+        for spec in interface.signals.values():
+            if pictures in CODECS and layout.is_picture(spec):
+                pixels(CODECS[pictures], spec.shape)  # refused before there is a folder
         there = self.folder.is_dir() and any(self.folder.iterdir())
         if there and not append:
             raise DataError(f"{path} is not empty: name another folder, or append")

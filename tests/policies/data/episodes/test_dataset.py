@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.policies.data.episodes.arm_episodes import ARM, SEEING, assert_same, episode, written
 
+from temporeal.policies.data.episodes.checking import check
 from temporeal.policies.data.episodes.dataset import Dataset
 from temporeal.policies.data.episodes.episode import Episode
 from temporeal.policies.data.episodes.interface import ActionSpec, DataError
@@ -59,7 +60,7 @@ def test_columns_are_the_episodes_one_after_the_other(arm):
 
 
 def test_statistics_are_those_of_all_samples(arm):
-    told = json.loads((arm.folder / "meta/stats.json").read_text())["observation.joint_pos"]
+    told = json.loads((arm.folder / "meta/stats.json").read_text())["observation.joint_pos"]  # of two writers
     values = arm.column("joint_pos").astype(float)
     for name, of in (("mean", values.mean(0)), ("std", values.std(0)), ("min", values.min(0)), ("max", values.max(0))):
         np.testing.assert_allclose(told[name], of, rtol=1e-6, atol=1e-9)
@@ -112,6 +113,19 @@ def test_pictures_by_every_way_of_keeping_them(tmp_path, pictures, near):
     order = [20, 0, 7, 7, 1, data.samples - 1]
     np.testing.assert_array_equal(data.frames("front", order), data.column("front")[order])
     assert data.column("front").shape == (data.samples, 32, 48, 3)
+
+
+@pytest.mark.parametrize("pictures, rate", [("h264", 100 / 3), ("lossless", 29.97)])
+def test_pictures_of_odd_sides_at_any_rate(tmp_path, pictures, rate):
+    face = replace(SEEING, rate_hz=rate, signals={"eye": SignalSpec("eye", (17, 33, 3), dtype="uint8")})
+    one = replace(episode(0), policy_action=None, signals={
+        "eye": np.tile(np.arange(6, dtype=np.uint8)[:, None, None, None] * 40, (1, 17, 33, 3))})
+    with DatasetWriter(tmp_path / "set", face, pictures=pictures) as writer:
+        writer.add_many([one] * 40)
+    data = Dataset.open(tmp_path / "set")
+    assert check(data.folder) == []
+    off = data.frames("eye", [237, 3]).astype(int) - one.signals["eye"][[3, 3]]
+    assert np.abs(off).max() <= (2 if pictures == "h264" else 0)
 
 
 def test_an_interface_that_differs_is_refused_by_name(tmp_path):
