@@ -86,6 +86,14 @@ def test_what_is_no_set_is_named(tmp_path, change, said):
         Dataset.open(folder)
 
 
+def test_pictures_of_another_size_are_refused_before_they_are_decoded(folder):
+    info = json.loads((folder / "meta/info.json").read_text())
+    info["features"]["observation.images.top"]["shape"] = [8, 16, 3]
+    (folder / "meta/info.json").write_text(json.dumps(info))
+    with pytest.raises(DataError, match="16 x 16.*; 8 x 16 (is|are) needed"):
+        Dataset.open(folder).column("top")
+
+
 def test_records_that_do_not_fit_are_named(tmp_path):
     folder = shutil.copytree(FIXTURES / "image", tmp_path / "set")
     data = Dataset.open(folder)
