@@ -1,5 +1,9 @@
 """Goals from the data: which are drawn, what an observation that asks for one looks like, how they are stitched."""
 
+import importlib
+import typing
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -118,3 +122,16 @@ def test_clusters_hold_what_is_near() -> None:
 def test_goal_space_of_relative_observations_is_exact() -> None:
     space = GoalSpace(torch.tensor([2]), torch.tensor([0]), relative=True)
     assert space.asked(torch.tensor([[3.0, 0.0, -1.0]])).item() == 2.0
+
+
+@pytest.mark.parametrize("name", ["gcbc", "hiql"])
+def test_a_resumed_run_of_goals_equals_an_uninterrupted_one(name: str, tmp_path: Path) -> None:
+    module = importlib.import_module(f"temporeal.policies.offline.{name}")
+    config = typing.get_type_hints(module.train)["config"](
+        goal=("goal",), achieved=("place",), updates=6, report_updates=3, hidden=(8, 8), batch=8)
+    whole = module.train(steps(), config, out=tmp_path / "whole", seed=3)
+    module.train(steps(), config, out=tmp_path / "parts", seed=3, on_iteration=lambda loop: loop.updates >= 3)
+    module.train(steps(), config, out=tmp_path / "parts", seed=3, resume=True)
+    actor, normalizer, read = module.load_policy(tmp_path / "parts")
+    assert read == config
+    assert torch.equal(actor(normalizer(steps().obs)), whole.actor(whole.normalizer(steps().obs)))

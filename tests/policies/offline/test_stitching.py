@@ -1,0 +1,69 @@
+"""The maze where episodes must be stitched: those algorithms that claim it arrive, and cloning does not."""
+
+import importlib
+import typing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.policies.offline.maze import Maze, success, transitions
+
+from temporeal.policies.data.transitions import Transitions
+
+SMALL = {"hidden": (64, 64), "gamma": 0.95, "target_rate": 0.1, "batch": 128, "learning_rate": 1e-3}
+FAR = [((0, 0), (0, 2)), ((0, 2), (0, 0)), ((1, 0), (1, 2)), ((1, 2), (1, 0))]
+"""Behind the wall: seven cells away or more, where no episode has more than three."""
+
+
+def arrivals(name: str, data: Transitions, ways: list, out: Path, **settings: object) -> float:
+    """Mean share of arrivals over ``ways``, after training ``name`` on ``data``."""
+    module = importlib.import_module(f"temporeal.policies.offline.{name}")
+    kind = typing.get_type_hints(module.train)["config"]
+    result = module.train(data, kind(**{**SMALL, **settings}), out=out)
+    return float(np.mean([success(Maze(), lambda obs: result.actor(result.normalizer(obs)), *way) for way in ways]))
+
+
+def with_reward() -> Transitions:
+    """-1 per step until the cell (0, 2) is reached."""
+    return transitions(Maze().pieces(300, 3), np.array([0.5, 2.5]))
+
+
+def without_reward() -> Transitions:
+    """Walks to nowhere: goals are taken from them."""
+    return transitions(Maze().pieces(300, 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name, settings", [
+    ("odice", {"updates": 1000, "forward": 0.7, "scale": 3.0}),
+    ("fdvl", {"updates": 1000, "forward": 0.8}),
+    ("fdvl", {"updates": 1500, "forward": 0.8, "divergence": "tv"}),
+])
+def test_distribution_correction_stitches_towards_a_reward(name: str, settings: dict, tmp_path: Path) -> None:
+    ways = [((0, 0), (0, 2)), ((2, 0), (0, 2)), ((4, 1), (0, 2))]
+    assert arrivals(name, with_reward(), ways, tmp_path, **settings) >= 0.9
+
+
+@pytest.mark.slow
+def test_cloning_does_not_know_where_the_reward_is(tmp_path: Path) -> None:
+    ways = [((0, 0), (0, 2)), ((2, 0), (0, 2)), ((4, 1), (0, 2))]
+    assert arrivals("iql", with_reward(), ways, tmp_path, updates=500, temperature=0.0) <= 0.4
+
+
+GOALS = {"goal": ("goal",), "achieved": ("place",), "learning_rate": 3e-3}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name, settings", [
+    ("hiql", {"updates": 2000, "subgoal_steps": 4}),
+    ("gcbc", {"updates": 1000, "stitch": 0.7}),
+])
+def test_learners_of_goals_stitch(name: str, settings: dict, tmp_path: Path) -> None:
+    assert arrivals(name, without_reward(), FAR, tmp_path, **GOALS, **settings) >= 0.9
+
+
+@pytest.mark.slow
+def test_cloning_reaches_no_goal_that_no_episode_led_to(tmp_path: Path) -> None:
+    near = [((0, 0), (2, 0)), ((3, 2), (1, 2))]
+    assert arrivals("gcbc", without_reward(), FAR, tmp_path, **GOALS, updates=500, stitch=0.0) <= 0.4
+    assert arrivals("gcbc", without_reward(), near, tmp_path, **GOALS, updates=500, stitch=0.0) >= 0.9
