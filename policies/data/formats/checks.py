@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +30,8 @@ def attempted(where: str, read: Callable[[], Episode], interface: Interface) -> 
 
 def rejected(where: str, error: Exception) -> Rejected:
     """Why ``where`` is left out; the error may begin with that place itself."""
-    why = " ".join(str(error).split()) or type(error).__name__
+    where, why = (text.encode(errors="replace").decode() for text in (where, " ".join(str(error).split())))
+    why = why or type(error).__name__
     told = (why.removeprefix(where + mark) for mark in (": ", ", ") if why.startswith(where + mark))
     return Rejected(where, next(told, why))
 
@@ -41,6 +42,9 @@ def checked(episode: Episode, interface: Interface, where: str) -> Episode:
         raise DataError(f"{where}: signal {missing[0]} is missing; there are: {', '.join(episode.signals) or 'none'}")
     if not np.ndim(episode.action):
         raise DataError(f"{where}: the action is one number; a row for each step is needed")
+    if episode.success not in (None, True, False) or not isinstance(episode.info, Mapping):
+        raise DataError(f"{where}: success {episode.success!r} and info {str(episode.info)[:60]}; true, false or null, "
+                        "and a mapping, are needed")
     samples, steps = episode.samples, episode.steps
     if not steps or steps not in (samples, samples - 1):
         raise DataError(f"{where}: {samples} samples and {steps} commands; as many commands as samples are needed, or "

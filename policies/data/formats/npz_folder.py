@@ -52,6 +52,8 @@ def episode(folder: Path, file: Path, interface: Interface) -> Episode:
     arrays = read_npz(file, within=folder)
     beside = file.with_suffix(".json")
     told: Any = from_json(read_text(beside, 16 * MIB, within=folder), str(beside)) if beside.is_file() else {}
+    if not isinstance(told, dict):
+        raise DataError(f"{beside} is a JSON {type(told).__name__}; an object is needed")
     signals = {name: arrays[OBSERVATION + name] for name in interface.signals if OBSERVATION + name in arrays}
     success = arrays.get(SUCCESS)
     return Episode(signals, arrays[ACTION], arrays.get(POLICY_ACTION), arrays.get(REWARD),
