@@ -173,4 +173,4 @@ def spaces(interface: Interface) -> tuple[dict[str, Any], dict[str, Any]]:
         parts[name] = box(spec.shape, "int8" if kind == "b" else spec.dtype, low, high)
     action = interface.action
     return ({"type": "Dict", "subspaces": parts},
-            box((action.size,), "float32", np.float32(action.low), np.float32(action.high)))
+            box((action.size,), "float32", np.array(action.low, np.float32), np.array(action.high, np.float32)))

@@ -67,7 +67,8 @@ def write(path: Path, interface: Interface, found: Iterable[Episode]) -> int:
     count = 0
     for count, each in enumerate(found, start=1):
         name = f"episode_{count - 1:06d}"
-        np.savez(path / f"{name}.npz", **arrays_of(each))
+        members: dict[str, Any] = arrays_of(each)
+        np.savez(path / f"{name}.npz", **members)
         write_whole(path / f"{name}.json", json.dumps(
             {"language": each.language, "info": dict(each.info)}).encode())
     write_whole(path / INTERFACE, json.dumps(interface_file.to_json(interface), indent=1).encode())

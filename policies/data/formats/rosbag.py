@@ -243,7 +243,7 @@ def cut(
     told = {"source": plan.bag.path.name, **window.info, **left_out(plan)}
     out = []
     for k, part in enumerate(parts):
-        pictures = {camera.spec.name: camera.shown(plan.bag, numbers[camera.spec.name][part])
+        pictures: dict[str, Any] = {camera.spec.name: camera.shown(plan.bag, numbers[camera.spec.name][part])
                     for camera in plan.cameras}
         info = {**told, "begin_s": round(float(grid[part.start]), 6)} | ({"part": k} if len(parts) > 1 else {})
         out.append(Episode({name: values[part] for name, values in signals.items()} | pictures,

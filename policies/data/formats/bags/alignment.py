@@ -129,7 +129,7 @@ def interpolated(before: np.ndarray, after: np.ndarray, share: np.ndarray, rule:
         return before
     weight = share.reshape(-1, *(1,) * (before.ndim - 1))
     if rule == LINEAR:
-        return before + weight * (after - before)
+        return np.asarray(before + weight * (after - before))
     return slerp(before, after, share)
 
 
@@ -144,7 +144,7 @@ def slerp(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
     left = np.where(small, 1.0 - share, np.sin((1.0 - share) * angle) / sine)
     right = np.where(small, share, np.sin(share * angle) / sine)
     out = left[:, None] * a + right[:, None] * b
-    return out / np.linalg.norm(out, axis=-1, keepdims=True)
+    return np.asarray(out / np.linalg.norm(out, axis=-1, keepdims=True))
 
 
 def runs(lost: np.ndarray, without: np.ndarray) -> list[slice]:

@@ -117,7 +117,7 @@ def stamps_of(rows: Rows, stamp: Stamp | None) -> np.ndarray:
     heads = np.frombuffer(b"".join(data[:HEAD].ljust(HEAD, b"\0") for data in rows.data), np.uint8).reshape(-1, HEAD)
     if fields[:1] == ["header"] and (heads[:, 1] == LITTLE).all():
         seconds = heads[:, 4:8].copy().view("<i4").ravel().astype(np.int64)
-        return seconds * 1_000_000_000 + heads[:, 8:12].copy().view("<u4").ravel()
+        return np.asarray(seconds * 1_000_000_000 + heads[:, 8:12].copy().view("<u4").ravel())
     if stamp is None or rows.picture:
         return np.zeros(len(rows.data), np.int64)
     return np.array([one_stamp(rows, k, stamp) for k in range(len(rows.data))], np.int64)
