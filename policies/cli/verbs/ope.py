@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,7 +120,8 @@ def outcome(options: Any, found: Estimated) -> int:
         print_json({"passed": passed, "value": "return" if options.returns else "satisfied",
                     "data": figures(found.of_the_data, options.confidence),
                     "runs": {run: {name: figures(e, options.confidence) for name, e in estimates.items()}
-                             for run, estimates in found.runs.items()}, "gate": verdicts})
+                             for run, estimates in found.runs.items()},
+                    "gate": {run: {name: asdict(v) for name, v in of_run.items()} for run, of_run in verdicts.items()}})
     else:
         say(f"the data's own policy: {said(found.of_the_data, options.confidence)}")
         for run, estimates in found.runs.items():
