@@ -23,8 +23,19 @@ def to_json(interface: Interface) -> dict[str, Any]:
     return {"format": 1, "interface": {
         "robot": interface.robot, "rate_hz": interface.rate_hz, "task_action": interface.task_action,
         "task": interface.task, "simulator": interface.simulator, "about": dict(interface.about),
-        "action": asdict(interface.action), "signals": [asdict(spec) for spec in interface.signals.values()]},
-        "digest": interface.digest()}
+        "action": {**asdict(interface.action), "low": finite_or_null(interface.action.low),
+                   "high": finite_or_null(interface.action.high)},
+        "signals": [asdict(spec) for spec in interface.signals.values()]}, "digest": interface.digest()}
+
+
+def finite_or_null(limits: tuple[float, ...]) -> list[float | None]:
+    """Limits as JSON has them: null where there is none, for it has no infinity."""
+    return [value if math.isfinite(value) else None for value in limits]
+
+
+def limits(told: Any, none: float) -> tuple[float, ...]:
+    """Limits of JSON; ``none``: what null is."""
+    return tuple(none if value is None else float(value) for value in told)
 
 
 def from_json(told: Any, where: str) -> Interface:
@@ -35,7 +46,7 @@ def from_json(told: Any, where: str) -> Interface:
         interface = Interface(
             robot=str(given["robot"]), rate_hz=float(given["rate_hz"]), task_action=int(given["task_action"]),
             task=str(given["task"]), simulator=str(given["simulator"]), about=dict(given["about"]),
-            action=ActionSpec(str(action["name"]), tuple(map(float, action["low"])), tuple(map(float, action["high"])),
+            action=ActionSpec(str(action["name"]), limits(action["low"], -math.inf), limits(action["high"], math.inf),
                               str(action["unit"]), tuple(map(str, action["components"]))),
             signals=schema(*(SignalSpec(**{**spec, "shape": tuple(spec["shape"])}) for spec in given["signals"])))
     except (KeyError, TypeError, ValueError, SignalError) as error:

@@ -171,3 +171,13 @@ def test_minari_needs_a_rate_from_the_user(tmp_path):
         minari.read(tmp_path / "set")
     found = list(strict(minari.read(tmp_path / "set", rate_hz=20.0).episodes))
     assert np.array_equal(found[0].signals["joint_pos"], episode(0).signals["joint_pos"])
+
+
+def test_a_command_without_limits_stays_without(tmp_path):
+    face = replace(ARM, action=replace(ARM.action, low=(-np.inf,) * 7, high=(np.inf,) * 7))
+    kinds.exported("npz", tmp_path / "set", face, [episode(0)])
+    assert kinds.READERS["npz-folder"](tmp_path / "set").interface.action.high == (np.inf,) * 7
+    kinds.exported("lerobot-state", tmp_path / "state", face, [episode(0)])
+    assert Dataset.open(tmp_path / "state").interface.action.low == (-np.inf,) * 7
+    with pytest.raises(DataError, match="has no limits: it cannot be scaled"):
+        unit_actions.of_interface(face)
