@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.policies.nets.actor import HALF_LOG_2PI, Gaussian, mlp
+from temporeal.policies.nets.ensembles import Ensemble
 
 LOG_2 = log(2.0)
 INIT_STD = 0.3  # of a range of 2; begun at 1, as in the code cited below, thousands of updates do nothing but narrow it
@@ -16,37 +17,22 @@ LOG_STD = (-5.0, 2.0)  # Kostrikov et al. 2021, jaxrl: policy.py
 
 
 class BoundedActor(nn.Module):
-    """Observation [B, O] to the deterministic action ``tanh(net(obs))`` [B, A]; one spread for all states.
-
-    ``dropout`` of the hidden units in training (Kostrikov et al. 2021 use 0.1 on few demonstrations).
-    """
+    """Observation [B, O] to the deterministic action ``tanh(net(obs))`` [B, A]; one spread for all states."""
 
     hidden_dim = 0
 
-    def __init__(
-        self, obs_dim: int, action_dim: int, hidden: Sequence[int], *, name: str = "relu", dropout: float = 0.0
-    ) -> None:
+    def __init__(self, obs_dim: int, action_dim: int, hidden: Sequence[int], *, name: str = "relu") -> None:
         super().__init__()
-        self.net = with_dropout(mlp(obs_dim, hidden, action_dim, name, 0.01), dropout)
+        self.net = Ensemble(1, obs_dim, hidden, action_dim, name=name, last_gain=0.01)
         self.log_std = nn.Parameter(torch.full((action_dim,), log(INIT_STD)))
 
     def forward(self, obs: Tensor) -> Tensor:
         """Deterministic action [B, A]."""
-        return torch.tanh(self.net(obs))
+        return torch.tanh(self.net(obs)[0])
 
     def distribution(self, obs: Tensor) -> Gaussian:
         """The normal distribution around it."""
         return Gaussian(self(obs), self.log_std.clamp(*LOG_STD))
-
-
-def with_dropout(net: nn.Sequential, rate: float) -> nn.Sequential:
-    """``net`` with dropout after each activation."""
-    if not rate:
-        return net
-    layers: list[nn.Module] = []
-    for layer in net:
-        layers += [layer] if isinstance(layer, nn.Linear) else [layer, nn.Dropout(rate)]
-    return nn.Sequential(*layers)
 
 
 class SquashedActor(nn.Module):

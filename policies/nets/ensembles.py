@@ -49,27 +49,39 @@ class Ensemble(nn.Module):
                                   None if b.grad is None else b.grad[e, 0])
                             for w, b in zip(self.weights, self.biases)] for e in range(self.members)]
 
+    @property
+    def bound(self) -> bool:
+        """Whether the parameters are where :meth:`bind` found them."""
+        return bool(self.layers) and self.layers[0][0].weight.data_ptr() == self.weights[0].data_ptr()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has its own memory and is not bound."""
+        return {**self.__dict__, "layers": []}
+
     def forward(self, rows: Tensor) -> Tensor:
         """Outputs [E, B, outputs] of ``rows``."""
-        if not self.layers:
+        if not self.bound:
             return self.plain(rows)
         if torch.is_grad_enabled():
             return _ByHand.apply(rows, self.weights[0], self)  # type: ignore[no-any-return, no-untyped-call]
         return self.run(rows)[0]
 
     def plain(self, rows: Tensor) -> Tensor:
-        """:meth:`forward` in differentiable operations."""
-        x, last = rows.expand(self.members, *rows.shape), len(self.weights) - 1
+        """:meth:`forward` in differentiable operations, for autograd and for export."""
+        return torch.stack([self._member(e, rows) for e in range(self.members)])
+
+    def _member(self, e: int, x: Tensor) -> Tensor:
+        last = len(self.weights) - 1
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases)):
-            x = torch.baddbmm(bias, x, weight)
+            x = x @ weight[e] + bias[e]
             if layer < last:
                 if len(self.scales):
-                    x = nn.functional.layer_norm(x, x.shape[-1:]) * self.scales[layer] + self.shifts[layer]
+                    x = nn.functional.layer_norm(x, x.shape[-1:]) * self.scales[layer][e] + self.shifts[layer][e]
                 x = self.activation(x)
         return x
 
-    def run(self, rows: Tensor) -> tuple[Tensor, list[list[Tensor]]]:
-        """Outputs, and by member the input of each layer."""
+    def run(self, rows: Tensor) -> tuple[Tensor, Kept]:
+        """Outputs, and what :meth:`back` needs of a bound ensemble."""
         out, kept = rows.new_empty(self.members, len(rows), self.outputs), []
         for e, layers in enumerate(self.layers):
             inputs = [rows]
@@ -78,6 +90,28 @@ class Ensemble(nn.Module):
             torch.addmm(layers[-1].bias, inputs[-1], layers[-1].weight, out=out[e])
             kept.append(inputs)
         return out, kept
+
+    def back(self, kept: Kept, slope: Tensor, for_layers: bool = True, for_rows: bool = False) -> Tensor | None:
+        """Add the gradient of a loss whose derivative by the outputs is ``slope`` [E, B, outputs] to the parameters'
+        gradients. Returns that by the rows, if it is wanted."""
+        total: Tensor | None = None
+        for layers, inputs, d in zip(self.layers, kept, slope):
+            for depth in range(len(layers) - 1, -1, -1):
+                layer, x = layers[depth], inputs[depth]
+                if for_layers and layer.weight_grad is not None and layer.bias_grad is not None:
+                    layer.weight_grad.addmm_(x.t(), d)
+                    layer.bias_grad.add_(d.sum(0))
+                if depth:
+                    d = torch.mm(d, layer.back)
+                    torch.ops.aten.threshold_backward.grad_input(d, x, 0, grad_input=d)
+            if for_rows:
+                share = torch.mm(d, layers[0].back)
+                total = share if total is None else total + share
+        return total
+
+
+Kept = list[list[Tensor]]
+"""By member the input [B, .] of each layer."""
 
 
 class Layer:
@@ -89,7 +123,7 @@ class Layer:
 
 
 class _ByHand(torch.autograd.Function):
-    """An ensemble's outputs; the derivative adds the parameters' gradients to where they are kept."""
+    """A bound ensemble's outputs in a graph of autograd."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, anchor: Tensor, ensemble: Ensemble) -> Tensor:
@@ -100,22 +134,9 @@ class _ByHand(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, None, None]:  # type: ignore[override]
-        """The gradient with respect to the rows, if it is wanted."""
+        """The gradient by the rows, if it is wanted."""
         for_rows, for_layers = ctx.needs_input_grad[:2]
-        total: Tensor | None = None
-        for layers, inputs, d in zip(ctx.ensemble.layers, ctx.kept, slope):
-            for depth in range(len(layers) - 1, -1, -1):
-                layer, x = layers[depth], inputs[depth]
-                if for_layers and layer.weight_grad is not None:
-                    layer.weight_grad.addmm_(x.t(), d)
-                    layer.bias_grad.add_(d.sum(0))
-                if depth:
-                    d = torch.mm(d, layer.back)
-                    torch.ops.aten.threshold_backward.grad_input(d, x, 0, grad_input=d)
-            if for_rows:
-                share = torch.mm(d, layers[0].back)
-                total = share if total is None else total + share
-        return total, None, None
+        return ctx.ensemble.back(ctx.kept, slope, for_layers, for_rows), None, None
 
 
 class Value(nn.Module):

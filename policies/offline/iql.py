@@ -12,18 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import cos, pi
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from temporeal.policies.data.transitions import Transitions
-from temporeal.policies.nets.bounded_actor import BoundedActor
-from temporeal.policies.nets.ensembles import Quality, Value
+from temporeal.policies.nets.actor import HALF_LOG_2PI
+from temporeal.policies.nets.bounded_actor import LOG_STD
+from temporeal.policies.nets.ensembles import Kept, Quality, Value
 from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.offline import reinforcement
-from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend
-from temporeal.policies.training.offline.reinforcement import OfflineRLConfig
+from temporeal.policies.training.offline.flat_parameters import Adam, Average
+from temporeal.policies.training.offline.reinforcement import OfflineRLConfig, bounded_actor
 from temporeal.policies.training.offline_learner import Result
 
 LARGEST_WEIGHT = 100.0  # of a row in the policy's loss (the authors' code)
@@ -36,12 +38,15 @@ class IQLConfig(OfflineRLConfig):
     Args:
         expectile: tau in (0.5, 1): 0.5 is the data's own value, 1 the best action in the data.
         temperature: beta: 0 clones the data, large takes the best action only.
-        dropout: of the policy's hidden units; the paper has 0.1 on few demonstrations.
     """
 
     expectile: float = 0.7
     temperature: float = 3.0
-    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.activation != "relu":
+            raise SettingsError(f"algo.activation={self.activation}: the derivatives of algo=iql are those of relu")
 
 
 class IQL:
@@ -55,7 +60,7 @@ class IQL:
         self.value = Value(obs_dim, config.hidden, config.activation)
         self.quality = Quality(obs_dim, action_dim, config.hidden, name=config.activation)
         self.target = Quality(obs_dim, action_dim, config.hidden, name=config.activation).requires_grad_(False)
-        self.actor = make_actor(sizes, config)
+        self.actor = bounded_actor(sizes, config)
         self.adam = Adam(self.quality, self.value, rate=config.learning_rate)
         self.policy_adam = Adam(self.actor, rate=config.learning_rate)
         self.average = Average(self.quality, self.target)
@@ -63,39 +68,80 @@ class IQL:
         self.optimizers = {"critics": self.adam, "policy": self.policy_adam}
 
     def update(self, batch: Any) -> Tensor:
-        """Equations 5, 6 and 7, each with the others' networks held fixed."""
-        config = self.config
+        """Equations 5, 6 and 7, each with the others' networks held fixed: :func:`losses`, and their derivatives by
+        the networks' outputs, written out. Autograd would take as long for these few rows as the networks."""
         with torch.no_grad():
-            best = self.target(batch.obs, batch.action).amin(0)
-            next_value = self.value(batch.next_obs)
-            wanted = batch.reward + config.gamma * batch.mask * next_value
-        value = self.value(batch.obs)
-        advantage = best - value
-        value_loss = expectile_loss(advantage, config.expectile)  # eq. 5
-        quality_loss = (self.quality(batch.obs, batch.action) - wanted).square().mean(1).sum()  # eq. 6
-        weight = (config.temperature * advantage.detach()).exp().clamp(max=LARGEST_WEIGHT)
-        policy_loss = -(weight * self.actor.distribution(batch.obs).log_prob(batch.action)).mean()  # eq. 7
-        self.policy_adam.set_rate(config.learning_rate * cosine(self.updates / config.updates))
-        descend(value_loss + quality_loss + policy_loss, self.adam, self.policy_adam)
-        self.average.move(config.target_rate)
-        self.updates += 1
-        return torch.stack([value_loss, quality_loss, policy_loss, value.mean(), advantage.mean()]).detach()
+            found = self.outputs(batch)
+            for group in (self.adam, self.policy_adam):
+                group.gradient.zero_()
+            self.differentiate(found)
+            self.policy_adam.set_rate(self.config.learning_rate * cosine(self.updates / self.config.updates))
+            self.adam.step()
+            self.policy_adam.step()
+            self.average.move(self.config.target_rate)
+            self.updates += 1
+            return torch.stack([*losses(found, self.config), found.value.mean(), found.advantage.mean()])
+
+    def outputs(self, batch: Any) -> Outputs:
+        """All networks' outputs for a batch, and what is kept of them for the derivatives."""
+        config = self.config
+        pairs = torch.cat([batch.obs, batch.action], -1)
+        best = self.target.net(pairs)[..., 0].amin(0)
+        wanted = batch.reward + config.gamma * batch.mask * self.value(batch.next_obs)
+        value, of_value = self.value.net.run(batch.obs)
+        quality, of_quality = self.quality.net.run(pairs)
+        raw, of_policy = self.actor.net.run(batch.obs)
+        mean, log_std = torch.tanh(raw[0]), self.actor.log_std.data.clamp(*LOG_STD)
+        advantage = best - value[0, :, 0]
+        weight = (config.temperature * advantage).exp_().clamp_(max=LARGEST_WEIGHT)
+        noise = (batch.action - mean) * torch.exp(-log_std)
+        return Outputs(value[0, :, 0], quality[..., 0], wanted, advantage, weight, mean, log_std, noise, of_value,
+                       of_quality, of_policy)
+
+    def differentiate(self, found: Outputs) -> None:
+        """Add the derivatives of :func:`losses` to the parameters' gradients."""
+        rows, tau = len(found.value), self.config.expectile
+        by_value = torch.where(found.advantage > 0, tau, 1.0 - tau) * found.advantage * (-2.0 / rows)
+        self.value.net.back(found.of_value, by_value[None, :, None])
+        self.quality.net.back(found.of_quality, ((found.quality - found.wanted) * (2.0 / rows))[..., None])
+        weight = (found.weight / rows)[:, None]
+        by_mean = -weight * found.noise * torch.exp(-found.log_std)
+        self.actor.net.back(found.of_policy, (by_mean * (1.0 - found.mean.square()))[None])
+        by_log_std = (weight * (1.0 - found.noise.square())).sum(0)
+        inside = (found.log_std > LOG_STD[0]) & (found.log_std < LOG_STD[1])
+        self.actor.log_std.grad.add_(by_log_std * inside)
 
 
-def expectile_loss(error: Tensor, tau: float) -> Tensor:
-    """``|tau - 1(u < 0)| u^2`` of errors ``u`` [B], their mean."""
-    return (torch.where(error > 0, tau, 1.0 - tau) * error.square()).mean()
+class Outputs(NamedTuple):
+    """What the networks say of a batch: V [B], Q [E, B] and its target [B], the advantage and its weight [B], the
+    policy's mean [B, A] and log of its spread [A], the data's action in units of the spread [B, A]; and, by network,
+    the inputs of its layers."""
+
+    value: Tensor
+    quality: Tensor
+    wanted: Tensor
+    advantage: Tensor
+    weight: Tensor
+    mean: Tensor
+    log_std: Tensor
+    noise: Tensor
+    of_value: Kept
+    of_quality: Kept
+    of_policy: Kept
+
+
+def losses(found: Outputs, config: IQLConfig) -> tuple[Tensor, Tensor, Tensor]:
+    """Equations 5 (an expectile: ``|tau - 1(u < 0)| u^2``), 6 (of both critics) and 7."""
+    u = found.advantage
+    value = (torch.where(u > 0, config.expectile, 1.0 - config.expectile) * u.square()).mean()
+    quality = (found.quality - found.wanted).square().mean(1).sum()
+    log_prob = -(0.5 * found.noise.square() + found.log_std + HALF_LOG_2PI).sum(-1)
+    return value, quality, -(found.weight * log_prob).mean()
 
 
 def cosine(spent: float) -> float:
     """The policy's learning rate over the share of the updates that is ``spent``, from 1 to 0 (the authors' code)."""
     return 0.5 * (1.0 + cos(pi * min(spent, 1.0)))
-
-
-def make_actor(sizes: Mapping[str, int], config: IQLConfig) -> BoundedActor:
-    """The policy's network."""
-    return BoundedActor(sizes["obs_dim"], sizes["action_dim"], config.hidden, name=config.activation,
-                        dropout=config.dropout)
 
 
 def train(data: Transitions, config: IQLConfig, *, out: Path, seed: int = 0, **watched: Any) -> Result:
@@ -105,4 +151,4 @@ def train(data: Transitions, config: IQLConfig, *, out: Path, seed: int = 0, **w
 
 def load_policy(path: Path, device: str = "cpu") -> tuple[nn.Module, Normalizer, IQLConfig]:
     """The policy in a checkpoint file, or in the last one of a run's folder: ``actor(normalizer(obs))``."""
-    return reinforcement.load_policy(path, IQLConfig, make_actor, device)
+    return reinforcement.load_policy(path, IQLConfig, bounded_actor, device)

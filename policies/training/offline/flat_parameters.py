@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
 
 from temporeal.policies.nets.ensembles import Ensemble
 
@@ -37,21 +38,34 @@ class Flat:
 class Adam(Flat):
     """Adam (Kingma and Ba 2015) on the parameters of ``modules``, in one fused operation."""
 
+    BETAS, EPSILON = (0.9, 0.999), 1e-8
+
     def __init__(self, *modules: nn.Module, rate: float, weight_decay: float = 0.0) -> None:
         super().__init__(*modules)
-        self.optimizer = torch.optim.Adam([self.values], lr=rate, fused=True, weight_decay=weight_decay)
+        self.rate, self.weight_decay = rate, weight_decay
+        self.first, self.second = torch.zeros_like(self.gradient), torch.zeros_like(self.gradient)
+        self.steps = torch.zeros(())
 
     def set_rate(self, rate: float) -> None:
         """Another learning rate."""
-        self.optimizer.param_groups[0]["lr"] = rate
+        self.rate = rate
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One step down ``gradient``. (torch's optimizer classes take longer around it than it takes.)"""
+        adam([self.values], [self.gradient], [self.first], [self.second], [], [self.steps], fused=True, amsgrad=False,
+             beta1=self.BETAS[0], beta2=self.BETAS[1], lr=self.rate, weight_decay=self.weight_decay, eps=self.EPSILON,
+             maximize=False)
 
     def state_dict(self) -> dict[str, Any]:
-        """Moments and learning rate."""
-        return self.optimizer.state_dict()
+        """Moments, steps and learning rate."""
+        return {"first": self.first, "second": self.second, "steps": self.steps, "rate": self.rate}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Set both."""
-        self.optimizer.load_state_dict(state)
+        """Set them."""
+        for name in ("first", "second", "steps"):
+            getattr(self, name).copy_(state[name])
+        self.rate = state["rate"]
 
 
 def descend(loss: Tensor, *groups: Adam) -> None:
@@ -60,7 +74,7 @@ def descend(loss: Tensor, *groups: Adam) -> None:
         group.gradient.zero_()
     loss.backward(inputs=[p for group in groups for p in group.parameters])
     for group in groups:
-        group.optimizer.step()
+        group.step()
 
 
 @contextmanager
