@@ -82,9 +82,9 @@ def run(options: Any) -> int:
         raise BadInput(f"--rate {options.rate:g}: a positive number of samples per second is needed")
     with recordings.bridge_input():
         files = [file_of(path, options) for path in options.files]
-        show = counter(f"{options.out}: episode")
         settings = importing.Options(options.append, options.pictures, options.clip, options.language)
-        result = importing.write(options.out, files, settings, lambda count: show(count, count + 1))
+        result = importing.write(options.out, files, settings,
+                                 lambda what, done, of: counter(f"{options.out}: {what}")(done, of))
     if options.json:
         print_json({"out": options.out, "episodes": result.episodes, "notes": result.notes,
                     "rejected": [{"where": each.where, "why": each.why} for each in result.rejected]})

@@ -18,7 +18,9 @@ from temporeal.policies.data.episodes.writer import DatasetWriter
 from temporeal.policies.data.formats import checks
 from temporeal.policies.data.formats.found import Reading, Rejected
 
-Progress = Callable[[int], None]
+Progress = Callable[[str, int, int], None]
+"""``progress(what, done, of)``: episodes of a file, or samples of an episode that takes long."""
+OFTEN = 100  # samples between two words of it
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ class Target:
         for count, each in enumerate(episodes, start=before + 1):
             yield each
             if self.progress is not None:
-                self.progress(count)
+                self.progress("episodes", count, count + 1)
 
     def begun(self) -> DatasetWriter:
         """The writer."""
@@ -178,6 +180,8 @@ class Target:
         writer.begin(episode.language, episode.info)
         try:
             for number, sample in enumerate(samples_of(episode)):
+                if self.progress is not None and number % OFTEN == 0:
+                    self.progress(f"episode {self.result.episodes}, samples", number, episode.samples)
                 if number < episode.steps:
                     writer.step(sample, episode.action[number])
                 else:
@@ -189,8 +193,6 @@ class Target:
             self.result.rejected.append(Rejected(str(path), str(error)))
         else:
             self.result.episodes += 1
-            if self.progress is not None:
-                self.progress(self.result.episodes)
 
     def close(self) -> None:
         """End the set."""
