@@ -17,7 +17,7 @@ from temporeal_bridge.recording.bag_writer import Bag
 from temporeal_bridge.transports import messages
 
 START_NS = 1_700_000_000_000_000_000
-CAMERA = "/camera/image_raw/compressed"
+CAMERA, RAW = "/camera/image_raw/compressed", "/camera/image_raw"
 Edit = Callable[[int, float, Any], Any]
 """``edit(number, time [s], message)`` -> the message, another one, or None: it is lost."""
 
@@ -63,17 +63,29 @@ def compressed(number: int, t: float, shape: tuple[int, int] = (48, 64)) -> Any:
         {"signal": "rgb", "format": "jpeg", "encoding": "rgb8"})
 
 
+def image(number: int, t: float, options: Mapping[str, str]) -> Any:
+    """A raw picture: its number as red, 100 as green, 200 as blue."""
+    picture = np.full((32, 48, 3), (number, 100, 200), np.uint8)
+    return STATE_CODECS["image"].encode(
+        {"rgb": picture}, START_NS + round(1e9 * t), ("w", "b"), {"signal": "rgb", **options})
+
+
 def write(
     path: Path, seconds: float, rates: Mapping[str, float], edits: Mapping[str, Edit] | None = None,
-    camera: tuple[int, int] | None = None, late_s: float = 0.001,
+    options: Mapping[str, str] | None = None, late_s: float = 0.001,
 ) -> Path:
-    """Write a bag with ``states``, ``commands``, ``pictures`` at ``rates`` [Hz]; ``late_s``: from stamp to receipt."""
+    """Write a bag with ``states``, ``commands``, ``pictures``, ``raw`` at ``rates`` [Hz].
+
+    Args:
+        options: of raw pictures. late_s: from a stamp to the receipt.
+    """
     _, topics = robot_and_topics()
     kinds = {
         "states": (f"/{topics.states[0].topic}", topics.states[0].type, lambda k, t: joint_state(t)),
         "commands": (f"/{topics.commands['joint_pos_cmd'].topic}", topics.commands["joint_pos_cmd"].type,
                      lambda k, t: command(t)),
-        "pictures": (CAMERA, "sensor_msgs/msg/CompressedImage", lambda k, t: compressed(k, t, camera or (48, 64)))}
+        "pictures": (CAMERA, "sensor_msgs/msg/CompressedImage", compressed),
+        "raw": (RAW, "sensor_msgs/msg/Image", lambda k, t: image(k, t, options or {}))}
     bag = Bag(path)
     rows = []
     for kind, rate in rates.items():

@@ -120,3 +120,29 @@ def test_clocks_that_nothing_relates_are_refused_and_the_receipts_can_be_taken(t
         episodes(path)
     (found,) = episodes(path, receipt=True)
     assert found.steps >= 48
+
+
+@pytest.mark.parametrize("encoding", ("rgb8", "bgr8"))
+def test_a_raw_camera_keeps_every_bit_in_a_lossless_set(tmp_path, encoding):
+    path = recorded.write(tmp_path / "bag", 1.0, {"states": 100.0, "commands": 25.0, "raw": 25.0},
+                          options={"encoding": encoding})
+    robot, topics = recorded.robot_and_topics()
+    source = rosbag.Source(robot, topics, Alignment(25.0), cameras={"rgb": recorded.RAW}, signals=("joint_pos",))
+    importing.write(tmp_path / "out", [File(path, lambda: rosbag.read(path, source), False)],
+                    importing.Options(pictures="lossless"))
+    found = Dataset.open(tmp_path / "out").episode(0).signals["rgb"]
+    assert [picture.tolist() for picture in found[:, 0, 0]] == [[k, 100, 200] for k in range(len(found))]
+
+
+def test_a_bag_in_sqlite_is_read_as_one_in_mcap(tmp_path):
+    from rosbags.rosbag2 import Reader, StoragePlugin, Writer
+
+    path = recorded.write(tmp_path / "bag", 1.0, {"states": 100.0, "commands": 25.0})
+    with Reader(path) as reader, Writer(tmp_path / "tables", version=9, storage_plugin=StoragePlugin.SQLITE3) as writer:
+        known = {each.id: writer.add_connection(each.topic, each.msgtype, typestore=messages.store())
+                 for each in reader.connections}
+        for connection, at, data in reader.messages():
+            writer.write(known[connection.id], at, data)
+    (one,), (other,) = episodes(path), episodes(tmp_path / "tables")
+    assert np.array_equal(one.signals["joint_pos"], other.signals["joint_pos"])
+    assert np.array_equal(one.action, other.action)
