@@ -35,7 +35,7 @@ SCRIPTED = "scripted"
 STORED = ("robot", "task", "backend", "randomize", "cameras", "renderer", "seed")
 """Settings that a set tells of itself."""
 WORLDS, FEW_WORLDS = 128, 16  # at once; few where each has a renderer or a simulator of its own
-PILOT, HALVINGS = 96, 6  # episodes of a trial for the severity of medium, and how often its range is halved
+PILOT, HALVINGS = 64, 5  # episodes of a trial for the severity of medium, and how often its range is halved
 HALF = 0.5  # the share of episodes that medium satisfies
 PILOT_SEED = 0x9107  # added to the seed: trials are of other episodes
 

@@ -113,10 +113,10 @@ def host(signals: Mapping[str, Tensor], names: tuple[str, ...]) -> dict[str, np.
 
 
 def hold(value: np.ndarray, at_end: Any, before: np.ndarray, over: Tensor, ended: Tensor) -> np.ndarray:
-    """``value`` [N, ...]; of worlds that are ``over`` now what was so ``at_end``, of those ``ended`` earlier what was
-    so ``before``."""
-    if at_end is not None:
-        value[over.numpy()] = np.asarray(at_end)[over.numpy()]
+    """``value`` [N, ...]; of worlds that are ``over`` now what was so ``at_end`` (of pictures, which are of the next
+    episode already, the ones ``before``), of those ``ended`` earlier what was so ``before``."""
+    last = before if at_end is None else np.asarray(at_end)
+    value[over.numpy()] = last[over.numpy()]
     value[ended.numpy()] = before[ended.numpy()]
     return value
 
