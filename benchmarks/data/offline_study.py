@@ -1,0 +1,163 @@
+"""Offline reinforcement learning against cloning on medium and mixed sets: six tasks, three seeds, resumable.
+
+    python -m temporeal_benchmarks.data.offline_study outputs/offline_study              all that is missing
+    python -m temporeal_benchmarks.data.offline_study outputs/offline_study --tasks reach --seeds 1 --updates 5000
+
+One core. Sets are generated once; a line of ``cells.jsonl`` is a training and its evaluation on fresh episodes. A run
+that was stopped goes on with the cells that are missing. The method that is compared with cloning is the same for all
+sets (:data:`METHOD`); the others are shown beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from temporeal_benchmarks.rows import Row, at_least, not_measured
+
+TASKS: Mapping[str, Sequence[str]] = {
+    "reach": ["task=reach"], "lift": ["task=lift"], "mission": ["task=waypoints"],
+    **{f"metaworld-{env}": ["task=metaworld", f"task.settings.env={env}-v3"]
+       for env in ("drawer-open", "door-open", "push")}}
+QUALITIES = ("medium", "mixed")
+EPISODES, JUDGED, UPDATES, SEEDS = 500, 200, 20_000, 3
+CLONE, METHOD = "cloning", "recap"
+SHARED: Mapping[str, Any] = {"learning_rate": 1e-3, "evaluate_updates": 0, "report_updates": 500}
+METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    CLONE: ("iql", {"temperature": 0.0}),  # the same policy and the same steps, without the advantage's weight
+    "recap": ("recap", {}),
+    "iql": ("iql", {"weighting": "return", "expectile": 0.9}),
+    "td3bc": ("td3bc", {"weighting": "return"})}
+TARGET = 0.2  # of the share of satisfied episodes
+T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # Student's t, two-sided, by the number of seeds
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A training and its evaluation."""
+
+    task: str
+    quality: str
+    method: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of its line."""
+        return f"{self.task}/{self.quality}/{self.method}/{self.seed}"
+
+
+def cells(tasks: Sequence[str], methods: Sequence[str], seeds: int) -> Iterator[Cell]:
+    """All cells, a whole seed after the other: what is there when the time is over is complete."""
+    for seed in range(1, seeds + 1):
+        for task in tasks:
+            for quality in QUALITIES:
+                yield from (Cell(task, quality, method, seed) for method in methods)
+
+
+def dataset_of(out: Path, task: str, quality: str) -> Path:
+    """The set of a task, generated if it is not there."""
+    from temporeal.policies.runs.demonstrations import generate, request_of
+
+    folder = out / "sets" / f"{task}-{quality}"
+    if not (folder / "meta" / "info.json").exists():
+        generate(request_of([*TASKS[task], f"quality={quality}", f"episodes={EPISODES}", "seed=1", f"out={folder}"]))
+    return folder
+
+
+def learned(out: Path, cell: Cell, updates: int) -> dict[str, Any]:
+    """Train and judge a cell."""
+    from temporeal.policies.runs import environments, offline
+    from temporeal.policies.runs.learners import algorithm
+
+    algo, own = METHODS[cell.method]
+    folder = dataset_of(out, cell.task, cell.quality)
+    settings = offline.settings_of([f"dataset={folder}", f"algo={algo}", f"seed={cell.seed}"])
+    settings["algo"] = {**settings["algo"], **SHARED, **own, "updates": updates, "checkpoint_seconds": 1e9}
+    module, configuration = algorithm(settings)
+    task, data = environments.make_task(settings), offline.open_dataset(folder)
+    steps = offline.steps_of(data, task, configuration)
+    began = time.process_time()
+    with tempfile.TemporaryDirectory() as run:
+        result = module.train(steps, configuration, out=Path(run), seed=cell.seed)
+    seconds = time.process_time() - began
+    found = offline.evaluation(settings, task)(result.actor, result.normalizer, JUDGED)
+    share = [record.success for record in data.records if record.success is not None]
+    return {"cell": cell.name, "updates": updates, "cpu_seconds": seconds, "data": mean(map(float, share)), **found}
+
+
+def read(out: Path) -> dict[str, dict[str, Any]]:
+    """The cells that are there."""
+    file = out / "cells.jsonl"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return {found["cell"]: found for found in map(json.loads, filter(None, lines))}
+
+
+def study(
+    out: Path, tasks: Sequence[str] = tuple(TASKS), methods: Sequence[str] = tuple(METHODS), seeds: int = SEEDS,
+    updates: int = UPDATES,
+) -> None:
+    """Learn what is missing."""
+    out.mkdir(parents=True, exist_ok=True)
+    for cell in cells(tasks, methods, seeds):
+        if cell.name in read(out):
+            continue
+        found = learned(out, cell, updates)
+        with (out / "cells.jsonl").open("a") as file:
+            file.write(json.dumps(found) + "\n")
+        print(f"{cell.name}: satisfied {found['success']:.3f} (data {found['data']:.3f}), "
+              f"{found['cpu_seconds']:.0f} s", flush=True)
+
+
+def gains(found: Mapping[str, Mapping[str, Any]], task: str, quality: str, method: str) -> list[float]:
+    """Share satisfied above cloning's, by seed."""
+    seeds = range(1, SEEDS + 1)
+    pairs = [(found.get(Cell(task, quality, method, s).name), found.get(Cell(task, quality, CLONE, s).name))
+             for s in seeds]
+    return [a["success"] - b["success"] for a, b in pairs if a is not None and b is not None]
+
+
+def rows(quick: bool, out: Path) -> list[Row]:
+    """The gain over cloning of each set, with its 95 % interval over seeds. Quick: of the cells that are there."""
+    if not quick:
+        study(out)
+    found = read(out)
+    return [row for task in TASKS for quality in QUALITIES for row in judged(found, task, quality)]
+
+
+def judged(found: Mapping[str, Mapping[str, Any]], task: str, quality: str) -> list[Row]:
+    """Rows of one set."""
+    name = f"offline.{task}.{quality}"
+    own = gains(found, task, quality, METHOD)
+    if len(own) < SEEDS:
+        return [not_measured(f"{name}.gain", "1", TARGET, f"{len(own)} of {SEEDS} seeds; python -m {__name__} {{out}}")]
+    said = "; ".join(f"{method} {mean(own_gains):+.3f}" for method in METHODS if method != CLONE
+                     and (own_gains := gains(found, task, quality, method)))
+    half = T_95[len(own)] * stdev(own) / len(own) ** 0.5
+    cloned = mean(found[Cell(task, quality, CLONE, s).name]["success"] for s in range(1, SEEDS + 1))
+    return [at_least(f"{name}.gain", mean(own), "1", TARGET, f"cloning {cloned:.3f}; gains of {said}"),
+            Row(f"{name}.gain.low", mean(own) - half, "1", peer="95 % interval over seeds (Student's t)")]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The command."""
+    p = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    p.add_argument("out", type=Path)
+    p.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    p.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    p.add_argument("--seeds", type=int, default=SEEDS)
+    p.add_argument("--updates", type=int, default=UPDATES)
+    given = p.parse_args(argv)
+    study(given.out, given.tasks, given.methods, given.seeds, given.updates)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
