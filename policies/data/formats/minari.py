@@ -217,5 +217,6 @@ def write_episode(group: Any, number: int, episode: Episode) -> None:
     group["rewards"] = np.zeros(steps) if episode.reward is None else episode.reward
     last = np.arange(steps) == steps - 1
     group["terminations"], group["truncations"] = last & episode.terminated, last & (not episode.terminated)
+    group.create_group("infos")  # Minari's own reader expects one
     if episode.policy_action is not None:  # infos have a row for the reset as well
         group["infos/policy_action"] = np.concatenate([episode.policy_action[:1] * 0, episode.policy_action])
