@@ -110,7 +110,9 @@ def kill(folder: Path, seconds: float, losses: Losses) -> None:
         found = Dataset.open(folder)
         losses.lost += max(0, said - found.episodes)
         losses.wrong += sum(not same(found, number) for number in range(before, found.episodes))
-        losses.unreadable += bool(check(folder))
+        damage = [one for one in check(folder) if one.kind != "empty"]  # it may be killed before the first episode
+        losses.unreadable += bool(damage)
+        print(*damage, sep="\n", end="", file=sys.stderr)
         losses.written += found.episodes - before
     except ValueError as error:
         losses.unreadable += 1

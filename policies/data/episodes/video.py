@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -127,10 +128,20 @@ def decoded(path: Path, first: int, count: int, shape: tuple[int, ...], rate_hz:
     Args:
         shape: [H, W, 3] that the frames must have.
     """
+    with opened(path) as container:
+        yield from _decoded(container, path, first, count, shape, rate_hz)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """A file, to decode; what is wrong with it is a :class:`DataError`."""
     try:
         container: Any
         with av.open(str(checked(path)), "r", format="mp4") as container:
-            yield from _decoded(container, path, first, count, shape, rate_hz)
+            if not container.streams.video:
+                raise DataError(f"{path} has no video")
+            container.streams.video[0].thread_count = 1
+            yield container
     except (av.error.FFmpegError, OSError) as error:
         raise DataError(f"{path} cannot be decoded: {error}") from error
 
@@ -138,14 +149,10 @@ def decoded(path: Path, first: int, count: int, shape: tuple[int, ...], rate_hz:
 def _decoded(
     container: Any, path: Path, first: int, count: int, shape: tuple[int, ...], rate_hz: float
 ) -> Iterator[np.ndarray]:
-    if not container.streams.video:
-        raise DataError(f"{path} has no video")
     stream = container.streams.video[0]
     if (stream.height, stream.width, 3) != shape:  # before a frame is decoded: its memory is taken then
         raise DataError(f"{path} has frames of {stream.height} x {stream.width}; {shape[0]} x {shape[1]} is needed")
-    stream.thread_count = 1
-    if first:
-        container.seek(round(first / rate_hz / stream.time_base), stream=stream)
+    container.seek(round(first / rate_hz / stream.time_base), stream=stream)
     wanted = first
     for frame in container.decode(stream):
         number = round(frame.pts * float(stream.time_base) * rate_hz) if frame.pts is not None else -1
@@ -168,9 +175,10 @@ def frames_at(path: Path, numbers: Sequence[int], shape: tuple[int, ...], rate_h
     unique, back = np.unique(ordered, return_inverse=True)
     runs = np.split(unique, np.flatnonzero(np.diff(unique) > KEY_FRAMES) + 1)
     pictures = []
-    for run in runs:
-        stretch = list(decoded(path, int(run[0]), int(run[-1] - run[0]) + 1, shape, rate_hz))
-        pictures += [stretch[int(number - run[0])] for number in run]
+    with opened(path) as container:
+        for run in runs:
+            stretch = list(_decoded(container, path, int(run[0]), int(run[-1] - run[0]) + 1, shape, rate_hz))
+            pictures += [stretch[int(number - run[0])] for number in run]
     out = np.empty((len(order), *pictures[0].shape), np.uint8)
     out[order] = np.stack(pictures)[back]
     return out
@@ -186,9 +194,6 @@ def checked(path: Path) -> Path:
 
 def described(path: Path) -> tuple[int, float]:
     """Frames and rate [Hz] of a file, from its index."""
-    try:
-        with av.open(str(checked(path)), "r", format="mp4") as container:
-            stream = container.streams.video[0]
-            return int(stream.frames), float(stream.average_rate or 0)
-    except (av.error.FFmpegError, OSError, IndexError) as error:
-        raise DataError(f"{path} cannot be decoded: {error}") from error
+    with opened(path) as container:
+        stream = container.streams.video[0]
+        return int(stream.frames), float(stream.average_rate or 0)
