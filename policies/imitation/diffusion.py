@@ -52,7 +52,7 @@ class DiffusionConfig(ChunkConfig):
     network: str = "mlp"
     hidden: Sequence[int] = (256, 256, 256)
     train_steps: int = 100
-    denoise_steps: int = 10
+    denoise_steps: int = 16
     spread: float = 0.1
 
     def __post_init__(self) -> None:

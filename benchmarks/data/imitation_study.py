@@ -1,0 +1,137 @@
+"""A study of imitation: flow and diffusion policies on lift and push from 100 demonstrations, and one-step heads.
+
+    python -m temporeal_benchmarks.data.imitation_study --out outputs/imitation --seeds 3 --json imitation.json
+
+Each job makes its set of demonstrations (an expert by hand; noise is executed and what the expert gave is stored),
+trains, and is judged on fresh episodes by the task's formula. What is done is in the JSON file and is not done again;
+a job that was interrupted goes on from its checkpoint. One core. Read by ``benchmarks/data/imitation.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from temporeal.robots.atomic_files import write_whole
+
+DEMONSTRATIONS, EPISODES = 100, 200
+SEED = 7000  # of the first evaluation: no demonstration has one as large
+CAMERA = ("cameras.front={width: 64, height: 64, kinds: [rgb], fovy_deg: 30, pos: [1.25, 0.0, 0.75], "
+          "quat: [0.6485, 0.2818, 0.2818, 0.6485]}")
+ROBOT = ("joint_pos", "grip_pos_w", "grip_quat_w", "goal_pos_w")
+OWN = {"lift": ("finger_pos",), "push": ()}
+CUBE = ("cube_pos_w", "cube_quat_w")
+UPDATES = {"state": 5000, "pictures": 3500}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One policy. ``sees``: state or pictures. ``algo``: flow, diffusion, or consistency (of the diffusion policy)."""
+
+    task: str
+    sees: str
+    algo: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of the job in the file."""
+        return f"{self.task}/{self.sees}/{self.algo}/{self.seed}"
+
+    @property
+    def set(self) -> str:
+        """Of its demonstrations."""
+        return f"{self.task}-{self.sees}-{self.seed}"
+
+
+def jobs(seeds: int) -> Iterator[Job]:
+    """All jobs, teachers before their students; all of a seed before the next."""
+    for seed in range(1, seeds + 1):
+        for task in ("lift", "push"):
+            for algo in ("flow", "diffusion", "consistency"):
+                yield Job(task, "state", algo, seed)
+            yield Job(task, "pictures", "flow", seed)
+
+
+def demonstrations(job: Job, out: Path) -> Path:
+    """The set of the job, made if it is not there."""
+    from temporeal.policies.runs.demonstrations import generate, request_of
+
+    folder = out / "sets" / job.set
+    if not (folder / "done").exists():
+        words = [f"task={job.task}", "quality=noisy", f"episodes={DEMONSTRATIONS}", f"seed={job.seed}", f"out={folder}"]
+        generate(request_of([*words, *([CAMERA] if job.sees == "pictures" else [])]))
+        (folder / "done").touch()
+    return folder
+
+
+def words_of(job: Job, out: Path) -> list[str]:
+    """What ``temporeal train`` is told."""
+    found = [f"algo={job.algo}", f"dataset={demonstrations(job, out)}", f"seed={job.seed}",
+             f"out={out / 'runs' / job.name}"]
+    if job.algo == "consistency":
+        return [*found, f"algo.policy={out / 'runs' / replace(job, algo='diffusion').name}"]
+    seen = [*ROBOT, *OWN[job.task], *(CUBE if job.sees == "state" else ["front_rgb"])]
+    found += [f"algo.updates={UPDATES[job.sees]}", f"algo.signals=[{','.join(seen)}]", "algo.relative=joint_pos"]
+    return found if job.sees == "state" else [*found, "algo.auxiliary=[cube_pos_w]", "algo.keypoints=24"]
+
+
+def trained(job: Job, out: Path) -> Path:
+    """The job's run, trained to its end."""
+    from temporeal.policies.runs import offline, training
+
+    words, run = words_of(job, out), out / "runs" / job.name
+    begun = any((run / "checkpoints").glob("*.pt"))
+    training.train({**offline.settings_of(words), "resume": begun}, overwrite=not begun, quiet=True)
+    return run
+
+
+def done(job: Job, out: Path, episodes: int) -> dict[str, Any]:
+    """Train and judge: with the setting of the run (part of each chunk), and with temporal ensembling."""
+    spent = time.process_time()
+    run = trained(job, out)
+    return {"train_cpu_s": time.process_time() - spent, **{
+        name: judged(run, job.seed, episodes, ensemble) for name, ensemble in (("plain", None), ("ensembled", 0.1))}}
+
+
+def judged(run: Path, seed: int, episodes: int, ensemble: float | None) -> dict[str, Any]:
+    """Share of fresh episodes that satisfy the formula, with its interval."""
+    from temporeal.policies.runs.evaluating import EvaluationConfig, evaluate_on
+    from temporeal.policies.runs.trained import load_trained
+
+    found = load_trained(run)
+    settings = {**found.settings, "algo": {**found.settings["algo"], "ensemble": ensemble}}
+    share = evaluate_on(found, settings, settings["backend"]["name"],
+                        EvaluationConfig(episodes, seed=SEED + seed)).evaluation.satisfied
+    return {"successes": share.successes, "trials": share.trials, "low": share.low, "high": share.high}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do the jobs that are not in the file yet."""
+    import torch
+
+    torch.set_num_threads(1)
+    parser = argparse.ArgumentParser(description="Imitation: success shares of flow and diffusion policies.")
+    parser.add_argument("--out", type=Path, required=True, help="folder of sets and runs")
+    parser.add_argument("--json", type=Path, required=True, help="file of results, read and added to")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--episodes", type=int, default=EPISODES)
+    parser.add_argument("--only", default="", help="part of the jobs' names, as lift/state")
+    options = parser.parse_args(arguments)
+    results: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
+    for job in jobs(options.seeds):
+        if options.only in job.name and job.name not in results:
+            results[job.name] = done(job, options.out, options.episodes)
+            write_whole(options.json, json.dumps(results, indent=1).encode())
+            print(job.name, json.dumps(results[job.name]), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
