@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from temporeal.policies.data.episodes.checked_episode import fitting, within
+from temporeal.policies.data.episodes.checked_episode import ROUNDING, fitting, within
 from temporeal.policies.data.episodes.episode import Episode
 from temporeal.policies.data.episodes.interface import ActionSpec, DataError, Interface
 from temporeal.policies.data.formats.found import Rejected
@@ -52,8 +52,10 @@ def checked(episode: Episode, interface: Interface, where: str) -> Episode:
     signals = {name: of_signal(episode.signals[name], spec, samples, where) for name, spec in interface.signals.items()}
     action = fitting(episode.action, SignalSpec("action", (interface.action.size,)), steps, where)
     within(action, interface.action, where)
-    return replace(episode, signals=signals, action=action,
-                   policy_action=of_steps("policy_action", episode.policy_action, steps, interface.task_action, where),
+    policy = of_steps("policy_action", episode.policy_action, steps, interface.task_action, where)
+    if policy is not None and (bad := np.argwhere(np.abs(policy) > CONVENTION + ROUNDING)).size:
+        raise DataError(f"{where}, index {bad[0][0]}: policy_action is {policy[tuple(bad[0])]:g}; it must lie in -1 to 1")
+    return replace(episode, signals=signals, action=action, policy_action=policy,
                    reward=of_steps("reward", episode.reward, steps, 0, where))
 
 

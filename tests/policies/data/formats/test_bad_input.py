@@ -63,6 +63,7 @@ CASES = {
     "NaN": Case("robomimic", replaced("obs/joint_pos", at((3, 2), np.nan)), "index 3: joint_pos is nan"),
     "infinite command": Case("robomimic", replaced("actions", at((4, 0), np.inf)), "index 4: action is inf"),
     "command beyond its limits": Case("robomimic", replaced("actions", at((2, 1), 9.0)), "index 2: action joint_vel"),
+    "policy's action": Case("robomimic", replaced("policy_actions", at((1, 0), -3.0)), "index 1: policy_action is -3"),
     "another robot": Case("robomimic", removed("obs/height"), "has no 'height'; it has: "),
     "no commands": Case("robomimic", removed("actions"), "has no 'actions'; it has: "),
     "an empty episode": Case("robomimic", replaced("actions", lambda x: x[:0]), "7 samples and 0 commands"),
