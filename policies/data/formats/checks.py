@@ -54,7 +54,8 @@ def checked(episode: Episode, interface: Interface, where: str) -> Episode:
     within(action, interface.action, where)
     policy = of_steps("policy_action", episode.policy_action, steps, interface.task_action, where)
     if policy is not None and (bad := np.argwhere(np.abs(policy) > CONVENTION + ROUNDING)).size:
-        raise DataError(f"{where}, index {bad[0][0]}: policy_action is {policy[tuple(bad[0])]:g}; it must lie in -1 to 1")
+        value = policy[tuple(bad[0])]
+        raise DataError(f"{where}, index {bad[0][0]}: policy_action is {value:g}; it must lie in -1 to 1")
     return replace(episode, signals=signals, action=action, policy_action=policy,
                    reward=of_steps("reward", episode.reward, steps, 0, where))
 
