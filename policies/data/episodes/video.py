@@ -33,6 +33,7 @@ class Codec:
         options: of the encoder.
         quick: colours are converted by OpenCV, where it is installed: a quarter of the time, and chroma is that of one
             pixel in four instead of their mean.
+        threads: of the encoder. Fixed, for the bytes depend on it.
     """
 
     encoder: str
@@ -40,13 +41,14 @@ class Codec:
     pixels: str
     options: tuple[tuple[str, str], ...]
     quick: bool = False
+    threads: int = 1
 
 
 CODECS = {
     # quality 18 is x264's own "visually lossless"; LeRobot's default (AV1 at 30) is smaller and 20 times slower
     "h264": Codec("libx264", "h264", "yuv420p", (("crf", "18"), ("preset", "veryfast"))),
     # for imports: a third of the time, files half as large again
-    "h264-fast": Codec("libx264", "h264", "yuv420p", (("crf", "18"), ("preset", "ultrafast")), quick=True),
+    "h264-fast": Codec("libx264", "h264", "yuv420p", (("crf", "18"), ("preset", "ultrafast")), quick=True, threads=2),
     "lossless": Codec("libx264rgb", "h264", "rgb24", (("qp", "0"), ("preset", "ultrafast"))),
     "av1": Codec("libsvtav1", "av1", "yuv420p", (("crf", "30"), ("preset", "10"))),
 }
@@ -78,7 +80,7 @@ class VideoWriter:
         options = {**dict(codec.options), "g": str(KEY_FRAMES)}
         stream: Any = self._container.add_stream(codec.encoder, rate=rate, options=options)
         stream.height, stream.width, stream.pix_fmt = shape[0], shape[1], pixels(codec, shape)
-        stream.thread_count = 1
+        stream.thread_count = codec.threads
         self._stream = stream
         self._frame = quick_frame if codec.quick and opencv() is not None else frame_of
 
