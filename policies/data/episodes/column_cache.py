@@ -31,6 +31,7 @@ from temporeal.robots.handed_over.files import Refused, inside, read_text
 
 FOLDER = "cache"
 FORMAT = 1
+TRIES = 10
 MANIFEST_BYTES = 1 << 28
 DISTINCT = re.compile(r"[0-9A-Za-z._-]+")
 
@@ -75,6 +76,14 @@ def place(folder: Path) -> Path:
 
 def mapped(folder: Path, key: str, dtype: str, shape: tuple[int, ...], parts: Sequence[Part]) -> np.ndarray:
     """The column [sum of rows, *shape], read-only, mapped from its file, which is written first where it lacks rows."""
+    for _ in range(TRIES - 1):
+        with suppress(FileNotFoundError):  # somebody removes the cache meanwhile
+            return mapped_once(folder, key, dtype, shape, parts)
+    return mapped_once(folder, key, dtype, shape, parts)
+
+
+def mapped_once(folder: Path, key: str, dtype: str, shape: tuple[int, ...], parts: Sequence[Part]) -> np.ndarray:
+    """As :func:`mapped`; an error where a file of the cache is removed meanwhile."""
     home, name = place(folder), file_name(key)
     kind = {"format": FORMAT, "key": key, "dtype": dtype, "shape": list(shape)}
     whole = (sum(part.rows for part in parts), *shape)

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.policies.data.episodes.arm_episodes import ARM, SEEING, assert_same, episode, written
 
+from temporeal.policies.data.episodes import column_cache
 from temporeal.policies.data.episodes.checking import check
 from temporeal.policies.data.episodes.dataset import Dataset
 from temporeal.policies.data.episodes.episode import Episode
@@ -79,6 +80,22 @@ def test_a_reader_sees_what_is_appended_and_keeps_what_it_has(tmp_path):
     np.testing.assert_array_equal(before, kept)
     np.testing.assert_array_equal(early.column("joint_pos")[: len(kept)], kept)
     assert len(list((tmp_path / "set/cache").glob("observation.joint_pos*.raw"))) == 1  # it grew
+
+
+def test_the_cache_may_be_removed_at_any_time(tmp_path, monkeypatch):
+    data = written(tmp_path / "set", 2)
+    before = data.column("height").copy()
+    shutil.rmtree(tmp_path / "set/cache")
+    write_whole, removed = column_cache.write_whole, []
+
+    def remove_once(path, content):
+        if not removed:
+            removed.append(shutil.rmtree(tmp_path / "set/cache"))
+        write_whole(path, content)
+
+    monkeypatch.setattr(column_cache, "write_whole", remove_once)
+    np.testing.assert_array_equal(Dataset.open(tmp_path / "set").column("height"), before)
+    assert removed
 
 
 def test_a_changed_set_gives_no_old_columns(tmp_path):
