@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.cli.console import Parser, print_json, say
-from temporeal.policies.cli.specs.datasets import formula_of_set
 from temporeal.policies.cli.specs.spec_file import given, read_json, semantics_of
 from temporeal.policies.runs.errors import BadInput
 
@@ -31,6 +30,7 @@ def formula_given(options: Any, table: Table) -> tuple[Formula | None, Semantics
     """The formula of the options over the signals of a dataset, None where there is none; and its semantics."""
     from dataclasses import replace
 
+    from temporeal.policies.cli.specs.datasets import formula_of_set
     from temporeal.sim.stl.language.conventions import RTAMT
 
     if not options.formula:
