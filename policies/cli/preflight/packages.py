@@ -20,7 +20,7 @@ EXTRAS = {
     "train": "learn and judge", "robot": "fly an artifact", "spec": "score formulas on files",
     "gpu": "simulate on a GPU", "cameras": "see what simulated cameras see, make videos",
     "view": "look at tasks in a browser", "own-robot": "read xacro and .dae meshes",
-    "adapters": "train with other learners", "dev": "develop"}
+    "adapters": "train with other learners", "data": "read and write datasets", "dev": "develop"}
 
 
 def python() -> Iterator[Check]:
