@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from tests.policies.data.formats import recorded
@@ -146,3 +148,26 @@ def test_a_bag_in_sqlite_is_read_as_one_in_mcap(tmp_path):
     (one,), (other,) = episodes(path), episodes(tmp_path / "tables")
     assert np.array_equal(one.signals["joint_pos"], other.signals["joint_pos"])
     assert np.array_equal(one.action, other.action)
+
+
+def test_missions_of_the_guard_are_episodes_and_its_verdicts_their_success(tmp_path):
+    """Active from 0.5 to 1.5 s, and from 2.0 s to the end; the first satisfied its formula."""
+    _, topics = recorded.robot_and_topics()
+    command, bag = topics.commands["joint_pos_cmd"], Bag(tmp_path / "bag")
+    kinds = {f"/r/{topics.states[0].topic}": topics.states[0].type, f"/r/{command.topic}": command.type,
+             "/r/mission": "std_msgs/msg/Header", "/r/monitor/verdict": "std_msgs/msg/String"}
+    for topic, type in kinds.items():
+        bag.add(topic, type)
+    rows = [(0.01 * k, f"/r/{topics.states[0].topic}", recorded.joint_state(0.01 * k)) for k in range(301)]
+    rows += [(0.04 * k, f"/r/{command.topic}", recorded.command(0.04 * k)) for k in range(76)]
+    for at, mode in ((0.1, "ready 1"), (0.5, "active 1"), (1.5, "finished 1"), (2.0, "active 2")):
+        rows.append((at, "/r/mission", messages.header(recorded.START_NS, mode)))
+    rows.append((1.4, "/r/monitor/verdict", messages.record("std_msgs/msg/String")(
+        data=json.dumps({"flight": 1, "verdict": "satisfied"}))))
+    for at, topic, message in sorted(rows, key=lambda row: row[0]):
+        data = messages.encode(kinds[topic], message)
+        bag.write(topic, kinds[topic], recorded.START_NS + round(1e9 * (at + LATE)), data)
+    bag.close()
+    first, second = episodes(tmp_path / "bag", namespace="/r", episodes="mission")
+    assert (first.info["mission"], first.success, second.info["mission"], second.success) == (1, True, 2, None)
+    assert 0.5 <= first.info["begin_s"] < 0.54 and 23 <= first.steps <= 25 and second.info["begin_s"] >= 2.0
