@@ -57,7 +57,8 @@ class Evaluator:
     def __init__(self, data: Transitions, config: OPEConfig, log_density: np.ndarray | None = None) -> None:
         self.plain, self.config = closed(data), config
         self.data = with_time(self.plain)
-        self._given, self._fits = log_density, dict[int, fitted.Fitted]()
+        self._given = log_density
+        self._fitted: tuple[Policy, fitted.Fitted] | None = None
 
     def of_the_data(self, name: str = "is") -> Estimate:
         """The value of the policy that made the data, its mean return; paired with estimates by estimator ``name``."""
@@ -91,12 +92,12 @@ class Evaluator:
         return importance.ESTIMATORS[kind](importance.Logged(ratio, reward, self.config.discount, q, v), normalized)
 
     def fit(self, policy: Policy) -> fitted.Fitted:
-        """The fitted Q of ``policy``, once for all estimators that use it."""
-        if id(policy) not in self._fits:
+        """The fitted Q of ``policy``; that of the last policy is kept for the other estimators that use it."""
+        if self._fitted is None or self._fitted[0] is not policy:
             config = replace(self.config.fqe, discount=self.config.discount, least=self.config.least,
                              most=self.config.most)
-            self._fits = {id(policy): fitted.fit(self.data, self._shown(policy), config, self.config.seed)}
-        return self._fits[id(policy)]
+            self._fitted = policy, fitted.fit(self.data, self._shown(policy), config, self.config.seed)
+        return self._fitted[1]
 
     @cached_property
     def log_density(self) -> np.ndarray:
