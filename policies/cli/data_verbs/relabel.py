@@ -140,7 +140,7 @@ class Relabeling:
 
         table = table_of_episodes(episodes, self.data.interface, str(self.data.folder))
         actions = [e.action[:, :0] if e.policy_action is None else e.policy_action for e in episodes]
-        found = dict(rewarded(self.objective, table, actions, self.reads))
+        found = dict(rewarded(self.objective, table, actions, self.reads, bool(self.options.state)))
         good = None if self.formula is None else judge(self.formula, table, self.semantics).verdicts > 0
         return [relabeled(episode, found[k], None if good is None else bool(good[k]), self.options.state)
                 for k, episode in enumerate(episodes)]

@@ -42,7 +42,7 @@ class Rewarded:
         reward: [T], up to and with the step at which it terminated.
         terminated: whether it did.
         success: what the objective calls so at the end.
-        state: [T + 1, F] of :meth:`FormulaProgress.state`; empty [T + 1, 0] of other objectives.
+        state: [T + 1, F] of :meth:`FormulaProgress.state`; [T + 1, 0] unless asked for.
     """
 
     reward: np.ndarray
@@ -72,9 +72,9 @@ def objective_of(
 
 
 def rewarded(
-    objective: Objective, table: Table, actions: Sequence[np.ndarray], reads: Sequence[str]
+    objective: Objective, table: Table, actions: Sequence[np.ndarray], reads: Sequence[str], states: bool = False
 ) -> Iterator[tuple[int, Rewarded]]:
-    """Number and verdict of each episode of ``table``, in no order.
+    """Number and verdict of each episode of ``table``, in no order; with ``states`` those of a reward by progress.
 
     Args:
         actions: by episode [T, A], what the policy gave, in [-1, 1]; T is one less than the samples.
@@ -87,13 +87,15 @@ def rewarded(
         given = np.zeros((int(table.lengths[block].max()), len(block), width), dtype=np.float32)
         for column, e in enumerate(block):
             given[: len(actions[e]), column] = actions[e]
-        found = run(objective, signals, torch.from_numpy(given), table.lengths[block], table.source)
+        found = run(objective, signals, torch.from_numpy(given), table.lengths[block], table.source,
+                    states and isinstance(objective, FormulaProgress))
         yield from zip(block.tolist(), found)
 
 
 @torch.no_grad()
 def run(
-    objective: Objective, signals: Mapping[str, Tensor], actions: Tensor, lengths: np.ndarray, source: str
+    objective: Objective, signals: Mapping[str, Tensor], actions: Tensor, lengths: np.ndarray, source: str,
+    states: bool = False,
 ) -> list[Rewarded]:
     """The objective over E padded episodes: ``signals`` [T + 1, E, ...], ``actions`` [T or more, E, A]."""
     count, samples = len(lengths), int(lengths.max())
@@ -102,19 +104,20 @@ def run(
         actions = fitted(actions, carry["previous"].shape[-1])
     reward, over = torch.zeros(samples, count), torch.zeros(samples, count, dtype=torch.bool)
     success = torch.zeros(samples, count, dtype=torch.bool)
-    states = [state_of(objective, signals, 0, carry)]
+    kept = [state_of(objective, signals, 0, carry)] if states else []
     try:
         carry = {**carry, **objective.start(at(signals, 0), carry)}
         success[0] = objective.success(at(signals, 0), carry)
         for k in range(1, samples):
-            states.append(state_of(objective, signals, k, carry))
+            kept += [state_of(objective, signals, k, carry)] if states else []
             reward[k], over[k], after = objective.step(at(signals, k), actions[k - 1], carry)
             carry = {**carry, **after}
             success[k] = objective.success(at(signals, k), carry)
     except KeyError as error:
         raise DataError(f"{source}: the reward reads the signal {error.args[0]!r}, which is not there; signals: "
                         f"{', '.join(signals)}") from error
-    return [of_episode(e, int(n), reward, over, success, torch.stack(states)) for e, n in enumerate(lengths)]
+    every = torch.stack(kept) if kept else torch.zeros(samples, count, 0)
+    return [of_episode(e, int(n), reward, over, success, every) for e, n in enumerate(lengths)]
 
 
 def of_episode(e: int, samples: int, reward: Tensor, over: Tensor, success: Tensor, states: Tensor) -> Rewarded:
@@ -131,10 +134,9 @@ def at(signals: Mapping[str, Tensor], k: int) -> dict[str, Tensor]:
 
 
 def state_of(objective: Objective, signals: Mapping[str, Tensor], k: int, carry: dict[str, Tensor]) -> Tensor:
-    """The state of a reward by progress [E, F]; [E, 0] of others."""
-    if isinstance(objective, FormulaProgress):
-        return objective.state(at(signals, k), carry)
-    return next(iter(signals.values()))[k].reshape(len(next(iter(signals.values()))[k]), -1)[:, :0]
+    """The state of a reward by progress [E, F]."""
+    assert isinstance(objective, FormulaProgress)
+    return objective.state(at(signals, k), carry)
 
 
 def fitted(actions: Tensor, size: int) -> Tensor:
@@ -151,7 +153,7 @@ def hit_shares(formula: Formula, table: Table) -> np.ndarray:
         raise DataError(f"{to_text(formula)} has no timed subgoal to make progress to")
     nothing = [np.zeros((int(n) - 1, 1), dtype=np.float32) for n in table.lengths]
     out = np.zeros(len(table.lengths))
-    for e, found in rewarded(objective, table, nothing, read_by(formula, table.signals)):
+    for e, found in rewarded(objective, table, nothing, read_by(formula, table.signals), True):
         out[e] = found.state[-1, :goals].mean()
     return out
 

@@ -40,7 +40,7 @@ def paid(text, episodes, kind="progress", **weights):
     """What the formula's reward says of each episode."""
     of = table(episodes)
     objective = objective_of(parsed(text), DT, int(of.lengths.max()) - 1, FLIGHT.signals, kind, weights)
-    found = dict(rewarded(objective, of, [e.action for e in episodes], read_by(parsed(text), FLIGHT.signals)))
+    found = dict(rewarded(objective, of, [e.action for e in episodes], read_by(parsed(text), FLIGHT.signals), True))
     return [found[k] for k in range(len(episodes))], objective
 
 
