@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from temporeal.policies.data.episodes.interface import DataError
 from temporeal.policies.data.episodes.layout import EPISODES, TASKS
 from temporeal.robots.handed_over import files
+from temporeal.robots.handed_over.endings import truncated
 from temporeal.robots.handed_over.texts import from_json
 
 Place = tuple[int, int]
@@ -112,7 +113,7 @@ def read_file(path: Path, folder: Path, video_keys: Sequence[str]) -> list[Recor
         columns = file.read(columns=names).to_pydict()
         return [record(columns, k, video_keys, f"{path}, row {k}") for k in range(file.metadata.num_rows)]
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
+        raise DataError(truncated(path) or f"{path} cannot be read: {error}") from error
     except KeyError as error:
         raise DataError(f"{path} has no column {error}") from error
 

@@ -184,7 +184,7 @@ def of_frames(dataset: Dataset, key: str, record: Record) -> Iterator[tuple[str,
     try:
         dataset.decoded(key, record)
     except DataError as error:
-        yield "frames", str(error)
+        yield "frames", str(error).removeprefix(f"episode {record.index}: ")
 
 
 def digest(path: Path) -> str:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from temporeal.policies.data.episodes.arrow_columns import RowError, to_arrow, to_numpy
 from temporeal.policies.data.episodes.catalogue import Record
 from temporeal.policies.data.episodes.interface import DataError
+from temporeal.robots.handed_over.endings import truncated
 from temporeal.robots.handed_over.files import check
 from temporeal.robots.signals import SignalSpec
 
@@ -37,20 +38,18 @@ def written(columns: Mapping[str, np.ndarray], specs: Mapping[str, SignalSpec]) 
 
 def opened(path: Path, episodes: Sequence[Record]) -> Any:
     """A data file, its rows counted: those of ``episodes``, which are all that are in it."""
-    named = f"episode {episodes[0].index}" if len(episodes) == 1 else (
-        f"episodes {episodes[0].index} to {episodes[-1].index}")
     try:
         check(path, largest=1 << 44)
         file = pq.ParquetFile(path, page_checksum_verification=True)
     except FileNotFoundError as error:
-        raise DataError(f"{named}: {path} is missing") from error
+        raise DataError(f"{path} is missing") from error
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{named}: {path} cannot be read: {error}") from error
+        raise DataError(truncated(path) or f"{path} cannot be read: {error}") from error
     rows, wanted = file.metadata.num_rows, sum(episode.length for episode in episodes)
     if rows > ROWS:
-        raise DataError(f"{named}: {path} says it has {rows:,} rows; at most {ROWS:,} of a file are read")
+        raise DataError(f"{path} says it has {rows:,} rows; at most {ROWS:,} of a file are read")
     if rows != wanted:
-        raise DataError(f"{named}: {path} has {rows} rows; {wanted} are needed")
+        raise DataError(f"{path} has {rows} rows; {wanted} are needed")
     return file
 
 
@@ -66,14 +65,16 @@ def arrow_column(file: Any, path: Path, key: str) -> Any:
 
 def read_column(path: Path, key: str, spec: SignalSpec, episodes: Sequence[Record], kind: str) -> np.ndarray:
     """A column [rows, *shape] of a data file; the error names its episodes. ``kind``: its dtype in info.json."""
-    column = arrow_column(opened(path, episodes), path, key)
     try:
-        return numbers(column, key, spec, kind, str(path))
+        return numbers(arrow_column(opened(path, episodes), path, key), key, spec, kind, str(path))
     except RowError as error:
         ends = np.cumsum([episode.length for episode in episodes])
         k = int(np.searchsorted(ends, error.row, side="right"))
         index = error.row - int(ends[k]) + episodes[k].length
         raise DataError(f"episode {episodes[k].index}, index {index}: {error}") from error
+    except DataError as error:
+        first, last = episodes[0].index, episodes[-1].index
+        raise DataError(f"{f'episode {first}' if first == last else f'episodes {first} to {last}'}: {error}") from error
 
 
 def numbers(column: Any, key: str, spec: SignalSpec, kind: str, where: str) -> np.ndarray:

@@ -145,7 +145,7 @@ def opened(path: Path) -> Iterator[Any]:
             container.streams.video[0].thread_count = 1
             yield container
     except (av.error.FFmpegError, OSError) as error:
-        raise DataError(f"{path} cannot be decoded: {error}") from error
+        raise DataError(f"{path} cannot be decoded: {error.strerror or error}") from error
 
 
 def _decoded(

@@ -88,7 +88,7 @@ def cut(path):
 
 
 @pytest.mark.parametrize("file, damage, episodes, said", [
-    ("data/chunk-000/file-000.parquet", cut, {0, 1, 2}, "cannot be read"),
+    ("data/chunk-000/file-000.parquet", cut, {0, 1, 2}, "is truncated: it has"),
     ("data/chunk-000/file-001.parquet", lambda path: path.unlink(), {3}, "is missing"),
     ("videos/observation.images.front/chunk-000/file-000.mp4", cut, {0, 1, 2}, ""),
     ("videos/observation.images.front/chunk-000/file-001.mp4", lambda path: path.unlink(), {3}, "is missing"),
