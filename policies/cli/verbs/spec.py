@@ -15,7 +15,7 @@ from temporeal.policies.cli.specs.spec_file import given, with_options
 from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.registry import guess
 
-SUMMARY = "check, explain, plot or monitor a formula on a trace from a file, or on a dataset"
+SUMMARY = "check, explain, plot or monitor a formula on a trace or on a dataset"
 HELP = """\
 Evaluates a Signal Temporal Logic formula on a recorded trace. Needs no robot, no simulator and no training.
 
