@@ -73,7 +73,7 @@ def demonstrations(job: Job, out: Path) -> Path:
 
 def words_of(job: Job, out: Path) -> list[str]:
     """What ``temporeal train`` is told."""
-    found = [f"algo={job.algo}", f"dataset={demonstrations(job, out)}", f"seed={job.seed}",
+    found = ["algo.evaluate_updates=0", f"algo={job.algo}", f"dataset={demonstrations(job, out)}", f"seed={job.seed}",
              f"out={out / 'runs' / job.name}"]
     if job.algo == "consistency":
         return [*found, f"algo.policy={out / 'runs' / replace(job, algo='diffusion').name}"]

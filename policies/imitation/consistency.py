@@ -183,6 +183,5 @@ def load_chunks(run: Path, device: str = "cpu") -> ChunkPolicy:
     about = state["sizes"]["teacher"]
     if about["algo"] not in TEACHERS:
         raise checkpoint.CheckpointError(f"{state['path']}: its teacher is of {about['algo']!r}")
-    learner.hold(state, [about["config"][key] for key in ("context", "keypoints")] + list(about["config"]["hidden"]))
-    teacher = resolve(REGISTRY, about["algo"]).untrained(learner.interface_of(about["interface"]), about["config"])
+    teacher = resolve(REGISTRY, about["algo"]).untrained(state, about)
     return learner.weighted(student_of(teacher), state).to(device).eval()

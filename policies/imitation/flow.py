@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from temporeal.policies.data.episodes.interface import Interface
 from temporeal.policies.nets.denoisers import make_denoiser
 from temporeal.policies.training.chunks import learner
 from temporeal.policies.training.chunks.learner import ChunkConfig, Result
@@ -111,6 +110,8 @@ def load_chunks(run: Path, device: str = "cpu") -> ChunkPolicy:
     return learner.load(run, FlowConfig, Flow, device)[0]
 
 
-def untrained(interface: Interface, config: Mapping[str, Any]) -> ChunkPolicy:
-    """A policy with new weights, of the plain settings ``config`` of a checkpoint: a student's shape."""
-    return learner.make_policy(interface, FlowConfig(**learner.tupled(config)), Flow)
+def untrained(state: Mapping[str, Any], about: Mapping[str, Any]) -> ChunkPolicy:
+    """A policy with new weights, of the shape that a student's checkpoint ``state`` states of its teacher."""
+    config, interface = FlowConfig(**learner.tupled(about["config"])), learner.interface_of(about["interface"])
+    learner.hold(state, config, interface)
+    return learner.make_policy(interface, config, Flow)

@@ -16,6 +16,7 @@ from temporeal.robots.registry import guess_file
 if TYPE_CHECKING:
     from temporeal.policies.training.acting import Act
     from temporeal.robots.artifact.runtime import Artifact
+    from temporeal.robots.signals import SignalSpec
     from temporeal.sim.env import Env
     from temporeal.sim.task import Task
 
@@ -97,7 +98,7 @@ def check_task(artifact: Artifact, env: Env) -> None:
     manifest, task = artifact.manifest, env.task
     check_rate(manifest.rate_hz, task)
     observe: Any = task.observe
-    pictures = dict(env.pictures.rig.signals) if env.pictures is not None else {}
+    pictures = picture_specs(env)
     offered = [*observe.signals, *pictures, task.act.command]
     needed = [*artifact.schema, *[spec.name for spec in manifest.commands]]
     if lacking := [name for name in needed if name not in offered]:
@@ -113,3 +114,12 @@ def check_rate(rate_hz: float, task: Task) -> None:
     """Refuse a policy that gives commands at another rate than ``task`` takes them."""
     if not math.isclose(rate_hz * task.control_dt, 1.0, rel_tol=1e-6):
         raise BadInput(f"the policy runs at {rate_hz:g} Hz, task {task.name!r} as set at {1 / task.control_dt:g} Hz")
+
+
+def picture_specs(env: Env) -> dict[str, SignalSpec]:
+    """The signals of the cameras of ``env``."""
+    from temporeal.robots.signals import SignalSpec
+
+    shapes = env.pictures.rig.signals if env.pictures is not None else {}
+    return {name: SignalSpec(name, shape, dtype="uint8") if name.endswith("_rgb") else SignalSpec(name, shape, "m")
+            for name, shape in shapes.items()}

@@ -152,6 +152,11 @@ def chunk_act(infer: Infer, signals: tuple[str, ...], settings: Mapping[str, Any
     return policy
 
 
+def policy_act(policy: ChunkPolicy, settings: Mapping[str, Any], env: Env) -> Act:
+    """:func:`chunk_act` of a policy in PyTorch."""
+    return chunk_act(infer_by(policy), policy.signals, settings, env)
+
+
 def trained_chunks(
     folder: Path, artifact: Artifact | None, settings: Mapping[str, Any], task: Task
 ) -> tuple[Task, Callable[[Env], Act], Callable[[], str]] | None:
@@ -163,8 +168,8 @@ def trained_chunks(
 
     if artifact is None and gives_chunks(settings):
         policy = load_chunks(settings, folder, task)
-        return (shown_to(policy.signals, task),
-                lambda env: chunk_act(infer_by(policy), policy.signals, settings, env), lambda: weights_digest(policy))
+        return (shown_to(policy.signals, task), lambda env: policy_act(policy, settings, env),
+                lambda: weights_digest(policy))
     if artifact is None or artifact.manifest.chunk is None:
         return None
     names, file = tuple(artifact.schema), folder / POLICY

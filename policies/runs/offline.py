@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from temporeal.policies.data.episodes.dataset import Dataset
     from temporeal.policies.data.transitions import Transitions
+    from temporeal.policies.training.acting import Act
+    from temporeal.sim.env import Env
     from temporeal.sim.task import Task
 
 WORLD = ("robot", "task", "backend", "randomize")
@@ -32,7 +34,7 @@ WORLD = ("robot", "task", "backend", "randomize")
 def settings_of(words: Sequence[str]) -> Settings:
     """The settings of a command's ``words``; without ``task=``, the dataset says which task it is about."""
     folder = next((word.partition("=")[2] for word in reversed(words) if word.startswith("dataset=")), "")
-    if not folder or folder == "null" or any(word.startswith(("task=", "resume=")) for word in words):
+    if not folder or folder == "null" or any(word.startswith("task=") for word in words):
         return compose(words)
     about = dict(open_dataset(folder).interface.about.get("settings") or {})
     if "task" not in about:
@@ -74,7 +76,7 @@ def train(
     with run_folders.opened_run(settings, folder, overwrite):
         with events(folder / run_folders.EVENTS) as logger, naming_checkpoint(folder, 1, again), stop_asked() as asked:
             history = _learn(module, data, configuration, settings, folder, quiet=quiet, logger=logger, asked=asked,
-                             evaluate=evaluation(settings, task) if hasattr(module, "load_policy") else None)
+                             evaluate=evaluation_of(module, dataset, settings, task))
             if asked:
                 raise Interrupted(asked[0])
     if run_folders.resumes(settings):
@@ -116,22 +118,38 @@ def weights_of(dataset: Dataset, task: Task, configuration: Any) -> np.ndarray |
     return weights(scaled(judge(task.formula, table_of(dataset)).robustness), 1.0 / configuration.weighting_temperature)
 
 
-def evaluation(settings: Settings, task: Task) -> Callable[[nn.Module, nn.Module, int], dict[str, float]]:
-    """``evaluate(actor, normalizer, episodes)``: the share of fresh episodes that satisfy the formula, and their median
-    robustness."""
-    from temporeal.policies.evaluate.evaluation import evaluate
+def evaluation_of(
+    module: ModuleType, dataset: Dataset, settings: Settings, task: Task
+) -> Callable[[nn.Module, nn.Module, int], dict[str, float]] | None:
+    """How policies of the learner ``module`` are evaluated; None where they are no plain networks."""
     from temporeal.policies.evaluate.full_horizon import to_full_horizon
+
+    if chunks.gives_chunks(settings):
+        shown = chunks.shown_to(tuple(dataset.interface.signals), task)
+        return evaluation(settings, shown, lambda actor, normalizer, env: chunks.policy_act(actor, settings, env))
+    if not hasattr(module, "load_policy"):
+        return None
+    return evaluation(settings, to_full_horizon(task),
+                      lambda actor, normalizer, env: lambda obs: actor(normalizer(obs)))
+
+
+def evaluation(
+    settings: Settings, shown: Task, act: Callable[[Any, Any, Env], Act]
+) -> Callable[[nn.Module, nn.Module, int], dict[str, float]]:
+    """``evaluate(actor, normalizer, episodes)``: the share of fresh episodes that satisfy the formula, and their median
+    robustness. ``act``: makes the policy of an environment of task ``shown``."""
+    from temporeal.policies.evaluate.evaluation import evaluate
     from temporeal.policies.evaluate.judging import EVALUATION_SEED
     from temporeal.policies.evaluate.rollout import rollout
 
-    shown, seed = to_full_horizon(task), settings["seed"] + EVALUATION_SEED
+    seed = settings["seed"] + EVALUATION_SEED
     worlds: dict[int, Any] = {}
 
     def judge(actor: nn.Module, normalizer: nn.Module, episodes: int) -> dict[str, float]:
         if episodes not in worlds:
             worlds[episodes] = environments.make_env(settings, task=shown, num_worlds=episodes, seed=seed)
         worlds[episodes].reseed(seed)  # the same episodes each time: what differs is the policy
-        found = evaluate(rollout(worlds[episodes], lambda obs: actor(normalizer(obs))), task.formula)
+        found = evaluate(rollout(worlds[episodes], act(actor, normalizer, worlds[episodes])), shown.formula)
         return {"success": found.satisfied.estimate, "robustness": found.robustness.median}
 
     return judge

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.policies.data.episodes.interface import ActionSpec, Interface
-from temporeal.policies.nets.encoders import SignalEncoder, count, random_shift, vector
+from temporeal.policies.nets.encoders import SignalEncoder, count, is_picture, random_shift, vector
 from temporeal.policies.nets.normalizer import Normalizer, moments
 from temporeal.policies.training import checkpoint, offline_learner
 from temporeal.policies.training.chunks.policy import ChunkPolicy, Decoder
@@ -305,14 +305,22 @@ def load(run: Path, kind: type[C], build: Build, device: str = "cpu") -> tuple[C
     """The averaged policy in a checkpoint file, or in the last one of a run's folder, and its settings."""
     state = offline_learner.read(Path(run))
     config = offline_learner.config_of(state, kind)
-    hold(state, [config.context, config.keypoints, *getattr(config, "hidden", ())])
-    policy = make_policy(interface_of(state["sizes"]["interface"]), config, build)
+    interface = interface_of(state["sizes"]["interface"])
+    hold(state, config, interface)
+    policy = make_policy(interface, config, build)
     return weighted(policy, state).to(device).eval(), config
 
 
-def hold(state: Mapping[str, Any], sizes: Sequence[int]) -> None:
-    """Refuse ``sizes`` that the weights of a checkpoint cannot have, before memory is taken for them."""
-    checkpoint.require_held(state["path"], sizes, state["modules"]["actor"])
+SIZES = ("context", "keypoints", "horizon", "train_steps", "width", "layers", "latent", "tokens")
+"""Settings, of some algorithm, that networks take their sizes from."""
+
+
+def hold(state: Mapping[str, Any], config: ChunkConfig, interface: Interface) -> None:
+    """Refuse sizes that the weights of a checkpoint cannot have, before memory is taken for them."""
+    single = [[getattr(config, name)] for name in SIZES if hasattr(config, name)]
+    pictures = [[-(-side // 4) for side in spec.shape[:2]] for spec in interface.signals.values() if is_picture(spec)]
+    for widths in (*single, *pictures, [config.horizon, interface.action.size], list(getattr(config, "hidden", ()))):
+        checkpoint.require_held(state["path"], widths, state["modules"]["actor"])
 
 
 def weighted(policy: ChunkPolicy, state: Mapping[str, Any]) -> ChunkPolicy:
