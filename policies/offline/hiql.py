@@ -161,9 +161,10 @@ def implicit_value_loss(
     of an option that counts as one step.
     """
     goal = batch.value_goal
-    here = goal == batch.now
-    now, after = batch.view(batch.now, goal), batch.view(batch.ahead(steps, goal), goal)
-    reward, going_on = here.float() - 1.0, 1.0 - here.float()
+    here, led_to = goal == batch.now, batch.ahead(steps, goal)
+    now, after = batch.view(batch.now, goal), batch.view(led_to, goal)
+    reward = here.float() - 1.0
+    going_on = (~here & (led_to != goal)).float()  # V(g, g) = 0 also where g is a final state, in which no step begins
     with torch.no_grad():
         before, following = target(torch.cat((now, after))).chunk(2, -1)  # [2, B] each
         advantage = reward + gamma * going_on * following.amin(0) - before.mean(0)

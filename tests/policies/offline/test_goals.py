@@ -11,6 +11,8 @@ from temporeal.policies.data.episodes.interface import DataError
 from temporeal.policies.data.goals import GoalMix, GoalSpace, goal_space, samples_of
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.offline.gcbc import GCBCConfig, Stitching, k_means
+from temporeal.policies.offline.hiql import GoalValue, HIQLConfig, implicit_value_loss
+from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend
 from temporeal.policies.training.offline.goal_batches import GoalBatches, GoalConfig
 
 NAMES = ("place", "speed", "goal")
@@ -124,7 +126,7 @@ def test_goal_space_of_relative_observations_is_exact() -> None:
     assert space.asked(torch.tensor([[3.0, 0.0, -1.0]])).item() == 2.0
 
 
-@pytest.mark.parametrize("name", ["gcbc", "hiql"])
+@pytest.mark.parametrize("name", ["gcbc", "hiql", "ota"])
 def test_a_resumed_run_of_goals_equals_an_uninterrupted_one(name: str, tmp_path: Path) -> None:
     module = importlib.import_module(f"temporeal.policies.offline.{name}")
     config = typing.get_type_hints(module.train)["config"](
@@ -137,3 +139,35 @@ def test_a_resumed_run_of_goals_equals_an_uninterrupted_one(name: str, tmp_path:
     assert normalizer.mean.equal(whole.normalizer.mean)
     for key, value in whole.actor.state_dict().items():
         assert torch.equal(value, actor.state_dict()[key]), key
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [1, 3])
+def test_values_of_goals_are_exact_on_a_line(options: int) -> None:
+    """One way to go: V = -(1 + gamma + ...), once for each step to the goal, or each option of ``options`` steps."""
+    length, gamma = 9, 0.8
+    data = steps((length,))
+    eye = torch.eye(length + 1)
+    line = Transitions(**{**vars(data), "obs": torch.cat((eye[:-1], eye[:-1]), 1),
+                          "next_obs": torch.cat((eye[1:], eye[1:]), 1), "obs_names": ()})
+    config = HIQLConfig(
+        goal=tuple(str(length + 1 + i) for i in range(length + 1)), achieved=tuple(map(str, range(length + 1))),
+        hidden=(64,), batch=256, gamma=gamma, learning_rate=3e-3, future=0.8, normalize_observations=False)
+    torch.manual_seed(0)
+    batches = GoalBatches(line, config)
+    state = torch.arange(length + 1)
+    value, target = (GoalValue(2 * length + 2, state, config) for _ in range(2))
+    adam = Adam(value, rate=3e-3)
+    average = Average(value, target)
+    for k, batch in enumerate(batches.draw(torch.Generator().manual_seed(0), 1500)):
+        if k == 1000:
+            adam.set_rate(3e-4)
+        descend(implicit_value_loss(value, target, batch, gamma, 0.5, options)[0], adam)
+        average.move(0.1)
+    for now in range(length):
+        for goal in range(now, length + 1):
+            count = -(-(goal - now) // options)
+            exact = -(1.0 - gamma**count) / (1.0 - gamma)
+            with torch.no_grad():
+                found = value(batches.view(torch.tensor([now]), torch.tensor([goal]))).mean()
+            assert float(found) == pytest.approx(exact, abs=0.25), (now, goal)

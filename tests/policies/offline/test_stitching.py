@@ -2,13 +2,16 @@
 
 import importlib
 import typing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from tests.policies.offline.maze import Maze, success, transitions
 
 from temporeal.policies.data.transitions import Transitions
+from temporeal.policies.offline.ssorl import SSORLConfig, labelled, windows
 
 SMALL = {"hidden": (64, 64), "gamma": 0.95, "target_rate": 0.1, "batch": 128, "learning_rate": 1e-3}
 FAR = [((0, 0), (0, 2)), ((0, 2), (0, 0))]
@@ -56,6 +59,7 @@ GOALS = {"goal": ("goal",), "achieved": ("place",), "learning_rate": 3e-3}
 @pytest.mark.slow
 @pytest.mark.parametrize("name, settings", [
     ("hiql", {"updates": 2000, "subgoal_steps": 4}),
+    ("ota", {"updates": 2000, "subgoal_steps": 4, "abstraction": 3, "option_gamma": 0.95}),
     ("gcbc", {"updates": 1000, "stitch": 0.7}),
 ])
 def test_learners_of_goals_stitch(name: str, settings: dict, tmp_path: Path) -> None:
@@ -67,3 +71,45 @@ def test_cloning_reaches_no_goal_that_no_episode_led_to(tmp_path: Path) -> None:
     near = [((0, 0), (2, 0)), ((3, 2), (1, 2))]
     assert arrivals("gcbc", without_reward(), FAR, tmp_path / "far", **GOALS, updates=1000, stitch=0.0) <= 0.4
     assert arrivals("gcbc", without_reward(), near, tmp_path / "near", **GOALS, updates=1000, stitch=0.0) >= 0.9
+
+
+TO_REWARD = [((0, 0), (0, 2)), ((2, 0), (0, 2)), ((4, 1), (0, 2))]
+KNOWN = 9
+"""Episodes of 300 that have actions."""
+
+
+def of_known_actions(data: Transitions) -> Transitions:
+    """The first episodes alone."""
+    steps = int(data.starts[KNOWN])
+    columns = {name: getattr(data, name)[:steps] for name in ("obs", "action", "reward", "next_obs", "mask", "episode")}
+    return replace(data, **columns, starts=data.starts[:KNOWN + 1])
+
+
+@pytest.mark.slow
+def test_episodes_without_actions_lead_where_those_with_actions_do_not(tmp_path: Path) -> None:
+    data, same = with_reward(), {"updates": 3000, "expectile": 0.8, "learning_rate": 3e-3}
+    unknown = replace(data, action=data.action.clone().index_fill_(
+        0, torch.arange(int(data.starts[KNOWN]), data.steps), torch.nan))
+    assert arrivals("ssorl", unknown, TO_REWARD, tmp_path / "all", **same, labelled=KNOWN / 300,
+                    inverse_updates=500) >= 0.9
+    assert arrivals("iql", of_known_actions(data), TO_REWARD, tmp_path / "few", **same) <= 0.4
+
+
+def test_actions_of_the_other_episodes_are_the_inverse_models_and_never_read() -> None:
+    data = transitions(Maze().pieces(40, 3))
+    known = int(data.starts[20])
+    hidden = replace(data, action=torch.cat((data.action[:known], torch.full_like(data.action[known:], torch.nan))))
+    config = SSORLConfig(labelled=0.5, inverse_updates=300, hidden=(32,), learning_rate=1e-2)
+    found = labelled(hidden, config, seed=0)
+    assert found.action[:known].equal(data.action[:known])
+    away = (found.action[known:] - data.action[known:]).abs().mean()
+    assert away < 0.5 * data.action[known:].abs().mean()
+
+
+def test_the_inverse_model_sees_no_other_episode() -> None:
+    data = transitions(Maze().pieces(3, 2))
+    seen = windows(data, past=1)
+    first = data.starts[:-1]
+    assert seen[first, :4].equal(data.obs[first])
+    assert seen[first + 1, :4].equal(data.obs[first])
+    assert seen[:, -4:].equal(data.next_obs)
