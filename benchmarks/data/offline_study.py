@@ -89,7 +89,9 @@ def learned(out: Path, cell: Cell, updates: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as run:
         result = module.train(steps, configuration, out=Path(run), seed=cell.seed)
     seconds = time.process_time() - began
-    found = offline.evaluation(settings, task)(result.actor, result.normalizer, JUDGED)
+    judge = offline.evaluation_of(module, data, settings, task)
+    assert judge is not None
+    found = judge(result.actor, result.normalizer, JUDGED)
     share = [record.success for record in data.records if record.success is not None]
     return {"cell": cell.name, "updates": updates, "cpu_seconds": seconds, "data": mean(map(float, share)), **found}
 

@@ -45,13 +45,11 @@ class Padded:
 
 
 class View(Protocol):
-    """What a learner is shown of a dataset.
+    """What a learner is shown of a dataset."""
 
-    Attributes:
-        names: signals that are read.
-    """
-
-    names: tuple[str, ...]
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Signals that are read."""
 
     def check(self, interface: Interface) -> None:
         """:class:`DataError` if a dataset of this interface cannot be shown so, by the name of what differs."""
@@ -203,7 +201,8 @@ def _last_has_action(dataset: Dataset, last: np.ndarray) -> np.ndarray:
     """Whether the samples ``last`` [N] have a command; of a foreign set all have."""
     if HAS_ACTION not in dataset.columns:
         return np.ones(len(last), bool)
-    return np.asarray(dataset.column(HAS_ACTION))[last].astype(bool)
+    found: np.ndarray = np.asarray(dataset.column(HAS_ACTION))[last].astype(bool)
+    return found
 
 
 def _steps(

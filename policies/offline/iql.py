@@ -109,6 +109,7 @@ class IQL:
         self.actor.net.back(found.of_policy, (by_mean * (1.0 - found.mean.square()))[None])
         by_log_std = (weight * (1.0 - found.noise.square())).sum(0)
         inside = (found.log_std > LOG_STD[0]) & (found.log_std < LOG_STD[1])
+        assert self.actor.log_std.grad is not None  # a part of the optimizer's vector
         self.actor.log_std.grad.add_(by_log_std * inside)
 
 

@@ -61,35 +61,40 @@ class OfflineConfig:
 
 
 class Algorithm(Protocol):
-    """What a learner from data is to the loop.
+    """What a learner from data is to the loop. ``updates``: how many it has made; set where a run is resumed."""
 
-    Attributes:
-        figures: names of what :meth:`update` returns.
-        modules: all that learns, by name: saved and restored. ``optimizers``: likewise.
-        actor: the deterministic action [B, A] of a normalized observation [B, O]; what is evaluated and deployed.
-        updates: how many it has made; set where a run is resumed.
-    """
-
-    figures: Sequence[str]
-    modules: Mapping[str, nn.Module]
-    optimizers: Mapping[str, Any]
-    actor: nn.Module
     updates: int
+
+    @property
+    def figures(self) -> Sequence[str]:
+        """Names of what :meth:`update` returns."""
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        """All that learns, by name: saved and restored."""
+
+    @property
+    def optimizers(self) -> Mapping[str, Any]:
+        """Likewise."""
+
+    @property
+    def actor(self) -> nn.Module:
+        """The deterministic action [B, A] of a normalized observation [B, O]; what is evaluated and deployed."""
 
     def update(self, batch: Any) -> Tensor:
         """One gradient step. Returns its figures [F]."""
 
 
 class Batches(Protocol):
-    """Where an algorithm's batches come from.
+    """Where an algorithm's batches come from."""
 
-    Attributes:
-        normalizer: what the actor's observations went through.
-        sizes: what a policy's network is rebuilt from.
-    """
+    @property
+    def normalizer(self) -> nn.Module:
+        """What the actor's observations went through."""
 
-    normalizer: nn.Module
-    sizes: Mapping[str, int]
+    @property
+    def sizes(self) -> Mapping[str, Any]:
+        """What a policy's network is rebuilt from."""
 
     def draw(self, generator: torch.Generator, count: int) -> Iterator[Any]:
         """``count`` batches, all random choices from ``generator``."""
