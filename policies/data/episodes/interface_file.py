@@ -13,7 +13,8 @@ from temporeal.policies.data.episodes.interface import ActionSpec, DataError, In
 from temporeal.policies.data.episodes.layout import ACTION, OBSERVATION
 from temporeal.robots.signals import SignalError, SignalSpec, schema
 
-UNKNOWN = "units, frames and limits of the action are not in LeRobot's files: unit '?', limits infinite"
+UNKNOWN = ("units, frames and limits of the action, success and termination are not in LeRobot's files: unit '?', "
+           "limits infinite, success unknown, every episode cut by time")
 FEATURES, DIMENSIONS, COMPONENTS = 1000, 5, 1 << 28
 """Most features of a set, dimensions of one (LeRobot's Array5D), numbers of one."""
 

@@ -44,6 +44,7 @@ class Metadata:
         self._total = statistics.Total()
         self._info_at = -math.inf
         self._tasks_written = -1
+        self._columns = self._encoded([]).column_names  # a file that LeRobot wrote has others
 
     @classmethod
     def new(cls, folder: Path, interface: Interface, pictures: str) -> Metadata:
@@ -84,7 +85,7 @@ class Metadata:
     def add(self, records: Sequence[Record], figures: Sequence[Mapping[str, statistics.Figures]]) -> None:
         """Make episodes exist whose other files are there."""
         self._write_tasks()
-        if self._rows is not None and len(self._rows) >= ROWS:
+        if self._rows is not None and (len(self._rows) >= ROWS or self._rows.column_names != self._columns):
             self._place, self._rows = layout.after(self._place), None
         new = self._encoded([catalogue.row(record, self._place) | statistics.flat_row(of)
                              for record, of in zip(records, figures)])
