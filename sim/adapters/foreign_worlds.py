@@ -8,6 +8,7 @@ library observes; ``reward``, its reward; ``success``, whether its goal is reach
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -46,12 +47,13 @@ class ForeignScene(Scene):
     """A scene that brings its own simulator.
 
     Args:
-        simulate: makes N worlds of it. ``library``: name and version of what simulates.
+        simulate: makes N worlds of it. ``library``: name and version of what simulates; ``env``: its environment.
         instruction: what is to be done, in words.
     """
 
     simulate: Callable[[int], Simulation] | None = None
     library: str = ""
+    env: str = ""
     instruction: str = ""
 
     def make_worlds(self, num_worlds: int, command: str, *, dt: float, seed: int = 0) -> Backend:
@@ -127,6 +129,17 @@ class ForeignWorlds:
         self.simulation.close()
 
 
+def copied(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a library's environment, as another world has them: arrays that it owns, lists and tables are
+    copied; views of MuJoCo's memory stay such."""
+    def one(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return value.copy() if value.base is None else value
+        return copy(value) if isinstance(value, (list, dict)) else value
+
+    return {name: one(value) for name, value in attributes.items()}
+
+
 class Observed(nn.Module):
     """What the library observes, as it is, and the signals of the goal, where there are some."""
 
@@ -196,8 +209,8 @@ class Described:
 
 
 def foreign_task(
-    about: Described, simulate: Callable[[int], Simulation], library: str, instruction: str, formula: str | None = None,
-    constants: Mapping[str, Any] | None = None,
+    about: Described, simulate: Callable[[int], Simulation], library: str, env: str, instruction: str,
+    formula: str | None = None, constants: Mapping[str, Any] | None = None,
 ) -> Task:
     """The task. ``formula``: None: :data:`FORMULA`, the library's success within the episode."""
     low, high = (tuple(map(float, x)) for x in (about.low, about.high))
@@ -206,7 +219,7 @@ def foreign_task(
         name=about.robot, kind="foreign", limits={}, home={},
         signals=schema(state, SignalSpec("reward"), SignalSpec("success"), *about.more.values()),
         commands={COMMAND: CommandSpec(COMMAND, (len(low),), low=low, high=high)})
-    scene = ForeignScene(robot, floor=False, simulate=simulate, library=library, instruction=instruction)
+    scene = ForeignScene(robot, floor=False, simulate=simulate, library=library, env=env, instruction=instruction)
     horizon = about.steps * about.control_dt
     text, given = formula or FORMULA.format(horizon=horizon), dict(constants or {})
 

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 
 from temporeal.robots.registry import guess
-from temporeal.sim.adapters.foreign_worlds import Described, foreign_task
+from temporeal.sim.adapters.foreign_worlds import Described, copied, foreign_task
+from temporeal.sim.adapters.meta_world_sentences import SENTENCES
 from temporeal.sim.task import Task, check_range
 
 STATE, ACTION = 39, 4
@@ -53,7 +54,7 @@ def make(
     if reward not in ("dense", "success"):
         raise ValueError(f"task 'metaworld': reward is dense or success, got {reward!r}")
     about = Described("metaworld", "metaworld", STATE, (-1.0,) * ACTION, (1.0,) * ACTION, steps, CONTROL_DT)
-    return foreign_task(about, lambda worlds: Sawyer(env, worlds, reward == "success"), library(), instruction(env),
+    return foreign_task(about, lambda worlds: Sawyer(env, worlds, reward == "success"), library(), env, SENTENCES[env],
                         formula, constants)
 
 
@@ -62,11 +63,6 @@ def library() -> str:
     from importlib.metadata import version
 
     return f"metaworld {version('metaworld')}"
-
-
-def instruction(env: str) -> str:
-    """``door-open-v3`` in words: "door open"."""
-    return env.removesuffix("-v3").replace("-", " ")
 
 
 @cache
@@ -177,19 +173,12 @@ class Sawyer:
         """Nothing to give back."""
 
 
-def copied(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes of an environment, arrays that it owns copied; views of MuJoCo's memory stay such."""
-    return {name: value.copy() if isinstance(value, np.ndarray) and value.base is None else value
-            for name, value in attributes.items()}
-
-
 def expert(task: Task, worlds: int) -> Callable[[Mapping[str, Tensor], Tensor], Tensor]:
     """The library's scripted policy. ``pace``: of the hand."""
     repaired()
     from metaworld.policies import ENV_POLICY_MAP
 
-    name = task.scene.instruction.replace(" ", "-") + "-v3"  # type: ignore[attr-defined]
-    policies = [ENV_POLICY_MAP[name]() for _ in range(worlds)]
+    policies = [ENV_POLICY_MAP[task.scene.env]() for _ in range(worlds)]  # type: ignore[attr-defined]
 
     def act(signals: Mapping[str, Tensor], pace: Tensor) -> Tensor:
         with warnings.catch_warnings():

@@ -3,8 +3,8 @@
     temporeal data generate task=ogbench task.settings.env=cube-single-v0 quality=play episodes=1000 out=SET
     temporeal train task=ogbench dataset=SET algo=hiql
 
-Each world is an environment of the library. The signal ``state`` is its observation and ``goal`` the observation that
-it asks for; each episode is one of its five evaluation tasks. In play (``oracle=play``) an oracle brings about one
+One environment of the library serves all worlds. The signal ``state`` is its observation and ``goal`` the observation
+that it asks for; each episode is one of its five evaluation tasks. In play (``oracle=play``) an oracle brings about one
 random target after another, as the library's own data are made: planned with correlated noise for cube and scene, along
 the shortest way with noise for a point in a maze. An ant in a maze needs a policy that the library does not ship.
 """
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from temporeal.robots.registry import guess
 from temporeal.robots.signals import SignalSpec, schema
-from temporeal.sim.adapters.foreign_worlds import Described, foreign_task
+from temporeal.sim.adapters.foreign_worlds import Described, copied, foreign_task
 from temporeal.sim.task import Task, check_range
 
 FAMILIES = ("cube", "scene", "pointmaze", "antmaze")
@@ -54,7 +54,7 @@ def make(
     check_range("ogbench", "steps", steps, 1, 10_000, "")
     more = schema(SignalSpec("goal", (size,)), *([SignalSpec("oracle", (len(low),))] if oracle == "play" else []))
     about = Described("ogbench", f"ogbench_{env.partition('-')[0]}", size, low, high, steps, dt, more, ("goal",))
-    return foreign_task(about, lambda worlds: Worlds(env, worlds, oracle), library(),
+    return foreign_task(about, lambda worlds: Worlds(env, worlds, oracle), library(), env,
                         f"bring the {env.partition('-')[0]} to its goal", formula, constants)
 
 
@@ -76,12 +76,18 @@ def names() -> tuple[str, ...]:
 
 
 def made(env: str, oracle: str = "none") -> Any:
-    """An environment of the library without the wrappers that end its episodes."""
+    """An environment of the library without the wrappers that end its episodes.
+
+    Its action space is one object that can be seeded: the library makes a new one each time, and draws the random steps
+    before a goal is observed from it.
+    """
     import gymnasium
     import ogbench  # noqa: F401 (registers them)
 
     play = oracle == "play" and not maze(env)
-    return gymnasium.make(env, terminate_at_goal=False, **({"mode": "data_collection"} if play else {})).unwrapped
+    one: Any = gymnasium.make(env, terminate_at_goal=False, **({"mode": "data_collection"} if play else {})).unwrapped
+    one.__class__ = type("Seeded", (type(one),), {"action_space": one.action_space})
+    return one
 
 
 def maze(env: str) -> bool:
@@ -102,40 +108,54 @@ def sizes(env: str) -> tuple[int, tuple[float, ...], tuple[float, ...], int, flo
 
 
 class Worlds:
-    """N environments (:class:`temporeal.sim.adapters.foreign_worlds.Simulation`), each with its own random numbers: the
-    library draws from numpy's global ones."""
+    """N worlds (:class:`temporeal.sim.adapters.foreign_worlds.Simulation`) in one environment of the library.
+
+    Each has MuJoCo data, attributes of the Python object, places of the model's sites (targets of drawer and window)
+    and random numbers of its own: the library draws from numpy's global ones.
+    """
 
     def __init__(self, env: str, worlds: int, oracle: str) -> None:
-        self.envs = [made(env, oracle) for _ in range(worlds)]
-        self.players = [player(env, one) for one in self.envs] if oracle == "play" else []
+        import mujoco
+
+        self.env = made(env, oracle)
+        self.env.reset(seed=0)  # compiles the model
+        data, model = ("data", self.env.model) if maze(env) else ("_data", self.env._model)
+        self.sites = model.site_pos
+        self.places = [self.sites.copy() for _ in range(worlds)]
+        self.attributes = [{**copied(self.env.__dict__), data: mujoco.MjData(model)} for _ in range(worlds)]
+        self.players = [player(env, self.env) for _ in range(worlds)] if oracle == "play" else []
         self.goals: list[np.ndarray] = [np.zeros(0)] * worlds
         self.random: list[Any] = [None] * worlds
 
     def reset(self, world: int, seed: int) -> Mapping[str, np.ndarray]:
         """Begin the episode of ``seed``: of the library's evaluation tasks the one that the seed draws."""
         self.random[world] = np.random.RandomState(seed).get_state()
-        with self._own_random(world):
+        with self._turn_of(world):
             if self.players:
                 return self._seen(world, *self.players[world].begin(seed), 0.0)
             task = 1 + int(np.random.default_rng(seed).integers(TASKS))
-            obs, info = self.envs[world].reset(seed=seed, options={"task_id": task})
+            self.env.action_space.seed(seed)
+            obs, info = self.env.reset(seed=seed, options={"task_id": task})
             self.goals[world] = np.asarray(info["goal"], np.float32)
             return self._seen(world, obs, info, 0.0)
 
     def step(self, world: int, action: np.ndarray) -> Mapping[str, np.ndarray]:
         """One control step."""
-        with self._own_random(world):
-            obs, _, _, _, info = self.envs[world].step(action)
+        with self._turn_of(world):
+            obs, _, _, _, info = self.env.step(action)
             return self._seen(world, obs, info, float(info.get("success", 0.0)))
 
     @contextmanager
-    def _own_random(self, world: int) -> Iterator[None]:
-        """Inside, numpy's global generator goes on as ``world`` left it."""
+    def _turn_of(self, world: int) -> Iterator[None]:
+        """Inside, the environment and numpy's global generator are as ``world`` left them."""
         outside = np.random.get_state()  # noqa: NPY002
         np.random.set_state(self.random[world])  # noqa: NPY002
+        self.env.__dict__ = self.attributes[world]
+        self.sites[:] = self.places[world]
         try:
             yield
         finally:
+            self.places[world][:] = self.sites
             self.random[world] = np.random.get_state()  # noqa: NPY002
             np.random.set_state(outside)  # noqa: NPY002
 
@@ -147,9 +167,7 @@ class Worlds:
         return {**out, "goal": out["state"], "oracle": self.players[world].action(obs, info)}
 
     def close(self) -> None:
-        """Close the environments."""
-        for env in self.envs:
-            env.close()
+        """Nothing to give back."""
 
 
 def player(env: str, one: Any) -> Any:

@@ -14,14 +14,16 @@ from temporeal.sim.adapters import ogbench
 pytestmark = pytest.mark.slow
 
 
-def test_worlds_are_the_librarys_own_and_ask_for_its_goals():
-    worlds = ogbench.Worlds("pointmaze-medium-v0", 2, "none")
+@pytest.mark.parametrize(("name", "size"), [("pointmaze-medium-v0", 2), ("cube-single-v0", 5), ("scene-v0", 5)])
+def test_worlds_are_the_librarys_own_and_ask_for_its_goals(name, size):
+    worlds = ogbench.Worlds(name, 2, "none")
     begun = [worlds.reset(world, 7 + world) for world in range(2)]
-    actions = np.random.default_rng(0).uniform(-1, 1, (10, 2)).astype(np.float32)
+    actions = np.random.default_rng(0).uniform(-1, 1, (10, size)).astype(np.float32)
     found = [[worlds.step(world, action) for world in range(2)] for action in actions]
     for world, seed in enumerate((7, 8)):
         np.random.seed(seed)  # noqa: NPY002 (the library draws from it)
-        env = ogbench.made("pointmaze-medium-v0")
+        env = ogbench.made(name)
+        env.action_space.seed(seed)
         task = 1 + int(np.random.default_rng(seed).integers(ogbench.TASKS))
         _, info = env.reset(seed=seed, options={"task_id": task})
         np.testing.assert_allclose(begun[world]["goal"], info["goal"], atol=1e-6)
