@@ -25,12 +25,11 @@ from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.imitation import bc
 from temporeal.policies.imitation.bc import BCConfig
 from temporeal.policies.nets.normalizer import Normalizer
-from temporeal.policies.training import budget, checkpoint, offline_learner
+from temporeal.policies.training import budget, checkpoint, offline_learner, policy_graphs
 from temporeal.policies.training.acting import graph_policy
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.offline.transition_batches import TransitionBatches
 from temporeal.policies.training.offline_learner import Result
-from temporeal.policies.training.policy_graphs import load_graph
 from temporeal.policies.training.progress import Logger, Progress
 from temporeal.policies.training.ranks import Ranks
 from temporeal.sim.types import Obs, TaskEnv
@@ -136,7 +135,7 @@ def begin(env: TaskEnv, config: DaggerConfig, make_expert: Callable[[], Expert],
 def expert_of(env: TaskEnv, config: DaggerConfig) -> Callable[[], Expert]:
     """What makes the expert that the settings name."""
     if config.expert != SCRIPTED:
-        graph = load_graph(Path(config.expert), env.task)
+        graph = policy_graphs.load_graph(Path(config.expert), env.task)
 
         def learned() -> Expert:
             act = graph_policy(graph)
