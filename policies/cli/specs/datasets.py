@@ -42,7 +42,7 @@ def on_dataset(action: str, spec: Spec, path: Path, options: Namespace) -> int:
 
     check_options(action, options)
     data = Dataset.open(path)
-    table = table_of(data)
+    table = table_of(data, options.truth)
     formula = formula_of_set(spec, table)
     try:
         bounded = math.isfinite(horizon(formula, table.dt))  # a formula without an end is judged by the whole episode

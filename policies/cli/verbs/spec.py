@@ -77,6 +77,7 @@ def parser() -> Parser:
     p.add_argument("--until", choices=("half-open", "closed"),
                    help="whether p in `p U q` must hold up to the sample before q, or at that of q too (half-open)")
     p.add_argument("--episode", type=int, metavar="N", help="dataset: this episode alone, as a trace")
+    p.add_argument("--truth", action="store_true", help="dataset: by true_NAME, where sensors changed NAME")
     p.add_argument("--partial", action="store_true", help="undecided unless all continuations of the trace agree")
     p.add_argument("--until-decided", action="store_true", help="monitor: end as soon as the verdict is certain")
     p.add_argument("--series", action="store_true", help="with --json: every part's robustness at every sample")
@@ -110,8 +111,11 @@ def run(argv: Sequence[str]) -> int:
     check_options(action, options)
     from temporeal.policies.cli.specs.datasets import is_dataset, on_dataset
 
+    whole = len(files) > 1 and options.episode is None and is_dataset(Path(files[1]))
     if options.episode is not None and (len(files) < 2 or not is_dataset(Path(files[1]))):
         raise BadInput("--episode is for a dataset")
+    if options.truth and not whole:
+        raise BadInput("--truth is for a dataset, all of it")
     from temporeal.policies.runs import errors
     from temporeal.policies.runs.replacing import refuse_to_replace
 
@@ -120,7 +124,7 @@ def run(argv: Sequence[str]) -> int:
         spec = with_options(given(files[0]), options)
         if len(files) == 1:
             return outline(spec, options)
-        if is_dataset(Path(files[1])) and options.episode is None:
+        if whole:
             return on_dataset(action, spec, Path(files[1]), options)
         if action == "monitor":
             return monitor(spec, files[1], options)

@@ -60,10 +60,18 @@ class Table:
         return np.diff(self.starts)
 
 
-def table_of(data: Dataset) -> Table:
-    """The numbers of a dataset: its signals but for pictures."""
+TRUE = "true_"
+"""Before the name of a signal's true value, in sets of simulations whose sensors are not exact."""
+
+
+def table_of(data: Dataset, truth: bool = False) -> Table:
+    """The numbers of a dataset: its signals but for pictures; with ``truth`` the true ones, where it has both."""
     signals = {name: spec for name, spec in data.interface.signals.items() if not is_picture(spec)}
-    return Table(str(data.folder), signals, data.column, data.starts, 1.0 / data.interface.rate_hz)
+
+    def column(name: str) -> np.ndarray:
+        return data.column(f"{TRUE}{name}" if truth and f"{TRUE}{name}" in signals else name)
+
+    return Table(str(data.folder), signals, column, data.starts, 1.0 / data.interface.rate_hz)
 
 
 def table_of_episodes(episodes: Sequence[Episode], interface: Interface, source: str) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -280,11 +281,21 @@ def device_of(name: str, keys: Device | None) -> Device:
             from temporeal.policies.data.recording.spacemouse import SpaceMouse
 
             return SpaceMouse()
-        if keys is None:
-            raise OSError("standard input is no terminal, whose keyboard it would be")
-        return keys
+        return keys if keys is not None else screen_keys()
     except OSError as error:
         raise BadInput(f"device={name}: {error}") from error
+
+
+def screen_keys() -> Device:
+    """The keys of the graphical session, where standard input is no terminal."""
+    from importlib.util import find_spec
+
+    if find_spec("pynput") is None or not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")):
+        raise OSError("standard input is no terminal, whose keyboard it would be; pynput takes the keys of a graphical "
+                      "session: pip install pynput")
+    from temporeal.policies.data.recording.keyboard import Screen
+
+    return Screen()
 
 
 def leader_of(request: Request, task: Task, keys: Device | None) -> Operator:

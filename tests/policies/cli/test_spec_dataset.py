@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
-from tests.policies.data.curation.constructed import climbs
+from tests.policies.data.curation.constructed import FLIGHT, climb, climbs
 
 from temporeal.policies.cli.main import main
+from temporeal.policies.data.episodes.writer import DatasetWriter
+from temporeal.robots.signals import SignalSpec
 
 FORMULA = "F[0,1.2] (height > 0.9) & G[0,2] (height < 1.6)"
 
@@ -57,6 +60,18 @@ def test_one_episode_is_a_trace(folder, capsys, tmp_path):
     assert main(["spec", "plot", FORMULA, folder, "--episode", "2", "-o", str(tmp_path / "p.svg")]) == 0
     assert (tmp_path / "p.svg").stat().st_size > 1000
     assert main(["spec", "monitor", "G[0,2] (mission_time < 9)", folder, "--episode", "0", "--json"]) == 0
+
+
+def test_truth_judges_by_what_was_true(tmp_path, capsys):
+    face = replace(FLIGHT, signals={**FLIGHT.signals, "true_height": SignalSpec("true_height", (), "m", "w")})
+    episode = climb(1.0)
+    wrong = {**episode.signals, "true_height": episode.signals["height"], "height": episode.signals["height"] + 5}
+    with DatasetWriter(tmp_path / "set", face) as writer:
+        writer.add(replace(episode, signals=wrong))
+    assert main(["spec", "check", "G[0,2] (height < 2)", str(tmp_path / "set")]) == 1
+    assert main(["spec", "check", "G[0,2] (height < 2)", str(tmp_path / "set"), "--truth"]) == 0
+    assert main(["spec", "check", "G[0,2] (height < 2)", "--truth"]) == 2
+    assert "--truth is for a dataset" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("words", "told"), [

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import termios
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from temporeal.policies.data.recording.controls import (
     value,
 )
 from temporeal.policies.data.recording.gamepad import AXES, BUTTONS, Gamepad, rested
-from temporeal.policies.data.recording.keyboard import HELD_S, Terminal
+from temporeal.policies.data.recording.keyboard import HELD_S, Screen, Terminal
 from temporeal.policies.data.recording.operators import Handheld
 from temporeal.policies.data.recording.spacemouse import SpaceMouse
 
@@ -97,6 +98,32 @@ def test_the_keys_of_a_terminal():
         Terminal(nothing.fileno())
 
 
+def test_the_keys_of_a_screen_by_their_double(monkeypatch):
+    made = []
+
+    class Listener:
+        def __init__(self, on_press, on_release) -> None:
+            self.press, self.release, self.running = on_press, on_release, False
+            made.append(self)
+
+        def start(self) -> None:
+            self.running = True
+
+        def stop(self) -> None:
+            self.running = False
+
+    module = ModuleType("pynput")
+    module.keyboard = SimpleNamespace(Listener=Listener)
+    monkeypatch.setitem(sys.modules, "pynput", module)
+    keys, letter = Screen(), SimpleNamespace(char="w")
+    made[0].press(letter), made[0].press(letter), made[0].press(SimpleNamespace(name="enter"))
+    assert keys.read() == Controls(held=frozenset({"w", "return"}), pressed=("w", "return"))
+    made[0].release(letter), made[0].press(SimpleNamespace(name="space"))
+    assert keys.read() == Controls(held=frozenset({"return", "space"}), pressed=("space",))
+    keys.close()
+    assert not made[0].running
+
+
 def test_a_gamepad_by_its_double(monkeypatch):
     pad = HeldPad()
     pygame = pygame_with(monkeypatch, pad)
@@ -145,7 +172,7 @@ def test_a_spacemouse_by_its_double_is_at_its_newest_report(monkeypatch):
     mouse = HeldMouse([(0.1, 0, 0, 0, 0, 0, (0, 0)), (0.2, 0.03, 0, 0, 0, -0.5, (1, 0)), (0.9, 0, 0, 0, 0, 0, (1, 0))])
     module = ModuleType("pyspacemouse")
     module.open = lambda: mouse
-    monkeypatch.setitem(__import__("sys").modules, "pyspacemouse", module)
+    monkeypatch.setitem(sys.modules, "pyspacemouse", module)
     device = SpaceMouse()
     found = device.read()
     assert found.axes["x"] == 0.9 and found.axes["y"] == 0.0 and found.pressed == ("left",)
