@@ -147,6 +147,19 @@ class Changes:
 
 
 @dataclass(frozen=True)
+class LinkShapes:
+    """Capsules around a robot's links, for who keeps links apart without a simulator.
+
+    Args:
+        capsules: by link, rows (x, y, z, x, y, z, radius) in m: the ends of a segment in the link's frame.
+        loose: pairs of links that are not watched: their capsules meet where their shapes do not.
+    """
+
+    capsules: tuple[tuple[str, tuple[tuple[float, ...], ...]], ...]
+    loose: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class RobotSpec:
     """One robot.
 
@@ -172,6 +185,7 @@ class RobotSpec:
         gripper: the gripper, if it has one.
         control_hz: how often its tasks set a command unless they say otherwise, Hz; 0: no rate is known.
         defaults: limits that no source gives: what was assumed and why, by the limit's name.
+        shapes: capsules around its links, where its model's own shapes are not to be read; None: they are.
         symmetry: its mirror image, if it has one: for data that is mirrored.
     """
 
@@ -194,6 +208,7 @@ class RobotSpec:
     gripper: Gripper | None = None
     control_hz: float = 0.0
     defaults: Mapping[str, str] = field(default_factory=dict)
+    shapes: LinkShapes | None = None
     symmetry: Symmetry | None = None
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ of each other at home (housings that share a joint; a capsule is larger than the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import hypot, inf, nan, pi
@@ -53,7 +53,7 @@ class Capsules:
 
     def __init__(
         self, links: Sequence[Link], of: Sequence[int], ends: Array, radius: Array, joints: Sequence[str], home: Any,
-        margin: float, excluded: Collection[frozenset[str]] = (),
+        margin: float, excluded: Set[frozenset[str]] = frozenset(),
     ) -> None:
         known = {link.joint for link in links if link.joint}
         missing = [name for name in joints if name not in known]
@@ -80,12 +80,13 @@ class Capsules:
     def _keep(self, mask: Any) -> None:
         self.first, self.second = self.first[mask], self.second[mask]
 
-    def _apart(self, i: int, j: int, excluded: Collection[frozenset[str]]) -> bool:
+    def _apart(self, i: int, j: int, excluded: Set[frozenset[str]]) -> bool:
         """Whether links ``i`` and ``j`` belong to different rigid parts, are not neighbours and not excluded."""
+        own = frozenset((self.links[i].name, self.links[j].name))
         i, j = self._rigid(i), self._rigid(j)
         near = i == j or self._above(i) == j or self._above(j) == i
         names = frozenset((self.links[i].name, self.links[j].name))
-        return not near and names not in excluded
+        return not near and excluded.isdisjoint((own, names))
 
     def _rigid(self, link: int) -> int:
         """The first link of the rigid part of ``link``."""

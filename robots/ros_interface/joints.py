@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from temporeal.robots.model_files import RobotFileError, read_model
-from temporeal.robots.motion.collision import capsules_of
 from temporeal.robots.motion.kinematics import serial_chain
+from temporeal.robots.motion.link_shapes import watched
 from temporeal.robots.ros_interface.text import TemplateError, comment, flow, indented, inside, named, rounded, shared
 from temporeal.robots.signals import CommandSpec
 from temporeal.robots.spec import MotionLimits, RobotSpec
@@ -27,6 +27,7 @@ HAND_RAMP_S = 0.1  # a hand's fingers reach full speed in it. Chosen: their targ
 LAG_S, SAG = 0.05, 0.1  # s, rad or m: by how much servos are late, and how far they sag under gravity. Chosen
 GRIP_S, GRIP_RAMP_S = 0.8, 0.01  # a gripper's stroke, and the time to its full speed. Chosen as a Franka Hand's
 APART_M = 0.02  # between links that must not touch. Chosen
+HULLS_APART_M = 0.005  # between capsules around them that are larger than they are. Chosen
 POSES, ROOM_M, BELOW_M = 4096, 0.05, 0.02  # of the geofence: drawn poses, room around them, below the base. Chosen
 
 
@@ -419,13 +420,13 @@ def collision(robot: Jointed) -> Iterator[str]:
     """The rule against links that touch, where the model's shapes can be read and the home is free."""
     spec = robot.spec
     try:
-        assert spec.model is not None
-        capsules_of(spec.model, robot.joints, tuple(spec.home["joint_pos"]), APART_M)
-    except (RobotFileError, AssertionError, KeyError):
+        watched(spec, "joint_pos", margin := APART_M if spec.shapes is None else HULLS_APART_M)
+    except (RobotFileError, KeyError):
         yield from comment("No self_collision: the model says no shapes of the links that can be read without a",
-                           "simulator (of an MJCF: boxes, cylinders, capsules, spheres)")
+                           "simulator (of an MJCF: boxes, cylinders, capsules, spheres), and the spec no capsules")
     else:
-        yield f"self_collision: {{signal: joint_pos, margin: {APART_M:g}}}  # margin chosen; shapes of the model"
+        where = "capsules of the spec" if spec.shapes is not None else "shapes of the model"
+        yield f"self_collision: {{signal: joint_pos, margin: {margin:g}}}  # margin chosen; {where}"
 
 
 def rate_section(robot: Jointed) -> Iterator[str]:

@@ -27,6 +27,7 @@ optional)::
     home: {shoulder: 0.3, elbow: -1} # rad or m; else the model's key "home", else as the model is drawn
                                      # (out of range there: the middle of the range)
     exclude: [[upper, tool0]]        # pairs of bodies that do not touch each other
+    capsules: {links: {upper: [[0, 0, 0, 0, 0, 0.3, 0.05]]}, loose: [[upper, tool0]]}   # what the guard keeps apart
     packages: {my_robot: ../my_robot}  # folders of package://my_robot/...; else a folder above with this name
                                      # (of a folder: in it)
     rate_hz: 500                     # of the signals
@@ -57,6 +58,7 @@ from temporeal.robots.spec import RobotSpec, Source
 from temporeal.robots.user_robots.commands import all_commands, drive_commands
 from temporeal.robots.user_robots.entries import FOLDER, SIDECAR, at_least_zero, read_entries, sidecar_path
 from temporeal.robots.user_robots.limits import gripper_of, motion_limits
+from temporeal.robots.user_robots.link_shapes import link_shapes
 from temporeal.robots.user_robots.mobile_bases import mobile_base
 from temporeal.robots.user_robots.model_changes import changes
 from temporeal.robots.user_robots.own_files import check_files
@@ -134,6 +136,7 @@ def describe(name: str, content: Content, beside: Mapping[str, Any]) -> RobotSpe
         changes=changes(content, beside, actuators), drives=drives, tool=tool_of(content, beside),
         motion=motion, gripper=gripper,
         control_hz=at_least_zero(content, "control_hz", beside.get("control_hz", 0.0)),
+        shapes=link_shapes(content, beside.get("capsules", {})),
         defaults={**content.notes, **assumed, **said_defaults(beside)})
 
 

@@ -16,7 +16,7 @@ from temporeal.robots.registry import guess
 
 DYNAMICS = ("damping", "armature", "frictionloss")
 BOTH = ("kind", "joints", "commands", *DYNAMICS, "poses", "tool", "gripper", "base", "home", "limits", "defaults",
-        "control_hz", "exclude", "packages", "rate_hz", "license", "symmetry")
+        "control_hz", "exclude", "capsules", "packages", "rate_hz", "license", "symmetry")
 SIDECAR = BOTH
 """Entries of the file beside a model, ``arm.robot.yaml``."""
 
@@ -30,8 +30,8 @@ DRIVES = ("velocity", "effort")
 SERVO_ONLY = ("kp", "kd", "strength")
 GRIPPER = ("command", "joints", "bodies", "open", "closed")
 LIMITS = ("velocity", "acceleration", "jerk", "effort")
-MAPPINGS = ("commands", "poses", "home", "packages", "limits", "defaults", "gripper", "quadrotor", "mobile_base",
-            "symmetry")
+MAPPINGS = ("commands", "poses", "home", "packages", "limits", "defaults", "gripper", "capsules", "quadrotor",
+            "mobile_base", "symmetry")
 
 
 def sidecar_path(path: Path) -> Path:

@@ -24,6 +24,7 @@ from temporeal.policies.cli.own_robot.dynamics import (
 )
 from temporeal.policies.cli.own_robot.fingers import TURN, ends, gripper, tie_fingers
 from temporeal.policies.cli.own_robot.inertias import mended
+from temporeal.policies.cli.own_robot.link_shapes import entry, link_shapes
 from temporeal.policies.cli.own_robot.sources import Source
 from temporeal.policies.cli.own_robot.structure import Structure
 from temporeal.policies.runs.errors import BadInput
@@ -233,6 +234,9 @@ def with_physics(content: Content, given: dict[str, Any], answers: Answers) -> d
     set_servos(given, moved, kp, kd, efforts)
     if "exclude" not in answers.given:
         given["exclude"] += [pair for pair in map(list, physics.touching()) if pair not in given["exclude"]]
+    if given["kind"] != "hand":  # fingers may touch
+        found = link_shapes(compiled_with(content, given, moved, efforts), content.path)
+        given["capsules"] = entry(found) if found is not None else {}
     return finished(content, given, assumed, moved, efforts)
 
 
@@ -359,5 +363,5 @@ def finished(
     if any("low" in entry for entry in given["commands"].values()):
         given["defaults"]["range"] = f"joints without a range: commands of -{TURN:g} to {TURN:g} rad"
     order = ("model", "kind", "license", "joints", "poses", "tool", "gripper", "base", "commands", "armature", "limits",
-             "home", "control_hz", "rate_hz", "exclude", "defaults")
+             "home", "control_hz", "rate_hz", "exclude", "capsules", "defaults")
     return {key: given[key] for key in order if given.get(key) not in (None, {}, [])}

@@ -20,7 +20,7 @@ def doubts(robot: RobotSpec, physics: Physics) -> Iterator[str]:
     """What is hardly meant, in words: of the ``robot``'s joints, and of its compiled model."""
     motion, names = robot.motion, robot.sources["joint_pos"].names
     for name, low, high, speed in zip(names, motion.low, motion.high, motion.speed) if motion is not None else ():
-        if physics.model.joint(name).type[0] != mujoco.mjtJoint.mjJNT_HINGE:
+        if mujoco.mjtJoint(physics.model.joint(name).type[0]) != mujoco.mjtJoint.mjJNT_HINGE:
             continue
         if high - low > TURNS * 2 * pi:
             yield f"{name}: a range of {low:g} to {high:g} rad is {(high - low) / (2 * pi):.0f} turns: degrees?"

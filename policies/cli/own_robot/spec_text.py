@@ -19,6 +19,8 @@ SAID = {
     "limits": "of motion, by joint: rad/s, rad/s^2, rad/s^3, N m (m and N for joints that slide)",
     "defaults": "numbers that no source gives: look them up or measure them, and take the line out",
     "control_hz": "how often a policy sets a command", "rate_hz": "of the robot's signals",
+    "capsules": "what the guard keeps apart: around each link's shapes, [x, y, z, x, y, z, radius] in its frame, m; "
+                "loose: pairs it does not watch, because their capsules meet where they do not",
     "exclude": "pairs that touch at home, or are neighbours: no contacts between them",
     "mobile_base": "speeds of commands: forward, backward, left, m/s; turn, rad/s",
     "quadrotor": "kg, kg m^2, m, N, s: see docs/reference/robots/own.md", "license": "of the files in this folder"}

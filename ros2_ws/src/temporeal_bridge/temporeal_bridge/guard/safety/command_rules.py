@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from temporeal.robots.model_files import RobotFileError
-from temporeal.robots.motion.collision import Capsules, capsules_of
+from temporeal.robots.motion.collision import Capsules
+from temporeal.robots.motion.link_shapes import watched
 from temporeal.robots.motion.rate_limiter import Bounds, MotionError
 from temporeal.robots.signals import CommandSpec
 from temporeal.robots.spec import RobotSpec
@@ -182,6 +183,6 @@ def joint_capsules(where: str, robot: RobotSpec, signal: str, margin: float, spe
     if spec is not None:
         measured(f"{where}.signal", robot, signal, spec, place_units(spec))
     try:
-        return capsules_of(robot.model, source.names, tuple(robot.home[signal]), margin)
+        return watched(robot, signal, margin)
     except RobotFileError as error:
         raise SafetyError(f"{where}: {error}") from error
