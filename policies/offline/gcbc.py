@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from temporeal.policies.data.goals import GoalMix, GoalSpace, Samples, goal_space, samples_of
+from temporeal.policies.data.goals import GoalMix, GoalSpace, Samples, samples_of
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training.offline import goal_batches, reinforcement
@@ -101,8 +101,8 @@ def k_means(points: Tensor, clusters: int, rounds: int = 20) -> Tensor:
 
 def train(data: Transitions, config: GCBCConfig, *, out: Path, seed: int = 0, **watched: Any) -> Result:
     """Learn from ``data``; ``watched``: see :func:`temporeal.policies.training.offline_learner.learn`."""
-    samples, space = samples_of(data), goal_space(data, config.goal, config.achieved, config.relative)
-    cluster = k_means(space.reached(samples.obs), config.clusters)
+    samples = samples_of(data)
+    cluster = k_means(goal_batches.space_of(data, config).reached(samples.obs), config.clusters)
     goals = Stitching(samples, cluster, config.clusters, config)
     return goal_batches.learn(data, config, GCBC, out=out, seed=seed, policy_goals=goals.draw, **watched)
 

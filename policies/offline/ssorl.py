@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from temporeal.policies.data.episodes.interface import DataError
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.actor import mlp
 from temporeal.policies.nets.normalizer import Normalizer, moments
@@ -71,7 +70,7 @@ def labelled(data: Transitions, config: SSORLConfig, seed: int) -> Transitions:
     """``data`` whose actions, but for those of the first episodes, are the inverse model's."""
     known = int(config.labelled * (len(data.starts) - 1) + 0.5)
     if known < 1:
-        raise DataError(f"algo.labelled={config.labelled} of {len(data.starts) - 1} episodes is none")
+        raise SettingsError(f"algo.labelled={config.labelled} of {len(data.starts) - 1} episodes is none")
     seen, steps = windows(data, config.past), int(data.starts[known])
     generator = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)

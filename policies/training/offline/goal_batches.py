@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from temporeal.policies.data.episodes.interface import DataError
 from temporeal.policies.data.goals import GoalMix, GoalSpace, goal_space, samples_of
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.normalizer import Normalizer, moments
@@ -27,15 +28,15 @@ class GoalConfig(OfflineRLConfig):
     """Settings of all learners that are asked for goals.
 
     Args:
-        goal: names of the numbers of the observation that ask for a goal (or their indices as text).
+        goal: names of the numbers of the observation that ask for a goal, or their indices.
         achieved: names of the same quantities as they are, one for each.
         relative: the observation holds goal minus achieved.
         current, future: shares of value goals that are the state itself, and from later in its episode; the rest comes
             from the whole data (OGBench: 0.2, 0.5).
     """
 
-    goal: tuple[str, ...] = ()
-    achieved: tuple[str, ...] = ()
+    goal: tuple[str | int, ...] = ()
+    achieved: tuple[str | int, ...] = ()
     relative: bool = False
     current: float = 0.2
     future: float = 0.5
@@ -81,7 +82,7 @@ class GoalBatches:
     """Batches of ``data`` with goals of its own."""
 
     def __init__(self, data: Transitions, config: GoalConfig, policy_goals: Relabel | None = None) -> None:
-        self.space = goal_space(data, config.goal, config.achieved, config.relative)
+        self.space = space_of(data, config)
         self.batch, self.samples, self.action = config.batch, samples_of(data), data.action
         self.values = GoalMix(config.current, config.future, 1.0 / (1.0 - config.gamma))
         self.policy_goals = policy_goals or GoalMix(0.0, 1.0).draw
@@ -120,6 +121,14 @@ class GoalBatches:
             return torch.randint(len(self.action), (self.batch,), generator=generator)
         drawn = torch.rand(self.batch, generator=generator, dtype=torch.float64) * self.chance[-1]
         return torch.searchsorted(self.chance, drawn, right=True).clamp(max=len(self.action) - 1)
+
+
+def space_of(data: Transitions, config: GoalConfig) -> GoalSpace:
+    """The goals that the settings name; a :class:`SettingsError` if the data have no such numbers."""
+    try:
+        return goal_space(data, config.goal, config.achieved, config.relative)
+    except DataError as error:
+        raise SettingsError(str(error)) from error
 
 
 Relabel = Callable[[Any, Tensor, torch.Generator], Tensor]
