@@ -26,8 +26,7 @@ SHARE = 0.6  # of speed and acceleration: what the tasks' actions use of an arm'
 HAND_RAMP_S = 0.1  # a hand's fingers reach full speed in it. Chosen: their targets come in steps
 LAG_S, SAG = 0.05, 0.1  # s, rad or m: by how much servos are late, and how far they sag under gravity. Chosen
 GRIP_S, GRIP_RAMP_S = 0.8, 0.01  # a gripper's stroke, and the time to its full speed. Chosen as a Franka Hand's
-APART_M = 0.02  # between links that must not touch. Chosen
-HULLS_APART_M = 0.005  # between capsules around them that are larger than they are. Chosen
+APART_M, HULLS_APART_M = 0.02, 0.005  # between links that must not touch; between capsules around them. Chosen
 POSES, ROOM_M, BELOW_M = 4096, 0.05, 0.02  # of the geofence: drawn poses, room around them, below the base. Chosen
 
 
