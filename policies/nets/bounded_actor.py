@@ -21,9 +21,11 @@ class BoundedActor(nn.Module):
 
     hidden_dim = 0
 
-    def __init__(self, obs_dim: int, action_dim: int, hidden: Sequence[int], *, name: str = "relu") -> None:
+    def __init__(
+        self, obs_dim: int, action_dim: int, hidden: Sequence[int], *, name: str = "relu", precision: str = "float32"
+    ) -> None:
         super().__init__()
-        self.net = Ensemble(1, obs_dim, hidden, action_dim, name=name, last_gain=0.01)
+        self.net = Ensemble(1, obs_dim, hidden, action_dim, name=name, last_gain=0.01, precision=precision)
         self.log_std = nn.Parameter(torch.full((action_dim,), log(INIT_STD)))
 
     def forward(self, obs: Tensor) -> Tensor:

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from temporeal.policies.nets.actor import activation
 
+PRECISIONS = ("float32", "bfloat16")
+
 
 class Ensemble(nn.Module):
     """E networks of one shape: rows [B, I] to [E, B, outputs].
@@ -22,13 +24,18 @@ class Ensemble(nn.Module):
     Args:
         last_gain: of the last layer's orthogonal weights; the others have sqrt(2).
         layer_norm: after each hidden product, before its activation (Ba et al. 2016).
+        precision: of the products between hidden layers in training: float32, or bfloat16, half as long where the
+            processor has it (AVX512-BF16); weights, sums over rows and the outputs stay float32.
     """
 
     def __init__(
         self, members: int, inputs: int, hidden: Sequence[int], outputs: int, *, name: str = "relu",
-        last_gain: float = 1.0, layer_norm: bool = False,
+        last_gain: float = 1.0, layer_norm: bool = False, precision: str = "float32",
     ) -> None:
         super().__init__()
+        if precision not in PRECISIONS:
+            raise ValueError(f"precision {precision!r}: one of {', '.join(PRECISIONS)}")
+        self.rounded = precision == "bfloat16"
         widths = [inputs, *hidden, outputs]
         gains = [math.sqrt(2.0)] * len(hidden) + [last_gain]
         self.members, self.outputs = members, outputs
@@ -85,9 +92,14 @@ class Ensemble(nn.Module):
         out, kept = rows.new_empty(self.members, len(rows), self.outputs), []
         for e, layers in enumerate(self.layers):
             inputs = [rows]
-            for layer in layers[:-1]:
-                inputs.append(torch.addmm(layer.bias, inputs[-1], layer.weight).relu_())
-            torch.addmm(layers[-1].bias, inputs[-1], layers[-1].weight, out=out[e])
+            for depth, layer in enumerate(layers[:-1]):
+                if self.rounded and depth:
+                    layer.round()
+                    inputs.append(torch.addmm(layer.rounded_bias, inputs[-1], layer.rounded).relu_())
+                else:
+                    x = torch.addmm(layer.bias, inputs[-1], layer.weight).relu_()
+                    inputs.append(x.bfloat16() if self.rounded else x)
+            torch.addmm(layers[-1].bias, inputs[-1].float(), layers[-1].weight, out=out[e])
             kept.append(inputs)
         return out, kept
 
@@ -98,14 +110,18 @@ class Ensemble(nn.Module):
         for layers, inputs, d in zip(self.layers, kept, slope):
             for depth in range(len(layers) - 1, -1, -1):
                 layer, x = layers[depth], inputs[depth]
+                between = self.rounded and 0 < depth < len(layers) - 1
                 if for_layers and layer.weight_grad is not None and layer.bias_grad is not None:
-                    layer.weight_grad.addmm_(x.t(), d)
+                    if between:
+                        layer.weight_grad.add_(torch.mm(x.t(), d))
+                    else:
+                        layer.weight_grad.addmm_(x.float().t(), d.float())
                     layer.bias_grad.add_(d.sum(0))
                 if depth:
-                    d = torch.mm(d, layer.back)
+                    d = torch.mm(d, layer.rounded.t()) if between else torch.mm(d, layer.back).to(x.dtype)
                     torch.ops.aten.threshold_backward.grad_input(d, x, 0, grad_input=d)
             if for_rows:
-                share = torch.mm(d, layers[0].back)
+                share = torch.mm(d.float(), layers[0].back)
                 total = share if total is None else total + share
         return total
 
@@ -120,6 +136,11 @@ class Layer:
     def __init__(self, weight: Tensor, bias: Tensor, weight_grad: Tensor | None, bias_grad: Tensor | None) -> None:
         self.weight, self.bias, self.back = weight, bias, weight.t()
         self.weight_grad, self.bias_grad = weight_grad, bias_grad
+        self.rounded, self.rounded_bias = weight, bias
+
+    def round(self) -> None:
+        """Take weight and bias as they are now to bfloat16."""
+        self.rounded, self.rounded_bias = self.weight.bfloat16(), self.bias.bfloat16()
 
 
 class _ByHand(torch.autograd.Function):
@@ -142,9 +163,12 @@ class _ByHand(torch.autograd.Function):
 class Value(nn.Module):
     """V(s): rows [B, O] to [B]."""
 
-    def __init__(self, obs_dim: int, hidden: Sequence[int], name: str = "relu", layer_norm: bool = False) -> None:
+    def __init__(
+        self, obs_dim: int, hidden: Sequence[int], name: str = "relu", layer_norm: bool = False,
+        precision: str = "float32",
+    ) -> None:
         super().__init__()
-        self.net = Ensemble(1, obs_dim, hidden, 1, name=name, layer_norm=layer_norm)
+        self.net = Ensemble(1, obs_dim, hidden, 1, name=name, layer_norm=layer_norm, precision=precision)
 
     def forward(self, obs: Tensor) -> Tensor:
         """Values [B]."""
@@ -156,10 +180,11 @@ class Quality(nn.Module):
 
     def __init__(
         self, obs_dim: int, action_dim: int, hidden: Sequence[int], *, members: int = 2, name: str = "relu",
-        layer_norm: bool = False,
+        layer_norm: bool = False, precision: str = "float32",
     ) -> None:
         super().__init__()
-        self.net = Ensemble(members, obs_dim + action_dim, hidden, 1, name=name, layer_norm=layer_norm)
+        self.net = Ensemble(members, obs_dim + action_dim, hidden, 1, name=name, layer_norm=layer_norm,
+                            precision=precision)
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:
         """Values [E, B]."""

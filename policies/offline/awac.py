@@ -47,8 +47,8 @@ class AWAC:
     def __init__(self, sizes: Mapping[str, int], config: AWACConfig, generator: torch.Generator) -> None:
         shape = (sizes["obs_dim"], sizes["action_dim"], config.hidden)
         self.config, self.generator, self.updates = config, generator, 0
-        self.quality = Quality(*shape, name=config.activation)
-        self.target = Quality(*shape, name=config.activation)
+        self.quality = Quality(*shape, name=config.activation, precision=config.precision)
+        self.target = Quality(*shape, name=config.activation, precision=config.precision)
         self.actor = bounded_actor(sizes, config)
         self.adam = Adam(self.quality, rate=config.learning_rate)
         self.policy_adam = Adam(self.actor, rate=config.learning_rate)

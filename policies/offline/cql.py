@@ -60,8 +60,8 @@ class CQL:
     def __init__(self, sizes: Mapping[str, int], config: CQLConfig, generator: torch.Generator) -> None:
         shape = (sizes["obs_dim"], sizes["action_dim"], config.hidden)
         self.config, self.generator, self.updates, self.actions = config, generator, 0, sizes["action_dim"]
-        self.quality = Quality(*shape, name=config.activation)
-        self.target = Quality(*shape, name=config.activation)
+        self.quality = Quality(*shape, name=config.activation, precision=config.precision)
+        self.target = Quality(*shape, name=config.activation, precision=config.precision)
         self.actor, self.log_temperature = make_actor(sizes, config), Scalar()
         self.adam = Adam(self.quality, rate=config.learning_rate)
         self.policy_adam = Adam(self.actor, rate=config.policy_rate)

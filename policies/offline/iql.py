@@ -57,9 +57,9 @@ class IQL:
     def __init__(self, sizes: Mapping[str, int], config: IQLConfig, generator: torch.Generator) -> None:
         obs_dim, action_dim = sizes["obs_dim"], sizes["action_dim"]
         self.config, self.updates = config, 0
-        self.value = Value(obs_dim, config.hidden, config.activation)
-        self.quality = Quality(obs_dim, action_dim, config.hidden, name=config.activation)
-        self.target = Quality(obs_dim, action_dim, config.hidden, name=config.activation).requires_grad_(False)
+        self.value = Value(obs_dim, config.hidden, precision=config.precision)
+        self.quality = Quality(obs_dim, action_dim, config.hidden, precision=config.precision)
+        self.target = Quality(obs_dim, action_dim, config.hidden, precision=config.precision)
         self.actor = bounded_actor(sizes, config)
         self.adam = Adam(self.quality, self.value, rate=config.learning_rate)
         self.policy_adam = Adam(self.actor, rate=config.learning_rate)

@@ -51,8 +51,8 @@ class TD3BC:
     def __init__(self, sizes: Mapping[str, int], config: TD3BCConfig, generator: torch.Generator) -> None:
         shape = (sizes["obs_dim"], sizes["action_dim"], config.hidden)
         self.config, self.generator, self.updates = config, generator, 0
-        self.quality = Quality(*shape, name=config.activation)
-        self.target = Quality(*shape, name=config.activation)
+        self.quality = Quality(*shape, name=config.activation, precision=config.precision)
+        self.target = Quality(*shape, name=config.activation, precision=config.precision)
         self.actor, self.actor_target = bounded_actor(sizes, config), bounded_actor(sizes, config)
         self.adam = Adam(self.quality, rate=config.learning_rate)
         self.policy_adam = Adam(self.actor, rate=config.learning_rate)

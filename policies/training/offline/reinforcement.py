@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.bounded_actor import BoundedActor
+from temporeal.policies.nets.ensembles import PRECISIONS
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training import checkpoint, offline_learner
 from temporeal.policies.training.errors import SettingsError
@@ -30,6 +31,7 @@ class OfflineRLConfig(OfflineConfig):
         learning_rate: of Adam, for all networks.
         target_rate: of the target networks' moving average, per update.
         hidden: widths of all networks.
+        precision: of products between hidden layers in training: float32, or bfloat16.
         normalize_observations: by their mean and standard deviation in the data.
         reward: "data"; or computed from the signals: "formula", progress over the decomposed formula of the task, or
             "task", what the task itself trains with.
@@ -42,6 +44,7 @@ class OfflineRLConfig(OfflineConfig):
     target_rate: float = 0.005
     hidden: tuple[int, ...] = (256, 256)
     activation: str = "relu"
+    precision: str = "float32"
     normalize_observations: bool = True
     reward: str = "data"
     weighting: str = "none"
@@ -55,6 +58,8 @@ class OfflineRLConfig(OfflineConfig):
             raise SettingsError(f"algo.weighting={self.weighting}: one of {', '.join(WEIGHTINGS)}")
         if self.weighting_temperature <= 0:
             raise SettingsError(f"algo.weighting_temperature is positive, got {self.weighting_temperature}")
+        if self.precision not in PRECISIONS:
+            raise SettingsError(f"algo.precision={self.precision}: one of {', '.join(PRECISIONS)}")
         if self.reward not in REWARDS:
             raise SettingsError(f"algo.reward={self.reward}: one of {', '.join(REWARDS)}")
 
@@ -82,7 +87,8 @@ def learn(
 
 def bounded_actor(sizes: Mapping[str, int], config: OfflineRLConfig) -> BoundedActor:
     """A policy's network."""
-    return BoundedActor(sizes["obs_dim"], sizes["action_dim"], config.hidden, name=config.activation)
+    return BoundedActor(sizes["obs_dim"], sizes["action_dim"], config.hidden, name=config.activation,
+                        precision=config.precision)
 
 
 def load_policy(

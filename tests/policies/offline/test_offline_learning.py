@@ -107,6 +107,22 @@ def test_derivatives_by_hand_are_those_of_autograd() -> None:
     assert torch.equal(flat.gradient, before)  # a loss of the policy leaves the critics alone
 
 
+def test_bfloat16_rounds_products_and_nothing_else() -> None:
+    torch.manual_seed(0)
+    exact, rounded = (Quality(3, 2, (64, 64), members=2, precision=p) for p in ("float32", "bfloat16"))
+    rounded.load_state_dict(exact.state_dict())
+    flats, grads = [Adam(network, rate=0.0) for network in (exact, rounded)], []
+    obs, action = torch.randn(32, 3), torch.randn(32, 2)
+    for network in (exact, rounded):
+        leaf = action.clone().requires_grad_(True)
+        network(obs, leaf).square().mean().backward()
+        grads.append(leaf.grad)
+        assert network.net.weights[1].dtype == torch.float32
+    a, b = (flat.gradient for flat in flats)
+    assert 0.0 < float((a - b).norm() / a.norm()) < 0.02
+    assert float((grads[0] - grads[1]).norm() / grads[0].norm()) < 0.02
+
+
 def test_returns_to_go_and_steps_ahead_stay_in_their_episode() -> None:
     data = replace(steps(6, 2), reward=torch.tensor([1.0, 2.0, 4.0, 1.0, 0.0, 8.0]))
     assert returns_to_go(data, 0.5).tolist() == [3.0, 4.0, 4.0, 3.0, 4.0, 8.0]
