@@ -96,8 +96,8 @@ class TaskView:
         return torch.stack(seen), torch.stack(given)
 
     def obs_names(self, interface: Interface) -> tuple[str, ...]:
-        """Unknown: the map's numbers have no names."""
-        return ()
+        """Those that the map gives its numbers (``names``), which most do not."""
+        return tuple(getattr(self.task.observe, "names", ()))
 
 
 @dataclass(frozen=True)

@@ -141,13 +141,15 @@ def copied(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Observed(nn.Module):
-    """What the library observes, as it is, and the signals of the goal, where there are some."""
+    """What the library observes, as it is, and the signals of the goal, where there are some. ``names``: one for each
+    of the O numbers."""
 
     def __init__(self, *signals: SignalSpec) -> None:
         super().__init__()
         self.signals = tuple(spec.name for spec in signals)
         self.memory: Mapping[str, tuple[int, ...]] = {}
         self.obs_dim = sum(spec.size for spec in signals)
+        self.names = tuple(f"{spec.name}[{i}]" for spec in signals for i in range(spec.size))
 
     def forward(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[Tensor, Memory]:
         """Observation [N, O]."""
