@@ -9,7 +9,7 @@ from typing import Any
 from temporeal.policies.cli.console import Parser, add_json, print_json, say
 from temporeal.policies.runs.errors import FAILED, OK
 
-SUMMARY = "how varied a set is, how fragmented, and what could be learned from it instead of the task"
+SUMMARY = "how varied and fragmented a set is; what could be learned instead of the task"
 HELP = """\
 Says how many starts, states and instructions a dataset has in effect (Vendi score), how well its sub-datasets are told
 apart by their starts, and how well what has nothing to do with the task (where the robot starts, the light, the

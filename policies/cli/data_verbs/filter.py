@@ -9,7 +9,7 @@ from temporeal.policies.cli.console import Parser, add_json, counter
 from temporeal.policies.cli.specs.dataset_options import add_formula, add_out, formula_given, written
 from temporeal.policies.runs.errors import FAILED, OK, BadInput
 
-SUMMARY = "take the episodes that satisfy a formula, or whose return, success or progress is as asked"
+SUMMARY = "take episodes by formula, return, success, progress"
 HELP = """\
 Writes the episodes of a dataset that meet all conditions into a new one. With --formula alone, those that satisfy it;
 with --robustness or --progress, those whose robustness, or share of timed subgoals hit, is as asked.

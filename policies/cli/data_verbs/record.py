@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from temporeal.policies.data.recording.live_topics import LiveRobot
     from temporeal_bridge.transports.transport import Transport
 
-SUMMARY = "record demonstrations: by keyboard, gamepad, SpaceMouse, leader arm or policy, or from live topics"
+SUMMARY = "demonstrations by keyboard, gamepad, SpaceMouse, leader, policy; or live topics"
 HELP = """\
 Records episodes into a dataset. Each is on disk as soon as it is ended; a recording that is killed loses the open one.
 

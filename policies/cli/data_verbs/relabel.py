@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from temporeal.sim.stl.language.propositional import Formula
     from temporeal.sim.task import Objective
 
-SUMMARY = "give episodes the rewards of a formula or a task, and goals in hindsight: any log and a formula are a task"
+SUMMARY = "rewards from a formula or a task, goals in hindsight: a log becomes a task"
 HELP = """\
 Writes the episodes of a dataset with other rewards into a new one. The rewards are those of the functions that tasks
 train with, run over the recorded samples; where they terminate, the episode ends.

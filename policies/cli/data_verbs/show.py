@@ -12,7 +12,7 @@ from temporeal.policies.runs.errors import OK, BadInput
 if TYPE_CHECKING:
     from temporeal.policies.data.episodes.dataset import Dataset
 
-SUMMARY = "a dataset as one page: episodes, verdicts, signals over time, pictures; or as a rerun file"
+SUMMARY = "one page of a set: episodes, verdicts, signals, pictures; or a rerun file"
 HELP = """\
 Writes a self-contained page, below 10 MB: what is in the set, shares with intervals, distributions, every episode with
 length, return, success, instruction and, with --formula, robustness and verdict of each clause, and signals and

@@ -19,7 +19,7 @@ FORMULAS = ("F[0,3] (x > 1) & G[0,4] (norm(p) < 3.5)", "F[0,2] G[0,0.3] (x >= 0)
             "G[1,5] !(x > 2.0)", "F[0,1] (mission_time > 0.55 & x > 0)")
 
 
-def table(count=24, lost=0, seed=0):
+def table(count=12, lost=0, seed=0):
     """Random walks of random lengths; ``lost`` values are NaN."""
     rng = np.random.default_rng(seed)
     starts = np.concatenate([[0], np.cumsum(rng.integers(5, 60, count))])
@@ -43,7 +43,7 @@ def parsed(text):
 @pytest.mark.parametrize("partial", [False, True])
 def test_all_at_once_is_each_alone_with_samples_lost_and_without(text, partial):
     formula = parsed(text)
-    for lost in (0, 16):
+    for lost in (0, 9):
         of = table(lost=lost)
         found = judge(formula, of, partial=partial, unknown=True)
         for e in range(len(of.lengths)):
