@@ -40,7 +40,8 @@ def rows(quick: bool, out: Path) -> list[Row]:
         target = TARGET if name.startswith("iql") else None
         try:
             with Peer("d3rlpy") as peer:
-                peer.ask("begin", algo=name.partition("-")[0], data=str(out / "steps.npz"), batch=BATCH, seed=0, normalize=False)
+                peer.ask("begin", algo=name.partition("-")[0], data=str(out / "steps.npz"), batch=BATCH, seed=0,
+                         normalize=False)
                 found += compared(name, peer, data, rounds, count if name != "cql" else max(4, count // 6), target)
         except PeerError as error:
             found.append(not_measured(f"update.{name}.against_d3rlpy", "1", target, str(error)))
