@@ -72,10 +72,13 @@ def judged(out: Path, cell: Cell, evaluators: dict[str, Evaluator]) -> dict[str,
                         "checkpoint_seconds": 1e9}
     module, configuration = algorithm(settings)
     task = environments.make_task(settings)
-    steps = offline.steps_of(offline.open_dataset(folder), task, configuration)
+    dataset = offline.open_dataset(folder)
+    steps = offline.steps_of(dataset, task, configuration)
     with tempfile.TemporaryDirectory() as run:
         result = module.train(steps, configuration, out=Path(run), seed=1)
-    truth = offline.evaluation(settings, task)(result.actor, result.normalizer, JUDGED)["success"]
+    evaluate = offline.evaluation_of(module, dataset, settings, task)
+    assert evaluate is not None  # methods of the study have plain networks
+    truth = evaluate(result.actor, result.normalizer, JUDGED)["success"]
     if cell.task not in evaluators:
         evaluators[cell.task] = Evaluator(satisfied(steps), OPEConfig(least=0.0, most=1.0))
     evaluator, found = evaluators[cell.task], dict[str, list[float]]()
