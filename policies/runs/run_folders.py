@@ -171,7 +171,13 @@ def is_run(folder: Path) -> bool:
 
 
 def load_run(folder: Path) -> Settings:
-    """Settings of the run in ``folder``."""
+    """Settings of the run in ``folder``, with the defaults of its backend, which is imported for them."""
+    settings = read_run(folder)
+    return {**settings, "backend": backend_defaults(settings.get("backend"))}
+
+
+def read_run(folder: Path) -> Settings:
+    """Settings of the run in ``folder`` as they were saved; nothing slow is imported."""
     if not (folder / CONFIG).is_file():
         hint = f"runs here: {', '.join(known)}" if (known := known_runs()) else "`temporeal train` makes one"
         near = "" if folder.exists() else guess_file(folder)
@@ -179,7 +185,7 @@ def load_run(folder: Path) -> Settings:
     settings = files.read(folder / CONFIG)
     if not is_run(folder):
         raise BadInput(f"{folder} is not a run: its {CONFIG} was not written by `temporeal train`")
-    return {**settings, "backend": backend_defaults(settings.get("backend"))}
+    return settings
 
 
 def known_runs(root: Path = Path("outputs/train")) -> list[str]:

@@ -13,7 +13,7 @@ from temporeal.policies.runs.artifacts import artifact_policy, artifact_settings
 from temporeal.policies.runs.environments import check_device
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.learners import algorithm
-from temporeal.policies.runs.run_folders import load_run, title_of
+from temporeal.policies.runs.run_folders import load_run, read_run, title_of
 from temporeal.policies.runs.settings.files import Settings
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class TrainedPolicy:
 def require_trained(folder: Path) -> None:
     """Refuse a ``folder`` that holds neither run nor artifact, before anything slow is imported."""
     if not is_artifact(folder):
-        load_run(folder)
+        read_run(folder)
 
 
 def load_trained(folder: Path, trust: Path | None = None) -> Trained:

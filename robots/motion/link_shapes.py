@@ -60,11 +60,10 @@ def urdf_links(path: Path, root: ElementTree.Element) -> Iterator[Link]:
     for joint in root.findall("joint"):
         below.setdefault(linked(joint, "parent"), []).append(joint)
     children = {linked(joint, "child") for joint in root.findall("joint")}
-    waiting = [(name, -1, None) for name in (link.get("name", "") for link in root.findall("link"))
-               if name not in children]
-    done: list[tuple[str, int, ElementTree.Element | None]] = list(waiting)
+    roots = [link.get("name", "") for link in root.findall("link") if link.get("name") not in children]
+    done: list[tuple[str, int, ElementTree.Element | None]] = [(name, -1, None) for name in roots]
     for number, (name, _, _) in enumerate(done):  # it grows
-        done += [(linked(joint, "child"), number, joint) for joint in below.pop(name, [])]
+        done += [(linked(each, "child"), number, each) for each in below.pop(name, [])]
     for name, parent, joint in done:
         yield Link(name, parent, np.zeros(3), np.eye(3)) if joint is None else urdf_link(path, name, parent, joint)
 

@@ -89,13 +89,19 @@ def run(argv: Sequence[str]) -> int:
 
 def check(options: Any) -> None:
     """Refuse what would fail or be ignored, before anything slow."""
+    from temporeal.policies.runs import run_folders, trained
+    from temporeal.policies.runs.artifacts import is_artifact
     from temporeal.policies.runs.replacing import REPORT, refuse_to_replace
+    from temporeal.policies.runs.settings.compose import check_parts
 
     refuse_to_replace(options.out, options.overwrite, files=REPORT)
     for word in options.overrides:
         key = word.partition("=")[0]
         if key in IGNORED:
             raise BadInput(f"{word}: an evaluation has no use for it; {IGNORED[key]}")
+    trained.require_trained(options.policy)
+    if not is_artifact(options.policy):
+        check_parts(run_folders.read_run(options.policy), options.overrides)
     for name in ("require", "require_lower", "confidence"):
         value = getattr(options, name)
         if value is not None and not 0 <= value <= 1:

@@ -86,7 +86,7 @@ def check(options: Any, is_model: bool, out: Path) -> None:
             secret_key(options.sign)
     check_overrides(is_model, options.run, options.overrides, options.normalize)
     if not is_model:
-        run_folders.load_run(options.run)
+        run_folders.read_run(options.run)
     run_folders.check_writable(out.parent)
     with bad_input():
         refuse_other_folder(out)

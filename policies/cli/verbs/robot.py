@@ -94,8 +94,8 @@ def run(argv: Sequence[str]) -> int:
     if not argv or argv[0] not in PARTS:
         if not argv or not argv[0].startswith("-"):
             word = argv[0] if argv else ""
-            raise BadInput(f"robot {word}: {guess(word, PARTS)}what to do is one of {', '.join(PARTS)}; see temporeal "
-                           "robot --help")
+            raise BadInput(f"{' '.join(['robot', *argv[:1]])}: {guess(word, PARTS)}what to do is one of "
+                           f"{', '.join(PARTS)}; see temporeal robot --help")
         parser().parse_args(argv)  # --help, and what is no option
     p, work = part(argv[0]), PARTS[argv[0]][1]
     return work(p.parse_intermixed_args(argv[1:]) if argv[0] == "check" else p.parse_args(argv[1:]))
