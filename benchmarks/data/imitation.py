@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from temporeal_benchmarks.rows import Row, at_least, at_most, not_measured
 RESULTS = Path(__file__).parents[1] / "results" / "imitation_study.json"
 LONGEST_MS, RATIO, POINTS = 5.0, 8.0, 0.03  # targets: of an inference; of a one-step head, and of what it loses
 WARM = 5  # inferences before those that count
+FEWEST = 300  # episodes that can be judged by
 LEAST = {"state": 0.9, "pictures": 0.8}
 ROBOT = load_robot("franka")
 STATE = schema(ROBOT.signals["joint_pos"], SignalSpec("cube_pos_w", (3,), "m", "w"),
@@ -112,22 +114,24 @@ def studied(file: Path = RESULTS) -> list[Row]:
     """Success shares over all seeds of the study, and what the one-step head loses."""
     if not file.exists():
         return [not_measured("data.imitation.success", "1", 0.9, f"{file.name} is not there: run imitation_study.py")]
-    shares = pooled(json.loads(file.read_text()))
-    found = [at_least(f"data.imitation.{name.replace('/', '.')}.success", share, "1", LEAST[name.split("/")[1]],
-                      f"{trials} fresh episodes of {seeds} seeds, 100 demonstrations")
-             for name, (share, trials, seeds) in shares.items() if not name.endswith("consistency")]
-    for name, (share, trials, _) in shares.items():
+    found, shares = list[Row](), pooled(json.loads(file.read_text()))
+    for name, (share, trials, seeds) in shares.items():
+        title, how = f"data.imitation.{name.replace('/', '.')}", f"{trials} fresh episodes of {seeds} seeds"
         teacher = shares.get(name.replace("consistency", "diffusion"))
-        if name.endswith("consistency") and teacher is not None:
-            found.append(at_most(f"data.imitation.{name.replace('/', '.')}.loss", teacher[0] - share, "1", POINTS,
-                                 f"one step {share:.3f}, teacher {teacher[0]:.3f}, {trials} fresh episodes"))
+        if not name.endswith("consistency"):
+            row = at_least(f"{title}.success", share, "1", LEAST[name.split("/")[1]], f"{how}, 100 demonstrations")
+        elif teacher is not None:
+            row = at_most(f"{title}.loss", teacher[0] - share, "1", POINTS, f"{how}: {share:.3f} of {teacher[0]:.3f}")
+        else:
+            continue
+        found.append(row if trials >= FEWEST else replace(row, ok=None))
     return found
 
 
-def pooled(results: dict[str, Any], how: str = "ensembled") -> dict[str, tuple[float, int, int]]:
-    """Success share, episodes and seeds by task/sees/algo; chunks played ``how``."""
+def pooled(results: dict[str, Any]) -> dict[str, tuple[float, int, int]]:
+    """Success share, episodes and seeds by task/sees/algo."""
     found: dict[str, list[dict[str, Any]]] = {}
     for name, result in results.items():
-        found.setdefault(name.rpartition("/")[0], []).append(result[how])
+        found.setdefault(name.rpartition("/")[0], []).append(result)
     return {name: (sum(each["successes"] for each in of) / sum(each["trials"] for each in of),
                    sum(each["trials"] for each in of), len(of)) for name, of in found.items()}
