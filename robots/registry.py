@@ -38,7 +38,8 @@ def guess(word: object, known: Iterable[object]) -> str:
 def guess_file(path: Path) -> str:
     """As :func:`guess`, of the files and folders that lie where ``path`` would."""
     try:
-        beside = [entry.name for entry in islice(os.scandir(path.parent), LISTED) if not entry.name.startswith(".")]
+        beside = [entry.name for entry in islice(os.scandir(path.parent), LISTED)
+                  if not entry.name.startswith(".") and entry.name != path.name]
     except OSError:
         return ""
     close = difflib.get_close_matches(path.name, beside, 1)

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from temporeal.policies.cli.preflight.findings import Check, guarded
 from temporeal.policies.runs.errors import BadInput, bad_input
+from temporeal.robots.registry import guess
 from temporeal.robots.spec import RobotSpec, load_robot
 
 if TYPE_CHECKING:
     from temporeal_bridge.interface.interface import Interface
 
+CONTROL_HZ = 50.0  # where the robot names no rate, as in `doctor`
 TIGHT, LIFT = 0.7, 1.5  # share of an effort that holding home takes; thrust over weight: worse is a warning. Chosen
 
 
@@ -144,6 +146,33 @@ def interface(robot: RobotSpec) -> Iterator[Check]:
         return
     for row in rows(found):
         yield Check("interface", "ok", f"{found.name}: {row}")
+    yield from strange_joints(robot, found)
+    yield from safety(robot, found)
+
+
+def strange_joints(robot: RobotSpec, found: Interface) -> Iterator[Check]:
+    """Joints of the driver that are called nearly like one of the model's: mistakes, unless the driver does so."""
+    known = sorted({name for source in robot.sources.values() for name in source.names
+                    if source.what in ("joint_pos", "joint_vel", "joint_torque")})
+    for row in (*found.states, *found.commands.values()):
+        for name in row.options.get("joints", ()):
+            if name not in known and (near := guess(name, known)):
+                yield Check("interface", "warn", f"{row.topic}: the model has no joint {name!r}; {near.strip()}",
+                            "correct ros.yaml, unless the driver calls the joint like that")
+
+
+def safety(robot: RobotSpec, found: Interface) -> Iterator[Check]:
+    """What the guard demands of each command of the interface."""
+    from temporeal_bridge.guard.safety.checked_values import SafetyError
+    from temporeal_bridge.guard.safety.config_checks import profile_on
+
+    for name in found.commands:
+        try:
+            profile_on(robot, found, robot.command(name), 1.0 / (robot.control_hz or CONTROL_HZ))
+        except (SafetyError, ValueError) as error:
+            yield Check("safety", "fail", f"{name}: {error}", "correct the section safety of ros.yaml")
+        else:
+            yield Check("safety", "ok", f"{name}: the guard takes what ros.yaml demands of it")
 
 
 def rows(found: Interface) -> Iterator[str]:

@@ -285,6 +285,24 @@ def test_a_folder_is_replaced_only_if_it_is_a_robots_and_somebody_says_so(six, t
     assert not (tmp_path / "arm").exists() and not list(tmp_path.glob(".arm*"))
 
 
+@pytest.mark.parametrize(("old", "new", "told"), [
+    ("stale_after_s: 0.1 ", "stale_after: 0.1 ", "fail  safety .*there is no key 'stale_after'"),
+    ("margin: 0.005", "margin: -1", "fail  safety .*self_collision.margin is -1"),
+    ("joints: [base_turn", "joints: [base_trn", "warn  interface .*no joint 'base_trn'; did you mean 'base_turn'"),
+    ("codec: joint_state", "codec: joint_sate", "fail  interface .*did you mean 'joint_state'"),
+    ("default: joint_trajectory", "default: joint_trajectry", "fail  interface .*did you mean 'joint_trajectory'")])
+def test_check_reads_what_the_guard_and_the_codecs_read(
+    old: str, new: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("temporeal_bridge")
+    make(SIX, tmp_path / "six", Answers({}))
+    file = tmp_path / "six/ros.yaml"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    assert main(["robot", "check", str(tmp_path / "six")]) == int("fail" in told)
+    assert re.search(told, capsys.readouterr().out)
+
+
 def test_what_is_hardly_meant_is_asked(tmp_path: Path) -> None:
     """Degrees for radians, links without mass, and joints that nobody drives."""
     text = SIX.read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
+from temporeal.robots.registry import guess
 from temporeal_bridge.codecs.arrays import decode_array, decode_numbers, encode_array, encode_numbers
 from temporeal_bridge.codecs.base_velocity import (
     decode_base,
@@ -95,5 +96,5 @@ Codec = TypeVar("Codec", StateCodec, CommandCodec)
 def named(table: Mapping[str, Codec], name: str) -> Codec:
     """Codec ``name`` of ``table``."""
     if name not in table:
-        raise CodecError(f"unknown codec {name!r}; known: {', '.join(table)}")
+        raise CodecError(f"unknown codec {name!r}; {guess(name, table)}known: {', '.join(table)}")
     return table[name]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from temporeal.robots.registry import guess
 from temporeal.robots.signals import CommandSpec, SignalSpec, check_signal
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.codecs.codec import Options, check_type
@@ -94,7 +95,7 @@ def check_row(row: StateTopic | CommandTopic | Topic) -> None:
     with located(row.topic):
         resolve_name(row.topic)
         if row.qos not in QOS:
-            raise InterfaceError(f"{row.topic}: unknown QoS {row.qos!r}; legal: {', '.join(QOS)}")
+            raise InterfaceError(f"{row.topic}: unknown QoS {row.qos!r}; {guess(row.qos, QOS)}legal: {', '.join(QOS)}")
         messages.record(row.type)
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from temporeal.robots.motion.kinematics import kinematics_of
+from temporeal.robots.registry import guess
 from temporeal.robots.signals import SignalSpec, is_number
 from temporeal.robots.spec import RobotSpec, shipped
 from temporeal_bridge.interface.checks import NODE_TOPICS, carried_signals, check_row, check_topics
@@ -103,7 +104,8 @@ def build(
     name = name or content["default"]
     known = content["interfaces"]
     if name not in known:
-        raise InterfaceError(f"robot {robot.name!r} has no interface {name!r}; known: {', '.join(known)}")
+        raise InterfaceError(f"robot {robot.name!r} has no interface {name!r}; {guess(name, known)}known: "
+                             f"{', '.join(known)}")
     part = known[name]
     checked_row(name, part, PARTS, MAY_HAVE)
     define(name, part["definitions"])
