@@ -115,10 +115,12 @@ class Recording:
         self.session.step(self.now, command, given, float(step.reward[0]))
         over = bool((step.terminated | step.truncated)[0])
         after = {name: value.numpy().copy() for name, value in step.info["signals"].items()}
-        # where the episode is over the environment shows the next one already: what was true is what was measured last
-        measured = self.measure(env)
-        self.now = one_world({name: after.get(name.removeprefix(TRUE), value) if over else value
-                              for name, value in measured.items()})
+        # where the episode is over the environment shows the next one already: what was true is what was measured last,
+        # and the last picture is the one before
+        measured = one_world(self.measure(env))
+        self.now = measured if not over else {
+            name: np.array(after[key][0]) if (key := name.removeprefix(TRUE)) in after else self.now[name]
+            for name in measured}
         self.trace.append(self.truth(step.info["signals"]))
         self.show()
         if over or self.session.steps >= self.steps:
