@@ -1,0 +1,55 @@
+"""The study of imitation: its jobs, what each is told, and how its results are judged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from temporeal_benchmarks.data import imitation, imitation_study
+from temporeal_benchmarks.data.imitation_study import Job
+
+
+def test_teachers_come_before_their_students() -> None:
+    found = [job.name for job in imitation_study.jobs(2)]
+    assert len(found) == len(set(found)) == 16
+    for name in found:
+        if "/consistency/" in name:
+            assert found.index(name.replace("consistency", "diffusion")) < found.index(name)
+
+
+def test_a_job_says_what_it_reads(tmp_path: Path) -> None:
+    sets = tmp_path / "sets" / "lift-pictures-2"
+    sets.mkdir(parents=True)
+    (sets / "done").touch()
+    words = imitation_study.words_of(Job("lift", "pictures", "flow", 2), tmp_path)
+    assert f"dataset={sets}" in words and "seed=2" in words and "algo.auxiliary=[cube_pos_w]" in words
+    (signals,) = (word for word in words if word.startswith("algo.signals="))
+    assert "front_rgb" in signals and "cube" not in signals
+
+
+def test_results_are_pooled_over_seeds_and_few_are_not_judged(tmp_path: Path) -> None:
+    def share(successes: int, trials: int = 200) -> dict[str, int]:
+        return {"successes": successes, "trials": trials}
+
+    file = tmp_path / "study.json"
+    file.write_text(json.dumps({
+        "lift/state/diffusion/1": share(190), "lift/state/diffusion/2": share(182),
+        "lift/state/consistency/1": share(186), "lift/state/consistency/2": share(178),
+        "push/pictures/flow/1": share(100)}))
+    rows = {row.name: row for row in imitation.studied(file)}
+    assert rows["data.imitation.lift.state.diffusion.success"].value == pytest.approx(0.93)
+    assert rows["data.imitation.lift.state.diffusion.success"].ok is True
+    loss = rows["data.imitation.lift.state.consistency.loss"]
+    assert loss.value == pytest.approx(0.02) and loss.ok is True
+    assert rows["data.imitation.push.pictures.flow.success"].ok is None
+    (missing,) = imitation.studied(tmp_path / "nowhere.json")
+    assert missing.ok is False and "run imitation_study.py" in str(missing.peer)
+
+
+def test_inferences_are_timed_in_turn(tmp_path: Path) -> None:
+    artifact = imitation.exported(imitation.policy_of("act", imitation.STATE), tmp_path / "act")
+    times = imitation.times_ms([artifact, artifact], 3)
+    assert times.shape == (2, 3) and np.all(times > 0)

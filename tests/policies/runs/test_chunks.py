@@ -1,0 +1,78 @@
+"""Chunk policies in simulation: what does not fit the task is refused by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.policies.toy_demonstrations import forks
+
+from temporeal.policies.imitation import consistency, diffusion, flow
+from temporeal.policies.runs import chunks
+from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.training import checkpoint
+from temporeal.policies.training.chunks import learner
+
+SMALL: dict[str, Any] = {"horizon": 4, "execute": 2, "context": 16, "updates": 2, "batch": 4}
+CONFIG = flow.FlowConfig(hidden=(16,), **SMALL)
+
+
+def policy(**changes: Any) -> Any:
+    return learner.make_policy(replace(forks(2).interface, **changes), CONFIG, flow.Flow)
+
+
+@pytest.mark.parametrize(("changes", "told"), [
+    ({"robot": "arm"}, "its policy is for robot arm, task 'line' as set has point"),
+    ({"rate_hz": 20.0}, "the policy runs at 20 Hz, task 'line' as set at 10 Hz")])
+def test_another_robot_or_rate_is_refused(changes: dict[str, Any], told: str) -> None:
+    task = SimpleNamespace(name="line", robot=SimpleNamespace(name="point"), command="velocity", control_dt=0.1)
+    chunks.check_task(policy(), task, Path("run"))  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=told):
+        chunks.check_task(policy(**changes), task, Path("run"))  # type: ignore[arg-type]
+
+
+def test_which_algorithms_give_chunks() -> None:
+    given = {name: chunks.gives_chunks({"algo": {"name": name}}) for name in ("flow", "act", "bc", "ppo", "dagger")}
+    assert given == {"flow": True, "act": True, "bc": False, "ppo": False, "dagger": False}
+
+
+def test_a_checkpoint_of_another_algorithm_is_refused(tmp_path: Path) -> None:
+    flow.train(forks(4), CONFIG, out=tmp_path)
+    settings = {"algo": {"name": "act"}}
+    with pytest.raises(BadInput, match="was written by another version: settings"):
+        chunks.load_chunks(settings, tmp_path, SimpleNamespace())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("part", "key", "value"), [
+    ("config", "horizon", 1 << 40), ("config", "context", 1 << 40), ("config", "hidden", [1 << 20, 1 << 20])])
+def test_sizes_that_a_checkpoint_cannot_hold_take_no_memory(part: str, key: str, value: Any, tmp_path: Path) -> None:
+    flow.train(forks(4), CONFIG, out=tmp_path)
+    file = checkpoint.latest(tmp_path / "checkpoints", 0, 1)
+    state = checkpoint.load(file)
+    state[part][key] = value
+    checkpoint.save(file, state)
+    with pytest.raises(checkpoint.CheckpointError, match="are not theirs"):
+        flow.load_chunks(tmp_path)
+
+
+def test_what_is_not_shown_is_named() -> None:
+    env = SimpleNamespace(task=SimpleNamespace(name="line", observe=SimpleNamespace(signals=("place_w",))), images={},
+                          column={"memory.measured.place_w": np.zeros(1)})
+    env.column = {name: SimpleNamespace(cpu=lambda: SimpleNamespace(numpy=lambda: np.zeros(1))) for name in env.column}
+    with pytest.raises(BadInput, match="reads front_rgb, which task 'line' as set does not show; it shows: place_w"):
+        chunks.measured(env, ("place_w", "front_rgb"))  # type: ignore[arg-type]
+
+
+def test_a_student_knows_its_teacher_without_the_teachers_folder(tmp_path: Path) -> None:
+    teacher, student = tmp_path / "teacher", tmp_path / "student"
+    diffusion.train(forks(4), diffusion.DiffusionConfig(hidden=(16,), denoise_steps=4, **SMALL), out=teacher)
+    (teacher / "config.yaml").write_text("algo: {name: diffusion}\n")
+    config = consistency.ConsistencyConfig(policy=str(teacher), updates=2, batch=4, execute=2)
+    found = consistency.train(forks(4), config, out=student)
+    for file in sorted(teacher.rglob("*"), reverse=True):
+        file.rmdir() if file.is_dir() else file.unlink()
+    assert consistency.load_chunks(student).state_dict().keys() == found.policy.state_dict().keys()
