@@ -174,7 +174,7 @@ class Sawyer:
 
 
 def expert(task: Task, worlds: int) -> Callable[[Mapping[str, Tensor], Tensor], Tensor]:
-    """The library's scripted policy. ``pace``: of the hand."""
+    """The library's scripted policy. ``pace``: of the hand, at most."""
     repaired()
     from metaworld.policies import ENV_POLICY_MAP
 
@@ -185,6 +185,7 @@ def expert(task: Task, worlds: int) -> Callable[[Mapping[str, Tensor], Tensor], 
             warnings.simplefilter("ignore")  # that gains exceed 1: actions are clipped
             chosen = [policy.get_action(state) for policy, state in zip(policies, signals["state"].double().numpy())]
         action = torch.as_tensor(np.stack(chosen), dtype=torch.float32).clamp(-1.0, 1.0)
-        return torch.cat([pace[:, None] * action[:, :3], action[:, 3:]], -1)
+        moved = torch.minimum(torch.maximum(action[:, :3], -pace[:, None]), pace[:, None])
+        return torch.cat([moved, action[:, 3:]], -1)
 
     return act

@@ -1,7 +1,7 @@
 """Controllers by hand for the arm tasks: proportional, through the tasks' own actions, on true signals.
 
 Each is made for one batch of episodes that begin together: ``expert = lift(task, worlds)`` remembers what it has done.
-Its ``pace`` [N], above 0 and at most 1, is the share of its speed at which it moves: a slow one is late.
+Its ``pace`` [N], above 0 and at most 1, is the share of its speed at which it moves at most: a slow one is late.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ def up(height: Tensor) -> Tensor:
 
 
 def moves(task: Task, pace: Tensor, way: Tensor, turn: Tensor, gain: float, *gripper: Tensor) -> Tensor:
-    """Actions that make ``gain`` of the way (m) and the turn (rad) in a step, slowed alike where that is too fast.
+    """Actions that make ``gain`` of the way (m) and the turn (rad) in a step, slowed alike where that is faster than
+    ``pace`` [N]. Near the goal a slow one is as exact as a fast one.
 
     An action of three numbers moves the tool alone; a last one of variable impedance is as stiff as can be.
     """
     act: Any = task.act
     wanted = gain * torch.cat([way, turn], -1)[:, : act.tool_dim] / act.scale
-    wanted = pace[:, None] * wanted / wanted.abs().max(-1, keepdim=True).values.clamp(min=1.0)
+    wanted = wanted / (wanted.abs().max(-1, keepdim=True).values / pace[:, None]).clamp(min=1.0)
     stiff = [torch.ones_like(wanted[:, :1])] if act.stiffness is not None else []
     return torch.cat([wanted, *(g[:, None] for g in gripper), *stiff], -1)
 

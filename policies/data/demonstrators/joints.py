@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from temporeal.policies.data.demonstrators.arms import Controller
@@ -18,6 +19,7 @@ def to_goal(task: Task, worlds: int) -> Controller:
     act: Any = task.act
 
     def controller(s: Mapping[str, Tensor], pace: Tensor) -> Tensor:
-        return pace[:, None] * (GAIN * (s["goal_joint_pos"] - s["joint_pos"]) / act.limiter.longest).clamp(-1.0, 1.0)
+        wanted: Tensor = GAIN * (s["goal_joint_pos"] - s["joint_pos"]) / act.limiter.longest
+        return torch.minimum(torch.maximum(wanted, -pace[:, None]), pace[:, None])
 
     return controller

@@ -1,11 +1,11 @@
 """How well demonstrations are made: expert, medium, mixed, noisy, play.
 
 * ``expert``: the expert as it is.
-* ``medium``: succeeds about every second time; what it did is what is stored. An expert by hand moves at a pace that
-  wanders about ``1 - SLOW v``, each number of its action wavers by ``WAVER``, and a little noise is added; ``v`` is the
-  severity at which it is late every second time (:mod:`temporeal.policies.runs.demonstrations` finds it). Slowness is
-  systematic: cloning it is late as well, while the moments at which it is fast show what would be better. Noise around
-  a good mean, which is all that can be done to a policy that was learned (``SHAKE v``), is averaged away by cloning.
+* ``medium``: succeeds about every second time; what it did is what is stored. An expert by hand moves at most at a pace
+  that wanders about ``1 - SLOW v``, each number of its action wavers by ``WAVER``, and a little noise is added. ``v``,
+  the severity, is such that it is late every second time (:mod:`temporeal.policies.runs.demonstrations` finds it).
+  Slowness is systematic: cloning it is late as well, while the moments at which it is fast show what would be better.
+  Noise around a good mean, all that can be done to a policy that was learned (``SHAKE v``), is averaged away.
 * ``random``: correlated noise.
 * ``mixed``: a third each of expert, medium and random.
 * ``noisy``: DART (Laskey et al., CoRL 2017): noise is executed, the stored action is what the expert gave. The noise is
