@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from temporeal.policies.data.episodes.dataset import Dataset
+from temporeal.policies.data.episodes.episode import Episode
 from temporeal.policies.data.episodes.writer import DatasetWriter
 from temporeal_benchmarks.data.sampling import STATE, episodes
 from temporeal_benchmarks.rows import Row
@@ -40,7 +41,7 @@ def rows(quick: bool, out: Path) -> list[Row]:
             Row("data.writing.open_s", seconds(lambda: Dataset.open(out / "many")), "s", peer=f"{many} episodes")]
 
 
-def streamed(writer: DatasetWriter, some: list) -> None:
+def streamed(writer: DatasetWriter, some: list[Episode]) -> None:
     """One episode step by step; it is dropped."""
     one = some[0]
     writer.begin()
