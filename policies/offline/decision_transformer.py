@@ -89,7 +89,8 @@ class SequenceActor(nn.Module):
 
     def forward(self, obs: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Deterministic action [N, A] and next state [N, H] of ``obs`` [N, O]."""
-        x = self.enter(torch.cat((obs, self.wanted.expand(len(obs), 1)), -1))
+        # added to zeros: an exported graph takes any number of rows
+        x = self.enter(torch.cat((obs, torch.zeros_like(obs[:, :1]) + self.wanted), -1))
         after = []
         for block, state in zip(self.blocks, hidden.split([block.hidden_dim for block in self.blocks], -1)):
             x, state = block.step(x, state)

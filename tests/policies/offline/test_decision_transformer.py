@@ -88,6 +88,18 @@ def test_steps_give_what_the_sequence_gave(block: torch.nn.Module) -> None:
             assert torch.allclose(step, whole[:, t], atol=1e-5), t
 
 
+@pytest.mark.parametrize("block", decision_transformer.BLOCKS)
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+def test_a_traced_actor_takes_any_number_of_rows(block: str) -> None:
+    config = decision_transformer.DecisionTransformerConfig(block=block, features=8, window=4)
+    actor = decision_transformer.make_actor({"obs_dim": 3, "action_dim": 2}, config).eval()
+    rows, hidden = torch.randn(5, 3), torch.randn(5, actor.hidden_dim)
+    traced = torch.jit.trace(actor, (rows[:2], hidden[:2]), check_trace=False)
+    with torch.no_grad():
+        for found, wanted in zip(traced(rows, hidden), actor(rows, hidden)):
+            assert torch.allclose(found, wanted, atol=1e-6)
+
+
 def test_a_state_space_is_the_recurrence_of_the_paper() -> None:
     """By hand, for one feature and one state: h = exp(dt A) h + dt B x, y = C h + D x."""
     block = SelectiveScan(1, 1)
