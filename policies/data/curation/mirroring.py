@@ -56,7 +56,7 @@ def mirrors_of(
 
 def known(spec: SignalSpec, symmetry: Symmetry, same: bool) -> Mirror:
     """The mirror of a signal, or a :class:`DataError` that says what to do."""
-    if spec.dtype == "uint8" and len(spec.shape) == 3:
+    if len(spec.shape) > 1 and not same:  # colours or depths [H, W, ...]
         raise DataError(f"picture {spec.name!r}: --flip {spec.name} mirrors it from left to right, which is right for "
                         "a camera in the plane y = 0 that looks along it")
     mirror = Mirror((1,) * max(1, spec.size)) if same else mirror_of(spec, symmetry)

@@ -15,6 +15,7 @@ from temporeal.policies.data.episodes.interface import DataError
 COLOURS = {True: "#0f7a5a", False: "#c2362b", None: "#5c6878"}  # of success, failure, and what nobody judged
 OTHERS = {"action": layout.ACTION, "reward": layout.REWARD}
 PANELS = 60  # at most: more cannot be read
+FEW = 24  # components of a signal that is drawn without being named
 
 
 def plot(path: Path, data: Dataset, names: Sequence[str] | None, episodes: Sequence[int]) -> int:
@@ -54,7 +55,7 @@ def checked(data: Dataset, names: Sequence[str] | None) -> list[str]:
     """The names of what is drawn: there, and numbers."""
     numbers = [name for name, spec in data.interface.signals.items() if not layout.is_picture(spec)]
     if names is None:
-        return numbers
+        return [name for name in numbers if data.interface.signals[name].size <= FEW]
     for name in names:
         if name not in numbers and name not in OTHERS:
             raise DataError(f"{data.folder}: {name!r} cannot be drawn; there are {', '.join((*numbers, *OTHERS))}")
