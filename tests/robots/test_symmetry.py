@@ -14,7 +14,7 @@ from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
 from temporeal.robots.symmetry import PSEUDO_VECTOR, QUATERNION, VECTOR, Mirror, by_kind, mirror_of
 from temporeal.robots.user_robots.symmetry import with_symmetry
-from temporeal.sim.backends import quadrotor
+from temporeal.sim.backends import mujoco, quadrotor
 from temporeal.sim.scene import Scene
 
 
@@ -48,6 +48,25 @@ def test_mirrored_motor_commands_fly_a_mirrored_path():
     for name, values in backend.signals().items():
         if name in start:
             np.testing.assert_allclose(values[1], image(robot, name, values[0].numpy()), atol=2e-4, err_msg=name)
+
+
+def test_mirrored_setpoints_of_the_franka_move_it_along_the_mirrored_path():
+    robot, rng = load_robot("franka"), np.random.default_rng(0)
+    backend = mujoco.make(Scene(robot), 2, "joint_pos_cmd", dt=0.002, threads=1)
+    target = np.array(robot.home["joint_pos"]) + [0.4, -0.2, 0.3, 0.1, -0.5, 0.2, 0.1]
+    both = lambda name, values: torch.tensor(np.stack([values, image(robot, name, values)])).float()  # noqa: E731
+    backend.reset(torch.arange(2), {"joint_pos": both("joint_pos", target)})
+    for _ in range(30):
+        target = target + 0.02 * rng.normal(size=7)
+        backend.step(both("joint_pos_cmd", target), 10)
+    place = backend.signals()["grip_pos_w"].numpy()
+    np.testing.assert_allclose(place[1], VECTOR(place[0]), atol=1e-3)
+
+
+def test_joint_7_below_its_mirrored_range_has_no_image():
+    command = load_robot("franka").commands["joint_pos_cmd"]
+    edge = np.pi / 2 - command.high[6]
+    assert edge == pytest.approx(-1.445, abs=1e-3) and command.low[6] < edge
 
 
 def image(robot, name, values):
