@@ -23,7 +23,7 @@ from temporeal.policies.cli.traces.messages import (
 )
 from temporeal.policies.cli.traces.table import Options, Table, one_line
 from temporeal.policies.runs.errors import BadInput
-from temporeal.sim.stl.samples.times import newest_before
+from temporeal.sim.stl.samples.receipts import storages, went_back, written
 
 
 def read_bag(path: Path, options: Options) -> list[Table]:
@@ -187,23 +187,8 @@ def messages_of(reader: Any, topic: Topic, path: Path) -> Iterator[tuple[int, An
 def receipt_goes_back(reader: Any, topic: str) -> str:
     """Whether messages were written later than those that they were received before, in words: a reader sorts by
     receipt, and so mixes what came before the recorder's clock was set back with what came after."""
-    found = [at for one in reader.readers for storage in getattr(one.storage, "storages", [one.storage])
-             for at in written(storage, topic)]
-    received = np.array([at - found[0] for at in found], dtype=np.float64)  # exact: nanoseconds since the epoch are not
-    back = received < newest_before(received)
-    if not back.any():
+    back = went_back([at for one in reader.readers for storage in storages(one) for at in written(storage, topic)])
+    if back is None:
         return ""
-    k = int(np.argmax(back))
-    return (f"message {k} was received {(received[:k].max() - received[k]) * 1e-9:.3g} s before one that was written "
-            "before it, and no stamp says when they are from: the recorder's clock was set back")
-
-
-def written(storage: Any, topic: str) -> list[int]:
-    """Receipts [ns] of a topic's messages in the order in which they were written."""
-    mine = [c for c in storage.connections if c.topic == topic]
-    if hasattr(storage, "messages_scan"):
-        return [at for _, at, _ in storage.messages_scan(mine)] if mine else []
-    rows = storage.dbconn.cursor().execute(
-        "SELECT messages.timestamp FROM messages JOIN topics ON topics.id = messages.topic_id WHERE topics.name = ? "
-        "ORDER BY messages.id", (topic,))
-    return [at for at, in rows]
+    return (f"message {back[0]} was received {back[1]:.3g} s before one that was written before it, and no stamp says "
+            "when they are from: the recorder's clock was set back")

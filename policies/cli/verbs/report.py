@@ -209,6 +209,9 @@ def ending(flight: RecordedFlight) -> str:
 def remarks(recording: Recording, partial: int, refused: int) -> list[str]:
     """What the page does not show, and why."""
     out = []
+    if recording.set_back_s:
+        out.append(f"The recorder's clock was set back by {recording.set_back_s:.3g} s: messages of before and after "
+                   "are mixed, and what was then is not known.")
     if recording.cut:
         out.append(f"The bag is not whole ({recording.cut}); what is there was judged.")
     if partial:

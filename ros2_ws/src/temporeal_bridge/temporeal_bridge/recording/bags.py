@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from rosbags.rosbag2.storage_mcap import McapReader
 from temporeal.robots.handed_over.bags import check_bag
 from temporeal.robots.handed_over.endings import truncated
 from temporeal.robots.handed_over.files import Refused
+from temporeal.sim.stl.samples.receipts import set_back_s, storages, written
 from temporeal_bridge.recording import records
 from temporeal_bridge.recording.recovery import cut_and_close
 from temporeal_bridge.recording.topics import SIMULATED
@@ -48,12 +49,14 @@ class Message:
 
 @dataclass(frozen=True)
 class Recording:
-    """Messages by time of receipt; ``counts`` of all topics of the bag; ``cut``: why it is incomplete, or empty."""
+    """Messages by time of receipt; ``counts`` of all topics of the bag; ``cut``: why it is incomplete, or empty;
+    ``set_back_s``: by how much the recorder's clock was set back meanwhile, which mixes messages; 0: it was not."""
 
     path: Path
     messages: list[Message]
     counts: dict[str, int]
     cut: str
+    set_back_s: float = 0.0
 
     def of(self, topic: str) -> list[Message]:
         """The messages on one topic."""
@@ -74,7 +77,7 @@ def read(
     plain = {**dict.fromkeys(names, ""), **{called: name for name, called in names.items()}}
     found: list[Message] = []
     counts: dict[str, int] = {}
-    cut = ""
+    cut, back = "", 0.0
     with opened(path) as (readers, why):
         cut = why
         try:
@@ -87,11 +90,21 @@ def read(
                     counts[connection.topic] += 1
                     topic = plain.get(connection.topic, connection.topic)
                     found.append(Message(at, topic, connection.msgtype, bytes(data)))
+                back = max(back, clock_set_back(reader, scan, chosen, found))
         except Exception as error:  # a damaged chunk, or bytes that rosbags cannot read: keep what is before it
             if not found:
                 raise BagError(f"{path} cannot be read: {error}") from error
             cut = f"damaged after {len(found)} messages: {error}"
-    return Recording(path, sorted(found, key=lambda message: message.at), counts, cut)
+    return Recording(path, sorted(found, key=lambda message: message.at), counts, cut, back)
+
+
+def clock_set_back(reader: Any, scan: bool, chosen: Sequence[Any], found: Sequence[Message]) -> float:
+    """By how much the recorder's clock was set back [s]: by the topic with most messages, in the order of writing."""
+    if scan:  # it is that of the messages
+        return set_back_s([message.at for message in found]) if found else 0.0
+    topic = max(chosen, key=lambda connection: int(connection.msgcount), default=None)
+    received = [] if topic is None else [at for one in storages(reader) for at in written(one, topic.topic)]
+    return set_back_s(received) if received else 0.0
 
 
 Opened = tuple[list[tuple[Any, bool]], str]
