@@ -75,6 +75,7 @@ def dataset_of(out: Path, task: str, quality: str) -> Path:
 
 def learned(out: Path, cell: Cell, updates: int) -> dict[str, Any]:
     """Train and judge a cell."""
+    from temporeal.policies.data import memoryless
     from temporeal.policies.runs import environments, offline
     from temporeal.policies.runs.learners import algorithm
 
@@ -83,7 +84,8 @@ def learned(out: Path, cell: Cell, updates: int) -> dict[str, Any]:
     settings = offline.settings_of([f"dataset={folder}", f"algo={algo}", f"seed={cell.seed}"])
     settings["algo"] = {**settings["algo"], **SHARED, **own, "updates": updates, "checkpoint_seconds": 1e9}
     module, configuration = algorithm(settings)
-    task, data = environments.make_task(settings), offline.open_dataset(folder)
+    task = memoryless.shown(environments.make_task(settings), configuration.history)
+    data = offline.open_dataset(folder)
     steps = offline.steps_of(data, task, configuration)
     began = time.process_time()
     with tempfile.TemporaryDirectory() as run:

@@ -68,7 +68,10 @@ def train(
         raise BadInput(f"processes={settings['processes']}: algo={name} is trained by one process")
     if settings["device"] != "cpu":
         raise BadInput(f"device={settings['device']}: algo={name} learns on the cpu")
-    dataset, task = open_dataset(settings["dataset"]), environments.make_task(settings)
+    from temporeal.policies.data import memoryless
+
+    dataset = open_dataset(settings["dataset"])
+    task = memoryless.shown(environments.make_task(settings), getattr(configuration, "history", True))
     settings = environments.resolved(settings)
     with bad_input():
         data = shown(dataset, module, task, configuration)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import yaml
 
+from temporeal.policies.data.memoryless import shown
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.registries import LEARNERS
 from temporeal.robots.handed_over.files import Refused, read_text
@@ -59,6 +60,7 @@ def load_graph(run: Path, task: Task, device: str = "cpu") -> PolicyGraph:
     module = learner_of(run)
     if hasattr(module, "load_graph"):  # its policy sees more than the task's observation map shows
         return cast("PolicyGraph", module.load_graph(run, task, device))
-    actor, normalizer, _ = module.load_policy(run, device)
+    actor, normalizer, config = module.load_policy(run, device)
     check_reads(run, normalizer, task)
+    task = shown(task, getattr(config, "history", True))
     return PolicyGraph(task.observe, normalizer, actor, task.act).eval()

@@ -33,6 +33,8 @@ class OfflineRLConfig(OfflineConfig):
         hidden: widths of all networks.
         precision: of products between hidden layers in training: float32, or bfloat16.
         normalize_observations: by their mean and standard deviation in the data.
+        history: whether the policy sees what the task's observation map remembers, such as its last action; see
+            :mod:`temporeal.policies.data.memoryless`.
         reward: "data"; or computed from the signals: "formula", progress over the decomposed formula of the task, or
             "task", what the task itself trains with.
         weighting: how often a trajectory is drawn: see :mod:`temporeal.policies.training.offline.trajectory_weights`.
@@ -46,6 +48,7 @@ class OfflineRLConfig(OfflineConfig):
     activation: str = "relu"
     precision: str = "float32"
     normalize_observations: bool = True
+    history: bool = True
     reward: str = "data"
     weighting: str = "none"
     weighting_temperature: float = 0.1

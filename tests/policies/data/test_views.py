@@ -12,6 +12,7 @@ from temporeal.policies.data.episodes.dataset import Dataset
 from temporeal.policies.data.episodes.episode import Episode
 from temporeal.policies.data.episodes.interface import ActionSpec, DataError, Interface
 from temporeal.policies.data.episodes.writer import DatasetWriter
+from temporeal.policies.data.memoryless import shown
 from temporeal.policies.data.views import flat_view, task_view, transitions
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.env import make_env
@@ -71,7 +72,7 @@ def flown(folder: Path, worlds: int = 3, steps: int = 40):
     face = Interface(task.robot.name, {n: task.schema[n] for n in names}, ActionSpec(
         command.name, tuple(map(float, command.low)), tuple(map(float, command.high)), command.unit),
         1.0 / task.control_dt, task.act.action_dim, task.name)
-    signals, shown, given, sent, reward = [dict(env.true_signals())], [obs.clone()], [], [], []
+    signals, seen, given, sent, reward = [dict(env.true_signals())], [obs.clone()], [], [], []
     signals[0] = {n: signals[0][n].clone() for n in names}
     ended, length = torch.zeros(worlds, dtype=torch.bool), torch.zeros(worlds, dtype=torch.int64)
     for _ in range(steps):
@@ -82,26 +83,36 @@ def flown(folder: Path, worlds: int = 3, steps: int = 40):
         length += alive
         ended |= alive & step.terminated
         alive &= ~(step.terminated | step.truncated)
-        shown.append(step.obs.actor.clone())
+        seen.append(step.obs.actor.clone())
     with DatasetWriter(folder, face) as writer:
         for w in range(worlds):
             n = int(length[w])
             writer.add(Episode({name: np.stack([s[name][w].numpy() for s in signals[: n + 1]]) for name in names},
                                torch.stack(sent)[:n, w].numpy(), torch.stack(given)[:n, w].numpy(),
                                torch.stack(reward)[:n, w].numpy(), bool(ended[w])))
-    return task, Dataset.open(folder), torch.stack(shown), torch.stack(given), torch.stack(reward), length
+    return task, Dataset.open(folder), torch.stack(seen), torch.stack(given), torch.stack(reward), length
 
 
 def test_observations_actions_and_rewards_are_those_that_the_environment_gave(tmp_path: Path) -> None:
-    task, data, shown, given, reward, length = flown(tmp_path / "set")
+    task, data, seen, given, reward, length = flown(tmp_path / "set")
     found = transitions(data, task_view(task))
     for w, (begin, end) in enumerate(zip(found.starts, found.starts[1:])):
         assert end - begin == length[w]
-        assert torch.allclose(found.obs[begin:end], shown[: length[w], w], atol=1e-5)
-        assert torch.allclose(found.next_obs[begin : end - 1], shown[1 : length[w], w], atol=1e-5)
+        assert torch.allclose(found.obs[begin:end], seen[: length[w], w], atol=1e-5)
+        assert torch.allclose(found.next_obs[begin : end - 1], seen[1 : length[w], w], atol=1e-5)
         assert torch.equal(found.action[begin:end], given[: length[w], w])
     again = transitions(data, task_view(task), reward=objective_rewards.by(task.objective))
     assert torch.allclose(again.reward, found.reward, atol=1e-5) and torch.equal(again.mask, found.mask)
+
+
+def test_a_policy_without_history_is_shown_each_sample_as_an_episodes_first(tmp_path: Path) -> None:
+    task, data, *_ = flown(tmp_path / "set")
+    forgetful = shown(task, history=False)
+    found, whole = transitions(data, task_view(forgetful)), transitions(data, task_view(task))
+    first = whole.starts[:-1]
+    assert torch.equal(found.obs[first], whole.obs[first]) and not torch.equal(found.obs, whole.obs)
+    assert bool((found.obs[:, -task.act.action_dim :] == 0).all())  # of the last actions, which it no longer sees
+    assert torch.equal(found.action, whole.action) and shown(task, history=True) is task
 
 
 def test_without_the_policys_actions_commands_are_inverted(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_set_is_learned_judged_resumed_and_exported(dataset: Path, tmp_path: Path) -> None:
-    words = [f"dataset={dataset}", "algo=iql", *SMALL, f"out={tmp_path / 'run'}"]
+    words = [f"dataset={dataset}", "algo=iql", "algo.history=false", *SMALL, f"out={tmp_path / 'run'}"]
     settings = offline.settings_of(words)
     assert settings["task"]["name"] == "hover" and settings["robot"]["name"] == "crazyflie"
     done = train(settings, quiet=True)
