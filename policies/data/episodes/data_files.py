@@ -106,6 +106,8 @@ def picture(data: bytes, shape: tuple[int, ...]) -> np.ndarray:
         container: Any
         with av.open(io.BytesIO(data), format=kind) as container:
             stream = container.streams.video[0]
+            if stream.codec_context is None:
+                raise DataError("the picture cannot be decoded")
             if (stream.height, stream.width, 3) != shape:  # before it is decoded: its memory is taken then
                 raise DataError(f"the picture has {stream.height} x {stream.width} pixels; {shape[0]} x {shape[1]} are "
                                 "needed")

@@ -89,11 +89,12 @@ class Metadata:
             self._place, self._rows = layout.after(self._place), None
         new = self._encoded([catalogue.row(record, self._place) | statistics.flat_row(of)
                              for record, of in zip(records, figures)])
-        self._rows = new if self._rows is None else pa.concat_tables([self._rows, new]).combine_chunks()
+        rows = new if self._rows is None else pa.concat_tables([self._rows, new]).combine_chunks()
         sink = pa.BufferOutputStream()
-        pq.write_table(self._rows, sink, compression="snappy", use_dictionary=False, write_statistics=False,
+        pq.write_table(rows, sink, compression="snappy", use_dictionary=False, write_statistics=False,
                        write_page_checksum=True)
         write_whole(layout.file_path(self.folder, layout.EPISODES_PATH, self._place), memoryview(sink.getvalue()))
+        self._rows = rows  # on disk: after a full disk the next episode must not bring the one that failed
         self.episodes += len(records)
         self.samples += sum(record.length for record in records)
         self.next_place = layout.after(self.next_place)

@@ -140,8 +140,8 @@ def opened(path: Path) -> Iterator[Any]:
     try:
         container: Any
         with av.open(str(checked(path)), "r", format="mp4") as container:
-            if not container.streams.video:
-                raise DataError(f"{path} has no video")
+            if not container.streams.video or container.streams.video[0].codec_context is None:
+                raise DataError(f"{path} has no video in a codec that is known")
             container.streams.video[0].thread_count = 1
             yield container
     except (av.error.FFmpegError, OSError) as error:

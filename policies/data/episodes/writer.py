@@ -146,8 +146,8 @@ class DatasetWriter:
                 batch.append(self._prepared(episode, self.episodes + len(batch)))
                 size += batch[-1].size
                 if len(batch) == BATCH or size > BATCH_BYTES:
-                    self._write(batch)
-                    batch, size = [], 0
+                    full, batch, size = batch, [], 0  # whatever interrupts the writing: it is not written twice
+                    self._write(full)
         finally:  # those before one that was refused are kept
             if batch:
                 self._write(batch)

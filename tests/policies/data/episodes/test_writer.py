@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.policies.data.episodes.arm_episodes import ARM, SEEING, assert_same, episode, written
 
+from temporeal.policies.data.episodes import metadata
 from temporeal.policies.data.episodes.checking import check
 from temporeal.policies.data.episodes.dataset import Dataset
 from temporeal.policies.data.episodes.interface import DataError
@@ -102,3 +103,24 @@ def test_instructions_keep_their_numbers(tmp_path):
         writer.add(episode(4))
     data = Dataset.open(tmp_path / "set")
     np.testing.assert_array_equal(data.column("task_index")[data.starts[:-1]], [0, 1, 0, 2, 0])
+
+
+def test_a_full_disk_loses_its_episode_and_no_other(tmp_path, monkeypatch):
+    real, full = metadata.write_whole, []
+
+    def write(path, content):
+        if full and "episodes" in path.parts:
+            raise OSError(28, "No space left on device", str(path))
+        real(path, content)
+
+    monkeypatch.setattr(metadata, "write_whole", write)
+    with DatasetWriter(tmp_path / "set", ARM) as writer:
+        writer.add(episode(0))
+        full.append(True)
+        with pytest.raises(OSError, match="No space left"):
+            writer.add_many([episode(1), episode(2)])
+        full.clear()
+        writer.add(episode(3))
+    data = Dataset.open(tmp_path / "set")
+    assert data.episodes == 2 and check(data.folder) == []
+    assert_same(data.episode(1), episode(3))
