@@ -78,7 +78,7 @@ class FDVL:
         self.optimizers = {"critics": self.adam, "policy": self.policy_adam}
 
     def update(self, batch: Any) -> Tensor:
-        """Algorithm 2: V by the dual, Q by Bellman's equation with V, the policy by its advantage."""
+        """V by the dual, Q by Bellman's equation with V, the policy by its advantage."""
         config = self.config
         with torch.no_grad():
             best = self.target(batch.obs, batch.action).amin(0)
@@ -95,7 +95,7 @@ class FDVL:
 
 
 def implicit_maximum(quality: Tensor, value: Tensor, forward: float, divergence: str) -> Tensor:
-    """``(1 - lambda) V + lambda f*(Q - V)``, its mean over rows (eq. 13)."""
+    """``(1 - lambda) V + lambda f*(Q - V)``, its mean over rows."""
     return ((1.0 - forward) * value + forward * CONJUGATES[divergence](quality - value)).mean()
 
 

@@ -119,7 +119,7 @@ class HIQL:
         self.optimizers = {"value": self.adam, "policies": self.policy_adam}
 
     def update(self, batch: GoalBatch) -> Tensor:
-        """Equations 4, 6 and 7."""
+        """The value, then both policies, each with the others' networks held fixed."""
         value_loss, value, advantage = implicit_value_loss(
             self.value, self.target, batch, self.config.gamma, self.config.expectile)
         high_loss = self.high_loss(batch)
@@ -129,7 +129,7 @@ class HIQL:
         return torch.stack((value_loss, high_loss, low_loss, value, advantage)).detach()
 
     def high_loss(self, batch: GoalBatch) -> Tensor:
-        """Regress phi of the state k steps ahead, weighted by how much nearer to the goal it is (eq. 6)."""
+        """Regress phi of the state k steps ahead, weighted by how much nearer to the goal it is."""
         ahead = batch.ahead(self.config.subgoal_steps, batch.policy_goal)
         now = batch.view(batch.now, batch.policy_goal)
         with torch.no_grad():
@@ -138,7 +138,7 @@ class HIQL:
         return weighted_square(self.actor.high(now) - subgoal, self.config.high_alpha * closer)
 
     def low_loss(self, batch: GoalBatch) -> Tensor:
-        """Regress the action, weighted by how much nearer to the sub-goal its step led (eq. 7)."""
+        """Regress the action, weighted by how much nearer to the sub-goal its step led."""
         ahead = batch.ahead(self.config.subgoal_steps)
         now = batch.view(batch.now, ahead)
         with torch.no_grad():
@@ -155,7 +155,7 @@ class HIQL:
 def implicit_value_loss(
     value: nn.Module, target: nn.Module, batch: GoalBatch, gamma: float, expectile: float, steps: int = 1
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Action-free expectile regression: loss, mean value, mean advantage (eq. 4; -1 per step until the goal, then 0).
+    """Action-free expectile regression: loss, mean value, mean advantage (-1 per step until the goal, then 0).
 
     Both members of ``value`` take the step's one advantage, that of the slow copy's mean, for their weights. ``steps``:
     of an option that counts as one step.

@@ -71,7 +71,7 @@ class ODICE:
         self.optimizers = {"value": self.adam, "policy": self.policy_adam}
 
     def update(self, batch: Any) -> Tensor:
-        """Algorithm 1: the value by orthogonal gradients, the policy by weighted cloning."""
+        """The value by orthogonal gradients, the policy by weighted cloning."""
         config, reward = self.config, self.config.scale * batch.reward
         rows = torch.cat((batch.obs, batch.next_obs))
         value, after = self.value(rows)[..., 0].chunk(2, -1)  # [2, B] each
@@ -88,7 +88,7 @@ class ODICE:
         return torch.stack((loss, policy_loss, value.mean(), residual.mean(), cosine)).detach()
 
     def descend_orthogonally(self, linear: Tensor, forward: Tensor, backward: Tensor) -> Tensor:
-        """One step along ``(1 - lambda) g_V + lambda (g_f + eta (g_b - (g_b g_f) / (g_f g_f) g_f))`` (eq. 9). Returns
+        """One step along ``(1 - lambda) g_V + lambda (g_f + eta (g_b - (g_b g_f) / (g_f g_f) g_f))``. Returns
         the cosine of the forward and the backward gradient."""
         config, parameters = self.config, list(self.value.parameters())
         g_v, g_f, g_b = (torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters, retain_graph=True)])

@@ -11,7 +11,9 @@ from temporeal.policies.data.episodes.interface import DataError
 from temporeal.policies.data.goals import GoalMix, GoalSpace, goal_space, samples_of
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.offline.gcbc import GCBCConfig, Stitching, k_means
+from temporeal.policies.offline.hilp import HilbertValue, HILPConfig
 from temporeal.policies.offline.hiql import GoalValue, HIQLConfig, implicit_value_loss
+from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend
 from temporeal.policies.training.offline.goal_batches import GoalBatches, GoalConfig
 
@@ -126,7 +128,7 @@ def test_goal_space_of_relative_observations_is_exact() -> None:
     assert space.asked(torch.tensor([[3.0, 0.0, -1.0]])).item() == 2.0
 
 
-@pytest.mark.parametrize("name", ["gcbc", "hiql", "ota"])
+@pytest.mark.parametrize("name", ["gcbc", "hilp", "hiql", "ota"])
 def test_a_resumed_run_of_goals_equals_an_uninterrupted_one(name: str, tmp_path: Path) -> None:
     module = importlib.import_module(f"temporeal.policies.offline.{name}")
     config = typing.get_type_hints(module.train)["config"](
@@ -171,3 +173,21 @@ def test_values_of_goals_are_exact_on_a_line(options: int) -> None:
             with torch.no_grad():
                 found = value(batches.view(torch.tensor([now]), torch.tensor([goal]))).mean()
             assert float(found) == pytest.approx(exact, abs=0.25), (now, goal)
+
+
+def test_the_map_of_hilp_is_a_distance() -> None:
+    config = HILPConfig(goal=("goal",), achieved=("place",), hidden=(8,), dimensions=4)
+    value = HilbertValue(torch.tensor([2]), torch.tensor([0]), config)
+    obs = torch.randn(6, 3)
+    back = obs[:, [2, 1, 0]]
+    there, zero = obs.clone(), obs.clone()
+    zero[:, 2] = zero[:, 0]
+    there[:, 2] = obs[:, 2].roll(1)
+    with torch.no_grad():
+        assert torch.allclose(value(obs), value(back))  # symmetric
+        assert (value(zero) > -2e-3).all()  # zero where the goal is reached
+        second = there.clone()
+        second[:, 0] = obs[:, 2]
+        assert (value(there) + 1e-5 >= value(obs) + value(second)).all()  # the triangle inequality
+    with pytest.raises(SettingsError, match="needs the goal itself"):
+        HILPConfig(relative=True)

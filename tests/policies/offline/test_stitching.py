@@ -60,6 +60,7 @@ GOALS = {"goal": ("goal",), "achieved": ("place",), "learning_rate": 3e-3}
 @pytest.mark.parametrize("name, settings", [
     ("hiql", {"updates": 2000, "subgoal_steps": 4}),
     ("ota", {"updates": 2000, "subgoal_steps": 4, "abstraction": 3, "option_gamma": 0.95}),
+    ("hilp", {"updates": 2500, "dimensions": 8}),
     ("gcbc", {"updates": 1000, "stitch": 0.7}),
 ])
 def test_learners_of_goals_stitch(name: str, settings: dict, tmp_path: Path) -> None:
