@@ -58,6 +58,14 @@ def learns_from_data(module: ModuleType) -> bool:
     return "data" in inspect.signature(module.train).parameters
 
 
+def from_data() -> list[str]:
+    """The names of the learners that take a dataset."""
+    from temporeal.robots.registry import names
+
+    return sorted(name for package in ("temporeal.policies.imitation", "temporeal.policies.offline")
+                  for name in names(package))
+
+
 def configured(name: str, kind: Any, values: Mapping[str, Any]) -> Any:
     """The configuration ``kind`` of algorithm ``name`` with ``values``; unknown keys and wrong types are refused."""
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}

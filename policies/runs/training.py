@@ -60,6 +60,9 @@ def checked(settings: Settings) -> tuple[Any, Any]:
     environments.check_device(settings["device"])
     learners.check_training_seed(settings["seed"])
     found = learners.algorithm(settings)
+    if settings.get("dataset") and not learners.learns_from_data(found[0]):
+        raise BadInput(f"dataset={settings['dataset']}: algo={settings['algo']['name']} learns in a simulation and "
+                       f"reads no episodes; those that do: {', '.join(learners.from_data())}")
     if settings.get("cameras") and not chunks.gives_chunks(settings):
         raise BadInput(f"cameras: algo={settings['algo']['name']} learns from the observation alone and does not see "
                        "pictures; Gymnasium, stable-baselines3 and rsl_rl do (docs/how-to/other-learners.md)")

@@ -51,6 +51,7 @@ def test_a_set_is_learned_judged_resumed_and_exported(dataset: Path, tmp_path: P
     (["algo=iql"], "dataset=FOLDER"), (["algo=iql", "dataset=nowhere"], "nowhere: there is no such folder"),
     (["algo=iql", "dataset=SET", "task=waypoints"], "the interfaces differ: rate_hz: 50.0 is needed, 100.0 is there"),
     (["algo=iql", "dataset=SET", "processes=2"], "one process"),
+    (["algo=ppo", "dataset=SET"], "reads no episodes; those that do: .*iql"),
     (["algo=iql", "dataset=SET", "algo.weighting=best"], "none, data, return, advantage"),
     (["algo=iql", "dataset=SET", "algo.expectile=high"], "expectile")])
 def test_what_cannot_be_learned_is_refused_before_it_begins(
