@@ -64,8 +64,8 @@ def urdf_links(path: Path, root: ElementTree.Element) -> Iterator[Link]:
     done: list[tuple[str, int, ElementTree.Element | None]] = [(name, -1, None) for name in roots]
     for number, (name, _, _) in enumerate(done):  # it grows
         done += [(linked(each, "child"), number, each) for each in below.pop(name, [])]
-    for name, parent, joint in done:
-        yield Link(name, parent, np.zeros(3), np.eye(3)) if joint is None else urdf_link(path, name, parent, joint)
+    for name, parent, above in done:
+        yield Link(name, parent, np.zeros(3), np.eye(3)) if above is None else urdf_link(path, name, parent, above)
 
 
 def urdf_link(path: Path, name: str, parent: int, joint: ElementTree.Element) -> Link:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.cli.preflight.findings import Check, guarded
 from temporeal.policies.runs.errors import BadInput, bad_input
@@ -154,7 +154,8 @@ def strange_joints(robot: RobotSpec, found: Interface) -> Iterator[Check]:
     """Joints of the driver that are called nearly like one of the model's: mistakes, unless the driver does so."""
     known = sorted({name for source in robot.sources.values() for name in source.names
                     if source.what in ("joint_pos", "joint_vel", "joint_torque")})
-    for row in (*found.states, *found.commands.values()):
+    topics: list[Any] = [*found.states, *found.commands.values()]
+    for row in topics:
         for name in row.options.get("joints", ()):
             if name not in known and (near := guess(name, known)):
                 yield Check("interface", "warn", f"{row.topic}: the model has no joint {name!r}; {near.strip()}",
@@ -173,6 +174,22 @@ def safety(robot: RobotSpec, found: Interface) -> Iterator[Check]:
             yield Check("safety", "fail", f"{name}: {error}", "correct the section safety of ros.yaml")
         else:
             yield Check("safety", "ok", f"{name}: the guard takes what ros.yaml demands of it")
+            yield from too_fast(robot, name, found.safety["commands"][name].get("motion", {}).get("speed"))
+
+
+def too_fast(robot: RobotSpec, command: str, said: Any) -> Iterator[Check]:
+    """Joints to which the guard would let through more than the robot's own limit of speed. ``said``: of the section
+    of a command of positions; one number for all, or one for each component."""
+    if robot.motion is None or said is None or robot.drives.get(command, "position") != "position":
+        return
+    names = robot.sources["joint_pos"].names
+    if robot.actuators.get(command, ())[:len(names)] != names:  # components that are not joints, as a hand's tendons
+        return
+    for name, speed, most in zip(names, said if isinstance(said, list) else [said] * len(names), robot.motion.speed):
+        if speed > most * (1.0 + 1e-6):
+            yield Check("safety", "warn",
+                        f"{command}: the guard lets {name} move at {speed:g}/s, its limit is {most:g}/s",
+                        "lower safety.commands motion.speed, or correct limits.velocity")
 
 
 def rows(found: Interface) -> Iterator[str]:

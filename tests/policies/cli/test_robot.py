@@ -289,6 +289,7 @@ def test_a_folder_is_replaced_only_if_it_is_a_robots_and_somebody_says_so(six, t
     ("stale_after_s: 0.1 ", "stale_after: 0.1 ", "fail  safety .*there is no key 'stale_after'"),
     ("margin: 0.005", "margin: -1", "fail  safety .*self_collision.margin is -1"),
     ("joints: [base_turn", "joints: [base_trn", "warn  interface .*no joint 'base_trn'; did you mean 'base_turn'"),
+    ("speed: [1.5", "speed: [9.5", "warn  safety .*the guard lets base_turn move at 9.5/s, its limit is 2.5/s"),
     ("codec: joint_state", "codec: joint_sate", "fail  interface .*did you mean 'joint_state'"),
     ("default: joint_trajectory", "default: joint_trajectry", "fail  interface .*did you mean 'joint_trajectory'")])
 def test_check_reads_what_the_guard_and_the_codecs_read(
