@@ -199,7 +199,7 @@ class Cloning:
         self.modules = {"policy": policy, "actor": self.actor, **({} if told is None else {"told": told})}
         learned = [policy, *([] if told is None else [told])]
         self.weights = [value for part in learned for value in part.parameters() if value.requires_grad]
-        adamw = torch.optim.AdamW(self.weights, config.learning_rate, weight_decay=config.weight_decay)
+        adamw = torch.optim.AdamW(self.weights, config.learning_rate, weight_decay=config.weight_decay, foreach=True)
         self.optimizers: dict[str, Any] = {
             "adamw": adamw, "schedule": torch.optim.lr_scheduler.LambdaLR(adamw, lambda n: rate(config, n))}
         self.figures = (*figures, *([] if told is None else ["auxiliary"]), "gradient_norm", "learning_rate")

@@ -55,7 +55,9 @@ def shown(count: int) -> dict[str, np.ndarray]:
             "front_rgb": rng.integers(0, 256, (count, SIZE, SIZE, 3)).astype(np.uint8)}
 
 
-@pytest.mark.parametrize("name", [*CASES, "flow+distilled", "diffusion+distilled"])
+@pytest.mark.parametrize("name", [
+    "flow", "act", "unet", *(pytest.param(name, marks=pytest.mark.slow) for name in (
+        "diffusion", "transformer", "flow+distilled", "diffusion+distilled"))])
 def test_the_file_gives_what_the_policy_gives(name: str, tmp_path: Path) -> None:
     policy, signals = policy_of(name), shown(6)
     with torch.no_grad():

@@ -61,7 +61,7 @@ def two_ways(count: int = 400) -> Transitions:
 def test_a_gaussian_averages_two_ways_and_a_mixture_takes_one(
     head: str, low: float, high: float, tmp_path: Path
 ) -> None:
-    config = bc.BCConfig(updates=300, head=head, hidden=(32,), components=2, learning_rate=3e-3, batch=128)
+    config = bc.BCConfig(updates=150, head=head, hidden=(32,), components=2, learning_rate=1e-2, batch=128)
     found = bc.train(two_ways(), config, out=tmp_path)
     with torch.no_grad():
         action = found.actor(found.normalizer(torch.randn(100, 3, generator=torch.Generator().manual_seed(1)))).abs()

@@ -45,20 +45,20 @@ def test_euler_steps_bring_noise_to_a_known_gaussian(steps: int, std: float) -> 
     # the exact flow has std .3; that of so many Euler steps was measured apart from this code
     decoder = Flow(FlowConfig(**SMALL), 1)
     decoder.net = ExactVelocity()
-    noise = torch.randn(100_000, 1, 1, generator=torch.Generator().manual_seed(0))
+    noise = torch.randn(20_000, 1, 1, generator=torch.Generator().manual_seed(0))
     found = decoder.denoised(noise, noise[:, 0], steps)
-    assert float(found.mean()) == pytest.approx(0.7, abs=3e-3)
-    assert float(found.std()) == pytest.approx(std, abs=3e-3)
+    assert float(found.mean()) == pytest.approx(0.7, abs=6e-3)
+    assert float(found.std()) == pytest.approx(std, abs=5e-3)
 
 
 @pytest.mark.parametrize("seen", [-1.0, 0.0, 0.8])
 def test_ddim_samples_a_known_posterior(seen: float) -> None:
     decoder = diffusion.Diffusion(diffusion.DiffusionConfig(**SMALL), 1)
     decoder.net = ExactNoise(decoder.kept)
-    noise = torch.randn(50_000, 1, 1, generator=torch.Generator().manual_seed(0))
-    found = decoder.denoised(noise, torch.full((50_000, 1), seen), 95)
-    assert float(found.mean()) == pytest.approx(0.36 * seen, abs=0.01)
-    assert float(found.std()) == pytest.approx(0.24, rel=0.03)
+    noise = torch.randn(5_000, 1, 1, generator=torch.Generator().manual_seed(0))
+    found = decoder.denoised(noise, torch.full((5_000, 1), seen), 95)
+    assert float(found.mean()) == pytest.approx(0.36 * seen, abs=0.015)
+    assert float(found.std()) == pytest.approx(0.24, rel=0.05)
 
 
 def test_noise_levels_are_those_of_the_squared_cosine() -> None:
@@ -111,7 +111,7 @@ def test_diffusion_takes_a_side_where_the_mean_hits_the_obstacle(tmp_path: Path)
 
 @pytest.mark.parametrize("method", ["regression", pytest.param("consistency", marks=pytest.mark.slow)])
 def test_one_step_gives_what_the_teacher_gives_in_five(method: str, taught: Path, tmp_path: Path) -> None:
-    config = consistency.ConsistencyConfig(policy=str(taught), updates=150, execute=4, method=method, noise=0.0,
+    config = consistency.ConsistencyConfig(policy=str(taught), updates=80, execute=4, method=method, noise=0.0,
                                            batch=64, average=0.95)
     found = consistency.train(forks(), config, out=tmp_path)
     assert torch.equal(sides(consistency.load_chunks(tmp_path)), sides(found.policy))
