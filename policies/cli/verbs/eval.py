@@ -64,10 +64,10 @@ def parser() -> Parser:
 
 def run(argv: Sequence[str]) -> int:
     """Evaluate on every named simulator, write the report, apply the gate."""
+    options = parser().parse_intermixed_args(argv)  # before anything slow is imported: --help is at once
     from temporeal.policies.runs import evaluating, run_folders, trained
     from temporeal.policies.runs.settings.compose import override
 
-    options = parser().parse_intermixed_args(argv)
     check(options)
     evaluating.check_backends(options.backend)
     config = evaluating.EvaluationConfig(options.episodes, options.confidence, options.seed)

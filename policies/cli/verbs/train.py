@@ -46,10 +46,10 @@ def completions() -> list[str]:
 
 def run(argv: Sequence[str]) -> int:
     """Compose the settings, train, write the run."""
+    options = parser().parse_intermixed_args(argv)  # before anything slow is imported: --help is at once
     from temporeal.policies.runs.offline import settings_of
     from temporeal.policies.runs.settings.files import as_yaml
 
-    options = parser().parse_intermixed_args(argv)
     settings = settings_of(options.overrides)
     if options.out:
         settings["out"] = options.out
