@@ -78,6 +78,6 @@ def task_module(name: str) -> ModuleType:
     if name not in _FILES and (own := own_modules("temporeal.sim.tasks").get(Path(name).stem)) is not None:
         read_task_file(own)  # the user's search path names it
     if name not in _FILES:
-        raise ValueError(f"the task is a file of its user, {name}, and code of files runs only where you name it: add "
-                         f"task=FOLDER/{name}")
+        raise ValueError(f"the task is a file of its user, {name}, and code of files runs only where you name it: if "
+                         f"it is yours, or you have read it, add task=FOLDER/{Path(name).name}")
     return _FILES[name]

@@ -11,6 +11,7 @@ import numpy as np
 
 from temporeal.policies.cli.traces.table import Numbers
 from temporeal.policies.runs.errors import BadInput
+from temporeal.robots.registry import guess
 
 WRITE = ("write signal=/topic:field.path, such as height=/odom:pose.pose.position.z or "
          "elbow=/joint_states:position[elbow_joint]")
@@ -122,7 +123,8 @@ def read_maps(maps: Sequence[str], kinds: Mapping[str, str], path: object, topic
         if name in seen:
             raise BadInput(f"--map: signal {name!r} is mapped twice")
         if topic not in kinds:
-            raise BadInput(f"--map {text}: {path} has no topic {topic}; topics: {topics}")
+            near = guess(topic, kinds)
+            raise BadInput(f"--map {text}: {path} has no topic {topic}; {near}topics: {topics}")
         seen.add(name)
         fields.setdefault(topic, {})[name] = Field(topic, field, steps)
     return fields
