@@ -2,10 +2,11 @@
 
 * ``expert``: the expert as it is.
 * ``medium``: succeeds about every second time; what it did is what is stored. An expert by hand moves at most at a pace
-  that wanders about ``1 - SLOW v``, each number of its action wavers by ``WAVER``, and a little noise is added. ``v``,
-  the severity, is such that it is late every second time (:mod:`temporeal.policies.runs.demonstrations` finds it).
-  Slowness is systematic: cloning it is late as well, while the moments at which it is fast show what would be better.
-  Noise around a good mean, all that can be done to a policy that was learned (``SHAKE v``), is averaged away.
+  that is drawn for each episode, uniformly from 0 to ``2 (1 - SLOW v)``, and wanders a little; each number of its
+  action wavers by ``WAVER``, with a little noise. ``v``, the severity, is such that every second episode is late
+  (:mod:`temporeal.policies.runs.demonstrations` finds it). Cloning is as slow as the middle, while the fast episodes
+  show what would be better. Noise around a good mean, all that can be done to a policy that was learned (``SHAKE v``),
+  is averaged away by cloning.
 * ``random``: correlated noise.
 * ``mixed``: a third each of expert, medium and random.
 * ``noisy``: DART (Laskey et al., CoRL 2017): noise is executed, the stored action is what the expert gave. The noise is
@@ -29,8 +30,8 @@ from temporeal.sim.types import Obs
 QUALITIES = ("expert", "medium", "mixed", "noisy", "play")
 PARTS: Mapping[str, tuple[str, ...]] = {"mixed": ("expert", "medium", "random")}
 """What a quality is made of, in equal parts; the others are of themselves."""
-SLOW, WANDERS, LEAST = 0.95, 0.5, 0.02
-"""Of medium: the share of the pace that is lost at severity 1; how far, relative, the pace wanders; the least pace."""
+SLOW, WANDERS, LEAST = 0.95, 0.2, 0.02
+"""Of medium: the share of the mean pace that is lost at severity 1; how far, relative, a pace wanders; the least."""
 WAVER, LITTLE = 0.3, 0.02  # of medium: relative and absolute noise of an expert by hand
 SHAKE = 0.8  # of medium at severity 1: standard deviation of the noise of a policy that was learned
 RANDOM, NOISY = 0.7, 0.3  # standard deviations of the noise of random and noisy
@@ -112,10 +113,10 @@ class Recipe:
 
     def slow(self, expert: Expert, noise: Noise, wander: Noise) -> Demonstrator:
         """Medium of an expert by hand."""
-        mean = 1.0 - SLOW * self.severity
+        own = 2.0 * (1.0 - SLOW * self.severity) * torch.rand(wander.value.shape, generator=wander.generator)
 
         def act(obs: Obs, signals: Mapping[str, Tensor]) -> Choice:
-            pace = (mean * (1.0 + WANDERS * wander())).clamp(LEAST, 1.0)
+            pace = (own * (1.0 + WANDERS * wander())).clamp(LEAST, 1.0)
             action, shaken = expert(obs, signals, pace).clamp(-1.0, 1.0), noise()
             return Choice((action * (1.0 + WAVER * shaken) + LITTLE * shaken).clamp(-1.0, 1.0))
 

@@ -41,11 +41,14 @@ def test_expert_is_itself_and_noisy_stores_the_clean_action():
     assert 0 < off.abs().max() < 5 * NOISY
 
 
-@pytest.mark.parametrize("severity", [0.2, 0.8])
-def test_medium_is_slower_the_more_severe(severity):
-    act = made("medium", steady, severity)
-    mean = torch.stack([act(NOTHING, {}).action for _ in range(400)]).mean()
-    assert mean == pytest.approx(0.5 * (1 - 0.95 * severity), rel=0.25)
+def test_medium_is_slower_the_more_severe_and_each_episode_has_a_pace_of_its_own():
+    paces = {}
+    for severity in (0.6, 0.9):
+        act = made("medium", steady, severity)
+        actions = torch.stack([act(NOTHING, {}).action for _ in range(400)])
+        paces[severity] = 2 * actions.mean((0, 2))
+        assert (paces[severity] < 2 * (1 - 0.95 * severity) * 1.3).all() and paces[severity].std() > 0.02
+    assert (paces[0.9] < paces[0.6]).all()
 
 
 def test_medium_of_a_learned_policy_is_shaken():
