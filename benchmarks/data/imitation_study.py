@@ -28,6 +28,7 @@ ROBOT = ("joint_pos", "grip_pos_w", "grip_quat_w", "goal_pos_w")
 OWN = {"lift": ("finger_pos",), "push": ()}
 CUBE = ("cube_pos_w", "cube_quat_w")
 UPDATES = {("lift", "state"): 5000, ("push", "state"): 8000, ("lift", "pictures"): 8000, ("push", "pictures"): 8000}
+SEEING = ("algo.auxiliary=[cube_pos_w]", "algo.keypoints=24", "algo.batch=64")
 DISTILLED = 1500  # updates of a one-step head
 DENOISED = {("push", "flow"): ["algo.denoise_steps=2", "algo.spread=0.0"], ("push", "diffusion"): ["algo.spread=0.0"]}
 """Few steps from no noise stay near the mean of what was demonstrated: better on push in a trial, not on lift."""
@@ -85,9 +86,9 @@ def words_of(job: Job, out: Path) -> list[str]:
         teacher = out / "runs" / replace(job, algo="diffusion").name
         return [*found, f"algo.updates={DISTILLED}", f"algo.policy={teacher}"]
     seen = [*ROBOT, *OWN[job.task], *(CUBE if job.sees == "state" else ["front_rgb"])]
-    found += [*DENOISED.get((job.task, job.algo), []), f"algo.updates={UPDATES[job.task, job.sees]}", "algo.relative=joint_pos",
-              f"algo.signals=[{','.join(seen)}]"]
-    return found if job.sees == "state" else [*found, "algo.auxiliary=[cube_pos_w]", "algo.keypoints=24", "algo.batch=64"]
+    found += [*DENOISED.get((job.task, job.algo), []), f"algo.updates={UPDATES[job.task, job.sees]}",
+              "algo.relative=joint_pos", f"algo.signals=[{','.join(seen)}]"]
+    return found if job.sees == "state" else [*found, *SEEING]
 
 
 def trained(job: Job, out: Path) -> Path:
