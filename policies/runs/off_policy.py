@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from temporeal.policies.runs import environments, trained
+from temporeal.policies.runs import chunks, environments, trained
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.run_folders import load_run
 
@@ -85,6 +85,9 @@ def _judge(
     from temporeal.policies.evaluate.ope.evaluator import Evaluator
 
     settings = load_run(folder)
+    if chunks.gives_chunks(settings):
+        raise BadInput(f"{folder}: algo={settings['algo']['name']} gives chunks of commands, and single steps of a "
+                       "dataset do not say which chunk they belong to: judge it in simulation (temporeal eval)")
     task = environments.make_task(settings)
     graph = trained.load_graph(settings, folder, task)
     policy = policy_of(graph, folder)

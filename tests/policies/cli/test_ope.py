@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -66,3 +67,13 @@ def test_without_a_gate_estimates_are_enough(estimated: list[off_policy.Asked], 
     assert "fqe    0.400, 95% interval" in capsys.readouterr().out
     assert estimated[0].returns
     assert estimated[0].estimators == ("fqe",)
+
+
+def test_chunks_and_memory_are_not_judged_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = off_policy.Asked(("fqe",))
+    monkeypatch.setattr(off_policy, "load_run", lambda folder: {"algo": {"name": "act"}})
+    with pytest.raises(BadInput, match="algo=act gives chunks"):
+        off_policy.evaluate([Path("run")], None, asked, evaluator.OPEConfig())
+    recurrent = SimpleNamespace(carried={"hidden": (4,)})
+    with pytest.raises(BadInput, match=r"has memory \(hidden\)"):
+        off_policy.policy_of(recurrent, Path("run"))
