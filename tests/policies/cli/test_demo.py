@@ -48,7 +48,7 @@ def run(
     monkeypatch.setattr(demo, "export", lambda *_: manifest)
     monkeypatch.setattr(demo, "fly", lambda *_: flown(rows, fault))
     monkeypatch.setattr(demo, "REQUIRED", {"native": 0.0, "mujoco": 0.0, "flights": 0.9})
-    status = main(["demo", "--out", str(tmp_path / "demo"), "--flights", str(len(rows))])
+    status = main(["demo", "--out", str(tmp_path / "demo"), "--flights", str(len(rows)), "--overwrite"])
     folder = tmp_path / "demo"
     return status, json.loads((folder / "summary.json").read_text()), (folder / "report.html").read_text()
 

@@ -138,7 +138,7 @@ def test_rows_relative_to_a_signal_move_with_it(tmp_path: Path) -> None:
     policy = learner.make_policy(replace(data.interface, action=replace(
         data.interface.action, low=(-9.0, -9.0), high=(9.0, 9.0))), relative, flow.Flow)
     seen = {"place_w": torch.tensor([[1.0, 2.0]]).repeat(3, 1)}
-    assert torch.allclose(policy.chunk(chunk + seen["place_w"][:, None], seen), chunk)
+    assert torch.allclose(policy.chunk(chunk + seen["place_w"][:, None], seen), chunk, atol=1e-6)
 
 
 def test_pictures_are_moved_as_a_whole() -> None:
