@@ -93,7 +93,8 @@ def test_a_network_that_plans_is_exported_and_judged_alike(tmp_path: Path, capsy
     assert margins[0] == pytest.approx(margins[1], abs=1e-3)
     capsys.readouterr()
     for policy in ("run", "artifact"):
-        assert main.main(["eval", str(tmp_path / policy), "--episodes", "8", "--out", str(tmp_path / "c"), "--overwrite"]) == 0
+        words = ["eval", str(tmp_path / policy), "--episodes", "8", "--out", str(tmp_path / "c"), "--overwrite"]
+        assert main.main(words) == 0
         assert "without STL-NPC's backup policy" in capsys.readouterr().out
 
 
