@@ -101,6 +101,15 @@ def test_others_messages_on_the_topic_are_none_of_ours():
     assert all(topic.hear(state("efg")) is None for _ in range(5))
 
 
+def test_others_messages_may_lack_what_is_read_of_ours():
+    """A gripper's driver that shares the arm's topic gives no velocity."""
+    topic = Listener()
+    assert topic.hear(state("fg", velocity=[])) is None
+    assert topic.hear(state("abcd")) is not None
+    with pytest.raises(CodecError, match="2 names and 0 values of velocity"):
+        topic.hear(state("af", velocity=[]))
+
+
 @pytest.mark.parametrize("wanted, refused", [(None, True), (["joint_vel"], True), (["joint_pos"], False)])
 def test_velocity_may_be_missing_where_nobody_reads_it(wanted, refused):
     topic = Listener(wanted)

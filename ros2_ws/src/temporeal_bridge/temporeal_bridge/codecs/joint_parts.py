@@ -61,6 +61,8 @@ class JointParts:
             return message
         mine = [(i, name) for i, name in enumerate(message.name) if name in self.wanted]
         self._count(message.name)
+        if not mine:  # a gripper's, say, which may lack fields that are read of the arm alone
+            return None
         if len({name for _, name in mine}) < len(mine):
             raise CodecError(f"JointState has a joint more than once: {', '.join(message.name)}")
         rows, stamp = self._rows(message), header_stamp(message)
