@@ -124,7 +124,7 @@ def table(rows: Sequence[tuple[Row, Run]], judged: bool = True) -> str:
     for row, run in rows:
         value = f"{number(row.value)} {row.unit if row.unit != '1' else ''}".strip()
         verdict = [target_of(row), {True: "yes", False: "**no**", None: "not judged"}[row.ok]] if judged else []
-        cells = [f"`{row.name}`", value, *verdict, cell(number(row.peer)), code_of(run)]
+        cells = [f"`{row.name}`", value, *verdict, cell(shortened(number(row.peer))), code_of(run)]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -150,6 +150,11 @@ def number(value: float | str | None) -> str:
         if abs(value) >= size:
             return f"{value / size:.3g}{sign}"
     return f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:.3g}"
+
+
+def shortened(text: str, most: int = 400) -> str:
+    """``text``, or its beginning: the JSON has all of it."""
+    return text if len(text) <= most else f"{text[:most]} ..."
 
 
 def cell(text: str) -> str:
