@@ -77,6 +77,7 @@ def test_formulas_on_arrays() -> None:
         tr.parse(3)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_run_of_a_script_is_a_run_of_the_commands(tmp_path: Path) -> None:
     run = tr.train("hover", out=tmp_path / "run", num_worlds=16, settings={
         "algo.total_steps": 512, "algo.threads": 1, "algo.minibatches": 1})
@@ -112,6 +113,7 @@ def test_a_mistake_in_a_task_file_names_its_line(
     assert told in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_task_in_a_file_runs_only_where_the_file_is_named(tmp_path: Path) -> None:
     from temporeal.policies.cli.main import main
 

@@ -72,6 +72,7 @@ def test_world_sees_the_same_episodes_whatever_the_number_of_worlds(task):
 
 
 @pytest.mark.parametrize("task", MOST)
+@pytest.mark.slow
 def test_resume_is_bit_exact(task):
     env, other = env_of(task), env_of(task)
     env.reset()

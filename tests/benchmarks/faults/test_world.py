@@ -32,6 +32,7 @@ TRIED = 2  # kinds of robots that each fault is tried with, each with a seed of 
 @pytest.mark.parametrize("case, number", thinned(
     [(case, number) for case in cases.CASES for number in range(min(TRIED, len(cases.CASES[case].kinds)))],
     keep=lambda tried: tried[1] == 0))
+@pytest.mark.slow
 def test_every_fault_has_its_reaction_in_time_and_no_command_leaves_the_limits(
     case: str, number: int, tmp_path: Path
 ) -> None:

@@ -252,6 +252,7 @@ def test_a_stop_lets_go_once_the_place_is_known(gripping):
 
 @pytest.mark.parametrize("after", ["stop", "silence"])
 @pytest.mark.parametrize("says", ["stop", "end"])
+@pytest.mark.slow
 def test_after_a_mission_the_operator_can_end_the_grip_that_it_left(gripping, after, says):
     """The driver holds the last command for ever, and a stop was silence."""
     gripping.controller.send(Proposal(datagrams.END, 1, gripping.step + 1, 5, text=after))

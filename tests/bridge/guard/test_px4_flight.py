@@ -268,6 +268,7 @@ def test_a_pilot_who_takes_over_while_the_guard_levels_ends_that_too(field):
     assert field.guard.flight.reason == "stopped by the operator"  # the first reason is why it ended
 
 
+@pytest.mark.slow
 def test_after_a_failsafe_nothing_goes_out_and_a_reset_alone_changes_nothing(field):
     field.fly(2.5)
     field.px4.heartbeat -= 1.0  # as if heartbeats had been lost for a second

@@ -170,6 +170,7 @@ def test_a_flight_comes_out_bit_for_bit(bag, artifact):
 
 
 @pytest.mark.parametrize("turns", thinned([1, 2], keep=[2]))
+@pytest.mark.slow
 def test_a_flight_that_ends_by_its_stop_action_comes_out_bit_for_bit(turns, artifact, lockstep_of, two_turns, tmp_path):
     """The default: after the last command the guard levels out and lands. Whether it heard of the end with that command
     or in the next turn of its loop, its own commands are those of the recorded times, and as many."""
@@ -634,6 +635,7 @@ def test_commands_are_compared_component_by_component():
     assert compare({0: np.zeros(2)}, {0: np.zeros(3)}, 1.0).differing == 1
 
 
+@pytest.mark.slow
 def test_the_command_line(bag, artifact, other_artifact, tmp_path, capsys):
     from temporeal.policies.cli.main import main
 

@@ -189,6 +189,7 @@ def test_a_bag_that_begins_just_before_a_flight(flown, swaying):
     assert found.flights[0].equal and found.flights[0].proposed.count > 20 and found.flights[2].equal
 
 
+@pytest.mark.slow
 def test_flights_with_chunks_come_out_the_same(flown, swaying):
     bag, node = flown
     found = again(recorded(bag), swaying)

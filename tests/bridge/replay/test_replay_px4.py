@@ -45,6 +45,7 @@ class Recorded(Field):
 
 
 @pytest.mark.parametrize("name", thinned(["px4", "mavros"], keep=["px4"]))
+@pytest.mark.slow
 def test_a_flight_under_an_autopilot_is_one_flight_and_comes_out_bit_for_bit(name, lockstep, grounded, tmp_path):
     """Until it obeys the first start is void, with another time zero than the flight: both are made again."""
     field = Recorded(lockstep, grounded, tmp_path / "bag", name)

@@ -41,6 +41,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
 SMALL = ("--budget", "40", "--worlds", "8")
 
 
+@pytest.mark.slow
 def test_violation_is_status_1_and_replays_bit_for_bit(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, found = told(capsys, str(run), *SMALL)
     assert (status, found["verdict"], found["passed"]) == (1, "violated", False)
@@ -53,6 +54,7 @@ def test_violation_is_status_1_and_replays_bit_for_bit(run: Path, capsys: pytest
     assert (again["robustness"], again["change"], again["tolerance"]) == (found["robustness"], 0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_nothing_found_is_status_0_and_keeps_what_was_found_before(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -292,6 +292,7 @@ def test_a_folder_is_replaced_only_if_it_is_a_robots_and_somebody_says_so(six, t
     ("speed: [1.5", "speed: [9.5", "warn  safety .*the guard lets base_turn move at 9.5/s, its limit is 2.5/s"),
     ("codec: joint_state", "codec: joint_sate", "fail  interface .*did you mean 'joint_state'"),
     ("default: joint_trajectory", "default: joint_trajectry", "fail  interface .*did you mean 'joint_trajectory'")])
+@pytest.mark.slow
 def test_check_reads_what_the_guard_and_the_codecs_read(
     old: str, new: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

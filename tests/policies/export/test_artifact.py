@@ -309,8 +309,9 @@ def with_signal(spec: SignalSpec) -> Any:
     (with_signal(replace(ROBOT.signals["base_pos_w"], shape=(2,))), "shape is [3] in the artifact and [2] on robot"),
     (with_signal(replace(ROBOT.signals["base_pos_w"], dtype="float64")), "dtype is float32 in the artifact and float"),
     (with_signal(replace(ROBOT.signals["base_pos_w"], rate_hz=30)), "rate_hz is 100 in the artifact and 30 on robot"),
-    (replace(ROBOT, commands={"motor_cmd": ROBOT.commands["motor_cmd"]}), "takes: motor_cmd"),
-    (replace(ROBOT, commands={"ctbr_cmd": replace(ROBOT.commands["ctbr_cmd"], high=(1.0,) * 4)}), "high is [0.4394"),
+    (replace(ROBOT, symmetry=None, commands={"motor_cmd": ROBOT.commands["motor_cmd"]}), "takes: motor_cmd"),
+    (replace(ROBOT, symmetry=None, commands={"ctbr_cmd": replace(ROBOT.commands["ctbr_cmd"], high=(1.0,) * 4)}),
+     "high is [0.4394"),
 ])
 def test_robot_mismatch_names_the_field_and_both_values(made: Path, robot: Any, told: str) -> None:
     with pytest.raises(ArtifactError) as error:

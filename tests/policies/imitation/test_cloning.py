@@ -153,6 +153,7 @@ def test_pictures_are_moved_as_a_whole() -> None:
 
 @pytest.mark.parametrize(("module", "config"), [
     (flow, flow.FlowConfig(hidden=(16,), **TINY)), (act, act.ActConfig(width=16, **{**TINY, "ensemble": None}))])
+@pytest.mark.slow
 def test_a_resumed_run_is_the_uninterrupted_one_bit_by_bit(module: Any, config: Any, tmp_path: Path) -> None:
     data, whole, parts = forks(20), tmp_path / "whole", tmp_path / "parts"
     module.train(data, config, out=whole)

@@ -26,6 +26,7 @@ def test_folder_is_named_after_task_learner_and_seed() -> None:
     assert run_folders.run_folder(compose(["out=elsewhere"])) == Path("elsewhere")
 
 
+@pytest.mark.slow
 def test_runs_of_two_formulas_have_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "task" / "own").mkdir(parents=True)
     text = "name: stl\nrobot: linear\nbackend: planar\nrandomize: none\nsettings: {system: linear}\n"

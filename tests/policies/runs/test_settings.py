@@ -44,6 +44,7 @@ FIRST_AND_LAST = {(group, option) for group, options in groups().items() for opt
 
 @pytest.mark.parametrize(("group", "option"), thinned(
     [x for x in OPTIONS if x[1] != AUTO and x[0] != "robot"], keep=lambda choice: choice in FIRST_AND_LAST))
+@pytest.mark.slow
 def test_every_option_composes(group: str, option: str) -> None:
     settings = compose([f"{group}={option}"])
     chosen = settings[group] if group == "experiment" else settings[group]["name"]
@@ -221,6 +222,7 @@ EXAMPLES = {f"{path.stem}-{i}": words
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.slow
 def test_examples_of_the_files_run(name: str) -> None:
     from temporeal.policies.runs.environments import make_env
 

@@ -88,6 +88,7 @@ def test_what_a_step_returned_outlives_later_steps():
 
 @pytest.mark.parametrize("other", [
     lambda a: a.double(), lambda a: a.t().contiguous().t(), lambda a: a.clone().requires_grad_()])
+@pytest.mark.slow
 def test_any_kind_of_action_tensor_does_the_same(other):
     one, two = reach(16), reach(16)
     for k in range(3):

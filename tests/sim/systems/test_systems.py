@@ -142,6 +142,7 @@ def modelled(request):
     return resolve("temporeal.sim.systems", request.param).make()
 
 
+@pytest.mark.slow
 def test_a_model_predicts_what_the_simulator_does(modelled):
     """Not step by step: from the start to the end of a plan, as a planner uses it."""
     system, count = modelled, 5
@@ -178,6 +179,7 @@ def test_a_model_starts_from_what_is_measured(modelled):
     sim.close()
 
 
+@pytest.mark.slow
 def test_a_model_has_gradients_that_are_those_of_differences(modelled):
     """The end's place by a constant action."""
     system = modelled

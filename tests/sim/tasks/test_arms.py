@@ -71,6 +71,7 @@ def test_a_controller_by_hand_does_it(name, worlds):
 
 
 @pytest.mark.parametrize("name", TASKS)
+@pytest.mark.slow
 def test_doing_nothing_does_not_do_it(name):
     env = env_of(name, 3)
     still = torch.zeros(3, env.action_dim)
@@ -106,6 +107,7 @@ def test_compiled_maps_are_the_plain_ones(name, settings):
 
 
 @pytest.mark.parametrize("name", MID_EPISODE)
+@pytest.mark.slow
 def test_mid_episode_starts_are_keyed_by_the_world(name):
     few, many = env_of(name, 3, mid_episode_starts=0.7), env_of(name, 20, mid_episode_starts=0.7)
     assert torch.equal(few.reset().critic, many.reset().critic[:3])

@@ -262,6 +262,7 @@ def running(flown: Flown, limit_s: float) -> float:
     return flown.lockstep.bus.seconds - begun
 
 
+@pytest.mark.slow
 def test_a_robot_that_landed_is_told_zeros_until_it_counts_as_standing(standing):
     """It heard one, and its firmware took the silence after it for a fall: it was locked when it was to fly again."""
     flown = standing(0.0)

@@ -60,6 +60,7 @@ SPEEDS = (0.0, 0.5, -1.0)
 
 @pytest.mark.parametrize("lie, speed", thinned(
     [(lie, speed) for lie in LIES for speed in SPEEDS], keep=[(lie, SPEEDS[k % 3]) for k, lie in enumerate(LIES)]))
+@pytest.mark.slow
 def test_a_velocity_that_lies_does_not_lift_a_stopped_quadrotor(high, lie, speed):
     """More thrust than it hovers with is for a sink that shows in its height, too: it comes down all the same."""
     high.tell("mission/stop")

@@ -37,6 +37,7 @@ TAKE_OFFS = [
 @pytest.mark.parametrize(
     "changes, fault, at_s, at_most_m, no_faster",
     thinned(TAKE_OFFS, keep=[TAKE_OFFS[i] for i in (2, 6, 10)]), ids=str)  # a garbled place; no state, early and late
+@pytest.mark.slow
 def test_a_fault_at_its_take_off_lifts_nobody_to_the_ceiling(
         changes, fault, at_s, at_most_m, no_faster, grounded, lockstep_of, tmp_path, monkeypatch):
     """With the nominal thrust, less 15 %, the lightest and strongest rose to the ceiling after one garbled sample of

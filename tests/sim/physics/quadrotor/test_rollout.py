@@ -92,6 +92,7 @@ def test_a_curve_without_a_root_has_no_gradient() -> None:
     assert vjp.thrust_to_speed_vjp(0.15, nominal, 1.0) > 0.0
 
 
+@pytest.mark.slow
 def test_a_plan_flies_as_the_backend_does_onto_the_ground() -> None:
     n, steps = 21, 60
     s, u = starts(n), commands(steps, n)
@@ -110,6 +111,7 @@ def test_a_plan_flies_as_the_backend_does_onto_the_ground() -> None:
     assert (trace[-1, ::3, 2] == 0.0).all() and (trace[-1, 1::3, 2] > s[1::3, 2]).all()
 
 
+@pytest.mark.slow
 def test_a_plan_s_adjoint_is_that_of_its_steps() -> None:
     """Over whole control steps, with cotangents at each: the scalar adjoint in float64, step after step."""
     n, steps = 3, 4

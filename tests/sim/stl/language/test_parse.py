@@ -311,6 +311,7 @@ def test_long_is_not_deep():
     assert read("!" * 98 + "x") is not None  # with the comparison and x itself 100 levels
 
 
+@pytest.mark.slow
 def test_what_is_too_long_is_told_so_at_once_and_shown_in_part():
     text = " & ".join(["x>0"] * 40_000)
     with pytest.raises(FormulaError, match="too large: more than 100000 nodes") as caught:

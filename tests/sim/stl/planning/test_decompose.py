@@ -143,6 +143,7 @@ PAST = ("H", "O", "lS", "rS", "S0", "Y", "sY")
 
 
 @pytest.mark.parametrize("outer", thinned(NAMES, keep=lambda name: name not in ("rU", "rR", "rW", "R0")))
+@pytest.mark.slow
 def test_exact_for_every_pair_of_operators_and_its_negation(outer):
     for seed, inner in enumerate(NAMES):
         formula = operators(operators(X1, Y1)[inner], Z1)[outer]

@@ -68,6 +68,7 @@ KEPT = [Window(round(lo * DT, 9), round(hi * DT, 9)) for lo, hi in (
 
 
 @pytest.mark.parametrize("window", thinned(WINDOWS, keep=KEPT), ids=str)
+@pytest.mark.slow
 def test_every_operator_over_every_window(window):
     rng = np.random.default_rng(round(100 * window.lo + 10 * min(window.hi, 99)))
     signals = split(rng.normal(size=(9, 40, 5)))

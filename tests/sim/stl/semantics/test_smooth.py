@@ -331,6 +331,7 @@ def test_low_temperatures_neither_overflow_nor_lose_the_gradient(method, scale):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("formula", FAMILIES.values(), ids=FAMILIES)
+@pytest.mark.slow
 def test_work_and_memory_grow_neither_with_the_window_nor_faster_than_the_trace(formula, method):
     assert_linear(lambda f, s: smooth_robustness(f, s, 1.0, 0.3, method), formula)
 
