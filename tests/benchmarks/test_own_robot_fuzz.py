@@ -42,7 +42,6 @@ def faults(seen: Seen) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.slow
 def test_a_fuzzed_case_runs_no_code_reads_nothing_outside_and_ends_in_words(kind: str, bench: worker.Bench) -> None:
     """Artifacts, runs, manifests, bags and YAML; within 2 s each."""
     first = list(KINDS).index(kind)
