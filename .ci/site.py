@@ -20,7 +20,7 @@ OUTSIDE = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)#\s]+)\)")
 LINK = re.compile(r"\]\(((?!https?:|mailto:|#)[^)#\s]+)[^)]*\)")
 COMMAND = re.compile(r"(?:^|`)(?:\.venv/bin/)?temporeal ([a-z][^\n`]*)", re.M)
 BESIDE = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "ros2_ws/README.md")
-NAME = re.compile(r"\b(temporeal(?:_bridge)?(?:\.\w+)+)")
+NAME = re.compile(r"(?<!/)\b(temporeal(?:_bridge)?(?:\.\w+)+)")
 PACKAGES = {"temporeal": ROOT / "src/temporeal",
             "temporeal_bridge": ROOT / "ros2_ws/src/temporeal_bridge/temporeal_bridge"}
 LIMIT = 1_500_000  # bytes of a picture
@@ -50,12 +50,20 @@ def commands() -> str:
     for name in verb_names():
         verb = load_verb(name)
         pages.append(f"## {name}\n\n{verb.SUMMARY[0].upper()}{verb.SUMMARY[1:]}.\n\n```text\n{help_of(verb)}\n```\n")
+        pages += [f"### {name} {part}\n\n```text\n{text}\n```\n" for part, text in parts_of(verb).items()]
     return HEAD + "\n" + "\n".join(pages)
 
 
 def help_of(verb: Any) -> str:
     """What ``--help`` prints."""
-    return verb.parser().format_help().strip() if hasattr(verb, "parser") else verb.HELP.strip()
+    if hasattr(verb, "parser"):
+        return str(verb.parser().format_help().strip())
+    return str(verb.text() if hasattr(verb, "text") else verb.HELP).strip()
+
+
+def parts_of(verb: Any) -> dict[str, str]:
+    """What ``--help`` of each part of a verb prints, where its parts have options of their own."""
+    return verb.part_helps() if hasattr(verb, "part_helps") else {}
 
 
 def missing(text: str) -> list[str]:
@@ -101,7 +109,8 @@ def wrong(line: str) -> str:
         name = words[1] if len(words) > 1 and words[1].islower() and words[1][0] != "-" else "stl"
         file = ROOT / "benchmarks/measurements" / f"{name.replace('-', '_')}.py"
         return "" if file.exists() else "no such benchmark"
-    known = help_of(load_verb(words[0]))
+    verb = load_verb(words[0])
+    known = parts_of(verb).get(words[1] if len(words) > 1 else "", help_of(verb))
     options = [word.split("=")[0] for word in words if re.fullmatch(r"--[a-z][\w-]*(=.*)?", word)]
     missing = [option for option in options if option != "--help" and not re.search(rf"{option}\b", known)]
     return f"no option {missing[0]}" if missing else refused(words) if words[0] in ("train", "view") else ""

@@ -66,15 +66,25 @@ def text() -> str:
     return HELP.format(words="\n".join(f"  {word:{width}}  {summary(name)}" for word, name in words().items()))
 
 
+def parser_of(word: str, module: ModuleType) -> Parser:
+    """Options of a word."""
+    parser = Parser(f"data {word}", module.HELP)
+    module.add(parser)
+    return parser
+
+
+def part_helps() -> dict[str, str]:
+    """What ``temporeal data WORD --help`` prints, by word."""
+    return {word: parser_of(word, load(word)).format_help().strip() for word in words()}
+
+
 def run(argv: Sequence[str]) -> int:
     """One word."""
     if not argv or argv[0] in ("-h", "--help"):
         say(f"usage: temporeal data WORD ...\n\n{text()}")
         return OK if argv else BAD_INPUT
     module = load(*argv)
-    parser = Parser(f"data {argv[0]}", module.HELP)
-    module.add(parser)
-    options = parser.parse_intermixed_args(argv[1:])
+    options = parser_of(argv[0], module).parse_intermixed_args(argv[1:])
     with bad_input():
         status: int = module.run(options)
     return status
