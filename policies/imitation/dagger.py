@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -226,7 +226,7 @@ KEPT: Sequence[str] = ("obs", "action", "rounds", "update", "seconds", "flown", 
 
 def restore(learner: Learner, path: Path) -> None:
     """Set ``learner`` to the state of the checkpoint ``path``."""
-    state, algorithm = read(path), learner.algorithm
+    state, algorithm = offline_learner.read(path, KIND), learner.algorithm
     checkpoint.require_same(path, "configuration", state["config"], offline_learner.plain(learner.config), MAY_CHANGE)
     checkpoint.require_same(path, "run", {"seed": state["seed"]}, {"seed": learner.seed}, ())
     try:
@@ -241,20 +241,8 @@ def restore(learner: Learner, path: Path) -> None:
         setattr(learner, name, state[name])
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The state in a checkpoint file, or in the last one of a run's folder."""
-    path = Path(path)
-    if path.is_dir():
-        folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
-        path = checkpoint.latest(folder, 0, 1)
-    state = checkpoint.load(path)
-    if state.get("kind") != KIND:
-        raise checkpoint.CheckpointError(f"{path}: its kind is {state.get('kind')!r}, not {KIND!r}")
-    return {**state, "path": str(path)}
-
-
 def load_policy(run: Path, device: str = "cpu") -> tuple[nn.Module, Normalizer, DaggerConfig]:
     """Actor and normalizer of a checkpoint file, or of the last one of a run's folder, and the settings."""
-    state = read(run)
+    state = offline_learner.read(run, KIND)
     config, sizes = offline_learner.config_of(state, DaggerConfig), state["sizes"]
     return (*bc.rebuilt(state["path"], config, sizes, state["actor"], state["normalizer"], device), config)

@@ -237,16 +237,16 @@ def restore(loop: Loop, path: Path) -> None:
     torch.set_rng_state(state["torch_rng"])
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The state in a checkpoint file, or in the last one of a run's folder."""
+def read(path: Path, kind: str = KIND) -> dict[str, Any]:
+    """The state in a checkpoint file, or in the last one of a run's folder; of another ``kind``: refused."""
     path = Path(path)
     if path.is_dir():
         folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
         path = checkpoint.latest(folder, 0, 1)
     state = checkpoint.load(path)
-    if state.get("kind") != KIND:
+    if state.get("kind") != kind:
         raise checkpoint.CheckpointError(
-            f"{path} is not of a learner from data: its kind is {state.get('kind')!r}, not {KIND!r}")
+            f"{path} is not of this learner from data: its kind is {state.get('kind')!r}, not {kind!r}")
     return {**state, "path": str(path)}
 
 
