@@ -20,7 +20,11 @@ FRONT = ("cameras.front={width: 64, height: 64, kinds: [rgb], fovy_deg: 30, pos:
 OWN = {"reach": ("task=reach",), "lift": ("task=lift",), "mission": ("task=waypoints",)}
 META_WORLD = {"drawer-open": 150, "door-open": 200, "peg-insert-side": 200}
 """Meta-World's tasks of the studies, and the control steps of an episode: the scripted policies need about half."""
-EPISODES = {"medium": 500, "mixed": 600}
+EPISODES = {"reach": 2000, "lift": 1500, "mission": 1000, **dict.fromkeys(META_WORLD, 1000)}
+OPERATORS = {"mission": (20_000_000, 8_000_000, 6_000_000, 4_000_000, 2_500_000)}
+"""Steps of the trainings (PPO, seed 1) whose policies make the set, the best one first: the expert by hand of the
+mission answers the true attitude at gains that no policy of the measured one follows."""
+SHAKEN = "severity=0.03"  # the noise of those policies
 
 
 def _meta_world(name: str, steps: int) -> tuple[str, ...]:
@@ -28,9 +32,10 @@ def _meta_world(name: str, steps: int) -> tuple[str, ...]:
 
 
 TASKS: Mapping[str, tuple[str, ...]] = OWN | {name: _meta_world(name, steps) for name, steps in META_WORLD.items()}
+QUALITIES = ("medium", "mixed")
 
-OFFLINE = {f"{name}-{quality}": (*words, f"quality={quality}", f"episodes={episodes}")
-           for name, words in TASKS.items() for quality, episodes in EPISODES.items()}
+OFFLINE = {f"{name}-{quality}": (*words, f"quality={quality}", f"episodes={EPISODES[name]}")
+           for name, words in TASKS.items() for quality in QUALITIES}
 """Medium and mixed sets, for offline reinforcement learning against cloning."""
 IMITATION = {f"{task}-{seen}": (f"task={task}", "quality=noisy", "episodes=100", *camera)
              for task in ("lift", "push") for seen, camera in (("state", ()), ("pictures", (FRONT,)))}
@@ -53,7 +58,28 @@ def words_of(name: str, out: Path, seed: int = 1) -> list[str]:
     """The words of `temporeal data generate` that make the set ``name``."""
     if name not in SETS:
         raise ValueError(f"there is no set {name!r}; legal: {', '.join(SETS)}")
-    return [*SETS[name], f"seed={seed}", f"out={folder_of(name, out, seed)}"]
+    steps = OPERATORS.get(name.rpartition("-")[0], ())
+    flown_by = [f"expert={','.join(str(operator_of(name, count, out)) for count in steps)}", SHAKEN] if steps else []
+    return [*SETS[name], *flown_by, f"seed={seed}", f"out={folder_of(name, out, seed)}"]
+
+
+def operator_of(name: str, steps: int, out: Path) -> Path:
+    """Where the policy of so many ``steps`` is that flies episodes of the set ``name``."""
+    return out / "operators" / f"{name.rpartition('-')[0]}-{steps // 1000}k"
+
+
+def trained(name: str, out: Path) -> None:
+    """Train the operators of the set ``name`` that are not there."""
+    from temporeal.policies.runs import training
+    from temporeal.policies.runs.settings.compose import compose
+
+    task = name.rpartition("-")[0]
+    for steps in OPERATORS.get(task, ()):
+        folder = operator_of(name, steps, out)
+        if not (folder / "done").exists():
+            words = [*TASKS[task], f"algo.total_steps={steps}", "seed=1", f"out={folder}"]
+            training.train(compose(words), overwrite=True, quiet=True)
+            (folder / "done").touch()
 
 
 def made(name: str, out: Path, seed: int = 1) -> Path:
@@ -69,6 +95,7 @@ def made(name: str, out: Path, seed: int = 1) -> Path:
         if "steps" in dict(Dataset.open(folder).interface.about.get("generated") or {}):
             return folder
         shutil.rmtree(folder)
+    trained(name, out)
     generate(request_of(words))
     return folder
 

@@ -46,7 +46,7 @@ class Request:
 
     Args:
         settings: of the task, as ``temporeal train`` takes them.
-        expert: ``scripted``, or the folder of a run or an artifact.
+        expert: ``scripted``, or folders of runs or artifacts, the best one first; the others fly in medium, too.
         severity: of medium; None: found, so that it succeeds about every second time.
         goals: of play, one after another in an episode.
         pictures: how they are kept (:class:`temporeal.policies.data.episodes.writer.DatasetWriter`).
@@ -56,7 +56,7 @@ class Request:
     out: Path
     quality: str = "expert"
     episodes: int = 100
-    expert: str = SCRIPTED
+    expert: tuple[str, ...] = (SCRIPTED,)
     severity: float | None = None
     goals: int = 4
     pictures: str = "h264"
@@ -91,8 +91,17 @@ def request_of(words: Sequence[str]) -> Request:
     if quality not in QUALITIES:
         raise BadInput(f"quality={quality}: legal are {', '.join(QUALITIES)}")
     severity = None if own.get("severity") in (None, "auto") else fraction(own, "severity")
-    return Request(settings, Path(str(settings["out"])), quality, number(own, "episodes", 100),
-                   own.get("expert", SCRIPTED), severity, number(own, "goals", 4), own.get("pictures", "h264"))
+    expert = experts_in(own.get("expert", SCRIPTED))
+    return Request(settings, Path(str(settings["out"])), quality, number(own, "episodes", 100), expert, severity,
+                   number(own, "goals", 4), own.get("pictures", "h264"))
+
+
+def experts_in(text: str) -> tuple[str, ...]:
+    """What ``expert=`` names: ``scripted``, or folders with commas between them."""
+    found = tuple(part.strip() for part in text.split(","))
+    if not all(found) or (len(found) > 1 and SCRIPTED in found):
+        raise BadInput(f"expert={text}: {SCRIPTED}, or folders of runs or artifacts, as in RUN,RUN: the best one first")
+    return found
 
 
 def number(own: Mapping[str, str], key: str, default: int) -> int:
@@ -139,7 +148,7 @@ class Worlds:
         from temporeal.policies.evaluate.measurement_recorder import with_recorder
 
         self.request, self.severity = request, request.severity
-        self.task, self.make_expert = expert_of(request)
+        self.task, self.makers = experts_of(request)
         self.goal_s = self.task.episode_s
         self.plays_on = request.quality == "play" and self.task.name == "ogbench"  # its oracle draws the goals
         self.steps = self.task.steps * (request.goals if request.quality == "play" else 1)
@@ -152,8 +161,9 @@ class Worlds:
         """How demonstrators are made."""
         from temporeal.policies.data.demonstrators.qualities import Recipe
 
-        paced = self.request.expert == SCRIPTED
-        return Recipe(self.task, lambda worlds: self.make_expert(self.env), paced, severity, self.goal_s)
+        paced = self.request.expert == (SCRIPTED,)
+        expert, *lesser = (lambda worlds, make=make: make(self.env) for make in self.makers)
+        return Recipe(self.task, expert, paced, tuple(lesser), severity, self.goal_s)
 
     def batches(self, quality: str, count: int, seed: int, severity: float) -> Iterator[Batch]:
         """Batches of ``quality`` with ``count`` episodes in all, or some more."""
@@ -170,11 +180,15 @@ class Worlds:
             yield collect(self.env, demonstrator, measured, self.names, self.steps)
 
 
-def expert_of(request: Request) -> tuple[Task, Callable[[Env], Expert]]:
-    """The task, as an environment must show it, and what makes the expert of a batch of episodes."""
+MakeExpert = Callable[["Env"], "Expert"]
+"""Makes the expert of a batch of episodes."""
+
+
+def experts_of(request: Request) -> tuple[Task, list[MakeExpert]]:
+    """The task, as an environment must show it, and what makes each of the experts."""
     from temporeal.policies.data.demonstrators.scripted import scripted
 
-    if request.expert == SCRIPTED:
+    if request.expert == (SCRIPTED,):
         task = environments.make_task(shown_oracle(request))
         make = scripted(task)
 
@@ -182,20 +196,35 @@ def expert_of(request: Request) -> tuple[Task, Callable[[Env], Expert]]:
             controller = make(env.num_worlds)
             return lambda obs, signals, pace: controller(signals, pace)
 
-        return task, by_hand
+        return task, [by_hand]
+    (task, first), *others = (learned(request, folder) for folder in request.expert)
+    for folder, (other, _) in zip(request.expert[1:], others):
+        if shown_by(other) != shown_by(task):
+            raise BadInput(f"expert={folder} sees the task otherwise than {request.expert[0]}: {shown_by(other)}, not "
+                           f"{shown_by(task)}")
+    return task, [first, *(make for _, make in others)]
+
+
+def learned(request: Request, folder: str) -> tuple[Task, MakeExpert]:
+    """The task as the policy in ``folder`` sees it, and what makes the policy."""
     from temporeal.policies.runs.trained import load_trained, trained_policy
 
-    trained = load_trained(Path(request.expert))
+    trained = load_trained(Path(folder))
     if trained.settings["task"]["name"] != request.settings["task"]["name"]:
-        raise BadInput(f"expert={request.expert} was trained on task {trained.settings['task']['name']}, this is "
+        raise BadInput(f"expert={folder} was trained on task {trained.settings['task']['name']}, this is "
                        f"{request.settings['task']['name']}")
     policy = trained_policy(trained, request.settings, environments.make_task(request.settings))
 
-    def learned(env: Env) -> Expert:
+    def make(env: Env) -> Expert:
         act = policy.act(env)
         return lambda obs, signals, pace: act(obs.actor)
 
-    return policy.task, learned
+    return policy.task, make
+
+
+def shown_by(task: Task) -> str:
+    """The observation map in words."""
+    return f"{type(task.observe).__name__} of {task.observe.obs_dim} numbers"
 
 
 def shown_oracle(request: Request) -> Settings:
@@ -317,8 +346,8 @@ def interface_of(worlds: Worlds, episode: Episode) -> Interface:
         rate_hz=1.0 / task.control_dt, task_action=task.act.action_dim, task=task.name, simulator=simulator(worlds.env),
         about={"settings": {key: request.settings[key] for key in STORED if key in request.settings},
                "formula": task.formula_text,
-               "generated": {"quality": request.quality, "expert": request.expert, "episodes": request.episodes,
-                             "seed": worlds.seed, "worlds": worlds.env.num_worlds}})
+               "generated": {"quality": request.quality, "expert": ",".join(request.expert),
+                             "episodes": request.episodes, "seed": worlds.seed, "worlds": worlds.env.num_worlds}})
 
 
 def spec_of(task: Task, name: str, values: np.ndarray) -> Any:

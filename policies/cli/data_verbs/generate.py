@@ -14,11 +14,12 @@ SUMMARY = "demonstrations of a stated quality: by hand or by a trained policy"
 HELP = """\
 An expert acts in many worlds at once; its episodes become a dataset. What it reached is printed and kept in the set.
 
-  quality   expert: as good as it is · medium: slow and shaken, every second episode succeeds · mixed: a third each of
+  quality   expert: as good as it is · medium: of different skill, half of the episodes succeed · mixed: a third each of
             expert, medium and random · noisy: noise is executed, the clean action is stored (DART) · play: one random
             goal after another without reset, no reward
   expert    scripted: by hand (reach, lift, push, peg, drawer, arm_track, joint_target, hold, hover, waypoints, track,
-            metaworld, ogbench) · RUN: the folder of a run or an artifact
+            metaworld, ogbench) · RUN: the folder of a run or an artifact · RUN,RUN,...: the best one first, all of
+            which fly the medium episodes
   episodes  how many (100)      out   the folder      seed  of everything: the same words give the same numbers
   severity  of medium, 0 to 1 (auto: found by trials)      goals  of a play episode (4)
   pictures  h264, av1, lossless or raw, of cameras.NAME={width: 64, height: 64}
@@ -28,7 +29,7 @@ Other words are settings, as `temporeal train` takes them.
 Example:
   temporeal data generate task=lift quality=expert episodes=100 seed=1 out=demos/lift
   temporeal data generate task=reach quality=mixed episodes=600 seed=1 out=demos/reach_mixed
-  temporeal data generate task=waypoints quality=medium expert=outputs/train/waypoints-ppo-1 out=demos/mission
+  temporeal data generate task=waypoints quality=medium expert=RUN_1,RUN_2,RUN_3 severity=0.03 out=demos/mission
   temporeal data generate task=push "cameras.front={width: 64, height: 64}" episodes=100 out=demos/push_seen
   temporeal data generate task=metaworld task.settings.env=door-open-v3 quality=medium episodes=200 out=demos/door
 """

@@ -1,12 +1,14 @@
 """How well demonstrations are made: expert, medium, mixed, noisy, play.
 
 * ``expert``: the expert as it is.
-* ``medium``: succeeds about every second time; what it did is what is stored. An expert by hand moves at most at a pace
-  that is drawn for each episode, uniformly from 0 to ``2 (1 - SLOW v)``, and wanders a little; each number of its
-  action wavers by ``WAVER``, with a little noise. ``v``, the severity, is such that every second episode is late
-  (:mod:`temporeal.policies.runs.demonstrations` finds it). Cloning is as slow as the middle, while the fast episodes
-  show what would be better. Noise around a good mean, all that can be done to a policy that was learned (``SHAKE v``),
-  is averaged away by cloning.
+* ``medium``: succeeds about every second time; what it did is what is stored. Operators of different skill. An expert
+  by hand moves at most at a pace that is drawn for each episode, its logarithm uniform from ``v log SLOWEST`` to 0, and
+  wanders a little; each number of its action wavers by ``WAVER``, with a little noise. ``v``, the severity, is such
+  that every second episode is late (:mod:`temporeal.policies.runs.demonstrations` finds it). Most steps are those of
+  slow episodes: cloning is late. Policies that were learned know no pace: of several, such as those after each
+  quarter of a training, one is drawn for each episode, with noise (``SHAKE v``). Noise around one good mean is
+  averaged away by cloning. The noise is another one in each control step: where it lasts, the state shows what it was,
+  and actions stored with it teach not to correct (at rest ``E[x dx/dt] = 0``: a regression on the place is flat).
 * ``random``: correlated noise.
 * ``mixed``: a third each of expert, medium and random.
 * ``noisy``: DART (Laskey et al., CoRL 2017): noise is executed, the stored action is what the expert gave. The noise is
@@ -30,10 +32,9 @@ from temporeal.sim.types import Obs
 QUALITIES = ("expert", "medium", "mixed", "noisy", "play")
 PARTS: Mapping[str, tuple[str, ...]] = {"mixed": ("expert", "medium", "random")}
 """What a quality is made of, in equal parts; the others are of themselves."""
-SLOW, WANDERS, LEAST = 0.95, 0.2, 0.02
-"""Of medium: the share of the mean pace that is lost at severity 1; how far, relative, a pace wanders; the least."""
+SLOWEST, WANDERS = 0.01, 0.2  # of medium: the least pace at severity 1; how far, relative, a pace wanders
 WAVER, LITTLE = 0.3, 0.02  # of medium: relative and absolute noise of an expert by hand
-SHAKE = 0.8  # of medium at severity 1: standard deviation of the noise of a policy that was learned
+SHAKE = 1.5  # of medium at severity 1: standard deviation of the noise of a policy that was learned
 RANDOM, NOISY = 0.7, 0.3  # standard deviations of the noise of random and noisy
 LASTS, LASTS_LONG = 0.25, 1.0  # s: correlation times of noise, and of the pace
 
@@ -65,10 +66,10 @@ Expert = Callable[[Obs, Mapping[str, Tensor], Tensor], Tensor]
 
 
 class Noise:
-    """Noise [N, *size] of standard deviation 1, correlated over ``lasts`` s (Ornstein and Uhlenbeck)."""
+    """Noise [N, *size] of standard deviation 1, correlated over ``lasts`` s (Ornstein and Uhlenbeck), or over none."""
 
     def __init__(self, shape: tuple[int, ...], dt: float, generator: torch.Generator, lasts: float = LASTS) -> None:
-        self.generator, self.kept = generator, exp(-dt / lasts)
+        self.generator, self.kept = generator, exp(-dt / lasts) if lasts else 0.0
         self.value = torch.randn(shape, generator=generator)
 
     def __call__(self) -> Tensor:
@@ -84,6 +85,7 @@ class Recipe:
 
     Args:
         expert: makes the expert of a batch. ``paced``: it is by hand and knows a pace.
+        lesser: the same of other policies: operators of less skill, for medium.
         severity: of medium, 0 to 1.
         goal_s: s, how long play pursues a goal.
     """
@@ -91,6 +93,7 @@ class Recipe:
     task: Task
     expert: Callable[[int], Expert]
     paced: bool = True
+    lesser: tuple[Callable[[int], Expert], ...] = ()
     severity: float = 0.5
     goal_s: float = 4.0
 
@@ -101,22 +104,35 @@ class Recipe:
         expert, full = self.expert(worlds), torch.ones(worlds)
         if quality == "expert":
             return lambda obs, signals: Choice(expert(obs, signals, full).clamp(-1.0, 1.0))
-        noise = Noise((worlds, self.task.act.action_dim), self.task.control_dt, generator)
+        lasts = 0.0 if quality == "medium" else LASTS
+        noise = Noise((worlds, self.task.act.action_dim), self.task.control_dt, generator, lasts)
         if quality == "random":
             return lambda obs, signals: Choice((RANDOM * noise()).clamp(-1.0, 1.0))
         if quality == "noisy":
             return noisy(expert, noise, full)
         if not self.paced:
-            shake = SHAKE * self.severity
-            return lambda obs, signals: Choice((expert(obs, signals, full) + shake * noise()).clamp(-1.0, 1.0))
+            shake, one = SHAKE * self.severity, self.one_of(expert, worlds, generator)
+            return lambda obs, signals: Choice((one(obs, signals, full) + shake * noise()).clamp(-1.0, 1.0))
         return self.slow(expert, noise, Noise((worlds,), self.task.control_dt, generator, LASTS_LONG))
+
+    def one_of(self, expert: Expert, worlds: int, generator: torch.Generator) -> Expert:
+        """``expert`` or one of ``lesser`` in each of ``worlds`` worlds."""
+        if not self.lesser:
+            return expert
+        experts = [expert, *(make(worlds) for make in self.lesser)]
+        who = torch.randint(len(experts), (worlds,), generator=generator)
+
+        def act(obs: Obs, signals: Mapping[str, Tensor], pace: Tensor) -> Tensor:
+            return torch.stack([one(obs, signals, pace) for one in experts])[who, torch.arange(worlds)]
+
+        return act
 
     def slow(self, expert: Expert, noise: Noise, wander: Noise) -> Demonstrator:
         """Medium of an expert by hand."""
-        own = 2.0 * (1.0 - SLOW * self.severity) * torch.rand(wander.value.shape, generator=wander.generator)
+        own = SLOWEST ** (self.severity * torch.rand(wander.value.shape, generator=wander.generator))
 
         def act(obs: Obs, signals: Mapping[str, Tensor]) -> Choice:
-            pace = (own * (1.0 + WANDERS * wander())).clamp(LEAST, 1.0)
+            pace = (own * (1.0 + WANDERS * wander())).clamp(SLOWEST, 1.0)
             action, shaken = expert(obs, signals, pace).clamp(-1.0, 1.0), noise()
             return Choice((action * (1.0 + WAVER * shaken) + LITTLE * shaken).clamp(-1.0, 1.0))
 

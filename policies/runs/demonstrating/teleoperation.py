@@ -236,7 +236,8 @@ def acting(request: Request) -> tuple[Task, Callable[[Env], Acts] | None]:
     if request.device not in ("policy", "expert"):
         return environments.make_task(request.settings), None
     expert = "scripted" if request.device == "expert" else request.policy
-    task, make = demonstrations.expert_of(demonstrations.Request(request.settings, request.out, "expert", 1, expert))
+    task, (make,) = demonstrations.experts_of(
+        demonstrations.Request(request.settings, request.out, "expert", 1, (expert,)))
 
     def in_world(env: Env) -> Acts:
         import torch
