@@ -78,14 +78,14 @@ class Maze:
                 actions.append(action[0])
         return np.array(places), np.array(actions)
 
-    def pieces(self, episodes: int, cells: int, seed: int = 0) -> list[Walk]:
-        """Walks along ``cells`` cells of the corridor at most, each way as often as the other."""
+    def pieces(self, episodes: int, cells: int, seed: int = 0, forward: float = 0.5) -> list[Walk]:
+        """Walks along ``cells`` cells of the corridor at most, a share ``forward`` of them towards its last end."""
         rng, corridor, out = np.random.default_rng(seed), self.way(*self.ends()), list[Walk]()
         while len(out) < episodes:
             first = int(rng.integers(1 - cells, len(corridor) - 1))
             way = corridor[max(first, 0):first + cells + 1]
             if len(way) > 1:
-                out.append(self.follow(way if rng.random() < 0.5 else way[::-1], rng))
+                out.append(self.follow(way if rng.random() < forward else way[::-1], rng))
         return out
 
     def ends(self) -> list[tuple[int, int]]:

@@ -1,4 +1,6 @@
-"""O-DICE and f-DVL: on tabular problems their values solve the equations of the papers."""
+"""O-DICE, f-DVL and ReCOIL: on tabular problems their values solve the equations of the papers."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,7 +8,8 @@ import torch
 from scipy.optimize import brentq
 from tests.policies.offline import tabular
 
-from temporeal.policies.offline import fdvl, odice
+from temporeal.policies.offline import fdvl, odice, recoil
+from temporeal.policies.training.errors import SettingsError
 
 SIZES = {"obs_dim": tabular.STATES, "action_dim": 1}
 QUICK = {"hidden": (32,), "learning_rate": 1e-2, "target_rate": 0.2, "gamma": tabular.GAMMA}
@@ -27,7 +30,10 @@ def solved(slope, forward: float) -> np.ndarray:
 
 
 def settled(algorithm, updates: int) -> None:
-    batch = tabular.whole(tabular.rows(tabular.BOTH))
+    settle(algorithm, tabular.whole(tabular.rows(tabular.BOTH)), updates)
+
+
+def settle(algorithm, batch, updates: int) -> None:
     for k in range(updates):
         if k == 2 * updates // 3:
             algorithm.adam.set_rate(1e-3)
@@ -112,3 +118,62 @@ def test_fdvl_solves_both_its_equations() -> None:
         slope = torch.where(rest > 0, 1.0 + 0.5 * rest, 0.0).mean()
         jump = float((rest.abs() < 0.05).float().mean())  # f* has a kink at zero: there the slope is anything up to 1
         assert 1 / 3 - jump - 0.05 <= float(slope) <= 1 / 3 + jump + 0.05
+
+
+EXPERT_STATE = 1
+"""All steps that begin there are the expert's."""
+
+
+def scores(data, mixture: float) -> np.ndarray:
+    """Q [S] where the data have one action in each state: setting the derivative of eq. 2 to zero gives
+    ``Q = gamma V(s') + 2 (expert's share of the rows - beta (1 - gamma))``, with V = Q; what ends is repeated."""
+    state, nxt = data.obs.argmax(1).numpy(), data.next_obs.argmax(1).numpy()
+    follows = np.zeros((tabular.STATES, tabular.STATES))
+    np.add.at(follows, (state, np.where(data.mask.numpy() > 0, nxt, state)), 1.0)
+    follows /= follows.sum(1, keepdims=True)
+    reward = 2.0 * ((np.arange(tabular.STATES) == EXPERT_STATE) - mixture * (1.0 - tabular.GAMMA))
+    return np.linalg.solve(np.eye(tabular.STATES) - tabular.GAMMA * follows, reward)
+
+
+def test_recoils_scores_solve_the_dual() -> None:
+    data = tabular.rows(tabular.ONE_EACH)
+    expert = (data.obs.argmax(1) == EXPERT_STATE).float()
+    config = recoil.ReCOILConfig(**QUICK, mixture=float(expert.mean()))
+    algorithm = recoil.ReCOIL(SIZES, config, generator())
+    with torch.no_grad():
+        algorithm.actor.log_std.fill_(-5.0)
+    batch = tabular.whole(data, expert=expert)
+    settle(algorithm, batch, 240)
+    wanted = scores(data, config.mixture)
+    with torch.no_grad():
+        assert np.allclose(algorithm.quality(data.obs, data.action).mean(0), wanted[data.obs.argmax(1)], atol=0.05)
+        assert np.allclose(algorithm.value(EYE), wanted, atol=0.05)
+
+
+def test_steps_are_drawn_from_the_mixture_of_expert_and_others() -> None:
+    data = tabular.rows(tabular.BOTH)
+    expert = torch.arange(len(data.starts) - 1) < 2
+    found = recoil.mixed(data, expert, 0.3)
+    drawn = found.weight[found.episode] / found.weight[found.episode].sum()
+    assert float(drawn[expert[data.episode]].sum()) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("success, settings, said", [
+    (None, {}, "algo.expert=success: 0 of 10 episodes the dataset marks as successful"),
+    (torch.zeros(10), {}, "algo.expert=success: 0 of 10"),
+    (torch.full((10,), torch.nan), {}, "0 of 10"),
+    (torch.ones(10), {}, "10 of 10 .* some of others"),
+    (None, {"expert": "return", "expert_share": 0.99}, "10 of 10"),
+])
+def test_a_set_without_an_expert_or_without_others_is_refused(success, settings: dict, said: str) -> None:
+    data = replace(tabular.rows(tabular.BOTH), success=success)
+    with pytest.raises(SettingsError, match=said):
+        recoil.experts(data, recoil.ReCOILConfig(**settings))
+
+
+def test_the_expert_is_who_was_marked_or_earned_most() -> None:
+    data = tabular.rows(tabular.BOTH)
+    marked = replace(data, success=torch.arange(10) == 4)
+    assert recoil.experts(marked, recoil.ReCOILConfig()).nonzero().flatten().tolist() == [4]
+    best = recoil.experts(data, recoil.ReCOILConfig(expert="return", expert_share=0.2))
+    assert sorted(data.reward[best].tolist(), reverse=True) == pytest.approx([1.0, 0.3])

@@ -2,11 +2,12 @@
 
 import importlib
 import typing
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.ensembles import Quality
@@ -17,8 +18,10 @@ from temporeal.policies.training.offline.flat_parameters import Adam, descend, h
 from temporeal.policies.training.offline.trajectories import ahead, next_actions, returns_to_go
 from temporeal.policies.training.offline.trajectory_weights import weighted
 from temporeal.policies.training.offline.transition_batches import TransitionBatches
+from temporeal.robots.registry import names
 
-CORE = ("iql", "td3bc", "rebrac", "awac", "cql", "recap")
+CORE = ("iql", "td3bc", "rebrac", "awac", "cql", "recap", "recoil")
+OWN = {"cql": {"calibrated": True, "samples": 2}, "recoil": {"expert": "return"}}
 
 
 def steps(count: int = 60, episodes: int = 3) -> Transitions:
@@ -36,9 +39,17 @@ def of(name: str, **settings):
     return module, typing.get_type_hints(module.train)["config"](**small)
 
 
+@pytest.mark.parametrize("name", names("temporeal.policies.offline"))
+def test_configuration_file_has_the_defaults(name: str) -> None:
+    kind = typing.get_type_hints(importlib.import_module(f"temporeal.policies.offline.{name}").train)["config"]
+    found = yaml.safe_load((Path(__file__).parents[3] / "configs" / "algo" / f"{name}.yaml").read_text())
+    assert set(found) == {f.name for f in fields(kind)}
+    assert kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}) == kind()
+
+
 @pytest.mark.parametrize("name", CORE)
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(name: str, tmp_path: Path) -> None:
-    module, config = of(name, **({"calibrated": True, "samples": 2} if name == "cql" else {}), weighting="advantage")
+    module, config = of(name, **OWN.get(name, {}), weighting="advantage")
     whole = module.train(steps(), config, out=tmp_path / "whole", seed=3)
     module.train(steps(), config, out=tmp_path / "parts", seed=3, on_iteration=lambda loop: loop.updates >= 4)
     resumed = module.train(steps(), config, out=tmp_path / "parts", seed=3, resume=True)

@@ -53,6 +53,35 @@ def test_cloning_does_not_know_where_the_reward_is(tmp_path: Path) -> None:
     assert arrivals("iql", with_reward(), ways, tmp_path, updates=500, temperature=0.0) <= 0.4
 
 
+EXPERTS = 3
+"""Episodes of the expert, who began half-way; the others', 300, go its way at one turn in four."""
+OFF = [((0, 0), (0, 2)), ((2, 0), (0, 2))]
+"""From where the expert never was."""
+
+
+def with_expert() -> Transitions:
+    """Nobody says what is good but the expert's episodes, which are marked."""
+    maze, rng = Maze(), np.random.default_rng(5)
+    shown = [maze.follow(maze.way((4, 0), (0, 2)), rng) for _ in range(EXPERTS)]
+    data = transitions(shown + maze.pieces(300, 3, forward=0.25), np.array([0.5, 2.5]))
+    return replace(data, reward=torch.zeros(data.steps), success=(torch.arange(EXPERTS + 300) < EXPERTS).float())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{}, {"divergence": "tv", "forward": 0.8}])
+def test_others_lead_to_where_the_expert_was(settings: dict, tmp_path: Path) -> None:
+    assert arrivals("recoil", with_expert(), OFF, tmp_path, **settings, updates=600) >= 0.9
+
+
+@pytest.mark.slow
+def test_cloning_neither_the_expert_nor_all_nor_the_mixture_leads_there(tmp_path: Path) -> None:
+    data = with_expert()
+    clone = {"updates": 500, "temperature": 0.0}
+    assert arrivals("iql", first(data, EXPERTS), OFF, tmp_path / "expert", **clone) <= 0.4
+    assert arrivals("iql", data, OFF, tmp_path / "all", **clone) <= 0.4
+    assert arrivals("recoil", data, OFF, tmp_path / "mixture", **clone) <= 0.4
+
+
 GOALS = {"goal": ("goal",), "achieved": ("place",), "learning_rate": 3e-3}
 
 
@@ -79,11 +108,11 @@ KNOWN = 9
 """Episodes of 300 that have actions."""
 
 
-def of_known_actions(data: Transitions) -> Transitions:
-    """The first episodes alone."""
-    steps = int(data.starts[KNOWN])
+def first(data: Transitions, episodes: int) -> Transitions:
+    """The first ``episodes`` alone."""
+    steps = int(data.starts[episodes])
     columns = {name: getattr(data, name)[:steps] for name in ("obs", "action", "reward", "next_obs", "mask", "episode")}
-    return replace(data, **columns, starts=data.starts[:KNOWN + 1])
+    return replace(data, **columns, starts=data.starts[:episodes + 1])
 
 
 @pytest.mark.slow
@@ -93,7 +122,7 @@ def test_episodes_without_actions_lead_where_those_with_actions_do_not(tmp_path:
         0, torch.arange(int(data.starts[KNOWN]), data.steps), torch.nan))
     assert arrivals("ssorl", unknown, TO_REWARD, tmp_path / "all", **same, labelled=KNOWN / 300,
                     inverse_updates=500) >= 0.9
-    assert arrivals("iql", of_known_actions(data), TO_REWARD, tmp_path / "few", **same) <= 0.4
+    assert arrivals("iql", first(data, KNOWN), TO_REWARD, tmp_path / "few", **same) <= 0.4
 
 
 def test_actions_of_the_other_episodes_are_the_inverse_models_and_never_read() -> None:
