@@ -78,11 +78,11 @@ class OneStep(Decoder):
 
     def forward(self, context: Tensor) -> Tensor:
         """The chunk [N, H, U]."""
-        return self.at(self.inner.start(context), self.first(context), context)
+        return self.at(self.inner.start(context), self.first(), context)
 
-    def first(self, context: Tensor) -> Tensor:
-        """The noisiest level, for each of N contexts."""
-        return self.inner.grid(1)[0] + torch.zeros_like(context[:, 0], dtype=torch.long)
+    def first(self) -> Tensor:
+        """The noisiest level [1], for all contexts."""
+        return self.inner.grid(1)[:1]
 
     def at(self, x: Tensor, level: Tensor, context: Tensor) -> Tensor:
         """f(x, level): x itself at the last level, by construction (Consistency Models, eq. 5)."""
@@ -114,7 +114,7 @@ class Distillation:
         noise = torch.where(deployed[:, None, None], self.teacher.start(context), noise)
         with torch.no_grad():
             wanted = self.teacher.denoised(noise, context, self.levels)
-        return self.student.at(noise, self.student.first(context), context), wanted
+        return self.student.at(noise, self.student.first(), context), wanted
 
     def consistency(
         self, context: Tensor, chunk: Tensor, noise: Tensor, generator: torch.Generator

@@ -51,7 +51,7 @@ class Mlp(nn.Module):
         given, found = self.condition(level, context), self.first(x.flatten(1))
         for layer in self.layers:
             found = found + layer(torch.cat([found, given], -1))
-        return self.last(found).unflatten(1, (self.steps, self.size))
+        return self.last(found).view(-1, self.steps, self.size)
 
 
 class Residual(nn.Module):

@@ -93,9 +93,9 @@ class Denoising(Decoder):
 
     def denoised(self, x: Tensor, context: Tensor, steps: int) -> Tensor:
         """The chunk that the noise ``x`` becomes in that many steps."""
-        grid, each = self.grid(steps), torch.zeros_like(x[:, 0, 0], dtype=torch.long)  # no size of a batch is traced
-        for level, to in zip(grid, grid[1:]):
-            here, there = level + each, to + each
+        grid = self.grid(steps)
+        for here, there in zip(grid[:-1, None], grid[1:, None]):
+            # one level [1] for all rows: what follows from it alone is a constant of the exported graph
             x = self.move(x, self.clean(x, here, context), here, there)
         return x
 

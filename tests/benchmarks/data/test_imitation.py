@@ -52,4 +52,4 @@ def test_results_are_pooled_over_seeds_and_few_are_not_judged(tmp_path: Path) ->
 def test_inferences_are_timed_in_turn(tmp_path: Path) -> None:
     artifact = imitation.exported(imitation.policy_of("act", imitation.STATE), tmp_path / "act")
     times = imitation.times_ms([artifact, artifact], 3)
-    assert times.shape == (2, 3) and np.all(times > 0)
+    assert times.shape == (2, 2, 3) and np.all(times > 0)
