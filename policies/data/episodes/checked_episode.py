@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -106,16 +107,23 @@ def first(bad: np.ndarray, values: np.ndarray) -> tuple[int, Any]:
 
 def within(action: np.ndarray, spec: ActionSpec, where: str | Where) -> None:
     """Refuse what lies outside the action's limits."""
-    low, high = np.asarray(spec.low), np.asarray(spec.high)
-    with np.errstate(invalid="ignore"):
-        slack = np.nan_to_num(ROUNDING * (high - low), nan=0.0, posinf=0.0)
-    bad = (action < low - slack) | (action > high + slack)
+    low, high = with_slack(spec)
+    bad = (action < low) | (action > high)
     if bad.any():
         row, value = first(bad, action)
         column = int(np.argmax(bad[row]))
         name = spec.components[column] if spec.components else f"component {column}"
         raise DataError(f"{at(where, row)}: action {spec.name}, {name}, is {value:g}; its limits are "
                         f"{spec.low[column]:g} to {spec.high[column]:g} {spec.unit}")
+
+
+@lru_cache(maxsize=8)
+def with_slack(spec: ActionSpec) -> tuple[np.ndarray, np.ndarray]:
+    """The limits [U] of an action, as far as float32 may lie outside."""
+    low, high = np.asarray(spec.low), np.asarray(spec.high)
+    with np.errstate(invalid="ignore"):
+        slack = np.nan_to_num(ROUNDING * (high - low), nan=0.0, posinf=0.0)
+    return low - slack, high + slack
 
 
 def policy_action(

@@ -19,10 +19,12 @@ from temporeal_bridge.interface.interface import CommandTopic, StateTopic
 from temporeal_bridge.interface.state_input import trimmed
 from temporeal_bridge.mission import CommandRecord
 from temporeal_bridge.transports import messages
-from temporeal_bridge.transports.joint_states import LITTLE_ENDIAN, layout
+from temporeal_bridge.transports.joint_states import BODY, HEAD, LENGTH, LITTLE_ENDIAN, layout
 
 PROBED = 5
 """Messages of a topic that are looked at to see which of its signals the driver fills."""
+COMPARED = 4096
+"""Messages whose bytes are laid side by side."""
 Values = Mapping[str, np.ndarray]
 COMMAND = "command"
 """Name of the values of a topic that carries a command, or a part of it."""
@@ -114,10 +116,24 @@ def complete(rows: Rows, options: Mapping[str, Any]) -> bool:
     first = rows.decode(0)
     if not set(joint_state_options(options).told) <= set(first.name):
         return False
-    same = layout(rows.data[0], first).fits if rows.data[0][:2] == LITTLE_ENDIAN else None
-    size = len(rows.data[0])
-    return all((same is not None and len(data) == size and same(data)) or rows.decode(k).name == first.name
-               for k, data in enumerate(rows.data))
+    return all(rows.decode(int(k)).name == first.name for k in np.flatnonzero(~alike(rows.data, first)))
+
+
+def alike(found: Sequence[bytes], first: Any) -> np.ndarray:
+    """[T] whether each of the messages has the layout of the ``first`` one, and so its names; they are compared many at
+    a time."""
+    out = np.zeros(len(found), bool)
+    if found[0][:2] != LITTLE_ENDIAN:
+        return out
+    size, laid = len(found[0]), layout(found[0], first)
+    fixed = np.concatenate([np.arange(HEAD), np.arange(BODY, laid.start),
+                            *(np.arange(at, at + LENGTH.size) for at, _ in laid.lengths)])
+    long = np.flatnonzero(np.fromiter(map(len, found), int, len(found)) == size)
+    wanted = np.frombuffer(found[0], np.uint8)[fixed]
+    for some in np.array_split(long, len(long) // COMPARED + 1):
+        rows = np.frombuffer(b"".join([found[k] for k in some]), np.uint8).reshape(-1, size)
+        out[some] = (rows[:, fixed] == wanted).all(1)
+    return out
 
 
 def in_parts(

@@ -12,6 +12,7 @@ from temporeal.policies.data.episodes.dataset import Dataset
 from temporeal.policies.data.episodes.interface import DataError
 from temporeal.policies.data.formats import importing, rosbag
 from temporeal.policies.data.formats.bags.alignment import Alignment
+from temporeal.policies.data.formats.bags.topics import alike
 from temporeal.policies.data.formats.found import strict
 from temporeal.policies.data.formats.importing import File
 from temporeal_bridge.recording.bag_writer import Bag
@@ -171,3 +172,15 @@ def test_missions_of_the_guard_are_episodes_and_its_verdicts_their_success(tmp_p
     first, second = episodes(tmp_path / "bag", namespace="/r", episodes="mission")
     assert (first.info["mission"], first.success, second.info["mission"], second.success) == (1, True, 2, None)
     assert 0.5 <= first.info["begin_s"] < 0.54 and 23 <= first.steps <= 25 and second.info["begin_s"] >= 2.0
+
+
+def test_messages_of_other_joints_differ_from_the_first_whatever_their_length():
+    def state(names: list[str], at: int) -> bytes:
+        kind = messages.record("sensor_msgs/msg/JointState")
+        numbers = np.full(len(names), float(at))
+        return messages.encode("sensor_msgs/msg/JointState", kind(
+            header=messages.header(at, "w"), name=names, position=numbers, velocity=numbers, effort=numbers))
+
+    found = [state(names, at) for at, names in enumerate((["a", "b"], ["a", "b"], ["b", "a"], ["a"], ["a", "b"]))]
+    first = messages.decode("sensor_msgs/msg/JointState", found[0])
+    assert alike(found, first).tolist() == [True, True, False, False, True]
