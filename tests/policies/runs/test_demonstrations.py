@@ -103,6 +103,8 @@ def test_a_set_is_found_again_by_its_learner(expert):
     (["severity=2"], "severity=2: a number from 0 to 1"),
     (["quality=play"], "has no goals that are drawn"),
     (["expert=nowhere"], "nowhere is not a run"),
+    (["expert=scripted,run"], "expert=scripted,run: scripted, or folders of runs"),
+    (["expert=run,"], "the best one first"),
 ])
 def test_what_cannot_be_generated_is_named(words, said, tmp_path):
     with pytest.raises(BadInput, match=said):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from temporeal.policies.data.demonstrators.qualities import LASTS, NOISY, Noise, Recipe, goals_of
+from temporeal.policies.data.demonstrators.qualities import LASTS, NOISY, SLOWEST, Noise, Recipe, goals_of
 from temporeal.sim.task import load_task
 from temporeal.sim.types import Obs
 
@@ -41,20 +41,43 @@ def test_expert_is_itself_and_noisy_stores_the_clean_action():
     assert 0 < off.abs().max() < 5 * NOISY
 
 
-def test_medium_is_slower_the_more_severe_and_each_episode_has_a_pace_of_its_own():
-    paces = {}
-    for severity in (0.6, 0.9):
-        act = made("medium", steady, severity)
-        actions = torch.stack([act(NOTHING, {}).action for _ in range(400)])
-        paces[severity] = 2 * actions.mean((0, 2))
-        assert (paces[severity] < 2 * (1 - 0.95 * severity) * 1.3).all() and paces[severity].std() > 0.02
-    assert (paces[0.9] < paces[0.6]).all()
+def acted(quality, expert, steps=400, worlds=4, **how):
+    recipe = Recipe(TASK, lambda worlds: expert, goal_s=1.0, **how)
+    act = recipe.make(quality, worlds, generator())
+    return torch.stack([act(NOTHING, {}).action for _ in range(steps)])
 
 
-def test_medium_of_a_learned_policy_is_shaken():
-    act = made("medium", steady, 1.0, paced=False)
-    values = torch.stack([act(NOTHING, {}).action for _ in range(400)])
-    assert values.std() > 0.4
+def test_the_logarithm_of_a_pace_of_medium_is_uniform_down_to_the_slowest():
+    def paced(obs, signals, pace):
+        return 0.5 * pace[:, None] * torch.ones(2000, TASK.act.action_dim)
+
+    for severity in (0.3, 0.9):
+        paces = 2 * acted("medium", paced, steps=100, worlds=2000, severity=severity).mean((0, 2))
+        share = paces.log() / (severity * torch.tensor(SLOWEST).log())
+        assert share.quantile(0.25) == pytest.approx(0.25, abs=0.06)
+        assert share.quantile(0.75) == pytest.approx(0.75, abs=0.06)
+
+
+@pytest.mark.parametrize("paced", [True, False])
+def test_noise_of_medium_does_not_last(paced):
+    """Else actions that are stored with it teach not to correct."""
+    off = acted("medium", lambda obs, signals, pace: torch.full((4, TASK.act.action_dim), 0.3), paced=paced,
+                severity=0.2, steps=2000)
+    off = off - off.mean(0)
+    assert off.std() > 0.05 and abs((off[1:] * off[:-1]).mean() / off.var()) < 0.05
+
+
+def test_each_episode_of_medium_is_by_one_of_the_learned_policies():
+    def constant(value):
+        return lambda worlds: lambda obs, signals, pace: torch.full((300, TASK.act.action_dim), value)
+
+    recipe = Recipe(TASK, constant(0.5), False, (constant(0.0), constant(-0.5)), severity=0.02)
+    act = recipe.make("medium", 300, generator())
+    mean = torch.stack([act(NOTHING, {}).action for _ in range(50)]).mean((0, 2))
+    shares = [(mean - value).abs().lt(0.05).float().mean().item() for value in (0.5, 0.0, -0.5)]
+    assert sum(shares) == pytest.approx(1.0) and all(share == pytest.approx(1 / 3, abs=0.1) for share in shares)
+    expert = recipe.make("expert", 300, generator())(NOTHING, {})
+    assert (expert.action == 0.5).all()  # the first one named
 
 
 def test_random_needs_no_expert():
