@@ -24,10 +24,10 @@ from typing import Any
 from temporeal_benchmarks.data.sets import QUALITIES, TASKS, made
 from temporeal_benchmarks.rows import Row, at_least, not_measured
 
-UPDATES, SEEDS, JUDGED = 6000, 3, 200
+UPDATES, SEEDS, JUDGED = 8000, 3, 200
 FEWER = 100  # episodes of Meta-World's judgement: a simulator steps one world after another
 CLONE, METHOD = "cloning", "iql"
-SHARED: Mapping[str, Any] = {"learning_rate": 1e-3, "evaluate_updates": 0, "report_updates": 500}
+SHARED: Mapping[str, Any] = {"hidden": [128, 128], "learning_rate": 1e-3, "evaluate_updates": 0, "report_updates": 500}
 METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     CLONE: ("iql", {"temperature": 0.0}),  # the same policy and the same steps, without the advantage's weight
     "iql": ("iql", {"weighting": "return", "expectile": 0.9}),
