@@ -27,6 +27,14 @@ class Mixture:
         each = -0.5 * noise.square().sum(-1) - self.log_std.sum(-1) - HALF_LOG_2PI * action.shape[-1]
         return torch.logsumexp(torch.log_softmax(self.logits, -1) + each, -1)
 
+    def sample(self, generator: torch.Generator) -> Tensor:
+        """An action [..., A]: of one component, chosen by the weights."""
+        chances = torch.softmax(self.logits, -1)
+        chosen = torch.multinomial(chances.flatten(0, -2), 1, generator=generator).view(*self.logits.shape[:-1], 1, 1)
+        mean, log_std = (part.gather(-2, chosen.expand(*chosen.shape[:-1], part.shape[-1]))[..., 0, :]
+                         for part in (self.mean, self.log_std))
+        return mean + log_std.exp() * torch.randn(mean.shape, generator=generator)
+
     def likeliest(self) -> Tensor:
         """Mean [..., A] of the component with the largest weight."""
         best = self.logits.argmax(-1)[..., None, None].expand(*self.logits.shape[:-1], 1, self.mean.shape[-1])

@@ -13,6 +13,7 @@ from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.offline.gcbc import GCBCConfig, Stitching, k_means
 from temporeal.policies.offline.hilp import HilbertValue, HILPConfig
 from temporeal.policies.offline.hiql import GoalValue, HIQLConfig, implicit_value_loss
+from temporeal.policies.offline.smore import SMORe, SMOReConfig
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend
 from temporeal.policies.training.offline.goal_batches import GoalBatches, GoalConfig
@@ -128,7 +129,7 @@ def test_goal_space_of_relative_observations_is_exact() -> None:
     assert space.asked(torch.tensor([[3.0, 0.0, -1.0]])).item() == 2.0
 
 
-@pytest.mark.parametrize("name", ["gcbc", "hilp", "hiql", "ota"])
+@pytest.mark.parametrize("name", ["gcbc", "hilp", "hiql", "ota", "smore"])
 def test_a_resumed_run_of_goals_equals_an_uninterrupted_one(name: str, tmp_path: Path) -> None:
     module = importlib.import_module(f"temporeal.policies.offline.{name}")
     config = typing.get_type_hints(module.train)["config"](
@@ -143,20 +144,28 @@ def test_a_resumed_run_of_goals_equals_an_uninterrupted_one(name: str, tmp_path:
         assert torch.equal(value, actor.state_dict()[key]), key
 
 
+def line(length: int) -> Transitions:
+    """One episode along ``length`` + 1 states, one-hot, each goal too."""
+    eye = torch.eye(length + 1)
+    return Transitions(**{**vars(steps((length,))), "obs": torch.cat((eye[:-1], eye[:-1]), 1),
+                          "next_obs": torch.cat((eye[1:], eye[1:]), 1), "obs_names": ()})
+
+
+def one_way(length: int) -> dict:
+    """Settings of a learner on such a line."""
+    return {"goal": tuple(str(length + 1 + i) for i in range(length + 1)),
+            "achieved": tuple(map(str, range(length + 1))), "hidden": (64,), "batch": 256, "learning_rate": 3e-3,
+            "normalize_observations": False}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [1, 3])
 def test_values_of_goals_are_exact_on_a_line(options: int) -> None:
     """One way to go: V = -(1 + gamma + ...), once for each step to the goal, or each option of ``options`` steps."""
     length, gamma = 9, 0.8
-    data = steps((length,))
-    eye = torch.eye(length + 1)
-    line = Transitions(**{**vars(data), "obs": torch.cat((eye[:-1], eye[:-1]), 1),
-                          "next_obs": torch.cat((eye[1:], eye[1:]), 1), "obs_names": ()})
-    config = HIQLConfig(
-        goal=tuple(str(length + 1 + i) for i in range(length + 1)), achieved=tuple(map(str, range(length + 1))),
-        hidden=(64,), batch=256, gamma=gamma, learning_rate=3e-3, future=0.8, normalize_observations=False)
+    config = HIQLConfig(**one_way(length), gamma=gamma, future=0.8)
     torch.manual_seed(0)
-    batches = GoalBatches(line, config)
+    batches = GoalBatches(line(length), config)
     state = torch.arange(length + 1)
     value, target = (GoalValue(2 * length + 2, state, config) for _ in range(2))
     adam = Adam(value, rate=3e-3)
@@ -173,6 +182,32 @@ def test_values_of_goals_are_exact_on_a_line(options: int) -> None:
             with torch.no_grad():
                 found = value(batches.view(torch.tensor([now]), torch.tensor([goal]))).mean()
             assert float(found) == pytest.approx(exact, abs=0.25), (now, goal)
+
+
+@pytest.mark.slow
+def test_scores_of_goals_solve_the_dual() -> None:
+    """One way to go, all goals ahead: setting the derivative of eq. 1 to zero gives ``S = gamma V + 2 (q / d_mix - beta
+    (1 - gamma))`` with V = S, and q / d_mix = 0 but for the step that arrives, which is repeated for ever."""
+    length, gamma, beta = 6, 0.8, 0.5
+    config = SMOReConfig(**one_way(length), gamma=gamma, mixture=beta, future=1.0, target_rate=0.1, policy_future=1.0)
+    torch.manual_seed(0)
+    batches = GoalBatches(line(length), config)
+    algorithm = SMORe(batches.sizes, config, batches.space)
+    for k, batch in enumerate(batches.draw(torch.Generator().manual_seed(0), 1500)):
+        if k == 1000:
+            algorithm.adam.set_rate(3e-4)
+        algorithm.update(batch)
+    push = beta * (1.0 - gamma)
+    for goal in range(1, length + 1):
+        # of goals ahead, which have a geometric distance, the next state is a share 1 - gamma; at the end it is all
+        next_is = beta / (beta + (1.0 - beta) * (1.0 if goal == length else 1.0 - gamma))
+        exact = 2.0 * (next_is - push) / (1.0 - gamma)
+        for now in range(goal - 1, -1, -1):
+            view = batches.view(torch.tensor([now]), torch.tensor([goal]))
+            with torch.no_grad():
+                assert float(algorithm.score(view, torch.zeros(1, 1)).mean()) == pytest.approx(exact, abs=0.4)
+                assert float(algorithm.value(view)) == pytest.approx(exact, abs=0.4)
+            exact = gamma * exact - 2.0 * push
 
 
 def test_the_map_of_hilp_is_a_distance() -> None:

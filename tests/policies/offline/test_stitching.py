@@ -91,9 +91,10 @@ GOALS = {"goal": ("goal",), "achieved": ("place",), "learning_rate": 3e-3}
     ("ota", {"updates": 2000, "subgoal_steps": 4, "abstraction": 3, "option_gamma": 0.95}),
     ("hilp", {"updates": 2500, "dimensions": 8}),
     ("gcbc", {"updates": 1000, "stitch": 0.7}),
+    ("smore", {"updates": 1500, "gamma": 0.98, "temperature": 10.0, "learning_rate": 1e-3}),
 ])
 def test_learners_of_goals_stitch(name: str, settings: dict, tmp_path: Path) -> None:
-    assert arrivals(name, without_reward(), FAR, tmp_path, **GOALS, **settings) >= 0.9
+    assert arrivals(name, without_reward(), FAR, tmp_path, **{**GOALS, **settings}) >= 0.9
 
 
 @pytest.mark.slow
