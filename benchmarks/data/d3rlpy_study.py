@@ -9,8 +9,6 @@ episodes by the reward that the task trains with.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from temporeal_benchmarks.data import offline_study
+from temporeal_benchmarks.data import studies
 from temporeal_benchmarks.data.offline_speed import write
+from temporeal_benchmarks.data.sets import made
 from temporeal_benchmarks.peers.process import Peer
 from temporeal_benchmarks.rows import Row, not_measured
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 ALGORITHMS = ("iql", "td3bc", "cql")
 TASKS = ("reach", "lift", "mission")
-UPDATES, SEEDS, JUDGED = 10_000, 3, 100
+UPDATES, SEEDS, JUDGED = 5000, 3, 100
 TOLERANCE = 0.05  # of the spread between the data's return and the better of both: what counts as not worse
 
 
@@ -46,18 +45,18 @@ def compared(out: Path, task: str, algo: str, seed: int, updates: int) -> dict[s
     from temporeal.policies.runs import environments, offline
     from temporeal.policies.runs.learners import algorithm
 
-    folder = offline_study.dataset_of(out, task, "medium")
+    folder = made(f"{task}-medium", out / "sets")
     settings = offline.settings_of([f"dataset={folder}", f"algo={algo}", f"seed={seed}"])
     settings["algo"] |= {"updates": updates, "evaluate_updates": 0, "report_updates": 500}
     module, configuration = algorithm(settings)
-    made = environments.make_task(settings)
-    data = offline.steps_of(offline.open_dataset(folder), made, configuration)
+    task_seen = environments.make_task(settings)
+    data = offline.steps_of(offline.open_dataset(folder), task_seen, configuration)
     with tempfile.TemporaryDirectory() as run:
         result = module.train(data, configuration, out=Path(run), seed=seed)
         ours = returned(settings, lambda obs: result.actor(result.normalizer(obs)))
         theirs = of_peer(data, Path(run) / "steps.npz", algo, seed, updates, settings)
     earned = torch.zeros(len(data.starts) - 1).index_add_(0, data.episode, data.reward)
-    return {"cell": f"{task}/{algo}/{seed}", "ours": ours, "d3rlpy": theirs, "data": float(earned.mean())}
+    return {"updates": updates, "ours": ours, "d3rlpy": theirs, "data": float(earned.mean())}
 
 
 def of_peer(data: Transitions, file: Path, algo: str, seed: int, updates: int, settings: Mapping[str, Any]) -> float:
@@ -85,40 +84,28 @@ def returned(settings: Mapping[str, Any], policy: Callable[[Tensor], Tensor]) ->
     return float(total.mean())
 
 
-def read(out: Path) -> dict[str, dict[str, Any]]:
-    """The comparisons that are there."""
-    file = out / "returns.jsonl"
-    lines = file.read_text().splitlines() if file.exists() else []
-    return {found["cell"]: found for found in map(json.loads, filter(None, lines))}
-
-
 def study(
     out: Path, tasks: Sequence[str] = TASKS, algorithms: Sequence[str] = ALGORITHMS, seeds: int = SEEDS,
     updates: int = UPDATES,
 ) -> None:
     """Compare what is missing."""
-    out.mkdir(parents=True, exist_ok=True)
     for task, algo, seed in cells(tasks, algorithms, seeds):
-        if f"{task}/{algo}/{seed}" not in read(out):
-            found = compared(out, task, algo, seed, updates)
-            with (out / "returns.jsonl").open("a") as file:
-                file.write(json.dumps(found) + "\n")
-            print(found, flush=True)
+        name = f"{task}/{algo}/{seed}"
+        if name not in studies.read(out):
+            print(studies.add(out, name, compared(out, task, algo, seed, updates)), flush=True)
 
 
-def rows(quick: bool, out: Path) -> list[Row]:
-    """Our return less d3rlpy's, by task and algorithm. Quick: of the comparisons that are there."""
-    if not quick:
-        study(out)
-    return [judged(read(out), task, algo) for task in TASKS for algo in ALGORITHMS]
+def judged(trials: Mapping[str, studies.Trial]) -> list[Row]:
+    """Our return beside d3rlpy's, by task and algorithm."""
+    return [of_algorithm(trials, task, algo) for task in TASKS for algo in ALGORITHMS]
 
 
-def judged(found: Mapping[str, Mapping[str, Any]], task: str, algo: str) -> Row:
+def of_algorithm(trials: Mapping[str, studies.Trial], task: str, algo: str) -> Row:
     """The row of a task and an algorithm."""
-    name = f"returns.{task}.{algo}"
-    there = [found[f"{task}/{algo}/{s}"] for s in range(1, SEEDS + 1) if f"{task}/{algo}/{s}" in found]
+    name = f"data.returns.{task}.{algo}"
+    there = [trials[f"{task}/{algo}/{s}"] for s in range(1, SEEDS + 1) if f"{task}/{algo}/{s}" in trials]
     if len(there) < SEEDS:
-        return not_measured(name, "1", "not worse", f"{len(there)} of {SEEDS} seeds")
+        return not_measured(name, "1", "not worse", f"{len(there)} of {SEEDS} seeds; python -m {__name__} {{out}}")
     ours, theirs, data = (mean(row[key] for row in there) for key in ("ours", "d3rlpy", "data"))
     worst = theirs - TOLERANCE * max(abs(max(ours, theirs) - data), 1e-9)
     return Row(name, ours, "return", f">= {worst:.3g}", f"d3rlpy {theirs:.3f}; the data {data:.3f}", ours >= worst)
@@ -137,4 +124,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,18 +1,15 @@
-"""Policies that give action chunks: inference on one core, the rate of a one-step head, and the study's success.
+"""Policies that give action chunks: inference on one core, and the rate of a one-step head.
 
 Networks are those of the default settings, of an arm's chunk (16 steps of 8 numbers), from state or from a 64x64
 picture, through ONNX Runtime on one thread, as a robot's worker runs them. Times are of the processor: a core that
 others use as well takes it away for milliseconds, which says nothing of the network; the median on the clock stands
-beside. Weights are random: time does not depend on them. Success comes from ``imitation_study.json`` beside the
-results, which ``benchmarks/data/imitation_study.py`` writes.
+beside. Weights are random: time does not depend on them. Success: ``benchmarks/data/imitation_study.py``.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +25,10 @@ from temporeal.robots.artifact.manifest import ChunkSpec
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.robots.spec import load_robot
-from temporeal_benchmarks.rows import Row, at_least, at_most, not_measured
+from temporeal_benchmarks.rows import Row, at_least, at_most
 
-RESULTS = Path(__file__).parents[1] / "results" / "imitation_study.json"
-LONGEST_MS, RATIO, POINTS = 5.0, 8.0, 0.03  # targets: of an inference; of a one-step head, and of what it loses
+LONGEST_MS, RATIO = 5.0, 8.0  # targets: of an inference, and of a one-step head
 WARM = 5  # inferences before those that count
-FEWEST = 300  # episodes that can be judged by
-LEAST = {"state": 0.9, "pictures": 0.8}
 ROBOT = load_robot("franka")
 STATE = schema(ROBOT.signals["joint_pos"], SignalSpec("cube_pos_w", (3,), "m", "w"),
                SignalSpec("cube_quat_w", (4,), "wxyz", "w"), SignalSpec("goal_pos_w", (3,), "m", "w"))
@@ -56,7 +50,7 @@ def rows(quick: bool, out: Path) -> list[Row]:
             spent, clock = np.median(times_ms([artifact], count), axis=(1, 2))
             found.append(at_most(f"data.imitation.{kind}.{sees}.inference", float(spent), "ms", LONGEST_MS,
                                  f"processor time, median of {count}, one thread; on the clock {clock:.3g}"))
-    return found + one_step(out, count) + studied()
+    return found + one_step(out, count)
 
 
 def one_step(out: Path, count: int) -> list[Row]:
@@ -111,30 +105,3 @@ def exported(policy: ChunkPolicy, folder: Path) -> Artifact:
     folder.parent.mkdir(parents=True, exist_ok=True)
     golden = {**{f"signals.{name}": value for name, value in signals.items()}, "commands.arm_cmd": chunks}
     return export(policy, folder, spec, golden)
-
-
-def studied(file: Path = RESULTS) -> list[Row]:
-    """Success shares over all seeds of the study, and what the one-step head loses."""
-    if not file.exists():
-        return [not_measured("data.imitation.success", "1", 0.9, f"{file.name} is not there: run imitation_study.py")]
-    found, shares = list[Row](), pooled(json.loads(file.read_text()))
-    for name, (share, trials, seeds) in shares.items():
-        title, how = f"data.imitation.{name.replace('/', '.')}", f"{trials} fresh episodes of {seeds} seeds"
-        teacher = shares.get(name.replace("consistency", "diffusion"))
-        if not name.endswith("consistency"):
-            row = at_least(f"{title}.success", share, "1", LEAST[name.split("/")[1]], f"{how}, 100 demonstrations")
-        elif teacher is not None:
-            row = at_most(f"{title}.loss", teacher[0] - share, "1", POINTS, f"{how}: {share:.3f} of {teacher[0]:.3f}")
-        else:
-            continue
-        found.append(row if trials >= FEWEST else replace(row, ok=None))
-    return found
-
-
-def pooled(results: dict[str, Any]) -> dict[str, tuple[float, int, int]]:
-    """Success share, episodes and seeds by task/sees/algo."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for name, result in results.items():
-        found.setdefault(name.rpartition("/")[0], []).append(result)
-    return {name: (sum(each["successes"] for each in of) / sum(each["trials"] for each in of),
-                   sum(each["trials"] for each in of), len(of)) for name, of in found.items()}

@@ -1,10 +1,11 @@
 """A study of imitation: flow and diffusion policies on lift and push from 100 demonstrations, and one-step heads.
 
-    python -m temporeal_benchmarks.data.imitation_study --out outputs/imitation --seeds 3 --json imitation.json
+    python -m temporeal_benchmarks.data.imitation_study outputs/imitation_study            all that is missing
+    python -m temporeal_benchmarks.data.imitation_study outputs/imitation_study --seeds 1 --only lift/state
 
 Each job makes its set of demonstrations (an expert by hand; noise is executed and what the expert gave is stored),
-trains, and is judged on fresh episodes by the task's formula. What is done is in the JSON file and is not done again;
-a job that was interrupted goes on from its checkpoint. One core. Read by ``benchmarks/data/imitation.py``.
+trains, and is judged on fresh episodes by the task's formula. What is done is not done again; a job that was
+interrupted goes on from its checkpoint. One core.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from temporeal.robots.atomic_files import write_whole
+from temporeal_benchmarks.data import studies
 from temporeal_benchmarks.data.sets import folder_of, made
+from temporeal_benchmarks.rows import Row, at_least, at_most, not_measured
 
 EPISODES = 200
+LEAST, POINTS, FEWEST = {"state": 0.9, "pictures": 0.8}, 0.03, 3  # targets; what a one-step head may lose; seeds
 SEED = 7000  # of the first evaluation: no demonstration has one as large
 ROBOT = ("joint_pos", "grip_pos_w", "grip_quat_w", "goal_pos_w")
 OWN = {"lift": ("finger_pos",), "push": ()}
@@ -51,6 +54,11 @@ class Job:
     def name(self) -> str:
         """Of the job in the file."""
         return f"{self.task}/{self.sees}/{self.algo}/{self.seed}"
+
+    @property
+    def kind(self) -> str:
+        """Of the job, whatever its seed."""
+        return self.name.rpartition("/")[0]
 
     @property
     def set(self) -> str:
@@ -108,24 +116,62 @@ def done(job: Job, out: Path, episodes: int) -> dict[str, Any]:
             "train_cpu_s": times[1] - times[0], "judge_cpu_s": times[2] - times[1]}
 
 
+def judged(trials: Mapping[str, studies.Trial]) -> list[Row]:
+    """Success shares over all seeds, and what the one-step head loses. Those of too few episodes are not judged."""
+    shares, found = pooled(trials), list[Row]()
+    for job in jobs(1):
+        name = f"data.imitation.{job.task}.{job.sees}.{job.algo}"
+        share, taught = shares.get(job.kind), shares.get(replace(job, algo="diffusion").kind)
+        if share is None or taught is None and job.algo == "consistency":
+            found.append(not_measured(f"{name}.success", "1", LEAST[job.sees], f"python -m {__name__} {{out}}"))
+            continue
+        how = f"{share.trials} fresh episodes of {share.seeds} seeds, {share.low:.3f} to {share.high:.3f}"
+        row = at_least(f"{name}.success", share.value, "1", LEAST[job.sees], f"{how}; 100 demonstrations")
+        if job.algo == "consistency" and taught is not None:
+            row = at_most(f"{name}.loss", taught.value - share.value, "1", POINTS,
+                          f"{how}: {share.value:.3f}, its teacher {taught.value:.3f}")
+        found.append(row if share.seeds >= FEWEST else replace(row, ok=None))
+    return found
+
+
+@dataclass(frozen=True)
+class Share:
+    """Of episodes that satisfy, over seeds: the mean, and the least and the most of a seed."""
+
+    value: float
+    trials: int
+    seeds: int
+    low: float
+    high: float
+
+
+def pooled(trials: Mapping[str, studies.Trial]) -> dict[str, Share]:
+    """Shares by task/sees/algo."""
+    by_kind: dict[str, list[studies.Trial]] = {}
+    for name, trial in trials.items():
+        by_kind.setdefault(name.rpartition("/")[0], []).append(trial)
+    found = {}
+    for kind, of in by_kind.items():
+        shares, count = [one["successes"] / one["trials"] for one in of], sum(one["trials"] for one in of)
+        found[kind] = Share(sum(one["successes"] for one in of) / count, count, len(of), min(shares), max(shares))
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do the jobs that are not in the file yet."""
+    """Do the jobs that are missing."""
     import torch
 
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description="Imitation: success shares of flow and diffusion policies.")
-    parser.add_argument("--out", type=Path, required=True, help="folder of sets and runs")
-    parser.add_argument("--json", type=Path, required=True, help="file of results, read and added to")
+    parser.add_argument("out", type=Path, help="folder of sets, runs and trials")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--episodes", type=int, default=EPISODES)
     parser.add_argument("--only", default="", help="part of the jobs' names, as lift/state")
     options = parser.parse_args(arguments)
-    results: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
     for job in jobs(options.seeds):
-        if options.only in job.name and job.name not in results:
-            results[job.name] = done(job, options.out, options.episodes)
-            write_whole(options.json, json.dumps(results, indent=1).encode())
-            print(job.name, json.dumps(results[job.name]), flush=True)
+        if options.only in job.name and job.name not in studies.read(options.out):
+            print(job.name, json.dumps(studies.add(options.out, job.name, done(job, options.out, options.episodes))),
+                  flush=True)
     return 0
 
 

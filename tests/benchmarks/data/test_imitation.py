@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -28,23 +27,21 @@ def test_a_job_says_what_it_reads(tmp_path: Path) -> None:
     assert "front_rgb,wrist_rgb" in signals and "cube" not in signals
 
 
-def test_results_are_pooled_over_seeds_and_few_are_not_judged(tmp_path: Path) -> None:
+def test_results_are_pooled_over_seeds_and_few_are_not_judged() -> None:
     def share(successes: int, trials: int = 200) -> dict[str, int]:
         return {"successes": successes, "trials": trials}
 
-    file = tmp_path / "study.json"
-    file.write_text(json.dumps({
-        "lift/state/diffusion/1": share(190), "lift/state/diffusion/2": share(182),
-        "lift/state/consistency/1": share(186), "lift/state/consistency/2": share(178),
-        "push/pictures/flow/1": share(100)}))
-    rows = {row.name: row for row in imitation.studied(file)}
+    trials = {"push/pictures/flow/1": share(100)}
+    for seed, (teacher, student) in enumerate([(190, 186), (182, 178), (186, 182)], 1):
+        trials |= {f"lift/state/diffusion/{seed}": share(teacher), f"lift/state/consistency/{seed}": share(student)}
+    rows = {row.name: row for row in imitation_study.judged(trials)}
     assert rows["data.imitation.lift.state.diffusion.success"].value == pytest.approx(0.93)
     assert rows["data.imitation.lift.state.diffusion.success"].ok is True
     loss = rows["data.imitation.lift.state.consistency.loss"]
     assert loss.value == pytest.approx(0.02) and loss.ok is True
     assert rows["data.imitation.push.pictures.flow.success"].ok is None
-    (missing,) = imitation.studied(tmp_path / "nowhere.json")
-    assert missing.ok is False and "run imitation_study.py" in str(missing.peer)
+    missing = rows["data.imitation.push.state.flow.success"]
+    assert missing.ok is False and "imitation_study" in str(missing.peer)
 
 
 def test_inferences_are_timed_in_turn(tmp_path: Path) -> None:
