@@ -14,10 +14,12 @@ from temporeal.policies.runs.run_folders import load_run
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from temporeal.policies.data.curation.robustness import Table
     from temporeal.policies.data.episodes.dataset import Dataset
     from temporeal.policies.data.transitions import Transitions
     from temporeal.policies.evaluate.ope.estimates import Estimate
     from temporeal.policies.evaluate.ope.evaluator import Evaluator, OPEConfig, Policy
+    from temporeal.policies.evaluate.ope.formula_on_steps import FormulaOnSteps
     from temporeal.sim.maps import PolicyGraph
     from temporeal.sim.stl.language.conventions import Semantics
     from temporeal.sim.stl.language.propositional import Formula
@@ -92,10 +94,10 @@ def _judge(
     graph = trained.load_graph(settings, folder, task)
     policy = policy_of(graph, folder)
     with bad_input():
-        data = _steps(dataset, trained.shown_to(graph, task), asked)
+        data, formula = _steps(dataset, trained.shown_to(graph, task), asked)
     same = next((e for e in before if torch.equal(e.plain.obs, data.obs) and torch.equal(e.plain.reward, data.reward)),
                 None)
-    return same or Evaluator(data, config), policy
+    return same or Evaluator(data, config, formula=formula), policy
 
 
 def policy_of(graph: PolicyGraph, folder: Path) -> Policy:
@@ -111,12 +113,14 @@ def policy_of(graph: PolicyGraph, folder: Path) -> Policy:
     return policy
 
 
-def _steps(dataset: Dataset, task: Task, asked: Asked) -> Transitions:
-    """The steps of the dataset, with what is judged as their reward."""
+def _steps(dataset: Dataset, task: Task, asked: Asked) -> tuple[Transitions, FormulaOnSteps | None]:
+    """The steps of the dataset, with what is judged as their reward; and the formula on them, if its signals are
+    there."""
     import torch
 
     from temporeal.policies.data.curation.robustness import judge, table_of
     from temporeal.policies.data.views import task_view, transitions
+    from temporeal.policies.evaluate.ope.formula_on_steps import on_steps
     from temporeal.policies.evaluate.ope.judged_data import satisfied
     from temporeal.sim.stl.language.conventions import RTAMT
 
@@ -125,8 +129,18 @@ def _steps(dataset: Dataset, task: Task, asked: Asked) -> Transitions:
 
     data = transitions(dataset, task_view(task), reward=None if asked.returns else nothing)
     if asked.returns:
-        return data
+        return data, None
+    (formula, semantics), table = asked.formula or (task.formula, RTAMT), table_of(dataset)
     if asked.formula is None and all(record.success is not None for record in dataset.records):
-        return satisfied(data)
-    formula, semantics = asked.formula or (task.formula, RTAMT)
-    return satisfied(data, torch.from_numpy(judge(formula, table_of(dataset), semantics).verdicts > 0).float())
+        known = signals_known(formula, table)
+        return satisfied(data), on_steps(formula, semantics, table, data) if known else None
+    flags = torch.from_numpy(judge(formula, table, semantics).verdicts > 0).float()
+    return satisfied(data, flags), on_steps(formula, semantics, table, data)
+
+
+def signals_known(formula: Formula, table: Table) -> bool:
+    """Whether the dataset holds all that the formula reads."""
+    from temporeal.policies.data.curation.robustness import TIME
+    from temporeal.sim.stl.language.queries import signals_in
+
+    return all(name in table.signals or name == TIME.name for name in signals_in(formula))

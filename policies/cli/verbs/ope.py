@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,11 @@ Off-policy evaluation: what the policies of runs would achieve, estimated from a
 with an interval. By default P(satisfied): of the task's formula, of --formula, or as the episodes were judged; with
 --return, the return of the data's rewards.
 
-Estimators: fqe (fitted Q evaluation), model (learned dynamics), importance sampling: trajectory-wise (is), per-decision
-(pdis), doubly robust (dr), and each self-normalized (wis, wpdis, wdr). The density of the data's policy is cloned.
-"effective" is the number of episodes that the weights of importance sampling are worth: below 10, believe fqe.
+Estimators: fqe (fitted Q evaluation), model (learned dynamics, whose episodes the formula itself judges), importance
+sampling: trajectory-wise (is), per-decision (pdis), doubly robust (dr), and each self-normalized (wis, wpdis, wdr). The
+density of the data's policy is cloned. "effective" is the number of episodes that the weights of importance sampling
+are worth: below 10, believe model. Where a policy leaves the data, fqe says nothing: its interval is all that is
+possible, and it passes no gate.
 
 --gate PARENT lets an update through: it passes if, by every estimator asked for, the policy is better than PARENT (a
 run, or the word data: the policy that made the data) with the stated confidence.
@@ -44,7 +47,7 @@ def parser() -> Parser:
     add_formula(p, "what is judged instead of the task's formula")
     p.add_argument("--return", dest="returns", action="store_true", help="estimate the return, not P(satisfied)")
     p.add_argument("--discount", type=float, default=1.0, help="of the return, per step (%(default)s)")
-    p.add_argument("--estimators", default="fqe,wpdis,wdr", metavar="A,B", help="of them (%(default)s)")
+    p.add_argument("--estimators", default="model,fqe,wpdis", metavar="A,B", help="of them (%(default)s)")
     p.add_argument("--gate", default="", metavar="PARENT", help="a run, or data: pass only what is better than this")
     p.add_argument("--confidence", type=float, default=0.95, help="of intervals and gate (%(default)s)")
     p.add_argument("--rule", choices=("t", "bootstrap"), default="t", help="of the gate's lower bound (%(default)s)")
@@ -144,11 +147,12 @@ def figures(estimate: Estimate, confidence: float) -> dict[str, float]:
     """For --json."""
     low, high = estimate.interval(confidence)
     return {"value": estimate.value, "low": low, "high": high, "confidence": confidence,
-            "effective": estimate.effective}
+            "effective": estimate.effective, "outside": None if isnan(estimate.outside) else estimate.outside}
 
 
 def said(estimate: Estimate, confidence: float) -> str:
     """One line."""
     low, high = estimate.interval(confidence)
+    leaves = "" if isnan(estimate.outside) else f", leaves the data in {estimate.outside:.0%} of their states"
     return (f"{estimate.value:.3f}, {confidence:.0%} interval [{low:.3f}, {high:.3f}], "
-            f"{estimate.effective:.1f} effective episodes")
+            f"{estimate.effective:.1f} effective episodes{leaves}")

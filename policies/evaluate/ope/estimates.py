@@ -23,6 +23,8 @@ class Estimate:
         draws: [B], the estimate on resampled episodes; those of two estimates of one ``seed`` are paired.
         effective: the effective number of episodes, E / (1 + variance of their weights over their squared mean).
         independent: the draws are a few separate fits, and not a resampling of one.
+        below, above: how much lower and higher the value may be beside the error of its draws.
+        outside: share of the data's states where the policy's action leaves the data; NaN where it does not matter.
     """
 
     value: float
@@ -30,22 +32,26 @@ class Estimate:
     draws: np.ndarray
     effective: float = float("nan")
     independent: bool = False
+    below: float = 0.0
+    above: float = 0.0
+    outside: float = float("nan")
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """The two-sided interval: of Student where the draws are separate fits, else percentiles of the draws."""
         tail = (1.0 - confidence) / 2.0
         if self.independent:
             half = float(quantile_of_t(1.0 - tail, len(self.draws) - 1) * self.draws.std(ddof=1))
-            return self.value - half, self.value + half
+            return self.value - half - self.below, self.value + half + self.above
         low, high = np.quantile(self.draws, (tail, 1.0 - tail))
-        return float(low), float(high)
+        return float(low) - self.below, float(high) + self.above
 
     def minus(self, other: Estimate) -> Estimate:
         """The difference to ``other`` of the same episodes, draws and seed: paired, so that what both share cancels."""
         if self.shares.shape != other.shares.shape or self.draws.shape != other.draws.shape:
             raise ValueError(f"estimates of {len(self.shares)} and {len(other.shares)} episodes cannot be paired")
         return Estimate(self.value - other.value, self.shares - other.shares, self.draws - other.draws,
-                        min(self.effective, other.effective), self.independent)
+                        min(self.effective, other.effective), self.independent, self.below + other.above,
+                        self.above + other.below, float(np.fmax(self.outside, other.outside)))
 
 
 @dataclass(frozen=True)
@@ -112,14 +118,15 @@ def lower_bound(estimate: Estimate, confidence: float, rule: str = "t", spread: 
         raise ValueError(f"rule {rule!r} is unknown; legal: {', '.join(RULES)}")
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence lies between 0 and 1, got {confidence}")
+    value = estimate.value - estimate.below
     if estimate.independent:
-        return float(estimate.value - quantile_of_t(confidence, len(estimate.draws) - 1) * estimate.draws.std(ddof=1))
+        return float(value - quantile_of_t(confidence, len(estimate.draws) - 1) * estimate.draws.std(ddof=1))
     if rule == "bootstrap":
-        return float(np.quantile(estimate.draws, 1.0 - confidence))
+        return float(np.quantile(estimate.draws, 1.0 - confidence)) - estimate.below
     n, deviation = len(estimate.shares), estimate.shares.std(ddof=1)
     if rule == "t":
-        return float(estimate.value - quantile_of_t(confidence, n - 1) * deviation / np.sqrt(n))
-    return estimate.value - _bernstein(n, float(deviation), confidence, spread)
+        return float(value - quantile_of_t(confidence, n - 1) * deviation / np.sqrt(n))
+    return value - _bernstein(n, float(deviation), confidence, spread)
 
 
 def _bernstein(n: int, deviation: float, confidence: float, spread: float | None) -> float:

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from temporeal.policies.data.transitions import Transitions
-from temporeal.policies.evaluate.ope import behaviour, fitted, importance, model_based
+from temporeal.policies.evaluate.ope import behaviour, fitted, imagined, importance, model_based
 from temporeal.policies.evaluate.ope.estimates import Estimate, Weighted
+from temporeal.policies.evaluate.ope.formula_on_steps import FormulaOnSteps
 from temporeal.policies.evaluate.ope.judged_data import closed, returns, with_time
 from temporeal.policies.evaluate.ope.members import Resamples
+from temporeal.policies.evaluate.ope.support import refused_outside, share_outside
 
 Policy = Callable[[Tensor], Tensor]
 WEIGHTED = {"is": ("trajectory", False), "wis": ("trajectory", True), "pdis": ("per_decision", False),
@@ -52,10 +54,14 @@ class Evaluator:
 
     Args:
         log_density: [M], of the policy that made the data, of its actions; None: it is cloned when first needed.
+        formula: whose satisfaction the rewards say: estimator ``model`` then judges imagined episodes by it.
     """
 
-    def __init__(self, data: Transitions, config: OPEConfig, log_density: np.ndarray | None = None) -> None:
-        self.plain, self.config = closed(data), config
+    def __init__(
+        self, data: Transitions, config: OPEConfig, log_density: np.ndarray | None = None,
+        formula: FormulaOnSteps | None = None,
+    ) -> None:
+        self.plain, self.config, self.formula = closed(data), config, formula
         self.data = with_time(self.plain)
         self._given = log_density
         self._fitted: tuple[Policy, fitted.Fitted] | None = None
@@ -72,7 +78,10 @@ class Evaluator:
     def estimate(self, policy: Policy, name: str) -> Estimate:
         """The value of ``policy``, observations [..., O] of the data to actions [..., A], by estimator ``name``."""
         if name == "fqe":
-            return self.fit(policy).estimate()
+            return refused_outside(self.fit(policy).estimate(), self.outside(policy), self.config.least,
+                                   self.config.most)
+        if name == "model" and self.formula is not None:
+            return self._imagination.estimate(policy, self.plain, self._model_config, self.config.seed)
         if name == "model":
             model, resamples = self._models
             return model_based.evaluate(model, resamples, self.data, self._shown(policy), self._model_config,
@@ -104,13 +113,27 @@ class Evaluator:
         """[M], of the data's actions under the policy that made them."""
         if self._given is not None:
             return np.asarray(self._given, dtype=np.float64)
-        model = behaviour.clone(self.plain, self.config.behaviour, self.config.seed)
+        density = self._cloned
         with torch.no_grad():
-            return model(self.plain.obs, self.plain.action).double().numpy()
+            return density(self.plain.obs, self.plain.action).double().numpy()
+
+    def outside(self, policy: Policy) -> float:
+        """Share of the data's states where ``policy`` leaves the data's actions."""
+        return share_outside(self._cloned, self.plain, policy)
+
+    @cached_property
+    def _cloned(self) -> behaviour.MixtureDensity:
+        return behaviour.clone(self.plain, self.config.behaviour, self.config.seed)
+
+    @cached_property
+    def _imagination(self) -> imagined.Imagination:
+        assert self.formula is not None
+        return imagined.fit(self.plain, self.formula, self._model_config, self.config.seed)
 
     @property
     def _model_config(self) -> model_based.ModelConfig:
-        return replace(self.config.model, discount=self.config.discount)
+        return replace(self.config.model, discount=self.config.discount, least=self.config.least,
+                       most=self.config.most)
 
     @cached_property
     def _models(self) -> tuple[model_based.Dynamics, Resamples]:

@@ -81,12 +81,14 @@ class Fitted:
     policy: Policy
     data: Transitions
     resamples: Resamples
+    least: float = -math.inf
+    most: float = math.inf
 
     @torch.no_grad()
     def estimate(self) -> Estimate:
         """Value at the initial states of the episodes; the interval is that of the spread over members."""
         first = self.data.obs[self.data.starts[:-1]]
-        values = self.q(first, self.policy(first))
+        values = self.q(first, self.policy(first)).clamp(self.least, self.most)
         draws = self.resamples.averages(values)
         return Estimate(float(draws.mean()), values.mean(0).double().numpy(), draws, float(len(first)),
                         independent=True)
@@ -124,4 +126,4 @@ def fit(data: Transitions, policy: Policy, config: FQEConfig, seed: int = 0) -> 
         with torch.no_grad():
             rate = 1.0 if update < config.warm_up else config.target_rate
             torch._foreach_lerp_(list(slow.parameters()), list(q.parameters()), rate)
-    return Fitted(q, policy, data, resamples)
+    return Fitted(q, policy, data, resamples, config.least, config.most)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from temporeal.policies.evaluate.ope.estimates import Estimate, lower_bound
+from temporeal.policies.evaluate.ope.support import MOST_OUTSIDE
 
 LEAST_EFFECTIVE = 10.0  # episodes: below, the sampled weights say nothing of the tail that decides
 
@@ -53,6 +54,11 @@ def gate(
         return Verdict(False, change.value, lower, confidence,
                        f"the data say too little: {change.effective:.1f} effective episodes, {LEAST_EFFECTIVE:g} are "
                        "needed; record more, or with a policy nearer to the candidate")
+    if change.outside > MOST_OUTSIDE:
+        return Verdict(False, change.value, lower, confidence,
+                       f"the policy leaves the data in {change.outside:.0%} of their states, and {MOST_OUTSIDE:.0%} "
+                       "are the most that an estimate by extrapolation is allowed; record more, or ask --estimators "
+                       "model")
     accepted = lower > least
     said = "more" if accepted else "not more"
     return Verdict(accepted, change.value, lower, confidence,

@@ -32,6 +32,7 @@ class ModelConfig:
         members: K.
         horizon: steps of a rollout; None: as many as the longest episode has.
         starts: initial states per member at most.
+        least, most: bounds of a return, to which that of each rollout is clipped.
     """
 
     members: int = 5
@@ -42,6 +43,8 @@ class ModelConfig:
     discount: float = 1.0
     horizon: int | None = None
     starts: int = 256
+    least: float = float("-inf")
+    most: float = float("inf")
 
 
 class Dynamics(nn.Module):
@@ -109,6 +112,6 @@ def evaluate(
         obs, reward, going_on = model.advance(obs, policy(obs))
         value += config.discount ** step * alive * reward
         alive *= going_on
-    draws = value.mean(1).double().numpy()
+    draws = value.clamp(config.least, config.most).mean(1).double().numpy()
     shares = np.full(len(lengths), draws.mean())  # rollouts belong to no episode of the data
     return Estimate(float(draws.mean()), shares, draws, float(len(lengths)), independent=True)
