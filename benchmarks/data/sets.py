@@ -49,7 +49,9 @@ PLAY = {"cube-single-play": ("task=ogbench", "task.settings.env=cube-single-v0",
                                   "quality=play", "goals=4", "episodes=200"),
         "reach-play": ("task=reach", "quality=play", "goals=4", "episodes=200")}
 """Play, for goal-conditioned learners: OGBench's with its oracles, of a tenth of the size of the library's own sets."""
-SETS: Mapping[str, tuple[str, ...]] = {**OFFLINE, **IMITATION, **PLAY}
+JUDGING = {"push-medium": ("task=push", "quality=medium", "episodes=800")}
+"""What policies are judged by beside the sets that they learn from."""
+SETS: Mapping[str, tuple[str, ...]] = {**OFFLINE, **IMITATION, **PLAY, **JUDGING}
 
 
 def folder_of(name: str, out: Path, seed: int = 1) -> Path:

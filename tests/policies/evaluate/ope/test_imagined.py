@@ -1,5 +1,5 @@
-"""Imagined episodes that a formula judges, and the support of a policy, on a known world: a point that its action moves,
-and which shall come near the origin."""
+"""Imagined episodes that a formula judges, and the support of a policy, on a known world: its action moves a point,
+which shall come near the origin."""
 
 import numpy as np
 import pytest
