@@ -18,7 +18,7 @@ B rows, N rollouts, H steps of the longest, O observation, A action, E members o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,21 +45,21 @@ LOG_STD = (-5.0, 1.0)  # of the models' predictions, in deviations of the data
 
 @dataclass(frozen=True)
 class MBRCSLConfig(OfflineRLConfig):
-    """Settings. ``updates`` are the policy's; ``gamma`` and ``target_rate`` are not used.
+    """Settings. ``gamma`` and ``target_rate`` are not used.
 
     Args:
+        model_share: of the updates that fit the behaviour and the models; the rest fit the policy.
         components: of the mixture that is the behaviour mu: how many ways it holds apart.
         members: E.
-        model_updates: of mu and of the models, before anything is rolled out.
         rollouts: N.
         horizon: H; 0: the data's longest episode.
         surpass: quantile of the data's returns that a rollout must exceed to be kept; 1, as in the paper: the best.
         quantile: of the kept rollouts' returns, which the deployed policy is asked for.
     """
 
+    model_share: float = 0.5
     components: int = 8
     members: int = 5
-    model_updates: int = 20_000
     rollouts: int = 2000
     horizon: int = 0
     surpass: float = 1.0
@@ -67,12 +67,14 @@ class MBRCSLConfig(OfflineRLConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("components", "members", "model_updates", "rollouts"):
+        for name in ("components", "members", "rollouts"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"algo.{name} is at least 1, got {getattr(self, name)}")
         for name in ("surpass", "quantile"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise SettingsError(f"algo.{name} lies between 0 and 1, got {getattr(self, name)}")
+        if not 0.0 < self.model_share < 1.0:
+            raise SettingsError(f"algo.model_share lies between 0 and 1, both excluded, got {self.model_share}")
         if self.horizon < 0:
             raise SettingsError(f"algo.horizon is a number of steps, 0: the longest episode's; got {self.horizon}")
 
@@ -102,8 +104,8 @@ class Models:
         mean, log_std, end = self.dynamics(torch.cat((obs, action), -1)).split([self.outputs, self.outputs, 1], -1)
         return Prediction(mean, LOG_STD[0] + (LOG_STD[1] - LOG_STD[0]) * torch.sigmoid(log_std), end[..., 0])
 
-    def update(self, batch: Any) -> None:
-        """One step of maximum likelihood (step 1)."""
+    def update(self, batch: Any) -> Tensor:
+        """One step of maximum likelihood (step 1). Returns its loss."""
         found = self.predict(batch.obs, batch.action)
         happened = torch.cat((batch.next_obs - batch.obs, batch.reward[:, None]), -1)
         noise = (happened - found.mean) * torch.exp(-found.log_std)
@@ -111,7 +113,9 @@ class Models:
         ended = (1.0 - batch.mask).expand_as(found.end)
         ends = nn.functional.binary_cross_entropy_with_logits(found.end, ended, reduction="none").mean(1).sum()
         cloning = -self.behaviour.distribution(batch.obs).log_prob(batch.action).mean()
-        descend(unlikely + ends + cloning, self.adam)
+        loss = unlikely + ends + cloning
+        descend(loss, self.adam)
+        return loss.detach()
 
     def step(self, obs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Action of the behaviour [N, A], next ``obs`` [N, O], reward and end (1 or 0) [N]: each by one model."""
@@ -151,23 +155,6 @@ def roll_out(models: Models, first: Tensor, horizon: int, generator: torch.Gener
     return Rollouts(*(torch.stack(column) for column in zip(*steps)))
 
 
-def stitched(
-    data: Transitions, config: MBRCSLConfig, generator: torch.Generator
-) -> tuple[Transitions, Normalizer]:
-    """The kept rollouts as episodes of normalized observations, after learning the models from ``data``; and what
-    normalized them."""
-    batches = TransitionBatches(data, config.batch, normalize=config.normalize_observations)
-    models = Models(batches.sizes, config)
-    for batch in batches.draw(generator, config.model_updates):
-        models.update(batch)
-    lengths = data.starts.diff()
-    begun = data.starts[:-1][lengths > 0]
-    chosen = torch.randint(len(begun), (config.rollouts,), generator=generator)
-    first = batches.normalizer(data.obs[begun[chosen]])
-    found = roll_out(models, first, config.horizon or int(lengths.max()), generator)
-    return kept(found, float(torch.quantile(returns(data), config.surpass)), config), batches.normalizer
-
-
 def kept(found: Rollouts, least: float, config: MBRCSLConfig) -> Transitions:
     """Those that earned more than ``least``; a :class:`SettingsError` if there is none."""
     earned = found.returns()
@@ -176,8 +163,8 @@ def kept(found: Rollouts, least: float, config: MBRCSLConfig) -> Transitions:
         raise SettingsError(
             f"none of {len(earned)} rollouts of at most {len(found.reward)} steps earned more than {least:.4g}, the "
             f"quantile {config.surpass:g} of the data's returns; the best earned {float(earned.max()):.4g}: nothing is "
-            f"stitched. Try more (algo.rollouts), longer (algo.horizon), better models (algo.model_updates), or keep "
-            f"what is less good (algo.surpass)")
+            f"stitched. Try more of them (algo.rollouts), longer ones (algo.horizon), models that learned longer "
+            f"(algo.updates, algo.model_share), or keep lesser ones (algo.surpass)")
     there = found.there[:, best].T > 0  # [K, H]: rollouts one after the other
     columns = {name: getattr(found, name)[:, best].transpose(0, 1)[there] for name in found._fields if name != "there"}
     lengths = there.sum(1)
@@ -207,38 +194,83 @@ class ReturnActor(nn.Module):
 
 
 class MBRCSL:
-    """One gradient step of the policy (step 3)."""
+    """One gradient step of the models, or later of the policy."""
 
-    figures = ("policy_loss",)
+    figures = ("model_loss", "policy_loss")
 
-    def __init__(self, sizes: Mapping[str, int], config: MBRCSLConfig, earned: Tensor) -> None:
-        self.updates = 0
-        self.actor = ReturnActor(sizes, config)
-        self.actor.wanted.copy_(torch.quantile(earned, config.quantile))
+    def __init__(self, sizes: Mapping[str, int], config: MBRCSLConfig) -> None:
+        self.updates, self.model_updates = 0, max(1, round(config.model_share * config.updates))
+        self.models, self.actor = Models(sizes, config), ReturnActor(sizes, config)
         self.adam = Adam(self.actor, rate=config.learning_rate)
-        self.modules, self.optimizers = {"actor": self.actor}, {"policy": self.adam}
+        self.modules = {"behaviour": self.models.behaviour, "dynamics": self.models.dynamics, "actor": self.actor}
+        self.optimizers = {"models": self.models.adam, "policy": self.adam}
+
+    @property
+    def learns_models(self) -> bool:
+        """Whether the next update is of the models."""
+        return self.updates < self.model_updates
 
     def update(self, batch: Any) -> Tensor:
-        """Maximum likelihood of the rollouts' actions, given what each rollout earned."""
+        """A step of the phase that it is."""
+        nothing, models = torch.zeros(()), self.learns_models
+        self.updates += 1
+        return torch.stack([self.models.update(batch), nothing] if models else [nothing, self.clone(batch)])
+
+    def clone(self, batch: Any) -> Tensor:
+        """Maximum likelihood of the rollouts' actions, given what each rollout earned (step 3)."""
         loss = -self.actor.log_prob(batch.obs, batch.action, batch.earned).mean()
         descend(loss, self.adam)
-        return loss.detach()[None]
+        return loss.detach()
+
+
+class Stitching:
+    """Batches of the data while ``learner`` learns the models, then of what they were rolled out to."""
+
+    def __init__(self, data: Transitions, config: MBRCSLConfig, seed: int) -> None:
+        self.data, self.config, self.seed = data, config, seed
+        self.of_data = TransitionBatches(data, config.batch, normalize=config.normalize_observations)
+        self.normalizer, self.sizes, self.fingerprint = (
+            self.of_data.normalizer, self.of_data.sizes, self.of_data.fingerprint)
+        self.learner = MBRCSL(self.sizes, config)
+        self.of_rollouts: TransitionBatches | None = None
+
+    def draw(self, generator: torch.Generator, count: int) -> Iterator[Any]:
+        """``count`` batches."""
+        for _ in range(count):
+            yield from (self.of_data if self.learner.learns_models else self.rolled_out()).draw(generator, 1)
+
+    def rolled_out(self) -> TransitionBatches:
+        """Batches of the kept rollouts; a resumed run rolls out anew, to the same bits."""
+        if self.of_rollouts is None:
+            self.of_rollouts = earning(self.stitched(), self.learner.actor, self.config)
+        return self.of_rollouts
+
+    def stitched(self) -> Transitions:
+        """The kept rollouts as episodes of normalized observations (step 2)."""
+        config, generator = self.config, torch.Generator().manual_seed(self.seed)
+        lengths = self.data.starts.diff()
+        begun = self.data.starts[:-1][lengths > 0]
+        chosen = torch.randint(len(begun), (config.rollouts,), generator=generator)
+        first = self.normalizer(self.data.obs[begun[chosen]])
+        found = roll_out(self.learner.models, first, config.horizon or int(lengths.max()), generator)
+        return kept(found, float(torch.quantile(returns(self.data), config.surpass)), config)
+
+
+def earning(data: Transitions, actor: ReturnActor, config: MBRCSLConfig) -> TransitionBatches:
+    """Batches of ``data``, normalized already, with what each episode ``earned`` in deviations; the ``actor`` is to ask
+    for the best."""
+    earned = returns(data)
+    earned = (earned - earned.mean()) / earned.std(correction=0).clamp(min=1e-6)
+    actor.wanted.copy_(torch.quantile(earned, config.quantile))
+    return TransitionBatches(data, config.batch, normalize=False, more={"earned": earned[data.episode]})
 
 
 def train(data: Transitions, config: MBRCSLConfig, *, out: Path, seed: int = 0, **watched: Any) -> Result:
-    """Learn from ``data``; ``watched``: see :func:`temporeal.policies.training.offline_learner.learn`. A resumed run
-    learns models and rollouts anew, to the same bits."""
+    """Learn from ``data``; ``watched``: see :func:`temporeal.policies.training.offline_learner.learn`."""
     torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    with offline_learner.threads(config.threads):
-        found, normalizer = stitched(
-            weighted(data, config.weighting, config.weighting_temperature), config, generator)
-    earned = returns(found)
-    earned = (earned - earned.mean()) / earned.std(correction=0).clamp(min=1e-6)
-    batches = TransitionBatches(found, config.batch, normalize=False, more={"earned": earned[found.episode]})
-    batches.normalizer = normalizer  # rollouts are normalized already
-    return offline_learner.learn(MBRCSL(batches.sizes, config, earned), batches, config, out=out, seed=seed,
-                                 generator=generator, **watched)
+    batches = Stitching(weighted(data, config.weighting, config.weighting_temperature), config, seed)
+    return offline_learner.learn(batches.learner, batches, config, out=out, seed=seed,
+                                 generator=torch.Generator().manual_seed(seed), **watched)
 
 
 def load_policy(path: Path, device: str = "cpu") -> tuple[nn.Module, Normalizer, MBRCSLConfig]:

@@ -13,7 +13,6 @@ from temporeal.policies.offline import iql, mbrcsl
 from temporeal.policies.training import offline_learner
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.offline.trajectory_weights import returns
-from temporeal.policies.training.offline.transition_batches import TransitionBatches
 
 CROSS = ("##.##",
          "##.##",
@@ -22,7 +21,7 @@ CROSS = ("##.##",
          "##.##")
 WEST, EAST, NORTH, SOUTH = (0, 2), (4, 2), (2, 0), (2, 4)
 SMALL = {"hidden": (64, 64), "batch": 128, "learning_rate": 1e-3}
-CONFIG = mbrcsl.MBRCSLConfig(**SMALL, updates=300, model_updates=1000, rollouts=500, horizon=30)
+CONFIG = mbrcsl.MBRCSLConfig(**SMALL, updates=1300, model_share=0.75, rollouts=500, horizon=30)
 
 
 def crossing() -> Transitions:
@@ -50,11 +49,10 @@ def test_neither_cloning_nor_the_same_policy_of_the_data_alone_does(tmp_path: Pa
     clone = iql.IQLConfig(**SMALL, updates=500, temperature=0.0)
     assert arrives(iql.train(data, clone, out=tmp_path / "clone")) <= 0.4
     torch.manual_seed(0)
-    earned = returns(data)
-    earned = (earned - earned.mean()) / earned.std()
-    batches = TransitionBatches(data, CONFIG.batch, more={"earned": earned[data.episode]})
-    algorithm = mbrcsl.MBRCSL(batches.sizes, CONFIG, earned)
-    assert arrives(offline_learner.learn(algorithm, batches, CONFIG, out=tmp_path / "alone", seed=0,
+    alone = mbrcsl.Stitching(data, replace(CONFIG, model_share=1e-4), seed=0)
+    normalized = replace(data, obs=alone.normalizer(data.obs), next_obs=alone.normalizer(data.next_obs))
+    alone.of_rollouts = mbrcsl.earning(normalized, alone.learner.actor, CONFIG)
+    assert arrives(offline_learner.learn(alone.learner, alone, alone.config, out=tmp_path / "alone", seed=0,
                                          generator=torch.Generator().manual_seed(0))) <= 0.4
 
 

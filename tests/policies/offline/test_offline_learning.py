@@ -22,7 +22,7 @@ from temporeal.robots.registry import names
 
 CORE = ("iql", "td3bc", "rebrac", "awac", "cql", "recap", "recoil", "mbrcsl")
 OWN = {"cql": {"calibrated": True, "samples": 2}, "recoil": {"expert": "return"},
-       "mbrcsl": {"model_updates": 4, "rollouts": 16, "components": 2, "members": 2, "surpass": 0.0}}
+       "mbrcsl": {"model_share": 0.2, "rollouts": 16, "components": 2, "members": 2, "surpass": 0.0}}
 
 
 def steps(count: int = 60, episodes: int = 3) -> Transitions:
