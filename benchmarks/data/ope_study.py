@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from temporeal.policies.evaluate.ope.estimates import Estimate
+from temporeal.policies.evaluate.ope.gate import gate, share_of
 from temporeal_benchmarks.data import offline_study, studies
 from temporeal_benchmarks.data.sets import made
-from temporeal_benchmarks.rows import Row, not_measured
+from temporeal_benchmarks.rows import Row, none_of, not_measured
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -109,11 +111,13 @@ def evaluator_of(dataset: Any, steps: Any, task: Any) -> Evaluator:
 
 def estimated(evaluator: Evaluator, policy: Policy, estimators: Sequence[str]) -> dict[str, Any]:
     """What a trial says of a policy beside the truth."""
-    found = {}
+    found, gated = {}, {}
     for name in estimators:
         estimate = evaluator.estimate(policy, name)
         found[name] = [estimate.value, *estimate.interval(CONFIDENCE), estimate.effective]
-    return {"data": evaluator.of_the_data().value, "outside": evaluator.outside(policy), "estimates": found}
+        gated[name] = [estimate.below, estimate.above, *estimate.draws.tolist()]
+    return {"data": evaluator.of_the_data().value, "outside": evaluator.outside(policy), "estimates": found,
+            "gated": gated}
 
 
 def study(out: Path, tasks: Sequence[str] = tuple(SETS), estimators: Sequence[str] = ESTIMATORS) -> None:
@@ -155,7 +159,27 @@ def of_estimator(key: str, mine: Sequence[studies.Trial], name: str) -> list[Row
             Row(f"{key}.width", float(width.mean()), "1", peer="of the intervals, mean"),
             Row(f"{key}.error", float(np.abs(value - truth).mean()), "1", peer=policies),
             Row(f"{key}.overestimated", float((value - truth).max()), "1", peer="the worst one"),
-            Row(f"{key}.sharpe_ratio_at_4", sharpe_ratio_at_k(value, truth, mine[0]["data"], 4), "1", peer=policies)]
+            Row(f"{key}.sharpe_ratio_at_4", sharpe_ratio_at_k(value, truth, mine[0]["data"], 4), "1", peer=policies),
+            gate_row(key, mine, name)]
+
+
+def gate_row(key: str, mine: Sequence[studies.Trial], name: str) -> Row:
+    """Each policy as the successor of each other: how many that are worse the gate lets through."""
+    pairs = [(a, b) for a in mine for b in mine if a is not b]
+    confidence = share_of(CONFIDENCE, len(pairs))
+    accepted = [a["truth"] - b["truth"] for a, b in pairs
+                if gate(kept_estimate(a, name), kept_estimate(b, name), confidence).accepted]
+    better = sum(a["truth"] > b["truth"] for a, b in pairs)
+    return none_of(f"{key}.gate.accepted_and_worse", sum(change < 0 for change in accepted),
+                   f"{len(accepted)} of {len(pairs)} updates accepted, {better} are better; confidence {CONFIDENCE} of "
+                   "all together")
+
+
+def kept_estimate(trial: studies.Trial, name: str) -> Estimate:
+    """The estimate of a trial, as the gate reads it."""
+    below, above, *draws = trial["gated"][name]
+    value, effective = trial["estimates"][name][0], trial["estimates"][name][3]
+    return Estimate(value, np.full(len(draws), value), np.array(draws), effective, True, below, above)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

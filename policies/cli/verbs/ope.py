@@ -143,7 +143,7 @@ def gated(options: Any, estimates: dict[str, Estimate], parent: dict[str, Estima
             for name, of_parent in parent.items()}
 
 
-def figures(estimate: Estimate, confidence: float) -> dict[str, float]:
+def figures(estimate: Estimate, confidence: float) -> dict[str, float | None]:
     """For --json."""
     low, high = estimate.interval(confidence)
     return {"value": estimate.value, "low": low, "high": high, "confidence": confidence,

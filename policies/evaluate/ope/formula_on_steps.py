@@ -19,7 +19,7 @@ from temporeal.sim.stl.language.conventions import Semantics
 from temporeal.sim.stl.language.propositional import Formula, Predicate
 from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.stl.language.values import numpy_arrays, predicate_margin
-from temporeal.sim.stl.rewriting.lower import Leaf, lower
+from temporeal.sim.stl.rewriting.lower import Leaf, Lowered, lower
 from temporeal.sim.stl.semantics.robustness import evaluate_leaves
 
 
@@ -71,7 +71,7 @@ def unit_of(margin: np.ndarray) -> float:
     return max(float(np.median(np.abs(rarer if len(rarer) else margin))), 1e-9)
 
 
-def predicates_of(tree: object) -> list[Predicate]:
+def predicates_of(tree: Lowered) -> list[Predicate]:
     """The different predicates of a lowered formula, in order."""
     found: list[Predicate] = []
 
@@ -79,5 +79,5 @@ def predicates_of(tree: object) -> list[Predicate]:
         found.append(leaf.predicate)
         return np.zeros((1, 1))
 
-    evaluate_leaves(tree, margins, (1, 1), np.ones(1, dtype=np.int64))  # type: ignore[arg-type]
+    evaluate_leaves(tree, margins, (1, 1), np.ones(1, dtype=np.int64))
     return list(dict.fromkeys(found))

@@ -8,6 +8,10 @@ A network reads the margins of the formula's predicates off an observation. How 
 episodes that it has not seen, ``slack``, moves the threshold at which an imagined episode counts: the interval goes
 from the share above ``+slack`` to the share above ``-slack``, wider by the spread of the dynamics' members.
 
+Dynamics can be kind: an object follows a gripper that does not hold it. Actions of violated episodes that a member has
+not seen are therefore replayed in it, without feedback: ``kindness`` is the share that it takes for satisfied, and the
+lower end of the interval is lower by it.
+
 K members, B episodes, T samples, L predicates.
 """
 
@@ -29,6 +33,7 @@ from temporeal.policies.evaluate.ope.model_based import ModelConfig
 from temporeal.policies.nets.actor import mlp
 
 Policy = Callable[[Tensor], Tensor]
+REPLAYED = 256  # violated episodes at most
 HELD_OUT = 0.1  # of the episodes: they say how wrong the margins are
 QUANTILE = 0.9  # of the error in robustness of a held-out episode: the slack
 
@@ -51,13 +56,14 @@ class Margins(nn.Module):
 
 @dataclass(frozen=True)
 class Imagination:
-    """What episodes are imagined with, and the slack of their robustness."""
+    """What episodes are imagined with, the slack of their robustness, and the dynamics' kindness."""
 
     model: model_based.Dynamics
     resamples: Resamples
     margins: Margins
     formula: FormulaOnSteps
     slack: float
+    kindness: float
 
     @torch.no_grad()
     def estimate(self, policy: Policy, data: Transitions, config: ModelConfig, seed: int = 0) -> Estimate:
@@ -65,16 +71,13 @@ class Imagination:
         generator = torch.Generator().manual_seed(seed)
         weights = self.resamples.counts.float()
         chosen = torch.multinomial(weights, min(config.starts, weights.shape[1]), True, generator=generator)
-        obs, traces = data.obs[data.starts[:-1]][chosen], []  # [K, B, O]
-        for _ in range(int(data.starts.diff().max()) if config.horizon is None else config.horizon):
-            traces.append(self.margins(obs))
-            obs = self.model.advance(obs, policy(obs))[0]
-        traces.append(self.margins(obs))
-        found = self.formula.robustness(torch.stack(traces).flatten(1, 2).numpy()).reshape(chosen.shape)
+        steps = int(data.starts.diff().max()) if config.horizon is None else config.horizon
+        found = imagine(self.model, self.margins, self.formula, data.obs[data.starts[:-1]][chosen], steps,
+                        lambda _, obs: policy(obs))
         draws, least, most = ((found > threshold).mean(1) for threshold in (0.0, self.slack, -self.slack))
         value, episodes = float(draws.mean()), len(data.starts) - 1
         return Estimate(value, np.full(episodes, value), draws, float(episodes), independent=True,
-                        below=value - float(least.mean()), above=float(most.mean()) - value)
+                        below=value - float(least.mean()) + self.kindness, above=float(most.mean()) - value)
 
 
 def fit(data: Transitions, formula: FormulaOnSteps, config: ModelConfig, seed: int = 0) -> Imagination:
@@ -87,7 +90,20 @@ def fit(data: Transitions, formula: FormulaOnSteps, config: ModelConfig, seed: i
     out = torch.zeros(episodes, dtype=torch.bool)
     out[torch.randperm(episodes, generator=generator)[:max(1, int(HELD_OUT * episodes))]] = True
     margins = _fit_margins(data.obs, formula.margins, (~out[data.episode]).nonzero().flatten(), config, generator)
-    return Imagination(model, resamples, margins, formula, slack_of(margins, data, formula, out))
+    return Imagination(model, resamples, margins, formula, slack_of(margins, data, formula, out),
+                       kindness_of(model, resamples, margins, formula, data))
+
+
+def imagine(
+    model: model_based.Dynamics, margins: Margins, formula: FormulaOnSteps, obs: Tensor, steps: int,
+    act: Callable[[int, Tensor], Tensor],
+) -> np.ndarray:
+    """Robustness [K, B] of episodes from ``obs`` [K, B, O] with the actions ``act(step, obs)``."""
+    traces = [margins(obs)]
+    for step in range(steps):
+        obs = model.advance(obs, act(step, obs))[0]
+        traces.append(margins(obs))
+    return formula.robustness(torch.stack(traces).flatten(1, 2).numpy()).reshape(obs.shape[:2])
 
 
 def _fit_margins(
@@ -117,6 +133,25 @@ def slack_of(margins: Margins, data: Transitions, formula: FormulaOnSteps, episo
     found, true = (formula.robustness(_traces(values, int(chosen.sum())))
                    for values in (margins(data.obs[steps]), formula.margins[steps]))
     return float(np.quantile(np.abs(found - true), QUANTILE))
+
+
+@torch.no_grad()
+def kindness_of(
+    model: model_based.Dynamics, resamples: Resamples, margins: Margins, formula: FormulaOnSteps, data: Transitions
+) -> float:
+    """Share of violated episodes that replays of their actions satisfy in members that have not learned from them."""
+    lengths, steps = data.starts.diff(), int(data.starts.diff().max())
+    last = data.starts[1:] - 1
+    violated = ((lengths == steps) & (data.reward[last] <= 0)).nonzero().flatten()
+    violated = violated[torch.linspace(0, max(len(violated) - 1, 0), min(len(violated), REPLAYED)).long()]
+    unseen = (resamples.counts[:, violated] == 0).numpy()
+    if not unseen.any():
+        return 0.0
+    first = data.starts[violated]
+    obs = data.obs[first].expand(len(unseen), -1, -1)
+    found = imagine(model, margins, formula, obs, steps,
+                    lambda step, now: data.action[first + step].expand(len(unseen), -1, -1))
+    return float((found[unseen] > 0).mean())
 
 
 def _traces(values: Tensor, episodes: int) -> np.ndarray:

@@ -26,10 +26,12 @@ def test_rows_of_the_study_are_of_tasks_with_all_policies() -> None:
     names = [cell.name for cell in ope_study.cells(["reach"])]
     assert len(names) == ope_study.POLICIES
     truths = {name: 0.1 * i for i, name in enumerate(names)}
-    trials = {name: {"truth": t, "data": 0.4, "estimates": {"model": [t + 0.02, t - 0.1, t + 0.1]}}
+    trials = {name: {"truth": t, "data": 0.4, "estimates": {"model": [t + 0.02, t - 0.1, t + 0.1, 99.0]},
+                     "gated": {"model": [0.0, 0.0, t, t + 0.01, t + 0.02, t + 0.03]}}
               for name, t in truths.items()}
     rows = {row.name: row.value for row in ope_study.judged(trials)}
     assert rows["data.ope.reach.model.rank_correlation"] == pytest.approx(1.0)
     assert rows["data.ope.reach.model.coverage"] == 1.0
     assert rows["data.ope.reach.model.error"] == pytest.approx(0.02)
+    assert rows["data.ope.reach.model.gate.accepted_and_worse"] == 0.0
     assert rows["data.ope.lift.model.rank_correlation"] is None

@@ -38,9 +38,9 @@ def evaluator() -> Evaluator:
     data, margin = recorded()
     formula = FormulaOnSteps(margin / (margin.abs() + unit_of(margin.numpy())), lambda m: m[..., 0].max(0))
     config = OPEConfig(
-        least=0.0, most=1.0, fqe=fitted.FQEConfig(members=3, updates=100, warm_up=50, hidden=(16,)),
-        model=model_based.ModelConfig(members=3, updates=400, hidden=(32,), learning_rate=5e-3),
-        behaviour=behaviour.BehaviourConfig(updates=300, hidden=(16,)))
+        least=0.0, most=1.0, fqe=fitted.FQEConfig(members=3, updates=40, warm_up=20, hidden=(16,)),
+        model=model_based.ModelConfig(members=3, updates=250, hidden=(32,), learning_rate=5e-3),
+        behaviour=behaviour.BehaviourConfig(updates=150, hidden=(16,)))
     return Evaluator(satisfied(data), config, formula=formula)
 
 
