@@ -186,11 +186,13 @@ class ReturnActor(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         """Deterministic action [B, A]."""
-        return self.policy(torch.cat((obs, torch.zeros_like(obs[..., :1]) + self.wanted), -1))
+        action: Tensor = self.policy(torch.cat((obs, torch.zeros_like(obs[..., :1]) + self.wanted), -1))
+        return action
 
     def log_prob(self, obs: Tensor, action: Tensor, earned: Tensor) -> Tensor:
         """Log-density [B] of ``action`` in episodes that ``earned`` [B]."""
-        return self.policy.distribution(torch.cat((obs, earned[:, None]), -1)).log_prob(action)
+        found: Tensor = self.policy.distribution(torch.cat((obs, earned[:, None]), -1)).log_prob(action)
+        return found
 
 
 class MBRCSL:

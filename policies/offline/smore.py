@@ -120,7 +120,8 @@ class SMORe:
         with torch.no_grad():
             advantage = self.target(now, batch.action).amin(0) - self.value(now)
         weight = (self.config.temperature * advantage).exp().clamp(max=LARGEST_WEIGHT)
-        return -(weight * self.actor.distribution(now).log_prob(batch.action)).mean()
+        loss: Tensor = -(weight * self.actor.distribution(now).log_prob(batch.action)).mean()
+        return loss
 
 
 def train(data: Transitions, config: SMOReConfig, *, out: Path, seed: int = 0, **watched: Any) -> Result:
