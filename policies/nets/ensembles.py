@@ -7,7 +7,7 @@ added where the optimizer reads them. Autograd alone needs half as long again fo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -89,41 +89,107 @@ class Ensemble(nn.Module):
 
     def run(self, rows: Tensor) -> tuple[Tensor, Kept]:
         """Outputs, and what :meth:`back` needs of a bound ensemble."""
-        out, kept = rows.new_empty(self.members, len(rows), self.outputs), []
-        for e, layers in enumerate(self.layers):
-            inputs = [rows]
-            for depth, layer in enumerate(layers[:-1]):
-                if self.rounded and depth:
-                    layer.round()
-                    inputs.append(torch.addmm(layer.rounded_bias, inputs[-1], layer.rounded).relu_())
-                else:
-                    x = torch.addmm(layer.bias, inputs[-1], layer.weight).relu_()
-                    inputs.append(x.bfloat16() if self.rounded else x)
-            torch.addmm(layers[-1].bias, inputs[-1].float(), layers[-1].weight, out=out[e])
-            kept.append(inputs)
-        return out, kept
+        out = rows.new_empty(self.members, len(rows), self.outputs)
+        return out, [self._forward(layers, rows, each, fresh) for layers, each in zip(self.layers, out)]
 
     def back(self, kept: Kept, slope: Tensor, for_layers: bool = True, for_rows: bool = False) -> Tensor | None:
         """Add the gradient of a loss whose derivative by the outputs is ``slope`` [E, B, outputs] to the parameters'
         gradients. Returns that by the rows, if it is wanted."""
         total: Tensor | None = None
         for layers, inputs, d in zip(self.layers, kept, slope):
-            for depth in range(len(layers) - 1, -1, -1):
-                layer, x = layers[depth], inputs[depth]
-                between = self.rounded and 0 < depth < len(layers) - 1
-                if for_layers and layer.weight_grad is not None and layer.bias_grad is not None:
-                    if between:
-                        layer.weight_grad.add_(torch.mm(x.t(), d))
-                    else:
-                        layer.weight_grad.addmm_(x.float().t(), d.float())
-                    layer.bias_grad.add_(d.sum(0))
-                if depth:
-                    d = torch.mm(d, layer.rounded.t()) if between else torch.mm(d, layer.back).to(x.dtype)
-                    torch.ops.aten.threshold_backward.grad_input(d, x, 0, grad_input=d)
+            d = self._back(layers, inputs, d, fresh, for_layers, add=True)
             if for_rows:
-                share = torch.mm(d.float(), layers[0].back)
+                share = torch.mm(d, layers[0].back)
                 total = share if total is None else total + share
         return total
+
+    def ahead(self, rows: Tensor, scratch: Take) -> Tensor:
+        """Outputs of a bound ensemble, of which nothing is kept."""
+        out = rows.new_empty(self.members, len(rows), self.outputs)
+        for layers, each in zip(self.layers, out):
+            self._forward(layers, rows, each, scratch)
+        return out
+
+    def there_and_back(self, rows: Tensor, slope: Callable[[Tensor], Tensor], scratch: Take) -> Tensor:
+        """Outputs of a bound ensemble; its parameters' gradients become those of a loss whose derivative by a member's
+        outputs [B, outputs] is ``slope`` of them. Members follow each other in the same memory."""
+        out = rows.new_empty(self.members, len(rows), self.outputs)
+        for layers, each in zip(self.layers, out):
+            self._back(layers, self._forward(layers, rows, each, scratch), slope(each), scratch, True, add=False)
+        return out
+
+    def _forward(self, layers: Sequence[Layer], rows: Tensor, out: Tensor, take: Take) -> list[Tensor]:
+        """A member's outputs into ``out`` [B, outputs]. Returns the inputs of its layers, in the types of their
+        products."""
+        inputs = [rows]
+        for depth, layer in enumerate(layers[:-1]):
+            weight, bias = layer.round() if self._kind(depth) is torch.bfloat16 else (layer.weight, layer.bias)
+            place = take(depth, (len(rows), len(bias)), self._kind(depth))
+            x = torch.addmm(bias, inputs[-1], weight, out=place).relu_()
+            inputs.append(cast(x, self._kind(depth + 1), depth, take))
+        torch.addmm(layers[-1].bias, inputs[-1], layers[-1].weight, out=out)
+        return inputs
+
+    def _back(
+        self, layers: Sequence[Layer], inputs: Sequence[Tensor], d: Tensor, take: Take, for_layers: bool, add: bool
+    ) -> Tensor:
+        """From the derivative ``d`` by a member's outputs to that by its first product [B, .]; the parameters'
+        gradients are added to, or set. What comes after a layer is not needed any more: its memory is taken."""
+        for depth in range(len(layers) - 1, -1, -1):
+            layer, x = layers[depth], inputs[depth]
+            d = cast(d, self._kind(depth), depth + 1, take)
+            if for_layers and layer.weight_grad is not None and layer.bias_grad is not None:
+                accumulate(layer.weight_grad, x.t(), d, add)
+                layer.bias_grad.add_(d.sum(0)) if add else layer.bias_grad.copy_(d.sum(0))
+            if depth:
+                weight = layer.back if d.dtype is torch.float32 else layer.rounded.t()
+                d = torch.mm(d, weight, out=take(depth, (len(x), x.shape[1]), d.dtype))
+                torch.ops.aten.threshold_backward.grad_input(d, x, 0, grad_input=d)
+        return d
+
+    def _kind(self, depth: int) -> torch.dtype:
+        """The type of a layer's products."""
+        return torch.bfloat16 if self.rounded and 0 < depth < len(self.weights) - 1 else torch.float32
+
+
+def cast(x: Tensor, kind: torch.dtype, place: int, take: Take) -> Tensor:
+    """``x`` [B, .], or what it is in another type."""
+    return x if x.dtype is kind else take(place, (len(x), x.shape[1]), kind).copy_(x)
+
+
+def accumulate(gradient: Tensor, a: Tensor, b: Tensor, add: bool) -> None:
+    """The product of two matrices, added to a float32 ``gradient`` or in its place."""
+    if a.dtype is torch.float32:
+        torch.addmm(gradient, a, b, beta=float(add), out=gradient)
+    elif add:
+        gradient.add_(torch.mm(a, b))
+    else:
+        gradient.copy_(torch.mm(a, b))
+
+
+Take = Callable[[int, tuple[int, int], torch.dtype], Tensor]
+"""``take(place, shape, type)``: memory for what is computed at a place of a network."""
+
+
+def fresh(place: int, shape: tuple[int, int], dtype: torch.dtype) -> Tensor:
+    """New memory each time."""
+    return torch.empty(shape, dtype=dtype)
+
+
+class Scratch:
+    """Memory that networks of one shape compute in, one after the other. It stays in the processor's cache; a product
+    that is written to memory which is not there takes a third longer."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[int, tuple[int, int], torch.dtype], Tensor] = {}
+
+    def __call__(self, place: int, shape: tuple[int, int], dtype: torch.dtype) -> Tensor:
+        """The same memory each time."""
+        key = place, shape, dtype
+        found = self._places.get(key)
+        if found is None:
+            found = self._places[key] = torch.empty(shape, dtype=dtype)
+        return found
 
 
 Kept = list[list[Tensor]]
@@ -136,11 +202,12 @@ class Layer:
     def __init__(self, weight: Tensor, bias: Tensor, weight_grad: Tensor | None, bias_grad: Tensor | None) -> None:
         self.weight, self.bias, self.back = weight, bias, weight.t()
         self.weight_grad, self.bias_grad = weight_grad, bias_grad
-        self.rounded, self.rounded_bias = weight, bias
+        self.rounded = weight
 
-    def round(self) -> None:
-        """Take weight and bias as they are now to bfloat16."""
-        self.rounded, self.rounded_bias = self.weight.bfloat16(), self.bias.bfloat16()
+    def round(self) -> tuple[Tensor, Tensor]:
+        """Weight and bias as they are now in bfloat16; the weight is kept for the way back."""
+        self.rounded = self.weight.bfloat16()
+        return self.rounded, self.bias.bfloat16()
 
 
 class _ByHand(torch.autograd.Function):

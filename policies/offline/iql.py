@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.actor import HALF_LOG_2PI
 from temporeal.policies.nets.bounded_actor import LOG_STD
-from temporeal.policies.nets.ensembles import Kept, Quality, Value
+from temporeal.policies.nets.ensembles import Quality, Scratch, Value
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.offline import reinforcement
@@ -56,7 +56,7 @@ class IQL:
 
     def __init__(self, sizes: Mapping[str, int], config: IQLConfig, generator: torch.Generator) -> None:
         obs_dim, action_dim = sizes["obs_dim"], sizes["action_dim"]
-        self.config, self.updates = config, 0
+        self.config, self.updates, self.scratch = config, 0, Scratch()
         self.value = Value(obs_dim, config.hidden, precision=config.precision)
         self.quality = Quality(obs_dim, action_dim, config.hidden, precision=config.precision)
         self.target = Quality(obs_dim, action_dim, config.hidden, precision=config.precision)
@@ -71,10 +71,7 @@ class IQL:
         """Equations 5, 6 and 7, each with the others' networks held fixed: :func:`losses`, and their derivatives by
         the networks' outputs, written out. Autograd would take as long for these few rows as the networks."""
         with torch.no_grad():
-            found = self.outputs(batch)
-            for group in (self.adam, self.policy_adam):
-                group.gradient.zero_()
-            self.differentiate(found)
+            found = self.differentiate(batch)
             self.policy_adam.set_rate(self.config.learning_rate * cosine(self.updates / self.config.updates))
             self.adam.step()
             self.policy_adam.step()
@@ -82,53 +79,50 @@ class IQL:
             self.updates += 1
             return torch.stack([*losses(found, self.config), found.value.mean(), found.advantage.mean()])
 
-    def outputs(self, batch: Any) -> Outputs:
-        """All networks' outputs for a batch, and what is kept of them for the derivatives."""
-        config = self.config
+    def differentiate(self, batch: Any) -> Outputs:
+        """All networks' outputs for a batch. The parameters' gradients become the derivatives of :func:`losses`.
+        One network after the other is run and differentiated, in the same memory."""
+        config, rows, tau = self.config, len(batch.reward), self.config.expectile
         pairs = torch.cat([batch.obs, batch.action], -1)
-        best = self.target.net(pairs)[..., 0].amin(0)
-        wanted = batch.reward + config.gamma * batch.mask * self.value(batch.next_obs)
-        value, of_value = self.value.net.run(batch.obs)
-        quality, of_quality = self.quality.net.run(pairs)
-        raw, of_policy = self.actor.net.run(batch.obs)
-        mean, log_std = torch.tanh(raw[0]), self.actor.log_std.data.clamp(*LOG_STD)
-        advantage = best - value[0, :, 0]
-        weight = (config.temperature * advantage).exp_().clamp_(max=LARGEST_WEIGHT)
-        noise = (batch.action - mean) * torch.exp(-log_std)
-        return Outputs(value[0, :, 0], quality[..., 0], wanted, advantage, weight, mean, log_std, noise, of_value,
-                       of_quality, of_policy)
+        best = self.target.net.ahead(pairs, self.scratch)[..., 0].amin(0)
+        after = self.value.net.ahead(batch.next_obs, self.scratch)[0, :, 0]
+        wanted = batch.reward + config.gamma * batch.mask * after
 
-    def differentiate(self, found: Outputs) -> None:
-        """Add the derivatives of :func:`losses` to the parameters' gradients."""
-        rows, tau = len(found.value), self.config.expectile
-        by_value = torch.where(found.advantage > 0, tau, 1.0 - tau) * found.advantage * (-2.0 / rows)
-        self.value.net.back(found.of_value, by_value[None, :, None])
-        self.quality.net.back(found.of_quality, ((found.quality - found.wanted) * (2.0 / rows))[..., None])
-        weight = (found.weight / rows)[:, None]
-        by_mean = -weight * found.noise * torch.exp(-found.log_std)
-        self.actor.net.back(found.of_policy, (by_mean * (1.0 - found.mean.square()))[None])
-        by_log_std = (weight * (1.0 - found.noise.square())).sum(0)
-        inside = (found.log_std > LOG_STD[0]) & (found.log_std < LOG_STD[1])
+        def by_value(value: Tensor) -> Tensor:
+            u = best[:, None] - value
+            return torch.where(u > 0, tau, 1.0 - tau) * u * (-2.0 / rows)
+
+        value = self.value.net.there_and_back(batch.obs, by_value, self.scratch)[0, :, 0]
+        quality = self.quality.net.there_and_back(
+            pairs, lambda found: (found - wanted[:, None]) * (2.0 / rows), self.scratch)[..., 0]
+        advantage = best - value
+        weight = (config.temperature * advantage).exp_().clamp_(max=LARGEST_WEIGHT)
+        log_std = self.actor.log_std.data.clamp(*LOG_STD)
+        share, spread = (weight / rows)[:, None], torch.exp(-log_std)
+
+        def by_raw(raw: Tensor) -> Tensor:
+            mean = torch.tanh(raw)
+            return -share * (batch.action - mean) * spread.square() * (1.0 - mean.square())
+
+        mean = torch.tanh(self.actor.net.there_and_back(batch.obs, by_raw, self.scratch)[0])
+        noise = (batch.action - mean) * spread
+        inside = (log_std > LOG_STD[0]) & (log_std < LOG_STD[1])
         assert self.actor.log_std.grad is not None  # a part of the optimizer's vector
-        self.actor.log_std.grad.add_(by_log_std * inside)
+        self.actor.log_std.grad.copy_((share * (1.0 - noise.square())).sum(0) * inside)
+        return Outputs(value, quality, wanted, advantage, weight, log_std, noise)
 
 
 class Outputs(NamedTuple):
-    """What the networks say of a batch: V [B], Q [E, B] and its target [B], the advantage and its weight [B], the
-    policy's mean [B, A] and log of its spread [A], the data's action in units of the spread [B, A]; and, by network,
-    the inputs of its layers."""
+    """What the networks say of a batch: V [B], Q [E, B] and its target [B], the advantage and its weight [B], the log
+    of the policy's spread [A], and how far the data's action is from its mean, in units of the spread [B, A]."""
 
     value: Tensor
     quality: Tensor
     wanted: Tensor
     advantage: Tensor
     weight: Tensor
-    mean: Tensor
     log_std: Tensor
     noise: Tensor
-    of_value: Kept
-    of_quality: Kept
-    of_policy: Kept
 
 
 def losses(found: Outputs, config: IQLConfig) -> tuple[Tensor, Tensor, Tensor]:
