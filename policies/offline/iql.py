@@ -98,14 +98,15 @@ class IQL:
         advantage = best - value
         weight = (config.temperature * advantage).exp_().clamp_(max=LARGEST_WEIGHT)
         log_std = self.actor.log_std.data.clamp(*LOG_STD)
-        share, spread = (weight / rows)[:, None], torch.exp(-log_std)
+        share, spread, action = (weight / rows)[:, None], torch.exp(-log_std), batch.action
 
         def by_raw(raw: Tensor) -> Tensor:
             mean = torch.tanh(raw)
-            return -share * (batch.action - mean) * spread.square() * (1.0 - mean.square())
+            found: Tensor = -share * (action - mean) * spread.square() * (1.0 - mean.square())
+            return found
 
         mean = torch.tanh(self.actor.net.there_and_back(batch.obs, by_raw, self.scratch)[0])
-        noise = (batch.action - mean) * spread
+        noise = (action - mean) * spread
         inside = (log_std > LOG_STD[0]) & (log_std < LOG_STD[1])
         assert self.actor.log_std.grad is not None  # a part of the optimizer's vector
         self.actor.log_std.grad.copy_((share * (1.0 - noise.square())).sum(0) * inside)
