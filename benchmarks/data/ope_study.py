@@ -26,7 +26,7 @@ from temporeal.policies.evaluate.ope.estimates import Estimate
 from temporeal.policies.evaluate.ope.gate import gate, share_of
 from temporeal_benchmarks.data import offline_study, studies
 from temporeal_benchmarks.data.sets import made
-from temporeal_benchmarks.rows import Row, none_of, not_measured
+from temporeal_benchmarks.rows import Row, not_measured
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -129,7 +129,7 @@ def study(out: Path, tasks: Sequence[str] = tuple(SETS), estimators: Sequence[st
 
 
 def judged(trials: Mapping[str, studies.Trial]) -> list[Row]:
-    """Rank correlation, coverage, error and SharpeRatio@4 by task and estimator."""
+    """Rank correlation, coverage, error and SharpeRatio@4 and gated updates by task and estimator."""
     return [row for task in SETS for row in of_task(task, [t for n, t in trials.items() if n.startswith(f"{task}/")])]
 
 
@@ -160,7 +160,7 @@ def of_estimator(key: str, mine: Sequence[studies.Trial], name: str) -> list[Row
             Row(f"{key}.error", float(np.abs(value - truth).mean()), "1", peer=policies),
             Row(f"{key}.overestimated", float((value - truth).max()), "1", peer="the worst one"),
             Row(f"{key}.sharpe_ratio_at_4", sharpe_ratio_at_k(value, truth, mine[0]["data"], 4), "1", peer=policies),
-            gate_row(key, mine, name)]
+            *([gate_row(key, mine, name)] if all("gated" in trial for trial in mine) else [])]
 
 
 def gate_row(key: str, mine: Sequence[studies.Trial], name: str) -> Row:
@@ -170,9 +170,9 @@ def gate_row(key: str, mine: Sequence[studies.Trial], name: str) -> Row:
     accepted = [a["truth"] - b["truth"] for a, b in pairs
                 if gate(kept_estimate(a, name), kept_estimate(b, name), confidence).accepted]
     better = sum(a["truth"] > b["truth"] for a, b in pairs)
-    return none_of(f"{key}.gate.accepted_and_worse", sum(change < 0 for change in accepted),
-                   f"{len(accepted)} of {len(pairs)} updates accepted, {better} are better; confidence {CONFIDENCE} of "
-                   "all together")
+    return Row(f"{key}.gate.accepted_and_worse", float(sum(change < 0 for change in accepted)), "1",
+               peer=f"{len(accepted)} of {len(pairs)} updates accepted, {better} are better; confidence {CONFIDENCE} "
+               "of all together")
 
 
 def kept_estimate(trial: studies.Trial, name: str) -> Estimate:
