@@ -10,8 +10,15 @@ from torch import Tensor, nn
 
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.robots.signals import SignalSpec
-from temporeal.sim.rotations import axes
 
+ONES = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+TERMS = (((2, 2, -2), (3, 3, -2)), ((1, 2, 2), (0, 3, -2)), ((1, 2, 2), (0, 3, 2)), ((1, 1, -2), (3, 3, -2)),
+         ((1, 3, 2), (0, 2, -2)), ((2, 3, 2), (0, 1, 2)))
+"""The first two columns of a rotation, row by row: i, j and the weight of q_i q_j."""
+AXES = torch.zeros(16, 6)
+for _column, _terms in enumerate(TERMS):
+    for _i, _j, _weight in _terms:
+        AXES[4 * _i + _j, _column] = _weight
 CHANNELS = (16, 32)  # of a picture's first convolutions, each of stride 2
 
 
@@ -22,8 +29,15 @@ def is_picture(spec: SignalSpec) -> bool:
 
 def numbers(spec: SignalSpec, value: Tensor) -> Tensor:
     """What a network is shown of a signal [N, *shape] that is no picture: flat, attitudes as their first two axes."""
-    value = axes(value) if spec.unit == "wxyz" else value.float()
+    value = axes_by_products(value) if spec.unit == "wxyz" else value.float()
     return value.flatten(1) if value.dim() > 1 else value[:, None]
+
+
+def axes_by_products(quat: Tensor) -> Tensor:
+    """:func:`temporeal.sim.rotations.axes` [N, ..., 6] of [N, ..., 4], as one product of matrices: a
+    fifth of the nodes in an exported graph, each of which costs a robot a microsecond or two."""
+    products = (quat[..., :, None] * quat[..., None, :]).reshape(-1, *quat.shape[1:-1], 16)
+    return products @ AXES.to(quat) + torch.tensor(ONES, dtype=quat.dtype, device=quat.device)
 
 
 def count(spec: SignalSpec) -> int:

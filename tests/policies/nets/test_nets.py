@@ -8,7 +8,9 @@ import torch
 from torch.distributions import Normal, kl_divergence
 
 from temporeal.policies.nets.actor import Gaussian, make_actor
+from temporeal.policies.nets.encoders import axes_by_products
 from temporeal.policies.nets.normalizer import Moments, Normalizer, merge, moments
+from temporeal.sim.rotations import rotation
 
 TORCH = torch.Generator().manual_seed(0)
 
@@ -108,3 +110,9 @@ def test_unrolled_window_is_the_steps_one_by_one() -> None:
 def test_bad_network_settings_are_named(change: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_actor(3, 2, (8,), **change)
+
+
+@pytest.mark.parametrize("shape", [(7,), (7, 2)])
+def test_axes_by_products_are_the_first_two_of_the_rotation(shape: tuple[int, ...]) -> None:
+    quat = torch.nn.functional.normalize(rows(*shape, 4), dim=-1)
+    torch.testing.assert_close(axes_by_products(quat), rotation(quat)[..., :2].flatten(-2))
