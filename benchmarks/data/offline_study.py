@@ -29,7 +29,7 @@ CLONE, METHOD = "cloning", "iql"
 SHARED: Mapping[str, Any] = {"hidden": [128, 128], "learning_rate": 1e-3, "evaluate_updates": 0, "report_updates": 500}
 METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     CLONE: ("iql", {"temperature": 0.0}),  # the same policy and the same steps, without the advantage's weight
-    "iql": ("iql", {"weighting": "return", "expectile": 0.9}),
+    "iql": ("iql", {"weighting": "return", "temperature": 1.0}),
     "recap": ("recap", {"weighting": "return"})}
 HISTORY = {"reach": False, "lift": False}
 """Where the policy is not shown its last actions, whatever learns: cloning would repeat them. The mission's policies
