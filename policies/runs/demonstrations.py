@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from temporeal.sim.env import Env
     from temporeal.sim.task import Task
 
-OWN = ("quality", "episodes", "expert", "severity", "goals", "pictures")
+OWN = ("quality", "episodes", "expert", "severity", "noise", "goals", "pictures")
 """Words that are not settings of the task."""
 SCRIPTED = "scripted"
 STORED = ("robot", "task", "backend", "randomize", "cameras", "renderer", "seed")
@@ -48,6 +48,7 @@ class Request:
         settings: of the task, as ``temporeal train`` takes them.
         expert: ``scripted``, or folders of runs or artifacts, the best one first; the others fly in medium, too.
         severity: of medium; None: found, so that it succeeds about every second time.
+        noise: of noisy; None: its usual one.
         goals: of play, one after another in an episode.
         pictures: how they are kept (:class:`temporeal.policies.data.episodes.writer.DatasetWriter`).
     """
@@ -60,6 +61,7 @@ class Request:
     severity: float | None = None
     goals: int = 4
     pictures: str = "h264"
+    noise: float | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def request_of(words: Sequence[str]) -> Request:
     severity = None if own.get("severity") in (None, "auto") else fraction(own, "severity")
     expert = experts_in(own.get("expert", SCRIPTED))
     return Request(settings, Path(str(settings["out"])), quality, number(own, "episodes", 100), expert, severity,
-                   number(own, "goals", 4), own.get("pictures", "h264"))
+                   number(own, "goals", 4), own.get("pictures", "h264"), noise_of(own, quality))
 
 
 def experts_in(text: str) -> tuple[str, ...]:
@@ -102,6 +104,15 @@ def experts_in(text: str) -> tuple[str, ...]:
     if not all(found) or (len(found) > 1 and SCRIPTED in found):
         raise BadInput(f"expert={text}: {SCRIPTED}, or folders of runs or artifacts, as in RUN,RUN: the best one first")
     return found
+
+
+def noise_of(own: Mapping[str, str], quality: str) -> float | None:
+    """The noise that is executed, of quality noisy."""
+    if "noise" not in own:
+        return None
+    if quality != "noisy":
+        raise BadInput(f"noise={own['noise']}: of quality=noisy, this is {quality}; medium has severity=")
+    return fraction(own, "noise")
 
 
 def number(own: Mapping[str, str], key: str, default: int) -> int:
@@ -119,7 +130,7 @@ def fraction(own: Mapping[str, str], key: str) -> float:
     except ValueError:
         value = -1.0
     if not 0.0 <= value <= 1.0:
-        raise BadInput(f"{key}={own[key]}: a number from 0 to 1, or auto")
+        raise BadInput(f"{key}={own[key]}: a number from 0 to 1{', or auto' if key == 'severity' else ''}")
     return value
 
 
@@ -159,11 +170,12 @@ class Worlds:
 
     def recipe(self, severity: float) -> Recipe:
         """How demonstrators are made."""
-        from temporeal.policies.data.demonstrators.qualities import Recipe
+        from temporeal.policies.data.demonstrators.qualities import NOISY, Recipe
 
         paced = self.request.expert == (SCRIPTED,)
         expert, *lesser = (lambda worlds, make=make: make(self.env) for make in self.makers)
-        return Recipe(self.task, expert, paced, tuple(lesser), severity, self.goal_s)
+        noise = NOISY if self.request.noise is None else self.request.noise
+        return Recipe(self.task, expert, paced, tuple(lesser), severity, self.goal_s, noise)
 
     def batches(self, quality: str, count: int, seed: int, severity: float) -> Iterator[Batch]:
         """Batches of ``quality`` with ``count`` episodes in all, or some more."""

@@ -21,7 +21,7 @@ An expert acts in many worlds at once; its episodes become a dataset. What it re
             metaworld, ogbench) · RUN: the folder of a run or an artifact · RUN,RUN,...: the best one first, all of
             which fly the medium episodes
   episodes  how many (100)      out   the folder      seed  of everything: the same words give the same numbers
-  severity  of medium, 0 to 1 (auto: found by trials)      goals  of a play episode (4)
+  severity  of medium, 0 to 1 (auto: found by trials)   noise  of noisy, 0 to 1 (0.3)   goals  of a play episode (4)
   pictures  h264, av1, lossless or raw, of cameras.NAME={width: 64, height: 64}
 
 Other words are settings, as `temporeal train` takes them.

@@ -35,7 +35,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {"mixed": ("expert", "medium", "random")}
 SLOWEST, WANDERS = 0.01, 0.2  # of medium: the least pace at severity 1; how far, relative, a pace wanders
 WAVER, LITTLE = 0.3, 0.02  # of medium: relative and absolute noise of an expert by hand
 SHAKE = 1.5  # of medium at severity 1: standard deviation of the noise of a policy that was learned
-RANDOM, NOISY = 0.7, 0.3  # standard deviations of the noise of random and noisy
+RANDOM, NOISY = 0.7, 0.3  # standard deviations of the noise of random and, if nothing else is asked for, of noisy
 LASTS, LASTS_LONG = 0.25, 1.0  # s: correlation times of noise, and of the pace
 
 
@@ -86,7 +86,7 @@ class Recipe:
     Args:
         expert: makes the expert of a batch. ``paced``: it is by hand and knows a pace.
         lesser: the same of other policies: operators of less skill, for medium.
-        severity: of medium, 0 to 1.
+        severity: of medium, 0 to 1. noise: of noisy, standard deviation.
         goal_s: s, how long play pursues a goal.
     """
 
@@ -96,6 +96,7 @@ class Recipe:
     lesser: tuple[Callable[[int], Expert], ...] = ()
     severity: float = 0.5
     goal_s: float = 4.0
+    noise: float = NOISY
 
     def make(self, quality: str, worlds: int, generator: torch.Generator) -> Demonstrator:
         """The demonstrator of one batch of episodes in ``worlds`` worlds."""
@@ -109,7 +110,7 @@ class Recipe:
         if quality == "random":
             return lambda obs, signals: Choice((RANDOM * noise()).clamp(-1.0, 1.0))
         if quality == "noisy":
-            return noisy(expert, noise, full)
+            return noisy(expert, noise, full, self.noise)
         if not self.paced:
             shake, one = SHAKE * self.severity, self.one_of(expert, worlds, generator)
             return lambda obs, signals: Choice((one(obs, signals, full) + shake * noise()).clamp(-1.0, 1.0))
@@ -139,12 +140,12 @@ class Recipe:
         return act
 
 
-def noisy(expert: Expert, noise: Noise, full: Tensor) -> Demonstrator:
+def noisy(expert: Expert, noise: Noise, full: Tensor, deviation: float) -> Demonstrator:
     """The expert, while what is executed is shaken."""
 
     def act(obs: Obs, signals: Mapping[str, Tensor]) -> Choice:
         action = expert(obs, signals, full).clamp(-1.0, 1.0)
-        return Choice(action, (action + NOISY * noise()).clamp(-1.0, 1.0))
+        return Choice(action, (action + deviation * noise()).clamp(-1.0, 1.0))
 
     return act
 

@@ -100,7 +100,9 @@ def test_a_set_is_found_again_by_its_learner(expert):
 @pytest.mark.parametrize(("words", "said"), [
     (["quality=great"], "quality=great: legal are expert, medium"),
     (["episodes=0"], "episodes=0: a whole number from 1"),
-    (["severity=2"], "severity=2: a number from 0 to 1"),
+    (["severity=2"], "severity=2: a number from 0 to 1, or auto"),
+    (["quality=noisy", "noise=2"], "noise=2: a number from 0 to 1$"),
+    (["quality=medium", "noise=0.5"], "noise=0.5: of quality=noisy, this is medium"),
     (["quality=play"], "has no goals that are drawn"),
     (["expert=nowhere"], "nowhere is not a run"),
     (["expert=scripted,run"], "expert=scripted,run: scripted, or folders of runs"),

@@ -39,6 +39,8 @@ def test_expert_is_itself_and_noisy_stores_the_clean_action():
     assert all(torch.equal(c.action, clean) for c in choices)
     off = torch.stack([c.executed - clean for c in choices])
     assert 0 < off.abs().max() < 5 * NOISY
+    twice = made("noisy", steady, noise=2 * NOISY)(NOTHING, {})
+    assert off[0].abs().mean() < (twice.executed - clean).abs().mean()
 
 
 def acted(quality, expert, steps=400, worlds=4, **how):
