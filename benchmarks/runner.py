@@ -6,7 +6,8 @@ A benchmark is a module in ``benchmarks/measurements``, named with dashes for un
 - ``run(quick, *, out, **options) -> list[Row]``; ``out`` is a folder for what it makes.
 - ``OPTIONS``, if it has any: name -> help. Each option is a list ``A,B`` or None.
 - ``NARROWING``: those options by which only a part is measured. A result that is kept is named after them.
-- ``STUDY``: the file in ``out`` that is kept in place of the rows alone, such as one with all trials.
+- ``STUDY``: the file in ``out`` that is kept in place of the rows alone, such as one with all trials; or a function of
+  the options that gives it, or None.
 - ``DAYS``: True if a whole run takes days.
 """
 
@@ -104,6 +105,7 @@ def measure(name: str, quick: bool, out: Path, options: Options, command: str, q
 def keep(name: str, out: Path, options: Options, folder: Path = RESULTS) -> Path:
     """Put the result in ``out`` into the repository; its file there."""
     study = getattr(benchmark(name), "STUDY", None)
+    study = study(options) if callable(study) else study
     file = folder / f"{kept_name(name, options)}.json"
     write_whole(file, (out / f"{name}.json" if study is None else out / name / study).read_bytes())
     return file

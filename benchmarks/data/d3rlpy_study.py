@@ -22,7 +22,7 @@ from temporeal_benchmarks.data import studies
 from temporeal_benchmarks.data.offline_speed import write
 from temporeal_benchmarks.data.sets import made
 from temporeal_benchmarks.peers.process import Peer
-from temporeal_benchmarks.rows import Row, not_measured
+from temporeal_benchmarks.rows import Row
 
 if TYPE_CHECKING:
     from temporeal.policies.data.transitions import Transitions
@@ -105,7 +105,7 @@ def of_algorithm(trials: Mapping[str, studies.Trial], task: str, algo: str) -> R
     name = f"data.returns.{task}.{algo}"
     there = [trials[f"{task}/{algo}/{s}"] for s in range(1, SEEDS + 1) if f"{task}/{algo}/{s}" in trials]
     if len(there) < SEEDS:
-        return not_measured(name, "1", "not worse", f"{len(there)} of {SEEDS} seeds; python -m {__name__} {{out}}")
+        return studies.missing(name, "1", "not worse", "d3rlpy-study", f"{len(there)} of {SEEDS} seeds")
     ours, theirs, data = (mean(row[key] for row in there) for key in ("ours", "d3rlpy", "data"))
     worst = theirs - TOLERANCE * max(abs(max(ours, theirs) - data), 1e-9)
     return Row(name, ours, "return", f">= {worst:.3g}", f"d3rlpy {theirs:.3f}; the data {data:.3f}", ours >= worst)

@@ -21,7 +21,7 @@ from typing import Any
 
 from temporeal_benchmarks.data import studies
 from temporeal_benchmarks.data.sets import folder_of, made
-from temporeal_benchmarks.rows import Row, at_least, at_most, not_measured
+from temporeal_benchmarks.rows import Row, at_least, at_most
 
 EPISODES = 200
 LEAST, POINTS, FEWEST = {"state": 0.9, "pictures": 0.8}, 0.03, 3  # targets; what a one-step head may lose; seeds
@@ -116,6 +116,16 @@ def done(job: Job, out: Path, episodes: int) -> dict[str, Any]:
             "train_cpu_s": times[1] - times[0], "judge_cpu_s": times[2] - times[1]}
 
 
+def study(out: Path, seeds: int = FEWEST, episodes: int = EPISODES, only: str = "") -> None:
+    """Do the jobs that are missing, of those whose names have the part ``only``."""
+    import torch
+
+    torch.set_num_threads(1)
+    for job in jobs(seeds):
+        if only in job.name and job.name not in studies.read(out):
+            print(job.name, json.dumps(studies.add(out, job.name, done(job, out, episodes))), flush=True)
+
+
 def judged(trials: Mapping[str, studies.Trial]) -> list[Row]:
     """Success shares over all seeds, and what the one-step head loses. Those of too few episodes are not judged."""
     shares, found = pooled(trials), list[Row]()
@@ -123,7 +133,7 @@ def judged(trials: Mapping[str, studies.Trial]) -> list[Row]:
         name = f"data.imitation.{job.task}.{job.sees}.{job.algo}"
         share, taught = shares.get(job.kind), shares.get(replace(job, algo="diffusion").kind)
         if share is None or taught is None and job.algo == "consistency":
-            found.append(not_measured(f"{name}.success", "1", LEAST[job.sees], f"python -m {__name__} {{out}}"))
+            found.append(studies.missing(f"{name}.success", "1", LEAST[job.sees], "imitation-study", "no seed"))
             continue
         how = f"{share.trials} fresh episodes of {share.seeds} seeds, {share.low:.3f} to {share.high:.3f}"
         row = at_least(f"{name}.success", share.value, "1", LEAST[job.sees], f"{how}; 100 demonstrations")
@@ -158,20 +168,14 @@ def pooled(trials: Mapping[str, studies.Trial]) -> dict[str, Share]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do the jobs that are missing."""
-    import torch
-
-    torch.set_num_threads(1)
+    """The command."""
     parser = argparse.ArgumentParser(description="Imitation: success shares of flow and diffusion policies.")
     parser.add_argument("out", type=Path, help="folder of sets, runs and trials")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=FEWEST)
     parser.add_argument("--episodes", type=int, default=EPISODES)
     parser.add_argument("--only", default="", help="part of the jobs' names, as lift/state")
     options = parser.parse_args(arguments)
-    for job in jobs(options.seeds):
-        if options.only in job.name and job.name not in studies.read(options.out):
-            print(job.name, json.dumps(studies.add(options.out, job.name, done(job, options.out, options.episodes))),
-                  flush=True)
+    study(options.out, options.seeds, options.episodes, options.only)
     return 0
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from temporeal_benchmarks.data import studies
 from temporeal_benchmarks.data.sets import QUALITIES, TASKS, made
-from temporeal_benchmarks.rows import Row, at_least, not_measured
+from temporeal_benchmarks.rows import Row, at_least
 
 UPDATES, SEEDS, JUDGED = 8000, 3, 200
 FEWER = 100  # episodes of Meta-World's judgement: a simulator steps one world after another
@@ -117,7 +117,7 @@ def of_set(trials: Mapping[str, studies.Trial], task: str, quality: str) -> list
     name = f"data.offline.{task}.{quality}"
     own = gains(trials, task, quality, METHOD)
     if len(own) < SEEDS:
-        return [not_measured(f"{name}.gain", "1", TARGET, f"{len(own)} of {SEEDS} seeds; python -m {__name__} {{out}}")]
+        return [studies.missing(f"{name}.gain", "1", TARGET, "offline-study", f"{len(own)} of {SEEDS} seeds")]
     shares = "; ".join(f"{method} {share_of(trials, task, quality, method):.3f}" for method in METHODS
                        if gains(trials, task, quality, method))
     half = T_95[len(own)] * stdev(own) / len(own) ** 0.5

@@ -2,7 +2,6 @@
 
     python -m temporeal_benchmarks.data.ope_study outputs/ope_study                          all that is missing
     python -m temporeal_benchmarks.data.ope_study outputs/ope_study --tasks reach --estimators model,fqe
-    python -m temporeal_benchmarks.data.studies ope outputs/ope_study                        keep it
 
 One core. Policies are learned on the set that judges them, with four budgets by two methods, so that there are bad and
 good ones. Each trial is a policy: its share of fresh episodes that satisfy the formula, the share of the data's states
@@ -26,7 +25,7 @@ from temporeal.policies.evaluate.ope.estimates import Estimate
 from temporeal.policies.evaluate.ope.gate import gate, share_of
 from temporeal_benchmarks.data import offline_study, studies
 from temporeal_benchmarks.data.sets import made
-from temporeal_benchmarks.rows import Row, not_measured
+from temporeal_benchmarks.rows import Row
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -136,8 +135,8 @@ def judged(trials: Mapping[str, studies.Trial]) -> list[Row]:
 def of_task(task: str, mine: Sequence[studies.Trial]) -> list[Row]:
     """Rows of one task."""
     if len(mine) < POLICIES:
-        return [not_measured(f"data.ope.{task}.model.rank_correlation", "1", "reported",
-                             f"{len(mine)} of {POLICIES} policies; python -m {__name__} {{out}}")]
+        return [studies.missing(f"data.ope.{task}.model.rank_correlation", "1", "reported", "ope-study",
+                                f"{len(mine)} of {POLICIES} policies")]
     names = dict.fromkeys(name for trial in mine for name in trial["estimates"])
     return [row for name in names
             for row in of_estimator(f"data.ope.{task}.{name}", [t for t in mine if name in t["estimates"]], name)]

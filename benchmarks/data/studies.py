@@ -1,27 +1,24 @@
-"""Studies of learning from data: trials that take hours, one JSON line each, resumable; and the results that are kept.
+"""Studies of learning from data: trials that take hours, one JSON line each, resumable.
 
-    python -m temporeal_benchmarks.data.studies offline outputs/offline_study     keep what a study's folder holds
-
-A study is a module ``benchmarks/data/<name>_study.py`` with ``judged(trials) -> list[Row]``, one row per target,
-``not measured`` where trials are missing. Its trials are in ``trials.jsonl`` of its folder: each says its name,
-``trial``, and the revision and the date of its measurement. ``temporeal bench data --kept`` prints the rows that are
-kept.
+A study is a part ``<name>_study`` of ``temporeal bench data``, measured where ``--parts`` names it and else read. Its
+module has ``study(out)``, which makes the trials that are missing, and ``judged(trials) -> list[Row]``, one row per
+target, ``not measured`` where trials are missing. Its trials are in ``trials.jsonl`` of its folder: each says its name,
+``trial``, and the revision and the date of its measurement.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Mapping, Sequence
-from importlib import import_module
+from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from temporeal_benchmarks.machine import short_revision
-from temporeal_benchmarks.results import RESULTS, as_json, now, study_document
+from temporeal_benchmarks.results import as_json, now, study_document
+from temporeal_benchmarks.rows import Row, not_measured
 
-FILE = "trials.jsonl"
-STUDIES = tuple(sorted(path.stem.removesuffix("_study") for path in Path(__file__).parent.glob("*_study.py")))
+FILE, KEPT = "trials.jsonl", "kept.json"
 
 Trial = Mapping[str, Any]
 
@@ -42,26 +39,19 @@ def add(folder: Path, name: str, found: Trial) -> Trial:
     return trial
 
 
-def keep(study: str, folder: Path, results: Path = RESULTS) -> Path:
-    """Write the trials of ``study`` in ``folder`` and their rows to the results that are kept."""
+def missing(row: str, unit: str, target: float | str | None, part: str, there: str) -> Row:
+    """A row whose trials are not all there: ``there`` says which are."""
+    return not_measured(row, unit, target, f"{there}; temporeal bench data --parts {part}")
+
+
+def measured(part: str, module: ModuleType, out: Path) -> list[Row]:
+    """Make the trials that are missing, and write with their rows what is kept of the study."""
     from temporeal.robots.atomic_files import write_whole
 
-    trials = read(folder)
-    module = import_module(f"temporeal_benchmarks.data.{study}_study")
-    document = study_document("data", module.judged(trials), [dict(trial) for trial in trials.values()])
-    document["command"] = f"python -m {module.__name__} {{out}}"
-    file = results / f"data-{study}.json"
-    write_whole(file, as_json(document, inline=("estimates",)).encode())
-    return file
-
-
-def main(words: Sequence[str] | None = None) -> None:
-    """Keep the results of a study."""
-    found = list(sys.argv[1:] if words is None else words)
-    if len(found) != 2 or found[0] not in STUDIES:
-        sys.exit(f"usage: python -m temporeal_benchmarks.data.studies {{{','.join(STUDIES)}}} FOLDER")
-    print(keep(found[0], Path(found[1])))
-
-
-if __name__ == "__main__":
-    main()
+    module.study(out)
+    trials = read(out)
+    rows: list[Row] = module.judged(trials)
+    document = study_document("data", rows, [dict(trial) for trial in trials.values()],
+                              command=f"temporeal bench data --parts {part}")
+    write_whole(out / KEPT, as_json(document, inline=("estimates", "gated")).encode())
+    return rows

@@ -10,15 +10,8 @@ from torch import Tensor, nn
 
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.robots.signals import SignalSpec
+from temporeal.sim.rotations import axes
 
-ONES = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
-TERMS = (((2, 2, -2), (3, 3, -2)), ((1, 2, 2), (0, 3, -2)), ((1, 2, 2), (0, 3, 2)), ((1, 1, -2), (3, 3, -2)),
-         ((1, 3, 2), (0, 2, -2)), ((2, 3, 2), (0, 1, 2)))
-"""The first two columns of a rotation, row by row: i, j and the weight of q_i q_j."""
-AXES = torch.zeros(16, 6)
-for _column, _terms in enumerate(TERMS):
-    for _i, _j, _weight in _terms:
-        AXES[4 * _i + _j, _column] = _weight
 CHANNELS = (16, 32)  # of a picture's first convolutions, each of stride 2
 
 
@@ -34,10 +27,22 @@ def numbers(spec: SignalSpec, value: Tensor) -> Tensor:
 
 
 def axes_by_products(quat: Tensor) -> Tensor:
-    """:func:`temporeal.sim.rotations.axes` [N, ..., 6] of [N, ..., 4], as one product of matrices: a
-    fifth of the nodes in an exported graph, each of which costs a robot a microsecond or two."""
+    """:func:`temporeal.sim.rotations.axes` [N, ..., 6] of [N, ..., 4], as one product of matrices: a fifth of the
+    nodes in an exported graph, each of which costs a robot a microsecond or two."""
     products = (quat[..., :, None] * quat[..., None, :]).reshape(-1, *quat.shape[1:-1], 16)
-    return products @ AXES.to(quat) + torch.tensor(ONES, dtype=quat.dtype, device=quat.device)
+    return products @ WEIGHTS.to(quat) + CONSTANT.to(quat)
+
+
+def quadratic() -> tuple[Tensor, Tensor]:
+    """``axes(q)`` as ``W (q q^T) + c``: W [16, 6], found where one or two numbers of q are 1, and c [6]."""
+    basis, constant = torch.eye(4), axes(torch.zeros(1, 4))[0]
+    pairs = (basis[:, None] + basis[None]).reshape(16, 4)
+    alone = axes(basis) - constant
+    both = (axes(pairs) - constant).reshape(4, 4, 6)
+    return (0.5 * (both - alone[:, None] - alone[None])).reshape(16, 6), constant
+
+
+WEIGHTS, CONSTANT = quadratic()
 
 
 def count(spec: SignalSpec) -> int:

@@ -33,12 +33,12 @@ from torch import Tensor, nn
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.ensembles import Quality, Value
 from temporeal.policies.nets.normalizer import Normalizer
-from temporeal.policies.offline.fdvl import CONJUGATES, LARGEST_WEIGHT, implicit_maximum
+from temporeal.policies.offline.fdvl import LARGEST_WEIGHT, FDVLConfig, implicit_maximum
 from temporeal.policies.training import offline_learner
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.offline import reinforcement
 from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend
-from temporeal.policies.training.offline.reinforcement import OfflineRLConfig, bounded_actor
+from temporeal.policies.training.offline.reinforcement import bounded_actor
 from temporeal.policies.training.offline.trajectory_weights import returns, weighted
 from temporeal.policies.training.offline.transition_batches import TransitionBatches
 from temporeal.policies.training.offline_learner import Result
@@ -47,7 +47,7 @@ EXPERTS = ("success", "return")
 
 
 @dataclass(frozen=True)
-class ReCOILConfig(OfflineRLConfig):
+class ReCOILConfig(FDVLConfig):
     """Settings. ``reward`` matters where ``expert`` is "return" only; ``weighting`` weighs the others' episodes.
 
     Args:
@@ -55,27 +55,21 @@ class ReCOILConfig(OfflineRLConfig):
             the ``expert_share`` of them that earned most.
         expert_share: of the episodes, at least one; see ``expert``.
         mixture: beta, the share of the expert in d_mix.
-        divergence: of the implicit maximum: "chi2" or "tv".
-        forward: lambda in (0.5, 1) of it: towards 1 V becomes the greatest score of the data's actions.
-        temperature: A of the policy's weights; 0 clones.
+
+    ``divergence`` and ``forward`` are of the implicit maximum, ``temperature`` is A.
     """
 
     expert: str = "success"
     expert_share: float = 0.05
     mixture: float = 0.5
-    divergence: str = "chi2"
-    forward: float = 0.7
-    temperature: float = 3.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.expert not in EXPERTS:
             raise SettingsError(f"algo.expert={self.expert}: one of {', '.join(EXPERTS)}")
-        if self.divergence not in CONJUGATES:
-            raise SettingsError(f"algo.divergence={self.divergence}: one of {', '.join(CONJUGATES)}")
-        for name, low in (("expert_share", 0.0), ("mixture", 0.0), ("forward", 0.5)):
-            if not low < getattr(self, name) < 1.0:
-                raise SettingsError(f"algo.{name} lies between {low:g} and 1, both excluded, got {getattr(self, name)}")
+        for name in ("expert_share", "mixture"):
+            if not 0.0 < getattr(self, name) < 1.0:
+                raise SettingsError(f"algo.{name} lies between 0 and 1, both excluded, got {getattr(self, name)}")
 
 
 class ReCOIL:

@@ -93,16 +93,20 @@ def request_of(words: Sequence[str]) -> Request:
     if quality not in QUALITIES:
         raise BadInput(f"quality={quality}: legal are {', '.join(QUALITIES)}")
     severity = None if own.get("severity") in (None, "auto") else fraction(own, "severity")
-    expert = experts_in(own.get("expert", SCRIPTED))
+    expert = experts_in(own.get("expert", SCRIPTED), quality)
     return Request(settings, Path(str(settings["out"])), quality, number(own, "episodes", 100), expert, severity,
                    number(own, "goals", 4), own.get("pictures", "h264"), noise_of(own, quality))
 
 
-def experts_in(text: str) -> tuple[str, ...]:
+def experts_in(text: str, quality: str) -> tuple[str, ...]:
     """What ``expert=`` names: ``scripted``, or folders with commas between them."""
+    from temporeal.policies.data.demonstrators.qualities import PARTS
+
     found = tuple(part.strip() for part in text.split(","))
     if not all(found) or (len(found) > 1 and SCRIPTED in found):
         raise BadInput(f"expert={text}: {SCRIPTED}, or folders of runs or artifacts, as in RUN,RUN: the best one first")
+    if len(found) > 1 and "medium" not in PARTS.get(quality, (quality,)):
+        raise BadInput(f"expert={text}: several experts are for quality=medium and mixed; quality={quality} is by one")
     return found
 
 

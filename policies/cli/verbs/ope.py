@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from math import isnan
+from math import isfinite, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,7 @@ def parser() -> Parser:
     add_formula(p, "what is judged instead of the task's formula")
     p.add_argument("--return", dest="returns", action="store_true", help="estimate the return, not P(satisfied)")
     p.add_argument("--discount", type=float, default=1.0, help="of the return, per step (%(default)s)")
-    p.add_argument("--estimators", default="model,fqe,wpdis", metavar="A,B", help="of them (%(default)s)")
+    p.add_argument("--estimators", default="model,fqe,wpdis,wdr", metavar="A,B", help="of them (%(default)s)")
     p.add_argument("--gate", default="", metavar="PARENT", help="a run, or data: pass only what is better than this")
     p.add_argument("--confidence", type=float, default=0.95, help="of intervals and gate (%(default)s)")
     p.add_argument("--rule", choices=("t", "bootstrap"), default="t", help="of the gate's lower bound (%(default)s)")
@@ -146,8 +146,9 @@ def gated(options: Any, estimates: dict[str, Estimate], parent: dict[str, Estima
 def figures(estimate: Estimate, confidence: float) -> dict[str, float | None]:
     """For --json."""
     low, high = estimate.interval(confidence)
-    return {"value": estimate.value, "low": low, "high": high, "confidence": confidence,
-            "effective": estimate.effective, "outside": None if isnan(estimate.outside) else estimate.outside}
+    said = {"value": estimate.value, "low": low, "high": high, "confidence": confidence,
+            "effective": estimate.effective, "outside": estimate.outside}
+    return {name: value if isfinite(value) else None for name, value in said.items()}  # JSON knows no infinity
 
 
 def said(estimate: Estimate, confidence: float) -> str:

@@ -41,7 +41,7 @@ def test_results_are_pooled_over_seeds_and_few_are_not_judged() -> None:
     assert loss.value == pytest.approx(0.02) and loss.ok is True
     assert rows["data.imitation.push.pictures.flow.success"].ok is None
     missing = rows["data.imitation.push.state.flow.success"]
-    assert missing.ok is False and "imitation_study" in str(missing.peer)
+    assert missing.ok is False and "--parts imitation-study" in str(missing.peer)
 
 
 def test_inferences_are_timed_in_turn(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from temporeal_benchmarks import runner
 from temporeal_benchmarks.data import d3rlpy_study, offline_study, studies
+from temporeal_benchmarks.measurements import data
 from temporeal_benchmarks.results import runs_of
 
 
@@ -44,15 +46,30 @@ def test_a_study_has_each_trial_once(tmp_path, monkeypatch):
     assert asked == [f"reach/{quality}/cloning/{seed}" for seed in (1, 2) for quality in ("medium", "mixed")]
 
 
-def test_what_is_kept_says_revision_date_and_trials(tmp_path):
-    for name, found in trials(0.3).items():
-        studies.add(tmp_path / "study", name, found)
+def test_a_study_is_measured_where_it_is_named_and_kept_with_its_trials(tmp_path, monkeypatch):
+    def study(out):
+        for name, found in trials(0.3).items():
+            studies.add(out, name, found)
+
+    monkeypatch.setattr(offline_study, "study", study)
+    options = {"parts": ["offline-study"]}
+    runner.measure("data", False, tmp_path, options, "temporeal bench data --parts offline-study", quiet=True)
     (tmp_path / "results").mkdir()
-    file = studies.keep("offline", tmp_path / "study", tmp_path / "results")
+    file = runner.keep("data", tmp_path, options, tmp_path / "results")
+    assert file.name == "data-offline-study.json"
     (run,) = runs_of("data", tmp_path / "results")
+    assert run.command == "temporeal bench data --parts offline-study"
     assert {row.name: row for row in run.rows}["data.offline.reach.medium.gain"].ok is True
     kept = json.loads(file.read_text())["trials"]
     assert len(kept) == 6 and all(trial["revision"] and trial["date"] for trial in kept)
+
+
+def test_a_study_that_is_not_named_is_only_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(data, "PARTS", ("offline-study",))
+    monkeypatch.setattr(offline_study, "study", lambda out: pytest.fail("measured"))
+    (row,) = [row for row in data.run(False, out=tmp_path) if row.name == "data.offline.reach.medium.gain"]
+    assert row.ok is False and "temporeal bench data --parts offline-study" in row.peer
+    assert data.study_file({"parts": ["offline-study", "ope"]}) is None and data.study_file({"parts": None}) is None
 
 
 def test_returns_within_the_tolerance_are_not_worse():

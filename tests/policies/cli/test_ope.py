@@ -57,7 +57,7 @@ def test_worse_policies_fail_the_gate(estimated: list[off_policy.Asked], capsys:
     found = json.loads(capsys.readouterr().out)
     assert found["passed"] is False
     assert [found["gate"][run]["fqe"]["accepted"] for run in "ab"] == [False, True]
-    assert found["runs"]["b"]["wpdis"]["value"] == pytest.approx(0.6)
+    assert found["runs"]["b"]["wdr"]["value"] == pytest.approx(0.6)
     assert estimated[0].parent == "data"
 
 

@@ -107,6 +107,7 @@ def test_a_set_is_found_again_by_its_learner(expert):
     (["expert=nowhere"], "nowhere is not a run"),
     (["expert=scripted,run"], "expert=scripted,run: scripted, or folders of runs"),
     (["expert=run,"], "the best one first"),
+    (["expert=run,other"], "several experts are for quality=medium and mixed; quality=expert is by one"),
 ])
 def test_what_cannot_be_generated_is_named(words, said, tmp_path):
     with pytest.raises(BadInput, match=said):
