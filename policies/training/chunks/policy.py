@@ -27,12 +27,12 @@ class Latent(nn.Module):
         self.value: Tensor
 
     def forward(self, context: Tensor) -> Tensor:
-        """The same for each of N robots, [N, H, U]."""
-        return self.value + torch.zeros_like(context[:, :1, None])
+        """The same for each of N robots, [N, H, U]; ``context`` [N, ...]."""
+        return self.value + torch.zeros_like(context.flatten(1)[:, :1, None])
 
 
 class Decoder(nn.Module):
-    """From a context [N, C] to a chunk [N, H, U] in [-1, 1]: what differs between the algorithms.
+    """From a context, [N, C] or tokens [N, L, D], to a chunk [N, H, U] in [-1, 1]: what differs between the algorithms.
 
     Attributes:
         figures: names of what :meth:`loss` gives; the first one is minimized.
@@ -54,7 +54,7 @@ class Denoising(Decoder):
     """A decoder that denoises, with what distillation asks of a teacher: levels from noise to data.
 
     Attributes:
-        net: x [N, H, U], a share [N] of the way to noise, and the context [N, C] to [N, H, U].
+        net: x [N, H, U], a share [N] of the way to noise, and the context to [N, H, U].
         start: the noise that a deployed chunk begins with.
         steps: K, in which it is denoised.
     """
@@ -160,7 +160,11 @@ class ChunkPolicy(nn.Module):
 
     def rows(self, signals: Mapping[str, Tensor]) -> Tensor:
         """Raw commands [N, H, U], within the limits."""
-        command = self.scale.back(self.decoder(self.encoder(signals))) + self.base(signals)
+        return self.commands(self.decoder(self.encoder(signals)), signals)
+
+    def commands(self, chunk: Tensor, signals: Mapping[str, Tensor]) -> Tensor:
+        """The raw commands, within the limits, that a ``chunk`` [N, H, U] of the decoder stands for."""
+        command = self.scale.back(chunk) + self.base(signals)
         return torch.minimum(torch.maximum(command, self.low), self.high)
 
     def base(self, signals: Mapping[str, Tensor]) -> Tensor:
