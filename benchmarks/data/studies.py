@@ -1,9 +1,9 @@
 """Studies of learning: trials that take hours, one JSON line each, resumable.
 
 A study is a part ``<name>_study`` of a benchmark such as ``temporeal bench data``, measured where ``--parts`` names it
-and else read. Its module has ``study(out)``, which makes the trials that are missing, and ``judged(trials) -> list[Row]``, one row per
-target, ``not measured`` where trials are missing. Its trials are in ``trials.jsonl`` of its folder: each says its name,
-``trial``, and the revision and the date of its measurement.
+and else read. Its module has ``study(out)``, which makes the trials that are missing, and ``judged(trials) ->
+list[Row]``, one row per target, ``not measured`` where trials are missing. Its trials are in ``trials.jsonl`` of its
+folder: each says its name, ``trial``, and the revision and the date of its measurement.
 """
 
 from __future__ import annotations
