@@ -1,0 +1,127 @@
+"""The moments of a dataset as models of progress learn from them: which sample of which episode, and how that ended.
+
+S samples, E episodes. Numbers are held in memory; pictures stay where the dataset has them (memory-mapped).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from temporeal.policies.data.episodes.interface import DataError, Interface
+from temporeal.policies.nets.encoders import is_picture
+from temporeal.policies.training.chunks.windows import chosen, tensor
+
+
+class Source(Protocol):
+    """The required part of a dataset: see :class:`temporeal.policies.data.episodes.dataset.Dataset`."""
+
+    @property
+    def interface(self) -> Interface:
+        """What its numbers mean."""
+
+    @property
+    def starts(self) -> np.ndarray:
+        """[E + 1]: the samples of episode e are ``starts[e]`` to ``starts[e + 1]``."""
+
+    @property
+    def records(self) -> Sequence[Any]:
+        """[E], each with ``success``: True, False, or None where nobody judged."""
+
+    def column(self, name: str) -> np.ndarray:
+        """[samples, ...] of a column or signal."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """All moments of a dataset.
+
+    Args:
+        interface: of the dataset, with the chosen signals.
+        numbers: signals that are no pictures, [S, *shape].
+        pictures: [S, H, W, colours] uint8.
+        command: [S, U] in its units.
+        starts: [E + 1] int64.
+        success: [E] float: 1, or 0 where the episode was judged a failure. What nobody judged is a demonstration.
+    """
+
+    interface: Interface
+    numbers: Mapping[str, Tensor]
+    pictures: Mapping[str, np.ndarray]
+    command: Tensor
+    starts: Tensor
+    success: Tensor
+
+    @property
+    def lengths(self) -> Tensor:
+        """[E] samples."""
+        return self.starts.diff()
+
+    def signals(self, at: Tensor) -> dict[str, Tensor]:
+        """The signals [..., *shape] of the samples ``at`` [...]."""
+        rows, order = np.unique(at.numpy().ravel(), return_inverse=True)  # a mapped file is read in order, once each
+        seen = {name: torch.from_numpy(np.asarray(value[rows])[order]).unflatten(0, at.shape)
+                for name, value in self.pictures.items()}
+        return {**{name: value[at] for name, value in self.numbers.items()}, **seen}
+
+    def episode(self, number: int) -> dict[str, Tensor]:
+        """The signals [T, *shape] of an episode."""
+        return self.signals(torch.arange(int(self.starts[number]), int(self.starts[number + 1])))
+
+    def at(self, episode: Tensor, share: Tensor) -> Tensor:
+        """The samples [...] at a ``share`` [...] of the way through ``episode`` [...], 0 the first and 1 the last."""
+        return self.starts[episode] + (share * (self.lengths[episode] - 1)).round().long()
+
+    def share(self, episode: Tensor, sample: Tensor) -> Tensor:
+        """The inverse of :meth:`at`."""
+        return (sample - self.starts[episode]) / (self.lengths[episode] - 1)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the interface, the numbers, the commands and the verdicts."""
+        found = hashlib.sha256(self.interface.digest().encode())
+        for value in (self.starts, self.success, self.command, *self.numbers.values()):
+            found.update(value.numpy().tobytes())
+        return found.hexdigest()
+
+
+def moments(data: Source, names: Sequence[str]) -> Moments:
+    """The moments of ``data`` with the signals ``names`` (all if empty). Bad data: :class:`DataError`."""
+    interface = chosen(data.interface, names)
+    starts = np.asarray(data.starts, dtype=np.int64)
+    if not len(data.records):
+        raise DataError("the dataset has no episodes")
+    if (short := np.flatnonzero(np.diff(starts) < 2)).size:
+        raise DataError(f"episode {short[0]} has {int(np.diff(starts)[short[0]])} samples; progress needs at least 2")
+    pictures = {name: data.column(name) for name, spec in interface.signals.items() if is_picture(spec)}
+    numbers = {name: tensor(data.column(name)) for name in interface.signals if name not in pictures}
+    check(numbers, starts)
+    success = torch.tensor([float(record.success is not False) for record in data.records])
+    return Moments(interface, numbers, pictures, tensor(data.column("action")), torch.from_numpy(starts), success)
+
+
+def check(numbers: Mapping[str, Tensor], starts: np.ndarray) -> None:
+    """Refuse signals that are not numbers, by episode."""
+    for name, value in numbers.items():
+        bad = (~value.isfinite()).flatten(1).any(1) if value.ndim > 1 else ~value.isfinite()
+        if bool(bad.any()):
+            first = int(bad.nonzero()[0])
+            episode = int(np.searchsorted(starts, first, side="right")) - 1
+            raise DataError(f"episode {episode}, sample {first - int(starts[episode])}: {name} is not finite; "
+                            "`temporeal data check` finds and quarantines such episodes")
+
+
+def held_out(count: int, every: int) -> Tensor:
+    """Numbers of the episodes, of ``count``, that are not learned from: each ``every``-th one; none where that is 0."""
+    return torch.arange(every - 1, count, every) if every else torch.arange(0)
+
+
+def learned_from(count: int, every: int) -> Tensor:
+    """Numbers of the others."""
+    out = set(held_out(count, every).tolist())
+    return torch.tensor([k for k in range(count) if k not in out])

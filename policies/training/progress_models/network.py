@@ -1,0 +1,122 @@
+"""What all our models of progress share: an encoder of moments, and a value that goes from moment to moment.
+
+N worlds, T samples of an episode, C numbers of a context. A memory is tensors by name, each with N in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from temporeal.policies.nets.encoders import SignalEncoder
+from temporeal.robots.signals import SignalSpec
+
+TOKEN = "token"
+"""The unit of a signal whose numbers are those of words, 0 for none."""
+AT_ONCE = 256  # samples that are encoded together
+
+Memory = dict[str, Tensor]
+
+
+class Sentence(nn.Module):
+    """Word numbers [N, L] to the mean [N, D] of the words' vectors. A number beyond the vocabulary is an error."""
+
+    def __init__(self, words: int, width: int) -> None:
+        super().__init__()
+        self.vectors = nn.Embedding(words + 1, width, padding_idx=0)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """What the sentence means."""
+        tokens = tokens.long()
+        there = (tokens > 0).float()[..., None]
+        return (self.vectors(tokens) * there).sum(-2) / there.sum(-2).clamp(min=1.0)
+
+
+class MomentEncoder(nn.Module):
+    """Raw signals, by name [N, *shape], to a context [N, C]: what is measured and seen, and the instruction."""
+
+    def __init__(self, specs: Sequence[SignalSpec], width: int, keypoints: int, words: int) -> None:
+        super().__init__()
+        self.told = tuple(spec.name for spec in specs if spec.unit == TOKEN)
+        self.seen = SignalEncoder([spec for spec in specs if spec.unit != TOKEN], width, keypoints)
+        self.sentence = Sentence(words, width) if self.told else None
+        self.both = nn.Sequential(nn.SiLU(), nn.Linear(width * (1 + len(self.told)), width), nn.SiLU(),
+                                  nn.Linear(width, width), nn.LayerNorm(width))
+
+    def forward(self, signals: Mapping[str, Tensor]) -> Tensor:
+        """The context."""
+        parts = [self.seen(signals)]
+        if self.sentence is not None:
+            parts += [self.sentence(signals[name]) for name in self.told]
+        return self.both(torch.cat(parts, -1))
+
+
+class ProgressNetwork(nn.Module):
+    """A :class:`temporeal.policies.training.progress_models.protocol.ProgressModel` with networks. An algorithm says
+    what it remembers of an episode (:meth:`begin`), what the value is (:meth:`step`) and what is minimized.
+
+    Attributes:
+        figures: names of what :meth:`loss` gives; the first one is minimized.
+    """
+
+    figures: tuple[str, ...] = ("loss",)
+
+    def __init__(self, specs: Sequence[SignalSpec], width: int, keypoints: int, words: int) -> None:
+        super().__init__()
+        self.names = tuple(spec.name for spec in specs)
+        self.encoder = MomentEncoder(specs, width, keypoints, words)
+        self.memory: Memory | None = None
+        self.worlds = 0
+
+    def begin(self, context: Tensor) -> Memory:
+        """What is remembered before the first moment, whose context [N, C] this is."""
+        return {}
+
+    def step(self, context: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        """The value [N] in [0, 1] at a moment's context [N, C], and what is remembered from then on."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def values(self, signals: Mapping[str, Tensor]) -> Tensor:
+        """[T] of one episode."""
+        context, found = self.contexts(signals), []
+        memory = self.begin(context[:1])
+        for moment in context.split(1):
+            value, memory = self.step(moment, memory)
+            found.append(value)
+        return torch.cat(found)
+
+    def contexts(self, signals: Mapping[str, Tensor]) -> Tensor:
+        """[T, C], a few samples at a time."""
+        read = [signals[name].split(AT_ONCE) for name in self.names]
+        return torch.cat([self.encoder(dict(zip(self.names, part))) for part in zip(*read)])
+
+    def start(self, n: int) -> None:
+        """Begin episodes in ``n`` worlds."""
+        self.worlds, self.memory = n, None
+
+    @torch.no_grad()
+    def update(self, signals: Mapping[str, Tensor], begins: Tensor | None = None) -> Tensor:
+        """[N] at the next samples."""
+        context = self.encoder({name: signals[name] for name in self.names})
+        if len(context) != self.worlds:
+            raise ValueError(f"progress of {len(context)} worlds is asked for; start({self.worlds}) was said")
+        if self.memory is None:
+            self.memory = self.begin(context)
+        elif begins is not None and bool(begins.any()):
+            self.memory = chosen(begins, self.begin(context), self.memory)
+        value, self.memory = self.step(context, self.memory)
+        return value
+
+
+def chosen(which: Tensor, yes: Memory, no: Memory) -> Memory:
+    """``yes`` in the worlds ``which`` [N], ``no`` in the others."""
+    return {name: torch.where(which.reshape(-1, *[1] * (value.ndim - 1)), value, no[name])
+            for name, value in yes.items()}
+
+
+def head(inputs: int, width: int, outputs: int = 1) -> nn.Sequential:
+    """From contexts to what is predicted."""
+    return nn.Sequential(nn.Linear(inputs, width), nn.SiLU(), nn.Linear(width, outputs))
