@@ -90,7 +90,8 @@ def measured(env: Env, names: tuple[str, ...]) -> Arrays:
     a task :func:`temporeal.policies.evaluate.measurement_recorder.with_recorder`."""
     from temporeal.policies.evaluate.measurement_recorder import measured
 
-    seen = {**measured(env), **{name: value.cpu().numpy() for name, value in env.images.items()}}
+    images = env.images if env.rendering else env.render()
+    seen = {**measured(env), **{name: value.cpu().numpy() for name, value in images.items()}}
     if missing := [name for name in names if name not in seen]:
         raise BadInput(f"the policy reads {', '.join(missing)}, which task {env.task.name!r} as set does not show; it "
                        f"shows: {', '.join(seen)} (pictures: cameras=...)")
@@ -143,6 +144,7 @@ def chunk_act(infer: Infer, signals: tuple[str, ...], settings: Mapping[str, Any
     algo = settings["algo"]
     player = Player(infer, int(algo.get("execute") or 1), algo.get("ensemble"))
 
+    env.rendering = False  # but where a chunk is inferred
     def policy(obs: Any) -> Any:
         command = torch.from_numpy(player.command(lambda: measured(env, signals))).to(obs.device)
         memory = {k.removeprefix("memory."): v for k, v in env.column.items() if k.startswith("memory.")}

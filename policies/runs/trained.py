@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.runs import chunks
+from temporeal.policies.runs import chunks, tuning
 from temporeal.policies.runs.artifacts import artifact_policy, artifact_settings, is_artifact, load_artifact
 from temporeal.policies.runs.environments import check_device
 from temporeal.policies.runs.errors import BadInput
@@ -18,6 +18,7 @@ from temporeal.policies.runs.settings.files import Settings
 
 if TYPE_CHECKING:
     from temporeal.policies.training.acting import Act
+    from temporeal.policies.training.chunk_rl.tuning import Base
     from temporeal.robots.artifact.runtime import Artifact
     from temporeal.sim.env import Env
     from temporeal.sim.maps import PolicyGraph
@@ -111,14 +112,17 @@ def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyG
                        f"{error}): train anew, or judge the artifact that was exported then") from error
 
 
-def shown_to(graph: PolicyGraph, task: Task) -> Task:
-    """``task`` with the observation map of ``graph``, to its full horizon."""
+def shown_to(graph: PolicyGraph | Base, task: Task) -> Task:
+    """``task`` with the observation map of ``graph``, to its full horizon; to a chunk policy: with what it reads."""
     from temporeal.policies.evaluate.full_horizon import to_full_horizon
+    from temporeal.policies.training.chunk_rl.tuning import Base
 
+    if isinstance(graph, Base):
+        return tuning.shown_to(graph, task)
     return to_full_horizon(task if graph.observe is task.observe else replace(task, observe=graph.observe))
 
 
-def base_of(settings: Mapping[str, Any], task: Task) -> PolicyGraph | None:
+def base_of(settings: Settings, task: Task) -> PolicyGraph | Base | None:
     """The trained policy on ``task`` that the learner starts from; None where it starts from nothing.
 
     Such a learner has the setting ``policy``, the folder of the run.
@@ -129,6 +133,8 @@ def base_of(settings: Mapping[str, Any], task: Task) -> PolicyGraph | None:
     if not given:
         raise BadInput(f"algo={name} starts from a trained policy: algo.policy=RUN, the folder of a run on the same "
                        "task")
+    if tuning.tunes_chunks(settings):
+        return tuning.base_of(settings, task)
     run = Path(str(given))
     before = load_run(run)
     if before["task"]["name"] != settings["task"]["name"] or before["robot"] != settings["robot"]:

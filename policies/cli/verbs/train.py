@@ -22,6 +22,7 @@ Example:
   temporeal train --config task=track              print every setting and stop
   temporeal train task=waypoints resume=true
   temporeal train task=waypoints algo=reflex algo.policy=outputs/train/waypoints-ppo-1     a reflex for that policy
+  temporeal train algo=flow_sde algo.policy=outputs/reach       tune the flow policy of that run in simulation
 """
 
 
@@ -47,8 +48,8 @@ def completions() -> list[str]:
 def run(argv: Sequence[str]) -> int:
     """Compose the settings, train, write the run."""
     options = parser().parse_intermixed_args(argv)  # before anything slow is imported: --help is at once
-    from temporeal.policies.runs.offline import settings_of
     from temporeal.policies.runs.settings.files import as_yaml
+    from temporeal.policies.runs.tuning import settings_of
 
     settings = settings_of(options.overrides)
     if options.out:
