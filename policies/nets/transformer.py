@@ -27,11 +27,12 @@ class Attention(nn.Module):
         self.query, self.both = nn.Linear(width, width), nn.Linear(width, 2 * width)
         self.out = nn.Linear(width, width)
 
-    def forward(self, tokens: Tensor, memory: Tensor) -> Tensor:
-        """Attended [N, L, D]."""
+    def forward(self, tokens: Tensor, memory: Tensor, hidden: Tensor | None = None) -> Tensor:
+        """Attended [N, L, D]. ``hidden``: added to the logits, [L, M] or [N, 1, 1, M], -inf where nothing is seen."""
         key, value = self.split(self.both(memory), 2 * self.heads).chunk(2, 1)
         query = self.split(self.query(tokens), self.heads)
-        share = torch.softmax(query @ key.transpose(2, 3) / math.sqrt(self.size), -1)
+        logits = query @ key.transpose(2, 3) / math.sqrt(self.size)
+        share = torch.softmax(logits if hidden is None else logits + hidden, -1)
         return self.out((share @ value).transpose(1, 2).flatten(2))
 
     def split(self, tokens: Tensor, heads: int) -> Tensor:
@@ -49,10 +50,10 @@ class Block(nn.Module):
         self.last = nn.LayerNorm(width)
         self.feed = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
 
-    def forward(self, tokens: Tensor, memory: Tensor | None = None) -> Tensor:
-        """The tokens [N, L, D] after the block."""
+    def forward(self, tokens: Tensor, memory: Tensor | None = None, hidden: Tensor | None = None) -> Tensor:
+        """The tokens [N, L, D] after the block. ``hidden``: of the attention to themselves."""
         seen = self.first(tokens)
-        tokens = tokens + self.own(seen, seen)
+        tokens = tokens + self.own(seen, seen, hidden)
         if self.cross is not None and self.second is not None:
             assert memory is not None
             tokens = tokens + self.cross(self.second(tokens), memory)

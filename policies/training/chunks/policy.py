@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.policies.data.episodes.interface import Interface
-from temporeal.policies.nets.encoders import SignalEncoder
 from temporeal.policies.training.chunks.windows import base
+from temporeal.sim.stl.instructions.vocabulary import Vocabulary
 
 
 class Latent(nn.Module):
@@ -28,7 +28,7 @@ class Latent(nn.Module):
 
     def forward(self, context: Tensor) -> Tensor:
         """The same for each of N robots, [N, H, U]; ``context`` [N, ...]."""
-        return self.value + torch.zeros_like(context.flatten(1)[:, :1, None])
+        return self.value + 0.0 * context.flatten(1)[:, :1, None]  # zeros_like would be traced with the batch's size
 
 
 class Decoder(nn.Module):
@@ -130,11 +130,12 @@ class ChunkPolicy(nn.Module):
     Args:
         interface: the signals that it reads, its command and its rate.
         horizon: H.
+        encoder: a module from signals to a context, as :class:`temporeal.policies.nets.encoders.SignalEncoder`.
         relative: name of a signal [J] that the command's first J components are relative to; "": none.
     """
 
     def __init__(
-        self, interface: Interface, horizon: int, encoder: SignalEncoder, decoder: Decoder, relative: str = ""
+        self, interface: Interface, horizon: int, encoder: Any, decoder: Decoder, relative: str = ""
     ) -> None:
         super().__init__()
         self.interface, self.horizon, self.relative = interface, horizon, relative
@@ -149,6 +150,12 @@ class ChunkPolicy(nn.Module):
     def signals(self) -> tuple[str, ...]:
         """Names of the signals that it reads."""
         return tuple(self.interface.signals)
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The words that it reads; None: it is told nothing."""
+        found: Vocabulary | None = getattr(self.encoder, "vocabulary", None)
+        return found
 
     def initial_memory(self, n: int) -> dict[str, Tensor]:
         """None: how many control steps lie between two inferences is not known."""

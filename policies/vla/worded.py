@@ -1,0 +1,87 @@
+"""The instruction of each sample of a dataset, and the words it is made of.
+
+Sets of the tabletop suite have it as a signal, in the suite's words. Of any other set of LeRobotDataset v3 the sentence
+of each episode is taken, and the words are those of the set: they are kept in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from temporeal.policies.data.episodes.interface import DataError, Interface
+from temporeal.policies.nets.encoders import is_words
+from temporeal.policies.training.chunks.windows import Source
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.stl.instructions.grammar import SUITE
+from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION, InstructionError, Vocabulary, words_of
+
+
+@dataclass(frozen=True)
+class Worded:
+    """A dataset with the signal ``instruction``, of the sentences of its episodes."""
+
+    data: Source
+    vocabulary: Vocabulary
+    sentences: Sequence[str]
+
+    @property
+    def interface(self) -> Interface:
+        """With the instruction."""
+        found = self.data.interface
+        spec = SignalSpec(INSTRUCTION.name, (self.vocabulary.length,), INSTRUCTION.unit, "", INSTRUCTION.dtype)
+        return replace(found, signals={**found.signals, spec.name: spec})
+
+    @property
+    def starts(self) -> np.ndarray:
+        """As the dataset's."""
+        return self.data.starts
+
+    def column(self, name: str) -> np.ndarray:
+        """A column or signal of all samples."""
+        if name != INSTRUCTION.name:
+            return self.data.column(name)
+        rows = np.stack([self.vocabulary.encode(text) for text in self.sentences])
+        return np.repeat(rows, np.diff(self.starts), axis=0)
+
+
+def worded(data: Source) -> tuple[Source, Vocabulary | None]:
+    """``data`` with its instruction, and its words. None: it has one sentence or none, so that there is nothing to
+    read."""
+    if said := [spec for spec in data.interface.signals.values() if is_words(spec)]:
+        check_numbers(data, said[0])
+        return data, SUITE
+    sentences = [record.language for record in getattr(data, "records", ())]
+    if len(set(sentences)) < 2:
+        return data, None
+    vocabulary = words_in(sentences)
+    return Worded(data, vocabulary, sentences), vocabulary
+
+
+def words_in(sentences: Sequence[str]) -> Vocabulary:
+    """The words of ``sentences``, one an episode."""
+    found = set[str]()
+    longest = INSTRUCTION.shape[0]
+    for episode, text in enumerate(sentences):
+        try:
+            words = words_of(text)
+        except InstructionError as error:
+            raise DataError(f"episode {episode}: {error}") from error
+        found.update(words)
+        longest = max(longest, len(words))
+    return Vocabulary(tuple(sorted(found)), longest)
+
+
+def check_numbers(data: Source, spec: SignalSpec) -> None:
+    """Refuse word numbers that are not the suite's, by episode."""
+    if spec.shape != (SUITE.length,):
+        raise DataError(f"signal {spec.name} has shape {spec.shape}; the suite's sentences have ({SUITE.length},)")
+    rows: Any = np.asarray(data.column(spec.name))
+    bad = np.flatnonzero(((rows < 0) | (rows > len(SUITE.words))).any(1))
+    if len(bad):
+        episode = int(np.searchsorted(data.starts, bad[0], side="right")) - 1
+        raise DataError(f"episode {episode}: signal {spec.name} at sample {bad[0]} has the word numbers "
+                        f"{rows[bad[0]].tolist()}; the suite has 1 to {len(SUITE.words)}, and 0 is no word")
