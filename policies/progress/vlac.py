@@ -26,9 +26,9 @@ from torch import Tensor
 
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.progress_models import learner
-from temporeal.policies.training.progress_models.learner import Drawing, ProgressConfig, Result
+from temporeal.policies.training.progress_models.learner import Drawing, ProgressConfig, Result, encoder_of
 from temporeal.policies.training.progress_models.moments import Source
-from temporeal.policies.training.progress_models.network import TOKEN, Memory, ProgressNetwork, head
+from temporeal.policies.training.progress_models.network import TOKEN, ComparingNetwork, ProgressNetwork
 from temporeal.robots.signals import SignalSpec
 
 
@@ -76,35 +76,24 @@ def recursion(value: Tensor, change: Tensor) -> Tensor:
     return value + torch.where(change > 0, 1.0 - value, value) * change
 
 
-class VLAC(ProgressNetwork):
-    """The critic. It remembers the moment that it compares with, that moment's value and how long ago it was."""
+class VLAC(ComparingNetwork):
+    """The critic."""
 
     def __init__(self, specs: Sequence[SignalSpec], config: VLACConfig) -> None:
-        super().__init__(specs, config.context, config.keypoints, config.words)
-        self.stride, self.head = config.stride, head(3 * config.context, config.context)
+        super().__init__(specs, encoder_of(specs, config), config.context, config.stride)
 
-    def compare(self, before: Tensor, after: Tensor) -> Tensor:
+    def change(self, before: Tensor, after: Tensor) -> Tensor:
         """c [N] in [-1, 1] between two contexts [N, C]."""
-        return torch.tanh(self.head(torch.cat([before, after, after - before], -1))[..., 0])
+        return torch.tanh(self.compare(before, after))
 
-    def begin(self, context: Tensor) -> Memory:
-        """Nothing is done."""
-        nothing = context.new_zeros(len(context))
-        return {"compared": context, "value": nothing, "age": nothing}
-
-    def step(self, context: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """The value of this moment; each ``stride`` samples it becomes the one that later ones are compared with."""
-        value = recursion(memory["value"], self.compare(memory["compared"], context))
-        value = torch.where(memory["age"] > 0, value, memory["value"])  # the first moment is not compared with itself
-        due = memory["age"] >= self.stride
-        return value, {"compared": torch.where(due[:, None], context, memory["compared"]),
-                       "value": torch.where(due, value, memory["value"]),
-                       "age": torch.where(due, torch.ones_like(memory["age"]), memory["age"] + 1.0)}
+    def follow(self, value: Tensor, before: Tensor, after: Tensor) -> Tensor:
+        """The recursion."""
+        return recursion(value, self.change(before, after))
 
     def loss(self, pairs: Pairs, averaged: ProgressNetwork) -> Tensor:
         """Squared error of the change."""
         before, after = (self.encoder({name: value[k] for name, value in pairs.signals.items()}) for k in (0, 1))
-        return (self.compare(before, after) - pairs.change).square().mean()[None]
+        return (self.change(before, after) - pairs.change).square().mean()[None]
 
 
 def draw(drawing: Drawing) -> Pairs:

@@ -22,7 +22,7 @@ from temporeal.policies.training.chunks.learner import follow, interface_of, pla
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.offline_learner import OfflineConfig
 from temporeal.policies.training.progress_models.moments import Moments, Source, learned_from, moments
-from temporeal.policies.training.progress_models.network import TOKEN, ProgressNetwork
+from temporeal.policies.training.progress_models.network import TOKEN, MomentEncoder, ProgressNetwork
 from temporeal.robots.signals import SignalSpec
 
 
@@ -132,6 +132,11 @@ class Drawing:
         return found
 
 
+def encoder_of(specs: Sequence[SignalSpec], config: ProgressConfig) -> MomentEncoder:
+    """An encoder with new weights."""
+    return MomentEncoder(specs, config.context, config.keypoints, config.words)
+
+
 Draw = Callable[[Drawing], Any]
 """A batch of the algorithm's own."""
 C = TypeVar("C", bound=ProgressConfig)
@@ -189,20 +194,21 @@ class Learning:
 
 
 def train(
-    data: Source, config: ProgressConfig, build: Build, draw: Draw, *, out: Path, seed: int = 0, **rest: Any
+    data: Source, config: ProgressConfig, build: Build, draw: Draw, *, out: Path, seed: int = 0,
+    names: Sequence[str] | None = None, **rest: Any,
 ) -> Result:
-    """Train the model that ``build`` makes on the batches of ``draw``. ``rest``: as
-    :func:`temporeal.policies.training.offline_learner.learn` takes it."""
+    """Train the model that ``build`` makes on the batches of ``draw``. ``names``: of the signals, if not those of the
+    settings; ``rest``: as :func:`temporeal.policies.training.offline_learner.learn` takes it."""
     generator = torch.Generator().manual_seed(seed)
-    seen = moments(data, config.signals)
+    seen = moments(data, config.signals if names is None else names)
     specs = tuple(seen.interface.signals.values())
     check_words(seen, config.words)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = build(specs, config)
-    encoder = network.encoder.seen
-    if encoder.plain:
-        encoder.normalizer.update(statistics(vector(encoder.plain, seen.numbers)))
+    plain = network.encoder.seen.plain
+    if plain:
+        network.encoder.seen.normalizer.update(statistics(vector(plain, seen.numbers)))
     algorithm, batches = Learning(network, config), MomentBatches(Drawing(seen, config, generator), draw)
     found = offline_learner.learn(algorithm, batches, config, out=out, seed=seed, generator=generator, **rest)
     return Result(algorithm.actor.eval(), found.history)

@@ -58,15 +58,16 @@ class ProgressNetwork(nn.Module):
     what it remembers of an episode (:meth:`begin`), what the value is (:meth:`step`) and what is minimized.
 
     Attributes:
+        names: of the signals that are read.
+        encoder: raw signals, by name [N, *shape], to contexts [N, C]; its ``seen`` has the statistics of the numbers.
         figures: names of what :meth:`loss` gives; the first one is minimized.
     """
 
     figures: tuple[str, ...] = ("loss",)
 
-    def __init__(self, specs: Sequence[SignalSpec], width: int, keypoints: int, words: int) -> None:
+    def __init__(self, specs: Sequence[SignalSpec], encoder: nn.Module) -> None:
         super().__init__()
-        self.names = tuple(spec.name for spec in specs)
-        self.encoder = MomentEncoder(specs, width, keypoints, words)
+        self.names, self.encoder = tuple(spec.name for spec in specs), encoder
         self.memory: Memory | None = None
         self.worlds = 0
 
@@ -109,6 +110,50 @@ class ProgressNetwork(nn.Module):
             self.memory = chosen(begins, self.begin(context), self.memory)
         value, self.memory = self.step(context, self.memory)
         return value
+
+
+class ComparingNetwork(ProgressNetwork):
+    """A model whose value follows from one moment to the next by comparing them. Each ``stride`` samples the moment
+    becomes the one that later ones are compared with. It remembers that moment, its value, and how long ago it was."""
+
+    def __init__(self, specs: Sequence[SignalSpec], encoder: nn.Module, width: int, stride: int) -> None:
+        super().__init__(specs, encoder)
+        self.stride, self.head = stride, head(3 * width, width)
+
+    def compare(self, before: Tensor, after: Tensor) -> Tensor:
+        """What the network says [N] of two contexts [N, C]."""
+        found: Tensor = self.head(torch.cat([before, after, after - before], -1))[..., 0]
+        return found
+
+    def follow(self, value: Tensor, before: Tensor, after: Tensor) -> Tensor:
+        """The value [N] at the context ``after`` from that at ``before``."""
+        raise NotImplementedError
+
+    def begin(self, context: Tensor) -> Memory:
+        """Nothing is done."""
+        nothing = context.new_zeros(len(context))
+        return {"compared": context, "value": nothing, "age": nothing}
+
+    def step(self, context: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        """The value of this moment. The first one is not compared with itself."""
+        value = self.follow(memory["value"], memory["compared"], context)
+        value = torch.where(memory["age"] > 0, value, memory["value"])
+        due = memory["age"] >= self.stride
+        return value, {"compared": torch.where(due[:, None], context, memory["compared"]),
+                       "value": torch.where(due, value, memory["value"]),
+                       "age": torch.where(due, torch.ones_like(memory["age"]), memory["age"] + 1.0)}
+
+
+class StillNetwork(ProgressNetwork):
+    """A model whose value is that of the moment alone."""
+
+    def value(self, context: Tensor) -> Tensor:
+        """[N] in [0, 1] of contexts [N, C]."""
+        raise NotImplementedError
+
+    def step(self, context: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        """The value; nothing is remembered."""
+        return self.value(context), memory
 
 
 def chosen(which: Tensor, yes: Memory, no: Memory) -> Memory:
