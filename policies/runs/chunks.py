@@ -19,10 +19,12 @@ from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.learners import module_of
 
 if TYPE_CHECKING:
+    from temporeal.policies.export.instructed import Told
     from temporeal.policies.training.acting import Act
     from temporeal.policies.training.chunks.policy import ChunkPolicy
     from temporeal.robots.artifact.runtime import Artifact
     from temporeal.sim.env import Env
+    from temporeal.sim.stl.instructions.vocabulary import Vocabulary
     from temporeal.sim.task import Task
 
 Arrays = Mapping[str, np.ndarray]
@@ -60,7 +62,7 @@ def check_task(policy: ChunkPolicy, task: Task, folder: Path) -> None:
             raise BadInput(f"{folder}: its policy is for {what} {reads}, task {task.name!r} as set has {shows}")
 
 
-def infer_by(policy: ChunkPolicy) -> Infer:
+def infer_by(policy: ChunkPolicy | Told) -> Infer:
     """Inference with PyTorch."""
     import torch
 
@@ -142,9 +144,9 @@ def chunk_act(infer: Infer, signals: tuple[str, ...], settings: Mapping[str, Any
     import torch
 
     algo = settings["algo"]
+    env.rendering = False  # but where a chunk is inferred
     player = Player(infer, int(algo.get("execute") or 1), algo.get("ensemble"))
 
-    env.rendering = False  # but where a chunk is inferred
     def policy(obs: Any) -> Any:
         command = torch.from_numpy(player.command(lambda: measured(env, signals))).to(obs.device)
         memory = {k.removeprefix("memory."): v for k, v in env.column.items() if k.startswith("memory.")}
@@ -192,27 +194,46 @@ def shown_to(names: tuple[str, ...], task: Task) -> Task:
 
 
 def export_chunks(
-    policy: ChunkPolicy, task: Task, path: Path, env: Env, settings: Mapping[str, Any], name: str
+    policy: ChunkPolicy, task: Task, path: Path, env: Env, settings: Mapping[str, Any], name: str, *,
+    instruction: str = "", int8: bool = False,
 ) -> Artifact:
     """Write ``policy`` as an artifact of ``task``; its golden trace is what one world measured in an episode under it.
-    ``env``: one world of a task with a recorder."""
+    ``env``: one world of a task with a recorder. ``instruction``: baked in. ``int8``: in 8-bit numbers."""
     from math import isfinite
 
+    from temporeal.policies.export.instructed import Told, instruction_spec
     from temporeal.policies.export.writer import ArtifactSpec, export
     from temporeal.robots.artifact.manifest import ChunkSpec
     from temporeal.sim.stl.language.queries import horizon
 
-    reach, interface = horizon(task.formula), policy.interface
+    reach, interface, words = horizon(task.formula), policy.interface, vocabulary_of(policy)
+    told = instruction_spec(interface.signals.values(), words, grammar_of(task), instruction)
+    shown = Told(policy, words, instruction) if instruction else policy
     spec = ArtifactSpec(
-        robot=task.robot, signals=policy.signals, command=task.command, rate_hz=interface.rate_hz,
+        robot=task.robot, signals=shown.signals, command=task.command, rate_hz=interface.rate_hz,
         formula_text=task.formula_text, constants=task.constants,
         horizon_s=reach if isfinite(reach) else task.episode_s, training=settings, seed=settings["seed"],
         stop=task.stop, name=name, task_signals={**task.schema, **interface.signals},
-        chunk=ChunkSpec(policy.horizon, 1.0 / interface.rate_hz))
-    return export(policy, path, spec, golden_trace(policy, env, settings))
+        chunk=ChunkSpec(policy.horizon, 1.0 / interface.rate_hz), instruction=told)
+    return export(shown, path, spec, golden_trace(shown, env, settings), int8=int8)
 
 
-def golden_trace(policy: ChunkPolicy, env: Env, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def vocabulary_of(policy: Any) -> Vocabulary:
+    """The words that ``policy`` was trained on: its own, else the suite's."""
+    from temporeal.sim.stl.instructions.grammar import SUITE
+
+    found: Vocabulary = getattr(policy, "vocabulary", None) or SUITE
+    return found
+
+
+def grammar_of(task: Task) -> str:
+    """What makes a formula of a sentence in this task; empty: its own formula is for all."""
+    from temporeal.robots.artifact.additions import TABLETOP
+
+    return TABLETOP if task.name == TABLETOP else ""
+
+
+def golden_trace(policy: ChunkPolicy | Told, env: Env, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Signals [T, *shape] and chunks [T, H, *shape] of the inferences in one episode of one world."""
     import torch
 

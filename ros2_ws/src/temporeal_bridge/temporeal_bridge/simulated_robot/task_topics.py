@@ -28,7 +28,9 @@ from temporeal.robots.spec import RobotSpec
 from temporeal.sim.renamed import task_settings
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.queries import signals_in
+from temporeal_bridge.instruction.sentences import formula_is_of_words, watched
 from temporeal_bridge.interface.rows import EXTRA, PICTURES, checked_row, read_yaml
+from temporeal_bridge.mission import own_signals
 
 if TYPE_CHECKING:
     from temporeal.sim.scene import Scene
@@ -98,9 +100,13 @@ def content(world: OneWorld, needed: Collection[str]) -> dict[str, Any]:
 
 
 def needed(manifest: Manifest, world: OneWorld) -> set[str]:
-    """Names of the signals that the artifact or its formula reads."""
-    formula = parse(manifest.formula, world.task.schema, manifest.constants)
-    return {signal.name for signal in manifest.signals} | set(signals_in(formula))
+    """Names of the signals that the artifact or its formula reads; with an instruction, that any sentence's formula may
+    read."""
+    own = own_signals(manifest)
+    reads = {signal.name for signal in manifest.signals if signal.name not in own}
+    if formula_is_of_words(manifest):
+        return reads | watched(world.scene.robot.tool, world.task.schema)
+    return reads | set(signals_in(parse(manifest.formula, world.task.schema, manifest.constants)))
 
 
 def write(manifest: Manifest, robot: RobotSpec, path: Path, given: Path | None = None) -> Path | None:
