@@ -58,3 +58,13 @@ class Block(nn.Module):
             assert memory is not None
             tokens = tokens + self.cross(self.second(tokens), memory)
         return tokens + self.feed(self.last(tokens))
+
+    def follow(self, token: Tensor, past: Tensor | None, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """The next ``token`` [N, 1, D] after the block, crossed, and what later ones attend to [N, L + 1, D]; ``past``
+        [N, L, D]: what this one does, besides itself."""
+        assert self.cross is not None and self.second is not None
+        seen = self.first(token)
+        past = seen if past is None else torch.cat([past, seen], 1)
+        token = token + self.own(seen, past)
+        token = token + self.cross(self.second(token), memory)
+        return token + self.feed(self.last(token)), past

@@ -6,7 +6,7 @@ its vocabulary, which a checkpoint keeps; another run to begin with; a frozen pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from temporeal.policies.training import checkpoint, offline_learner
 from temporeal.policies.training.chunks import learner
 from temporeal.policies.training.chunks.learner import Build, Cloning, Result, WindowBatches
 from temporeal.policies.training.chunks.policy import ChunkPolicy
-from temporeal.policies.training.chunks.windows import Source
+from temporeal.policies.training.chunks.windows import Source, Windows
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.policy_graphs import algorithm_of
 from temporeal.policies.vla.batches import VlaBatches, with_prefixes
@@ -35,21 +35,25 @@ from temporeal.sim.stl.instructions.vocabulary import InstructionError, Vocabula
 GROUNDING = "vla_grounding"
 WEIGHTS = "actor"
 C = TypeVar("C", bound=VlaConfig)
+Fit = Callable[[Cloning, Windows], None]
+"""Gives a new decoder its scales, of the windows."""
 
 
 def train(
-    data: Source, config: VlaConfig, build: Build, name: str, *, out: Path, seed: int = 0, **rest: Any
+    data: Source, config: VlaConfig, build: Build, name: str, fit: Fit | None = None, *, out: Path, seed: int = 0,
+    **rest: Any,
 ) -> Result:
     """Train the policy of algorithm ``name`` whose decoder ``build`` makes, on ``data``; ``rest``: see
-    :func:`temporeal.policies.training.chunks.learner.train`."""
+    :func:`temporeal.policies.training.chunks.learner.train`. ``fit``: gives a new decoder its scales."""
     generator = torch.Generator().manual_seed(seed)
-    algorithm, batches = begin(data, config, build, name, seed, generator)
+    algorithm, batches = begin(data, config, build, name, seed, generator, fit)
     config = batches.config
     return learner.learned(algorithm, batches, config, out=out, seed=seed, generator=generator, **rest)
 
 
 def begin(
-    data: Source, config: VlaConfig, build: Build, name: str, seed: int, generator: torch.Generator
+    data: Source, config: VlaConfig, build: Build, name: str, seed: int, generator: torch.Generator,
+    fit: Fit | None = None,
 ) -> tuple[Cloning, WindowBatches]:
     """A learner before its first update."""
     data, vocabulary = worded(data)
@@ -57,6 +61,8 @@ def begin(
     given = held(Path(config.policy), name, config) if config.policy else None
     encode = partial(begun_encoder, vocabulary=vocabulary, given=given)
     algorithm, batches = learner.begin(data, config, build, seed, generator, encode)
+    if fit is not None:
+        fit(algorithm, batches.data)
     if given is not None and config.take == "all" and name == given["algo"]:
         for part in (algorithm.policy, algorithm.actor):
             take(part, given, given["modules"][WEIGHTS])

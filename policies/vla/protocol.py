@@ -18,6 +18,7 @@ from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training.chunks.flow_matching import FlowMatching
 from temporeal.policies.training.chunks.policy import ChunkPolicy, Scale
 from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.vla.tokens import Writer
 
 
 class Chunked(Protocol):
@@ -122,6 +123,38 @@ class ChunkFlow(ChunkedPolicy):
     def start(self, context: Tensor) -> Tensor:
         """The deployed noise."""
         return cast("Tensor", self.flow.start(context))
+
+
+class ChunkTokens(ChunkedPolicy):
+    """A chunk policy that writes tokens, as a :class:`TokenPolicy`."""
+
+    def __init__(self, policy: ChunkPolicy, decoder: Writer) -> None:
+        super().__init__(policy)
+        self.writer, self.bins, self.tokens = decoder, decoder.code.bins, decoder.code.count
+
+    def logits(self, context: Tensor, tokens: Tensor) -> Tensor:
+        """Of the next token."""
+        return self.writer.logits(context, tokens)
+
+    def all_logits(self, context: Tensor, tokens: Tensor) -> Tensor:
+        """Of each token given those before it."""
+        return self.writer.all_logits(context, tokens)
+
+    def tokens_of(self, x: Tensor) -> Tensor:
+        """The tokens nearest to a chunk."""
+        return cast("Tensor", self.writer.code(x))
+
+    def chunk_of(self, tokens: Tensor) -> Tensor:
+        """The chunk that tokens write."""
+        return self.writer.code.back(tokens)
+
+
+def as_tokens(policy: ChunkPolicy) -> ChunkTokens:
+    """``policy`` of algo=vla_tokens as a :class:`TokenPolicy`; it shares the weights."""
+    if not isinstance(policy.decoder, Writer):
+        raise SettingsError(f"a policy whose decoder is {type(policy.decoder).__name__} writes no tokens: tuning of "
+                            "tokens takes runs of algo=vla_tokens")
+    return ChunkTokens(policy, policy.decoder)
 
 
 def as_flow(policy: ChunkPolicy) -> ChunkFlow:
