@@ -89,7 +89,7 @@ def trained_policy(trained: Trained, settings: Mapping[str, Any], task: Task) ->
         return TrainedPolicy(*chunked)
     if artifact is None:
         graph = load_graph(settings, trained.folder, task)
-        return TrainedPolicy(shown_to(graph, task), lambda env: graph_policy(graph), lambda: weights_digest(graph))
+        return TrainedPolicy(shown_to(graph, task), lambda env: graph_policy(graph, env), lambda: weights_digest(graph))
     file = trained.folder / POLICY
     return TrainedPolicy(
         to_full_horizon(with_recorder(task, artifact.schema)), lambda env: artifact_policy(artifact, env),
