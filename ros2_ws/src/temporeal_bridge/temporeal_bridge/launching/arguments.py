@@ -38,7 +38,7 @@ SIMULATIONS = {"sim", "simulation", "simulator", "fake", "mock", "gazebo", "gz",
 """Words in names that mean ``simulate`` elsewhere (`use_sim`, `fake_hardware`): chosen."""
 PATHS = ("artifact", "trust", "signals", "worker", "out", "params")  # arguments that name a file or a folder
 OF_ROS = ("clock", "parameter_events", "rosout", "tf", "tf_static")  # topics that any node may have
-OF_SIMULATION = ("sim/episode", "sim/fault", "sim/fault_active", "sim/reset")  # of robot_sim, in no bag
+OF_SIMULATION = ("sim/episode", "sim/instruction", "sim/fault", "sim/fault_active", "sim/reset")  # of robot_sim
 SWARM = {"count": ("2", "number of quadrotors")}
 MOST_ROBOTS = 29  # of a swarm: four processes each, and a recorder; a domain has ports for 120 on one machine (ROS 2's
 # page on ROS_DOMAIN_ID, from DDSI-RTPS 9.6.1.1)

@@ -23,6 +23,7 @@ AFTER_S = 10.0  # beyond the mission's horizon, for its verdict
 POLL_S = 0.05
 SETTLE_S = 0.1  # between "the robot is there" and the start: several states of the new flight have arrived
 DISCOVERY_S = 1.0  # for robots that are already on the bus to show
+SEEN_S = 0.4  # from a scene's change until its pictures have arrived: a period of a slow camera and its rendering
 STALL_S = 1.0  # a longer wait means that the machine was stopped, or had no time for us
 LISTENERS = 2  # subscribers to the start of a mission: the controller, and the recorder, which then has all topics
 IN_A_ROW = 3  # failed flights after which no more is tried: each may cost a time-out
@@ -39,7 +40,8 @@ class Pilot:
     Args:
         folder: where controller and worker meet, for a policy that gives chunks.
         instruct: topic of sentences; wanted: this flight's, empty: the policy takes none; told: the controller's last
-            answer.
+            answer; dressed: the sentence that the simulated scene was made for; dresses: whether the task can do that;
+            heard: whether all have it.
         unlatched: time of the last reset request to the guard.
         episode, mode, number, start_ns, result: last messages of its nodes.
         recorded: whether the recorder listens.
@@ -62,6 +64,9 @@ class Pilot:
     seed: int = -1
     wanted: str = ""
     told: str = ""
+    dressed: str = ""
+    dresses: bool = False
+    heard: bool = False
     fault: str = ""
     episode: int = -1
     recorded: bool = False
@@ -102,6 +107,9 @@ def join(bus: Transport, namespace: str) -> Pilot:
     def on_told(received: Received) -> None:
         pilot.told = records.read(TOLD, received)
 
+    def on_dressed(received: Received) -> None:
+        pilot.dressed = messages.decode(received.type, received.data).data
+
     def on_verdict(received: Received) -> None:
         pilot.result = json.loads(messages.decode(received.type, received.data).data)
 
@@ -109,6 +117,7 @@ def join(bus: Transport, namespace: str) -> Pilot:
     bus.subscribe(f"{namespace}/mission", "std_msgs/msg/Header", QOS["latched"], on_mission)
     bus.subscribe(f"{namespace}/guard/event", "std_msgs/msg/String", QOS["default"], on_event)
     bus.subscribe(f"{namespace}/{TOLD}", TEXT, QOS["latched"], on_told)
+    bus.subscribe(f"{namespace}/sim/instruction", TEXT, QOS["latched"], on_dressed)
     bus.subscribe(f"{namespace}/monitor/verdict", "std_msgs/msg/String", QOS["latched"], on_verdict)
     return pilot
 
@@ -175,6 +184,7 @@ def begin(bus: Transport, pilot: Pilot) -> None:
     """Forget earlier messages: the robot's processes have just been started."""
     pilot.episode = pilot.number = pilot.seed = -1
     pilot.mode, pilot.result, pilot.start_ns, pilot.fault, pilot.told = "", {}, 0, "", ""
+    pilot.dressed = ""
     pilot.recorded = False
     pilot.stage, pilot.until = "starting", bus.monotonic() + READY_S
 
@@ -224,9 +234,11 @@ def step(bus: Transport, pilot: Pilot, horizon_s: float) -> dict[str, Any] | Non
         pilot.stage = "resetting"
         send(bus, pilot.reset, pilot.seed)
     elif pilot.stage == "resetting" and pilot.episode == pilot.seed:
-        pilot.stage, pilot.settled = "settling", now + SETTLE_S
+        pilot.stage, pilot.settled, pilot.heard = "settling", now + SETTLE_S, not pilot.wanted
         instruct(bus, pilot)
-    elif pilot.stage == "settling" and now >= pilot.settled and pilot.mode in ("ready", "finished") and told(pilot):
+    elif pilot.stage == "settling" and told(pilot) and not pilot.heard:  # the new scene's pictures are on their way
+        pilot.heard, pilot.settled = True, now + (SEEN_S if pilot.wanted else 0.0)
+    elif pilot.stage == "settling" and pilot.heard and now >= pilot.settled and pilot.mode in ("ready", "finished"):
         pilot.reason, pilot.begun = "", False
         send(bus, pilot.start, pilot.seed)
         pilot.stage, pilot.until = "flying", now + horizon_s + AFTER_S
@@ -290,8 +302,9 @@ def instruct(bus: Transport, pilot: Pilot) -> None:
 
 
 def told(pilot: Pilot) -> bool:
-    """Whether controller and monitor have this flight's instruction."""
-    return not pilot.wanted or pilot.wanted == pilot.told == pilot.result.get("instruction")
+    """Whether controller, monitor and scene have this flight's instruction."""
+    heard = pilot.wanted == pilot.told == pilot.result.get("instruction")
+    return not pilot.wanted or (heard and (pilot.dressed == pilot.wanted or not pilot.dresses))
 
 
 def release(bus: Transport, pilot: Pilot) -> None:

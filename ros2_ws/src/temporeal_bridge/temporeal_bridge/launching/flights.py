@@ -25,7 +25,7 @@ from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.artifact.manifest import ArtifactError, Manifest
 from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal_bridge.controller import mailbox
-from temporeal_bridge.instruction.sentences import asked_for, plain_words, require_words, told
+from temporeal_bridge.instruction.sentences import asked_for, formula_is_of_words, plain_words, require_words, told
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.loading import interface_file, load_interface
 from temporeal_bridge.launching.conductor import (
@@ -148,6 +148,7 @@ def fly(artifact: Path, plan: FlightPlan, out: Path, progress: Progress | None =
             refuse_taken(bus, pilots, plan.domain)
         for pilot in pilots:
             pilot.folder = None if manifest.chunk is None else mailbox.new_folder()
+            pilot.dresses = formula_is_of_words(manifest)
             launch(pilot)
         bag = fresh(out / "bag")
         names = [word for p in pilots for word in ("--of", p.namespace)]
