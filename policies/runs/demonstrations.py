@@ -318,18 +318,20 @@ def episodes(worlds: Worlds) -> Iterator[list[Episode]]:
     """The episodes of the request, by batches."""
     from temporeal.policies.data.demonstrators.collecting import episodes_of
     from temporeal.policies.data.demonstrators.qualities import PARTS
-    from temporeal.policies.data.demonstrators.scripted import sentence
+    from temporeal.policies.data.demonstrators.scripted import said
 
     request = worlds.request
     parts = PARTS.get(request.quality, (request.quality,))
-    language = sentence(worlds.task)
     for k, quality in enumerate(parts):
         wanted = request.episodes * (k + 1) // len(parts) - request.episodes * k // len(parts)
         if not wanted:
             continue
         for round_, batch in enumerate(worlds.batches(quality, wanted, worlds.seed + k, worlds.severity or 0.0)):
             info = {"quality": quality, "seed": worlds.seed + k, "round": round_}
-            chunk = list(episodes_of(with_truth(worlds, batch), language, info, judged=request.quality != "play"))
+            batch = declared(worlds.task, with_truth(worlds, batch))
+            words = batch.signals.get("instruction")
+            language = said(worlds.task, None if words is None else words[0], worlds.env.num_worlds)
+            chunk = list(episodes_of(batch, language, info, judged=request.quality != "play"))
             yield chunk[: wanted - round_ * worlds.env.num_worlds]
 
 
@@ -340,6 +342,13 @@ def with_truth(worlds: Worlds, batch: Batch) -> Batch:
     if not distorted(worlds.env):
         return replace(batch, signals={**{name: batch.truth[name] for name in batch.truth}, **batch.signals})
     return replace(batch, signals={**batch.signals, **{f"{TRUE}{name}": value for name, value in batch.truth.items()}})
+
+
+def declared(task: Task, batch: Batch) -> Batch:
+    """``batch``, whole numbers where the task declares them: environments compute in float32."""
+    whole = {name: spec.dtype for name, spec in task.schema.items() if spec.dtype != "float32"}
+    return replace(batch, signals={name: values.astype(whole[name]) if name in whole else values
+                                   for name, values in batch.signals.items()})
 
 
 def distorted(env: Env) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -146,12 +146,15 @@ def read_by_formula(task: Task) -> tuple[str, ...]:
     return tuple(name for name in signals_in(task.formula) if name != MISSION_TIME.name)
 
 
-def episodes_of(batch: Batch, language: str, info: Mapping[str, Any], *, judged: bool = True) -> Iterator[Episode]:
-    """The episodes of a batch. ``judged``: with reward and success, which play has none of."""
+def episodes_of(
+    batch: Batch, language: Sequence[str], info: Mapping[str, Any], *, judged: bool = True
+) -> Iterator[Episode]:
+    """The episodes of a batch, whose sentences [N] are ``language``. ``judged``: with reward and success, which play
+    has none of."""
     for world, steps in enumerate(batch.steps.tolist()):
         yield Episode(
             signals={name: values[: steps + 1, world] for name, values in batch.signals.items()},
             action=batch.command[:steps, world], policy_action=batch.action[:steps, world],
             reward=batch.reward[:steps, world] if judged else None, terminated=bool(batch.terminated[world]),
-            success=bool(batch.success[world]) if judged else None, language=language,
+            success=bool(batch.success[world]) if judged else None, language=language[world],
             info={**info, "world": world, "return": float(batch.reward[:steps, world].sum())})
