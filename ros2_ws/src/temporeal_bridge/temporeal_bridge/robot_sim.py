@@ -16,8 +16,8 @@ Topics of the simulation itself, in the robot's namespace:
   ``sim/fault_active`` (std_msgs/String, latched: JSON with ``name`` of the present fault, or "", ``stamp_ns`` of the
   change, and ``error`` where the last request was refused): out;
 - ``sim/instruction`` (std_msgs/String, latched: the sentence that the scene was made for): out, where the task takes
-  instructions: ``mission/instruction`` is then heard, too, and a robot that is held gets a scene in which that can be
-  done;
+  instructions: the controller's ``policy/instruction`` is then heard, too, and a robot that is held gets a scene in
+  which that can be done;
 - ``sim/<object>`` (geometry_msgs/PoseStamped): true pose of each object of a task's scene that moves: out.
 
 Cameras of the file ``--signals`` are rendered in another process
@@ -33,7 +33,6 @@ import json
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -45,12 +44,13 @@ from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.registry import resolve
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.codecs.codec import CodecError
-from temporeal_bridge.instruction.sentences import ASK, message, plain_words, text_of
+from temporeal_bridge.instruction.sentences import TOLD, message
 from temporeal_bridge.interface.interface import Interface, InterfaceError
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.mission import check_numbers
 from temporeal_bridge.process.command_line import parser, robot_of
 from temporeal_bridge.process.node import run
+from temporeal_bridge.recording import records
 from temporeal_bridge.simulated_robot import fault_injection, task_topics
 from temporeal_bridge.simulated_robot.camera_exposures import Looks, Shutter, open_shutter
 from temporeal_bridge.simulated_robot.drivers import Refused
@@ -127,7 +127,7 @@ class RobotSim:
         transport.subscribe("sim/fault", TEXT, QOS["default"], self._on_fault)
         self.sentence, self.dressed = "", transport.advertise("sim/instruction", TEXT, QOS["latched"])
         if self.world is not None and self.world.tellable:
-            transport.subscribe(ASK, TEXT, QOS["default"], self._on_instruction)
+            transport.subscribe(TOLD, TEXT, QOS["latched"], self._on_instruction)
         self.worst_lag = 0.0
         self.stalls = self.resets = self.rejected = self.faults = 0
         self.last_rejection = ""
@@ -154,15 +154,13 @@ class RobotSim:
         self.reset(int(messages.decode(received.type, received.data).data))
 
     def _on_instruction(self, received: Received) -> None:
-        """A scene for the sentence: now if the robot is held, else from the next reset on. Of no sentence nothing
-        happens: the controller says why."""
+        """A scene for the sentence: now if the robot is held, else from the next reset on."""
         assert self.world is not None
-        with suppress(ValueError):
-            sentence = plain_words(text_of(received))
-            self.world.tell(sentence)
-            new, self.sentence = sentence != self.sentence, sentence
-            if new and self.held:
-                self.reset(self.seed)
+        sentence = records.read(TOLD, received)
+        self.world.tell(sentence)
+        new, self.sentence = sentence != self.sentence, sentence
+        if new and self.held:
+            self.reset(self.seed)
 
     def _looks(self) -> Looks:
         """What the present episode looks like; before the first one, of the names and sizes that all have."""
