@@ -15,7 +15,7 @@ from torch import Tensor
 from temporeal.policies.nets.encoders import is_words
 from temporeal.policies.training.chunks.learner import WindowBatches
 from temporeal.policies.training.chunks.windows import Batch, Windows
-from temporeal.policies.vla.config import VlaConfig
+from temporeal.policies.vla.config import SeeingConfig
 from temporeal.policies.vla.encoder import POSITIVE, PREFIX, Prefix
 
 AT_ONCE = 256  # samples whose prefixes are computed together
@@ -24,10 +24,9 @@ AT_ONCE = 256  # samples whose prefixes are computed together
 class VlaBatches(WindowBatches):
     """Batches whose pictures are lit differently, whose words and numbers are hidden at times."""
 
-    config: VlaConfig
-
-    def __init__(self, data: Windows, config: VlaConfig, sizes: Mapping[str, Any]) -> None:
+    def __init__(self, data: Windows, config: Any, sizes: Mapping[str, Any]) -> None:
         super().__init__(data, config, sizes)
+        self.seeing: SeeingConfig = config
         self.words = [name for name, spec in data.interface.signals.items() if is_words(spec)]
         for name in (PREFIX, POSITIVE):
             self.spread.pop(name, None)
@@ -36,7 +35,7 @@ class VlaBatches(WindowBatches):
     def disturbed(self, batch: Batch, generator: torch.Generator) -> Batch:
         """``batch`` with noise, another light, and words and numbers hidden."""
         batch = super().disturbed(batch, generator)
-        signals, config = dict(batch.signals), self.config
+        signals, config = dict(batch.signals), self.seeing
         for name in self.data.pictures if config.light else ():
             signals[name] = relit(signals[name], config.light, generator)
         for name in self.words if config.word_dropout else ():

@@ -37,7 +37,6 @@ class Sizes(Protocol):
     patches: int
     text_layers: int
     fusion_layers: int
-    advantage: bool
 
 
 class Prefix(nn.Module):
@@ -77,7 +76,8 @@ class Prefix(nn.Module):
 
 
 class VlaEncoder(nn.Module):
-    """Raw signals, by name [N, *shape], to the context [N, L, D]: the prefix, the state, and RECAP's label.
+    """Raw signals, by name [N, *shape], to the context [N, L, D]: the prefix, the state, and RECAP's label where it is
+    ``labelled``.
 
     Attributes:
         normalizer: of the numbers that are read.
@@ -85,7 +85,9 @@ class VlaEncoder(nn.Module):
         size: L * D.
     """
 
-    def __init__(self, specs: Sequence[SignalSpec], vocabulary: Vocabulary | None, sizes: Sizes) -> None:
+    def __init__(
+        self, specs: Sequence[SignalSpec], vocabulary: Vocabulary | None, sizes: Sizes, labelled: bool = False
+    ) -> None:
         super().__init__()
         self.prefix = Prefix(specs, vocabulary, sizes)
         self.plain = tuple(spec for spec in specs if not is_picture(spec) and not is_words(spec))
@@ -93,7 +95,7 @@ class VlaEncoder(nn.Module):
         width = sizes.context
         self.state = nn.Sequential(nn.Linear(len(self.normalizer.shift), width), nn.SiLU(), nn.Linear(width, width),
                                    nn.LayerNorm(width)) if self.plain else None
-        self.label = nn.Parameter(0.02 * torch.randn(width)) if sizes.advantage else None
+        self.label = nn.Parameter(0.02 * torch.randn(width)) if labelled else None
         self.size = width * (self.prefix.length + (self.state is not None) + (self.label is not None))
 
     @property

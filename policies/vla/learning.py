@@ -25,7 +25,7 @@ from temporeal.policies.training.chunks.windows import Source, Windows
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.policy_graphs import algorithm_of
 from temporeal.policies.vla.batches import VlaBatches, with_prefixes
-from temporeal.policies.vla.config import VlaConfig
+from temporeal.policies.vla.config import SIZES, VlaConfig
 from temporeal.policies.vla.encoder import VlaEncoder
 from temporeal.policies.vla.worded import worded
 from temporeal.robots.registry import UnknownName
@@ -99,7 +99,7 @@ def vla_encoder(interface: Interface, config: VlaConfig, vocabulary: Vocabulary 
     specs = tuple(interface.signals.values())
     if any(map(is_words, specs)) and vocabulary is None:
         raise SettingsError("the policy reads a sentence, and its vocabulary is not known")
-    return VlaEncoder(specs, vocabulary if any(map(is_words, specs)) else None, config)
+    return VlaEncoder(specs, vocabulary if any(map(is_words, specs)) else None, config, config.advantage)
 
 
 def begun_encoder(
@@ -123,9 +123,8 @@ def held(run: Path, name: str, config: VlaConfig) -> dict[str, Any]:
         raise SettingsError(f"algo.policy={run} was trained by algo={algo}; algo={name} begins with a run of algo=vla "
                             f"or algo={GROUNDING}")
     state = offline_learner.read(run)
-    sizes = ("context", "heads", "channels", "keypoints", "camera_tokens", "patches", "text_layers", "fusion_layers")
     ours = offline_learner.plain(config)
-    if other := [f"{key} {state['config'][key]}" for key in sizes if state["config"][key] != ours[key]]:
+    if other := [f"{key} {state['config'][key]}" for key in SIZES if state["config"][key] != ours[key]]:
         raise SettingsError(f"algo.policy={run} has other sizes: set algo.{', algo.'.join(other).replace(' ', '=')}")
     return {**state, "algo": algo}
 
