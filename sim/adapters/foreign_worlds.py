@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -21,8 +21,12 @@ from temporeal.robots.spec import Parameter, RobotSpec
 from temporeal.sim.maps import AffineAction, Memory
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.task import Carry, Draw, Task, task_schema
+from temporeal.sim.task import Carry, Draw, Extra, Task, task_schema
 from temporeal.sim.types import Backend, Signals, Status
+
+if TYPE_CHECKING:
+    from temporeal.sim.rendering.backend_pictures import Poses
+    from temporeal.sim.rendering.viewpoints import Viewpoint
 
 COMMAND, SEED = "action", "episode_seed"
 SEEDS = 2**24  # whole numbers that float32 holds
@@ -40,6 +44,23 @@ class Simulation(Protocol):
 
     def close(self) -> None:
         """Give the memory back."""
+
+
+class Drawn(Protocol):
+    """What a simulation offers as ``drawn`` where cameras can see its worlds: they are of one MuJoCo model.
+
+    Attributes:
+        model: what is drawn.
+        moved: fields of the model that differ between worlds.
+        viewpoints: where cameras may be placed by name.
+    """
+
+    model: Any
+    moved: tuple[str, ...]
+    viewpoints: Mapping[str, Viewpoint]
+
+    def poses(self) -> Poses:
+        """What the worlds look like now."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +95,14 @@ class ForeignWorlds:
         self.parameters: Mapping[str, Parameter] = {}
         self.simulation = scene.simulate(num_worlds)
         self.value = {name: torch.zeros(num_worlds, *spec.shape) for name, spec in scene.signals.items()}
+
+    @property
+    def drawn(self) -> Drawn:
+        """What cameras see."""
+        found: Drawn | None = getattr(self.simulation, "drawn", None)
+        if found is None:
+            raise ValueError(f"cameras: worlds of {self.name} are not drawn by this library's renderers")
+        return found
 
     def reset(self, ids: Tensor, state: Signals) -> None:
         """Begin the episodes whose seeds are in ``state``."""
@@ -212,9 +241,15 @@ class Described:
 
 def foreign_task(
     about: Described, simulate: Callable[[int], Simulation], library: str, env: str, instruction: str,
-    formula: str | None = None, constants: Mapping[str, Any] | None = None,
+    formula: str | None = None, constants: Mapping[str, Any] | None = None, extra: Extra | None = None,
+    given: Mapping[str, Sequence[float]] | None = None,
 ) -> Task:
-    """The task. ``formula``: None: :data:`FORMULA`, the library's success within the episode."""
+    """The task.
+
+    Args:
+        formula: None: :data:`FORMULA`, the library's success within the episode.
+        extra: signals besides the library's; ``given``: what they remember, the same in each episode.
+    """
     low, high = (tuple(map(float, x)) for x in (about.low, about.high))
     state = SignalSpec("state", (about.state,))
     robot = RobotSpec(
@@ -223,14 +258,17 @@ def foreign_task(
         commands={COMMAND: CommandSpec(COMMAND, (len(low),), low=low, high=high)})
     scene = ForeignScene(robot, floor=False, simulate=simulate, library=library, env=env, instruction=instruction)
     horizon = about.steps * about.control_dt
-    text, given = formula or FORMULA.format(horizon=horizon), dict(constants or {})
+    text, named = formula or FORMULA.format(horizon=horizon), dict(constants or {})
+    always = {name: torch.tensor(value, dtype=torch.float32) for name, value in (given or {}).items()}
 
     def initial(draw: Draw) -> dict[str, Tensor]:
-        return {SEED: torch.floor(draw("initial", 1) * SEEDS)}
+        seeds = torch.floor(draw("initial", 1) * SEEDS)
+        return {SEED: seeds, **{name: value.repeat(len(seeds), 1) for name, value in always.items()}}
 
     center, scale = zip(*((0.5 * (a + b), 0.5 * (b - a)) for a, b in zip(low, high)))
     return Task(
         name=about.name, scene=scene, command=COMMAND, control_dt=about.control_dt, substeps=1, episode_s=horizon,
-        formula=parse(text, task_schema(scene), given), formula_text=text, constants=given,
+        formula=parse(text, task_schema(scene, extra), named), formula_text=text, constants=named,
         observe=Observed(state, *(about.more[name] for name in about.seen)),
-        act=AffineAction(robot, COMMAND, center, scale), objective=Objective(horizon), initial=initial, stop="hold")
+        act=AffineAction(robot, COMMAND, center, scale), objective=Objective(horizon), initial=initial, extra=extra,
+        stop="hold")

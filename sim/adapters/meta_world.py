@@ -1,6 +1,8 @@
 """Meta-World's 50 tasks (Yu et al., CoRL 2019; package ``metaworld`` 3.0.0, MIT), with its scripted policies.
 
     temporeal train task=metaworld task.settings.env=door-open-v3 algo=ppo
+    temporeal train task=metaworld task.settings.env=door-open-v3 task.settings.see=hand algo=ppo \
+        cameras.front.width=64 cameras.front.height=64
 
 One environment of the library serves all worlds: what differs between them (MuJoCo's state, where the model's bodies
 stand, the Python object's attributes) is put in before a step and taken out after it. The model is loaded once, and a
@@ -14,8 +16,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,8 +26,13 @@ from torch import Tensor
 
 from temporeal.robots.registry import guess
 from temporeal.sim.adapters.foreign_worlds import Described, copied, foreign_task
-from temporeal.sim.adapters.meta_world_sentences import SENTENCES
+from temporeal.sim.adapters.meta_world_sentences import SENTENCES, VOCABULARY
+from temporeal.sim.adapters.meta_world_signals import Hand, StateTold, Told
+from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION
 from temporeal.sim.task import Task, check_range
+
+if TYPE_CHECKING:
+    from temporeal.sim.rendering.backend_pictures import Poses
 
 STATE, ACTION = 39, 4
 CONTROL_DT = 0.0125  # s: five steps of 2.5 ms
@@ -32,11 +40,15 @@ LONGEST = 500  # control steps of the library's episodes
 WELD = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 5.0)
 """What the library writes into the welds that hold the hand: ``SawyerMocapBase.reset_mocap_welds``."""
 CONSTANTS: dict[str, Any] = {}
+VIEWPOINTS = {"front": ((0.0, 1.5, 0.7), (0.0, 0.6, 0.1), 45.0), "right": ((0.8, 0.2, 0.6), (0.0, 0.7, 0.1), 40.0),
+              "left": ((-0.8, 0.2, 0.6), (0.0, 0.7, 0.1), 40.0), "high": ((0.35, 1.1, 0.95), (0.0, 0.7, 0.1), 40.0)}
+"""Where cameras are placed by name: the library's own ``corner2`` is upside down. Position and target, m; the robot
+stands at the origin and looks along y."""
 
 
 def make(
-    *, env: str = "door-open-v3", steps: int = LONGEST, reward: str = "dense", formula: str | None = None,
-    constants: Mapping[str, Any] | None = None,
+    *, env: str = "door-open-v3", steps: int = LONGEST, reward: str = "dense", see: str = "state",
+    formula: str | None = None, constants: Mapping[str, Any] | None = None,
 ) -> Task:
     """The task.
 
@@ -44,6 +56,8 @@ def make(
         env: the library's name of it.
         steps: of an episode; the library's own has 500.
         reward: ``dense``: the library's, 0 to 10; ``success``: 1 while its goal is reached.
+        see: what the policy is shown: ``state``: what the library observes; ``hand``: what cameras need not find
+            (:data:`temporeal.sim.adapters.meta_world_signals.SHOWN`); the critic is shown the state.
         formula: None: its goal is reached within the episode.
     """
     check_range("metaworld", "steps", steps, 1, 10_000, "")
@@ -53,9 +67,12 @@ def make(
                          f"{', '.join(known)}")
     if reward not in ("dense", "success"):
         raise ValueError(f"task 'metaworld': reward is dense or success, got {reward!r}")
+    if see not in ("state", "hand"):
+        raise ValueError(f"task 'metaworld': see is state or hand, got {see!r}")
     about = Described("metaworld", "metaworld", STATE, (-1.0,) * ACTION, (1.0,) * ACTION, steps, CONTROL_DT)
-    return foreign_task(about, lambda worlds: Sawyer(env, worlds, reward == "success"), library(), env, SENTENCES[env],
-                        formula, constants)
+    task = foreign_task(about, lambda worlds: Sawyer(env, worlds, reward == "success"), library(), env, SENTENCES[env],
+                        formula, constants, Told(env), {INSTRUCTION.name: VOCABULARY.encode(SENTENCES[env]).tolist()})
+    return task if see == "state" else replace(task, observe=Hand(), objective=StateTold(task.episode_s))
 
 
 def library() -> str:
@@ -122,6 +139,11 @@ class Sawyer:
         self.attributes = [copied(self.env.__dict__) for _ in range(worlds)]
         self.fresh = copied(self.env.__dict__)
 
+    @property
+    def drawn(self) -> SawyerDrawn:
+        """What cameras see."""
+        return SawyerDrawn(self)
+
     def _hand_home(self, simulated: Callable[..., None]) -> Callable[..., None]:
         """The library's way of bringing the hand home, ``simulated`` the first time, remembered afterwards."""
         def reset_hand(steps: int = 50) -> None:
@@ -171,6 +193,39 @@ class Sawyer:
 
     def close(self) -> None:
         """Nothing to give back."""
+
+
+class SawyerDrawn:
+    """What cameras see of ``worlds`` (:class:`temporeal.sim.adapters.foreign_worlds.Drawn`). The library moves objects
+    at a reset by moving bodies in its model, and the hand by a mocap body."""
+
+    moved = ("body_pos", "body_quat")
+
+    def __init__(self, worlds: Sawyer) -> None:
+        from temporeal.sim.rendering.viewpoints import Viewpoint
+
+        self.worlds, self.model = worlds, worlds.model
+        self.viewpoints = {name: Viewpoint(*view) for name, view in VIEWPOINTS.items()}
+
+    def poses(self) -> Poses:
+        """Positions and mocap poses [N, ...], and where the bodies of the model stand [N, nbody, ...]."""
+        from temporeal.sim.rendering.backend_pictures import Poses
+
+        state = self.worlds.mujoco.mjtState
+        qpos, pos, quat = (self._part(part) for part in (
+            state.mjSTATE_QPOS, state.mjSTATE_MOCAP_POS, state.mjSTATE_MOCAP_QUAT))
+        count = len(qpos)
+        places = {name: torch.from_numpy(np.stack([moved[i] for moved in self.worlds.moved]).astype(np.float32))
+                  for i, name in enumerate(self.moved)}
+        return Poses(qpos, pos.reshape(count, -1, 3), quat.reshape(count, -1, 4), places)
+
+    def _part(self, part: Any) -> Tensor:
+        """[N, ...] of one part of MuJoCo's state, float32."""
+        worlds = self.worlds
+        out = np.zeros((len(worlds.states), worlds.mujoco.mj_stateSize(self.model, part)))
+        for row, state in zip(out, worlds.states):
+            worlds.mujoco.mj_extractState(self.model, state, worlds.spec, row, part)
+        return torch.from_numpy(out.astype(np.float32))
 
 
 def expert(task: Task, worlds: int) -> Callable[[Mapping[str, Tensor], Tensor], Tensor]:

@@ -53,3 +53,53 @@ def test_what_is_not_there_is_named():
         load_task("metaworld", reward="none")
     with pytest.raises(ValueError, match="take backend=auto"):
         make_env(load_task("metaworld"), num_worlds=1, backend="mujoco")
+
+
+@pytest.mark.parametrize("renderer", ["gl", pytest.param("warp", marks=pytest.mark.slow)])
+def test_pictures_of_worlds_equal_those_of_a_fresh_model(renderer):
+    """The library moves the drawer by moving a body of its model, which differs between worlds here."""
+    from temporeal.sim.rendering.cameras import Camera
+    from temporeal.sim.rendering.rig import Rig
+
+    pytest.importorskip("mujoco_warp" if renderer == "warp" else "mujoco.egl")
+    task = load_task("metaworld", env="drawer-open-v3", see="hand")
+    camera = Camera("right", 32, 24, ("rgb",))
+    env = make_env(task, num_worlds=2, seed=3, cameras=[camera], renderer=renderer)
+    first = env.reset()
+    assert not torch.equal(first.images["right_rgb"][0], first.images["right_rgb"][1])
+    for _ in range(3):
+        step = env.step(torch.tensor([[1.0, 1.0, -1.0, 1.0], [-1.0, 0.5, 0.0, -1.0]]))
+    assert not torch.equal(step.obs.images["right_rgb"], first.images["right_rgb"])
+    placed = env.pictures.rig.cameras[0]
+    for world, moved in enumerate(env.backend.simulation.moved):
+        fresh = meta_world.made("drawer-open-v3")
+        fresh.model.body_pos[:], fresh.model.body_quat[:] = moved[0], moved[1]
+        mujoco.mj_setState(fresh.model, fresh.data, env.backend.simulation.states[world], env.backend.simulation.spec)
+        with Rig(fresh.model, 1, (placed,), renderer=renderer) as rig:
+            alone = rig.render(*(torch.from_numpy(np.array(x[None], np.float32)) for x in (
+                fresh.data.qpos, fresh.data.mocap_pos, fresh.data.mocap_quat)))
+        assert torch.equal(alone["right_rgb"][0], step.obs.images["right_rgb"][world])
+
+
+def test_what_cameras_need_not_find_is_shown_and_the_critic_is_told_the_state():
+    for name, told in (("push-v3", True), ("door-open-v3", False)):
+        env = make_env(load_task("metaworld", env=name, see="hand"), num_worlds=2, seed=1)
+        obs, truth = env.reset(), env.true_signals()
+        state = truth["state"]
+        assert torch.equal(obs.actor[:, :4], state[:, :4])
+        assert torch.equal(obs.actor[:, 4:], state[:, 36:39] if told else torch.zeros(2, 3))
+        assert torch.equal(obs.critic[:, 7:46], state)
+        assert torch.equal(truth["target_pos_w"], state[:, 4:7])
+        sentence = meta_world.VOCABULARY.decode(truth["instruction"][0].int().numpy())
+        assert sentence == meta_world.SENTENCES[name]
+
+
+def test_worlds_of_a_library_that_nothing_here_draws_are_refused():
+    from types import SimpleNamespace
+
+    from temporeal.sim.adapters.foreign_worlds import ForeignWorlds
+
+    worlds = ForeignWorlds.__new__(ForeignWorlds)
+    worlds.simulation, worlds.name = SimpleNamespace(), "ogbench"
+    with pytest.raises(ValueError, match="worlds of ogbench are not drawn"):
+        _ = worlds.drawn
