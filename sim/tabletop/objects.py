@@ -4,8 +4,8 @@ All worlds of a batch share one model, so the bodies are the same in all: two cu
 colours are drawn (:mod:`temporeal.sim.tabletop.scenes`); pictures show them. Lengths are of an arm that reaches a
 metre: :meth:`temporeal.sim.task_parts.arms.arm.Arm.in_front` puts them before another one.
 
-Seen from the robot, which looks along x: things in a row, places behind them, the drawer to the left, the button to the
-right. Things are pushed away from the robot, past nothing that stands in the way.
+Seen from the robot, which looks along x: things in two rows, behind them the places, behind these drawer and button,
+all of it low enough for a hand to pass over.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ HEIGHTS = {"first_cube": HALF, "second_cube": HALF, "ball": RADIUS, "cylinder": 
 
 MOVED_PLACES = ("tray", "plate")
 """Places that change sides from episode to episode; zones stay."""
-ZONES = {"left_zone": (0.60, 0.20), "right_zone": (0.60, -0.20)}
+ZONES = {"left_zone": (0.59, 0.20), "right_zone": (0.59, -0.20)}
 PLACE_SIZE = 0.06  # m, half a tray and the radius of a plate
 CLAMP = 1e4  # N s/m: nothing touches a marked place, so nothing moves it
 
-CABINET = (0.54, 0.37)  # m, the middle of the drawer's closed front
-BUTTON = (0.46, -0.30)
-TRAVEL = 0.14  # m, of the drawer
+CABINET = (0.75, 0.13)  # m, the middle of the drawer's closed front
+BUTTON = (0.71, -0.14)
+TRAVEL = 0.12  # m, of the drawer
 BAR, GAP, REACH = 0.006, 0.055, 0.045  # m, of the handle's bar: half its thickness, from the front, half its length
 HANDLE = 0.04  # m, height of the bar over the table: all is low enough for the hand to pass over it
 STROKE = 0.015  # m, of the button
@@ -112,13 +112,13 @@ def drawer(of: Arm) -> Object:
     """A small cabinet whose drawer comes out towards the robot; a finger fits behind the bar of its handle."""
     bar = f'type="box" condim="4" friction="0.6 0.005 0.0001" {SOLID} rgba="0.15 0.15 0.17 1"'
     elements = f"""
-      <geom name="body" type="box" size="0.08 0.06 0.026" pos="0.08 0 0.028" rgba="0.45 0.30 0.18 1"/>
+      <geom name="body" type="box" size="0.065 0.06 0.026" pos="0.065 0 0.028" rgba="0.45 0.30 0.18 1"/>
       <body name="drawer" pos="0 0 0.028">
         <inertial pos="0.05 0 0" mass="0.6" diaginertia="0.002 0.002 0.003"/>
         <joint name="slide" type="slide" axis="-1 0 0" range="0 {TRAVEL}" frictionloss="1.5" damping="8"
           solreflimit="0.005 1" solimplimit="0.95 0.99 0.001"/>
         <geom name="front" type="box" size="0.005 0.055 0.022" pos="-0.005 0 0" rgba="0.80 0.68 0.50 1"/>
-        <geom name="inside" type="box" size="0.06 0.05 0.004" pos="0.06 0 -0.016" {SEEN} rgba="0.80 0.68 0.50 1"/>
+        <geom name="inside" type="box" size="0.055 0.05 0.004" pos="0.055 0 -0.016" {SEEN} rgba="0.80 0.68 0.50 1"/>
         <geom name="bar" {bar} size="{BAR} {REACH} {BAR}" pos="{-0.01 - GAP} 0 {HANDLE - 0.028}"/>
         <geom name="post1" {bar} size="{GAP / 2} {BAR} {BAR}" pos="{-0.01 - GAP / 2} {REACH} {HANDLE - 0.028}"/>
         <geom name="post2" {bar} size="{GAP / 2} {BAR} {BAR}" pos="{-0.01 - GAP / 2} {-REACH} {HANDLE - 0.028}"/>

@@ -40,9 +40,9 @@ TARGETS = (*BODIES, *FIXTURES.values())
 GOALS = (*PLACES, *BODIES, "")
 """What ``place_pos_w`` can be the position of; the last one: of the target itself, where nothing else is named."""
 
-SPOTS = ((0.43, -0.17), (0.43, 0.0), (0.43, 0.17), (0.55, -0.085), (0.55, 0.085))  # m
+SPOTS = ((0.41, -0.17), (0.41, 0.0), (0.41, 0.17), (0.51, -0.085), (0.51, 0.085))  # m
 APART, NEAR = 0.02, 0.3  # m: how far things are from their spots; rad: how far they are turned
-STANDS = ((0.65, 0.07), (0.65, -0.07))  # m, of tray and plate, or of plate and tray
+STANDS = ((0.60, 0.068), (0.60, -0.068))  # m, of tray and plate, or of plate and tray
 SHIFTED = 0.015  # m: how far these are from there
 READY = (0.42, 0.0, 0.25)  # m, where the tool waits: over the table, which the wrist's camera sees
 WAKE = 0.1  # rad: how far joints are from there
@@ -84,6 +84,15 @@ def choices(kinds: Sequence[str], split: str) -> Choices:
     tokens, wordings = tokens_of(listed, "held_out" if split == SPLITS[2] else "train")
     return Choices(tuple(listed), torch.tensor([row_of(i) for i in listed]),
                    tuple(zip(firsts, map(len, found))), tokens, wordings)
+
+
+def told(sentence: str) -> Choices:
+    """``sentence`` alone, as it is worded. InstructionError: it is none, or the table has not the bodies for it."""
+    instruction = parse(sentence)
+    if not possible(instruction):
+        raise InstructionError(f"{sentence!r} needs two bodies of one shape; the table has {', '.join(BODIES)}")
+    tokens = torch.from_numpy(SUITE.encode(sentence)).float()[None, None]
+    return Choices((instruction,), torch.tensor([row_of(instruction)]), ((0, 1),), tokens, torch.tensor([1]))
 
 
 def possible(instruction: Instruction) -> bool:
@@ -156,6 +165,10 @@ class Start:
             raise InstructionError(f"{sentence!r}: the table has no two things as these; of one shape it has two cubes")
         tokens = torch.tensor([[SUITE.encode(sentence).tolist()]], dtype=torch.float32)
         return Start(self.of, Choices((asked,), torch.tensor([row_of(asked)]), ((0, 1),), tokens, torch.tensor([1])))
+
+    def told(self, sentence: str) -> Start:
+        """Starts of scenes in which ``sentence`` can be done, and is what is asked for."""
+        return Start(self.of, told(sentence))
 
     def things(self, draw: Draw) -> dict[str, Tensor]:
         """Where the bodies lie: each near a spot of its own."""
