@@ -126,8 +126,11 @@ class Env:
         """1 + the sample [N, V] at which each subgoal was hit, 0 before; None where the objective has no subgoals."""
         return self.column.get("progress.hit")
 
-    def record(self, world: int) -> EpisodeRecord:
-        """What the running episode of ``world`` was made of, for :meth:`begin`."""
+    def record(self, world: int, episode: int | None = None) -> EpisodeRecord:
+        """What the running episode of ``world`` was made of, for :meth:`begin`. With ``episode``: what that episode of
+        the world numbered ``world`` is made of, whoever plays it; any number is one."""
+        if episode is not None:
+            return episode_record(self.distribution, world, episode, self.about)
         if world in self.replayed:
             return self.replayed[world]
         if not 0 <= world < self.num_worlds:

@@ -6,7 +6,9 @@ was cloned from one that goes part of the way only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,10 +22,11 @@ from temporeal.policies.nets.encoders import SignalEncoder
 from temporeal.policies.nets.normalizer import moments
 from temporeal.policies.training.chunk_rl.tuning import Base
 from temporeal.policies.training.chunks.policy import ChunkPolicy, Decoder
+from temporeal.policies.vla.tokens import Writer
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.types import EnvCapabilities, Obs, Step
 
-STEPS, NEAR, STRIDE = 12, 0.25, 0.2
+STEPS, NEAR, STRIDE = 8, 0.25, 0.3
 SIGNALS = schema(SignalSpec("pos", (2,), "m", "w"), SignalSpec("goal", (2,), "m", "w"))
 
 
@@ -53,8 +56,8 @@ class PointWorlds:
     def render(self, ids: Tensor | None = None) -> dict[str, Tensor]:
         return {}
 
-    def record(self, world: int) -> tuple[int, int]:
-        return int(self.keys[world]), int(self.episode[world])
+    def record(self, world: int, episode: int | None = None) -> tuple[int, int]:
+        return (int(self.keys[world]), int(self.episode[world])) if episode is None else (world, episode)
 
     def begin(self, episodes: Sequence[tuple[int, int]]) -> Obs:
         self.keys = torch.tensor([key for key, _ in episodes])
@@ -101,13 +104,23 @@ def interface() -> Interface:
     return Interface("point", SIGNALS, ActionSpec("velocity", (-1.0, -1.0), (1.0, 1.0)), 10.0)
 
 
-def half_way(share: float = 0.45, horizon: int = 4, updates: int = 150, seed: int = 0) -> ChunkPolicy:
-    """A flow policy that was cloned from one that goes ``share`` of the way."""
-    config = FlowConfig(horizon=horizon, execute=horizon, context=16, hidden=(32, 32), denoise_steps=4)
+def flow(horizon: int) -> Flow:
+    """A decoder that flows."""
+    return Flow(FlowConfig(horizon=horizon, execute=horizon, context=16, hidden=(32, 32), denoise_steps=3), 2)
+
+
+def writer(horizon: int) -> Writer:
+    """A decoder that writes tokens: one coefficient of each number, in 17 bins."""
+    return Writer((horizon, 2), 1, 17, 16, 32, 2, 1)
+
+
+@lru_cache(maxsize=4)
+def cloned(make: Callable[[int], Decoder], share: float, horizon: int, updates: int, seed: int) -> ChunkPolicy:
+    """Trained once for all tests: :func:`half_way`."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        encoder = SignalEncoder(tuple(SIGNALS.values()), config.context, 1)
-        policy = ChunkPolicy(interface(), horizon, encoder, Flow(config, 2))
+        encoder = Tokens(16) if make is writer else SignalEncoder(tuple(SIGNALS.values()), 16, 1)
+        policy = ChunkPolicy(interface(), horizon, encoder, make(horizon))
     generator = torch.Generator().manual_seed(seed)
     draw = lambda: 2 * torch.rand(256, 2, generator=generator) - 1  # noqa: E731
     encoder.normalizer.update(moments(torch.cat([draw(), draw()], -1)))
@@ -135,6 +148,24 @@ def success(policy: ChunkPolicy, episodes: int = 256, seed: int = 99) -> float:
         env.command_override = rows[:, k % policy.horizon]
         step = env.step(rows[:, 0])
     return float(step.info["success"].float().mean())
+
+
+def half_way(
+    make: Callable[[int], Decoder] = flow, share: float = 0.4, horizon: int = 4, updates: int = 80, seed: int = 0
+) -> ChunkPolicy:
+    """A policy that was cloned from one that goes ``share`` of the way."""
+    return deepcopy(cloned(make, share, horizon, updates, seed))
+
+
+class Tokens(SignalEncoder):
+    """A context of one token."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(tuple(SIGNALS.values()), width, 1)
+
+    def forward(self, signals: Mapping[str, Tensor]) -> Tensor:
+        """[N, 1, C]."""
+        return super().forward(signals)[:, None]
 
 
 def base(policy: ChunkPolicy, run: Path) -> Base:

@@ -72,7 +72,8 @@ class Rollout:
 
     def figures(self) -> dict[str, float]:
         """Means over the episodes that ended."""
-        return {name: float(value.float().mean()) for name, value in self.episodes.items() if len(value)}
+        return {name: float(value.float().mean()) for name, value in self.episodes.items()
+                if len(value) and name != "world"}
 
 
 def advantages(
@@ -97,6 +98,18 @@ def advantages(
         delta = rollout.reward[first:end] + gamma * following - value[first:end]
         found[first:end] = delta + gamma * gae_lambda * torch.where(stop, 0.0, last[world])
         last[world], ahead[world] = found[first:end], value[first:end]
+    return found
+
+
+def successors(rollout: Rollout) -> Tensor:
+    """The row [R] at which the same world decided next; -1 where its episode ended or the rollout was cut."""
+    ahead = torch.full((int(rollout.worlds.max()) + 1 if rollout.rows else 0,), -1)
+    found = torch.full_like(rollout.worlds, -1)
+    stops = rollout.ended | rollout.cut
+    for first, end in reversed(list(zip(rollout.rounds[:-1], rollout.rounds[1:]))):
+        world = rollout.worlds[first:end]
+        found[first:end] = torch.where(stops[first:end], -1, ahead[world])
+        ahead[world] = torch.arange(first, end)
     return found
 
 

@@ -311,11 +311,12 @@ C = TypeVar("C", bound=TuningConfig)
 
 
 def load(
-    run: Path, kind: type[C], device: str = "cpu", shaped: Callable[[ChunkPolicy, C], ChunkPolicy] | None = None,
+    run: Path, kind: type[C], device: str = "cpu",
+    shaped: Callable[[ChunkPolicy, C, Mapping[str, Tensor]], ChunkPolicy] | None = None,
 ) -> ChunkPolicy:
     """The best policy of a run's folder, or of a checkpoint file in it.
 
-    ``shaped``: makes of the base policy one of the shape that was tuned; left out, both have one shape.
+    ``shaped``: makes of the base policy one of the shape of what was tuned, for its weights; left out, both have one.
     """
     from temporeal.policies.training.policy_graphs import learner_of
 
@@ -325,11 +326,10 @@ def load(
         raise checkpoint.CheckpointError(f"{file} was written by another version: settings {sorted(different)} differ")
     config = kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in state["config"].items()})
     policy: ChunkPolicy = learner_of(folder / BASE).load_chunks(folder / BASE)
-    if shaped is not None:
-        policy = shaped(policy, config)
     weights = (state["modules"] if state["best"] is None else state["best"]["modules"])["policy"]
     try:
+        policy = policy if shaped is None else shaped(policy, config, weights)
         policy.load_state_dict(weights)
-    except RuntimeError as error:
+    except (RuntimeError, LookupError, SettingsError) as error:
         raise checkpoint.CheckpointError(f"{file} holds no policy of its settings: {error}") from error
     return policy.to(device).eval()

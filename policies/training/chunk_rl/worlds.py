@@ -41,8 +41,8 @@ class ChunkEnv(TaskEnv, Protocol):
     def begin(self, episodes: Sequence[EpisodeRecord]) -> Obs:
         """Play recorded episodes, one in each world."""
 
-    def record(self, world: int) -> EpisodeRecord:
-        """What the running episode of ``world`` was made of."""
+    def record(self, world: int, episode: int | None = None) -> EpisodeRecord:
+        """What ``episode`` of the world numbered ``world`` is made of, whoever plays it."""
 
 
 class Coder(Protocol):

@@ -17,8 +17,10 @@ from temporeal.policies.training.ppo_state import PPOConfig
 from temporeal.robots.registry import names, resolve
 
 FOLDER = Path(__file__).parents[3] / "configs" / "algo"
+TUNERS = ("dsrl", "flow_grpo", "flow_noise", "flow_sde", "token_ppo")
 CONFIGS = {"apg": APGConfig, "cem": CEMConfig, "milp": MILPConfig, "npc": NPCConfig, "ppo": PPOConfig,
            "reflex": ReflexConfig, "tgpo": TGPOConfig,
+           **{name: get_type_hints(resolve("temporeal.policies.algos", name).train)["config"] for name in TUNERS},
            **{name: get_type_hints(resolve(package, name).train)["config"]
               for package in ("temporeal.policies.imitation", "temporeal.policies.offline") for name in names(package)}}
 
