@@ -31,22 +31,30 @@ class Judged:
         values: [T] in [0, 1].
         success: 1, 0, or NaN where nobody judged.
         robustness: of the formula; NaN without.
+        done: the sample at which the task was done, the last one in a failure; after it nothing is left to order.
     """
 
     episode: int
     values: Numbers
     success: float
-    robustness: float = float("nan")
+    robustness: float
+    done: int
 
     @property
     def voc(self) -> float:
-        """Value-order correlation: Spearman's, of values and time (GVL, VLAC). NaN where all values are equal."""
+        """Value-order correlation: Spearman's, of values and time, until the task is done (GVL, VLAC). NaN where all
+        values are equal."""
+        return rank_correlation(self.values[: self.done + 1], np.arange(self.done + 1))
+
+    @property
+    def voc_whole(self) -> float:
+        """The same with what was recorded after the task was done."""
         return rank_correlation(self.values, np.arange(len(self.values)))
 
     @property
     def negative(self) -> float:
-        """Negative rate: the share of the steps in which the value fell (VLAC)."""
-        return float((np.diff(self.values) < -STILL).mean())
+        """Negative rate: the share of the steps until the task is done in which the value fell (VLAC)."""
+        return float((np.diff(self.values[: self.done + 1]) < -STILL).mean())
 
     @property
     def final(self) -> float:
@@ -67,7 +75,8 @@ class Summary:
     """Figures of a model over episodes; NaN where there is nothing that they could be of.
 
     Args:
-        voc: mean over successes; ``voc_failures``: over failures, where it should be lower.
+        voc: mean over successes; ``voc_failures``: over failures, where it should be lower; ``voc_whole``: over
+            successes, with what they recorded after the task was done.
         negative_rate: mean over successes; ``negative_rate_failures``: over failures.
         auc: chance that a success has the greater final value than a failure; ``auc_greatest``: by greatest values.
         agreement: rank correlation of final value and robustness over the episodes.
@@ -81,6 +90,7 @@ class Summary:
     auc: float
     auc_greatest: float
     agreement: float
+    voc_whole: float
     successes: int
     failures: int
 
@@ -100,16 +110,19 @@ def auc(good: np.ndarray, bad: np.ndarray) -> float:
 
 
 def judged(
-    model: ProgressModel, data: Dataset, episodes: Sequence[int], robustness: Numbers | None = None
+    model: ProgressModel, data: Dataset, episodes: Sequence[int], robustness: np.ndarray | None = None,
+    done: np.ndarray | None = None,
 ) -> Iterator[Judged]:
-    """What ``model`` says of the ``episodes`` of ``data``. ``robustness``: [E] of all of them."""
+    """What ``model`` says of the ``episodes`` of ``data``. ``robustness``, ``done``: [E] of all that there are."""
     if missing := [name for name in model.names if name not in data.interface.signals]:
         raise DataError(f"{data.folder}: the model reads {', '.join(missing)}, which the set does not have; it has: "
                         f"{', '.join(data.interface.signals)}")
     for e in episodes:
         signals, success = data.episode(e).signals, data.records[e].success
-        yield Judged(e, model.values(tensors(signals, model.names)).double().numpy(),
-                     np.nan if success is None else float(success), np.nan if robustness is None else robustness[e])
+        values = model.values(tensors(signals, model.names)).double().numpy()
+        yield Judged(e, values, np.nan if success is None else float(success),
+                     np.nan if robustness is None else float(robustness[e]),
+                     int(done[e]) if done is not None and success is not False else len(values) - 1)
 
 
 def tensors(signals: Mapping[str, np.ndarray], names: Sequence[str]) -> dict[str, torch.Tensor]:
@@ -136,7 +149,8 @@ def summary(found: Sequence[Judged]) -> Summary:
     known = [one for one in found if one.robustness == one.robustness]
     agreement = rank_correlation(np.array([one.final for one in known]), np.array([one.robustness for one in known])) \
         if len(known) > 1 else float("nan")
-    return Summary(*both("voc"), *both("negative"), area("final"), area("greatest"), agreement, len(good), len(bad))
+    return Summary(*both("voc"), *both("negative"), area("final"), area("greatest"), agreement,
+                   mean([one.voc_whole for one in good]), len(good), len(bad))
 
 
 def value_of(one: Judged, of: str) -> float:

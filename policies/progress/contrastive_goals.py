@@ -138,7 +138,7 @@ def draw(drawing: Drawing) -> Labelled:
     now = data.at(episode, drawing.uniform(config.batch))
     good = drawing.successes[drawing.whole(len(drawing.successes), config.batch)]
     return Labelled(drawing.signals(torch.stack([now, data.starts[good + 1] - 1])),
-                    data.share(episode, now) * data.success[episode])
+                    data.progress(episode, now))
 
 
 def train(data: Source, config: ContrastiveConfig, *, out: Path, seed: int = 0, **rest: Any) -> Result:

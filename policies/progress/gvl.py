@@ -151,7 +151,7 @@ def draw(drawing: Drawing) -> Shuffled:
     until = torch.where(drawing.uniform(config.batch) < 0.5, drawing.uniform(config.batch), torch.ones(config.batch))
     at = data.at(episode, until * drawing.uniform(config.frames, config.batch))
     signals = drawing.signals(torch.cat([data.starts[episode][None], at]))
-    return Shuffled(signals, (data.share(episode, at) * data.success[episode]).T)
+    return Shuffled(signals, data.progress(episode, at).T)
 
 
 def train(data: Source, config: GVLConfig, *, out: Path, seed: int = 0, **rest: Any) -> Result:

@@ -140,11 +140,11 @@ def draw(drawing: Drawing, scale: Tensor) -> Chunks:
     config, data = drawing.config, drawing.data
     episode = drawing.episodes(config.batch)
     share = torch.where(drawing.uniform(config.batch) < 0.125, torch.ones(config.batch), drawing.uniform(config.batch))
-    now, last = data.at(episode, share), data.starts[episode + 1] - 1
-    later = torch.minimum(now + config.lookahead, last)
-    gamma = config.floor ** (1.0 / float(data.lengths.float().mean()))
+    now = data.at(episode, share)
+    later, last = data.later(episode, now, config.lookahead)
+    gamma = config.floor ** (1.0 / data.mean_length)
     action = ((data.command[now] - scale[0]) / scale[1]).clamp(-1.0, 1.0)
-    return Chunks(drawing.signals(torch.stack([now, later])), action, gamma ** (later - now), later == last,
+    return Chunks(drawing.signals(torch.stack([now, later])), action, gamma ** (later - now), last,
                   data.success[episode])
 
 

@@ -7,9 +7,9 @@ follows from one moment to a later one by
     v <- v + v c            c < 0: the share of what was done that was undone
 
 so that c of the moments with values v, w is (w - v) / (1 - v) where w > v, and (w - v) / v where not. Pairs of a
-demonstration of T samples are taught the share of its time, v = i / T; the same pair in reverse order is taught what is
-undone. Pairs of a failure, and pairs that are shown with the instruction of another task, are taught c = 0: whatever
-was done there led nowhere.
+demonstration that was done after T samples are taught the share of its time, v = i / T; the same pair in reverse order
+is taught what is undone. Pairs of a failure, and pairs that are shown with the instruction of another task, are taught
+c = 0: whatever was done there led nowhere.
 
 N pairs, C numbers of a context.
 """
@@ -107,7 +107,7 @@ def draw(drawing: Drawing) -> Pairs:
     second = torch.where(drawing.uniform(count) < config.near, close, second)
     second = torch.where(drawing.uniform(count) < config.end, torch.ones(count), second)
     at = torch.stack([data.at(episode, first), data.at(episode, second)])
-    taught = change(data.share(episode, at[0]), data.share(episode, at[1])) * data.success[episode]
+    taught = change(*data.progress(episode, at))
     signals = drawing.signals(at)
     return Pairs(signals, swap(drawing, signals, taught))
 

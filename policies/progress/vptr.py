@@ -87,10 +87,10 @@ def draw(drawing: Drawing) -> Differences:
     config, data = drawing.config, drawing.data
     episode = drawing.episodes(config.batch)
     share = torch.where(drawing.uniform(config.batch) < 0.125, torch.ones(config.batch), drawing.uniform(config.batch))
-    now, last = data.at(episode, share), data.starts[episode + 1] - 1
-    later = torch.minimum(now + 1 + drawing.whole(config.lookahead, config.batch), last)
-    gamma = config.floor ** (1.0 / float(data.lengths.float().mean()))
-    return Differences(drawing.signals(torch.stack([now, later])), gamma ** (later - now), later == last,
+    now = data.at(episode, share)
+    later, last = data.later(episode, now, 1 + drawing.whole(config.lookahead, config.batch))
+    gamma = config.floor ** (1.0 / data.mean_length)
+    return Differences(drawing.signals(torch.stack([now, later])), gamma ** (later - now), last,
                        data.success[episode])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.runs import chunks, environments, run_folders
+from temporeal.policies.runs import chunks, environments, progress, run_folders
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.interrupts import Interrupted, stop_asked
 from temporeal.policies.runs.settings.compose import compose, override
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from temporeal.policies.data.transitions import Transitions
     from temporeal.policies.training.acting import Act
     from temporeal.sim.env import Env
+    from temporeal.sim.stl.language.propositional import Formula
     from temporeal.sim.task import Task
 
 WORLD = ("robot", "task", "backend", "randomize")
@@ -55,6 +56,13 @@ def open_dataset(folder: str | Path) -> Dataset:
         return Dataset.open(Path(folder))
 
 
+def formula_of(data: Dataset) -> Formula | None:
+    """The formula of the task that a set was generated with; None where it names none."""
+    if "task" not in dict(data.interface.about.get("settings") or {}):
+        return None
+    return environments.make_task(settings_of([f"dataset={data.folder}"])).formula
+
+
 def train(
     settings: Settings, module: ModuleType, configuration: Any, *, overwrite: bool = False, quiet: bool = False,
     again: str = "",
@@ -75,11 +83,12 @@ def train(
     settings = environments.resolved(settings)
     with bad_input():
         data = shown(dataset, module, task, configuration)
+        more = {"done": progress.done_at(dataset, task.formula)} if hasattr(module, "load_progress") else {}
     started, folder = time.perf_counter(), run_folders.run_folder(settings)
     with run_folders.opened_run(settings, folder, overwrite):
         with events(folder / run_folders.EVENTS) as logger, naming_checkpoint(folder, 1, again), stop_asked() as asked:
             history = _learn(module, data, configuration, settings, folder, quiet=quiet, logger=logger, asked=asked,
-                             evaluate=evaluation_of(module, dataset, settings, task))
+                             evaluate=evaluation_of(module, dataset, settings, task), **more)
             if asked:
                 raise Interrupted(asked[0])
     if run_folders.resumes(settings):
@@ -163,15 +172,15 @@ def _learn(
     quiet: bool, asked: Sequence[int], **watched: Any,
 ) -> list[dict[str, float]]:
     """The history of the training; errors of settings, checkpoints and numbers are the user's to correct."""
-    from temporeal.policies.training import progress
     from temporeal.policies.training.checkpoint import CheckpointError
     from temporeal.policies.training.errors import NonFiniteError, SettingsError
+    from temporeal.policies.training.progress import show
 
     title = f"{run_folders.title_of(settings)}, {settings['algo']['name']}, seed {settings['seed']}"
     try:
         result = module.train(
             data, configuration, out=folder, seed=settings["seed"], resume=run_folders.resumes(settings),
-            progress=None if quiet else progress.show(title), on_iteration=lambda _: bool(asked), **watched)
+            progress=None if quiet else show(title), on_iteration=lambda _: bool(asked), **watched)
     except (CheckpointError, SettingsError) as error:
         raise BadInput(str(error)) from error
     except NonFiniteError as error:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from temporeal.policies.data.episodes.dataset import Dataset
     from temporeal.policies.training.progress_models.protocol import ProgressModel
-    from temporeal.sim.stl.language.conventions import Semantics
     from temporeal.sim.stl.language.propositional import Formula
 
 
@@ -52,27 +51,20 @@ def unseen(run: Path, data: Dataset) -> list[int]:
     return held_out(data.episodes, state["config"]["hold_out"]).tolist() if same else list(range(data.episodes))
 
 
-def robustness_of(data: Dataset, formula: Formula | None, semantics: Semantics) -> np.ndarray | None:
-    """[E] robustness of ``formula``, or of that of the task that the set was generated with; None where there is
-    neither, or the set lacks a signal of it."""
+def done_at(data: Dataset, formula: Formula) -> np.ndarray | None:
+    """[E], the sample, from each episode's start, at which its task was done: when the last clause of ``formula`` that
+    asks for something, and not for ever, was satisfied. None where the set lacks a signal of it: then demonstrations
+    are taken to end when they are done, as operators end them."""
+    import numpy as np
+
     from temporeal.policies.data.curation.robustness import judge, table_of
     from temporeal.policies.data.episodes.interface import DataError
 
-    if formula is not None:
-        return judge(formula, table_of(data), semantics).robustness
-    if (own := formula_of(data)) is None:
-        return None
+    table = table_of(data)
     try:
-        return judge(own, table_of(data)).robustness
+        decided = judge(formula, table, when=True).decided_s
     except DataError:
         return None
-
-
-def formula_of(data: Dataset) -> Formula | None:
-    """The formula of the task that a set was generated with."""
-    from temporeal.policies.runs.environments import make_task
-    from temporeal.policies.runs.offline import settings_of
-
-    if "task" not in dict(data.interface.about.get("settings") or {}):
-        return None
-    return make_task(settings_of([f"dataset={data.folder}"])).formula
+    end = (table.lengths - 1) * table.dt
+    done = np.where(decided < end - 0.5 * table.dt, decided, 0.0).max(0)
+    return np.where(done > 0.0, np.round(done / table.dt), table.lengths - 1).astype(np.int64)

@@ -10,6 +10,9 @@ from temporeal.policies.cli.specs.dataset_options import add_formula, formula_gi
 from temporeal.policies.runs.errors import OK, BadInput
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from temporeal.policies.data.episodes.dataset import Dataset
     from temporeal.policies.evaluate.progress_models import Judged, Summary
 
 SUMMARY = "how well a model of progress judges episodes: order, verdicts, formula"
@@ -17,7 +20,8 @@ HELP = """\
 Judges a model of progress (temporeal train algo=vlac, gvl, q_progress, contrastive_goals, vptr, attribution) by the
 episodes of a dataset: those that it held out, where the set is the one that it learned from, else all.
 
-  VOC            rank correlation of value and time, over the successes: does it know what comes first?
+  VOC            rank correlation of value and time until the task is done, over the successes: does it know what
+                 comes first? (Done: when the formula's last clause that does not ask for ever was satisfied.)
   negative rate  share of the steps in which the value fell
   AUC            chance that a success ends with a greater value than a failure
   agreement      rank correlation of the last value with the robustness of the task's formula, or of --formula
@@ -40,19 +44,17 @@ def add(parser: Parser) -> None:
 
 def run(options: Any) -> int:
     """Print the figures."""
-    from temporeal.policies.data.curation.robustness import table_of
     from temporeal.policies.data.episodes.dataset import Dataset
     from temporeal.policies.evaluate.progress_models import judged, summary
-    from temporeal.policies.runs.progress import load_progress, robustness_of, unseen
+    from temporeal.policies.runs.progress import load_progress, unseen
 
     model, data = load_progress(options.run), Dataset.open(options.folder)
-    robust = robustness_of(data, *formula_given(options, table_of(data)))
     episodes = list(range(data.episodes)) if options.all else unseen(options.run, data)
     if not episodes:
         raise BadInput(f"{options.folder}: the model learned from all {data.episodes} episodes and held none out "
                        "(algo.hold_out=0): judge it by another set, or by these with --all")
     show, found = counter("episodes"), []
-    for one in judged(model, data, episodes, robust):
+    for one in judged(model, data, episodes, *by_formula(options, data)):
         found.append(one)
         show(len(found), len(episodes))
     if options.out:
@@ -66,9 +68,24 @@ def run(options: Any) -> int:
     return OK
 
 
+def by_formula(options: Any, data: Dataset) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """[E] robustness of the formula of the options, or of the set's own task, and the samples at which it was done;
+    None where there is no formula."""
+    from temporeal.policies.data.curation.robustness import judge, table_of
+    from temporeal.policies.runs.offline import formula_of
+    from temporeal.policies.runs.progress import done_at
+
+    formula, semantics = formula_given(options, table_of(data))
+    formula = formula_of(data) if formula is None else formula
+    if formula is None or (done := done_at(data, formula)) is None:
+        return None, None
+    return judge(formula, table_of(data), semantics).robustness, done
+
+
 def lines(figures: Summary) -> list[str]:
     """The figures in words."""
     rows = (("VOC", figures.voc, f"over {figures.successes} successes", figures.voc_failures),
+            ("", figures.voc_whole, "with what they recorded after the task was done", None),
             ("negative rate", figures.negative_rate, "of their steps", figures.negative_rate_failures),
             ("AUC", figures.auc, f"against {figures.failures} failures, by last values", None),
             ("", figures.auc_greatest, "by greatest values", None),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -195,12 +196,17 @@ class Learning:
 
 def train(
     data: Source, config: ProgressConfig, build: Build, draw: Draw, *, out: Path, seed: int = 0,
-    names: Sequence[str] | None = None, **rest: Any,
+    names: Sequence[str] | None = None, done: np.ndarray | None = None, **rest: Any,
 ) -> Result:
-    """Train the model that ``build`` makes on the batches of ``draw``. ``names``: of the signals, if not those of the
-    settings; ``rest``: as :func:`temporeal.policies.training.offline_learner.learn` takes it."""
+    """Train the model that ``build`` makes on the batches of ``draw``.
+
+    Args:
+        names: of the signals, if not those of the settings.
+        done: [E], the sample of each episode at which its task was done; None: the last one.
+        rest: as :func:`temporeal.policies.training.offline_learner.learn` takes it.
+    """
     generator = torch.Generator().manual_seed(seed)
-    seen = moments(data, config.signals if names is None else names)
+    seen = moments(data, config.signals if names is None else names, done)
     specs = tuple(seen.interface.signals.values())
     check_words(seen, config.words)
     with torch.random.fork_rng(devices=[]):

@@ -49,6 +49,8 @@ class Moments:
         command: [S, U] in its units.
         starts: [E + 1] int64.
         success: [E] float: 1, or 0 where the episode was judged a failure. What nobody judged is a demonstration.
+        done: [E] int64, the sample at which a demonstration had done its task; after it there is only rest. That of a
+            failure is its last one.
     """
 
     interface: Interface
@@ -57,11 +59,17 @@ class Moments:
     command: Tensor
     starts: Tensor
     success: Tensor
+    done: Tensor
 
     @property
     def lengths(self) -> Tensor:
         """[E] samples."""
         return self.starts.diff()
+
+    @property
+    def mean_length(self) -> float:
+        """Mean samples until demonstrations had done their tasks."""
+        return float((self.done - self.starts[:-1])[self.success > 0].float().mean())
 
     def signals(self, at: Tensor) -> dict[str, Tensor]:
         """The signals [..., *shape] of the samples ``at`` [...]."""
@@ -78,9 +86,17 @@ class Moments:
         """The samples [...] at a ``share`` [...] of the way through ``episode`` [...], 0 the first and 1 the last."""
         return self.starts[episode] + (share * (self.lengths[episode] - 1)).round().long()
 
-    def share(self, episode: Tensor, sample: Tensor) -> Tensor:
-        """The inverse of :meth:`at`."""
-        return (sample - self.starts[episode]) / (self.lengths[episode] - 1)
+    def progress(self, episode: Tensor, sample: Tensor) -> Tensor:
+        """What is taught of samples [...]: the share [...] of the time until the task was done; 0 in failures."""
+        first = self.starts[episode]
+        return ((sample - first) / (self.done[episode] - first)).clamp(max=1.0) * self.success[episode]
+
+    def later(self, episode: Tensor, sample: Tensor, steps: Tensor | int) -> tuple[Tensor, Tensor]:
+        """The samples [B] so many ``steps`` after ``sample`` [B] and not after the task was done, and whether [B] it
+        was by then."""
+        end = torch.maximum(self.done[episode], sample)
+        found = torch.minimum(sample + steps, end)
+        return found, found == end
 
     def fingerprint(self) -> str:
         """SHA-256 of the interface, the numbers, the commands and the verdicts."""
@@ -90,8 +106,12 @@ class Moments:
         return found.hexdigest()
 
 
-def moments(data: Source, names: Sequence[str]) -> Moments:
-    """The moments of ``data`` with the signals ``names`` (all if empty). Bad data: :class:`DataError`."""
+def moments(data: Source, names: Sequence[str], done: np.ndarray | None = None) -> Moments:
+    """The moments of ``data`` with the signals ``names`` (all if empty). Bad data: :class:`DataError`.
+
+    Args:
+        done: [E], counted from each episode's start, the sample at which its task was done; None: the last ones.
+    """
     interface = chosen(data.interface, names)
     starts = np.asarray(data.starts, dtype=np.int64)
     if not len(data.records):
@@ -102,7 +122,10 @@ def moments(data: Source, names: Sequence[str]) -> Moments:
     numbers = {name: tensor(data.column(name)) for name in interface.signals if name not in pictures}
     check(numbers, starts)
     success = torch.tensor([float(record.success is not False) for record in data.records])
-    return Moments(interface, numbers, pictures, tensor(data.column("action")), torch.from_numpy(starts), success)
+    last = np.diff(starts) - 1
+    done = starts[:-1] + np.where(success.numpy() > 0, last if done is None else np.clip(done, 1, last), last)
+    return Moments(interface, numbers, pictures, tensor(data.column("action")), torch.from_numpy(starts), success,
+                   torch.from_numpy(done))
 
 
 def check(numbers: Mapping[str, Tensor], starts: np.ndarray) -> None:
