@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.runs import chunks, environments, learners, run_folders, trained, workers
+from temporeal.policies.runs import chunks, environments, learners, run_folders, trained, tuning, workers
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.interrupts import Interrupted, stop_asked
 from temporeal.policies.runs.settings.files import Settings, read, write
@@ -108,7 +108,7 @@ class _Training:
         self.started = time.perf_counter()
         with self._folder(overwrite):
             self.ranks.wait()
-            again = again if self.base is None else ""  # such a learner does not resume
+            again = again if self.base is None or tuning.tunes_chunks(self.settings) else ""  # a reflex does not resume
             with self._events() as logger, naming_checkpoint(self.folder, self.ranks.size, again), stop_asked(
                     quiet=self.opened) as asked:
                 history = self._learn(learn, configuration, logger, asked)

@@ -4,7 +4,7 @@
     the
               task is done, and taken back where it is undone
     formula   the task's formula, decomposed (:class:`temporeal.sim.rewards.formula_progress.FormulaProgress`): progress
-              towards its subgoals, in shares of what a whole episode can earn
+              towards its subgoals, in shares of what a whole episode can earn. Of instructions each has its own formula
     task      the task's own reward
     progress  the change of a learned model's progress, and success at the end
 
@@ -14,7 +14,8 @@ N worlds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -22,8 +23,10 @@ from torch import Tensor
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.progress_models.protocol import ProgressModel
 from temporeal.sim.rewards.formula_progress import FormulaProgress
+from temporeal.sim.rewards.formula_progress import Reward as Earnings
 from temporeal.sim.rewards.formula_tracker import FormulaTracker
 from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.tabletop.objective import KindTrackers, asked
 from temporeal.sim.task import Task
 from temporeal.sim.types import Step
 
@@ -107,23 +110,37 @@ class OfTask:
         return {}
 
 
+class Part(NamedTuple):
+    """A formula that worlds are paid by: its objective, what an episode can earn at most, and which worlds [N] it is
+    about, 1 or 0, by their signals."""
+
+    objective: FormulaProgress
+    most: float
+    asked: Callable[[Signals], Tensor]
+
+
 class OfFormula:
-    """The decomposed formula, followed beside the environment's own objective. A whole episode earns at most 1."""
+    """The decomposed formula, followed beside the environment's own objective. A whole episode earns at most 1. Where
+    the task has a formula for each kind of instruction, a world is paid by that of its own."""
 
     goes_on = False
 
     def __init__(self, env: Any) -> None:
-        self.env, self.objective = env, decomposed(env.task)
+        self.env, self.parts = env, parts_of(env.task)
         self.none = torch.zeros(env.num_worlds, env.action_dim)
-        weights = self.objective.weights
-        subgoals = self.objective.carry["hit"][0] if self.objective.carry.get("hit") else 0
-        self.most = weights.done + weights.hit * subgoals + weights.progress
         self.carry: dict[str, Tensor] = {}
 
     def start(self, signals: Signals) -> None:
         """The carry after the first sample."""
-        zeros = {name: torch.zeros(self.env.num_worlds, *shape) for name, shape in self.objective.carry.items()}
-        self.carry = {**zeros, **self.objective.start(signals, zeros)}
+        self.carry = self.first(signals)
+
+    def first(self, signals: Signals) -> dict[str, Tensor]:
+        """The same, of all parts."""
+        found = dict[str, Tensor]()
+        for name, part in self.parts.items():
+            zeros = {key: torch.zeros(self.env.num_worlds, *shape) for key, shape in part.objective.carry.items()}
+            found |= {f"{name}.{key}": value for key, value in (zeros | part.objective.start(signals, zeros)).items()}
+        return found
 
     def action(self, command: Tensor) -> Tensor:
         """None: formulas speak of signals."""
@@ -132,15 +149,19 @@ class OfFormula:
     def __call__(self, step: Step) -> Tensor:
         """The share that this step earned."""
         signals: Any = step.info["signals"]
-        paid, _, after = self.objective.step(signals, self.none, self.carry)
-        self.carry = {**self.carry, **after}
+        paid, after = torch.zeros(self.env.num_worlds), dict[str, Tensor]()
+        for name, part in self.parts.items():
+            own = {key: self.carry[f"{name}.{key}"] for key in part.objective.carry}
+            earned, _, carry = part.objective.step(signals, self.none, own)
+            paid = paid + part.asked(signals) * torch.nan_to_num(earned) / part.most
+            after |= {f"{name}.{key}": value for key, value in (own | carry).items()}
         over = step.terminated | step.truncated
         if bool(over.any()):
-            old = self.carry
-            self.start(self.env.true_signals())
-            self.carry = {name: torch.where(over.reshape(-1, *[1] * (value.dim() - 1)), value, old[name])
-                          for name, value in self.carry.items()}
-        return torch.nan_to_num(paid) / self.most
+            new = self.first(self.env.true_signals())
+            after = {key: torch.where(over.reshape(-1, *[1] * (value.dim() - 1)), new[key], value)
+                     for key, value in after.items()}
+        self.carry = after
+        return paid
 
     @property
     def memory(self) -> dict[str, Tensor]:
@@ -148,14 +169,37 @@ class OfFormula:
         return self.carry
 
 
-def decomposed(task: Task) -> FormulaProgress:
-    """The objective of the formula of ``task``."""
+EARNED = Earnings(progress=2.0, hit=2.0, done=4.0, broken=4.0, scale=0.3)
+"""Shares of what is earned on the way, at subgoals, at the end; arms begin about 0.3 m from where they are to be."""
+
+
+def parts_of(task: Task) -> dict[str, Part]:
+    """The formulas of ``task`` by kind of instruction; one, where it has no kinds."""
+    trackers = getattr(task.objective, "trackers", None)
+    if isinstance(trackers, KindTrackers):
+        return {kind: part(tracker, partial(by_kind, kind)) for kind, tracker in trackers.trackers.items()}
     try:
-        return FormulaProgress(FormulaTracker(task.formula, task.control_dt))
+        return {"formula": part(FormulaTracker(task.formula, task.control_dt), every)}
     except FormulaError as error:
         raise SettingsError(f"algo.reward=formula: the formula of task {task.name!r} does not decompose ({error}); "
                             "algo.reward=task is the reward that the task was given, algo.reward=sparse its success"
                             ) from error
+
+
+def part(tracker: FormulaTracker, asked: Callable[[Signals], Tensor]) -> Part:
+    """A formula and what it can earn."""
+    subgoals = len(tracker.automaton.subgoals)
+    return Part(FormulaProgress(tracker, EARNED), EARNED.done + EARNED.hit * subgoals + EARNED.progress, asked)
+
+
+def by_kind(kind: str, signals: Signals) -> Tensor:
+    """1 in worlds [N] that are asked for ``kind``."""
+    return asked(signals, kind)
+
+
+def every(signals: Signals) -> Tensor:
+    """1 []: all worlds."""
+    return torch.ones(())
 
 
 class OfProgress:
