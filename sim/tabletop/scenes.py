@@ -86,15 +86,6 @@ def choices(kinds: Sequence[str], split: str) -> Choices:
                    tuple(zip(firsts, map(len, found))), tokens, wordings)
 
 
-def told(sentence: str) -> Choices:
-    """``sentence`` alone, as it is worded. InstructionError: it is none, or the table has not the bodies for it."""
-    instruction = parse(sentence)
-    if not possible(instruction):
-        raise InstructionError(f"{sentence!r} needs two bodies of one shape; the table has {', '.join(BODIES)}")
-    tokens = torch.from_numpy(SUITE.encode(sentence)).float()[None, None]
-    return Choices((instruction,), torch.tensor([row_of(instruction)]), ((0, 1),), tokens, torch.tensor([1]))
-
-
 def possible(instruction: Instruction) -> bool:
     """Whether there are two bodies where an instruction names two things."""
     needed = [shape_of(name) for name in (instruction.target, instruction.place) if shape_of(name) in SHAPES]
@@ -165,10 +156,6 @@ class Start:
             raise InstructionError(f"{sentence!r}: the table has no two things as these; of one shape it has two cubes")
         tokens = torch.tensor([[SUITE.encode(sentence).tolist()]], dtype=torch.float32)
         return Start(self.of, Choices((asked,), torch.tensor([row_of(asked)]), ((0, 1),), tokens, torch.tensor([1])))
-
-    def told(self, sentence: str) -> Start:
-        """Starts of scenes in which ``sentence`` can be done, and is what is asked for."""
-        return Start(self.of, told(sentence))
 
     def things(self, draw: Draw) -> dict[str, Tensor]:
         """Where the bodies lie: each near a spot of its own."""
