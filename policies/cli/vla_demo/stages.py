@@ -62,7 +62,7 @@ def stages_of(options: Any) -> list[Stage]:
     judged = ("--episodes", str(options.judged), "--json")
     return [
         Stage("demonstrations", "demonstrations by hand", "data", (
-            "generate", "experiment=tabletop", f"task.settings.kinds={options.kinds}", "quality=noisy",
+            "generate", "experiment=tabletop", f'task.settings.kinds="{options.kinds}"', "quality=noisy",
             f"episodes={options.episodes}", seed, f"out={folder['demonstrations']}", "--json"), "demonstrations"),
         Stage("tuned", "tune the policy on them", "train", (
             "algo=vla", f"dataset={folder['demonstrations']}", budget, "algo.clock=cpu", seed, f"out={folder['tuned']}",

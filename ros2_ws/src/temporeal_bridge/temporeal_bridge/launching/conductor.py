@@ -17,6 +17,7 @@ from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Endpoint, Received, Transport, TransportError
 
 READY_S = 30.0  # for the processes to start, on a busy machine
+RENDERER_S = 60.0  # more for a renderer, whose kernels may be compiled first
 RESET_S = 5.0
 AGAIN_S = 0.6  # interval between resets that the guard refused: soon after a stop it accepts none (RESET_AFTER_S there)
 AFTER_S = 10.0  # beyond the mission's horizon, for its verdict
@@ -38,6 +39,7 @@ class Pilot:
     """One robot with its processes.
 
     Args:
+        ready_s: time limit for the start of its processes.
         folder: where controller and worker meet, for a policy that gives chunks.
         instruct: topic of sentences; wanted: this flight's, empty: the policy takes none; told: the controller's last
             answer; dressed: the sentence that the simulated scene was made for; dresses: whether the task can do that;
@@ -56,6 +58,7 @@ class Pilot:
     instruct: Endpoint
     out: Path = Path()
     folder: Path | None = None
+    ready_s: float = READY_S
     processes: list[Process] = field(default_factory=list)
     stage: str = "ended"
     until: float = 0.0
@@ -186,7 +189,7 @@ def begin(bus: Transport, pilot: Pilot) -> None:
     pilot.mode, pilot.result, pilot.start_ns, pilot.fault, pilot.told = "", {}, 0, "", ""
     pilot.dressed = ""
     pilot.recorded = False
-    pilot.stage, pilot.until = "starting", bus.monotonic() + READY_S
+    pilot.stage, pilot.until = "starting", bus.monotonic() + pilot.ready_s
 
 
 def advance(

@@ -31,6 +31,7 @@ from temporeal_bridge.interface.loading import interface_file, load_interface
 from temporeal_bridge.launching.conductor import (
     FAILED,
     READY_S,
+    RENDERER_S,
     Pilot,
     Progress,
     conduct,
@@ -149,6 +150,7 @@ def fly(artifact: Path, plan: FlightPlan, out: Path, progress: Progress | None =
         for pilot in pilots:
             pilot.folder = None if manifest.chunk is None else mailbox.new_folder()
             pilot.dresses = formula_is_of_words(manifest)
+            pilot.ready_s += RENDERER_S if interface.pictures else 0.0
             launch(pilot)
         bag = fresh(out / "bag")
         names = [word for p in pilots for word in ("--of", p.namespace)]
