@@ -17,6 +17,7 @@ from temporeal.policies.runs.run_folders import load_run, read_run, title_of
 from temporeal.policies.runs.settings.files import Settings
 
 if TYPE_CHECKING:
+    from temporeal.policies.runs.pretrained import Served
     from temporeal.policies.training.acting import Act
     from temporeal.policies.training.chunk_rl.tuning import Base
     from temporeal.robots.artifact.runtime import Artifact
@@ -27,15 +28,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trained:
-    """What was trained: a run, or an artifact (None for a run), with the settings of its training."""
+    """What was trained: a run, an artifact, or a pretrained model of another library that is served (each None where it
+    is not that), with the settings of its training."""
 
     folder: Path
     settings: Settings
     artifact: Artifact | None = None
+    served: Served | None = None
 
     def results(self, kind: str) -> Path:
-        """The folder of results such as ``eval``: in a run; beside an artifact, which is sealed."""
-        if self.artifact is not None:
+        """The folder of results such as ``eval``: in a run; beside an artifact, which is sealed, and beside a model."""
+        if self.artifact is not None or self.served is not None:
             return self.folder.with_name(f"{self.folder.name}-{kind}")
         return self.folder / kind
 
@@ -84,6 +87,10 @@ def trained_policy(trained: Trained, settings: Mapping[str, Any], task: Task) ->
     from temporeal.policies.training.acting import graph_policy
     from temporeal.robots.artifact.manifest import POLICY
 
+    if trained.served is not None:
+        from temporeal.policies.runs.pretrained import served_policy
+
+        return TrainedPolicy(*served_policy(trained.served, settings, task))
     artifact = trained.artifact
     if chunked := chunks.trained_chunks(trained.folder, artifact, settings, task):
         return TrainedPolicy(*chunked)
