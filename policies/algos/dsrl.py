@@ -26,11 +26,12 @@ from torch import Tensor, nn
 from temporeal.policies.nets.actor import HALF_LOG_2PI, linear
 from temporeal.policies.nets.normalizer import Normalizer, moments
 from temporeal.policies.training.chunk_rl import tuning
+from temporeal.policies.training.chunk_rl.halves import Worlds
 from temporeal.policies.training.chunk_rl.replay import Ring, Transitions, transitions
 from temporeal.policies.training.chunk_rl.rollouts import Drawn, Rollout, Seen
 from temporeal.policies.training.chunk_rl.settings import TuningConfig
 from temporeal.policies.training.chunk_rl.tuning import Base, Result, make_worlds, tune
-from temporeal.policies.training.chunk_rl.worlds import ChunkEnv, ChunkWorlds
+from temporeal.policies.training.chunk_rl.worlds import ChunkEnv
 from temporeal.policies.training.chunks.policy import ChunkPolicy, Denoising
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.vla.protocol import as_flow
@@ -180,10 +181,9 @@ class DSRL:
         """Half the step size."""
         self.memory["rate"] *= 0.5
 
-    def iterate(self, worlds: ChunkWorlds, generator: torch.Generator) -> dict[str, float]:
+    def iterate(self, worlds: Worlds, generator: torch.Generator) -> dict[str, float]:
         """Fly, remember, learn."""
-        rollout = worlds.rollout(lambda context: self.draw(context, generator),
-                                 self.config.rollout_steps or worlds.env.task.steps)
+        rollout = worlds.rollout(self.draw, self.config.rollout_steps or worlds.env.task.steps, generator)
         self.ring.memory = self.memory["ring"]
         if self.ring.memory["count"] == 0:
             for part in (self.critics, self.targets):

@@ -68,6 +68,8 @@ class FlowGRPOConfig(ClipConfig):
         self.at_least("group", 2)
         for name in ("starts", "tries", "keep", "rolls"):
             self.at_least(name, 1)
+        if self.overlap:
+            raise SettingsError("algo.overlap=true: groups are flown by one set of worlds; algo.overlap=false")
         if not self.low < self.high:
             raise SettingsError(f"algo.low is below algo.high, got {self.low} and {self.high}")
 
@@ -117,7 +119,7 @@ class GRPO:
         group = torch.from_numpy(np.repeat(np.arange(len(which)), counts[which]))
         records = [worlds.env.record(starts.memory["key"][s], 0) for s in which]
         worlds.begin(worlds.env.begin([records[g] for g in group.tolist()]))
-        found = worlds.rollout(lambda context: self.agent.draw(context, generator), worlds.env.task.steps, once=True)
+        found = worlds.rollout(self.agent.draw, worlds.env.task.steps, generator, once=True)
         order = found.episodes["world"].argsort()
         success, outcome = (found.episodes[name][order] for name in ("success", "return"))
         starts.count(which, success, group)

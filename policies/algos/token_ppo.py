@@ -31,6 +31,7 @@ from temporeal.policies.training.chunk_rl.rollouts import Drawn, Rollout
 from temporeal.policies.training.chunk_rl.tuning import Base, Result, make_worlds, tune
 from temporeal.policies.training.chunk_rl.worlds import ChunkEnv, ChunkWorlds
 from temporeal.policies.training.chunks.policy import ChunkPolicy
+from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.vla.protocol import as_tokens
 from temporeal.policies.vla.token_sampling import token_log_prob, write
 
@@ -60,6 +61,9 @@ class TokenPPOConfig(PPOConfig):
         self.at_least("curriculum", 0)
         self.at_least("starts", 1)
         self.at_least("tries", 1)
+        if self.overlap and self.curriculum:
+            raise SettingsError("algo.overlap=true: a curriculum chooses starts for one set of worlds; "
+                                "algo.curriculum=0 or algo.overlap=false")
 
 
 class TokenAgent:
@@ -107,7 +111,7 @@ class TokenPPO(PPO):
         which, group = drawn.unique(return_inverse=True)
         records = [worlds.env.record(starts.memory["key"][s], 0) for s in which.tolist()]
         worlds.begin(worlds.env.begin([records[g] for g in group.tolist()]))
-        found = worlds.rollout(lambda context: self.agent.draw(context, generator), worlds.env.task.steps, once=True)
+        found = worlds.rollout(self.agent.draw, worlds.env.task.steps, generator, once=True)
         success = found.episodes["success"][found.episodes["world"].argsort()]
         starts.count(which.tolist(), success, group)
         self.memory["success"] = 0.9 * self.memory["success"] + 0.1 * float(success.float().mean())

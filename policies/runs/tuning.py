@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.runs import chunks, offline
+from temporeal.policies.runs import chunks, environments, offline
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.learners import learns_from_data, module_of
 from temporeal.policies.runs.run_folders import load_run, title_of
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from temporeal.sim.task import Task
 
 WORLDS = 128  # of a tuning, unless said: a decision is of many numbers, and gradients of few worlds are noise
+BESIDE = 250_000  # between the seeds of both halves of the worlds, where they overlap
 JUDGES = 500_000  # between the seed of a training and that of the episodes that choose its best policy
 
 
@@ -70,14 +71,21 @@ def base_of(settings: Settings, task: Task) -> Base:
         raise BadInput(f"algo.policy={run} was trained on task {title_of(before)}, this is {title_of(settings)}")
     policy = chunks.load_chunks(before, run, task)
     pictures = tuple(name for name, spec in policy.interface.signals.items() if is_picture(spec))
-    return Base(policy, run, measuring(policy.signals, pictures), pictures, judge(settings, task, policy))
+    return Base(policy, run, measuring(policy.signals, pictures), pictures, judge(settings, task, policy),
+                beside=lambda: environments.make_env(settings, task=shown(policy, environments.make_task(settings)),
+                                                     seed=settings["seed"] + BESIDE, training=True))
 
 
 def shown_to(base: Base, task: Task) -> Task:
     """``task`` whose worlds record what the policy of ``base`` reads."""
+    return shown(base.policy, task)
+
+
+def shown(policy: ChunkPolicy, task: Task) -> Task:
+    """``task`` whose worlds record what ``policy`` reads."""
     from temporeal.policies.evaluate.measurement_recorder import with_recorder
 
-    return with_recorder(task, base.policy.signals)
+    return with_recorder(task, policy.signals)
 
 
 def measuring(

@@ -24,9 +24,9 @@ from torch import Tensor, nn
 from temporeal.policies.nets.actor import mlp
 from temporeal.policies.nets.normalizer import Normalizer, moments
 from temporeal.policies.training.chunk_rl import rollouts
+from temporeal.policies.training.chunk_rl.halves import Worlds
 from temporeal.policies.training.chunk_rl.rollouts import Drawn, Rollout, Seen
 from temporeal.policies.training.chunk_rl.settings import TuningConfig
-from temporeal.policies.training.chunk_rl.worlds import ChunkWorlds
 from temporeal.policies.training.chunks.policy import ChunkPolicy
 from temporeal.policies.training.errors import SettingsError
 
@@ -264,14 +264,14 @@ class PPO:
         self.memory["rollouts"] = 0
         self.soften = self.step.soften
 
-    def iterate(self, worlds: ChunkWorlds, generator: torch.Generator) -> dict[str, float]:
+    def iterate(self, worlds: Worlds, generator: torch.Generator) -> dict[str, float]:
         """A rollout and its updates."""
         return self.learn(self.collect(worlds, generator), generator)
 
-    def collect(self, worlds: ChunkWorlds, generator: torch.Generator) -> Rollout:
+    def collect(self, worlds: Worlds, generator: torch.Generator) -> Rollout:
         """A rollout."""
-        steps = self.config.rollout_steps or worlds.env.task.steps
-        return worlds.rollout(lambda context: self.agent.draw(context, generator), steps)
+        steps: int = self.config.rollout_steps or worlds.env.task.steps
+        return worlds.rollout(self.agent.draw, steps, generator)
 
     def learn(self, rollout: Rollout, generator: torch.Generator) -> dict[str, float]:
         """The updates on a rollout."""

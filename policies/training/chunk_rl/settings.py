@@ -36,6 +36,7 @@ class TuningConfig:
             with half the step size. 0: it never does.
         checkpoint_seconds: between checkpoints; 0: after each iteration.
         threads: of torch's operations.
+        overlap: twice the worlds, each half flown by a thread of its own: one infers while the other renders.
     """
 
     policy: str = ""
@@ -51,6 +52,7 @@ class TuningConfig:
     collapse: float = 0.15
     checkpoint_seconds: float = 60.0
     threads: int = 1
+    overlap: bool = False
 
     def __post_init__(self) -> None:
         for name in ("execute", "total_steps", "evaluate_episodes", "threads"):

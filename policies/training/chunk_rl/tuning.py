@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.policies.training import budget, checkpoint, offline_learner
+from temporeal.policies.training.chunk_rl.halves import Halves, Worlds
 from temporeal.policies.training.chunk_rl.rewards import make_reward
 from temporeal.policies.training.chunk_rl.settings import MAY_CHANGE, TuningConfig, plain
 from temporeal.policies.training.chunk_rl.worlds import ChunkEnv, ChunkWorlds, Coder
@@ -28,7 +29,6 @@ from temporeal.policies.training.errors import NonFiniteError, SettingsError
 from temporeal.policies.training.progress import Logger, Progress
 from temporeal.policies.training.progress_models.protocol import ProgressModel
 from temporeal.policies.training.ranks import Ranks
-from temporeal.sim.types import Obs
 
 KIND = "temporeal chunk_rl 1"
 GIVEN_UP = 4  # collapses after which a run ends with the best policy: smaller steps do not help
@@ -46,6 +46,7 @@ class Base:
         policy: of the run in the folder ``run``.
         measured: makes, of an environment, what gives the signals [N, *shape] that are measured now, without pictures.
         pictures: names of the signals that are pictures.
+        beside: makes as many worlds again, with other episodes.
         progress: the model of ``algo.reward=progress``.
     """
 
@@ -55,6 +56,7 @@ class Base:
     pictures: Sequence[str] = ()
     evaluate: Evaluate | None = None
     progress: ProgressModel | None = None
+    beside: Callable[[], ChunkEnv] | None = None
 
 
 class Method(Protocol):
@@ -70,7 +72,7 @@ class Method(Protocol):
     optimizers: Mapping[str, torch.optim.Optimizer]
     memory: dict[str, Any]
 
-    def iterate(self, worlds: ChunkWorlds, generator: torch.Generator) -> dict[str, float]:
+    def iterate(self, worlds: Any, generator: torch.Generator) -> dict[str, float]:
         """Collect, and learn of it. Returns figures."""
 
     def soften(self) -> None:
@@ -91,7 +93,7 @@ class Tuning:
     """All state of a run. ``update``: control steps of all worlds, which is what the budget counts."""
 
     config: TuningConfig
-    worlds: ChunkWorlds
+    worlds: Worlds
     method: Method
     base: Base
     seed: int
@@ -116,7 +118,7 @@ OnIteration = Callable[[Tuning], "bool | None"]
 
 
 def tune(
-    worlds: ChunkWorlds, config: TuningConfig, method: Method, base: Base, *, out: Path, seed: int,
+    worlds: Worlds, config: TuningConfig, method: Method, base: Base, *, out: Path, seed: int,
     generator: torch.Generator, resume: bool | Path = False, progress: Progress | None = None,
     logger: Logger | None = None, on_iteration: OnIteration | None = None,
     ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
@@ -136,11 +138,22 @@ def tune(
     return Result(deployed(tuning), tuning.history)
 
 
-def make_worlds(env: ChunkEnv, coder: Coder, config: TuningConfig, base: Base) -> ChunkWorlds:
-    """The worlds of ``env``, with the reward that the settings name."""
+def make_worlds(env: ChunkEnv, coder: Coder, config: TuningConfig, base: Base) -> Worlds:
+    """The worlds of ``env``, with the reward that the settings name; ``config.overlap``: and as many beside them."""
     if config.execute > coder.horizon:
         raise SettingsError(f"algo.execute is at most {coder.horizon}, the control steps of a chunk of {base.run}, got "
                             f"{config.execute}")
+    first = worlds_of(env, coder, config, base)
+    if not config.overlap:
+        return first
+    if base.beside is None or config.reward == "progress":
+        raise SettingsError("algo.overlap=true: not with algo.reward=progress, whose model follows one set of worlds, "
+                            "nor in worlds of your own; algo.overlap=false")
+    return Halves(first, worlds_of(base.beside(), coder, config, base))
+
+
+def worlds_of(env: ChunkEnv, coder: Coder, config: TuningConfig, base: Base) -> ChunkWorlds:
+    """The worlds of one environment."""
     reward = make_reward(config.reward, env, base.progress, config.execute)
     return ChunkWorlds(env, coder, base.measured(env), base.pictures, config.execute, reward)
 
@@ -257,16 +270,14 @@ def checkpoint_of(run: Path) -> tuple[Path, Path]:
 
 def keep(tuning: Tuning, out: Path) -> None:
     """Write a checkpoint and remove older ones except the last."""
-    folder, method, env, worlds = out / "checkpoints", tuning.method, tuning.worlds.env, tuning.worlds
-    assert worlds.obs is not None
+    folder, method = out / "checkpoints", tuning.method
     checkpoint.save(checkpoint.file_of(folder, tuning.iteration, 0, 1), {
         "kind": KIND, "config": plain(tuning.config), "seed": tuning.seed, "base": digest(tuning.base.policy),
         **{name: getattr(tuning, name) for name in KEPT},
         "best": None if tuning.best is None else vars(tuning.best),
         "modules": state_of(method), "memory": method.memory,
         "optimizers": {name: each.state_dict() for name, each in method.optimizers.items()},
-        "generator": tuning.generator.get_state(), "env": env.state_dict(), "reward": dict(worlds.reward.memory),
-        "obs": {"actor": worlds.obs.actor, "critic": worlds.obs.critic}, "steps": worlds.steps})
+        "generator": tuning.generator.get_state(), "worlds": tuning.worlds.state_dict()})
     checkpoint.prune(folder, 0, 1)
 
 
@@ -275,19 +286,15 @@ KEPT = ("update", "seconds", "iteration", "evaluated", "collapses", "history")
 
 def restore(tuning: Tuning, path: Path) -> None:
     """Set ``tuning`` to the state of the checkpoint ``path``."""
-    state, method, worlds = offline_learner.read(path, KIND), tuning.method, tuning.worlds
+    state, method = offline_learner.read(path, KIND), tuning.method
     same = checkpoint.require_same
     same(path, "configuration", state["config"], plain(tuning.config), (*MAY_CHANGE, "policy"))
     same(path, "run", {"seed": state["seed"], "base": state["base"]},
          {"seed": tuning.seed, "base": digest(tuning.base.policy)}, ())
     try:
-        worlds.env.load_state_dict(state["env"])
+        tuning.worlds.load_state_dict(state["worlds"])
     except ValueError as error:
         raise checkpoint.CheckpointError(f"{path} cannot be resumed: {error}") from error
-    worlds.obs, worlds.steps = Obs(state["obs"]["actor"], state["obs"]["critic"]), state["steps"]
-    worlds.reward.start(worlds.env.true_signals())
-    for name, value in worlds.reward.memory.items():
-        value.copy_(state["reward"][name])
     for name, module in method.modules.items():
         module.load_state_dict(state["modules"][name])
     for name, optimizer in method.optimizers.items():

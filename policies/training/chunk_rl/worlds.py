@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from temporeal.sim.episodes import EpisodeRecord
 
 Signals = Mapping[str, Tensor]
-Draw = Callable[[Tensor], Drawn]
-"""From contexts [K, ...] to chunks."""
+Draw = Callable[[Tensor, torch.Generator], Drawn]
+"""From contexts [K, ...] to chunks, at random."""
 
 
 class ChunkEnv(TaskEnv, Protocol):
@@ -95,7 +95,7 @@ class ChunkWorlds:
             self.begin(self.env.reset())
 
     @torch.no_grad()
-    def rollout(self, draw: Draw, steps: int, *, once: bool = False) -> Rollout:
+    def rollout(self, draw: Draw, steps: int, generator: torch.Generator, *, once: bool = False) -> Rollout:
         """Play ``steps`` control steps of every world; chunks that are under way at the end are cut.
 
         ``once``: only the running episodes; worlds whose episode is over wait for the others.
@@ -103,7 +103,7 @@ class ChunkWorlds:
         self.begun()
         table = Table(self, once)
         for _ in range(steps):
-            table.decide(draw)
+            table.decide(draw, generator)
             table.play()
             if not bool(table.alive.any()):
                 break
@@ -125,6 +125,21 @@ class ChunkWorlds:
         """What the worlds ``ids`` show now, of ``signals`` [K, ...]."""
         assert self.obs is not None
         return Seen(self.coder.encode(signals), self.told(self.obs.critic, self.env.count)[ids])
+
+    def state_dict(self) -> dict[str, Any]:
+        """All state, for a bit-exact resume."""
+        self.begun()
+        assert self.obs is not None
+        return {"env": self.env.state_dict(), "reward": dict(self.reward.memory), "steps": self.steps,
+                "obs": {"actor": self.obs.actor, "critic": self.obs.critic}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned. ValueError: it is of other worlds."""
+        self.env.load_state_dict(state["env"])
+        self.obs, self.steps = Obs(state["obs"]["actor"], state["obs"]["critic"]), state["steps"]
+        self.reward.start(self.env.true_signals())
+        for name, value in self.reward.memory.items():
+            value.copy_(state["reward"][name])
 
     def told(self, critic: Tensor, count: Tensor) -> Tensor:
         """The critic's own signals [N, P] after ``count`` [N] control steps."""
@@ -148,14 +163,14 @@ class Table:
         self.episodes: dict[str, list[Tensor]] = {name: [] for name in ("world", "success", "return", "length")}
         self.total = torch.zeros(count)
 
-    def decide(self, draw: Draw) -> None:
+    def decide(self, draw: Draw, generator: torch.Generator) -> None:
         """A new chunk in each world that has played its own, or whose episode is new."""
         ids = (self.alive & (self.age >= self.worlds.execute)).nonzero()[:, 0]
         if not len(ids):
             return
         signals = self.worlds.signals(ids)
         seen = self.worlds.seen(ids, signals)
-        drawn = draw(seen.context)
+        drawn = draw(seen.context, generator)
         commands = self.worlds.coder.commands(drawn.chunk, signals)
         if self.commands is None:
             self.commands = commands.new_zeros(len(self.age), *commands.shape[1:])

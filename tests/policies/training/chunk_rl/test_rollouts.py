@@ -3,7 +3,9 @@
 import torch
 from tests.policies.chunk_worlds import STEPS, PointWorlds, half_way
 
+from temporeal.policies.algos.flow_sde import SDEAgent
 from temporeal.policies.training.chunk_rl import rollouts
+from temporeal.policies.training.chunk_rl.halves import Halves
 from temporeal.policies.training.chunk_rl.replay import Ring, transitions
 from temporeal.policies.training.chunk_rl.rewards import Sparse
 from temporeal.policies.training.chunk_rl.rollouts import Drawn, Rollout, Seen
@@ -54,8 +56,8 @@ def test_joined_rollouts_keep_their_worlds_apart() -> None:
 def played(execute: int, steps: int, worlds: int = 3, **how) -> tuple[Rollout, ChunkWorlds]:
     env, flow = PointWorlds(worlds), as_flow(half_way())
     world = ChunkWorlds(env, flow, env.true_signals, (), execute, Sparse(env))
-    draw = lambda context: Drawn(torch.full((len(context), 4, 2), 0.5), torch.zeros(len(context)), {})  # noqa: E731
-    return world.rollout(draw, steps, **how), world
+    draw = lambda context, _: Drawn(torch.full((len(context), 4, 2), 0.5), torch.zeros(len(context)), {})  # noqa: E731
+    return world.rollout(draw, steps, torch.Generator(), **how), world
 
 
 def test_a_decision_is_as_long_as_what_is_played_of_it() -> None:
@@ -83,3 +85,18 @@ def test_a_recorded_start_is_the_same_in_all_worlds() -> None:
     env = PointWorlds(4)
     env.begin([env.record(7, 0)] * 4)
     assert bool((env.goal == env.goal[0]).all())
+
+
+def test_halves_fly_what_each_would_alone() -> None:
+    agent, parts = SDEAgent(half_way(), 0.5, 4), []
+    for seed in (0, 1):
+        env = PointWorlds(3, seed)
+        parts.append(ChunkWorlds(env, agent.flow, env.true_signals, (), 4, Sparse(env)))
+    found = Halves(*parts).rollout(agent.draw, STEPS, torch.Generator().manual_seed(3))
+    seeds = torch.randint(2**62, (2,), generator=torch.Generator().manual_seed(3)).tolist()
+    for seed, first in ((0, 0), (1, found.rows // 2)):
+        env = PointWorlds(3, seed)
+        alone = ChunkWorlds(env, agent.flow, env.true_signals, (), 4, Sparse(env)).rollout(
+            agent.draw, STEPS, torch.Generator().manual_seed(seeds[seed]))
+        assert torch.equal(found.drawn.log_prob[first : first + alone.rows], alone.drawn.log_prob)
+        assert torch.equal(found.reward[first : first + alone.rows], alone.reward)
