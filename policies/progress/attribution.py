@@ -74,9 +74,9 @@ class Attribution(ComparingNetwork):
         """The sum goes on; it may leave [0, 1], where an episode is told to be neither failed nor done for good."""
         return value + self.compare(before, after)
 
-    def step(self, context: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+    def step(self, context: Tensor, memory: Memory, elapsed: int) -> tuple[Tensor, Memory]:
         """The sum, between 0 and 1."""
-        value, memory = super().step(context, memory)
+        value, memory = super().step(context, memory, elapsed)
         return value.clamp(0.0, 1.0), memory
 
     def loss(self, batch: Episodes, averaged: ProgressNetwork) -> Tensor:

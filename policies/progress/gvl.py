@@ -127,13 +127,14 @@ class GVL(ProgressNetwork):
         return {"first": context, "seen": context[:, None].repeat(1, self.frames, 1),
                 "age": context.new_zeros(len(context))}
 
-    def step(self, context: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+    def step(self, context: Tensor, memory: Memory, elapsed: int) -> tuple[Tensor, Memory]:
         """The value of this frame beside those that are remembered."""
         shown = torch.cat([memory["seen"][:, 1:], context[:, None]], 1)
         value = torch.sigmoid(self.logits(memory["first"], shown)[:, -1])
-        due = memory["age"] % self.stride == 0
+        due = memory["age"] >= self.stride
+        age = torch.where(due, torch.zeros_like(memory["age"]), memory["age"])
         return value, {"first": memory["first"], "seen": torch.where(due[:, None, None], shown, memory["seen"]),
-                       "age": memory["age"] + 1.0}
+                       "age": age + elapsed}
 
     def loss(self, batch: Shuffled, averaged: ProgressNetwork) -> Tensor:
         """Cross-entropy with the share that is done."""

@@ -69,14 +69,15 @@ class ProgressNetwork(nn.Module):
         super().__init__()
         self.names, self.encoder = tuple(spec.name for spec in specs), encoder
         self.memory: Memory | None = None
-        self.worlds = 0
+        self.worlds, self.every = 0, 1
 
     def begin(self, context: Tensor) -> Memory:
         """What is remembered before the first moment, whose context [N, C] this is."""
         return {}
 
-    def step(self, context: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """The value [N] in [0, 1] at a moment's context [N, C], and what is remembered from then on."""
+    def step(self, context: Tensor, memory: Memory, elapsed: int) -> tuple[Tensor, Memory]:
+        """The value [N] in [0, 1] at a moment's context [N, C], ``elapsed`` samples after the last one, and what is
+        remembered from then on."""
         raise NotImplementedError
 
     @torch.no_grad()
@@ -85,7 +86,7 @@ class ProgressNetwork(nn.Module):
         context, found = self.contexts(signals), []
         memory = self.begin(context[:1])
         for moment in context.split(1):
-            value, memory = self.step(moment, memory)
+            value, memory = self.step(moment, memory, 1)
             found.append(value)
         return torch.cat(found)
 
@@ -94,9 +95,9 @@ class ProgressNetwork(nn.Module):
         read = [signals[name].split(AT_ONCE) for name in self.names]
         return torch.cat([self.encoder(dict(zip(self.names, part))) for part in zip(*read)])
 
-    def start(self, n: int) -> None:
-        """Begin episodes in ``n`` worlds."""
-        self.worlds, self.memory = n, None
+    def start(self, n: int, every: int = 1) -> None:
+        """Begin episodes in ``n`` worlds, of which each ``every``-th sample will be shown."""
+        self.worlds, self.every, self.memory = n, every, None
 
     @torch.no_grad()
     def update(self, signals: Mapping[str, Tensor], begins: Tensor | None = None) -> Tensor:
@@ -108,7 +109,7 @@ class ProgressNetwork(nn.Module):
             self.memory = self.begin(context)
         elif begins is not None and bool(begins.any()):
             self.memory = chosen(begins, self.begin(context), self.memory)
-        value, self.memory = self.step(context, self.memory)
+        value, self.memory = self.step(context, self.memory, self.every)
         return value
 
 
@@ -134,14 +135,15 @@ class ComparingNetwork(ProgressNetwork):
         nothing = context.new_zeros(len(context))
         return {"compared": context, "value": nothing, "age": nothing}
 
-    def step(self, context: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+    def step(self, context: Tensor, memory: Memory, elapsed: int) -> tuple[Tensor, Memory]:
         """The value of this moment. The first one is not compared with itself."""
         value = self.follow(memory["value"], memory["compared"], context)
         value = torch.where(memory["age"] > 0, value, memory["value"])
         due = memory["age"] >= self.stride
+        begun = torch.full_like(memory["age"], elapsed)
         return value, {"compared": torch.where(due[:, None], context, memory["compared"]),
                        "value": torch.where(due, value, memory["value"]),
-                       "age": torch.where(due, torch.ones_like(memory["age"]), memory["age"] + 1.0)}
+                       "age": torch.where(due, begun, memory["age"] + elapsed)}
 
 
 class StillNetwork(ProgressNetwork):
@@ -151,7 +153,7 @@ class StillNetwork(ProgressNetwork):
         """[N] in [0, 1] of contexts [N, C]."""
         raise NotImplementedError
 
-    def step(self, context: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+    def step(self, context: Tensor, memory: Memory, elapsed: int) -> tuple[Tensor, Memory]:
         """The value; nothing is remembered."""
         return self.value(context), memory
 

@@ -23,8 +23,9 @@ class ProgressModel(Protocol):
     def values(self, signals: Mapping[str, Tensor]) -> Tensor:
         """[T] in [0, 1] of one episode's signals [T, *shape]."""
 
-    def start(self, n: int) -> None:
-        """Begin episodes in ``n`` worlds: the next :meth:`update` is shown their first samples."""
+    def start(self, n: int, every: int = 1) -> None:
+        """Begin episodes in ``n`` worlds: the next :meth:`update` is shown their first samples, and each ``every``-th
+        one from there on."""
 
     def update(self, signals: Mapping[str, Tensor], begins: Tensor | None = None) -> Tensor:
         """[N] in [0, 1] at the next samples [N, *shape]. ``begins``: bool [N], worlds in which this is the first sample

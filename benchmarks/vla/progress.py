@@ -1,0 +1,87 @@
+"""Models of progress on held-out episodes: order of successes, failures against successes, agreement with the formula.
+
+Each model learns from small sets of mixed quality (a third each of expert, medium and random episodes) from state, and
+is judged by the fifth of the episodes that it held out. The targets are those of the best model on each set, and are
+shown for all: VOC until the task is done, AUC of last values, the share of steps in which a value falls.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from temporeal.policies.data.curation.robustness import judge, table_of
+from temporeal.policies.data.episodes.dataset import Dataset
+from temporeal.policies.evaluate.progress_models import Summary, judged, summary
+from temporeal.policies.runs.demonstrations import generate, request_of
+from temporeal.policies.runs.learners import configured, module_of
+from temporeal.policies.runs.offline import formula_of
+from temporeal.policies.runs.progress import done_at
+from temporeal.policies.runs.settings.compose import compose, of_group
+from temporeal.policies.training.progress_models.moments import held_out
+from temporeal_benchmarks.rows import Row, at_least, at_most
+
+VOC, AUC, NEGATIVE = 0.9, 0.9, 0.25  # targets
+SETS = {"reach": ("task=reach", "severity=0.5"), "push": ("task=push", "severity=0.47")}
+"""Words of the sets; the severity of their medium episodes is one that satisfies about half."""
+MODELS = ("vlac", "attribution", "gvl", "q_progress", "contrastive_goals")
+"""Those that learn from state; vptr learns from pictures."""
+JUDGE = "vlac"
+"""The model whose figures are judged by the targets: the one that rewards reinforcement learning by default."""
+
+
+def rows(quick: bool, out: Path, seed: int = 1) -> list[Row]:
+    """Figures of all models on all sets."""
+    found = list[Row]()
+    for name, words in SETS.items():
+        data = made(name, words, out, 20 if quick else 100, seed)
+        formula = formula_of(data)
+        assert formula is not None
+        robust, done = judge(formula, table_of(data)).robustness, done_at(data, formula)
+        for model in MODELS:
+            figures, seconds = learned(model, data, robust, done, out / f"{name}-{model}", 20 if quick else None, seed)
+            found += judged_rows(f"vla.progress.{name}.{model}", figures, seconds, model == JUDGE and not quick)
+    return found
+
+
+def made(name: str, words: tuple[str, ...], out: Path, episodes: int, seed: int) -> Dataset:
+    """The set ``name``: that of an earlier run, where it is there."""
+    folder = out / f"{name}-{episodes}-{seed}"
+    if not folder.exists():
+        generate(request_of([*words, "quality=mixed", f"episodes={episodes}", f"seed={seed}", f"out={folder}"]))
+    return Dataset.open(folder)
+
+
+def learned(
+    name: str, data: Dataset, robust: np.ndarray, done: np.ndarray | None, out: Path, updates: int | None, seed: int
+) -> tuple[Summary, float]:
+    """Figures on the held-out episodes of a model of default settings, and s of the processor that it learned."""
+    module = module_of(name)
+    config: Any = configured(name, kind_of(module), of_group(compose([f"algo={name}"]), "algo"))
+    config = config if updates is None else replace(config, updates=updates, report_updates=updates)
+    began = time.process_time()
+    model = module.train(data, config, out=out, seed=seed, done=done).model
+    seconds = time.process_time() - began
+    episodes = held_out(data.episodes, config.hold_out).tolist()
+    return summary(list(judged(model, data, episodes, robust, done))), seconds
+
+
+def kind_of(module: Any) -> Any:
+    """The settings' class of a learner."""
+    import typing
+
+    return typing.get_type_hints(module.train)["config"]
+
+
+def judged_rows(key: str, figures: Summary, seconds: float, counts: bool) -> list[Row]:
+    """Rows of one model on one set; ``counts``: judged by the targets."""
+    of = f"{figures.successes} successes, {figures.failures} failures, held out; {seconds:.0f} s of training"
+    values = (("voc", figures.voc, VOC, at_least), ("auc", figures.auc, AUC, at_least),
+              ("negative_rate", figures.negative_rate, NEGATIVE, at_most))
+    found = [rule(f"{key}.{name}", value, "1", target, of) if counts else Row(f"{key}.{name}", value, "1", peer=of)
+             for name, value, target, rule in values]
+    return [*found, Row(f"{key}.agreement", figures.agreement, "1", peer="rank correlation with the robustness")]
