@@ -15,6 +15,7 @@ from torch import Tensor
 from temporeal.policies.nets.encoders import is_words
 from temporeal.policies.training.chunks.learner import WindowBatches
 from temporeal.policies.training.chunks.windows import Batch, Windows
+from temporeal.policies.vla.advantage import DROPOUT
 from temporeal.policies.vla.config import SeeingConfig
 from temporeal.policies.vla.encoder import POSITIVE, PREFIX, Prefix
 
@@ -33,7 +34,7 @@ class VlaBatches(WindowBatches):
         self.mean = {name: data.numbers[name][data.at].mean(0) for name in self.spread}
 
     def disturbed(self, batch: Batch, generator: torch.Generator) -> Batch:
-        """``batch`` with noise, another light, and words and numbers hidden."""
+        """``batch`` with noise, another light, and words, labels and numbers hidden."""
         batch = super().disturbed(batch, generator)
         signals, config = dict(batch.signals), self.seeing
         for name in self.data.pictures if config.light else ():
@@ -41,6 +42,8 @@ class VlaBatches(WindowBatches):
         for name in self.words if config.word_dropout else ():
             kept = torch.rand(signals[name].shape, generator=generator) >= config.word_dropout
             signals[name] = signals[name] * kept
+        if POSITIVE in signals:
+            signals[POSITIVE] = signals[POSITIVE] * (torch.rand(len(batch.given), generator=generator) >= DROPOUT)
         if config.state_dropout:
             hidden = torch.rand(len(batch.given), generator=generator) < config.state_dropout
             for name, mean in self.mean.items():

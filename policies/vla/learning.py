@@ -24,9 +24,10 @@ from temporeal.policies.training.chunks.policy import ChunkPolicy
 from temporeal.policies.training.chunks.windows import Source, Windows
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.policy_graphs import algorithm_of
+from temporeal.policies.vla.advantage import labels
 from temporeal.policies.vla.batches import VlaBatches, with_prefixes
 from temporeal.policies.vla.config import SIZES, VlaConfig
-from temporeal.policies.vla.encoder import VlaEncoder
+from temporeal.policies.vla.encoder import POSITIVE, VlaEncoder
 from temporeal.policies.vla.worded import worded
 from temporeal.robots.registry import UnknownName
 from temporeal.robots.spec import load_robot
@@ -69,6 +70,8 @@ def begin(
     seen = batches.data
     if config.tune == "expert":
         seen = with_prefixes(seen, algorithm.policy.encoder.prefix)
+    if config.advantage:
+        seen = replace(seen, numbers={**seen.numbers, POSITIVE: labels(data, seed)})
     return algorithm, VlaBatches(seen, config, {**batches.sizes, **plain(vocabulary)})
 
 
