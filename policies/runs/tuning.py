@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from temporeal.policies.runs import chunks, environments, offline
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.learners import learns_from_data, module_of
+from temporeal.policies.runs.progress import load_progress
 from temporeal.policies.runs.run_folders import load_run, title_of
 from temporeal.policies.runs.settings.compose import compose, override
 from temporeal.policies.runs.settings.files import Settings
@@ -71,7 +72,9 @@ def base_of(settings: Settings, task: Task) -> Base:
         raise BadInput(f"algo.policy={run} was trained on task {title_of(before)}, this is {title_of(settings)}")
     policy = chunks.load_chunks(before, run, task)
     pictures = tuple(name for name, spec in policy.interface.signals.items() if is_picture(spec))
+    model = str(settings["algo"].get("progress_model") or "")
     return Base(policy, run, measuring(policy.signals, pictures), pictures, judge(settings, task, policy),
+                progress=load_progress(Path(model)) if model else None,
                 beside=lambda: environments.make_env(settings, task=shown(policy, environments.make_task(settings)),
                                                      seed=settings["seed"] + BESIDE, training=True))
 

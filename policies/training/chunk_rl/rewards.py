@@ -218,7 +218,7 @@ class OfProgress:
     def start(self, signals: Signals) -> None:
         """The model's first look comes with the first step."""
         self.success.start(signals)
-        self.model.start(self.env.num_worlds)
+        self.model.start(self.env.num_worlds, self.every)
         self.begins.fill_(True)
         self.calls = 0
 
