@@ -30,7 +30,7 @@ from temporeal.policies.vla.batches import AT_ONCE, VlaBatches, shown
 from temporeal.policies.vla.encoder import VlaEncoder
 from temporeal.policies.vla.grounding import Grounding, GroundingConfig
 from temporeal.policies.vla.learning import plain
-from temporeal.sim.stl.instructions.grammar import SUITE
+from temporeal.sim.adapters.vocabularies import vocabulary_of
 from temporeal.sim.types import TaskEnv
 
 SEES = True
@@ -69,7 +69,7 @@ def begin(
     """A learner before its first update, and what a checkpoint says of it."""
     signals = seen.interface.signals
     read = replace(seen.interface, signals={name: spec for name, spec in signals.items() if name not in config.ground})
-    words = SUITE if any(map(is_words, signals.values())) else None
+    words = vocabulary_of(seen.interface.task) if any(map(is_words, signals.values())) else None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         encoder = VlaEncoder(tuple(read.signals.values()), words, config)

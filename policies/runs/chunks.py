@@ -222,7 +222,8 @@ def vocabulary_of(policy: Any) -> Vocabulary:
     """The words that ``policy`` was trained on: its own, else the suite's."""
     from temporeal.sim.stl.instructions.grammar import SUITE
 
-    found: Vocabulary = getattr(policy, "vocabulary", None) or SUITE
+    own = getattr(policy, "vocabulary", None) or getattr(getattr(policy, "encoder", None), "vocabulary", None)
+    found: Vocabulary = own or SUITE
     return found
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from temporeal.sim.env import Env
     from temporeal.sim.task import Task
 
-OWN = ("quality", "episodes", "expert", "severity", "noise", "goals", "pictures")
+OWN = ("quality", "episodes", "expert", "severity", "noise", "lasts", "tail", "goals", "pictures")
 """Words that are not settings of the task."""
 SCRIPTED = "scripted"
 STORED = ("robot", "task", "backend", "randomize", "cameras", "renderer", "seed")
@@ -48,7 +48,9 @@ class Request:
         settings: of the task, as ``temporeal train`` takes them.
         expert: ``scripted``, or folders of runs or artifacts, the best one first; the others fly in medium, too.
         severity: of medium; None: found, so that it succeeds about every second time.
-        noise: of noisy; None: its usual one.
+        noise: of noisy, one of several for each episode; None: its usual one. lasts: s, its correlation time.
+        tail: control steps that an episode goes on after its first success; None: to its end. Of tasks with a signal
+            ``success``.
         goals: of play, one after another in an episode.
         pictures: how they are kept (:class:`temporeal.policies.data.episodes.writer.DatasetWriter`).
     """
@@ -61,7 +63,9 @@ class Request:
     severity: float | None = None
     goals: int = 4
     pictures: str = "h264"
-    noise: float | None = None
+    noise: tuple[float, ...] | None = None
+    lasts: float | None = None
+    tail: int | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,8 @@ def request_of(words: Sequence[str]) -> Request:
     severity = None if own.get("severity") in (None, "auto") else fraction(own, "severity")
     expert = experts_in(own.get("expert", SCRIPTED), quality)
     return Request(settings, Path(str(settings["out"])), quality, number(own, "episodes", 100), expert, severity,
-                   number(own, "goals", 4), own.get("pictures", "h264"), noise_of(own, quality))
+                   number(own, "goals", 4), own.get("pictures", "h264"), noise_of(own, quality),
+                   lasts_of(own, quality), tail_of(own, quality))
 
 
 def experts_in(text: str, quality: str) -> tuple[str, ...]:
@@ -110,13 +115,29 @@ def experts_in(text: str, quality: str) -> tuple[str, ...]:
     return found
 
 
-def noise_of(own: Mapping[str, str], quality: str) -> float | None:
+def noise_of(own: Mapping[str, str], quality: str) -> tuple[float, ...] | None:
     """The noise that is executed, of quality noisy."""
     if "noise" not in own:
         return None
     if quality != "noisy":
         raise BadInput(f"noise={own['noise']}: of quality=noisy, this is {quality}; medium has severity=")
-    return fraction(own, "noise")
+    return tuple(fraction({"noise": part}, "noise") for part in own["noise"].split(","))
+
+
+def lasts_of(own: Mapping[str, str], quality: str) -> float | None:
+    """The correlation time of that noise, s."""
+    if "lasts" not in own:
+        return None
+    if quality != "noisy":
+        raise BadInput(f"lasts={own['lasts']}: of the noise of quality=noisy, this is {quality}")
+    return fraction(own, "lasts")
+
+
+def tail_of(own: Mapping[str, str], quality: str) -> int | None:
+    """Steps that an episode goes on after its first success."""
+    if "tail" in own and quality == "play":
+        raise BadInput("tail: an episode of quality=play has no end at a success")
+    return number(own, "tail", 1) if "tail" in own else None
 
 
 def number(own: Mapping[str, str], key: str, default: int) -> int:
@@ -168,18 +189,22 @@ class Worlds:
         self.plays_on = request.quality == "play" and self.task.name == "ogbench"  # its oracle draws the goals
         self.steps = self.task.steps * (request.goals if request.quality == "play" else 1)
         self.names = collecting.read_by_formula(self.task)
+        if request.tail is not None and "success" not in self.names:
+            raise BadInput(f"tail={request.tail}: the formula of task {self.task.name} reads no signal success: "
+                           f"{self.task.formula_text}")
         env_task = collecting.prolonged(with_recorder(self.task, self.names), self.steps)
         self.env = environments.make_env(request.settings, task=env_task)
         self.seed = int(request.settings["seed"])
 
     def recipe(self, severity: float) -> Recipe:
         """How demonstrators are made."""
-        from temporeal.policies.data.demonstrators.qualities import NOISY, Recipe
+        from temporeal.policies.data.demonstrators.qualities import LASTS, NOISY, Recipe
 
         paced = self.request.expert == (SCRIPTED,)
         expert, *lesser = (lambda worlds, make=make: make(self.env) for make in self.makers)
-        noise = NOISY if self.request.noise is None else self.request.noise
-        return Recipe(self.task, expert, paced, tuple(lesser), severity, self.goal_s, noise)
+        noise = (NOISY,) if self.request.noise is None else self.request.noise
+        lasts = LASTS if self.request.lasts is None else self.request.lasts
+        return Recipe(self.task, expert, paced, tuple(lesser), severity, self.goal_s, noise, lasts)
 
     def batches(self, quality: str, count: int, seed: int, severity: float) -> Iterator[Batch]:
         """Batches of ``quality`` with ``count`` episodes in all, or some more."""
@@ -193,7 +218,7 @@ class Worlds:
             generator = torch.Generator().manual_seed(1_000_003 * seed + k)
             made = "expert" if self.plays_on else quality
             demonstrator = self.recipe(severity).make(made, self.env.num_worlds, generator)
-            yield collect(self.env, demonstrator, measured, self.names, self.steps)
+            yield collect(self.env, demonstrator, measured, self.names, self.steps, self.request.tail)
 
 
 MakeExpert = Callable[["Env"], "Expert"]

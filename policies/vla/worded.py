@@ -1,7 +1,8 @@
 """The instruction of each sample of a dataset, and the words it is made of.
 
-Sets of the tabletop suite have it as a signal, in the suite's words. Of any other set of LeRobotDataset v3 the sentence
-of each episode is taken, and the words are those of the set: they are kept in the checkpoint.
+Sets of the tabletop suite and of Meta-World have it as a signal, in the words of their task. Of any other set of
+LeRobotDataset v3 the sentence of each episode is taken, and the words are those of the set: they are kept in the
+checkpoint.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from temporeal.policies.data.episodes.interface import DataError, Interface
 from temporeal.policies.nets.encoders import is_words
 from temporeal.policies.training.chunks.windows import Source
 from temporeal.robots.signals import SignalSpec
-from temporeal.sim.stl.instructions.grammar import SUITE
+from temporeal.sim.adapters.vocabularies import vocabulary_of
 from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION, InstructionError, Vocabulary, words_of
 
 
@@ -52,8 +53,9 @@ def worded(data: Source) -> tuple[Source, Vocabulary | None]:
     """``data`` with its instruction, and its words. None: it has one sentence or none, so that there is nothing to
     read."""
     if said := [spec for spec in data.interface.signals.values() if is_words(spec)]:
-        check_numbers(data, said[0])
-        return data, SUITE
+        vocabulary = vocabulary_of(data.interface.task)
+        check_numbers(data, said[0], vocabulary)
+        return data, vocabulary
     sentences = [record.language for record in getattr(data, "records", ())]
     if len(set(sentences)) < 2:
         return data, None
@@ -75,13 +77,15 @@ def words_in(sentences: Sequence[str]) -> Vocabulary:
     return Vocabulary(tuple(sorted(found)), longest)
 
 
-def check_numbers(data: Source, spec: SignalSpec) -> None:
-    """Refuse word numbers that are not the suite's, by episode."""
-    if spec.shape != (SUITE.length,):
-        raise DataError(f"signal {spec.name} has shape {spec.shape}; the suite's sentences have ({SUITE.length},)")
+def check_numbers(data: Source, spec: SignalSpec, vocabulary: Vocabulary) -> None:
+    """Refuse word numbers that are not of ``vocabulary``, by episode."""
+    if spec.shape != (vocabulary.length,):
+        raise DataError(f"signal {spec.name} has shape {spec.shape}; the sentences of task {data.interface.task} have "
+                        f"({vocabulary.length},)")
     rows: Any = np.asarray(data.column(spec.name))
-    bad = np.flatnonzero(((rows < 0) | (rows > len(SUITE.words))).any(1))
+    bad = np.flatnonzero(((rows < 0) | (rows > len(vocabulary.words))).any(1))
     if len(bad):
         episode = int(np.searchsorted(data.starts, bad[0], side="right")) - 1
         raise DataError(f"episode {episode}: signal {spec.name} at sample {bad[0]} has the word numbers "
-                        f"{rows[bad[0]].tolist()}; the suite has 1 to {len(SUITE.words)}, and 0 is no word")
+                        f"{rows[bad[0]].tolist()}; those of task {data.interface.task} are 1 to "
+                        f"{len(vocabulary.words)}, and 0 is no word")

@@ -58,13 +58,17 @@ def prolonged(task: Task, steps: int | None = None) -> Task:
 
 
 @torch.no_grad()
-def collect(env: Env, demonstrator: Demonstrator, measure: Measure, names: tuple[str, ...], steps: int) -> Batch:
+def collect(
+    env: Env, demonstrator: Demonstrator, measure: Measure, names: tuple[str, ...], steps: int, tail: int | None = None
+) -> Batch:
     """One episode of ``steps`` steps, or until it terminates, in each world of ``env``, whose task is
-    :func:`prolonged`. ``names``: true signals that are kept."""
+    :func:`prolonged`. ``names``: true signals that are kept. ``tail``: steps from the first sample at which the signal
+    ``success`` says so to the episode's end; None: it goes on."""
     obs, truth = env.reset(), env.true_signals()
     measured, kept = [seen(env, measure)], [host(truth, names)]
     ended = torch.zeros(env.num_worlds, dtype=torch.bool)
     terminated, length, rows = ended.clone(), torch.zeros(env.num_worlds, dtype=torch.long), []
+    since = torch.zeros(env.num_worlds)  # steps since the first success, that one included
     for _ in range(steps):
         choice = demonstrator(obs, truth)
         clean = override(env, choice)
@@ -82,6 +86,9 @@ def collect(env: Env, demonstrator: Demonstrator, measure: Measure, names: tuple
         length += ~ended
         terminated |= over
         ended |= over
+        if tail is not None:
+            since += (since > 0) | (after["success"] > 0.5)
+            ended |= since > tail
         if bool(ended.all()):
             break
     return batch_of(env.task, measured, kept, rows, length.numpy(), terminated.numpy())
@@ -130,7 +137,9 @@ def batch_of(task: Task, measured: list[dict[str, np.ndarray]], kept: list[dict[
     command = np.clip(command, *limits_of(task))
     time = np.arange(len(kept), dtype=np.float32)[:, None] * np.float32(task.control_dt)
     trace = {**truth, MISSION_TIME.name: np.broadcast_to(time, (len(kept), len(steps)))}
-    whole = task.control_dt * (len(kept) - 1) >= horizon(task.formula) - 1e-9
+    if (missing := round(horizon(task.formula) / task.control_dt) - (len(kept) - 1)) > 0 and "success" in truth:
+        trace = {name: np.concatenate([value, np.repeat(value[-1:], missing, 0)]) for name, value in trace.items()}
+    whole = task.control_dt * (len(trace[MISSION_TIME.name]) - 1) >= horizon(task.formula) - 1e-9
     good = np.asarray(satisfied(task.formula, trace, task.control_dt)[0]) if whole else np.zeros(len(steps), bool)
     return Batch(signals, truth, action, command, reward, steps, terminated, good & ~terminated)
 

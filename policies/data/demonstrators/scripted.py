@@ -8,7 +8,7 @@ from importlib import import_module
 import numpy as np
 
 from temporeal.policies.data.demonstrators.arms import Controller
-from temporeal.sim.stl.instructions.grammar import SUITE
+from temporeal.sim.adapters.vocabularies import vocabulary_of
 from temporeal.sim.task import Task
 
 HERE = "temporeal.policies.data.demonstrators"
@@ -46,7 +46,8 @@ def said(task: Task, instruction: np.ndarray | None, worlds: int) -> list[str]:
     (:func:`sentence`)."""
     if instruction is None:
         return [sentence(task)] * worlds
-    return [SUITE.decode(row) for row in np.asarray(instruction).astype(np.int32)]
+    words = vocabulary_of(task.name)
+    return [words.decode(row) for row in np.asarray(instruction).astype(np.int32)]
 
 
 def sentence(task: Task) -> str:
