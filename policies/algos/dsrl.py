@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from temporeal.policies.nets.actor import HALF_LOG_2PI, linear
 from temporeal.policies.nets.normalizer import Normalizer, moments
+from temporeal.policies.training import checkpoint
 from temporeal.policies.training.chunk_rl import tuning
 from temporeal.policies.training.chunk_rl.halves import Worlds
 from temporeal.policies.training.chunk_rl.replay import Ring, Transitions, transitions
@@ -288,4 +289,5 @@ def load_chunks(run: Path, device: str = "cpu") -> ChunkPolicy:
 
 def shaped(policy: ChunkPolicy, config: DSRLConfig, weights: Mapping[str, Tensor]) -> ChunkPolicy:
     """``policy`` with a start of the size that ``weights`` have."""
+    checkpoint.require_held("of the run", config.hidden, weights)
     return steered(policy, weights["decoder.start.net.0.weight"].shape[1], config)

@@ -38,19 +38,18 @@ def settings_of(words: Sequence[str]) -> Settings:
     """The settings of a command's ``words``; where they tune a run and name no task, the run says which task it is
     about, with its cameras."""
     named = [word.partition("=")[2] for word in words if word.startswith("algo.policy=")]
-    settings = offline.settings_of(words)
-    if not named or not tunes_chunks(settings):
-        return settings
-    before, own = load_run(Path(named[-1])), {part_of(word) for word in words}
-    if "task" in own and settings["task"]["name"] != before["task"]["name"]:
-        return settings  # refused where the run is read: a policy is tuned on the task that it was made for
-    groups = [group for group in (*offline.WORLD, "cameras", "renderer") if group in before]
+    groups = (*offline.WORLD, "cameras", "renderer")
+    of_world = [word for word in words if part_of(word) in groups]
+    rest = [word for word in words if word not in of_world]
+    if not named or not tunes_chunks(compose(rest)):
+        return offline.settings_of(words)
+    before = load_run(Path(named[-1]))
     with bad_input():
-        held = checked({group: before[group] for group in groups}, named[-1])
-    of_world = [word for word in words if part_of(word) in held]
-    rest = compose([word for word in words if word not in of_world])
-    worlds = {} if "num_worlds" in own else {"num_worlds": WORLDS}
-    return override({**rest, **held, **worlds}, [word for word in of_world if not word.startswith("task=")])
+        held = checked({group: before[group] for group in groups if group in before}, named[-1])
+    if any(word.startswith("task=") for word in words) and compose(words)["task"]["name"] != held["task"]["name"]:
+        return compose(words)  # refused where the run is read: a policy is tuned on the task that it was made for
+    worlds = {} if any(part_of(word) == "num_worlds" for word in words) else {"num_worlds": WORLDS}
+    return override({**compose(rest), **held, **worlds}, [word for word in of_world if not word.startswith("task=")])
 
 
 def part_of(word: str) -> str:

@@ -61,6 +61,7 @@ def test_sizes_that_a_checkpoint_cannot_hold_take_no_memory(part: str, key: str,
 
 def test_what_is_not_shown_is_named() -> None:
     env = SimpleNamespace(task=SimpleNamespace(name="line", observe=SimpleNamespace(signals=("place_w",))), images={},
+                          rendering=True,
                           column={"memory.measured.place_w": np.zeros(1)})
     env.column = {name: SimpleNamespace(cpu=lambda: SimpleNamespace(numpy=lambda: np.zeros(1))) for name in env.column}
     with pytest.raises(BadInput, match="reads front_rgb, which task 'line' as set does not show; it shows: place_w"):
