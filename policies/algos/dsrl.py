@@ -35,7 +35,7 @@ from temporeal.policies.training.chunk_rl.tuning import Base, Result, make_world
 from temporeal.policies.training.chunk_rl.worlds import ChunkEnv
 from temporeal.policies.training.chunks.policy import ChunkPolicy, Denoising
 from temporeal.policies.training.errors import SettingsError
-from temporeal.policies.vla.protocol import as_flow
+from temporeal.policies.vla.protocol import FlowPolicy, as_flow
 from temporeal.policies.vla.samplers import ode
 
 
@@ -165,7 +165,7 @@ class DSRL:
 
     def __init__(self, policy: ChunkPolicy, critics: Critics, config: DSRLConfig) -> None:
         self.policy, self.config, self.critics = policy, config, critics
-        self.flow = as_flow(policy)
+        self.flow = cast("FlowPolicy", as_flow(policy))
         self.start = cast("Steered", cast("Denoising", policy.decoder).start)
         self.targets = deepcopy(critics).requires_grad_(False)
         self.temperature = Temperature(config.temperature)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -71,7 +71,7 @@ class SDEAgent:
 
 def tunable(policy: ChunkPolicy) -> FlowPolicy:
     """``policy`` as a flow, of which the expert alone is trained."""
-    flow = as_flow(policy)
+    flow = cast("FlowPolicy", as_flow(policy))
     policy.requires_grad_(False)
     flow.expert.requires_grad_(True)
     return flow

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -26,13 +26,14 @@ from torch import Tensor, nn
 
 from temporeal.policies.training.chunk_rl import tuning
 from temporeal.policies.training.chunk_rl.groups import Starts
+from temporeal.policies.training.chunk_rl.halves import Worlds
 from temporeal.policies.training.chunk_rl.ppo import PPO, Critic, PPOConfig
 from temporeal.policies.training.chunk_rl.rollouts import Drawn, Rollout
 from temporeal.policies.training.chunk_rl.tuning import Base, Result, make_worlds, tune
 from temporeal.policies.training.chunk_rl.worlds import ChunkEnv, ChunkWorlds
 from temporeal.policies.training.chunks.policy import ChunkPolicy
 from temporeal.policies.training.errors import SettingsError
-from temporeal.policies.vla.protocol import as_tokens
+from temporeal.policies.vla.protocol import TokenPolicy, as_tokens
 from temporeal.policies.vla.token_sampling import token_log_prob, write
 
 
@@ -70,7 +71,7 @@ class TokenAgent:
     """A policy that draws tokens: an :class:`temporeal.policies.training.chunk_rl.ppo.Agent`."""
 
     def __init__(self, policy: ChunkPolicy, config: TokenPPOConfig) -> None:
-        self.policy, self.writer, self.config = policy, as_tokens(policy), config
+        self.policy, self.writer, self.config = policy, cast("TokenPolicy", as_tokens(policy)), config
         policy.requires_grad_(False)
         self.writer.expert.requires_grad_(True)
         self.learns: dict[str, nn.Module] = {"policy": policy}
@@ -98,17 +99,18 @@ class TokenPPO(PPO):
         self.settings, self.starts = config, Starts(config.starts, config.tries)
         self.memory.update(starts=self.starts.memory, success=0.5)
 
-    def collect(self, worlds: ChunkWorlds, generator: torch.Generator) -> Rollout:
+    def collect(self, worlds: Worlds, generator: torch.Generator) -> Rollout:
         """With a curriculum: one episode of every world."""
         if not self.settings.curriculum:
             return super().collect(worlds, generator)
+        assert isinstance(worlds, ChunkWorlds)
         starts = self.starts
         starts.memory = self.memory["starts"]
         starts.refresh(0.02, 0.98)
         chances = starts.chances(min(max(self.memory["success"], 0.05), 0.95))
         weights, count = curriculum(chances, self.settings.curriculum), worlds.env.num_worlds
         drawn = torch.multinomial(weights, count, replacement=True, generator=generator)
-        which, group = drawn.unique(return_inverse=True)
+        which, group = torch.unique(drawn, return_inverse=True)
         records = [worlds.env.record(starts.memory["key"][s], 0) for s in which.tolist()]
         worlds.begin(worlds.env.begin([records[g] for g in group.tolist()]))
         found = worlds.rollout(self.agent.draw, worlds.env.task.steps, generator, once=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from temporeal.policies.runs import chunks, environments, offline
 from temporeal.policies.runs.errors import BadInput, bad_input
@@ -74,8 +74,14 @@ def base_of(settings: Settings, task: Task) -> Base:
     model = str(settings["algo"].get("progress_model") or "")
     return Base(policy, run, measuring(policy.signals, pictures), pictures, judge(settings, task, policy),
                 progress=load_progress(Path(model)) if model else None,
-                beside=lambda: environments.make_env(settings, task=shown(policy, environments.make_task(settings)),
-                                                     seed=settings["seed"] + BESIDE, training=True))
+                beside=lambda: beside(settings, policy))
+
+
+def beside(settings: Settings, policy: ChunkPolicy) -> ChunkEnv:
+    """As many worlds again."""
+    task = shown(policy, environments.make_task(settings))
+    env = environments.make_env(settings, task=task, seed=settings["seed"] + BESIDE, training=True)
+    return cast("ChunkEnv", env)
 
 
 def shown_to(base: Base, task: Task) -> Task:

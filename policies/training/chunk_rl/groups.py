@@ -34,9 +34,9 @@ def knapsack(values: np.ndarray, budget: int) -> np.ndarray:
     best = np.zeros(budget + 1)
     given = np.zeros((len(values), budget + 1), dtype=np.int64)
     room = np.arange(budget + 1)
+    rest = room[:, None] - np.arange(most + 1)  # what remains for the starts before
     for s, own in enumerate(values):
-        left = room[:, None] - np.arange(most + 1)  # what remains for the starts before
-        total = np.where(left >= 0, best[np.maximum(left, 0)] + own, -np.inf)
+        total = np.where(rest >= 0, best[np.maximum(rest, 0)] + own, -np.inf)
         given[s], best = total.argmax(1), total.max(1)
     counts, left = np.zeros(len(values), dtype=np.int64), int(best.argmax())
     for s in reversed(range(len(values))):

@@ -123,7 +123,10 @@ class Agent(Protocol):
     """
 
     policy: ChunkPolicy
-    learns: Mapping[str, nn.Module]
+
+    @property
+    def learns(self) -> Mapping[str, nn.Module]:
+        """By name."""
 
     def draw(self, context: Tensor, generator: torch.Generator) -> Drawn:
         """Chunks for contexts [K, ...], at random."""
@@ -213,7 +216,7 @@ class ClippedUpdate:
     def divergence(self, rollout: Rollout, rows: Tensor) -> float:
         """KL divergence, estimated on the rows [R]."""
         parts = []
-        for which in rows.split(4 * self.config.minibatch):
+        for which in torch.split(rows, 4 * self.config.minibatch):
             seen, before, kept = rollouts.chosen(rollout, which)
             parts.append(self.agent.log_prob(seen.context, kept)[0] - before)
         return float(kl_of(torch.cat(parts))) if parts else 0.0

@@ -125,16 +125,21 @@ def joined(parts: Sequence[Rollout]) -> Rollout:
     rows = torch.tensor([0, *(part.rows for part in parts)]).cumsum(0).tolist()
     apart = torch.tensor([0, *(int(part.worlds.max()) + 1 for part in parts)]).cumsum(0).tolist()
     tails = [(part.tail[0] + first, part.tail[1]) for part, first in zip(parts, rows) if part.tail is not None]
-    cat = torch.cat
+    tail = None
+    if tails:
+        tail = torch.cat([rows for rows, _ in tails]), seen_together([seen for _, seen in tails])
+    reward, length, ended, cut = (torch.cat([getattr(part, name) for part in parts])
+                                  for name in ("reward", "length", "ended", "cut"))
     return Rollout(
-        cat([part.worlds + first for part, first in zip(parts, apart)]),
+        torch.cat([part.worlds + first for part, first in zip(parts, apart)]),
         [0, *(first + end for part, first in zip(parts, rows) for end in part.rounds[1:])],
-        Seen(*(cat(each) for each in zip(*(part.seen for part in parts)))),
-        drawn_together([part.drawn for part in parts]),
-        *(cat([getattr(part, name) for part in parts]) for name in ("reward", "length", "ended", "cut")),
-        tail=(cat([rows for rows, _ in tails]), Seen(*(cat(each) for each in zip(*(seen for _, seen in tails)))))
-        if tails else None,
-        episodes={name: cat([part.episodes[name] for part in parts]) for name in parts[0].episodes})
+        seen_together([part.seen for part in parts]), drawn_together([part.drawn for part in parts]), reward, length,
+        ended, cut, tail, {name: torch.cat([part.episodes[name] for part in parts]) for name in parts[0].episodes})
+
+
+def seen_together(parts: Sequence[Seen]) -> Seen:
+    """All rows."""
+    return Seen(torch.cat([part.context for part in parts]), torch.cat([part.critic for part in parts]))
 
 
 def drawn_together(parts: Sequence[Drawn]) -> Drawn:

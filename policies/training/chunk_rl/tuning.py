@@ -68,9 +68,15 @@ class Method(Protocol):
     """
 
     policy: ChunkPolicy
-    modules: Mapping[str, nn.Module]
-    optimizers: Mapping[str, torch.optim.Optimizer]
     memory: dict[str, Any]
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        """By name."""
+
+    @property
+    def optimizers(self) -> Mapping[str, torch.optim.Optimizer]:
+        """By name."""
 
     def iterate(self, worlds: Any, generator: torch.Generator) -> dict[str, float]:
         """Collect, and learn of it. Returns figures."""
@@ -331,7 +337,8 @@ def load(
     state = offline_learner.read(file, KIND)
     if different := set(state["config"]) ^ {each.name for each in fields(kind)}:
         raise checkpoint.CheckpointError(f"{file} was written by another version: settings {sorted(different)} differ")
-    config = kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in state["config"].items()})
+    settings: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in state["config"].items()}
+    config = kind(**settings)
     policy: ChunkPolicy = learner_of(folder / BASE).load_chunks(folder / BASE)
     weights = (state["modules"] if state["best"] is None else state["best"]["modules"])["policy"]
     try:

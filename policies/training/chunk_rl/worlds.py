@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from temporeal.policies.training.chunk_rl.rewards import Reward
-from temporeal.policies.training.chunk_rl.rollouts import Drawn, Rollout, Seen, drawn_together
+from temporeal.policies.training.chunk_rl.rollouts import Drawn, Rollout, Seen, drawn_together, seen_together
 from temporeal.sim.types import Obs, TaskEnv
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class ChunkEnv(TaskEnv, Protocol):
 
     command_override: Tensor | None
     rendering: bool
-    column: Mapping[str, Tensor]
+    column: dict[str, Tensor]
+    worlds: Tensor
 
     def render(self, ids: Tensor | None = None) -> Mapping[str, Tensor]:
         """Pictures now of the worlds ``ids`` [K]."""
@@ -237,14 +238,10 @@ class Table:
         if len(going):
             self.cut[self.row[going]] = True
             self.tail.append((self.row[going], self.worlds.seen(going, self.worlds.signals(going))))
-        seen, tail = joined_seen(self.seen), None
+        seen, tail = seen_together(self.seen), None
         if self.tail:
-            tail = torch.cat([rows for rows, _ in self.tail]), joined_seen([part for _, part in self.tail])
+            tail = torch.cat([rows for rows, _ in self.tail]), seen_together([part for _, part in self.tail])
         episodes = {name: torch.cat(parts) if parts else torch.zeros(0) for name, parts in self.episodes.items()}
         return Rollout(torch.cat(self.who), self.rounds, seen, drawn_together(self.drawn), self.reward, self.length,
                        self.ended, self.cut, tail, episodes)
 
-
-def joined_seen(parts: Sequence[Seen]) -> Seen:
-    """All rows."""
-    return Seen(*(torch.cat(each) for each in zip(*parts)))
