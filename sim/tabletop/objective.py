@@ -53,7 +53,7 @@ class KindTrackers:
     """The trackers of ``formulas`` by kind, in worlds whose ``kind`` says which of them counts."""
 
     def __init__(self, formulas: Mapping[str, Formula], dt: float) -> None:
-        self.dt = dt
+        self.dt, self.formulas = dt, dict(formulas)
         self.trackers = {kind: FormulaTracker(formula, dt) for kind, formula in formulas.items()}
         self.carry = {f"{kind}.{name}": shape for kind, tracker in self.trackers.items()
                       for name, shape in tracker.carry.items()}
@@ -100,7 +100,7 @@ class Objective:
     privileged_dim = 3 + 1
 
     def __init__(self, trackers: KindTrackers, reward: Reward, action_dim: int, tool: str = "grip") -> None:
-        self.trackers, self.weights, self.tool = trackers, reward, tool
+        self.trackers, self.weights, self.tool, self.formulas = trackers, reward, tool, trackers.formulas
         self.carry = {**trackers.carry, "previous": (action_dim,)}
 
     def start(self, signals: Mapping[str, Tensor], carry: Carry) -> Carry:
