@@ -8,10 +8,13 @@ context must tell in training where the things are that are named (``ground``), 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from temporeal.policies.training.chunks import learner
 from temporeal.policies.training.chunks.flow_matching import FlowMatching
 from temporeal.policies.training.chunks.learner import Result
 from temporeal.policies.training.chunks.policy import ChunkPolicy
@@ -63,3 +66,11 @@ def train(data: Source, config: FlowVlaConfig, *, out: Path, seed: int = 0, **re
 def load_chunks(run: Path, device: str = "cpu") -> ChunkPolicy:
     """The policy of a run."""
     return learning.load(run, FlowVlaConfig, flow, device)[0]
+
+
+def untrained(state: Mapping[str, Any], about: Mapping[str, Any]) -> ChunkPolicy:
+    """A policy with new weights, of the shape that a student's checkpoint ``state`` states of its teacher."""
+    config, interface = FlowVlaConfig(**learner.tupled(about["config"])), learner.interface_of(about["interface"])
+    learner.hold(state, config, interface)
+    words = learning.vocabulary_of({**state, "sizes": about})
+    return learner.make_policy(interface, config, flow, partial(learning.vla_encoder, vocabulary=words))

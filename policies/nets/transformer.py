@@ -33,11 +33,13 @@ class Attention(nn.Module):
         query = self.split(self.query(tokens), self.heads)
         logits = query @ key.transpose(2, 3) / math.sqrt(self.size)
         share = torch.softmax(logits if hidden is None else logits + hidden, -1)
-        return self.out((share @ value).transpose(1, 2).flatten(2))
+        found = (share @ value).transpose(1, 2)
+        return self.out(found.reshape(-1, int(found.shape[1]), self.heads * self.size))
 
     def split(self, tokens: Tensor, heads: int) -> Tensor:
-        """[N, L, heads * size] as [N, heads, L, size]."""
-        return tokens.unflatten(2, (heads, self.size)).transpose(1, 2)
+        """[N, L, heads * size] as [N, heads, L, size]. L is a number of the exported graph: asked for at each inference,
+        it costs a robot more than the products."""
+        return tokens.reshape(-1, int(tokens.shape[1]), heads, self.size).transpose(1, 2)
 
 
 class Block(nn.Module):

@@ -57,9 +57,9 @@ def begin(
     fit: Fit | None = None,
 ) -> tuple[Cloning, WindowBatches]:
     """A learner before its first update."""
-    data, vocabulary = worded(data)
-    config = resolved(config, data.interface)
     given = held(Path(config.policy), name, config) if config.policy else None
+    data, vocabulary = worded(data, vocabulary_of(given) if given is not None else None)
+    config = resolved(config, data.interface)
     encode = partial(begun_encoder, vocabulary=vocabulary, given=given)
     algorithm, batches = learner.begin(data, config, build, seed, generator, encode)
     if fit is not None:

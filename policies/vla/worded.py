@@ -49,32 +49,38 @@ class Worded:
         return np.repeat(rows, np.diff(self.starts), axis=0)
 
 
-def worded(data: Source) -> tuple[Source, Vocabulary | None]:
-    """``data`` with its instruction, and its words. None: it has one sentence or none, so that there is nothing to
-    read."""
+def worded(data: Source, known: Vocabulary | None = None) -> tuple[Source, Vocabulary | None]:
+    """``data`` with its instruction, and its words: those that are ``known`` already, if any are. None: it has one
+    sentence or none, so that there is nothing to read."""
     if said := [spec for spec in data.interface.signals.values() if is_words(spec)]:
         vocabulary = vocabulary_of(data.interface.task)
         check_numbers(data, said[0], vocabulary)
+        if known is not None and known != vocabulary:
+            raise DataError("algo.policy: the run knows other words than the dataset's, in which its sentences are "
+                            "written as numbers")
         return data, vocabulary
     sentences = [record.language for record in getattr(data, "records", ())]
-    if len(set(sentences)) < 2:
+    if known is None and len(set(sentences)) < 2:
         return data, None
-    vocabulary = words_in(sentences)
+    vocabulary = words_in(sentences) if known is None else known
+    check_sentences(sentences, vocabulary)
     return Worded(data, vocabulary, sentences), vocabulary
 
 
 def words_in(sentences: Sequence[str]) -> Vocabulary:
-    """The words of ``sentences``, one an episode."""
-    found = set[str]()
-    longest = INSTRUCTION.shape[0]
+    """The words of ``sentences``; those without any have none."""
+    said = [words_of(text) for text in sentences if text.strip()]
+    return Vocabulary(tuple(sorted({word for words in said for word in words})),
+                      max(INSTRUCTION.shape[0], *map(len, said)))
+
+
+def check_sentences(sentences: Sequence[str], vocabulary: Vocabulary) -> None:
+    """Refuse sentences, one an episode, that ``vocabulary`` cannot write."""
     for episode, text in enumerate(sentences):
         try:
-            words = words_of(text)
+            vocabulary.encode(text)
         except InstructionError as error:
             raise DataError(f"episode {episode}: {error}") from error
-        found.update(words)
-        longest = max(longest, len(words))
-    return Vocabulary(tuple(sorted(found)), longest)
 
 
 def check_numbers(data: Source, spec: SignalSpec, vocabulary: Vocabulary) -> None:

@@ -16,7 +16,7 @@ from tests.policies.vla.squares import Record, Worded, squares
 from temporeal.policies.data.episodes.interface import ActionSpec, DataError, Interface
 from temporeal.policies.export.instructed import instruction_spec
 from temporeal.policies.export.writer import ArtifactSpec, export
-from temporeal.policies.imitation import flow, vla
+from temporeal.policies.imitation import consistency, flow, vla
 from temporeal.policies.training import offline_learner
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.chunks import learner
@@ -85,6 +85,24 @@ def test_a_run_goes_on_from_another_with_its_scales(run: Path) -> None:
     algorithm, _ = learning.begin(squares(8, seed=3), config, vla.flow, "vla", 0, torch.Generator())
     was = offline_learner.read(run)["modules"]["actor"]
     assert all(torch.equal(value, was[name]) for name, value in algorithm.actor.state_dict().items())
+
+
+def test_it_becomes_one_step(run: Path, tmp_path: Path) -> None:
+    config = consistency.ConsistencyConfig(policy=str(run), updates=3, batch=16, execute=4, shift=0)
+    consistency.train(squares(8, seed=3), config, out=tmp_path)
+    student = consistency.load_chunks(tmp_path)
+    assert student.vocabulary == vla.load_chunks(run).vocabulary
+    assert near(student) >= 0.0  # it sees and reads
+
+
+def test_words_stay_those_of_the_run_to_begin_with(run: Path) -> None:
+    config = vla.FlowVlaConfig(updates=1, policy=str(run), **SMALL)
+    begin = partial(learning.begin, build=vla.flow, name="vla", seed=0, generator=torch.Generator())
+    fewer = broken(records=lambda data: tuple(Record("go to the red square") for _ in data.records))
+    _, batches = begin(fewer, config)
+    assert batches.data.numbers["instruction"][0].tolist() == [2, 6, 5, 3, 4, *[0] * 11]
+    with pytest.raises(DataError, match="episode 0: unknown word: 'green'"):
+        begin(broken(records=lambda data: tuple(Record("the green square") for _ in data.records)), config)
 
 
 def test_tuning_takes_it_as_any_flow(run: Path) -> None:
