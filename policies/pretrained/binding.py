@@ -83,11 +83,12 @@ class Binding:
         """The components of the command that a ``part`` gives, of its numbers ``given`` [N, H, a]."""
         if part.kind == "tool":
             return self.moved(given * part.gain, signals)
-        value = np.asarray(part.gain) * given / factor(part.unit, part.model_unit) + part.offset
+        value: np.ndarray = np.asarray(part.gain) * given / factor(part.unit, part.model_unit) + part.offset
         if part.kind == "absolute":
             return value
         base = np.asarray(signals[part.base], float)[:, None, list(part.components or range(len(part.command)))]
-        return base + (np.cumsum(value, 1) if part.relative_to == "previous" else value)
+        steps: np.ndarray = np.cumsum(value, 1) if part.relative_to == "previous" else value
+        return np.asarray(base + steps)
 
     def moved(self, steps: np.ndarray, signals: Arrays) -> np.ndarray:
         """The command of tool steps [N, H, 6] (m, rad): the tool's velocity, or joints by the arm's servo."""

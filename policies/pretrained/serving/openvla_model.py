@@ -33,9 +33,9 @@ class OpenVLAModel:
         self.statistics = action_statistics(folder, self.dataset)
         if importlib.util.find_spec("prismatic") is None:
             raise Refused(f"{folder.path} is an OpenVLA model (its statistics of {self.dataset!r} are good). "
-                          "transformers has no such architecture, and the code that comes with the weights is not run. "
-                          "Install the package prismatic (github.com/moojink/openvla-oft) into the environment and name "
-                          "its Python with --python")
+                          "transformers has no such architecture, and the code that comes with the weights is not run."
+                          " Install the package prismatic (github.com/moojink/openvla-oft) into the environment and "
+                          "name its Python with --python")
         self.processor, self.model = network_of(folder, request["device"])
         self.device = request["device"]
         self.facts: dict[str, Any] = {"kind": "openvla", "files": folder.digest(), "dataset": self.dataset,

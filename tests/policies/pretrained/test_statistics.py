@@ -207,7 +207,7 @@ def test_whatever_a_config_holds_is_refused_in_words(tmp_path, key):
 
 
 def test_whatever_a_feature_or_a_step_holds_is_refused_in_words(tmp_path):
-    for value in VALUES:
+    for value in (None, -1, "x", [1], {"a": 1}):
         for feature in (value, {"type": value, "shape": [3]}, {"type": "STATE", "shape": value}):
             with contextlib.suppress(Refused):
                 found(model(tmp_path, {**CONFIG, "input_features": {"observation.state": feature}}))
