@@ -25,8 +25,7 @@ from temporeal.sim.task import Carry, Draw, Extra, Task, task_schema
 from temporeal.sim.types import Backend, Signals, Status
 
 if TYPE_CHECKING:
-    from temporeal.sim.rendering.backend_pictures import Poses
-    from temporeal.sim.rendering.viewpoints import Viewpoint
+    from temporeal.sim.rendering.several_models import Scenery
 
 COMMAND, SEED = "action", "episode_seed"
 SEEDS = 2**24  # whole numbers that float32 holds
@@ -44,23 +43,6 @@ class Simulation(Protocol):
 
     def close(self) -> None:
         """Give the memory back."""
-
-
-class Drawn(Protocol):
-    """What a simulation offers as ``drawn`` where cameras can see its worlds: they are of one MuJoCo model.
-
-    Attributes:
-        model: what is drawn.
-        moved: fields of the model that differ between worlds.
-        viewpoints: where cameras may be placed by name.
-    """
-
-    model: Any
-    moved: tuple[str, ...]
-    viewpoints: Mapping[str, Viewpoint]
-
-    def poses(self) -> Poses:
-        """What the worlds look like now."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +79,9 @@ class ForeignWorlds:
         self.value = {name: torch.zeros(num_worlds, *spec.shape) for name, spec in scene.signals.items()}
 
     @property
-    def drawn(self) -> Drawn:
-        """What cameras see."""
-        found: Drawn | None = getattr(self.simulation, "drawn", None)
+    def scenery(self) -> Scenery:
+        """What cameras see: the simulation's ``scenery``, if it has one."""
+        found: Scenery | None = getattr(self.simulation, "scenery", None)
         if found is None:
             raise ValueError(f"cameras: worlds of {self.name} are not drawn by this library's renderers")
         return found
@@ -242,13 +224,13 @@ class Described:
 def foreign_task(
     about: Described, simulate: Callable[[int], Simulation], library: str, env: str, instruction: str,
     formula: str | None = None, constants: Mapping[str, Any] | None = None, extra: Extra | None = None,
-    given: Mapping[str, Sequence[float]] | None = None,
+    given: Callable[[Tensor], dict[str, Tensor]] | None = None,
 ) -> Task:
     """The task.
 
     Args:
         formula: None: :data:`FORMULA`, the library's success within the episode.
-        extra: signals besides the library's; ``given``: what they remember, the same in each episode.
+        extra: signals besides the library's; ``given``: what they remember in episodes of the seeds [K].
     """
     low, high = (tuple(map(float, x)) for x in (about.low, about.high))
     state = SignalSpec("state", (about.state,))
@@ -259,11 +241,10 @@ def foreign_task(
     scene = ForeignScene(robot, floor=False, simulate=simulate, library=library, env=env, instruction=instruction)
     horizon = about.steps * about.control_dt
     text, named = formula or FORMULA.format(horizon=horizon), dict(constants or {})
-    always = {name: torch.tensor(value, dtype=torch.float32) for name, value in (given or {}).items()}
 
     def initial(draw: Draw) -> dict[str, Tensor]:
         seeds = torch.floor(draw("initial", 1) * SEEDS)
-        return {SEED: seeds, **{name: value.repeat(len(seeds), 1) for name, value in always.items()}}
+        return {SEED: seeds, **(given(seeds[:, 0]) if given is not None else {})}
 
     center, scale = zip(*((0.5 * (a + b), 0.5 * (b - a)) for a, b in zip(low, high)))
     return Task(

@@ -15,9 +15,9 @@ One repair: the library writes 11 numbers into rows of ``eq_data`` that have 12 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,13 +26,13 @@ from torch import Tensor
 
 from temporeal.robots.registry import guess
 from temporeal.sim.adapters.foreign_worlds import Described, copied, foreign_task
-from temporeal.sim.adapters.meta_world_sentences import SENTENCES, VOCABULARY
-from temporeal.sim.adapters.meta_world_signals import Hand, StateTold, Told
+from temporeal.sim.adapters.meta_world_sentences import MT10, SENTENCES
+from temporeal.sim.adapters.meta_world_signals import Hand, StateTold, Told, tokens_of, told_at_start
 from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION
 from temporeal.sim.task import Task, check_range
 
 if TYPE_CHECKING:
-    from temporeal.sim.rendering.backend_pictures import Poses
+    from temporeal.sim.rendering.several_models import Poses
 
 STATE, ACTION = 39, 4
 CONTROL_DT = 0.0125  # s: five steps of 2.5 ms
@@ -53,7 +53,8 @@ def make(
     """The task.
 
     Args:
-        env: the library's name of it.
+        env: the library's name of it; several, as in ``drawer-open-v3,drawer-close-v3``, or ``mt10``: each episode
+            draws one, and the instruction says which.
         steps: of an episode; the library's own has 500.
         reward: ``dense``: the library's, 0 to 10; ``success``: 1 while its goal is reached.
         see: what the policy is shown: ``state``: what the library observes; ``hand``: what cameras need not find
@@ -61,18 +62,28 @@ def make(
         formula: None: its goal is reached within the episode.
     """
     check_range("metaworld", "steps", steps, 1, 10_000, "")
-    known = names()
-    if env not in known:
-        raise ValueError(f"task 'metaworld': env={env}: no such environment; {guess(env, known)}known: "
-                         f"{', '.join(known)}")
+    envs = envs_in(env)
     if reward not in ("dense", "success"):
         raise ValueError(f"task 'metaworld': reward is dense or success, got {reward!r}")
     if see not in ("state", "hand"):
         raise ValueError(f"task 'metaworld': see is state or hand, got {see!r}")
     about = Described("metaworld", "metaworld", STATE, (-1.0,) * ACTION, (1.0,) * ACTION, steps, CONTROL_DT)
-    task = foreign_task(about, lambda worlds: Sawyer(env, worlds, reward == "success"), library(), env, SENTENCES[env],
-                        formula, constants, Told(env), {INSTRUCTION.name: VOCABULARY.encode(SENTENCES[env]).tolist()})
+    sentence = SENTENCES[envs[0]] if len(envs) == 1 else ""
+    task = foreign_task(about, lambda worlds: Mixed(envs, worlds, reward == "success"), library(), ",".join(envs),
+                        sentence, formula, constants, Told(), partial(told_at_start, envs))
     return task if see == "state" else replace(task, observe=Hand(), objective=StateTold(task.episode_s))
+
+
+def envs_in(text: str) -> tuple[str, ...]:
+    """The environments that ``text`` names."""
+    found, known = MT10 if text == "mt10" else tuple(part.strip() for part in text.split(",")), names()
+    for env in found:
+        if env not in known:
+            raise ValueError(f"task 'metaworld': env={env}: no such environment; {guess(env, known)}known: mt10, "
+                             f"{', '.join(known)}")
+    if len(set(found)) < len(found):
+        raise ValueError(f"task 'metaworld': env={text} names an environment twice")
+    return found
 
 
 def library() -> str:
@@ -139,11 +150,6 @@ class Sawyer:
         self.attributes = [copied(self.env.__dict__) for _ in range(worlds)]
         self.fresh = copied(self.env.__dict__)
 
-    @property
-    def drawn(self) -> SawyerDrawn:
-        """What cameras see."""
-        return SawyerDrawn(self)
-
     def _hand_home(self, simulated: Callable[..., None]) -> Callable[..., None]:
         """The library's way of bringing the hand home, ``simulated`` the first time, remembered afterwards."""
         def reset_hand(steps: int = 50) -> None:
@@ -196,7 +202,7 @@ class Sawyer:
 
 
 class SawyerDrawn:
-    """What cameras see of ``worlds`` (:class:`temporeal.sim.adapters.foreign_worlds.Drawn`). The library moves objects
+    """What cameras see of ``worlds`` (:class:`temporeal.sim.rendering.several_models.Drawn`). The library moves objects
     at a reset by moving bodies in its model, and the hand by a mocap body."""
 
     moved = ("body_pos", "body_quat")
@@ -207,25 +213,55 @@ class SawyerDrawn:
         self.worlds, self.model = worlds, worlds.model
         self.viewpoints = {name: Viewpoint(*view) for name, view in VIEWPOINTS.items()}
 
-    def poses(self) -> Poses:
-        """Positions and mocap poses [N, ...], and where the bodies of the model stand [N, nbody, ...]."""
-        from temporeal.sim.rendering.backend_pictures import Poses
+    def poses(self, ids: Tensor) -> Poses:
+        """Positions and mocap poses [K, ...], and where the bodies of the model stand [K, nbody, ...]."""
+        from temporeal.sim.rendering.several_models import Poses
 
-        state = self.worlds.mujoco.mjtState
-        qpos, pos, quat = (self._part(part) for part in (
+        state, worlds = self.worlds.mujoco.mjtState, ids.tolist()
+        qpos, pos, quat = (self._part(part, worlds) for part in (
             state.mjSTATE_QPOS, state.mjSTATE_MOCAP_POS, state.mjSTATE_MOCAP_QUAT))
-        count = len(qpos)
-        places = {name: torch.from_numpy(np.stack([moved[i] for moved in self.worlds.moved]).astype(np.float32))
+        places = {name: torch.from_numpy(np.stack([self.worlds.moved[w][i] for w in worlds]).astype(np.float32))
                   for i, name in enumerate(self.moved)}
-        return Poses(qpos, pos.reshape(count, -1, 3), quat.reshape(count, -1, 4), places)
+        return Poses(qpos, pos.reshape(len(ids), -1, 3), quat.reshape(len(ids), -1, 4), places)
 
-    def _part(self, part: Any) -> Tensor:
-        """[N, ...] of one part of MuJoCo's state, float32."""
-        worlds = self.worlds
-        out = np.zeros((len(worlds.states), worlds.mujoco.mj_stateSize(self.model, part)))
-        for row, state in zip(out, worlds.states):
-            worlds.mujoco.mj_extractState(self.model, state, worlds.spec, row, part)
+    def _part(self, part: Any, worlds: list[int]) -> Tensor:
+        """[K, ...] of one part of MuJoCo's state, float32."""
+        of = self.worlds
+        out = np.zeros((len(worlds), of.mujoco.mj_stateSize(self.model, part)))
+        for row, world in zip(out, worlds):
+            of.mujoco.mj_extractState(self.model, of.states[world], of.spec, row, part)
         return torch.from_numpy(out.astype(np.float32))
+
+
+class Mixed:
+    """N worlds of several environments (:class:`temporeal.sim.adapters.foreign_worlds.Simulation`): the seed of an
+    episode says which (:func:`number_of`). Also what cameras see of them.
+
+    Attributes:
+        parts: one for each environment.
+    """
+
+    def __init__(self, envs: Sequence[str], worlds: int, sparse: bool) -> None:
+        self.sawyers = [Sawyer(env, worlds, sparse) for env in envs]
+        self.of = torch.zeros(worlds, dtype=torch.int64)
+        self.parts = [SawyerDrawn(one) for one in self.sawyers]
+        self.scenery = self
+
+    def which(self) -> Tensor:
+        """The environment that each world is of now: int64 [N]."""
+        return self.of
+
+    def reset(self, world: int, seed: int) -> Mapping[str, np.ndarray]:
+        """Begin the episode of ``seed``."""
+        self.of[world] = seed % len(self.sawyers)
+        return self.sawyers[seed % len(self.sawyers)].reset(world, seed)
+
+    def step(self, world: int, action: np.ndarray) -> Mapping[str, np.ndarray]:
+        """One control step."""
+        return self.sawyers[int(self.of[world])].step(world, action)
+
+    def close(self) -> None:
+        """Nothing to give back."""
 
 
 def expert(task: Task, worlds: int) -> Callable[[Mapping[str, Tensor], Tensor], Tensor]:
@@ -233,12 +269,16 @@ def expert(task: Task, worlds: int) -> Callable[[Mapping[str, Tensor], Tensor], 
     repaired()
     from metaworld.policies import ENV_POLICY_MAP
 
-    policies = [ENV_POLICY_MAP[task.scene.env]() for _ in range(worlds)]  # type: ignore[attr-defined]
+    envs = task.scene.env.split(",")  # type: ignore[attr-defined]
+    policies = [[ENV_POLICY_MAP[env]() for env in envs] for _ in range(worlds)]
+    said = {told: number for number, told in enumerate(map(tuple, tokens_of(envs).tolist()))}
 
     def act(signals: Mapping[str, Tensor], pace: Tensor) -> Tensor:
+        which = [said[tuple(row)] for row in signals[INSTRUCTION.name].tolist()] if len(envs) > 1 else [0] * worlds
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that gains exceed 1: actions are clipped
-            chosen = [policy.get_action(state) for policy, state in zip(policies, signals["state"].double().numpy())]
+            chosen = [own[k].get_action(state) for own, k, state in zip(
+                policies, which, signals["state"].double().numpy())]
         action = torch.as_tensor(np.stack(chosen), dtype=torch.float32).clamp(-1.0, 1.0)
         moved = torch.minimum(torch.maximum(action[:, :3], -pace[:, None]), pace[:, None])
         return torch.cat([moved, action[:, 3:]], -1)

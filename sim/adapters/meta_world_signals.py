@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.adapters.foreign_worlds import Objective
-from temporeal.sim.adapters.meta_world_sentences import UNDRAWN
+from temporeal.sim.adapters.meta_world_sentences import SENTENCES, UNDRAWN, VOCABULARY
 from temporeal.sim.maps import Memory
 from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION
 from temporeal.sim.task import Carry
@@ -24,16 +24,31 @@ SHOWN = (HAND, OPENING, GOAL)
 STATE = 39  # numbers of the library's state
 
 
+def tokens_of(envs: Sequence[str]) -> Tensor:
+    """The sentence of each of ``envs`` as word numbers [E, L], float32 as environments compute."""
+    return torch.tensor([VOCABULARY.encode(SENTENCES[env]).tolist() for env in envs], dtype=torch.float32)
+
+
+def told_at_start(envs: Sequence[str], seeds: Tensor) -> dict[str, Tensor]:
+    """What :class:`Told` remembers in episodes of the ``seeds`` [K]: each is of the environment whose number is the
+    seed's remainder."""
+    which = seeds.long() % len(envs)
+    undrawn = torch.tensor([float(env in UNDRAWN) for env in envs])
+    return {INSTRUCTION.name: tokens_of(envs)[which], UNSHOWN: undrawn[which]}
+
+
+UNSHOWN = "goal_unshown"
+
+
 class Told:
     """The task's own signals: parts of the library's state (``SawyerXYZEnv._get_obs``), and the instruction as word
-    numbers of :data:`temporeal.sim.adapters.meta_world_sentences.VOCABULARY`. ``env``: the library's name of it."""
+    numbers of :data:`temporeal.sim.adapters.meta_world_sentences.VOCABULARY`."""
 
     chances = 0
 
-    def __init__(self, env: str) -> None:
+    def __init__(self) -> None:
         self.signals = schema(HAND, OPENING, GOAL, TARGET, INSTRUCTION)
-        self.carry = {INSTRUCTION.name: INSTRUCTION.shape}
-        self.goal = 1.0 if env in UNDRAWN else 0.0
+        self.carry: Mapping[str, tuple[int, ...]] = {INSTRUCTION.name: INSTRUCTION.shape, UNSHOWN: ()}
 
     def __call__(
         self, signals: Mapping[str, Tensor], chance: Tensor, carry: Carry
@@ -41,7 +56,7 @@ class Told:
         """The signals of this sample; the instruction stays."""
         state = signals["state"]
         parts = {HAND.name: state[:, :3], OPENING.name: state[:, 3], TARGET.name: state[:, 4:7],
-                 GOAL.name: self.goal * state[:, 36:39], INSTRUCTION.name: carry[INSTRUCTION.name]}
+                 GOAL.name: carry[UNSHOWN][:, None] * state[:, 36:39], INSTRUCTION.name: carry[INSTRUCTION.name]}
         return parts, carry
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
@@ -15,26 +15,13 @@ from temporeal.sim.physics.mujoco.model import Model
 from temporeal.sim.physics.mujoco.resets import reset_rows
 from temporeal.sim.rendering.cameras import Camera, Images
 from temporeal.sim.rendering.rig import Rig
-from temporeal.sim.rendering.viewpoints import VIEWPOINTS, Viewpoint, placed
+from temporeal.sim.rendering.several_models import Rigs
+from temporeal.sim.rendering.viewpoints import VIEWPOINTS, placed
 from temporeal.sim.scene import Scene
 from temporeal.sim.types import Backend
 
 if TYPE_CHECKING:
     from temporeal.sim.rendering.augmentation import Augmentation
-
-
-class Poses(NamedTuple):
-    """What N worlds of a model look like now."""
-
-    qpos: Tensor  # [N, nq]
-    mocap_pos: Tensor | None = None  # [N, nmocap, 3] m; None: where the model puts them
-    mocap_quat: Tensor | None = None  # [N, nmocap, 4] wxyz
-    moved: Mapping[str, Tensor] | None = None  # [N, ...] fields of the model that the simulator changes, by name
-
-    def of(self, ids: Tensor) -> Poses:
-        """Those of the worlds ``ids`` [K]."""
-        moved = None if self.moved is None else {name: value[ids] for name, value in self.moved.items()}
-        return Poses(*(None if x is None else x[ids] for x in self[:3]), moved)
 
 
 class Pictures:
@@ -50,12 +37,15 @@ class Pictures:
         self, backend: Backend, cameras: Sequence[Camera], *, renderer: str = "auto", needs: Sequence[str] = (),
         augment: Mapping[str, Any] | None = None,
     ) -> None:
-        self.backend, self.own = backend, getattr(backend, "drawn", None)
-        self.model = None if self.own else drawn(backend.scene)
-        mj = self.own.model if self.own else self.model.mj
-        views = self.own.viewpoints if self.own else viewpoints_of(backend.scene)
-        self.rig = Rig(mj, backend.num_worlds, tuple(placed(mj, camera, views) for camera in cameras),
-                       device=backend.device, renderer=renderer, needs=needs, moved=self.own.moved if self.own else ())
+        self.backend = backend
+        how = {"device": backend.device, "renderer": renderer, "needs": needs}
+        self.rig: Rig | Rigs
+        if (scenery := getattr(backend, "scenery", None)) is not None:
+            self.rig = Rigs(scenery, backend.num_worlds, cameras, **how)
+        else:
+            self.model, views = drawn(backend.scene), VIEWPOINTS.get(backend.scene.robot.kind, {})
+            at = tuple(placed(self.model.mj, camera, views) for camera in cameras)
+            self.rig = Rig(self.model.mj, backend.num_worlds, at, **how)
         self.augment = parsed(augment, tuple(self.rig.signals))
 
     def take(
@@ -68,9 +58,11 @@ class Pictures:
             seed, episode, step: what an augmentation's draws are keyed by: the environment's seed, and int64 [N], for
                 all worlds, the running episode and its control step. Not needed without an augmentation.
         """
-        now = self.own.poses() if self.own else Poses(positions(self.backend, self.model))
-        now = now if ids is None else now.of(ids)
-        images = self.rig.render(now.qpos, now.mocap_pos, now.mocap_quat, ids, now.moved)
+        if isinstance(self.rig, Rigs):
+            images = self.rig.now(ids)
+        else:
+            qpos = positions(self.backend, self.model)
+            images = self.rig.render(qpos if ids is None else qpos[ids], ids=ids)
         if self.augment is None:
             return images
         if seed is None or episode is None or step is None:
@@ -86,11 +78,6 @@ def parsed(raw: Mapping[str, Any] | None, signals: tuple[str, ...]) -> Augmentat
     from temporeal.sim.rendering.augmentation import parse_augment
 
     return parse_augment(raw, signals)
-
-
-def viewpoints_of(scene: Scene) -> Mapping[str, Viewpoint]:
-    """Where cameras may be placed by name in ``scene``."""
-    return VIEWPOINTS.get(scene.robot.kind, {})
 
 
 def drawn(scene: Scene) -> Model:

@@ -11,6 +11,7 @@ pytest.importorskip("metaworld", reason="pip install temporeal[foreign-tasks]")
 mujoco = pytest.importorskip("mujoco")
 
 from temporeal.sim.adapters import meta_world  # noqa: E402 (the library must be there)
+from temporeal.sim.adapters.meta_world_sentences import SENTENCES, VOCABULARY  # noqa: E402
 
 
 def own_episode(name, seed, actions):
@@ -71,10 +72,11 @@ def test_pictures_of_worlds_equal_those_of_a_fresh_model(renderer):
         step = env.step(torch.tensor([[1.0, 1.0, -1.0, 1.0], [-1.0, 0.5, 0.0, -1.0]]))
     assert not torch.equal(step.obs.images["right_rgb"], first.images["right_rgb"])
     placed = env.pictures.rig.cameras[0]
-    for world, moved in enumerate(env.backend.simulation.moved):
+    sawyer = env.backend.simulation.sawyers[0]
+    for world, moved in enumerate(sawyer.moved):
         fresh = meta_world.made("drawer-open-v3")
         fresh.model.body_pos[:], fresh.model.body_quat[:] = moved[0], moved[1]
-        mujoco.mj_setState(fresh.model, fresh.data, env.backend.simulation.states[world], env.backend.simulation.spec)
+        mujoco.mj_setState(fresh.model, fresh.data, sawyer.states[world], sawyer.spec)
         with Rig(fresh.model, 1, (placed,), renderer=renderer) as rig:
             alone = rig.render(*(torch.from_numpy(np.array(x[None], np.float32)) for x in (
                 fresh.data.qpos, fresh.data.mocap_pos, fresh.data.mocap_quat)))
@@ -90,8 +92,7 @@ def test_what_cameras_need_not_find_is_shown_and_the_critic_is_told_the_state():
         assert torch.equal(obs.actor[:, 4:], state[:, 36:39] if told else torch.zeros(2, 3))
         assert torch.equal(obs.critic[:, 7:46], state)
         assert torch.equal(truth["target_pos_w"], state[:, 4:7])
-        sentence = meta_world.VOCABULARY.decode(truth["instruction"][0].int().numpy())
-        assert sentence == meta_world.SENTENCES[name]
+        assert VOCABULARY.decode(truth["instruction"][0].int().numpy()) == SENTENCES[name]
 
 
 def test_worlds_of_a_library_that_nothing_here_draws_are_refused():
@@ -102,4 +103,29 @@ def test_worlds_of_a_library_that_nothing_here_draws_are_refused():
     worlds = ForeignWorlds.__new__(ForeignWorlds)
     worlds.simulation, worlds.name = SimpleNamespace(), "ogbench"
     with pytest.raises(ValueError, match="worlds of ogbench are not drawn"):
-        _ = worlds.drawn
+        _ = worlds.scenery
+
+
+def test_worlds_of_several_tasks_are_told_and_drawn_as_their_own():
+    from temporeal.sim.rendering.cameras import Camera
+
+    pytest.importorskip("mujoco.egl")
+    camera = [Camera("right", 16, 12, ("rgb",))]
+    task = load_task("metaworld", env="drawer-close-v3,reach-v3", see="hand")
+    env = make_env(task, num_worlds=6, seed=2, cameras=camera, renderer="gl")
+    obs, act = env.reset(), meta_world.expert(task, 6)
+    said = [VOCABULARY.decode(row.int().numpy()) for row in env.true_signals()["instruction"]]
+    reaches = np.array([sentence == SENTENCES["reach-v3"] for sentence in said])
+    assert 0 < reaches.sum() < 6
+    assert np.array_equal(obs.actor[:, 4:].abs().sum(1).numpy() > 0, reaches)
+    chosen = act(env.true_signals(), torch.ones(6))
+    for name, own in (("drawer-close-v3", ~reaches), ("reach-v3", reaches)):
+        alone = meta_world.expert(load_task("metaworld", env=name), int(own.sum()))
+        seen = {key: value[torch.from_numpy(own)] for key, value in env.true_signals().items()}
+        assert torch.equal(alone(seen, torch.ones(int(own.sum()))), chosen[torch.from_numpy(own)])
+    drawer = obs.images["right_rgb"][torch.from_numpy(~reaches)].float().mean((1, 2))
+    empty = obs.images["right_rgb"][torch.from_numpy(reaches)].float().mean((1, 2))
+    green = drawer[:, 1] - drawer[:, 0]  # the drawer is
+    assert green.min() > (empty[:, 1] - empty[:, 0]).max()
+    some = torch.tensor([4, 1])
+    assert torch.equal(env.render(some)["right_rgb"], obs.images["right_rgb"][some])
