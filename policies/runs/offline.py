@@ -15,6 +15,7 @@ from temporeal.policies.runs.interrupts import Interrupted, stop_asked
 from temporeal.policies.runs.settings.compose import compose, override
 from temporeal.policies.runs.settings.files import Settings, read, write
 from temporeal.policies.runs.settings.handed_over import checked as plain
+from temporeal.policies.runs.settings.overrides import parse_override
 from temporeal.policies.runs.trained_run import TrainedRun, events, naming_checkpoint
 
 if TYPE_CHECKING:
@@ -34,17 +35,28 @@ WORLD = ("robot", "task", "backend", "randomize")
 
 def settings_of(words: Sequence[str]) -> Settings:
     """The settings of a command's ``words``; without ``task=``, the dataset says which task it is about."""
-    folder = next((word.partition("=")[2] for word in reversed(words) if word.startswith("dataset=")), "")
-    if not folder or folder == "null" or any(word.startswith("task=") for word in words):
+    folder = next((named(word) for word in reversed(words) if word.startswith("dataset=")), "")
+    if not folder or any(word.startswith("task=") for word in words):
         return compose(words)
-    about = dict(open_dataset(folder).interface.about.get("settings") or {})
+    return settings_about(open_dataset(folder), words)
+
+
+def named(word: str) -> str:
+    """The folder that a word ``dataset=FOLDER`` names in the grammar of overrides; "" for null."""
+    value = parse_override(word).value()
+    return "" if value is None else str(value)
+
+
+def settings_about(dataset: Dataset, words: Sequence[str]) -> Settings:
+    """The settings of a command's ``words``, and for the rest the world that ``dataset`` says it is about."""
+    about = dict(dataset.interface.about.get("settings") or {})
     if "task" not in about:
         return compose(words)
     of_world = [word for word in words if word.partition("=")[0].partition(".")[0] in WORLD]
     with bad_input():
         settings = compose([word for word in words if word not in of_world])
         groups = (*WORLD, "cameras") if chunks.gives_chunks(settings) else WORLD
-        held = plain({key: about[key] for key in groups if key in about}, folder)
+        held = plain({key: about[key] for key in groups if key in about}, str(dataset.folder))
         return override({**settings, **held}, of_world)
 
 
@@ -58,9 +70,22 @@ def open_dataset(folder: str | Path) -> Dataset:
 
 def formula_of(data: Dataset) -> Formula | None:
     """The formula of the task that a set was generated with; None where it names none."""
-    if "task" not in dict(data.interface.about.get("settings") or {}):
+    if not names_task(data):
         return None
-    return environments.make_task(settings_of([f"dataset={data.folder}"])).formula
+    return environments.make_task(settings_about(data, [])).formula
+
+
+def names_task(data: Dataset) -> bool:
+    """Whether a set says which task it is about."""
+    return "task" in dict(data.interface.about.get("settings") or {})
+
+
+def require_task(data: Dataset, task: Task, otherwise: str = "") -> None:
+    """Refuse a set that names no task and is of another robot than ``task``, which nobody may have asked for.
+    ``otherwise``: what else can be done."""
+    if not names_task(data) and data.interface.robot != task.robot.name:
+        raise BadInput(f"{data.folder} names no task, and task {task.name!r} as set is of robot {task.robot.name}, not "
+                       f"{data.interface.robot}: give task=NAME of a robot with these signals{otherwise}")
 
 
 def train(
@@ -76,11 +101,17 @@ def train(
         raise BadInput(f"processes={settings['processes']}: algo={name} is trained by one process")
     if settings["device"] != "cpu":
         raise BadInput(f"device={settings['device']}: algo={name} learns on the cpu")
-    from temporeal.policies.data import memoryless
+    from temporeal.policies.data import learnable, memoryless
 
-    dataset = open_dataset(settings["dataset"])
+    dataset = open_dataset(str(settings["dataset"]))
+    with bad_input():
+        learnable.require_sound(dataset)
     task = memoryless.shown(environments.make_task(settings), getattr(configuration, "history", True))
     settings = environments.resolved(settings)
+    if learns_steps(module):
+        require_task(dataset, task)
+    elif chunks.gives_chunks(settings) and configuration.evaluate_updates:
+        require_task(dataset, task, ", or algo.evaluate_updates=0, which learns without a simulation")
     with bad_input():
         data = shown(dataset, module, task, configuration)
         more = {"done": progress.done_at(dataset, task.formula)} if hasattr(module, "load_progress") else {}
@@ -99,11 +130,14 @@ def train(
 
 def shown(dataset: Dataset, module: ModuleType, task: Task, configuration: Any) -> Transitions | Dataset:
     """What the learner ``module`` takes: steps as ``task`` shows them to a policy, or the episodes as they are."""
+    return steps_of(dataset, task, configuration) if learns_steps(module) else dataset
+
+
+def learns_steps(module: ModuleType) -> bool:
+    """Whether a learner takes steps, rather than the episodes as they are."""
     from temporeal.policies.data.transitions import Transitions
 
-    if typing.get_type_hints(module.train)["data"] is Transitions:
-        return steps_of(dataset, task, configuration)
-    return dataset
+    return typing.get_type_hints(module.train)["data"] is Transitions
 
 
 def steps_of(dataset: Dataset, task: Task, configuration: Any) -> Transitions:
@@ -172,6 +206,7 @@ def _learn(
     quiet: bool, asked: Sequence[int], **watched: Any,
 ) -> list[dict[str, float]]:
     """The history of the training; errors of settings, checkpoints and numbers are the user's to correct."""
+    from temporeal.policies.data.episodes.interface import DataError
     from temporeal.policies.training.checkpoint import CheckpointError
     from temporeal.policies.training.errors import NonFiniteError, SettingsError
     from temporeal.policies.training.progress import show
@@ -181,7 +216,7 @@ def _learn(
         result = module.train(
             data, configuration, out=folder, seed=settings["seed"], resume=run_folders.resumes(settings),
             progress=None if quiet else show(title), on_iteration=lambda _: bool(asked), **watched)
-    except (CheckpointError, SettingsError) as error:
+    except (CheckpointError, SettingsError, DataError) as error:
         raise BadInput(str(error)) from error
     except NonFiniteError as error:
         raise BadInput(f"the training diverged and was stopped: {error}; try a smaller learning rate") from error

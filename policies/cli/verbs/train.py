@@ -72,5 +72,5 @@ def run(argv: Sequence[str]) -> int:
         return OK
     for note in result.notes:
         say(note)
-    say(f"trained in {result.seconds:.1f} s: {result.folder}\nnext: temporeal eval {result.folder}")
+    say(f"trained in {result.seconds:.1f} s: {result.folder}\nnext: temporeal eval {shlex.quote(str(result.folder))}")
     return OK

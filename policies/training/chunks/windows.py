@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from temporeal.policies.data.episodes.interface import DataError, Interface
+from temporeal.policies.data.learnable import ADVICE, require_numbers, unusable
 from temporeal.policies.nets.encoders import is_picture, is_words
 
 NARROW = 1e-4  # of its limits' range: a component that moved less than this is taken as constant
@@ -119,17 +120,19 @@ def windows(dataset: Source, names: Sequence[str], horizon: int) -> Windows:
     numbers = {name: tensor(dataset.column(name), np.int32 if is_words(spec) else np.float32)
                for name, spec in interface.signals.items() if name not in pictures}
     command = tensor(dataset.column("action"))
+    for name, values in numbers.items():
+        require_numbers(values, name, "", starts)
     check(command[at], interface, ends[at], starts)
     return Windows(interface, numbers, pictures, command, torch.from_numpy(at), torch.from_numpy(last[at]), horizon)
 
 
 def check(command: Tensor, interface: Interface, ends: np.ndarray, starts: np.ndarray) -> None:
     """Refuse commands that are not numbers, by episode."""
-    bad = (~command.isfinite().all(1)).nonzero()[:, 0].numpy()
+    bad = unusable(command, 1).nonzero()[:, 0].numpy()
     if len(bad):
         episode = int(np.searchsorted(starts, ends[bad[0]], side="right")) - 1
-        raise DataError(f"episode {episode}: command {interface.action.name} is not finite at {len(bad)} samples; "
-                        "`temporeal data check` finds and quarantines such episodes")
+        raise DataError(f"episode {episode}: command {interface.action.name} is not finite at {len(bad)} samples, "
+                        f"or huge; {ADVICE}")
 
 
 def tensor(column: Any, dtype: Any = np.float32) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from temporeal.policies.data.episodes.interface import DataError, Interface
+from temporeal.policies.data.learnable import require_numbers
 from temporeal.policies.nets.encoders import is_picture
 from temporeal.policies.training.chunks.windows import chosen, tensor
 
@@ -120,23 +121,13 @@ def moments(data: Source, names: Sequence[str], done: np.ndarray | None = None) 
         raise DataError(f"episode {short[0]} has {int(np.diff(starts)[short[0]])} samples; progress needs at least 2")
     pictures = {name: data.column(name) for name, spec in interface.signals.items() if is_picture(spec)}
     numbers = {name: tensor(data.column(name)) for name in interface.signals if name not in pictures}
-    check(numbers, starts)
+    for name, values in numbers.items():
+        require_numbers(values, name, "", starts)
     success = torch.tensor([float(record.success is not False) for record in data.records])
     last = np.diff(starts) - 1
     done = starts[:-1] + np.where(success.numpy() > 0, last if done is None else np.clip(done, 1, last), last)
     return Moments(interface, numbers, pictures, tensor(data.column("action")), torch.from_numpy(starts), success,
                    torch.from_numpy(done))
-
-
-def check(numbers: Mapping[str, Tensor], starts: np.ndarray) -> None:
-    """Refuse signals that are not numbers, by episode."""
-    for name, value in numbers.items():
-        bad = (~value.isfinite()).flatten(1).any(1) if value.ndim > 1 else ~value.isfinite()
-        if bool(bad.any()):
-            first = int(bad.nonzero()[0])
-            episode = int(np.searchsorted(starts, first, side="right")) - 1
-            raise DataError(f"episode {episode}, sample {first - int(starts[episode])}: {name} is not finite; "
-                            "`temporeal data check` finds and quarantines such episodes")
 
 
 def held_out(count: int, every: int) -> Tensor:
