@@ -53,13 +53,30 @@ def load_chunks(settings: Mapping[str, Any], folder: Path, task: Task) -> ChunkP
 
 
 def check_task(policy: ChunkPolicy, task: Task, folder: Path) -> None:
-    """Refuse a policy whose robot, command or rate is not that of ``task``."""
+    """Refuse a policy whose robot, command, rate or words are not those of ``task``."""
     interface = policy.interface
     artifacts.check_rate(interface.rate_hz, task)
     for what, reads, shows in (("robot", interface.robot, task.robot.name),
                                ("command", interface.action.name, task.command)):
         if reads != shows:
             raise BadInput(f"{folder}: its policy is for {what} {reads}, task {task.name!r} as set has {shows}")
+    if policy.vocabulary is None:
+        return
+    from temporeal.sim.adapters.vocabularies import vocabulary_of as words_of_task
+    from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION
+
+    if INSTRUCTION.name in task.schema and policy.vocabulary != words_of_task(task.name):
+        raise BadInput(f"{folder}: its policy knows other words than those in which task {task.name!r} writes its "
+                       "instructions as numbers: the same numbers would mean other words; train anew")
+
+
+def check_shapes(policy: ChunkPolicy | Told, signals: Arrays) -> None:
+    """Refuse signals of another size than the policy reads."""
+    for name in policy.signals:
+        reads, shown = policy.interface.signals[name].shape, signals[name].shape[1:]
+        if reads != shown:
+            raise BadInput(f"signal {name} is {list(shown)}, the policy reads {list(reads)}: judge it with the cameras "
+                           "that it was trained with")
 
 
 def infer_by(policy: ChunkPolicy | Told) -> Infer:
@@ -67,6 +84,7 @@ def infer_by(policy: ChunkPolicy | Told) -> Infer:
     import torch
 
     def infer(signals: Arrays) -> np.ndarray:
+        check_shapes(policy, signals)
         with torch.no_grad():
             rows = policy.rows({name: torch.from_numpy(np.ascontiguousarray(signals[name]))
                                 for name in policy.signals})
