@@ -51,7 +51,8 @@ class Size:
 
     Args:
         tasks: of the policy. demonstrations: of each task, of ``many``; few: of ``few``.
-        updates: of ``many``. steps: control steps of ``rl``, of all tasks. episodes: fresh ones of each task that judge a policy.
+        updates: of ``many``. steps: control steps of ``rl``, of all tasks. episodes: fresh ones of each task that judge
+            a policy.
     """
 
     tasks: tuple[str, ...] = MT10
