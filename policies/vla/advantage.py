@@ -91,7 +91,7 @@ def fitted(seen: Tensor, wanted: Tensor, asked: Tensor, seed: int) -> Tensor:
         rows = torch.randint(len(seen), (min(BATCH, len(seen)),), generator=generator)
         loss = (net(seen[rows])[:, 0] - (wanted[rows] - center) / spread).square().mean()
         adam.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         adam.step()
     with torch.no_grad():
         found: Tensor = net(asked)[:, 0] * spread + center

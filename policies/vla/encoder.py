@@ -27,16 +27,24 @@ POSITIVE = "positive"
 
 
 class Sizes(Protocol):
-    """The settings that the encoder's networks take their sizes from."""
+    """The settings that the encoder's networks take their sizes from (:mod:`temporeal.policies.vla.config`)."""
 
-    context: int
-    heads: int
-    channels: Sequence[int]
-    keypoints: int
-    camera_tokens: int
-    patches: int
-    text_layers: int
-    fusion_layers: int
+    @property
+    def context(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def channels(self) -> Sequence[int]: ...
+    @property
+    def keypoints(self) -> int: ...
+    @property
+    def camera_tokens(self) -> int: ...
+    @property
+    def patches(self) -> int: ...
+    @property
+    def text_layers(self) -> int: ...
+    @property
+    def fusion_layers(self) -> int: ...
 
 
 class Prefix(nn.Module):

@@ -6,7 +6,7 @@ and sentences are kept, and the encoder learns to tell the places that the simul
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from temporeal.policies.training.chunks.windows import Batch, Windows
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.vla.config import SeeingConfig
 from temporeal.robots.signals import Schema, SignalSpec, schema
-from temporeal.sim.types import TaskEnv
+from temporeal.sim.types import Obs, TaskEnv
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class GroundingConfig(SeeingConfig, CloningConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check(self.context)
-        for name in ("looks", "keypoints"):
+        for name in ("looks", "keypoints", "wander"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"algo.{name} is at least 1, got {getattr(self, name)}")
         if self.frames < 16:
@@ -69,9 +69,9 @@ class Grounding(Cloning):
         return found, found[None]
 
 
-def read_of(env: TaskEnv, ground: Sequence[str]) -> Schema:
+def read_of(env: TaskEnv, cameras: Mapping[str, Tensor], ground: Sequence[str]) -> Schema:
     """Pictures, the sentence and the signals ``ground`` of the worlds; a clear error where there are none."""
-    known, cameras = env.task.schema, env.images
+    known = env.task.schema
     pictures = [SignalSpec(name, tuple(value.shape[1:]), "1", "", "uint8") for name, value in cameras.items()]
     pictures = [spec for spec in pictures if is_picture(spec)]
     if not pictures:
@@ -87,27 +87,26 @@ def read_of(env: TaskEnv, ground: Sequence[str]) -> Schema:
 def looks(env: TaskEnv, config: GroundingConfig, generator: torch.Generator) -> Iterator[dict[str, Tensor]]:
     """Pictures and signals of all worlds [N, ...], one look after the other, without an end."""
     while True:
-        env.reset()
+        obs = env.reset()
         for look in range(config.looks):
-            if look:
-                wander(env, config.wander, generator)
-            yield {**env.true_signals(), **env.images}
+            obs = wander(env, config.wander, generator) if look else obs
+            yield {**env.true_signals(), **obs.images}
 
 
-def wander(env: TaskEnv, steps: int, generator: torch.Generator) -> None:
-    """Step with one random action in each world; only the last step is rendered."""
+def wander(env: Any, steps: int, generator: torch.Generator) -> Obs:
+    """The observations after steps with one random action in each world; the last step alone is rendered."""
     action = 2.0 * torch.rand((env.num_worlds, env.action_dim), generator=generator) - 1.0
     rendering, env.rendering = env.rendering, False
-    for k in range(steps):
-        env.rendering = rendering and k == steps - 1
+    for _ in range(steps - 1):
         env.step(action)
     env.rendering = rendering
+    obs: Obs = env.step(action).obs
+    return obs
 
 
 def frames(env: TaskEnv, config: GroundingConfig, generator: torch.Generator) -> Windows:
     """S frames, as windows that have no commands."""
-    env.reset()
-    read = read_of(env, config.ground)
+    read = read_of(env, env.reset().images, config.ground)
     kept: dict[str, list[np.ndarray]] = {name: [] for name in read}
     seen = 0
     for look in looks(env, config, generator):

@@ -48,8 +48,7 @@ def train(
     :func:`temporeal.policies.training.chunks.learner.train`. ``fit``: gives a new decoder its scales."""
     generator = torch.Generator().manual_seed(seed)
     algorithm, batches = begin(data, config, build, name, seed, generator, fit)
-    config = batches.config
-    return learner.learned(algorithm, batches, config, out=out, seed=seed, generator=generator, **rest)
+    return learner.learned(algorithm, batches, batches.config, out=out, seed=seed, generator=generator, **rest)
 
 
 def begin(

@@ -36,17 +36,18 @@ class Scenes:
         self.task: Any = SimpleNamespace(
             name="squares", robot=load_robot("franka"), command="arm_cmd", control_dt=0.05,
             schema=schema(INSTRUCTION, SignalSpec("target_pos_w", (2,), "m", "w")))
-        self.images: dict[str, Tensor] = {}
         self.resets = self.steps = 0
 
-    def reset(self) -> None:
+    def reset(self) -> Any:
         self.resets += 1
         self.data = squares(self.num_worlds, 1, seed=self.resets)
-        self.images = {"front_rgb": torch.from_numpy(self.data.column("front_rgb")[::2])}
+        return SimpleNamespace(images={"front_rgb": torch.from_numpy(self.data.column("front_rgb")[::2])})
 
-    def step(self, action: Tensor) -> None:
+    def step(self, action: Tensor) -> Any:
         assert action.shape == (20, 2) and self.rendering == (self.steps % 3 == 2)
         self.steps += 1
+        images = {"front_rgb": torch.from_numpy(self.data.column("front_rgb")[::2])} if self.rendering else {}
+        return SimpleNamespace(obs=SimpleNamespace(images=images))
 
     def true_signals(self) -> dict[str, Tensor]:
         words = ["reach the red cube" if "red" in r.language else "reach the blue cube" for r in self.data.records]
@@ -88,8 +89,6 @@ def test_what_cannot_be_learned_is_refused() -> None:
     with pytest.raises(SettingsError, match="task 'squares' has no signal place_pos_w"):
         grounding.frames(env, GroundingConfig(**{**SMALL, "ground": ("place_pos_w",)}), torch.Generator())
     with pytest.raises(SettingsError, match="there is no camera"):
-        env.reset()
-        env.images = {}
-        grounding.read_of(env, ("target_pos_w",))
+        grounding.read_of(env, {}, ("target_pos_w",))
     with pytest.raises(SettingsError, match="names no signal"):
         GroundingConfig(**{**SMALL, "ground": ()})
