@@ -19,6 +19,7 @@ import numpy as np
 from temporeal.policies.pretrained.binding import Binding, Robot, bind
 from temporeal.policies.pretrained.client import Request, Server, Where
 from temporeal.policies.pretrained.mapping import Mapping as Map
+from temporeal.policies.pretrained.serving.features import check_asked, check_interface
 from temporeal.policies.pretrained.serving.folders import KINDS, ModelFolder, open_folder
 from temporeal.policies.pretrained.serving.openvla_statistics import action_statistics
 from temporeal.policies.pretrained.serving.statistics import Normalization, normalization_of
@@ -54,12 +55,14 @@ class Pretrained:
 
 
 def check(path: Path, mapping: Map) -> tuple[ModelFolder, Normalization | None]:
-    """The model in ``path`` and its statistics, checked without loading it; None of OpenVLA's, which are in its config.
-    """
+    """The model in ``path``, if it is one for ``mapping``, and its statistics, checked without loading it; None of
+    OpenVLA's, which are in its config."""
     folder = open_folder(path)
     if folder.kind == "openvla":
         action_statistics(folder, mapping.dataset)
         return folder, None
+    sentence = bool(mapping.sentence or mapping.sentence_signal)
+    check_asked(folder, mapping.inputs, mapping.size, sentence, mapping.history)
     return folder, normalization_of(folder, mapping.dataset, mapping.not_normalized)
 
 
@@ -70,7 +73,9 @@ def opened(
 ) -> Iterator[Pretrained]:
     """Serve the policy in ``path`` to ``robot`` by ``mapping``."""
     binding = bind(mapping, robot)
-    check(path, mapping)
+    folder, _ = check(path, mapping)
+    if library_of(folder) == "lerobot":
+        check_interface(folder, binding.interface, mapping.history)
     beside = None if backbone is None else str(backbone.resolve())
     request = Request(str(path.resolve()), mapping.dataset, beside, device, threads, mapping.not_normalized,
                       mapping.history)

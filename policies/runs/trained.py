@@ -17,7 +17,7 @@ from temporeal.policies.runs.run_folders import load_run, read_run, title_of
 from temporeal.policies.runs.settings.files import Settings
 
 if TYPE_CHECKING:
-    from temporeal.policies.runs.pretrained import Served
+    from temporeal.policies.runs.pretrained.serving import Served
     from temporeal.policies.training.acting import Act
     from temporeal.policies.training.chunk_rl.tuning import Base
     from temporeal.robots.artifact.runtime import Artifact
@@ -88,7 +88,7 @@ def trained_policy(trained: Trained, settings: Mapping[str, Any], task: Task) ->
     from temporeal.robots.artifact.manifest import POLICY
 
     if trained.served is not None:
-        from temporeal.policies.runs.pretrained import served_policy
+        from temporeal.policies.runs.pretrained.serving import served_policy
 
         return TrainedPolicy(*served_policy(trained.served, settings, task))
     artifact = trained.artifact

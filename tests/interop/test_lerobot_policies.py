@@ -116,12 +116,9 @@ def refused(folder: Path, kind: str, asked: Interface | None = None, **changes: 
 
 
 def test_what_lerobot_would_take_silently_is_refused(made: Made, tmp_path: Path) -> None:
-    """A missing camera, another size, no history, a step of another pipeline, weights of another architecture."""
+    """Steps of another pipeline; a missing camera, by the process itself, too."""
     policy = copied(made("diffusion") / "policy", tmp_path)
-    small = Field("observation.images.front", (32, 32, 3), "uint8")
     assert "which the mapping does not give" in refused(policy, "diffusion", interface("diffusion", INPUTS[:1]))
-    assert "resize: true" in refused(policy, "diffusion", interface("diffusion", (INPUTS[0], small)))
-    assert "history: repeat" in refused(policy, "diffusion", history="")
     steps = json.loads((policy / "policy_preprocessor.json").read_text())
     (policy / "policy_preprocessor.json").write_text(json.dumps({**steps, "steps": steps["steps"][::-1]}))
     assert "prepared otherwise" in refused(policy, "diffusion")

@@ -97,7 +97,7 @@ def run(argv: Sequence[str]) -> int:
 
 def served(options: Any) -> Trained:
     """The pretrained model, with the settings of the task that it is judged on."""
-    from temporeal.policies.runs.pretrained import Served
+    from temporeal.policies.runs.pretrained.serving import Served, told, where
     from temporeal.policies.runs.settings.compose import compose
     from temporeal.policies.runs.trained import Trained
 
@@ -105,14 +105,17 @@ def served(options: Any) -> Trained:
         raise BadInput("--trust is of signed artifacts; nobody signs a pretrained model: leave it out")
     task = compose(options.overrides)
     found = Served(options.policy, options.map, options.python, options.backbone, task["device"], options.answer_s)
-    return Trained(options.policy, {**task, "algo": found.settings()}, served=found)
+    algo = found.settings()
+    with told():
+        where(found)  # an environment that is missing is said before worlds are built
+    return Trained(options.policy, {**task, "algo": algo}, served=found)
 
 
 def check(options: Any) -> None:
     """Refuse what would fail or be ignored, before anything slow."""
     from temporeal.policies.runs import run_folders, trained
     from temporeal.policies.runs.artifacts import is_artifact
-    from temporeal.policies.runs.pretrained import looks_pretrained
+    from temporeal.policies.runs.pretrained.serving import looks_pretrained
     from temporeal.policies.runs.replacing import REPORT, refuse_to_replace
     from temporeal.policies.runs.settings.compose import check_parts
 
@@ -121,6 +124,9 @@ def check(options: Any) -> None:
         key = word.partition("=")[0]
         if key in IGNORED:
             raise BadInput(f"{word}: an evaluation has no use for it; {IGNORED[key]}")
+        if options.map and key.partition(".")[0] == "algo":
+            raise BadInput(f"{word}: a pretrained model has no such settings; {options.map} says how its chunks are "
+                           "played")
     if not options.map:
         if looks_pretrained(options.policy):
             raise BadInput(f"{options.policy} is a pretrained model: --map FILE says which signals it reads and what "

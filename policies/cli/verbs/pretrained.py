@@ -68,7 +68,7 @@ def add_check(p: Parser) -> None:
 
 def check(options: Any) -> int:
     """Check a model's folder and its statistics against a mapping; prints what results will keep."""
-    from temporeal.policies.runs.pretrained import Served
+    from temporeal.policies.runs.pretrained.serving import Served
 
     found = Served(options.folder, options.map).settings()
     if options.json:
@@ -106,7 +106,8 @@ def libero(options: Any) -> int:
     import numpy as np
 
     from temporeal.policies.evaluate.statistics import proportion
-    from temporeal.policies.runs.pretrained import Served, on_libero
+    from temporeal.policies.runs.pretrained.libero import on_libero
+    from temporeal.policies.runs.pretrained.serving import Served
 
     if (options.folder is None) != (options.map is None):
         raise BadInput("a model and its mapping go together: FOLDER --map FILE")

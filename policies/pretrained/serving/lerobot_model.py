@@ -9,6 +9,7 @@ vision-language model's configuration and tokenizer come from a folder beside th
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import tempfile
 from collections.abc import Mapping
@@ -21,8 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from temporeal.policies.pretrained.serving.features import check_interface
 from temporeal.policies.pretrained.serving.folders import KINDS, WEIGHTS, ModelFolder, refuse_code
-from temporeal.policies.pretrained.serving.interface import Field, Interface
+from temporeal.policies.pretrained.serving.interface import Interface
 from temporeal.policies.pretrained.serving.statistics import PIPELINES, normalization_of, steps_of
 from temporeal.robots.handed_over.files import Refused
 
@@ -33,7 +35,6 @@ with suppress(RuntimeError):
     OPERATORS.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     OPERATORS.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
-STATE, EMPTY = "observation.state", "observation.images.empty_camera_"
 BACKBONE = "backbone"  # the folder beside the weights with the vision-language model's configuration and tokenizer
 FIXED = {"compile_model": False, "pretrained_path": None, "pretrained_backbone_weights": None, "push_to_hub": False,
          "load_vlm_weights": False, "use_peft": False}
@@ -58,24 +59,7 @@ class LeRobotModel:
 
     def check(self, interface: Interface) -> int:
         """The rows of a chunk, if the policy takes these inputs and gives this action."""
-        given = {f.name: f for f in interface.inputs}
-        features = {name: shape for name, (_, shape) in self.folder.features("input_features").items()
-                    if not name.startswith(EMPTY)}
-        check_names(set(given), set(features), self.folder.path)
-        for name, shape in features.items():
-            check_shape(given[name], shape)
-        (action,) = self.folder.features("output_features").values()
-        if interface.action.shape != action[1]:
-            raise Refused(f"the policy's action has {list(action[1])} numbers, the mapping takes "
-                          f"{list(interface.action.shape)}")
-        if interface.instruction != KINDS[self.folder.kind].reads_text:
-            says = "takes no" if interface.instruction else "needs an"
-            raise Refused(f"a policy of kind {self.folder.kind} {says} instruction; the mapping says otherwise")
-        if self.config.n_obs_steps > 1 and self.history != "repeat":
-            raise Refused(f"the policy reads {self.config.n_obs_steps} observations, one control step apart, and is "
-                          "asked once per chunk: history: repeat in the mapping gives it the newest one several times, "
-                          "as at an episode's begin")
-        return int(self.folder.config[KINDS[self.folder.kind].chunk])
+        return check_interface(self.folder, interface, self.history)
 
     def infer(self, inputs: dict[str, np.ndarray], sentences: list[str] | None, seed: int) -> np.ndarray:
         """Rows [N, H, A]."""
@@ -107,31 +91,6 @@ def rows_of(policy: Any, batch: dict[str, Any]) -> Tensor:
         return found
     first = policy.select_action(batch)  # it alone fills the history; the other rows wait in its queue
     return torch.stack([first, *policy._queues["action"]], 1)
-
-
-def check_names(given: set[str], wanted: set[str], folder: Path) -> None:
-    """The mapping gives what the policy reads, all of it and nothing else."""
-    if lacking := sorted(wanted - given):
-        raise Refused(f"the policy in {folder} reads {', '.join(lacking)}, which the mapping does not give (LeRobot "
-                      f"would leave a missing picture out); it reads: {', '.join(sorted(wanted))}")
-    if more := sorted(given - wanted):
-        raise Refused(f"the mapping gives {', '.join(more)}, which the policy in {folder} does not read; it reads: "
-                      f"{', '.join(sorted(wanted))}")
-
-
-def check_shape(given: Field, wanted: tuple[int, ...]) -> None:
-    """An input has the shape that the policy was trained with."""
-    if len(wanted) == 3:
-        height, width = wanted[1:]
-        if given.dtype != "uint8" or len(given.shape) != 3 or given.shape[2] != wanted[0]:
-            raise Refused(f"{given.name} is a picture: uint8 [{height}, {width}, {wanted[0]}]; the mapping gives "
-                          f"{given.dtype} {list(given.shape)}")
-        if given.shape[:2] != (height, width) and not given.resize:
-            raise Refused(f"{given.name} is {height} by {width} pixels in the policy's data, the camera's are "
-                          f"{given.shape[0]} by {given.shape[1]}: resize: true in the mapping scales them")
-    elif given.shape != wanted or given.dtype != "float32":
-        raise Refused(f"{given.name} has the shape {list(wanted)} in the policy, the mapping gives {given.dtype} "
-                      f"{list(given.shape)}")
 
 
 def backbone_of(folder: ModelFolder, request: Mapping[str, Any]) -> Path | None:
@@ -181,14 +140,11 @@ def policy_of(folder: ModelFolder, config: Any) -> Any:
     """The policy with the weights of the folder, all of them and no others."""
     from safetensors.torch import load_file
 
-    try:
-        policy = policy_class(folder.kind)(config)
-    except ValueError as error:
-        if "transformer version" in str(error):
-            raise Refused(f"LeRobot's {folder.kind} needs its own changes to transformers (the branch "
-                          "fix/lerobot_openpi of its fork), which no package index has: build an environment with "
-                          "them, and name its Python with --python") from error
-        raise
+    if folder.kind in ("pi0", "pi05") and importlib.util.find_spec("transformers.models.siglip.check") is None:
+        raise Refused(f"LeRobot's {folder.kind} needs its own changes to transformers (the branch fix/lerobot_openpi "
+                      "of its fork), which no package index has: build an environment with them, and name its Python "
+                      "with --python")
+    policy = policy_class(folder.kind)(config)
     state = load_file(folder.path / WEIGHTS)
     if folder.kind in ("pi0", "pi05"):
         state = policy._fix_pytorch_state_dict_keys(state, config)

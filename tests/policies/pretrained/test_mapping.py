@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from tests.policies.pretrained.folders import model
+from tests.policies.pretrained.folders import CONFIG, model
 
 from temporeal.policies.pretrained import mapping as mappings
 from temporeal.policies.pretrained.binding import Robot, bind, read_by, rotation_vectors
 from temporeal.policies.pretrained.inference import check
 from temporeal.policies.pretrained.mapping import MappingError, mapping_of, read_mapping
+from temporeal.policies.pretrained.serving.features import check_interface
+from temporeal.policies.pretrained.serving.folders import open_folder
+from temporeal.policies.pretrained.serving.interface import Field, Interface
 from temporeal.robots.franka.spec import SPEC
 from temporeal.robots.motion.cartesian_servo import servo_of
 from temporeal.robots.signals import SignalSpec
@@ -196,8 +199,42 @@ def test_the_docstring_shows_a_mapping(tmp_path):
     assert found.execute == 8 and found.sentence_signal == "instruction"
 
 
+ONE = {"size": 2, "parts": [{"kind": "absolute", "action": [0, 1], "command": [0, 1], "unit": "rad"}]}
+
+
 def test_a_model_is_checked_by_its_mapping(tmp_path):
-    folder, found = check(model(tmp_path, trained_on="someone/pushes"), mapping_of(given()))
+    folder, found = check(model(tmp_path, trained_on="someone/pushes"), mapping_of(given(action=ONE)))
     assert folder.kind == "smolvla" and found is not None and found.source == "train_config"
     with pytest.raises(ValueError, match="was trained on 'a/b'"):
-        check(model(tmp_path, trained_on="a/b"), mapping_of(given()))
+        check(model(tmp_path, trained_on="a/b"), mapping_of(given(action=ONE)))
+
+
+@pytest.mark.parametrize(("changes", "config", "says"), [
+    ({"inputs": {"observation.state": [{"signal": "joint_pos", "unit": "rad"}]}}, {},
+     r"reads observation\.images\.front, which the mapping does not give"),
+    ({"inputs": {**given()["inputs"], "observation.images.top": [{"signal": "front_rgb"}]}}, {},
+     r"gives observation\.images\.top, which the policy in"),
+    ({"action": given()["action"]}, {}, r"the shape \[2\], the mapping takes 8 numbers"),
+    ({"instruction": None}, {}, "smolvla needs an instruction"), ({}, {"type": "act"}, "act takes no instruction"),
+    ({}, {"n_obs_steps": 2}, "history: repeat"),
+])
+def test_what_a_model_reads_is_what_the_mapping_gives(tmp_path, changes, config, says):
+    with pytest.raises(ValueError, match=says):
+        check(model(tmp_path, {**CONFIG, **config}), mapping_of(given(**{"action": ONE, **changes})))
+
+
+@pytest.mark.parametrize(("field", "says"), [
+    (Field("observation.state", (4,)), r"has the shape \[3\] in the policy"),
+    (Field("observation.images.front", (16, 8, 3), "uint8"), "8 by 8 pixels in .* the camera's are 16 by 8"),
+    (Field("observation.images.front", (8, 8, 1), "uint8"), "is a picture"),
+    (Field("observation.images.front", (16, 8, 3), "uint8", resize=True), ""),
+])
+def test_shapes_are_the_policys(tmp_path, field, says):
+    fields = {"observation.state": Field("observation.state", (3,)),
+              "observation.images.front": Field("observation.images.front", (8, 8, 3), "uint8"), field.name: field}
+    asked = Interface(tuple(fields.values()), Field("action", (2,)), 20.0, True)
+    if not says:
+        assert check_interface(open_folder(model(tmp_path)), asked, "") == 10
+        return
+    with pytest.raises(ValueError, match=says):
+        check_interface(open_folder(model(tmp_path)), asked, "")
