@@ -182,6 +182,7 @@ class Worlds:
     def __init__(self, request: Request) -> None:
         from temporeal.policies.data.demonstrators import collecting
         from temporeal.policies.evaluate.measurement_recorder import with_recorder
+        from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION
 
         self.request, self.severity = request, request.severity
         self.task, self.makers = experts_of(request)
@@ -192,7 +193,8 @@ class Worlds:
         if request.tail is not None and "success" not in self.names:
             raise BadInput(f"tail={request.tail}: the formula of task {self.task.name} reads no signal success: "
                            f"{self.task.formula_text}")
-        env_task = collecting.prolonged(with_recorder(self.task, self.names), self.steps)
+        spoken = (INSTRUCTION.name,) if INSTRUCTION.name in self.task.schema else ()
+        env_task = collecting.prolonged(with_recorder(self.task, (*self.names, *spoken)), self.steps)
         self.env = environments.make_env(request.settings, task=env_task)
         self.seed = int(request.settings["seed"])
 

@@ -33,7 +33,7 @@ CONSTANTS: dict[str, Any] = formulas.constants()
 POSITIVE = tuple(CONSTANTS)
 TOOL_SPEED, TOOL_TURN = 0.4, 1.5  # m/s, rad/s at action 1
 
-READS = ("instruction", "kind", "target_pos_w", "place_pos_w", "drawer_pos", "button_pos")
+READS = ("kind", "target_pos_w", "place_pos_w", "drawer_pos", "button_pos")
 SIZE = 3 + 3 + 3 + len(KINDS) + 2
 
 
