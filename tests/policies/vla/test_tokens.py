@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,22 @@ import pytest
 import torch
 from tests.policies.vla.squares import squares
 
+from temporeal.policies.data.episodes.interface import ActionSpec, Interface
+from temporeal.policies.export.instructed import instruction_spec
+from temporeal.policies.export.writer import ArtifactSpec, export
 from temporeal.policies.imitation import vla_tokens
 from temporeal.policies.imitation.vla_tokens import TokenVlaConfig
+from temporeal.policies.training.chunks import learner
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.vla import learning
 from temporeal.policies.vla.protocol import as_flow, as_tokens
 from temporeal.policies.vla.token_sampling import token_log_prob, write
 from temporeal.policies.vla.tokens import Bins, Writer, cosines
+from temporeal.robots.artifact.manifest import ChunkSpec
+from temporeal.robots.signals import schema
+from temporeal.robots.spec import load_robot
+from temporeal.sim.stl.instructions.grammar import SUITE
+from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION
 
 SMALL: dict[str, Any] = {
     "horizon": 6, "execute": 4, "context": 32, "keypoints": 8, "channels": (8, 16, 16), "width": 32, "layers": 2,
@@ -88,3 +98,25 @@ def test_what_cannot_be_is_refused(policy: Any) -> None:
         as_flow(policy)
     with pytest.raises(SettingsError, match="coefficients is at most algo.horizon=6, got 7"):
         TokenVlaConfig(**{**SMALL, "coefficients": 7})
+
+
+def test_the_file_writes_the_same_tokens(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    robot = load_robot("franka")
+    command, seen = robot.command("arm_cmd"), schema(robot.signals["joint_pos"], INSTRUCTION)
+    interface = Interface("franka", seen, ActionSpec("arm_cmd", command.low, command.high), 25.0)
+    config = TokenVlaConfig(**{**SMALL, "layers": 1, "coefficients": 1})
+    policy = learner.make_policy(interface, config, vla_tokens.writer,
+                                 partial(learning.vla_encoder, vocabulary=SUITE)).eval()
+    rng = np.random.default_rng(0)
+    signals = {"joint_pos": rng.normal(size=(5, 7)).astype(np.float32),
+               "instruction": rng.integers(1, 9, (5, 16)).astype(np.int32)}
+    with torch.no_grad():
+        rows = policy.rows({name: torch.from_numpy(value) for name, value in signals.items()}).numpy()
+    spec = ArtifactSpec(
+        robot=robot, signals=policy.signals, command="arm_cmd", rate_hz=25.0, formula_text="", constants={},
+        horizon_s=1.0, training={}, seed=0, stop="hold", git_revision="test", task_signals=seen,
+        chunk=ChunkSpec(6, 0.04), instruction=instruction_spec(seen.values(), SUITE))
+    golden = {**{f"signals.{name}": value for name, value in signals.items()}, "commands.arm_cmd": rows}
+    artifact = export(policy, tmp_path / "artifact", spec, golden)
+    assert np.abs(artifact.act_batch(signals, {})[0]["arm_cmd"] - rows).max() < 1e-5 < np.ptp(rows)
