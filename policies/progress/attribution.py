@@ -40,8 +40,8 @@ class AttributionConfig(ProgressConfig):
         even: e.
     """
 
-    updates: int = 1500
-    batch: int = 24
+    updates: int = 500
+    batch: int = 32
     stride: int = 16
     even: float = 0.1
 

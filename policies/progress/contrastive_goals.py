@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from temporeal.policies.nets.encoders import is_words
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.progress_models import learner
 from temporeal.policies.training.progress_models.learner import Drawing, ProgressConfig, Result, encoder_of
 from temporeal.policies.training.progress_models.moments import Source
 from temporeal.policies.training.progress_models.network import (
-    TOKEN,
     ProgressNetwork,
     Sentence,
     StillNetwork,
@@ -70,8 +70,8 @@ class Goals(nn.Module):
     def __init__(self, specs: Sequence[SignalSpec], config: ContrastiveConfig) -> None:
         super().__init__()
         width = config.context
-        self.told = tuple(spec.name for spec in specs if spec.unit == TOKEN)
-        self.moment = encoder_of([spec for spec in specs if spec.unit != TOKEN], config)
+        self.told = tuple(spec.name for spec in specs if is_words(spec))
+        self.moment = encoder_of([spec for spec in specs if not is_words(spec)], config)
         self.sentence = Sentence(config.words, width)
         self.done = nn.Parameter(torch.randn(2, width))
         self.goal = head(width, width, width)

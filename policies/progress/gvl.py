@@ -70,7 +70,7 @@ class GVLConfig(ProgressConfig):
         heads: of attention. layers: of it.
     """
 
-    updates: int = 1500
+    updates: int = 600
     batch: int = 24
     frames: int = 16
     stride: int = 12

@@ -24,11 +24,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from temporeal.policies.nets.encoders import is_words
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.progress_models import learner
 from temporeal.policies.training.progress_models.learner import Drawing, ProgressConfig, Result, encoder_of
 from temporeal.policies.training.progress_models.moments import Source
-from temporeal.policies.training.progress_models.network import TOKEN, ComparingNetwork, ProgressNetwork
+from temporeal.policies.training.progress_models.network import ComparingNetwork, ProgressNetwork
 from temporeal.robots.signals import SignalSpec
 
 
@@ -114,7 +115,7 @@ def draw(drawing: Drawing) -> Pairs:
 
 def swap(drawing: Drawing, signals: dict[str, Tensor], taught: Tensor) -> Tensor:
     """Show some pairs with the instruction of the next row; where that is another one, nothing was done of it."""
-    told = [name for name, spec in drawing.data.interface.signals.items() if spec.unit == TOKEN]
+    told = [name for name, spec in drawing.data.interface.signals.items() if is_words(spec)]
     if not told:
         return taught
     swapped, differs = drawing.uniform(len(taught)) < drawing.config.swapped, torch.zeros(len(taught), dtype=torch.bool)

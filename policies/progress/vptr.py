@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from temporeal.policies.nets.encoders import SignalEncoder, is_picture
+from temporeal.policies.nets.encoders import SignalEncoder, is_picture, is_words
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.progress_models import learner
 from temporeal.policies.training.progress_models.learner import Drawing, ProgressConfig, Result, encoder_of
 from temporeal.policies.training.progress_models.moments import Source
-from temporeal.policies.training.progress_models.network import TOKEN, ProgressNetwork, StillNetwork, head
+from temporeal.policies.training.progress_models.network import ProgressNetwork, StillNetwork, head
 from temporeal.robots.signals import SignalSpec
 
 
@@ -110,7 +110,7 @@ def train(data: Source, config: VPTRConfig, *, out: Path, seed: int = 0, **rest:
     """Train on the pictures of a dataset; ``rest``: see
     :func:`temporeal.policies.training.progress_models.learner.train`."""
     specs = data.interface.signals
-    names = tuple(config.signals) or tuple(n for n, spec in specs.items() if is_picture(spec) or spec.unit == TOKEN)
+    names = tuple(config.signals) or tuple(n for n, spec in specs.items() if is_picture(spec) or is_words(spec))
     if not any(name in specs and is_picture(specs[name]) for name in names):
         raise SettingsError("algo=vptr learns from pictures, and there are none among the dataset's signals "
                             f"{', '.join(config.signals or specs)}: generate it with cameras=...")

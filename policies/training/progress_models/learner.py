@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from temporeal.policies.nets.encoders import is_picture, shifted, vector
+from temporeal.policies.nets.encoders import is_picture, is_words, shifted, vector
 from temporeal.policies.nets.normalizer import moments as statistics
 from temporeal.policies.training import checkpoint, offline_learner
 from temporeal.policies.training.chunks.learner import follow, interface_of, plain_interface, rate
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.offline_learner import OfflineConfig
 from temporeal.policies.training.progress_models.moments import Moments, Source, learned_from, moments
-from temporeal.policies.training.progress_models.network import TOKEN, MomentEncoder, ProgressNetwork
+from temporeal.policies.training.progress_models.network import MomentEncoder, ProgressNetwork
 from temporeal.robots.signals import SignalSpec
 
 
@@ -46,7 +46,7 @@ class ProgressConfig(OfflineConfig):
         words: of the vocabulary, where an instruction is read.
     """
 
-    updates: int = 3000
+    updates: int = 1000
     batch: int = 128
     signals: Sequence[str] = ()
     hold_out: int = 5
@@ -57,7 +57,7 @@ class ProgressConfig(OfflineConfig):
     grad_norm: float = 1.0
     average: float = 0.99
     shift: int = 4
-    noise: float = 0.03
+    noise: float = 0.1
     context: int = 128
     keypoints: int = 16
     words: int = 256
@@ -100,7 +100,7 @@ class Drawing:
             raise SettingsError("no episode that is learned from was a success: progress is learned from how tasks are "
                                 "done; `temporeal data info` says how many were")
         self.spread = {name: value.std(0, correction=0) for name, value in data.numbers.items()
-                       if data.interface.signals[name].unit != TOKEN}
+                       if not is_words(data.interface.signals[name])}
 
     def uniform(self, *shape: int) -> Tensor:
         """Numbers in [0, 1)."""
@@ -223,7 +223,7 @@ def train(
 def check_words(data: Moments, words: int) -> None:
     """Refuse words beyond the vocabulary."""
     for name, spec in data.interface.signals.items():
-        if spec.unit == TOKEN and (most := int(data.numbers[name].max())) > words:
+        if is_words(spec) and (most := int(data.numbers[name].max())) > words:
             raise SettingsError(f"algo.words={words}: signal {name} has word number {most}; set algo.words to at least "
                                 f"{most}")
 

@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from temporeal.policies.nets.encoders import SignalEncoder
+from temporeal.policies.nets.encoders import SignalEncoder, is_words
 from temporeal.robots.signals import SignalSpec
 
-TOKEN = "token"
-"""The unit of a signal whose numbers are those of words, 0 for none."""
 AT_ONCE = 256  # samples that are encoded together
 
 Memory = dict[str, Tensor]
@@ -39,8 +37,8 @@ class MomentEncoder(nn.Module):
 
     def __init__(self, specs: Sequence[SignalSpec], width: int, keypoints: int, words: int) -> None:
         super().__init__()
-        self.told = tuple(spec.name for spec in specs if spec.unit == TOKEN)
-        self.seen = SignalEncoder([spec for spec in specs if spec.unit != TOKEN], width, keypoints)
+        self.told = tuple(spec.name for spec in specs if is_words(spec))
+        self.seen = SignalEncoder([spec for spec in specs if not is_words(spec)], width, keypoints)
         self.sentence = Sentence(words, width) if self.told else None
         self.both = nn.Sequential(nn.SiLU(), nn.Linear(width * (1 + len(self.told)), width), nn.SiLU(),
                                   nn.Linear(width, width), nn.LayerNorm(width))
