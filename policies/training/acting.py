@@ -23,7 +23,7 @@ def graph_policy(graph: PolicyGraph, env: Any = None) -> Act:
     pictures takes the newest of ``env``, which must then be given.
     """
     carried: Memory = {}
-    seeing = graph if hasattr(graph, "pictures") else None
+    seeing: Any = graph if hasattr(graph, "pictures") else None
     if seeing is not None:
         check_pictures(seeing, env)
 
@@ -33,7 +33,8 @@ def graph_policy(graph: PolicyGraph, env: Any = None) -> Act:
     def act(obs: Tensor) -> Tensor:
         nonlocal carried
         if seeing is not None:
-            return seeing.see(obs, env.images)
+            found: Tensor = seeing.see(obs, env.images)
+            return found
         action, carried = graph.decide(obs, carried or start(len(obs), obs.device))
         return action
 

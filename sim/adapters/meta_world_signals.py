@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from temporeal.robots.signals import SignalSpec, schema
+from temporeal.robots.signals import Schema, SignalSpec, schema
 from temporeal.sim.adapters.foreign_worlds import Objective
 from temporeal.sim.adapters.meta_world_sentences import SENTENCES, UNDRAWN, VOCABULARY
 from temporeal.sim.maps import Memory
@@ -47,7 +47,7 @@ class Told:
     chances = 0
 
     def __init__(self) -> None:
-        self.signals = schema(HAND, OPENING, GOAL, TARGET, INSTRUCTION)
+        self.signals: Schema = schema(HAND, OPENING, GOAL, TARGET, INSTRUCTION)
         self.carry: Mapping[str, tuple[int, ...]] = {INSTRUCTION.name: INSTRUCTION.shape, UNSHOWN: ()}
 
     def __call__(

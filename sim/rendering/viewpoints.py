@@ -74,7 +74,8 @@ def looking(pos: tuple[float, float, float], target: tuple[float, float, float])
     right = right / np.linalg.norm(right)
     quat = np.zeros(4)
     mujoco.mju_mat2Quat(quat, np.stack([right, np.cross(back, right), back], -1).ravel())
-    return tuple(quat.tolist())
+    w, x, y, z = quat.tolist()
+    return w, x, y, z
 
 
 def find_views(model: mujoco.MjModel, cameras: tuple[Camera, ...]) -> Views:
