@@ -287,8 +287,8 @@ def test_the_arms_camera_sees_what_the_physics_does(lockstep):
     how, exposures = interface(), InProcessExposures()
     bus = MemoryTransport(lockstep.bus, "robot_sim", "/r")
     sim = lockstep.add(bus, RobotSim(
-        bus, ROBOT, how, SimOptions(settings={"start": {"joint_rad": 0.0}}, eyes=lambda body: Shutter(
-            cameras_of(how), exposures, body))))
+        bus, ROBOT, how, SimOptions(settings={"start": {"joint_rad": 0.0}}, eyes=lambda body, looks: Shutter(
+            cameras_of(how), exposures, body, looks))))
     eye = MemoryTransport(lockstep.bus, "camera_sim", "/r")
     try:
         lockstep.add(eye, of(eye, how, sim.body.model, exposures))

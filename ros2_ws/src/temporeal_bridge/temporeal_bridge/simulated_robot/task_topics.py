@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from temporeal.sim.scene import Scene
     from temporeal.sim.task_parts.numpy_world import OneWorld
 
-PICTURE_AGE_S = 0.5  # greatest age of a simulated picture: ten periods of a policy at 20 Hz, on a busy machine
+PICTURE_HZ = 10.0  # of simulated cameras, at most: a policy that gives chunks looks two or three times a second
+PICTURE_AGE_S = 0.5  # greatest age of a simulated picture: five periods, on a busy machine
+POSE = "geometry_msgs/msg/PoseStamped"
 OBJECT_HZ = 100.0  # rate at which robot_sim publishes poses of objects
 Row = dict[str, Any]
 
@@ -77,8 +79,17 @@ def pose_row(scene: Scene, name: str, signals: Collection[str]) -> Row | None:
     """The topic of the pose of object ``name``, with its parts that are among ``signals``; None if there are none."""
     parts = {"position": f"{name}_pos_w", "attitude": f"{name}_quat_w"}
     options = {key: signal for key, signal in parts.items() if signal in scene.signals and signal in signals}
-    return options and {"topic": f"sim/{name}", "type": "geometry_msgs/msg/PoseStamped", "codec": "pose",
+    return options and {"topic": f"sim/{name}", "type": POSE, "codec": "pose",
                         "rate_hz": OBJECT_HZ, "qos": "sensor", "options": {"frame": "world", **options}} or None
+
+
+def signal_row(spec: SignalSpec, rate_hz: float) -> Row:
+    """The topic of one signal: a place in the world that moves with its stamp, so that a monitor that had no time for
+    it knows when it was there; others as numbers."""
+    if rate_hz and (spec.shape, spec.unit, spec.frame) == ((3,), "m", "w"):
+        return {"topic": f"sim/{spec.name}", "type": POSE, "codec": "pose", "rate_hz": rate_hz, "qos": "default",
+                "options": {"frame": "world", "position": spec.name}}
+    return number_row(spec, rate_hz)
 
 
 def number_row(spec: SignalSpec, rate_hz: float) -> Row:
@@ -95,7 +106,7 @@ def content(world: OneWorld, needed: Collection[str]) -> dict[str, Any]:
              if name not in robot.signals and name in needed}
     rows = [row for item in scene.objects if (row := pose_row(scene, item.name, specs))]
     told = {signal for row in rows for signal in row["options"].values()}
-    rows += [number_row(spec, OBJECT_HZ if name in scene.signals else 0.0 if world.steady else 1.0 / world.dt)
+    rows += [signal_row(spec, OBJECT_HZ if name in scene.signals else 0.0 if world.steady else 1.0 / world.dt)
              for name, spec in specs.items() if name not in told]
     return {"definitions": {}, "signals": {name: declared(spec) for name, spec in specs.items()}, "states": rows}
 
@@ -108,7 +119,7 @@ def pictures(manifest: Manifest, told: Collection[str] = ()) -> dict[str, Any]:
     found = {f"{name}_{kind}": name for name in cameras for kind in KINDS}
     chosen = {signal: name for signal, name in found.items() if signal in reads and signal not in told}
     rows = [{"topic": f"sim/{name}/{signal.rpartition('_')[2]}", "type": "sensor_msgs/msg/Image", "codec": "image",
-             "rate_hz": manifest.rate_hz, "qos": "sensor", "max_age_s": PICTURE_AGE_S,
+             "rate_hz": min(manifest.rate_hz, PICTURE_HZ), "qos": "sensor", "max_age_s": PICTURE_AGE_S,
              "options": {"signal": signal, "encoding": "rgb8" if signal.endswith("_rgb") else "32FC1"}}
             for signal, name in chosen.items()]
     places = {name: {"latency_s": 0.0, "renderer": renderer,
