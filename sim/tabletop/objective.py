@@ -85,13 +85,14 @@ def asked(signals: Mapping[str, Tensor], *kinds: str) -> Tensor:
     return torch.stack([n.float() for n in numbers], -1).sum(-1)
 
 
-def way_to_begin(signals: Mapping[str, Tensor], tool: str) -> Tensor:
-    """The tool's way [N, 3] m to where its kind begins: over what is reached, behind what is pushed, at the rest."""
+def way_to_begin(signals: Mapping[str, Tensor], tool: str, size: float = 1.0) -> Tensor:
+    """The tool's way [N, 3] m to where its kind begins: over what is reached, behind what is pushed, at the rest.
+    ``size``: of things (:func:`temporeal.sim.tabletop.objects.size_of`)."""
     target, place = signals["target_pos_w"], signals["place_pos_w"]
     ahead = (place - target)[:, :2]
     back = BEHIND * ahead / ahead.square().sum(-1).clamp(min=1e-6).sqrt()[:, None]
     offset = torch.cat([-asked(signals, "push")[:, None] * back, OVER * asked(signals, "reach")[:, None]], -1)
-    return target + offset - signals[f"{tool}_pos_w"]
+    return target + size * offset - signals[f"{tool}_pos_w"]
 
 
 class Objective:
@@ -99,8 +100,11 @@ class Objective:
 
     privileged_dim = 3 + 1
 
-    def __init__(self, trackers: KindTrackers, reward: Reward, action_dim: int, tool: str = "grip") -> None:
-        self.trackers, self.weights, self.tool, self.formulas = trackers, reward, tool, trackers.formulas
+    def __init__(
+        self, trackers: KindTrackers, reward: Reward, action_dim: int, tool: str = "grip", size: float = 1.0
+    ) -> None:
+        self.trackers, self.weights, self.formulas = trackers, reward, trackers.formulas
+        self.tool, self.size = tool, size
         self.carry = {**trackers.carry, "previous": (action_dim,)}
 
     def start(self, signals: Mapping[str, Tensor], carry: Carry) -> Carry:
@@ -112,7 +116,7 @@ class Objective:
     ) -> tuple[Tensor, Tensor, Carry]:
         """Reward [N], terminated [N], next carry."""
         w, seen = self.weights, self.trackers(signals, carry)
-        way = way_to_begin(signals, self.tool).square().sum(-1).clamp(min=1e-12).sqrt()
+        way = way_to_begin(signals, self.tool, self.size).square().sum(-1).clamp(min=1e-12).sqrt()
         terminated = seen.safe <= 0
         reward = self.trackers.dt * (
             w.approach * (1 - torch.tanh(5 * way)) + w.near * (1 - torch.tanh(5 * seen.miss))

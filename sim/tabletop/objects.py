@@ -2,7 +2,8 @@
 
 All worlds of a batch share one model, so the bodies are the same in all: two cubes, a ball and a cylinder. Their
 colours are drawn (:mod:`temporeal.sim.tabletop.scenes`); pictures show them. Lengths are of an arm that reaches a
-metre: :meth:`temporeal.sim.task_parts.arms.arm.Arm.in_front` puts them before another one.
+metre: :meth:`temporeal.sim.task_parts.arms.arm.Arm.in_front` puts them before another one, and before a smaller one
+they are smaller (:func:`size_of`).
 
 Seen from the robot, which looks along x: things in two rows, behind them the places, behind these drawer and button,
 all of it low enough for a hand to pass over.
@@ -10,13 +11,15 @@ all of it low enough for a hand to pass over.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from math import cos, sin
 
 import torch
 
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.robots.spec import Source
-from temporeal.sim.scene import Object, Scene, box, free_body, numbers
+from temporeal.sim.scene import Object, Scene, free_body, numbers
 from temporeal.sim.task_parts.arms.arm import Arm
 
 HALF = 0.025  # m: of the cubes' edges, of the cylinder's height, and its radius: a hand opens 8 cm
@@ -47,63 +50,79 @@ SOLID = 'solref="0.01 1" solimp="0.95 0.99 0.001"'
 SEEN = 'contype="0" conaffinity="0"'
 
 
-def movables() -> tuple[Object, ...]:
+def size_of(of: Arm) -> float:
+    """The share of their lengths that things have before ``of``: 1 before an arm that reaches a metre or more."""
+    return min(1.0, of.scale)
+
+
+def resized(mjcf: str, size: float) -> str:
+    """``mjcf`` with its lengths ``size`` times as long."""
+    def shorter(found: re.Match[str]) -> str:
+        return f'{found[1]}="{numbers([size * float(x) for x in found[2].split()])}"'
+
+    return mjcf if size == 1.0 else re.sub(r'\b(size|pos|range|springref)="([^"]*)"', shorter, mjcf)
+
+
+def movables(size: float) -> tuple[Object, ...]:
     """The bodies whose colours are drawn."""
-    cubes = (box(name, (HALF,) * 3, mass=MASS, pos=(0, 0, HALF), friction=FRICTION) for name in BODIES[:2])
-    return (*cubes, rounded("ball", "sphere", (RADIUS,), ROLLING, 6),
-            rounded("cylinder", "cylinder", (HALF, HALF), FRICTION, 4))
+    forms = (("box", (HALF,) * 3, FRICTION, 4),) * 2 + (
+        ("sphere", (RADIUS,), ROLLING, 6), ("cylinder", (HALF, HALF), FRICTION, 4))
+    return tuple(movable(name, size, *form) for name, form in zip(BODIES, forms))
 
 
-def rounded(name: str, kind: str, size: Sequence[float], friction: Sequence[float], condim: int) -> Object:
-    """A free body of one geom."""
+def movable(
+    name: str, scale: float, kind: str, size: Sequence[float], friction: Sequence[float], condim: int
+) -> Object:
+    """A free body of one geom, its lengths times ``scale``."""
     mjcf = f"""<mujoco><worldbody><body name="root"><freejoint name="joint"/>
-      <geom name="geom" type="{kind}" size="{numbers(size)}" mass="{MASS}" friction="{numbers(friction)}"
+      <geom name="geom" type="{kind}" size="{numbers(size)}" mass="{MASS * scale**3}" friction="{numbers(friction)}"
         condim="{condim}"/></body></worldbody></mujoco>"""
     signals, sources = free_body(name)
-    return Object(name, mjcf, (0.0, 0.0, HEIGHTS[name]), signals=signals, sources=sources)
+    return Object(name, resized(mjcf, scale), (0.0, 0.0, scale * HEIGHTS[name]), signals=signals, sources=sources)
 
 
-def marked(name: str, geoms: str) -> Object:
+def marked(name: str, geoms: str, size: float) -> Object:
     """A place marked on the table, put somewhere else in each episode: state ``<name>_place`` [2] m, x and y."""
     mjcf = f"""<mujoco><worldbody><body name="root">
       <inertial pos="0 0 0" mass="1" diaginertia="0.01 0.01 0.01"/>
       <joint name="x" type="slide" axis="1 0 0" damping="{CLAMP}"/>
       <joint name="y" type="slide" axis="0 1 0" damping="{CLAMP}"/>{geoms}</body></worldbody></mujoco>"""
     place, pose = SignalSpec(f"{name}_place", (2,), "m", "w"), SignalSpec(f"{name}_pos_w", (3,), "m", "w")
-    return Object(name, mjcf, signals=schema(place, pose), sources={
+    return Object(name, resized(mjcf, size), signals=schema(place, pose), sources={
         place.name: Source("joint_pos", (f"{name}.x", f"{name}.y")), pose.name: Source("pos", (f"{name}.root",))})
 
 
-def tray() -> Object:
+def tray(scale: float) -> Object:
     """A square with a dark rim."""
     half, rim = PLACE_SIZE, 0.008
     return marked("tray", f"""
       <geom name="rim" type="box" size="{half} {half} 0.001" pos="0 0 0.001" {SEEN} rgba="0.30 0.20 0.12 1"/>
       <geom name="ground" type="box" size="{half - rim} {half - rim} 0.001" pos="0 0 0.002" {SEEN}
-        rgba="0.62 0.45 0.28 1"/>""")
+        rgba="0.62 0.45 0.28 1"/>""", scale)
 
 
-def plate() -> Object:
+def plate(scale: float) -> Object:
     """A white disc with a grey rim."""
     return marked("plate", f"""
       <geom name="rim" type="cylinder" size="{PLACE_SIZE} 0.001" pos="0 0 0.001" {SEEN} rgba="0.60 0.62 0.66 1"/>
       <geom name="ground" type="cylinder" size="{PLACE_SIZE - 0.012} 0.001" pos="0 0 0.002" {SEEN}
-        rgba="0.97 0.97 0.97 1"/>""")
+        rgba="0.97 0.97 0.97 1"/>""", scale)
 
 
 def table(of: Arm) -> Object:
     """The table's top, to be seen, with the zones marked on it. The floor of the world bears what lies there."""
     signals, sources, marks = {}, {}, ""
+    half, (wide, deep) = size_of(of) * PLACE_SIZE, (of.scale * x for x in (0.45, 0.6))
     for name, place in ZONES.items():
         x, y = in_front(of, place)
         marks += f"""<site name="{name}" pos="{x} {y} 0" size="0.004"/>
-          <geom name="{name}" type="box" size="{PLACE_SIZE} {PLACE_SIZE} 0.0005" pos="{x} {y} 0.0005" {SEEN}
+          <geom name="{name}" type="box" size="{half} {half} 0.0005" pos="{x} {y} 0.0005" {SEEN}
             rgba="0.20 0.55 0.60 1"/>"""
         spec = SignalSpec(f"{name}_pos_w", (3,), "m", "w")
         signals[spec.name], sources[spec.name] = spec, Source("pos", (f"table.{name}",))
     x, y = in_front(of, (0.5, 0.0))
     mjcf = f"""<mujoco><worldbody><body name="root">
-      <geom name="top" type="box" size="0.45 0.6 0.0002" pos="{x} {y} 0.0001" {SEEN} rgba="0.50 0.52 0.55 1"/>
+      <geom name="top" type="box" size="{wide} {deep} 0.0002" pos="{x} {y} 0.0001" {SEEN} rgba="0.50 0.52 0.55 1"/>
       {marks}</body></worldbody></mujoco>"""
     return Object("table", mjcf, signals=signals, sources=sources)
 
@@ -146,7 +165,8 @@ def fixture(name: str, what: str, site: str, place: Sequence[float], elements: s
     x, y = in_front(of, place)
     mjcf = f'<mujoco><worldbody><body name="root">{elements}</body></worldbody></mujoco>'
     slide, at = SignalSpec(f"{what}_pos", (), "m"), SignalSpec(f"{what}_at_w", (3,), "m", "w")
-    return Object(name, mjcf, (x, y, 0.0), signals=schema(slide, at), sources={
+    turn = (cos(0.5 * of.heading), 0.0, 0.0, sin(0.5 * of.heading))  # it faces the robot
+    return Object(name, resized(mjcf, size_of(of)), (x, y, 0.0), turn, signals=schema(slide, at), sources={
         slide.name: Source("joint_pos", (f"{name}.slide",)), at.name: Source("pos", (site,))})
 
 
@@ -158,4 +178,5 @@ def in_front(of: Arm, place: Sequence[float]) -> tuple[float, float]:
 
 def scene_of(of: Arm) -> Scene:
     """The robot at its table."""
-    return Scene(of.robot, (*movables(), tray(), plate(), table(of), drawer(of), button(of)))
+    size = size_of(of)
+    return Scene(of.robot, (*movables(size), tray(size), plate(size), table(of), drawer(of), button(of)))

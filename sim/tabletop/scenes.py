@@ -29,7 +29,7 @@ from temporeal.sim.stl.instructions.grammar import (
     shape_of,
 )
 from temporeal.sim.stl.instructions.vocabulary import InstructionError
-from temporeal.sim.tabletop.objects import BODIES, HEIGHTS, RGB, SHAPE_OF
+from temporeal.sim.tabletop.objects import BODIES, HEIGHTS, RGB, SHAPE_OF, size_of
 from temporeal.sim.task import Draw
 from temporeal.sim.task_parts.arms.arm import Arm
 from temporeal.sim.task_parts.arms.kinematics import postures
@@ -128,7 +128,8 @@ def ready(of: Arm) -> tuple[float, ...]:
     """Where an arm waits [J] rad: the tool over the table, pointing down; at home where it cannot."""
     x, y, z = of.in_front(torch.tensor([READY]))[0].tolist()
     place = torch.tensor([[x, y, of.scale * z]])
-    joints, good = postures(of.chain, place, pointing_down(torch.tensor([of.heading])), of.home, of.range)
+    down = pointing_down(torch.tensor([of.heading])) if of.turns else None
+    joints, good = postures(of.chain, place, down, of.home, of.range)
     return tuple(joints[0].tolist()) if bool(good) else of.home
 
 
@@ -164,7 +165,7 @@ class Start:
         flat = torch.tensor(SPOTS, device=u.device)[order] + APART * (2 * u[:, :, :2] - 1)
         out = {}
         for i, name in enumerate(BODIES):
-            height = torch.full_like(u[:, 0, :1], HEIGHTS[name])
+            height = torch.full_like(u[:, 0, :1], size_of(self.of) * HEIGHTS[name])
             out[f"{name}_pos_w"] = torch.cat([self.of.in_front(flat[:, i]), height], -1)
             out[f"{name}_quat_w"] = about_z(NEAR * (2 * u[:, i, 2] - 1) + self.of.heading)
         return out

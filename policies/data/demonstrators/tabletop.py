@@ -1,23 +1,26 @@
 """Controllers by hand for the tabletop suite, one for each kind of instruction.
 
 A controller goes through phases; a world's phase goes on where what it waits for is so. All read the true signals
-``target_pos_w`` and ``place_pos_w``, whatever they are of.
+``target_pos_w`` and ``place_pos_w``, whatever they are of. Lengths are of things before an arm that reaches a metre;
+before a smaller one the signals are enlarged, and the ways made smaller again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from temporeal.policies.data.demonstrators.arms import Controller, moves, straightening
+from temporeal.sim.rotations import rotation
 from temporeal.sim.stl.instructions.formulas import CONSTANTS
-from temporeal.sim.tabletop.objective import BEHIND, OVER, asked
+from temporeal.sim.tabletop.objective import BEHIND, OVER, Objective, asked
 from temporeal.sim.tabletop.objects import BAR, GAP, HALF
 from temporeal.sim.task import Task
 
+LENGTHS = ("target_pos_w", "place_pos_w", "drawer_pos", "button_pos")
 GAIN = 0.3  # of what is left of the way, in a control step
 OPEN, CLOSED = 1.0, -1.0
 GRIP_STEPS = 10  # control steps until fingers have closed, or opened: half a second
@@ -27,10 +30,11 @@ AWAY, CLEARS = 0.035, 0.09  # m: behind what is pushed until the tool is down; h
 
 def tabletop(task: Task, worlds: int) -> Controller:
     """What each world's instruction asks for."""
-    objective: Any = task.objective
-    acts = {kind: KINDS[kind](task, worlds) for kind in objective.trackers.trackers}
+    objective = cast(Objective, task.objective)
+    acts = {kind: KINDS[kind](task, worlds) for kind in objective.formulas}
 
     def act(s: Mapping[str, Tensor], pace: Tensor) -> Tensor:
+        s = {**s, **{name: s[name] / objective.size for name in (*LENGTHS, f"{task.robot.tool}_pos_w")}}
         return sum((asked(s, kind)[:, None] * one(s, pace) for kind, one in acts.items()),
                    torch.zeros(worlds, task.act.action_dim))
 
@@ -71,8 +75,8 @@ def flat(way: Tensor) -> Tensor:
 
 def to(task: Task, s: Mapping[str, Tensor], pace: Tensor, goal: Tensor, grip: Tensor) -> Tensor:
     """The action that brings the tool to ``goal`` [N, 3] m pointing down, with the gripper at ``grip`` [N]."""
-    tool = task.robot.tool
-    way, turn = goal - s[f"{tool}_pos_w"], straightening(s[f"{tool}_quat_w"])
+    tool, objective = task.robot.tool, cast(Objective, task.objective)
+    way, turn = objective.size * (goal - s[f"{tool}_pos_w"]), straightening(s[f"{tool}_quat_w"])
     return moves(task, pace, way, turn, GAIN, grip)
 
 
@@ -102,13 +106,15 @@ def press(task: Task, worlds: int) -> Controller:
 def open_(task: Task, worlds: int) -> Controller:
     """Over the gap behind the handle, down, and pull with a finger."""
     tool, phases = task.robot.tool, Phases(worlds)
-    behind = torch.tensor([BAR + GAP / 2 - 0.006, 0.0, 0.0])
+    cabinet = next(thing for thing in task.scene.objects if thing.name == "cabinet")
+    inwards = rotation(torch.tensor([cabinet.quat]))[0, :, 0]
+    behind = (BAR + GAP / 2 - 0.006) * inwards
 
     def act(s: Mapping[str, Tensor], pace: Tensor) -> Tensor:
         gap, place = s["target_pos_w"] + behind, s[f"{tool}_pos_w"]
         phases.go_on([flat(gap - place) < 0.008, place[:, 2] < gap[:, 2] - 0.005])
         pulled = s["drawer_pos"] > CONSTANTS["opening"] + 0.015
-        ahead = torch.where(pulled, 0.0, -0.06)[:, None] * torch.tensor([1.0, 0.0, 0.0])
+        ahead = torch.where(pulled, 0.0, -0.06)[:, None] * inwards
         low = places(gap, gap[:, 2] - 0.012)
         return to(task, s, pace, phases.choose([raised(gap, 0.06), low, places(place + ahead, low[:, 2])]),
                   closed(worlds))
