@@ -17,18 +17,22 @@ if TYPE_CHECKING:
     from temporeal.sim.stl.language.propositional import Formula
 
 
+def learns_progress(name: str) -> bool:
+    """Whether the algorithm ``name`` learns a model of progress, and no policy."""
+    return hasattr(module_of(name), "load_progress")
+
+
 def load_progress(run: Path, device: str = "cpu") -> ProgressModel:
     """The model of the run in the folder ``run``; :class:`BadInput` where it learned no model of progress."""
     from temporeal.policies.training.checkpoint import CheckpointError
     from temporeal.robots.registry import names
 
     name = read_run(run)["algo"]["name"]
-    module = module_of(name)
-    if not hasattr(module, "load_progress"):
+    if not learns_progress(name):
         raise BadInput(f"{run}: algo={name} learns no model of progress; those that do: "
                        f"{', '.join(names('temporeal.policies.progress'))}")
     try:
-        model: ProgressModel = module.load_progress(run, device)
+        model: ProgressModel = module_of(name).load_progress(run, device)
     except CheckpointError as error:
         raise BadInput(str(error)) from error
     except (TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError, ValueError) as error:

@@ -108,7 +108,9 @@ def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyG
     from temporeal.policies.training import policy_graphs
     from temporeal.policies.training.checkpoint import CheckpointError
 
-    algorithm(settings)
+    if hasattr(algorithm(settings)[0], "load_progress"):
+        raise BadInput(f"{folder}: algo={settings['algo']['name']} learned a model of progress, and no policy: "
+                       f"temporeal data progress {folder} SET judges it")
     check_device(settings["device"])
     try:
         return policy_graphs.load_graph(folder, task, settings["device"])

@@ -61,6 +61,7 @@ def run(argv: Sequence[str]) -> int:
             say(as_yaml(settings).rstrip())
         return OK
     from temporeal.policies.runs import training
+    from temporeal.policies.runs.progress import learns_progress
 
     words = [word for word in argv if word != "--overwrite" and not word.startswith("resume=")]
     again = f"temporeal train {shlex.join(words)} resume=true"
@@ -72,5 +73,7 @@ def run(argv: Sequence[str]) -> int:
         return OK
     for note in result.notes:
         say(note)
-    say(f"trained in {result.seconds:.1f} s: {result.folder}\nnext: temporeal eval {shlex.quote(str(result.folder))}")
+    folder = shlex.quote(str(result.folder))
+    judge = f"data progress {folder} SET" if learns_progress(settings["algo"]["name"]) else f"eval {folder}"
+    say(f"trained in {result.seconds:.1f} s: {result.folder}\nnext: temporeal {judge}")
     return OK
