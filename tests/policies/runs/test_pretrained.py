@@ -15,13 +15,14 @@ from tests.policies.pretrained.folders import model
 
 from temporeal.policies.cli.main import main
 from temporeal.policies.pretrained.client import Request, Server, Where
+from temporeal.policies.pretrained.mapping import read_mapping
 from temporeal.policies.pretrained.serving import channel
 from temporeal.policies.pretrained.serving.channel import ChannelError, Deadline
 from temporeal.policies.pretrained.serving.interface import Interface
 from temporeal.policies.pretrained.serving.server import agreed, chunk
 from temporeal.policies.runs import environments
 from temporeal.policies.runs.errors import BadInput
-from temporeal.policies.runs.evaluating import EvaluationConfig, evaluate_on
+from temporeal.policies.runs.evaluating import EvaluationConfig, evaluate_on, write_report
 from temporeal.policies.runs.pretrained.serving import Served, opened
 from temporeal.policies.runs.settings.compose import compose
 from temporeal.policies.runs.trained import Trained
@@ -97,7 +98,8 @@ def test_a_model_is_judged_as_a_chunk_policy(folder, mapping, monkeypatch):
     assert still.asked == [(2, 7), (1, 7)] * -(-steps // 3)
     moved = judged.rollout.signals["joint_pos"] - judged.rollout.signals["joint_pos"][:1]
     assert np.abs(moved).max() < 0.05 and judged.evaluation.satisfied.successes == 0
-    assert settings["algo"]["mapping"] and len(settings["algo"]["files"]) == 64
+    kept = json.loads(write_report(settings, {"mujoco": judged}, folder.parent / "eval").json.read_text())["policy"]
+    assert kept["mapping"] == read_mapping(mapping).digest() and len(kept["files"]) == 64 and kept["kind"] == "act"
 
 
 def test_a_mapping_is_for_the_tasks_rate(folder, tmp_path):
