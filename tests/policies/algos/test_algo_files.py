@@ -14,6 +14,7 @@ from temporeal.policies.algos.tgpo import TGPOConfig
 from temporeal.policies.planners.cem import CEMConfig
 from temporeal.policies.planners.milp import MILPConfig
 from temporeal.policies.training.ppo_state import PPOConfig
+from temporeal.policies.training.registries import FROM_DATA
 from temporeal.robots.registry import names, resolve
 
 FOLDER = Path(__file__).parents[3] / "configs" / "algo"
@@ -22,7 +23,7 @@ CONFIGS = {"apg": APGConfig, "cem": CEMConfig, "milp": MILPConfig, "npc": NPCCon
            "reflex": ReflexConfig, "tgpo": TGPOConfig,
            **{name: get_type_hints(resolve("temporeal.policies.algos", name).train)["config"] for name in TUNERS},
            **{name: get_type_hints(resolve(package, name).train)["config"]
-              for package in ("temporeal.policies.imitation", "temporeal.policies.offline") for name in names(package)}}
+              for package in FROM_DATA for name in names(package)}}
 
 
 def written(name: str) -> dict:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib
 import typing
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import yaml
 from tests.policies.toy_progress import Judged, films, told_walks, walks
 
 from temporeal.policies.data.episodes.interface import DataError
@@ -47,14 +46,6 @@ def figures(model: ProgressNetwork, data: Judged) -> tuple[float, float]:
     assert all((0 <= v).all() and (v <= 1).all() for v in values.values())
     voc = np.mean([rank_correlation(v, np.arange(len(v))) for v in good])
     return float(voc), auc(np.array([v[-1] for v in good]), np.array(bad))
-
-
-@pytest.mark.parametrize("name", names(REGISTRY))
-def test_configuration_file_has_the_defaults(name: str) -> None:
-    kind = typing.get_type_hints(importlib.import_module(f"{REGISTRY}.{name}").train)["config"]
-    found = yaml.safe_load((Path(__file__).parents[3] / "configs" / "algo" / f"{name}.yaml").read_text())
-    assert set(found) == {f.name for f in fields(kind)}
-    assert kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}) == kind()
 
 
 # what each claims
