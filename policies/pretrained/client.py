@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -180,14 +181,14 @@ class Server:
     def _asked(self, inputs: Mapping[str, np.ndarray], sentences: list[str] | None, seed: int) -> np.ndarray:
         self.number += 1
         deadline = Deadline(self.where.answer_s, "the server of the model")
-        worlds = len(next(iter(inputs.values())))
+        wanted = (len(next(iter(inputs.values()))), self.rows, *self.interface.action.shape)
         fields = {"number": self.number, "digest": self.digest, "seed": seed, "sentences": sentences}
         send(self.link, Message("infer", fields, inputs), deadline)
-        found = answer(self.link, "chunk", deadline)
+        found = answer(self.link, "chunk", deadline, 4 * prod(wanted))
         if found.fields.get("number") != self.number or found.fields.get("digest") != self.digest:
             raise ChannelError(f"the server answered question {found.fields.get('number')!r} where {self.number} was "
                                "asked: a stale chunk is never executed")
-        action, wanted = found.arrays.get("action"), (worlds, self.rows, *self.interface.action.shape)
+        action = found.arrays.get("action")
         if action is None or set(found.arrays) != {"action"} or action.shape != wanted or action.dtype != np.float32:
             shown = {name: (str(value.dtype), value.shape) for name, value in found.arrays.items()}
             raise ChannelError(f"the server sent {shown}, agreed was action: float32 {wanted}")

@@ -83,7 +83,8 @@ class World:
         self.number += 1
         deadline = Deadline(self.where.answer_s, "the process of LIBERO")
         send(self.link, Message(message.kind, {**message.fields, "number": self.number}, message.arrays), deadline)
-        found = answer(self.link, "seen", deadline)
+        largest = sum(np.dtype(spec.dtype).itemsize * spec.size for spec in self.specs.values())
+        found = answer(self.link, "seen", deadline, largest)
         if found.fields.get("number") != self.number or set(found.arrays) != set(self.specs):
             raise ChannelError(f"the process of LIBERO answered question {found.fields.get('number')!r} where "
                                f"{self.number} was asked, with {', '.join(found.arrays)}")

@@ -90,12 +90,12 @@ def contiguous(name: str, value: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(value).reshape(value.shape)
 
 
-def receive(link: socket.socket, deadline: Deadline) -> Message:
-    """The next message."""
+def receive(link: socket.socket, deadline: Deadline, largest: int = BODY) -> Message:
+    """The next message, whose arrays have at most ``largest`` bytes."""
     magic, header_size, body_size = PREFIX.unpack(exactly(link, PREFIX.size, deadline))
     if magic != MAGIC:
         raise ChannelError(f"{deadline.what} speaks another protocol: a message begins with {magic!r}, not {MAGIC!r}")
-    check_sizes(header_size, body_size, 0, f"a message of {deadline.what}")
+    check_sizes(header_size, body_size, 0, f"a message of {deadline.what}", largest)
     header = parsed(bytes(exactly(link, header_size, deadline)), deadline.what)
     specs = [array_spec(entry, deadline.what) for entry in header["arrays"]]
     expected = sum(np.dtype(dtype).itemsize * prod(shape) for _, dtype, shape in specs)
@@ -106,11 +106,11 @@ def receive(link: socket.socket, deadline: Deadline) -> Message:
     return Message(header["kind"], header["fields"], arrays)
 
 
-def check_sizes(header: int, body: int, arrays: int, what: str) -> None:
+def check_sizes(header: int, body: int, arrays: int, what: str, largest: int = BODY) -> None:
     """A message within bounds."""
-    if header > HEADER or body > BODY or arrays > ARRAYS:
+    if header > HEADER or body > largest or arrays > ARRAYS:
         raise ChannelError(f"{what} has a header of {header:,} and a body of {body:,} bytes in {arrays} arrays; at "
-                           f"most {HEADER:,}, {BODY:,} and {ARRAYS}")
+                           f"most {HEADER:,}, {largest:,} and {ARRAYS}")
 
 
 def exactly(link: socket.socket, size: int, deadline: Deadline) -> bytearray:
@@ -156,9 +156,10 @@ def array_spec(entry: Any, what: str) -> tuple[str, str, tuple[int, ...]]:
     return entry["name"], entry["dtype"], tuple(shape)
 
 
-def answer(link: socket.socket, kind: str, deadline: Deadline) -> Message:
-    """The next message, if it is of the ``kind``; what the peer states as an error is one here."""
-    found = receive(link, deadline)
+def answer(link: socket.socket, kind: str, deadline: Deadline, largest: int = 0) -> Message:
+    """The next message, if it is of the ``kind`` and its arrays have at most ``largest`` bytes; what the peer states as
+    an error is one here."""
+    found = receive(link, deadline, largest)
     if found.kind == "error":
         raise ChannelError(f"{deadline.what} says: {str(found.fields.get('message', ''))[:2000]}")
     if found.kind != kind:

@@ -150,6 +150,7 @@ LIES = {
     "another type": (lambda r: with_action(r, r.arrays["action"].astype(np.int32)), "agreed was"),
     "another name": (lambda r: with_action(r, r.arrays["action"], "joints"), "agreed was"),
     "not a number": (lambda r: with_action(r, r.arrays["action"] * np.float32("nan")), "not finite, in world 0"),
+    "more than agreed": (lambda r: with_action(r, np.zeros((2, 5, 2), np.float32)), "at most .* 64 and"),
     "another kind": (lambda r: Message("ready", r.fields, r.arrays), "where 'chunk' was asked"),
     "an error": (lambda r: Message("error", {"message": "out of memory"}), "says: out of memory"),
 }
