@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from temporeal.policies.nets.denoisers import make_denoiser
+from temporeal.policies.nets.denoisers import check_denoiser, make_denoiser
 from temporeal.policies.training.chunks import learner
 from temporeal.policies.training.chunks.flow_matching import FlowMatching
 from temporeal.policies.training.chunks.learner import ChunkConfig, Result
 from temporeal.policies.training.chunks.policy import ChunkPolicy
 from temporeal.policies.training.chunks.windows import Source
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import require
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,8 @@ class FlowConfig(ChunkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("denoise_steps", "beta"):
-            if not getattr(self, name) > 0:
-                raise SettingsError(f"algo.{name} must be positive, got {getattr(self, name)}")
+        require(self, hidden="[1, inf)", spread="[0, inf)", denoise_steps="[1, inf)", beta="(0, inf)")
+        check_denoiser(self.network, self.horizon, self.hidden)
 
 
 class Flow(FlowMatching):

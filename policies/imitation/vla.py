@@ -19,7 +19,7 @@ from temporeal.policies.training.chunks.flow_matching import FlowMatching
 from temporeal.policies.training.chunks.learner import Result
 from temporeal.policies.training.chunks.policy import ChunkPolicy
 from temporeal.policies.training.chunks.windows import Source
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, require
 from temporeal.policies.vla import learning
 from temporeal.policies.vla.config import VlaConfig
 from temporeal.policies.vla.expert import Expert
@@ -45,6 +45,7 @@ class FlowVlaConfig(VlaConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self, spread="[0, inf)")
         for name in ("width", "layers", "denoise_steps", "beta"):
             if not getattr(self, name) > 0:
                 raise SettingsError(f"algo.{name} must be positive, got {getattr(self, name)}")

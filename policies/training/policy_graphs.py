@@ -27,8 +27,11 @@ CONFIG = "config.yaml"
 
 def algorithm_of(run: Path) -> str:
     """The algorithm of the run in folder ``run``, by its settings."""
+    file = run / CONFIG
+    if not file.exists():
+        raise CheckpointError(f"{run} is no run: " + (f"it has no {CONFIG}" if run.is_dir() else
+                                                         "there is no such folder"))
     try:
-        file = run / CONFIG
         name = from_yaml(read_text(file, within=run), str(file))["algo"]["name"]
     except (OSError, TypeError, LookupError, Refused, yaml.YAMLError) as error:
         raise CheckpointError(f"{run} is no run: its {CONFIG} does not say which algorithm learned it "

@@ -50,7 +50,7 @@ class GroundingConfig(SeeingConfig, CloningConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check(self.context)
-        for name in ("looks", "keypoints", "wander"):
+        for name in ("looks", "keypoints", "wander", "context"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"algo.{name} is at least 1, got {getattr(self, name)}")
         if self.frames < 16:
