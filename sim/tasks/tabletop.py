@@ -90,7 +90,10 @@ def make(
 def handling_arm(robot: str, kinds: Sequence[str]) -> tuple[Arm, Gripper]:
     """The arm and its gripper, which grasps where one of ``kinds`` takes its target."""
     if set(kinds) & set(TAKEN):
-        return grasping_arm("tabletop", robot)
+        try:
+            return grasping_arm("tabletop", robot)
+        except ValueError as error:
+            raise ValueError(f"{error}; kinds=reach+push+open+press take nothing between the fingers") from error
     of = arm("tabletop", robot)
     if of.robot.gripper is None:
         raise ValueError(f"task 'tabletop' needs a gripper, and robot {robot!r} names none: say gripper: in its "

@@ -5,7 +5,9 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from tests.bridge import foreign_robots
 
+from temporeal.sim.env import make_env
 from temporeal.sim.stl.instructions.formulas import formula
 from temporeal.sim.stl.instructions.grammar import (
     COLORS,
@@ -21,7 +23,7 @@ from temporeal.sim.stl.instructions.grammar import (
 from temporeal.sim.stl.instructions.vocabulary import InstructionError
 from temporeal.sim.stl.semantics.robustness import robustness
 from temporeal.sim.tabletop.objective import kinds_in
-from temporeal.sim.tabletop.objects import BODIES, HALF, RGB
+from temporeal.sim.tabletop.objects import BODIES, HALF, RADIUS, RGB
 from temporeal.sim.tabletop.scenes import Start, appearance, choices, present
 from temporeal.sim.tabletop.signals import ABSENT, Asked
 from temporeal.sim.task import load_task
@@ -152,6 +154,19 @@ def test_told_starts_have_the_sentence_and_its_scene():
         require_present(instruction, present(state["colors"][world]))
     with pytest.raises(InstructionError, match="two"):
         task().initial.told("stack the red cylinder on the blue cylinder")
+
+
+def test_a_smaller_arm_has_smaller_things(tmp_path):
+    robot = str(foreign_robots.arm(tmp_path / "arm").model.parent)
+    small = load_task("tabletop", robot=robot)
+    size = small.objective.size
+    assert 0.5 < size < 0.9 and small.constants["inside"] == size * task().constants["inside"]
+    env = make_env(small, num_worlds=4, threads=1, compiled=False)
+    env.reset()
+    assert env.backend.model.mj.geom("ball.geom").size[0] == pytest.approx(size * RADIUS)
+    assert torch.isfinite(env.step(torch.zeros(4, env.action_dim)).reward).all() and env.diverged == 0
+    with pytest.raises(ValueError, match="kinds=reach.push.open.press take nothing"):
+        load_task("tabletop", robot="ant")
 
 
 def test_settings_that_name_nothing_are_refused():
