@@ -29,8 +29,7 @@ NAME = "operator_messages"
 NUMBER, EMPTY, TEXT, HEADER = (f"std_msgs/msg/{name}" for name in ("UInt64", "Empty", "String", "Header"))
 REQUESTS = {"start": NUMBER, "stop": EMPTY, "reset": EMPTY, "instruct": TEXT}
 TOPICS = {"instruct": ASK}  # of a request; else mission/<word>
-ANSWERS = (("mission", HEADER, "latched"), ("guard/event", TEXT, "default"), ("policy/event", TEXT, "default"),
-           (TOLD, TEXT, "latched"))
+ANSWERS = (("mission", HEADER, "latched"), ("guard/event", TEXT, "default"), ("policy/event", TEXT, "default"))
 PEER_S, AFTER_S = 5.0, 0.3  # to find a subscriber; for the message to leave, and for what follows an outcome at once
 CONNECT_S = 1.0  # until possible refusals can be received; a stop does not wait for that
 ANSWER_S = 2.5  # for the outcome: a controller waits 2 s for the first state after a start
@@ -59,6 +58,7 @@ class Answers:
         self.told: list[str] = []
         self.endpoints = [
             transport.subscribe(topic, kind, QOS[qos], partial(self._take, topic)) for topic, kind, qos in ANSWERS]
+        transport.subscribe(TOLD, TEXT, QOS["latched"], partial(self._take, TOLD))  # of few controllers: not waited for
 
     def _take(self, topic: str, received: Received) -> None:
         try:
