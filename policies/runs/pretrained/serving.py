@@ -6,6 +6,7 @@ import atexit
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from temporeal.policies.training.acting import Act
     from temporeal.robots.signals import Schema
     from temporeal.sim.env import Env
+    from temporeal.sim.stl.instructions.vocabulary import Vocabulary
     from temporeal.sim.task import Task
 
 NAME = "pretrained"  # of the algorithm, in the settings of results
@@ -97,17 +99,23 @@ def robot_of(task: Task, pictures: Schema) -> Robot:
     from temporeal.policies.pretrained.binding import Robot
     from temporeal.robots.motion.cartesian_servo import servo_of
     from temporeal.robots.motion.kinematics import KinematicsError
-    from temporeal.sim.stl.instructions.grammar import SUITE
+    from temporeal.sim.adapters.vocabularies import vocabulary_of
 
     try:
         servo = servo_of(task.robot)
     except (KinematicsError, LookupError, ValueError):
         servo = None
     schema = {**task.schema, **pictures}
-    words = schema.get("instruction")
-    decode = None if words is None or words.unit != "token" else (
-        lambda tokens: SUITE.decode(np.asarray(tokens).astype(np.int32)))
+    decode = None
+    if (words := schema.get("instruction")) is not None and words.unit == "token":
+        vocabulary = vocabulary_of(task.name)
+        decode = partial(decoded, vocabulary)
     return Robot(task.robot.name, schema, task.robot.command(task.command), servo, decode)
+
+
+def decoded(vocabulary: Vocabulary, tokens: np.ndarray) -> str:
+    """The sentence of word numbers, which recorders keep as floats."""
+    return vocabulary.decode(np.asarray(tokens).astype(np.int32))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,13 @@ from temporeal.policies.pretrained.serving.server import agreed, chunk
 from temporeal.policies.runs import environments
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.evaluating import EvaluationConfig, evaluate_on, write_report
-from temporeal.policies.runs.pretrained.serving import Served, opened
+from temporeal.policies.runs.pretrained.serving import Served, opened, robot_of
 from temporeal.policies.runs.settings.compose import compose
 from temporeal.policies.runs.trained import Trained
+from temporeal.robots.signals import schema
+from temporeal.robots.spec import load_robot
+from temporeal.sim.adapters.vocabularies import vocabulary_of
+from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION
 
 JOINTS = list(range(7))
 FEATURES = {"type": "act", "chunk_size": 4, "input_features": {"observation.state": {"type": "STATE", "shape": [7]}},
@@ -107,6 +112,16 @@ def test_a_mapping_is_for_the_tasks_rate(folder, tmp_path):
     task = environments.make_task(compose(["task=reach"]))
     with pytest.raises(BadInput, match="runs at 20 Hz"), opened(Served(folder, tmp_path / "map.yaml"), task, {}):
         pass
+
+
+def test_a_sentence_is_in_the_words_of_its_task():
+    """The same numbers are other words in Meta-World."""
+    for name in ("tabletop", "metaworld"):
+        words = vocabulary_of(name)
+        tokens = words.encode(" ".join(words.words[:3])).astype(np.float32)
+        task = SimpleNamespace(name=name, robot=load_robot("franka"), command="arm_cmd", schema=schema(INSTRUCTION))
+        decode = robot_of(task, {}).decode
+        assert decode is not None and decode(tokens) == " ".join(words.words[:3])
 
 
 def test_check_says_what_results_keep(folder, mapping, capsys):
