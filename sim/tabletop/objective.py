@@ -68,7 +68,8 @@ class KindTrackers:
             row = torch.stack([tracked.hits, tracked.inside, (-margin).clamp(min=0.0), tracked.safe,
                                tracker.success(tracked.carry).float()], -1)
             total = total + asked(signals, kind)[:, None] * row
-        return Seen(*total.unbind(-1), after)
+        hits, inside, miss, safe, done = total.unbind(-1)
+        return Seen(hits, inside, miss, safe, done, after)
 
     def success(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """Whether each world did what its own kind asks, bool [N]."""
@@ -105,7 +106,7 @@ class Objective:
     ) -> None:
         self.trackers, self.weights, self.formulas = trackers, reward, trackers.formulas
         self.tool, self.size = tool, size
-        self.carry = {**trackers.carry, "previous": (action_dim,)}
+        self.carry: Mapping[str, tuple[int, ...]] = {**trackers.carry, "previous": (action_dim,)}
 
     def start(self, signals: Mapping[str, Tensor], carry: Carry) -> Carry:
         """The carry after the sample at time 0."""

@@ -129,7 +129,8 @@ def ready(of: Arm) -> tuple[float, ...]:
     x, y, z = of.in_front(torch.tensor([READY]))[0].tolist()
     place = torch.tensor([[x, y, of.scale * z]])
     down = pointing_down(torch.tensor([of.heading])) if of.turns else None
-    joints, good = postures(of.chain, place, down, of.home, of.range)
+    low, high = of.range
+    joints, good = postures(of.chain, place, down, of.home, (low.tolist(), high.tolist()))
     return tuple(joints[0].tolist()) if bool(good) else of.home
 
 
@@ -161,7 +162,7 @@ class Start:
     def things(self, draw: Draw) -> dict[str, Tensor]:
         """Where the bodies lie: each near a spot of its own."""
         order = draw("initial.spots", len(SPOTS)).argsort(-1)[:, : len(BODIES)]
-        u = draw("initial.things", 3 * len(BODIES)).unflatten(-1, (len(BODIES), 3))
+        u = draw("initial.things", 3 * len(BODIES)).reshape(-1, len(BODIES), 3)
         flat = torch.tensor(SPOTS, device=u.device)[order] + APART * (2 * u[:, :, :2] - 1)
         out = {}
         for i, name in enumerate(BODIES):
@@ -234,13 +235,13 @@ def colors_of(row: Tensor, bodies: tuple[Tensor, Tensor], u: Tensor) -> Tensor:
 def appearance(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The colours of an episode as parameters of the pictures, [K, 3] each."""
     palette = torch.tensor([RGB[color] for color in COLORS], device=state["colors"].device)
-    colors = state["colors"].unflatten(-1, (len(BODIES), len(COLORS))) @ palette
+    colors = state["colors"].reshape(-1, len(BODIES), len(COLORS)) @ palette
     return {f"color.{name}.geom": colors[:, i] for i, name in enumerate(BODIES)}
 
 
 def present(colors: Tensor) -> list[str]:
     """What the scene of one world with ``colors`` [bodies * colours] has, as instructions name it."""
-    numbers = colors.unflatten(-1, (len(BODIES), len(COLORS))).argmax(-1).tolist()
+    numbers = colors.reshape(len(BODIES), len(COLORS)).argmax(-1).tolist()
     things = [f"{COLORS[number]}_{SHAPE_OF[body]}" for body, number in zip(BODIES, numbers)]
     return [*things, *PLACES, *FIXTURES.values()]
 

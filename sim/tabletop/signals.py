@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from temporeal.robots.signals import SignalSpec, schema
+from temporeal.robots.signals import Schema, SignalSpec, schema
 from temporeal.sim.stl.instructions.grammar import COLORS, FIXTURES, OBJECTS, PLACES, color_of, shape_of
 from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION
 from temporeal.sim.tabletop.objects import BODIES, SHAPE_OF
@@ -33,9 +33,10 @@ class Asked:
 
     def __init__(self) -> None:
         named = (SignalSpec(f"{name}_pos_w", (3,), "m", "w") for name in OBJECTS)
-        self.signals = schema(INSTRUCTION, KIND, TARGET, PLACE, *named)
-        self.carry = {"tokens": INSTRUCTION.shape, "asked": (), "target_of": (len(TARGETS),),
-                      "place_of": (len(GOALS),), "colors": (len(BODIES) * len(COLORS),)}
+        self.signals: Schema = schema(INSTRUCTION, KIND, TARGET, PLACE, *named)
+        self.carry: Mapping[str, tuple[int, ...]] = {
+            "tokens": INSTRUCTION.shape, "asked": (), "target_of": (len(TARGETS),), "place_of": (len(GOALS),),
+            "colors": (len(BODIES) * len(COLORS),)}
 
     def __call__(
         self, signals: Mapping[str, Tensor], chance: Tensor, carry: Carry

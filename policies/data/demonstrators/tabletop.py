@@ -70,7 +70,7 @@ def raised(at: Tensor, by: float) -> Tensor:
 
 def flat(way: Tensor) -> Tensor:
     """The length [N] of a way along the table."""
-    return way[:, :2].norm(dim=-1)
+    return torch.hypot(way[:, 0], way[:, 1])
 
 
 def to(task: Task, s: Mapping[str, Tensor], pace: Tensor, goal: Tensor, grip: Tensor) -> Tensor:
