@@ -149,7 +149,9 @@ def summary(found: Sequence[Judged]) -> Summary:
     known = [one for one in found if one.robustness == one.robustness]
     agreement = rank_correlation(np.array([one.final for one in known]), np.array([one.robustness for one in known])) \
         if len(known) > 1 else float("nan")
-    return Summary(*both("voc"), *both("negative"), area("final"), area("greatest"), agreement,
+    voc, voc_failures = both("voc")
+    negative, negative_failures = both("negative")
+    return Summary(voc, voc_failures, negative, negative_failures, area("final"), area("greatest"), agreement,
                    mean([one.voc_whole for one in good]), len(good), len(bad))
 
 

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.policies.training import offline_learner
+from temporeal.policies.training.chunks.learner import interface_of
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.progress_models import learner
 from temporeal.policies.training.progress_models.learner import Drawing, ProgressConfig, Result, encoder_of
@@ -164,5 +165,5 @@ def train(data: Source, config: QProgressConfig, *, out: Path, seed: int = 0, **
 def load_progress(run: Path, device: str = "cpu") -> ProgressNetwork:
     """The model of a run."""
     content = offline_learner.read(Path(run))["sizes"]["interface"]
-    size = learner.interface_of(content).action.size
+    size = interface_of(content).action.size
     return learner.load(run, QProgressConfig, partial(QProgress, size=size), device)

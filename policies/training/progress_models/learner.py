@@ -91,7 +91,7 @@ class Result(NamedTuple):
 class Drawing:
     """Moments of the episodes that are learned from, drawn with the loop's generator, disturbed as the settings say."""
 
-    def __init__(self, data: Moments, config: ProgressConfig, generator: torch.Generator) -> None:
+    def __init__(self, data: Moments, config: Any, generator: torch.Generator) -> None:
         self.data, self.config, self.generator = data, config, generator
         numbers = learned_from(len(data.success), config.hold_out)
         good = data.success[numbers] > 0
@@ -185,7 +185,7 @@ class Learning:
         figures = self.network.loss(batch, self.actor)
         adamw, schedule = self.optimizers.values()
         adamw.zero_grad()
-        figures[0].backward()
+        figures[0].backward()  # type: ignore[no-untyped-call]
         norm = nn.utils.clip_grad_norm_(self.weights, self.config.grad_norm)
         adamw.step()
         schedule.step()

@@ -75,7 +75,7 @@ class Moments:
     def signals(self, at: Tensor) -> dict[str, Tensor]:
         """The signals [..., *shape] of the samples ``at`` [...]."""
         rows, order = np.unique(at.numpy().ravel(), return_inverse=True)  # a mapped file is read in order, once each
-        seen = {name: torch.from_numpy(np.asarray(value[rows])[order]).unflatten(0, at.shape)
+        seen = {name: torch.from_numpy(np.asarray(value[rows])[order]).reshape(*at.shape, *value.shape[1:])
                 for name, value in self.pictures.items()}
         return {**{name: value[at] for name, value in self.numbers.items()}, **seen}
 

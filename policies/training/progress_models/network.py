@@ -6,6 +6,7 @@ N worlds, T samples of an episode, C numbers of a context. A memory is tensors b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +30,8 @@ class Sentence(nn.Module):
         """What the sentence means."""
         tokens = tokens.long()
         there = (tokens > 0).float()[..., None]
-        return (self.vectors(tokens) * there).sum(-2) / there.sum(-2).clamp(min=1.0)
+        found: Tensor = (self.vectors(tokens) * there).sum(-2) / there.sum(-2).clamp(min=1.0)
+        return found
 
 
 class MomentEncoder(nn.Module):
@@ -48,7 +50,8 @@ class MomentEncoder(nn.Module):
         parts = [self.seen(signals)]
         if self.sentence is not None:
             parts += [self.sentence(signals[name]) for name in self.told]
-        return self.both(torch.cat(parts, -1))
+        found: Tensor = self.both(torch.cat(parts, -1))
+        return found
 
 
 class ProgressNetwork(nn.Module):
@@ -62,6 +65,7 @@ class ProgressNetwork(nn.Module):
     """
 
     figures: tuple[str, ...] = ("loss",)
+    encoder: Any
 
     def __init__(self, specs: Sequence[SignalSpec], encoder: nn.Module) -> None:
         super().__init__()
@@ -78,19 +82,23 @@ class ProgressNetwork(nn.Module):
         remembered from then on."""
         raise NotImplementedError
 
+    def loss(self, batch: Any, averaged: ProgressNetwork) -> Tensor:
+        """The :attr:`figures` [F] of a batch; ``averaged``: the model with averaged weights, for targets."""
+        raise NotImplementedError
+
     @torch.no_grad()
     def values(self, signals: Mapping[str, Tensor]) -> Tensor:
         """[T] of one episode."""
         context, found = self.contexts(signals), []
         memory = self.begin(context[:1])
-        for moment in context.split(1):
+        for moment in torch.split(context, 1):
             value, memory = self.step(moment, memory, 1)
             found.append(value)
         return torch.cat(found)
 
     def contexts(self, signals: Mapping[str, Tensor]) -> Tensor:
         """[T, C], a few samples at a time."""
-        read = [signals[name].split(AT_ONCE) for name in self.names]
+        read = [torch.split(signals[name], AT_ONCE) for name in self.names]
         return torch.cat([self.encoder(dict(zip(self.names, part))) for part in zip(*read)])
 
     def start(self, n: int, every: int = 1) -> None:
