@@ -172,7 +172,7 @@ def describe(artifact: Artifact, out: Path, key: Path | None) -> str:
     return (f"{out}: {manifest.robot}, {manifest.rate_hz:g} Hz, reads {reads}, gives {gives}\n"
             f"self-test: {proof.steps} steps, largest difference {proof.max_error:.1e} of a range\n"
             + in_words(manifest)
-            + (f"signed with {key}\n" if key else "") + next_step(out, manifest.robot))
+            + (f"signed with {key}\n" if key else "") + next_step(out, manifest))
 
 
 def in_words(manifest: Manifest) -> str:
@@ -187,13 +187,30 @@ def in_words(manifest: Manifest) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def next_step(out: Path, robot: str) -> str:
+def next_step(out: Path, manifest: Manifest) -> str:
     """The next command; a robot without ROS 2 interfaces can only be evaluated."""
     from temporeal.robots.spec import load_robot
 
+    robot, told = manifest.robot, manifest.instruction
     if load_robot(robot).ros is not None:
-        return f"next: temporeal deploy {out} --sim"
+        words = "" if told is None or told.fixed else ' --instruction "..."'
+        return f"next: temporeal deploy {out} --sim{interface_for(manifest)}{words}"
     return f"next: temporeal eval {out} (deploy needs a ROS 2 interface, ros.yaml, which robot {robot!r} does not have)"
+
+
+def interface_for(manifest: Manifest) -> str:
+    """The setting that names an interface with the artifact's command, where the robot's usual one has none."""
+    from importlib.util import find_spec
+
+    from temporeal.robots.spec import load_robot
+
+    if find_spec("temporeal_bridge") is None:
+        return ""
+    from temporeal_bridge.interface.loading import load_interface
+
+    usual, command = load_interface(load_robot(manifest.robot)), manifest.commands[0].name
+    others = [] if command in usual.commands else list(usual.offers.get(command, ()))
+    return f" deploy.interface={others[0]}" if others else ""
 
 
 def new_key(options: Any) -> int:

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from tests.bridge.instruction.instructed import HOME, WORDS, write
 
+from temporeal.policies.cli.verbs import export
 from temporeal.policies.export.instructed import instruction_spec
+from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.artifact.additions import InstructionSpec, Int8Spec
 from temporeal.robots.artifact.manifest import ADDED_VERSION, ArtifactError, decode, encode
 from temporeal.robots.artifact.runtime import Artifact
@@ -104,3 +106,27 @@ def test_a_loss_above_the_tolerance_is_no_loss_that_was_measured():
 
 def test_another_vocabulary_has_another_digest():
     assert Vocabulary(("go", "right", "left"), 4).digest() != WORDS.digest() != Vocabulary(WORDS.words, 5).digest()
+
+
+def options(*words):
+    return export.parser().parse_intermixed_args(["outputs/run", *words])
+
+
+def test_the_sentence_is_a_setting_of_the_artifact_and_not_of_the_run():
+    said = options("instruction=push the red cube into the tray", "--int8")
+    export.take_instruction(said, is_model=False)
+    assert (said.instruction, said.overrides, said.int8) == ("push the red cube into the tray", [], True)
+
+
+@pytest.mark.parametrize(("words", "is_model"), [
+    (["instruction="], False), (["instruction=a", "instruction=b"], False), (["instruction=a"], True),
+    (["--int8"], True)])
+def test_a_sentence_or_8_bits_that_make_no_sense_are_refused(words, is_model):
+    with pytest.raises(BadInput, match="one sentence for a run|--int8 is for runs"):
+        export.take_instruction(options(*words), is_model)
+
+
+def test_the_next_step_says_that_words_are_needed(told, tmp_path):
+    assert export.next_step(tmp_path, told.manifest).endswith('--sim --instruction "..."')
+    fixed = replace(told.manifest, instruction=replace(told.manifest.instruction, fixed="go left"))
+    assert export.next_step(tmp_path, fixed).endswith("--sim")
