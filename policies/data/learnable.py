@@ -28,7 +28,7 @@ def require_sound(dataset: Dataset) -> None:
     for episode in suspects(dataset):
         record = dataset.records[episode]
         rows = {key: np.asarray(dataset.column(key))[record.start:record.start + record.length]
-                for key in ("timestamp", "episode_index") if key in dataset.columns}
+                for key in dataset.columns if key in ("timestamp", "episode_index")}
         found = [*checking.of_indices(record, rows), *checking.of_times(
             rows["timestamp"].astype(np.float64), dataset.interface.rate_hz)]
         for _, what, index in found:
