@@ -39,7 +39,7 @@ class FlowGRPOConfig(ClipConfig):
     """Settings of the learner. ``configs/algo/flow_grpo.yaml`` has the same names.
 
     Args:
-        noise: a, the level of the random step.
+        noise: a, the level of the random step. late: see :class:`temporeal.policies.algos.flow_sde.FlowSDEConfig`.
         group: episodes of a start, on average; the knapsack gives some more and some none.
         low, high: shares of successes between which a group is kept.
         starts: in the pool, of which each roll takes those that are worth it.
@@ -52,6 +52,7 @@ class FlowGRPOConfig(ClipConfig):
     epochs: int = 2
     clip_high: float = 0.28
     noise: float = 0.5
+    late: int = 0
     group: int = 8
     low: float = 0.1
     high: float = 0.9
@@ -64,6 +65,7 @@ class FlowGRPOConfig(ClipConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.positive("noise")
+        self.at_least("late", 0)
         self.share("low", "high")
         self.at_least("group", 2)
         for name in ("starts", "tries", "keep", "rolls"):
@@ -145,7 +147,7 @@ def train(env: ChunkEnv, config: FlowGRPOConfig, *, out: Path, seed: int = 0, ba
         raise SettingsError(f"algo.group={config.group}: episodes of one start are flown side by side, so num_worlds "
                             f"is at least that; got {env.num_worlds}")
     generator = torch.Generator().manual_seed(seed)
-    agent = SDEAgent(tuning.copied(base), config.noise, config.execute)
+    agent = SDEAgent(tuning.copied(base), config.noise, config.execute, config.late)
     worlds = make_worlds(env, agent.flow, config, base)
     return tune(worlds, config, GRPO(agent, config), base, out=out, seed=seed, generator=generator, **rest)
 

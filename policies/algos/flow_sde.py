@@ -29,6 +29,7 @@ from temporeal.policies.training.chunk_rl.rollouts import Drawn
 from temporeal.policies.training.chunk_rl.tuning import Base, Result, make_worlds, tune
 from temporeal.policies.training.chunk_rl.worlds import ChunkEnv
 from temporeal.policies.training.chunks.policy import ChunkPolicy
+from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.vla.protocol import FlowPolicy, as_flow
 from temporeal.policies.vla.samplers import Decision, decide, decision_log_prob, flow_sde
 
@@ -39,27 +40,34 @@ class FlowSDEConfig(PPOConfig):
 
     Args:
         noise: a, the level of the random step: 0.5 in pi_RL.
+        late: the random step is one of so many last ones; 0: of all, as in pi_RL. A policy that was cloned from few
+            demonstrations takes nearly every noise to one chunk: what is random early is gone before it is played, and
+            its row teaches nothing.
     """
 
     noise: float = 0.5
+    late: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.positive("noise")
+        self.at_least("late", 0)
 
 
 class SDEAgent:
     """A flow policy that draws chunks with one random step: an :class:`temporeal.policies.training.chunk_rl.ppo.Agent`.
     """
 
-    def __init__(self, policy: ChunkPolicy, noise: float, execute: int) -> None:
-        self.policy, self.flow = policy, tunable(policy)
+    def __init__(self, policy: ChunkPolicy, noise: float, execute: int, late: int = 0) -> None:
+        self.policy, self.flow, self.late = policy, tunable(policy), late
+        if late > self.flow.steps:
+            raise SettingsError(f"algo.late is at most {self.flow.steps}, the denoise steps of the policy, got {late}")
         self.learns: dict[str, nn.Module] = {"policy": policy}
         self.step, self.execute = flow_sde(noise), execute
 
     def draw(self, context: Tensor, generator: torch.Generator) -> Drawn:
         """Chunks, and the step of each that was random."""
-        found = decide(self.flow, context, self.step, self.execute, generator)
+        found = decide(self.flow, context, self.step, self.execute, generator, self.late)
         return Drawn(found.chunk, found.log_prob, {"x": found.x, "next": found.next, "step": found.step})
 
     def log_prob(self, context: Tensor, kept: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -83,7 +91,7 @@ def train(
     """Tune the policy of ``base`` in the worlds of ``env``; ``rest``: see
     :func:`temporeal.policies.training.chunk_rl.tuning.tune`."""
     generator = torch.Generator().manual_seed(seed)
-    agent = SDEAgent(tuning.copied(base), config.noise, config.execute)
+    agent = SDEAgent(tuning.copied(base), config.noise, config.execute, config.late)
     worlds = make_worlds(env, agent.flow, config, base)
     critic = tuning.seeded(seed, lambda: Critic(worlds.context_dim(), worlds.critic_dim, config))
     return tune(worlds, config, PPO(agent, config, critic), base, out=out, seed=seed, generator=generator, **rest)

@@ -185,10 +185,12 @@ def ode(policy: FlowPolicy, context: Tensor, noise: Tensor, steps: int | None = 
 @torch.no_grad()
 def decide(
     policy: FlowPolicy, context: Tensor, step: Step, execute: int, generator: torch.Generator | None = None,
+    last: int = 0,
 ) -> Decision:
-    """A chunk with one random step, drawn evenly among the K for each robot; the others are Euler's."""
+    """A chunk with one random step, drawn evenly among the ``last`` of the K (0: among all) for each robot; the others
+    are Euler's."""
     x = first_noise(policy, context, generator)
-    which = torch.randint(policy.steps, x.shape[:1], generator=generator)
+    which = torch.randint(policy.steps - last if last else 0, policy.steps, x.shape[:1], generator=generator)
     jolt = torch.randn(x.shape, generator=generator)
     before, after = x, x
     chance = x.new_zeros(len(x))
