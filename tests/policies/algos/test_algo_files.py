@@ -39,5 +39,15 @@ def test_configuration_file_has_the_defaults(name: str) -> None:
     assert kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}) == kind()
 
 
+PRESETS = {path.stem: found for path in FOLDER.glob("*.yaml") if "name" in (found := yaml.safe_load(path.read_text()))}
+"""Files that set some of another algorithm's settings."""
+
+
 def test_every_algorithm_with_a_file_is_here() -> None:
-    assert set(CONFIGS) == {path.stem for path in FOLDER.glob("*.yaml")}
+    assert set(CONFIGS) == {path.stem for path in FOLDER.glob("*.yaml")} - set(PRESETS)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_sets_what_its_algorithm_has(name: str) -> None:
+    kind, own = CONFIGS[PRESETS[name]["name"]], set(PRESETS[name]) - {"defaults", "name"}
+    assert own <= {f.name for f in fields(kind)}
