@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from temporeal.policies.data.transitions import Transitions
     from temporeal.policies.training.acting import Act
     from temporeal.sim.env import Env
-    from temporeal.sim.stl.language.propositional import Formula
     from temporeal.sim.task import Task
 
 WORLD = ("robot", "task", "backend", "randomize")
@@ -68,11 +67,9 @@ def open_dataset(folder: str | Path) -> Dataset:
         return Dataset.open(Path(folder))
 
 
-def formula_of(data: Dataset) -> Formula | None:
-    """The formula of the task that a set was generated with; None where it names none."""
-    if not names_task(data):
-        return None
-    return environments.make_task(settings_about(data, [])).formula
+def task_of(data: Dataset) -> Task | None:
+    """The task that a set was generated with; None where it names none."""
+    return environments.make_task(settings_about(data, [])) if names_task(data) else None
 
 
 def names_task(data: Dataset) -> bool:
@@ -114,7 +111,7 @@ def train(
         require_task(dataset, task, ", or algo.evaluate_updates=0, which learns without a simulation")
     with bad_input():
         data = shown(dataset, module, task, configuration)
-        more = {"done": progress.done_at(dataset, task.formula)} if hasattr(module, "load_progress") else {}
+        more = {"done": progress.done_at(dataset, task)} if hasattr(module, "load_progress") else {}
     started, folder = time.perf_counter(), run_folders.run_folder(settings)
     with run_folders.opened_run(settings, folder, overwrite):
         with events(folder / run_folders.EVENTS) as logger, naming_checkpoint(folder, 1, again), stop_asked() as asked:

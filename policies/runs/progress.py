@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from temporeal.policies.data.episodes.dataset import Dataset
     from temporeal.policies.training.progress_models.protocol import ProgressModel
-    from temporeal.sim.stl.language.propositional import Formula
+    from temporeal.sim.task import Task
 
 
 def learns_progress(name: str) -> bool:
@@ -55,20 +55,22 @@ def unseen(run: Path, data: Dataset) -> list[int]:
     return held_out(data.episodes, state["config"]["hold_out"]).tolist() if same else list(range(data.episodes))
 
 
-def done_at(data: Dataset, formula: Formula) -> np.ndarray | None:
-    """[E], the sample, from each episode's start, at which its task was done: when the last clause of ``formula`` that
-    asks for something, and not for ever, was satisfied. None where the set lacks a signal of it: then demonstrations
-    are taken to end when they are done, as operators end them."""
+def done_at(data: Dataset, task: Task) -> np.ndarray | None:
+    """[E], the sample, from each episode's start, at which its task was done: the first that the objective of ``task``
+    calls a success, the last one where none is. None where the set lacks a signal of it: then demonstrations are taken
+    to end when they are done, as operators end them."""
     import numpy as np
 
-    from temporeal.policies.data.curation.robustness import judge, table_of
+    from temporeal.policies.data.curation.relabeling import read_by, rewarded
+    from temporeal.policies.data.curation.robustness import table_of
     from temporeal.policies.data.episodes.interface import DataError
 
     table = table_of(data)
+    nothing = [np.zeros((int(length) - 1, 1), dtype=np.float32) for length in table.lengths]
+    done = table.lengths - 1
     try:
-        decided = judge(formula, table, when=True).decided_s
+        for episode, found in rewarded(task.objective, table, nothing, read_by(None, table.signals)):
+            done[episode] = found.done
     except DataError:
         return None
-    end = (table.lengths - 1) * table.dt
-    done = np.where(decided < end - 0.5 * table.dt, decided, 0.0).max(0)
-    return np.where(done > 0.0, np.round(done / table.dt), table.lengths - 1).astype(np.int64)
+    return done

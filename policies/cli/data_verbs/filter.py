@@ -87,12 +87,12 @@ def by_model(options: Any, data: Dataset) -> dict[str, NDArray[np.bool_]]:
 
     from temporeal.policies.data.curation.selection import condition
     from temporeal.policies.evaluate.progress_models import judged
-    from temporeal.policies.runs.offline import formula_of
+    from temporeal.policies.runs.offline import task_of
     from temporeal.policies.runs.progress import done_at, load_progress
 
     checked = {name: condition(text, f"--{name}") for name, text in rules.items()}
-    formula = formula_of(data)
-    done = None if formula is None else done_at(data, formula)
+    task = task_of(data)
+    done = None if task is None else done_at(data, task)
     found = list(judged(load_progress(options.model), data, range(data.episodes), done=done))
     return {name: rule(np.array([getattr(one, name) for one in found])) for name, rule in checked.items()}
 

@@ -21,7 +21,7 @@ Judges a model of progress (temporeal train algo=vlac, gvl, q_progress, contrast
 episodes of a dataset: those that it held out, where the set is the one that it learned from, else all.
 
   VOC            rank correlation of value and time until the task is done, over the successes: does it know what
-                 comes first? (Done: when the formula's last clause that does not ask for ever was satisfied.)
+                 comes first? (Done: when the objective of the set's own task first calls it a success.)
   negative rate  share of the steps in which the value fell
   AUC            chance that a success ends with a greater value than a failure
   agreement      rank correlation of the last value with the robustness of the task's formula, or of --formula
@@ -69,17 +69,17 @@ def run(options: Any) -> int:
 
 
 def by_formula(options: Any, data: Dataset) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """[E] robustness of the formula of the options, or of the set's own task, and the samples at which it was done;
-    None where there is no formula."""
+    """[E] robustness of the formula of the options, or of the set's own task, and the samples at which that was done;
+    None where there is none."""
     from temporeal.policies.data.curation.robustness import judge, table_of
-    from temporeal.policies.runs.offline import formula_of
+    from temporeal.policies.runs.offline import task_of
     from temporeal.policies.runs.progress import done_at
 
-    formula, semantics = formula_given(options, table_of(data))
-    formula = formula_of(data) if formula is None else formula
-    if formula is None or (done := done_at(data, formula)) is None:
-        return None, None
-    return judge(formula, table_of(data), semantics).robustness, done
+    task, (formula, semantics) = task_of(data), formula_given(options, table_of(data))
+    done = None if task is None else done_at(data, task)
+    if formula is None and task is not None and done is not None:
+        formula = task.formula
+    return None if formula is None else judge(formula, table_of(data), semantics).robustness, done
 
 
 def lines(figures: Summary) -> list[str]:
