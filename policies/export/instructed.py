@@ -27,7 +27,7 @@ def words_among(signals: Iterable[SignalSpec]) -> SignalSpec | None:
 
 
 def instruction_spec(
-    signals: Iterable[SignalSpec], vocabulary: Vocabulary, grammar: str = "", fixed: str = ""
+    signals: Iterable[SignalSpec], vocabulary: Vocabulary | None, grammar: str = "", fixed: str = ""
 ) -> InstructionSpec | None:
     """The manifest's part for a policy that reads ``signals``; None where none of them is of words.
 
@@ -39,6 +39,9 @@ def instruction_spec(
         if fixed:
             raise ArtifactError(f"instruction={fixed!r}: the policy reads no instruction, it does one thing")
         return None
+    if vocabulary is None:
+        raise ArtifactError(f"the policy reads word numbers, {words.name!r}, and does not say which words they are: "
+                            "its encoder has no vocabulary")
     if words.shape != (vocabulary.length,):
         raise ArtifactError(f"signal {words.name!r} has the shape {list(words.shape)}; sentences of its vocabulary "
                             f"have {vocabulary.length} words")

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from temporeal.policies.training.chunks.policy import ChunkPolicy
     from temporeal.robots.artifact.runtime import Artifact
     from temporeal.sim.env import Env
-    from temporeal.sim.stl.instructions.vocabulary import Vocabulary
     from temporeal.sim.task import Task
 
 Arrays = Mapping[str, np.ndarray]
@@ -224,9 +223,9 @@ def export_chunks(
     from temporeal.robots.artifact.manifest import ChunkSpec
     from temporeal.sim.stl.language.queries import horizon
 
-    reach, interface, words = horizon(task.formula), policy.interface, vocabulary_of(policy)
+    reach, interface, words = horizon(task.formula), policy.interface, policy.vocabulary
     told = instruction_spec(interface.signals.values(), words, grammar_of(task), instruction)
-    shown = Told(policy, words, instruction) if instruction else policy
+    shown = policy if not instruction or words is None else Told(policy, words, instruction)
     spec = ArtifactSpec(
         robot=task.robot, signals=shown.signals, command=task.command, rate_hz=interface.rate_hz,
         formula_text=task.formula_text, constants=task.constants,
@@ -234,15 +233,6 @@ def export_chunks(
         stop=task.stop, name=name, task_signals={**task.schema, **interface.signals},
         chunk=ChunkSpec(policy.horizon, 1.0 / interface.rate_hz), instruction=told)
     return export(shown, path, spec, golden_trace(shown, env, settings), int8=int8)
-
-
-def vocabulary_of(policy: Any) -> Vocabulary:
-    """The words that ``policy`` was trained on: its own, else the suite's."""
-    from temporeal.sim.stl.instructions.grammar import SUITE
-
-    own = getattr(policy, "vocabulary", None) or getattr(getattr(policy, "encoder", None), "vocabulary", None)
-    found: Vocabulary = own or SUITE
-    return found
 
 
 def grammar_of(task: Task) -> str:

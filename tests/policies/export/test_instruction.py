@@ -130,3 +130,9 @@ def test_the_next_step_says_that_words_are_needed(told, tmp_path):
     assert export.next_step(tmp_path, told.manifest).endswith('--sim --instruction "..."')
     fixed = replace(told.manifest, instruction=replace(told.manifest.instruction, fixed="go left"))
     assert export.next_step(tmp_path, fixed).endswith("--sim")
+
+
+def test_word_numbers_of_unknown_words_are_no_instruction():
+    words = SignalSpec("say", (4,), "token", "", "int32")
+    with pytest.raises(ArtifactError, match="does not say which words"):
+        instruction_spec([words], None)
