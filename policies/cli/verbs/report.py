@@ -144,8 +144,8 @@ def manifest_of(options: Any, mission: Mapping[str, Any]) -> Manifest:
 
 
 def told_alike(
-    flights: Sequence[RecordedFlight], manifest: Manifest, robot: RobotSpec, wanted: str | None
-) -> tuple[Sequence[RecordedFlight], Manifest]:
+    flights: list[RecordedFlight], manifest: Manifest, robot: RobotSpec, wanted: str | None
+) -> tuple[list[RecordedFlight], Manifest]:
     """The flights that were told ``wanted``, or all if they were told the same, and the manifest with the formula of
     those words. A page is of one formula."""
     from temporeal_bridge.instruction.sentences import plain_words, told
