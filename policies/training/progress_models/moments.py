@@ -132,7 +132,7 @@ def moments(data: Source, names: Sequence[str], done: np.ndarray | None = None) 
 
 def held_out(count: int, every: int) -> Tensor:
     """Numbers of the episodes, of ``count``, that are not learned from: each ``every``-th one; none where that is 0."""
-    return torch.arange(every - 1, count, every) if every else torch.arange(0)
+    return torch.arange(min(every - 1, count), count, every) if every else torch.arange(0)
 
 
 def learned_from(count: int, every: int) -> Tensor:

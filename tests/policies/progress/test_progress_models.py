@@ -144,6 +144,7 @@ def test_what_follows_a_done_task_is_rest() -> None:
 def test_episodes_are_held_out_by_number() -> None:
     assert held_out(11, 5).tolist() == [4, 9] and learned_from(6, 5).tolist() == [0, 1, 2, 3, 5]
     assert held_out(11, 0).tolist() == [] and len(learned_from(11, 0)) == 11
+    assert held_out(3, 5).tolist() == [] and len(learned_from(3, 5)) == 3
     config = vlac.VLACConfig(hold_out=2)
     drawing = Drawing(moments(walks(), ()), config, torch.Generator().manual_seed(0))
     assert drawing.successes.tolist() == list(range(0, 40, 2)) and not len(drawing.failures)
