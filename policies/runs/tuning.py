@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from temporeal.policies.training.chunks.policy import ChunkPolicy
     from temporeal.sim.task import Task
 
-WORLDS = 128  # of a tuning, unless said: a decision is of many numbers, and gradients of few worlds are noise
+WORLDS = 256  # of a tuning, unless said: a decision is of many numbers, and gradients of few worlds are noise
 BESIDE = 250_000  # between the seeds of both halves of the worlds, where they overlap
 JUDGES = 500_000  # between the seed of a training and that of the episodes that choose its best policy
 
