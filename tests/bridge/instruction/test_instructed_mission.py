@@ -92,6 +92,9 @@ class Chain:
             json.loads(messages.decode(TEXT, r.data).data)["instruction"]))
         self.own.subscribe("policy/event", TEXT, QOS["default"], lambda r: self.events.append(
             json.loads(messages.decode(TEXT, r.data).data)))
+        self.verdicts = list[dict[str, Any]]()
+        self.own.subscribe("monitor/verdict", TEXT, QOS["default"], lambda r: self.verdicts.append(
+            json.loads(messages.decode(TEXT, r.data).data)))
         self.ask = self.own.advertise(ASK, TEXT, QOS["default"])
         self.starts = self.own.advertise("mission/start", "std_msgs/msg/UInt64", QOS["default"])
         self.cube = self.own.advertise("red_cube", POSE, QOS["default"])
@@ -166,6 +169,8 @@ def test_an_arm_goes_where_it_is_told_and_elsewhere_when_it_is_told_anew(lockste
         where[text] = float(chain.arm.joint_pos[0])
     assert where["Go left!"] > 0.1 and where["go right"] < -0.1
     assert chain.told == ["go left", "go right"]
+    idle = [verdict for verdict in chain.verdicts if verdict["verdict"] == "idle" and "instruction" in verdict]
+    assert [(verdict["instruction"], verdict["flight"]) for verdict in idle] == [("go left", -1), ("go right", -1)]
     assert [flight.instruction for flight in chain.policy.flights] == chain.told
 
 

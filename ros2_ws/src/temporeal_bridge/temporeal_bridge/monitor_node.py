@@ -135,7 +135,7 @@ class MonitorNode:
         except ValueError as error:
             return warn(f"the instruction is not taken: {error}")
         self.told = text
-        self._announce(self.mission.result(None, "idle"))
+        self._announce(self.mission.result(None, "idle") | {"flight": -1, "start_ns": 0})  # not of the mission before
         if self.status is not None:
             self.mission.on_status(self.status, self.transport.now())
             self.status = None
