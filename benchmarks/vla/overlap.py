@@ -16,9 +16,10 @@ import torch
 
 from temporeal.policies.algos.flow_sde import FlowSDEConfig, SDEAgent
 from temporeal.policies.nets.normalizer import moments
-from temporeal.policies.runs import environments, tuning
+from temporeal.policies.runs import environments
 from temporeal.policies.runs.settings.compose import compose
 from temporeal.policies.runs.settings.files import Settings
+from temporeal.policies.runs.tuning_runs import bases as tuning
 from temporeal.policies.training.chunk_rl.halves import Halves, Worlds
 from temporeal.policies.training.chunk_rl.ppo import PPO, Critic
 from temporeal.policies.training.chunk_rl.rewards import Sparse

@@ -85,7 +85,8 @@ def world(job: Job) -> list[str]:
 
 def run(words: Sequence[str], out: Path) -> Path:
     """Train as ``words`` say, to the end; a run that is there goes on."""
-    from temporeal.policies.runs import training, tuning
+    from temporeal.policies.runs import training
+    from temporeal.policies.runs.tuning_runs import bases as tuning
 
     begun = any((out / "checkpoints").glob("*.pt"))
     settings = tuning.settings_of([*words, f"out={out}"])

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.runs import chunks, tuning
+from temporeal.policies.runs import chunks
 from temporeal.policies.runs.artifacts import artifact_policy, artifact_settings, is_artifact, load_artifact
 from temporeal.policies.runs.environments import check_device
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.learners import algorithm
 from temporeal.policies.runs.run_folders import load_run, read_run, title_of
 from temporeal.policies.runs.settings.files import Settings
+from temporeal.policies.runs.tuning_runs import bases as tuning
 
 if TYPE_CHECKING:
     from temporeal.policies.runs.pretrained.serving import Served

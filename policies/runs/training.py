@@ -9,11 +9,12 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.runs import chunks, environments, learners, run_folders, trained, tuning, workers
+from temporeal.policies.runs import chunks, environments, learners, run_folders, trained, workers
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.interrupts import Interrupted, stop_asked
 from temporeal.policies.runs.settings.files import Settings, read, write
 from temporeal.policies.runs.trained_run import TrainedRun, events, naming_checkpoint
+from temporeal.policies.runs.tuning_runs import bases as tuning
 
 if TYPE_CHECKING:
     from temporeal.policies.training.progress import Logger, Progress

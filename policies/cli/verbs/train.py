@@ -49,7 +49,7 @@ def run(argv: Sequence[str]) -> int:
     """Compose the settings, train, write the run."""
     options = parser().parse_intermixed_args(argv)  # before anything slow is imported: --help is at once
     from temporeal.policies.runs.settings.files import as_yaml
-    from temporeal.policies.runs.tuning import settings_of
+    from temporeal.policies.runs.tuning_runs.bases import settings_of
 
     settings = settings_of(options.overrides)
     if options.out:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from temporeal.policies.cli.main import main
-from temporeal.policies.runs import tuning
+from temporeal.policies.runs.tuning_runs import bases as tuning
 from temporeal.robots.artifact.runtime import Artifact
 
 SHORT = ["num_worlds=2", "algo.total_steps=400", "algo.evaluate_steps=200", "algo.evaluate_episodes=2", "threads=1",
