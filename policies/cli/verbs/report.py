@@ -103,15 +103,15 @@ def run(argv: Sequence[str]) -> int:
         wanted, episode = needed(interface, namespace), bags.full_name(SIMULATED, namespace)
         recording = bags.read(options.bag, lambda topic: topic == episode or wanted(topic), mission.get("renamed"))
         flights, partial, unread = flight_log.flights(recording, namespace)
-        flights, manifest = told_alike(flights, manifest, robot, options.instruction)
+        asked, manifest = told_alike(flights, manifest, robot, options.instruction)
         formula = formula_of(manifest, robot, interface)
-        found = flown(recording, [f for f in flights if not f.refusal], manifest, robot, interface, namespace)
+        found = flown(recording, [f for f in flights if not f.refusal], manifest, robot, interface, namespace, asked)
         refused = [flight.refusal for flight in flights if flight.refusal]
     if not found:
         raise BadInput("; ".join([
             f"{options.bag} has no flight of {namespace} that the guard let begin",
             *([f"{partial} began before the recording"] if partial else []), *refused, *records.remarks(unread)]))
-    notes = [*remarks(recording, partial, len(flights) - len(found)),
+    notes = [*remarks(recording, partial, len(asked) - len(found)),
              *(f"{remark}." for remark in (*refused, *records.remarks(unread)))]
     rows = [row for row, _, _ in found]
     judged = [samples_of(judged) for _, judged, _ in found]
@@ -165,14 +165,15 @@ def told_alike(
 
 def flown(
     recording: Recording, flights: Sequence[RecordedFlight], manifest: Manifest, robot: RobotSpec, interface: Interface,
-    namespace: str,
+    namespace: str, asked: Sequence[RecordedFlight],
 ) -> list[tuple[dict[str, Any], Judged, np.ndarray | None]]:
-    """Each flight that was begun: its row for the page, its judgement by the monitor, and its commands."""
+    """Each flight of ``asked`` that was begun: its row for the page, its judgement by the monitor, and its commands.
+    ``flights``: all, for each ends where the next one begins."""
     from temporeal_bridge.recording.flight_analysis import figures, judge, parts, rates
 
     out = []
     for flight, messages in zip(flights, parts(recording, flights, interface, namespace)):
-        judged = judge(messages, flight, manifest, robot, interface, namespace)
+        judged = judge(messages, flight, manifest, robot, interface, namespace) if flight in asked else None
         if judged is None or not any(sample is not None for sample in judged.samples):
             continue
         result, in_flight = judged.result, flight.verdict

@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from temporeal.policies.runs.errors import FAILED, OK, BadInput
+from temporeal.policies.runs.errors import BAD_INPUT, FAILED, OK, BadInput
 from temporeal.robots.atomic_files import write_whole
 from temporeal.robots.handed_over.files import Refused
 from temporeal.robots.handed_over.texts import from_json
@@ -109,10 +109,12 @@ def output_of(stage: Stage, more: Sequence[str]) -> dict[str, Any]:
     printed = io.StringIO()
     with redirect_stdout(printed):
         status = import_module(f"temporeal.policies.cli.verbs.{stage.verb}").run([*stage.words, *more])
-    if status not in ((OK, FAILED) if stage.gate else (OK,)):
-        raise BadInput(f"{stage.title} failed with exit status {status}: {stage.command}")
     found = json.loads(printed.getvalue() or "{}")
-    return found if isinstance(found, dict) else {}
+    figures: dict[str, Any] = found if isinstance(found, dict) else {}
+    tried = stage.gate and bool(figures.get("flights"))  # none was flown: the guard refused what a policy asked for
+    if status not in ((OK, FAILED, *((BAD_INPUT,) if tried else ())) if stage.gate else (OK,)):
+        raise BadInput(f"{stage.title} failed with exit status {status}: {stage.command}")
+    return figures
 
 
 def in_words(figures: Mapping[str, Any]) -> str:
