@@ -29,7 +29,7 @@ from temporeal.policies.vla import grounding
 from temporeal.policies.vla.batches import AT_ONCE, VlaBatches, shown
 from temporeal.policies.vla.encoder import VlaEncoder
 from temporeal.policies.vla.grounding import Grounding, GroundingConfig
-from temporeal.policies.vla.learning import plain
+from temporeal.policies.vla.learning import plain, silence_unseen
 from temporeal.sim.adapters.vocabularies import vocabulary_of
 from temporeal.sim.types import TaskEnv
 
@@ -75,6 +75,7 @@ def begin(
         encoder = VlaEncoder(tuple(read.signals.values()), words, config)
         told = Told(tuple(signals[name] for name in config.ground), encoder.size)
     told.normalizer.update(moments(vector(told.plain, {name: value[seen.at] for name, value in seen.numbers.items()})))
+    silence_unseen(encoder, seen)
     policy = ChunkPolicy(read, 1, encoder, Decoder())
     algorithm = Grounding(policy, config, generator, policy.decoder.loss, (), told, 1.0)
     return algorithm, {"interface": learner.plain_interface(read), **plain(words)}

@@ -38,7 +38,7 @@ class GroundingConfig(SeeingConfig, CloningConfig):
 
     updates: int = 1500
     batch: int = 96
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-3
     shift: int = 0
     noise: float = 0.0
     context: int = 96

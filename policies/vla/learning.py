@@ -63,6 +63,9 @@ def begin(
     algorithm, batches = learner.begin(data, config, build, seed, generator, encode)
     if fit is not None:
         fit(algorithm, batches.data)
+    if given is None and vocabulary is not None:
+        for part in (algorithm.policy, algorithm.actor):
+            silence_unseen(part.encoder, batches.data)
     if given is not None and config.take == "all" and name == given["algo"]:
         for part in (algorithm.policy, algorithm.actor):
             take(part, given, given["modules"][WEIGHTS])
@@ -72,6 +75,13 @@ def begin(
     if config.advantage:
         seen = replace(seen, numbers={**seen.numbers, POSITIVE: labels(data, seed)})
     return algorithm, VlaBatches(seen, config, {**batches.sizes, **plain(vocabulary)})
+
+
+def silence_unseen(encoder: VlaEncoder, seen: Windows) -> None:
+    """Make nothing of the words that ``seen`` never says."""
+    prefix = encoder.prefix
+    if prefix.sentence is not None:
+        prefix.sentence.silence(seen.numbers[prefix.words][seen.at])
 
 
 def resolved(config: C, interface: Interface) -> C:

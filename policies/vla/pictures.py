@@ -1,7 +1,8 @@
 """A picture and a sentence to tokens: convolutions that the sentence conditions, keypoints, and patches where wanted.
 
-The sentence scales and shifts the features (FiLM: Perez et al. 2018, arXiv 1709.07871), so that a keypoint can follow
-the thing that is named. Keypoints are expected places of feature maps (spatial softmax: Levine et al. 2016).
+The sentence scales and shifts the features (FiLM: Perez et al. 2018, arXiv 1709.07871) and asks for them: the logits of
+a keypoint's map are products of features with a query that the sentence makes. Keypoints are expected places (spatial
+softmax: Levine et al. 2016). Without the queries, places of what is named are not learned from few thousand frames.
 
 N pictures, D numbers of a token and of the sentence.
 """
@@ -49,7 +50,7 @@ class Eye(nn.Module):
             nn.Conv2d(one, two, 3, stride=2, padding=1), nn.ReLU())
         self.films = nn.ModuleList(Film(a, b, width) for a, b in zip((two, *rest), rest))
         last = rest[-1]
-        self.maps = nn.Conv2d(last, keypoints, 1)
+        self.maps, self.query = nn.Conv2d(last, keypoints, 1), nn.Linear(width, keypoints * last)
         places = [torch.linspace(-1.0, 1.0, -(-size // STRIDE)) for size in (rows, columns)]
         self.register_buffer("grid", torch.stack(torch.meshgrid(*places, indexing="ij"), -1).flatten(0, 1))
         self.grid: Tensor
@@ -63,7 +64,9 @@ class Eye(nn.Module):
         for film in self.films:
             found = film(found, told)
         flat = found.flatten(2)
-        keypoints = (torch.softmax(self.maps(found).flatten(2), -1) @ self.grid).flatten(1)
+        size = (flat.square().mean(1, keepdim=True) + 1e-3).sqrt()  # of a cell's features: a query finds a direction
+        asked = self.query(told).reshape(-1, self.maps.out_channels, self.maps.in_channels) @ (flat / size)
+        keypoints = (torch.softmax(asked + self.maps(found).flatten(2), -1) @ self.grid).flatten(1)
         summary = self.summary(torch.cat([keypoints, flat.mean(2)], -1)).unflatten(1, (self.tokens, self.width))
         if self.patches is None:
             return summary

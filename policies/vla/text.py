@@ -10,10 +10,8 @@ from temporeal.sim.stl.instructions.vocabulary import Vocabulary
 
 
 class Sentence(nn.Module):
-    """Learned words and places, attention among the words, and the mean of those that are there.
-
-    Embeddings are small at first: a word that training never shows stays nearly nothing, and the rest of the sentence
-    speaks for it. A sentence without words is a vector of zeros.
+    """Learned words and places, attention among the words, and the mean of those that are there. A sentence without
+    words is a vector of zeros.
     """
 
     def __init__(self, vocabulary: Vocabulary, width: int, heads: int, layers: int) -> None:
@@ -21,9 +19,16 @@ class Sentence(nn.Module):
         self.vocabulary = vocabulary
         self.words = nn.Embedding(len(vocabulary.words) + 1, width, padding_idx=0)
         self.place = nn.Parameter(0.02 * torch.randn(vocabulary.length, width))
-        nn.init.normal_(self.words.weight, std=0.1)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
+
+    @torch.no_grad()
+    def silence(self, shown: Tensor) -> None:
+        """Make nothing of the words that are not among the word numbers ``shown`` [M, L]: training would leave them as
+        they were drawn, and an unseen word would speak at random. The rest of a sentence then speaks for it."""
+        used = torch.zeros(len(self.words.weight), dtype=torch.bool)
+        used[shown.long().unique()] = True
+        self.words.weight[~used] = 0.0
 
     def forward(self, tokens: Tensor) -> Tensor:
         """The vectors [N, D] of word numbers [N, L], 0 where there is no word."""

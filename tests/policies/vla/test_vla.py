@@ -95,6 +95,12 @@ def test_it_becomes_one_step(run: Path, tmp_path: Path) -> None:
     assert near(student) >= 0.0  # it sees and reads
 
 
+def test_words_that_were_never_shown_are_nothing(run: Path) -> None:
+    sentence = vla.load_chunks(run).encoder.prefix.sentence
+    sentence.silence(torch.tensor([[1, 3, 0]]))
+    assert sentence.words.weight.norm(dim=1).gt(0).tolist() == [False, True, False, True, False, False, False]
+
+
 def test_words_stay_those_of_the_run_to_begin_with(run: Path) -> None:
     config = vla.FlowVlaConfig(updates=1, policy=str(run), **SMALL)
     begin = partial(learning.begin, build=vla.flow, name="vla", seed=0, generator=torch.Generator())
