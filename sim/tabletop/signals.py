@@ -19,7 +19,7 @@ from temporeal.sim.tabletop.objects import BODIES, SHAPE_OF
 from temporeal.sim.tabletop.scenes import GOALS, TARGETS
 from temporeal.sim.task import Carry
 
-ABSENT = (0.0, 0.0, -10.0)  # m: of no formula's goal within reach
+ABSENT = (0.0, 0.0, -1.0)  # m: below the table, of no goal within reach
 
 KIND = SignalSpec("kind", (), "1")
 TARGET = SignalSpec("target_pos_w", (3,), "m", "w")
