@@ -2,7 +2,7 @@
 
 An arm's chunk (16 steps of 8 numbers) from two 64x64 cameras, a sentence and the arm's own state, through ONNX Runtime
 on one thread, as a robot's worker runs it. Weights are random: time does not depend on them. Sizes are those of
-``configs/algo``: vla (0.5 million parameters), vla_small, and vla_tokens, which writes 32 tokens one after the other.
+``configs/algo``: vla (0.7 million parameters), vla_small, and vla_tokens, which writes 32 tokens one after the other.
 What 8 bits cost in success is measured where policies are trained (``benchmarks/vla``'s studies).
 """
 
