@@ -17,7 +17,7 @@ import numpy as np
 from temporeal.policies.data.curation.robustness import judge, table_of
 from temporeal.policies.data.episodes.dataset import Dataset
 from temporeal.policies.evaluate.progress_models import Summary, judged, summary
-from temporeal.policies.runs.demonstrations import generate, request_of
+from temporeal.policies.runs.demonstrating.demonstrations import generate, request_of
 from temporeal.policies.runs.learners import configured, module_of
 from temporeal.policies.runs.offline import task_of
 from temporeal.policies.runs.progress import done_at

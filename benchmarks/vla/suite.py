@@ -6,7 +6,7 @@ import shutil
 import time
 from pathlib import Path
 
-from temporeal.policies.runs.demonstrations import generate, request_of
+from temporeal.policies.runs.demonstrating.demonstrations import generate, request_of
 from temporeal.policies.runs.environments import make_env, make_task
 from temporeal.policies.runs.settings.compose import compose
 from temporeal.sim.stl.instructions.grammar import KINDS

@@ -37,8 +37,8 @@ class Attention(nn.Module):
         return self.out(found.reshape(-1, int(found.shape[1]), self.heads * self.size))
 
     def split(self, tokens: Tensor, heads: int) -> Tensor:
-        """[N, L, heads * size] as [N, heads, L, size]. L is a number of the exported graph: asked for at each inference,
-        it costs a robot more than the products."""
+        """[N, L, heads * size] as [N, heads, L, size]. L is a number of the exported graph: asked for at each
+        inference, it costs a robot more than the products."""
         return tokens.reshape(-1, int(tokens.shape[1]), heads, self.size).transpose(1, 2)
 
 

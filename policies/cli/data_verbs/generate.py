@@ -8,7 +8,7 @@ from temporeal.policies.cli.console import Parser, add_json, add_overrides, coun
 from temporeal.policies.runs.errors import OK
 
 if TYPE_CHECKING:
-    from temporeal.policies.runs.demonstrations import Generated
+    from temporeal.policies.runs.demonstrating.demonstrations import Generated
 
 SUMMARY = "demonstrations of a stated quality: by hand or by a trained policy"
 HELP = """\
@@ -43,7 +43,7 @@ def add(parser: Parser) -> None:
 
 def run(options: Any) -> int:
     """Generate and print what was reached."""
-    from temporeal.policies.runs.demonstrations import facts, generate, request_of
+    from temporeal.policies.runs.demonstrating.demonstrations import facts, generate, request_of
 
     done = generate(request_of(options.overrides), None if options.json else counter("episode"))
     if options.json:

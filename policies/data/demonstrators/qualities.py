@@ -4,9 +4,9 @@
 * ``medium``: succeeds about every second time; what it did is what is stored. Operators of different skill. An expert
   by hand moves at most at a pace that is drawn for each episode, its logarithm uniform from ``v log SLOWEST`` to 0, and
   wanders a little; each number of its action wavers by ``WAVER``, with a little noise. ``v``, the severity, is such
-  that every second episode is late (:mod:`temporeal.policies.runs.demonstrations` finds it). Most steps are those of
-  slow episodes: cloning is late. Policies that were learned know no pace: of several, such as those after each
-  quarter of a training, one is drawn for each episode, with noise (``SHAKE v``). Noise around one good mean is
+  that every second episode is late (:mod:`temporeal.policies.runs.demonstrating.demonstrations` finds it). Most steps
+  are those of slow episodes: cloning is late. Policies that were learned know no pace: of several, such as those after
+  each quarter of a training, one is drawn for each episode, with noise (``SHAKE v``). Noise around one good mean is
   averaged away by cloning. The noise is another one in each control step: where it lasts, the state shows what it was,
   and actions stored with it teach not to correct (at rest ``E[x dx/dt] = 0``: a regression on the place is flat).
 * ``random``: correlated noise.

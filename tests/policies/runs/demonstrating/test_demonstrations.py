@@ -9,7 +9,7 @@ import torch
 from temporeal.policies.data.episodes.dataset import Dataset
 from temporeal.policies.data.views import task_view, transitions
 from temporeal.policies.runs import environments
-from temporeal.policies.runs.demonstrations import generate, request_of
+from temporeal.policies.runs.demonstrating.demonstrations import generate, request_of
 from temporeal.policies.runs.errors import BadInput
 
 MISSION = ["task=waypoints", "randomize=none", "threads=1", "seed=3"]

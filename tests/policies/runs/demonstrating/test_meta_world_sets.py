@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from temporeal.policies.data.episodes.dataset import Dataset
-from temporeal.policies.runs.demonstrations import generate, request_of
+from temporeal.policies.runs.demonstrating.demonstrations import generate, request_of
 from temporeal.policies.vla.worded import worded
 from temporeal.sim.adapters.meta_world_sentences import MT10, SENTENCES, UNDRAWN, VOCABULARY
 
