@@ -22,7 +22,11 @@ from temporeal.robots.handed_over.files import Refused
 INTERFACE = Interface((Field("observation.state", (3,), unit="rad"), Field("front", (4, 5, 3), "uint8")),
                       Field("action", (2,)), 20.0, True)
 INPUTS = {"observation.state": np.arange(6, dtype=np.float32).reshape(2, 3), "front": np.zeros((2, 4, 5, 3), np.uint8)}
-SOON = Deadline(5.0, "the peer")
+
+
+def soon() -> Deadline:
+    """A deadline from now on."""
+    return Deadline(5.0, "the peer")
 
 
 @pytest.fixture
@@ -52,7 +56,7 @@ def serving(link: socket.socket, answer: Callable[[Message, Message], None]) -> 
     """
     def work() -> None:
         interface, rows = agreed(Adder(), link)
-        asked = channel.receive(link, SOON)
+        asked = channel.receive(link, soon())
         answer(asked, chunk(Adder(), interface, rows, asked))
 
     thread = threading.Thread(target=work, daemon=True)
@@ -63,8 +67,8 @@ def serving(link: socket.socket, answer: Callable[[Message, Message], None]) -> 
 def test_arrays_arrive_as_they_were_sent(pair):
     arrays = {"a": np.arange(6, dtype=np.float32).reshape(2, 3)[:, ::-1], "b": np.zeros((0, 4), np.uint8),
               "c": np.int32(7) * np.ones((), np.int32)}
-    channel.send(pair[0], Message("infer", {"words": ["ä"]}, arrays), SOON)
-    found = channel.receive(pair[1], SOON)
+    channel.send(pair[0], Message("infer", {"words": ["ä"]}, arrays), soon())
+    found = channel.receive(pair[1], soon())
     assert (found.kind, found.fields) == ("infer", {"words": ["ä"]})
     for name, value in arrays.items():
         assert found.arrays[name].dtype == value.dtype
@@ -104,7 +108,7 @@ def test_a_message_that_breaks_the_rules_is_refused(pair, data, says):
 
 def test_types_that_are_no_plain_numbers_are_not_sent(pair):
     with pytest.raises(ChannelError, match="type object"):
-        channel.send(pair[0], Message("infer", {}, {"a": np.array([None])}), SOON)
+        channel.send(pair[0], Message("infer", {}, {"a": np.array([None])}), soon())
 
 
 def test_a_peer_that_trickles_is_late_at_the_deadline_not_at_each_byte(pair):
@@ -128,7 +132,7 @@ def client(link: socket.socket, answer_s: float = 2.0) -> Server:
 
 
 def test_a_question_gets_its_chunk(pair):
-    serving(pair[1], lambda asked, reply: channel.send(pair[1], reply, SOON))
+    serving(pair[1], lambda asked, reply: channel.send(pair[1], reply, soon()))
     server = client(pair[0])
     assert (server.rows, server.facts) == (4, {"kind": "adder"})
     action = server.ask(INPUTS, ["push", "pull"], seed=1)
@@ -159,7 +163,7 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lying_server_gives_an_error_and_never_an_action(pair, lie):
     twist, says = LIES[lie]
-    serving(pair[1], lambda asked, reply: channel.send(pair[1], twist(reply), SOON))
+    serving(pair[1], lambda asked, reply: channel.send(pair[1], twist(reply), soon()))
     server = client(pair[0])
     with pytest.raises(ChannelError, match=says):
         server.ask(INPUTS, ["push", "pull"])
