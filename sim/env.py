@@ -59,6 +59,7 @@ class Env:
         mid_episode: whether [N] the running episode began in mid-episode or will be cut off at random.
         command: what the last step sent [N, U]; ``action`` [N, A]: what it was made of.
         command_override: a command [N, U] that the next step sends in place of the one its action maps to.
+        rendering: whether each step and reset renders; where not, :meth:`render` gives pictures when they are needed.
         on_divergence: called as ``on_divergence(env, world)`` for each world that diverged, before its next episode
             (:mod:`temporeal.sim.diverged_worlds` writes a file).
     """
@@ -93,6 +94,7 @@ class Env:
         self.base: dict[str, Tensor] = {}  # what episodes were given of the parameters that change within them
         self.replayed: dict[int, EpisodeRecord] = {}  # by world: the running episodes that are from records
         self.command_override: Tensor | None = None
+        self.rendering = self.pictures is not None
         self.diverged = 0
         self.on_divergence: Callable[[Env, int], None] | None = None
         self.about = about(task, backend, config)
@@ -124,8 +126,11 @@ class Env:
         """1 + the sample [N, V] at which each subgoal was hit, 0 before; None where the objective has no subgoals."""
         return self.column.get("progress.hit")
 
-    def record(self, world: int) -> EpisodeRecord:
-        """What the running episode of ``world`` was made of, for :meth:`begin`."""
+    def record(self, world: int, episode: int | None = None) -> EpisodeRecord:
+        """What the running episode of ``world`` was made of, for :meth:`begin`. With ``episode``: what that episode of
+        the world numbered ``world`` is made of, whoever plays it; any number is one."""
+        if episode is not None:
+            return episode_record(self.distribution, world, episode, self.about)
         if world in self.replayed:
             return self.replayed[world]
         if not 0 <= world < self.num_worlds:
@@ -181,9 +186,9 @@ class Env:
         """A new episode in every world. The first call starts at episode 0."""
         first = self._begin(self.worlds)
         self._begun = True
-        if self.pictures is None:
+        if not self.rendering:
             return first
-        self.images = self._render()
+        self.images = self.render()
         return first._replace(images=self.images)
 
     @torch.no_grad()
@@ -284,8 +289,8 @@ class Env:
         if some_bad:
             table.give_up(backend.bad)
             some_ended, _ = work.finish(backend.bad, found)
-        if self.pictures is not None:
-            self.images = self._render()
+        if self.rendering:
+            self.images = self.render()
             found = found._replace(obs=found.obs._replace(images=self.images))
         info = {"signals": {**truth, **self.task_signals}, "success": found.success, "finite": found.finite,
                 "length": self.column["count"], "return": self.column["return"], "mid_episode": self.mid_episode}
@@ -322,16 +327,18 @@ class Env:
         """Begin the next episodes of the worlds ``ids`` [K]: ``obs`` with their first observations."""
         first = self._begin(ids)
         after = seen_by(*(old.index_copy(0, ids, new) for old, new in zip(distinct(obs), distinct(first))))
-        if self.pictures is None:
+        if not self.rendering:
             return after
         self.images = {name: value.clone() for name, value in obs.images.items()}
-        for name, value in self._render(ids).items():
+        for name, value in self.render(ids).items():
             self.images[name][ids] = value
         return after._replace(images=self.images)
 
-    def _render(self, ids: Tensor | None = None) -> Images:
-        """Pictures now of the worlds ``ids`` (all if left out), augmented where that was asked for."""
-        assert self.pictures is not None
+    def render(self, ids: Tensor | None = None) -> Images:
+        """Pictures now of the worlds ``ids`` [K] (all if left out), augmented where that was asked for; none without
+        cameras."""
+        if self.pictures is None:
+            return {}
         return self.pictures.take(ids, seed=self.seed, episode=self.episode, step=self.count)
 
     def _count_diverged(self, bad: Tensor) -> None:
@@ -377,7 +384,7 @@ class Env:
             self.distribution.curriculum.load_state_dict(state["curriculum"])
         if self.pictures is not None:
             self.pictures.rig.set_state(state["appearance"])
-            self.images = self._render()
+            self.images = self.render() if self.rendering else {}
         # starts that were drawn ahead are drawn again: at the first of them a curriculum's teacher may have known less
         self.queue.forget()
         self.queue.draw(state["ready"], self.distribution, self.keys, self.episode)

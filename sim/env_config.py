@@ -66,7 +66,7 @@ def make_distribution(
         randomization=parse_randomization(config.randomize, backend.parameters), sensors=sensors,
         mid_episode=task.mid_episode, mid_episode_starts=config.mid_episode_starts, visual=visual,
         appearance=parse_randomization(config.appearance, visual), curriculum=curriculum,
-        chances=extra.chances if extra is not None else 0)
+        shown=task.appearance if visual else None, chances=extra.chances if extra is not None else 0)
 
 
 def make_pictures(backend: Backend, config: EnvConfig) -> Pictures | None:

@@ -59,6 +59,7 @@ class EpisodeDistribution:
             then the share is one of *worlds*, all of whose episodes start so: by steps, long episodes would crowd out
             the short ones. None: they are not cut off.
         parameters, randomization: of the backend. ``visual``, ``appearance``: the same of the camera rig.
+        shown: of the task, its ``appearance``: it overrules what is drawn. None: without cameras.
         chances: how many uniform numbers the task's own signals are given at each sample.
     """
 
@@ -73,6 +74,7 @@ class EpisodeDistribution:
     visual: Mapping[str, Parameter] = field(default_factory=dict)
     appearance: Mapping[str, Distribution] = field(default_factory=dict)
     curriculum: Curriculum | None = None
+    shown: Callable[[Mapping[str, Tensor]], Named] | None = None
     chances: int = 0
 
 
@@ -100,6 +102,8 @@ def draw_episodes(distribution: EpisodeDistribution, worlds: Tensor, episode: Te
         mid_episode = uniform(seed, worlds, of, stream("explore"), 1)[:, 0] < distribution.mid_episode_starts
         memory = {k: torch.where(_like(mid_episode, v), v, torch.zeros_like(v)) for k, v in memory.items()}
         state = {k: torch.where(_like(mid_episode, v), there[k], v) for k, v in state.items()}
+    if distribution.shown is not None:
+        appearance |= distribution.shown(state)
     sensors = distribution.sensors.draw_episode(seed, worlds, episode)
     return Draws(worlds, episode, parameters, appearance, sensors, state, memory, values, mid_episode)
 

@@ -153,6 +153,8 @@ class Task:
         observe: the observation map; ``act``: the action map; ``objective``: reward and termination.
         extra: signals that the task itself gives: a goal.
         shapes: to draw, each ``{"type": "sphere" | "cylinder" | "box", ...}``.
+        appearance: what follows from ``initial``'s draws for pictures: ``appearance(state) -> parameters`` [K, count]
+            of :mod:`temporeal.sim.rendering.appearance`, such as the colours of what an instruction names.
         finite: the episode's end is the end of the task, after which nothing is worth anything: it terminates.
             Otherwise time cuts what goes on in principle, and is said to truncate (Pardo et al., ICML 2018).
     """
@@ -174,6 +176,7 @@ class Task:
     schedules: Schedules | None = None
     extra: Extra | None = None
     shapes: Sequence[Mapping[str, Any]] = ()
+    appearance: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] | None = None
     stop: str = "level"
     finite: bool = False
 

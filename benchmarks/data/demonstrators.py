@@ -29,7 +29,7 @@ def rows(quick: bool, out: Path) -> list[Row]:
 
 def of_task(task: str, episodes: int, folder: Path) -> list[Row]:
     """One expert."""
-    from temporeal.policies.runs.demonstrations import generate, request_of
+    from temporeal.policies.runs.demonstrating.demonstrations import generate, request_of
 
     shutil.rmtree(folder, ignore_errors=True)
     words = [f"task={task}", "quality=expert", f"episodes={episodes}", f"seed={SEED}", "threads=1", f"out={folder}"]

@@ -34,7 +34,8 @@ SEEING = ("algo.auxiliary=[cube_pos_w]", "algo.keypoints=24", "algo.batch=32", "
 """Where pictures tell the place of a thing, moving them at random hides it."""
 DISTILLED = ("algo.updates=2500", "algo.fixed=1.0", "algo.learning_rate=1e-3")
 """Of a one-step head: only the noise that is deployed (with half of it: 84 of 200 in a trial, the teacher 176)."""
-DENOISED = {("push", "flow"): ["algo.denoise_steps=2", "algo.spread=0.0"], ("push", "diffusion"): ["algo.spread=0.0"]}
+DENOISED = {("push", "flow"): ["algo.denoise_steps=2", "algo.spread=0.0"],
+            ("push", "diffusion"): ["algo.denoise_steps=4", "algo.spread=0.0"]}
 """Few steps from no noise stay near the mean of what was demonstrated: better on push in a trial, not on lift."""
 ENSEMBLE = {"lift": 0.1, "push": None}
 """How chunks are played (``algo.ensemble``; None: 8 steps of each), as a trial with other starts found better: where a

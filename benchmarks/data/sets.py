@@ -92,7 +92,7 @@ def made(name: str, out: Path, seed: int = 1) -> Path:
     import shutil
 
     from temporeal.policies.data.episodes.dataset import Dataset
-    from temporeal.policies.runs.demonstrations import generate, request_of
+    from temporeal.policies.runs.demonstrating.demonstrations import generate, request_of
 
     folder = folder_of(name, out, seed)
     words = words_of(name, out, seed)

@@ -1,9 +1,9 @@
-"""Studies of learning from data: trials that take hours, one JSON line each, resumable.
+"""Studies of learning: trials that take hours, one JSON line each, resumable.
 
-A study is a part ``<name>_study`` of ``temporeal bench data``, measured where ``--parts`` names it and else read. Its
-module has ``study(out)``, which makes the trials that are missing, and ``judged(trials) -> list[Row]``, one row per
-target, ``not measured`` where trials are missing. Its trials are in ``trials.jsonl`` of its folder: each says its name,
-``trial``, and the revision and the date of its measurement.
+A study is a part ``<name>_study`` of a benchmark such as ``temporeal bench data``, measured where ``--parts`` names it
+and else read. Its module has ``study(out)``, which makes the trials that are missing, and ``judged(trials) ->
+list[Row]``, one row per target, ``not measured`` where trials are missing. Its trials are in ``trials.jsonl`` of its
+folder: each says its name, ``trial``, and the revision and the date of its measurement.
 """
 
 from __future__ import annotations
@@ -39,19 +39,21 @@ def add(folder: Path, name: str, found: Trial) -> Trial:
     return trial
 
 
-def missing(row: str, unit: str, target: float | str | None, part: str, there: str) -> Row:
+def missing(
+    row: str, unit: str, target: float | str | None, part: str, there: str, bench: str = "data"
+) -> Row:
     """A row whose trials are not all there: ``there`` says which are."""
-    return not_measured(row, unit, target, f"{there}; temporeal bench data --parts {part}")
+    return not_measured(row, unit, target, f"{there}; temporeal bench {bench} --parts {part}")
 
 
-def measured(part: str, module: ModuleType, out: Path) -> list[Row]:
+def measured(part: str, module: ModuleType, out: Path, bench: str = "data") -> list[Row]:
     """Make the trials that are missing, and write with their rows what is kept of the study."""
     from temporeal.robots.atomic_files import write_whole
 
     module.study(out)
     trials = read(out)
     rows: list[Row] = module.judged(trials)
-    document = study_document("data", rows, [dict(trial) for trial in trials.values()],
-                              command=f"temporeal bench data --parts {part}")
+    document = study_document(bench, rows, [dict(trial) for trial in trials.values()],
+                              command=f"temporeal bench {bench} --parts {part}")
     write_whole(out / KEPT, as_json(document, inline=("estimates", "gated")).encode())
     return rows

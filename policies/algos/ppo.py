@@ -3,24 +3,29 @@
 Collect T steps of N worlds, estimate advantages with GAE (Schulman et al. 2016), climb the clipped objective for a few
 epochs of large minibatches, repeat. Asymmetric critic (Pinto et al. 2018), running normalization of
 observations, true successor values where an episode is cut by time (Pardo et al. 2018), learning rate by KL divergence.
+Where the environment has cameras the actor reads their pictures, which are kept as bytes, moved at random in the update
+(DrQ, Kostrikov et al. 2020) and encoded once for actor and critic.
 
-T time, N worlds, B rows, O / C observation of actor / critic, A action. All tensors on the environment's device.
+T time, N worlds, B rows, O / C observation of actor / critic, A action, F numbers that eyes find in pictures. All
+tensors on the environment's device.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from temporeal.policies.nets.actor import Actor, Critic, Gaussian, RecurrentActor
+from temporeal.policies.nets.actor import Actor, Critic, Gaussian, RecurrentActor, SeeingActor
+from temporeal.policies.nets.encoders import shifted
 from temporeal.policies.nets.normalizer import Normalizer, moments
 from temporeal.policies.training.advantages import gae, standardized
 from temporeal.policies.training.errors import NonFiniteError, SettingsError
@@ -40,13 +45,16 @@ from temporeal.policies.training.ppo_state import (
     columns_of,
     fraction_spent,
     in_parallel,
+    seen_dim,
     start,
 )
 from temporeal.policies.training.progress import CLOCKS, Logger, Progress
 from temporeal.policies.training.ranks import Ranks
-from temporeal.sim.types import VecEnv
+from temporeal.sim.types import Obs, VecEnv
 
 CHUNK = 8192  # rows differentiated at once: larger tensors cost page faults, smaller ones the interpreter
+PICTURES = 128  # the same of rows with pictures, whose feature maps are large
+SEES = True  # whether cameras may be given
 
 
 class Result(NamedTuple):
@@ -175,7 +183,10 @@ def collect(learner: Learner, rollout: Rollout) -> None:
     for t in range(len(rollout.table)):
         batch.obs[t] = learner.obs.actor
         batch.critic_obs[t] = learner.obs.critic
-        mean = act(learner, batch.obs[t])
+        for name, pictures in rollout.pictures.items():
+            pictures[t] = learner.obs.images[name]
+        mean, seen = act(learner, batch.obs[t], learner.obs.images)
+        rollout.seen[t] = seen[:, : rollout.seen.shape[-1]]
         action = mean + scaled_noise[t]
         batch.mean[t] = mean
         batch.action[t] = action
@@ -190,7 +201,7 @@ def collect(learner: Learner, rollout: Rollout) -> None:
         if len(ended):
             cut = step.truncated.nonzero()[:, 0]
             if len(cut):
-                rollout.cut.append((t, cut, step.final_obs.critic[cut]))
+                rollout.cut.append((t, cut, step.final_obs.critic[cut], looked(learner, step.final_obs, cut)))
             count_episodes(episodes, step.info, ended)
             learner.hidden[ended] = 0.0
     rollout.episodes = episodes or rollout.episodes
@@ -202,18 +213,31 @@ def take_weights(learner: Learner) -> None:
         network.take()
 
 
-def act(learner: Learner, obs: Tensor) -> Tensor:
-    """Mean actions [N, A] for raw observations [N, O]; updates the hidden state."""
-    obs = learner.normalizer(obs)
+def act(learner: Learner, obs: Tensor, pictures: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Mean actions [N, A] for raw observations [N, O], and what the eyes found in the ``pictures`` [N, F]; updates the
+    hidden state."""
+    obs, seen = learner.normalizer(obs), obs[:, :0]
     if learner.replicas[0].forward is not None:
-        return learner.replicas[0].forward[0](obs)
+        return learner.replicas[0].forward[0](obs), seen
     with autocast(learner):
-        if isinstance(learner.actor, RecurrentActor):
+        if isinstance(learner.actor, SeeingActor):
+            seen = learner.actor.look(pictures)
+            mean = learner.actor.decide(obs, seen)
+        elif isinstance(learner.actor, RecurrentActor):
             mean, hidden = learner.actor(obs, learner.hidden)
             learner.hidden = hidden.float()
         else:
             mean = learner.actor(obs)
-    return mean.float()
+    return mean.float(), seen.float()
+
+
+def looked(learner: Learner, obs: Obs, worlds: Tensor) -> Tensor:
+    """What the critic reads of the pictures of ``worlds`` [K]: [K, F], F = 0 where it reads nothing."""
+    actor = learner.actor
+    if not isinstance(actor, SeeingActor) or not seen_dim(actor, learner.config):
+        return obs.critic.new_zeros(len(worlds), 0)
+    with autocast(learner):
+        return actor.look({name: obs.images[name][worlds] for name in actor.pictures}).float()
 
 
 @torch.no_grad()
@@ -250,16 +274,17 @@ def estimate_advantages(learner: Learner, rollout: Rollout) -> dict[str, float]:
         for t in times.tolist():
             learner.normalizer.normalize_(batch.obs[t])
             learner.critic_normalizer.normalize_(batch.critic_obs[t])
-            value[t] = evaluate(learner, batch.critic_obs[t], replica)
+            value[t] = evaluate(learner, batch.critic_obs[t], rollout.seen[t], replica)
             batch.log_prob[t] = Gaussian(batch.mean[t], learner.actor.log_std).log_prob(batch.action[t])
 
     in_parallel(learner, prepare, torch.arange(len(value)))
     next_value = torch.empty_like(value)
     next_value[:-1] = value[1:]
-    own = learner.replicas[0]
-    next_value[-1] = evaluate(learner, learner.critic_normalizer(learner.obs.critic), own)
-    for t, worlds, final in rollout.cut:  # not value[t + 1]: that is of the next episode
-        next_value[t, worlds] = evaluate(learner, learner.critic_normalizer(final), own)
+    own, everyone = learner.replicas[0], torch.arange(value.shape[1], device=value.device)
+    seen = looked(learner, learner.obs, everyone)
+    next_value[-1] = evaluate(learner, learner.critic_normalizer(learner.obs.critic), seen, own)
+    for t, worlds, final, seen in rollout.cut:  # not value[t + 1]: that is of the next episode
+        next_value[t, worlds] = evaluate(learner, learner.critic_normalizer(final), seen, own)
     next_value.masked_fill_(rollout.terminated, 0.0)
     reward = rollout.reward * learner.return_moments.scale if config.scale_rewards else rollout.reward
     advantage = gae(reward, value, next_value, done, config.gamma, config.gae_lambda)
@@ -273,24 +298,34 @@ def estimate_advantages(learner: Learner, rollout: Rollout) -> dict[str, float]:
     return {"explained": float(1.0 - advantage.var() / target.var().clamp(min=1e-12))}
 
 
-def evaluate(learner: Learner, critic_obs: Tensor, replica: Replica) -> Tensor:
-    """Values [N] of normalized ``critic_obs`` [N, C]."""
+def evaluate(learner: Learner, critic_obs: Tensor, seen: Tensor, replica: Replica) -> Tensor:
+    """Values [N] of normalized ``critic_obs`` [N, C] and what was ``seen`` [N, F]."""
     if replica.forward is not None:
         return replica.forward[1](critic_obs)[:, 0]
     with autocast(learner):
-        return replica.critic(critic_obs).float()
+        return replica.critic(torch.cat([critic_obs, seen], -1)).float()
+
+
+def outputs(
+    actor: Actor, critic: Critic, batch: Batch, hidden: Tensor, pictures: Mapping[str, Tensor], critic_sees: bool
+) -> tuple[Tensor, Tensor]:
+    """Mean actions [B, A] and values [B]; windows [T, B, .] of a recurrent actor."""
+    if isinstance(actor, RecurrentActor):
+        return actor.unroll(batch.obs, hidden, batch.first > 0), critic(batch.critic_obs)
+    if not isinstance(actor, SeeingActor):
+        return actor(batch.obs), critic(batch.critic_obs)
+    seen = actor.look(pictures)
+    told = torch.cat([batch.critic_obs, seen], -1) if critic_sees else batch.critic_obs
+    return actor.decide(batch.obs, seen), critic(told)
 
 
 def losses(
-    actor: Actor, critic: Critic, batch: Batch, hidden: Tensor, old_log_std: Tensor, config: PPOConfig
+    actor: Actor, critic: Critic, batch: Batch, hidden: Tensor, old_log_std: Tensor, config: PPOConfig,
+    pictures: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> Tensor:
     """FIGURES [4] of a batch; the first is the objective. Rows [B, .], or windows [T, B, .] (recurrent)."""
     with torch.autocast(batch.obs.device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
-        if isinstance(actor, RecurrentActor):
-            mean = actor.unroll(batch.obs, hidden, batch.first > 0)
-        else:
-            mean = actor(batch.obs)
-        value = critic(batch.critic_obs)
+        mean, value = outputs(actor, critic, batch, hidden, pictures, config.critic_sees)
     mean, value = mean.float(), value.float()
     policy = Gaussian(mean, actor.log_std)
     ratio = torch.exp(policy.log_prob(batch.action) - batch.log_prob)
@@ -316,6 +351,9 @@ def improve(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[s
     seen = []
     for _ in range(config.epochs):
         order = torch.randperm(table.shape[axis], generator=learner.generator, device=learner.device)
+        if rollout.pictures and config.shift:
+            rollout.move = torch.randint(-config.shift, config.shift + 1, (2, len(order)), device=learner.device,
+                                         generator=learner.generator)
         for chosen in order.chunk(config.minibatches):
             if config.normalize_advantages == "minibatch":
                 _standardize_chosen(learner, table, axis, chosen)
@@ -331,7 +369,7 @@ def differentiate(
 ) -> None:
     """Leave gradient and FIGURES of the loss over ``chosen`` rows (or worlds) of ``table`` in the first replica."""
     axis = table.ndim - 2
-    size = max(1, CHUNK // (len(table) if axis else 1))
+    size = PICTURES if rollout.pictures else max(1, CHUNK // (len(table) if axis else 1))
 
     def work(replica: Replica, share: Tensor) -> None:
         if replica.derivative is not None:
@@ -344,7 +382,8 @@ def differentiate(
         for part in share.split(size):
             batch = columns_of(learner, table.index_select(axis, part))
             hidden = rollout.hidden[part] if axis else rollout.hidden
-            figures = loss(replica.actor, replica.critic, batch, hidden, old_log_std, learner.config)
+            figures = loss(replica.actor, replica.critic, batch, hidden, old_log_std, learner.config,
+                           pictures_of(rollout, part))
             figures = figures * (len(part) / len(chosen))
             figures[0].backward()
             replica.gradient[-len(FIGURES) :] += figures.detach()
@@ -352,6 +391,14 @@ def differentiate(
     in_parallel(learner, work, chosen)
     for other in learner.replicas[1:]:
         learner.replicas[0].gradient.add_(other.gradient)
+
+
+def pictures_of(rollout: Rollout, rows: Tensor) -> dict[str, Tensor]:
+    """The pictures uint8 [B, H, W, 3] of ``rows`` [B] of the rollout, moved as in this epoch."""
+    found = {name: pictures.flatten(0, 1)[rows] for name, pictures in rollout.pictures.items()}
+    if not rollout.move.shape[1]:
+        return found
+    return {name: shifted(pictures, rollout.move[:, rows, None]) for name, pictures in found.items()}
 
 
 def descend(learner: Learner, gradient: Tensor, minibatch: Callable[[], Tensor], out: Path) -> list[float]:

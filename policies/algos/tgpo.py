@@ -222,7 +222,7 @@ class Allocator:
             missions = []
             for _ in range(flights):
                 learner.hidden = torch.zeros_like(hidden)
-                missions.append(flown(env, partial(ppo.act, learner), wanted))
+                missions.append(flown(env, lambda obs: ppo.act(learner, obs, env.images)[0], wanted))
             followed, success, chosen = (torch.cat(part) for part in zip(*missions))
             self.flown = proved(schedules.buffer, followed, success, chosen).cpu()
         if not bool(success.any()):

@@ -78,8 +78,10 @@ def lacking(mission: Mapping[str, Any], robot: RobotSpec, interface: Interface) 
     which is reported where it is needed."""
     from temporeal.robots.artifact.manifest import build
     from temporeal.sim.stl.language.errors import FormulaError
+    from temporeal_bridge.instruction.sentences import missions_of
     from temporeal_bridge.interface.checks import check_reads
     from temporeal_bridge.interface.interface import InterfaceError
+    from temporeal_bridge.mission import own_signals
     from temporeal_bridge.monitor.formula import formula_of
 
     try:
@@ -87,8 +89,9 @@ def lacking(mission: Mapping[str, Any], robot: RobotSpec, interface: Interface) 
     except (TypeError, LookupError, ValueError, AttributeError, ArithmeticError):
         return ""
     try:
-        check_reads(interface, manifest.signals)
-        formula_of(manifest, robot, interface)
+        check_reads(interface, manifest.signals, own=tuple(own_signals(manifest)))
+        for said in missions_of(manifest, robot, interface, ()):
+            formula_of(said, robot, interface)
     except (InterfaceError, FormulaError) as error:
         return str(error)
     return ""

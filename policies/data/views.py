@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from temporeal.policies.data import learnable
 from temporeal.policies.data.episodes.interface import ActionSpec, DataError, Interface, require_same
 from temporeal.policies.data.episodes.layout import ACTION, HAS_ACTION, POLICY_ACTION, REWARD, is_picture
 from temporeal.policies.data.objective_rewards import StepRewards
@@ -175,10 +176,11 @@ def transitions(
     joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0] if name != "count"}
     records = [dataset.records[int(e)] for e in chosen]
     success = [np.nan if r.success is None else float(r.success) for r in records]
-    bad = ~torch.isfinite(joined["reward"])
+    bad = learnable.unusable(joined["reward"], 1)
     if bool(bad.any()):
         first = int(torch.repeat_interleave(torch.from_numpy(chosen), counts)[bad][0])
-        raise DataError(f"{dataset.folder}: episode {first}: its reward is not known at each step; {NO_REWARD}")
+        raise DataError(f"{dataset.folder}: episode {first}: its reward is not known at each step, or is huge "
+                        f"({float(joined['reward'][bad][0]):g}); {NO_REWARD}")
     return Transitions(
         **joined, episode=torch.repeat_interleave(torch.arange(len(counts)), counts),
         starts=torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)]),
@@ -205,6 +207,19 @@ def _last_has_action(dataset: Dataset, last: np.ndarray) -> np.ndarray:
     return found
 
 
+def _require_numbers(dataset: Dataset, episodes: Padded, chosen: np.ndarray) -> None:
+    """Refuse what is NaN, infinite or huge in the ``chosen`` episodes, by episode and index."""
+    given = {**episodes.signals, ACTION: episodes.command}
+    if episodes.policy_action is not None:
+        given[POLICY_ACTION] = episodes.policy_action
+    for name, values in given.items():
+        bad = learnable.unusable(values, 2)
+        if bool(bad.any()):
+            episode, index = (int(place) for place in bad.T.nonzero()[0])
+            raise learnable.refusal(values[index, episode], name,
+                                    f"{dataset.folder}: episode {int(chosen[episode])}, index {index}")
+
+
 def _steps(
     dataset: Dataset, view: View, chosen: np.ndarray, reward: StepRewards | None
 ) -> dict[str, Tensor]:
@@ -220,8 +235,9 @@ def _steps(
     clock = torch.arange(rows.shape[1])[:, None].expand(rows.T.shape) / spec.rate_hz
     padded = Padded({MISSION_TIME.name: clock, **{name: column(name).float() for name in dict.fromkeys(read)}},
                     column(ACTION).float(), column(POLICY_ACTION).float() if spec.task_action else None)
-    obs, action = view(padded, spec.action)
     k = torch.arange(rows.shape[1])[:, None]
+    _require_numbers(dataset, padded, chosen)
+    obs, action = view(padded, spec.action)
     steps = torch.from_numpy(lengths - ~_last_has_action(dataset, starts + lengths - 1))
     ended = torch.tensor([bool(dataset.records[int(e)].terminated) for e in chosen])
     if reward is None:

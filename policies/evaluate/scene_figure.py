@@ -324,9 +324,12 @@ def stage_of(task: Task, *, corners: int = 24, most: int | None = None) -> Stage
 
 
 def goals_of(task: Task) -> tuple[Goal, ...]:
-    """The goals among the task's own signals, named ``<name>_pos_w`` and ``<name>_quat_w``."""
+    """The goals among the task's own signals, named ``<name>_pos_w`` and ``<name>_quat_w``: those that the formula
+    reads, all where it reads none."""
     extra = task.extra.signals if task.extra is not None else {}
-    names = dict.fromkeys(n.rpartition(ending)[0] for n, ending, _ in placed(extra))
+    read = signals_in(task.formula)
+    found = [(n, n.rpartition(ending)[0]) for n, ending, _ in placed(extra)]
+    names = dict.fromkeys(name for n, name in found if n in read) or dict.fromkeys(name for _, name in found)
     reach = task.constants.get("reach")
     radius = float(reach) if isinstance(reach, (int, float)) else 0.02
     return tuple(Goal(name, *(f"{name}{e}" if f"{name}{e}" in extra else None for e in ("_pos_w", "_quat_w")), radius)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,14 @@ Row = dict[str, np.ndarray]
 """Arrays of one control step by name."""
 
 
-def record_golden(env: Any, policy: Act, steps: int | None = None) -> Row:
+def record_golden(env: Any, policy: Act, steps: int | None = None, pictures: Sequence[str] = ()) -> Row:
     """Record a golden trace for `temporeal.policies.export.writer.export` in one episode.
 
     ``env`` has one world, not compiled, and is used for nothing else. Each array is [T, *shape], from the first step of
     an episode to its end (or ``steps``): ``signals.<name>``, the *measured* signals (noise and latency included) that
     entered the environment's observation map; ``memory.<name>``, the memory of that map (and of a recurrent network)
-    at that step; ``commands.<name>``, what the action map sent to the simulator.
+    at that step; ``commands.<name>``, what the action map sent to the simulator. ``pictures``: names of those that
+    the policy reads, further signals.
     """
     if env.num_worlds != 1:
         raise ValueError(f"a golden trace is recorded with one world, the environment has {env.num_worlds}")
@@ -31,7 +32,7 @@ def record_golden(env: Any, policy: Act, steps: int | None = None) -> Row:
         **{f"signals.{k}": world0(signals[k]) for k in observe.signals},
         **{f"memory.{k}": world0(memory[k]) for k in observe.memory}}))
     try:
-        sent, kept = _flown(env, policy, steps or env.task.steps)
+        sent, kept = _flown(env, policy, steps or env.task.steps, pictures)
     finally:
         env.functions.observe = observe
     if len(seen) < len(sent):
@@ -41,15 +42,16 @@ def record_golden(env: Any, policy: Act, steps: int | None = None) -> Row:
 
 
 @torch.no_grad()
-def _flown(env: Any, policy: Act, steps: int) -> tuple[list[np.ndarray], list[Row]]:
-    """Commands of each step of an episode, and what a recurrent policy carried before it."""
+def _flown(env: Any, policy: Act, steps: int, pictures: Sequence[str]) -> tuple[list[np.ndarray], list[Row]]:
+    """Commands of each step of an episode, and what a policy saw and a recurrent one carried before it."""
     sent: list[np.ndarray] = []
     kept: list[Row] = []
     carried = getattr(policy, CARRIED, None)
     obs = env.reset()
     for _ in range(steps):
-        if carried is not None:
-            kept.append({f"memory.{k}": world0(v) for k, v in carried(1).items()})
+        held = carried(1) if carried is not None else {}
+        kept.append({**{f"memory.{k}": world0(v) for k, v in held.items()},
+                     **{f"signals.{k}": world0(env.images[k]) for k in pictures}})
         step = env.step(policy(obs.actor))
         sent.append(world0(env.command))
         obs = step.obs

@@ -10,6 +10,7 @@ from typing import Any
 
 from temporeal.policies.export.golden_trace import record_golden
 from temporeal.policies.export.writer import ArtifactSpec, export
+from temporeal.policies.nets.seeing_graph import SeeingGraph
 from temporeal.policies.training.acting import graph_policy
 from temporeal.policies.training.reflex_policy import ReflexGraph
 from temporeal.robots.artifact.runtime import Artifact
@@ -17,6 +18,8 @@ from temporeal.sim.env import Env
 from temporeal.sim.maps import PolicyGraph
 from temporeal.sim.stl.language.queries import horizon
 from temporeal.sim.task import Task
+
+GOLDEN_PICTURES = 32  # steps of a golden trace with pictures: an episode of them would be most of the artifact
 
 
 def export_policy(
@@ -27,13 +30,14 @@ def export_policy(
 
     The horizon of a formula with an unbounded window is the episode.
     """
-    golden = record_golden(env, graph_policy(graph))
+    seen = graph.picture_specs if isinstance(graph, SeeingGraph) else {}
+    golden = record_golden(env, graph_policy(graph, env), GOLDEN_PICTURES if seen else None, tuple(seen))
     reach = horizon(task.formula)
     spec = ArtifactSpec(
         robot=task.robot, signals=graph.signals, command=task.command, rate_hz=1 / task.control_dt,
         formula_text=task.formula_text, constants=task.constants,
         horizon_s=reach if isfinite(reach) else task.episode_s, training=training, seed=seed, stop=task.stop,
-        name=name or task.name, git_revision=git_revision, task_signals=dict(task.schema))
+        name=name or task.name, git_revision=git_revision, task_signals={**task.schema, **seen})
     if isinstance(graph, ReflexGraph):
         return export(graph.at(True), path, replace(spec, reflex=graph.spec), golden, between=graph.at(False))
     return export(graph, path, spec, golden)

@@ -21,7 +21,9 @@ import onnx
 import torch
 from torch import Tensor, nn
 
+from temporeal.policies.export.int8 import quantized
 from temporeal.policies.export.provenance import revision, versions
+from temporeal.robots.artifact.additions import InstructionSpec
 from temporeal.robots.artifact.loading import refuse_other_folder
 from temporeal.robots.artifact.manifest import (
     GOLDEN,
@@ -29,6 +31,7 @@ from temporeal.robots.artifact.manifest import (
     METADATA_KEY,
     POLICY,
     REFLEX,
+    SELF_TEST_TOLERANCE,
     ArtifactError,
     ChunkSpec,
     Manifest,
@@ -47,7 +50,6 @@ from temporeal.robots.signals import CommandSpec, Schema, SignalSpec
 from temporeal.robots.spec import RobotSpec
 
 OPSET = 17  # read by onnxruntime 1.12 (2022) and newer
-SELF_TEST_TOLERANCE = 1e-5  # of the command's range: some hundred float32 roundings
 
 
 class Exportable(Protocol):
@@ -86,6 +88,7 @@ class ArtifactSpec:
         command: name of the robot's command that it gives.
         task_signals: signals of the task that the robot does not have.
         git_revision: of the project; None: that of the working tree.
+        instruction: what the policy can be told; with ``fixed``, ``policy`` does not read it any more.
     """
 
     robot: RobotSpec
@@ -103,11 +106,12 @@ class ArtifactSpec:
     task_signals: Schema | None = None
     chunk: ChunkSpec | None = None
     reflex: ReflexSpec | None = None
+    instruction: InstructionSpec | None = None
 
 
 def export(
     policy: Exportable, path: str | Path, spec: ArtifactSpec, golden: Mapping[str, np.ndarray], *,
-    between: Exportable | None = None,
+    between: Exportable | None = None, int8: bool = False,
 ) -> Artifact:
     """Write ``policy`` as an artifact to the folder ``path`` and return it loaded.
 
@@ -116,7 +120,8 @@ def export(
     appears complete under its name or not at all: it is written beside it, loaded, self-tested against ``golden``, and
     then renamed. An older artifact there is replaced; anything else there is an error. With a chunk, commands are [N,
     steps, *shape], and [T, steps, *shape] in ``golden``. With a reflex, ``between`` decides at the steps between
-    evaluations of the task network, with the same memory as ``policy``.
+    evaluations of the task network, with the same memory as ``policy``. ``int8``: products in 8-bit numbers
+    (:mod:`temporeal.policies.export.int8`).
     """
     if (spec.reflex is None) != (between is None):
         raise ArtifactError("a reflex and the network of the steps between belong together")
@@ -127,14 +132,16 @@ def export(
     data = {POLICY: trace(policy, manifest), GOLDEN: pack(golden, manifest)}
     if between is not None:
         data[REFLEX] = trace(between, manifest)
+    if int8:
+        data[POLICY], manifest = quantized(data[POLICY], manifest, golden)
     manifest = replace(manifest, files={file: digest(content) for file, content in data.items()})
     data[MANIFEST] = encode(manifest)
     with staged(path) as folder:
         for file, content in data.items():
             write(folder / file, content)
         written = Artifact.load(folder, robot, task_signals=task_signals)
-        written.self_test(SELF_TEST_TOLERANCE)
-        check_batch(written)
+        written.self_test()
+        check_batch(written, written.manifest.tolerance)
     return Artifact.load(path, robot, task_signals=task_signals)
 
 
@@ -150,7 +157,8 @@ def manifest_of(spec: ArtifactSpec, policy: Exportable) -> Manifest:
         git_revision=spec.git_revision or revision(),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         files=dict.fromkeys((GOLDEN, POLICY, *((REFLEX,) if spec.reflex is not None else ())), ""), chunk=spec.chunk,
-        reflex=spec.reflex, schema_version=version_of(spec.chunk, spec.reflex))
+        reflex=spec.reflex, instruction=spec.instruction,
+        schema_version=version_of(spec.chunk, spec.reflex, spec.instruction))
 
 
 def chosen(known: Schema, names: Sequence[str], robot: str) -> tuple[SignalSpec, ...]:
@@ -246,6 +254,8 @@ def pack(golden: Mapping[str, np.ndarray], manifest: Manifest) -> bytes:
         given, wanted = np.asarray(golden[name]), types.get(name, np.dtype(np.float32))
         if wanted == np.uint8 and given.dtype != wanted:  # a cast would wrap what is beyond, and make 0.5 a 0
             raise ArtifactError(f"the golden trace: {name} is {given.dtype}, the signal is uint8")
+        if wanted.kind == "i" and not np.array_equal(given, given.astype(wanted)):
+            raise ArtifactError(f"the golden trace: {name} has numbers that are not whole, the signal is {wanted}")
         arrays[name] = given.astype(wanted)
     np.savez_compressed(buffer, **arrays)
     return buffer.getvalue()

@@ -55,6 +55,8 @@ class ActConfig(ChunkConfig):
         for name in ("width", "heads", "layers", "latent", "tokens"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"algo.{name} is at least 1, got {getattr(self, name)}")
+        if self.width % self.heads:
+            raise SettingsError(f"algo.width={self.width} is no multiple of algo.heads={self.heads}")
         if self.latent > self.context:
             raise SettingsError(f"algo.latent is at most algo.context, {self.context}, got {self.latent}")
         if not self.kl_weight >= 0:

@@ -36,10 +36,11 @@ from temporeal.policies.training.chunks.policy import ChunkPolicy, Decoder, Deno
 from temporeal.policies.training.chunks.windows import Source, windows
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.policy_graphs import algorithm_of
+from temporeal.policies.vla.worded import worded
 from temporeal.robots.registry import resolve
 
 REGISTRY = "temporeal.policies.imitation"
-TEACHERS = ("flow", "diffusion")
+TEACHERS = ("flow", "diffusion", "vla")
 METHODS = ("regression", "consistency")
 
 
@@ -48,7 +49,7 @@ class ConsistencyConfig(CloningConfig):
     """Settings of the learner. ``configs/algo/consistency.yaml`` has the same names.
 
     Args:
-        policy: the folder of the teacher's run, of algo=flow or algo=diffusion.
+        policy: the folder of the teacher's run, of algo=flow, algo=diffusion or algo=vla.
         method: regression or consistency.
         levels: K of the teacher while it teaches; 0: as many as it is deployed with.
         fixed: share of the batch whose noise is the one that is deployed, with method=regression.
@@ -147,7 +148,7 @@ def teacher_of(run: Path) -> tuple[ChunkPolicy, dict[str, Any]]:
         raise SettingsError(f"algo.policy={run} was trained by algo={name}; a teacher is of {' or '.join(TEACHERS)}")
     state = offline_learner.read(run)
     policy: ChunkPolicy = resolve(REGISTRY, name).load_chunks(run)
-    return policy, {"algo": name, "config": state["config"], "interface": state["sizes"]["interface"]}
+    return policy, {"algo": name, "config": state["config"], **state["sizes"]}
 
 
 def distil(
@@ -162,7 +163,8 @@ def distil(
     generator = torch.Generator().manual_seed(seed)
     cloning = Cloning(student, config, generator, objective, objective.figures)
     objective.averaged = cast("OneStep", cloning.actor.decoder)
-    seen = windows(data, teacher.signals, teacher.horizon)
+    seen = windows(data if teacher.vocabulary is None else worded(data, teacher.vocabulary)[0], teacher.signals,
+                   teacher.horizon)
     require_same(teacher.interface, seen.interface, f"the dataset, and the teacher algo.policy={config.policy}")
     batches = WindowBatches(seen, config, {"teacher": dict(about)})
     return learner.learned(cloning, batches, config, out=out, seed=seed, generator=generator, **rest)

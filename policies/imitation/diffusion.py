@@ -23,12 +23,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from temporeal.policies.nets.denoisers import make_denoiser
+from temporeal.policies.nets.denoisers import check_denoiser, make_denoiser
 from temporeal.policies.training.chunks import learner
 from temporeal.policies.training.chunks.learner import ChunkConfig, Result
 from temporeal.policies.training.chunks.policy import ChunkPolicy, Denoising, Latent
 from temporeal.policies.training.chunks.windows import Source
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, require
 
 FIRST = 0.95
 """Of the levels, where sampling begins: abar is 0.6 % there. At the last one a' would be a rounding over 5e-4; the
@@ -56,6 +56,8 @@ class DiffusionConfig(ChunkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self, hidden="[1, inf)", spread="[0, inf)")
+        check_denoiser(self.network, self.horizon, self.hidden)
         if not 1 <= self.denoise_steps <= self.train_steps:
             raise SettingsError(f"algo.denoise_steps is from 1 to train_steps, {self.train_steps}; got "
                                 f"{self.denoise_steps}")

@@ -1,11 +1,7 @@
 """Flow matching: a policy that moves noise to an action chunk along a learned velocity.
 
-Lipman et al. 2023 (arXiv 2210.02747), with straight paths as Liu et al. 2022 (rectified flow) and as in pi0 (arXiv
-2410.24164, whose time runs the other way). Level t = 1 is noise n, t = 0 the chunk a:
-
-    x_t = (1 - t) a + t n                          what is between them
-    loss = E | v(x_t, t, context) - (n - a) |^2     its minimizer is the mean velocity through x_t
-    x_s = x_t - (t - s) v(x_t, t, context)          Euler steps from t = 1 down to 0, K of them
+Straight paths between noise (t = 1) and chunk (t = 0), and Euler steps along the velocity: the formulas and their
+sources stand where the decoder does, :mod:`temporeal.policies.training.chunks.flow_matching`.
 
 A chunk is deployed from one fixed noise (:class:`temporeal.policies.training.chunks.policy.Latent`): the same
 measurement has the same chunk. Commands are scaled to [-1, 1]. """
@@ -17,15 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from temporeal.policies.nets.denoisers import make_denoiser
+from temporeal.policies.nets.denoisers import check_denoiser, make_denoiser
 from temporeal.policies.training.chunks import learner
+from temporeal.policies.training.chunks.flow_matching import FlowMatching
 from temporeal.policies.training.chunks.learner import ChunkConfig, Result
-from temporeal.policies.training.chunks.policy import ChunkPolicy, Denoising, Latent
+from temporeal.policies.training.chunks.policy import ChunkPolicy
 from temporeal.policies.training.chunks.windows import Source
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import require
 
 
 @dataclass(frozen=True)
@@ -49,55 +43,16 @@ class FlowConfig(ChunkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("denoise_steps", "beta"):
-            if not getattr(self, name) > 0:
-                raise SettingsError(f"algo.{name} must be positive, got {getattr(self, name)}")
+        require(self, hidden="[1, inf)", spread="[0, inf)", denoise_steps="[1, inf)", beta="(0, inf)")
+        check_denoiser(self.network, self.horizon, self.hidden)
 
 
-class Flow(Denoising):
-    """The decoder: velocity network and sampler."""
+class Flow(FlowMatching):
+    """The decoder, with the velocity network that the settings say."""
 
     def __init__(self, config: FlowConfig, size: int) -> None:
-        super().__init__()
-        self.net = make_denoiser(config.network, config.horizon, size, config.context, config.hidden)
-        self.start = Latent(config.horizon, size, config.spread)
-        self.steps, self.beta = config.denoise_steps, config.beta
-
-    def loss(self, context: Tensor, chunk: Tensor, given: Tensor, generator: torch.Generator) -> Tensor:
-        """Squared error of the velocity at random levels."""
-        noise = torch.randn(chunk.shape, generator=generator)
-        level = self.levels(len(chunk), generator)
-        velocity = self.net(self.corrupt(chunk, noise, level), level, context)
-        return (velocity - (noise - chunk)).square().mean()[None]
-
-    def levels(self, count: int, generator: torch.Generator) -> Tensor:
-        """Levels [count] of training: Beta(beta, 1) by its inverse distribution function, kept off 0."""
-        return 0.999 * torch.rand(count, generator=generator) ** (1.0 / self.beta) + 0.001
-
-    def grid(self, steps: int) -> Tensor:
-        """Levels [steps + 1] from noise to data."""
-        return torch.linspace(1.0, 0.0, steps + 1)
-
-    def share(self, level: Tensor) -> Tensor:
-        """The level."""
-        return level
-
-    def corrupt(self, chunk: Tensor, noise: Tensor, level: Tensor) -> Tensor:
-        """x_t [N, H, U] at ``level`` [N]."""
-        t = level[:, None, None]
-        return (1.0 - t) * chunk + t * noise
-
-    def clean(self, x: Tensor, level: Tensor, context: Tensor) -> Tensor:
-        """Where the velocity at ``x`` leads to at t = 0."""
-        return x - level[:, None, None] * self.net(x, level, context)
-
-    def move(self, x: Tensor, clean: Tensor, level: Tensor, to: Tensor) -> Tensor:
-        """An Euler step: ``x`` at level ``to`` [N], on the line through it and the ``clean`` chunk."""
-        return clean + (to / level)[:, None, None] * (x - clean)
-
-    def skip(self, level: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the clean chunk: x - t v."""
-        return torch.ones_like(level), -level
+        net = make_denoiser(config.network, config.horizon, size, config.context, config.hidden)
+        super().__init__(net, (config.horizon, size), config.denoise_steps, config.beta, config.spread)
 
 
 def train(data: Source, config: FlowConfig, *, out: Path, seed: int = 0, **rest: Any) -> Result:

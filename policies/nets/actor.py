@@ -1,4 +1,4 @@
-"""Networks: feed-forward and recurrent Gaussian actors and the critic.
+"""Networks: Gaussian actors, feed-forward, recurrent and seeing, and the critic.
 
 ``forward`` of an actor is what is deployed: the deterministic action. The distribution is a value
 (:class:`Gaussian`), made from a mean and the actor's ``log_std`` where it is needed; no module remembers one.
@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+
+from temporeal.policies.nets.encoders import Keypoints
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "elu": nn.ELU, "relu": nn.ReLU, "silu": nn.SiLU}
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -123,16 +125,59 @@ class RecurrentActor(nn.Module):
         return self.head(torch.stack(states))
 
 
-Actor = FeedForwardActor | RecurrentActor
+class SeeingActor(nn.Module):
+    """Observation [N, O] and pictures, uint8 [N, H, W, 3] by name, to the deterministic action [N, A].
+
+    Each picture has an eye of its own: ``keypoints`` places (:class:`temporeal.policies.nets.encoders.Keypoints`).
+
+    Attributes:
+        pictures: their shapes (H, W, 3) by name.
+        seen_dim: F, the numbers that the eyes give of all pictures.
+    """
+
+    hidden_dim = 0
+
+    def __init__(
+        self, obs_dim: int, action_dim: int, hidden: Sequence[int], name: str, init_std: float,
+        pictures: Mapping[str, Sequence[int]], keypoints: int,
+    ) -> None:
+        super().__init__()
+        self.pictures = {picture: tuple(map(int, shape)) for picture, shape in pictures.items()}
+        self.eyes = nn.ModuleDict({picture: Keypoints(shape, keypoints) for picture, shape in self.pictures.items()})
+        for layer in self.eyes.modules():
+            if isinstance(layer, nn.Conv2d):  # torch's smaller weights give maps so flat that all keypoints are alike
+                nn.init.orthogonal_(layer.weight, math.sqrt(2.0))
+                nn.init.zeros_(layer.bias)
+        self.seen_dim = 2 * keypoints * len(self.pictures)
+        self.net = mlp(obs_dim + self.seen_dim, hidden, action_dim, name, 0.01)
+        self.log_std = nn.Parameter(torch.full((action_dim,), math.log(init_std)))
+
+    def look(self, pictures: Mapping[str, Tensor]) -> Tensor:
+        """What the eyes find in ``pictures`` [N, F]."""
+        return torch.cat([eye(pictures[name]) for name, eye in self.eyes.items()], -1)
+
+    def decide(self, obs: Tensor, seen: Tensor) -> Tensor:
+        """Deterministic action [N, A] of what was ``seen`` [N, F]."""
+        return self.net(torch.cat([obs, seen], -1))
+
+    def forward(self, obs: Tensor, pictures: Mapping[str, Tensor]) -> Tensor:
+        """Deterministic action [N, A]: the mean."""
+        return self.decide(obs, self.look(pictures))
+
+
+Actor = FeedForwardActor | RecurrentActor | SeeingActor
 
 
 def make_actor(
     obs_dim: int, action_dim: int, hidden: Sequence[int], *, name: str = "silu", init_std: float = 1.0,
-    hidden_dim: int = 0,
+    hidden_dim: int = 0, pictures: Mapping[str, Sequence[int]] | None = None, keypoints: int = 16,
 ) -> Actor:
-    """A recurrent actor where ``hidden_dim`` > 0, else a feed-forward one."""
+    """A seeing actor where there are ``pictures``, a recurrent one where ``hidden_dim`` > 0, else a feed-forward one.
+    """
     if init_std <= 0:
         raise ValueError(f"init_std, the standard deviation of the first actions, must be positive, got {init_std}")
+    if pictures:
+        return SeeingActor(obs_dim, action_dim, hidden, name, init_std, pictures, keypoints)
     if hidden_dim:
         return RecurrentActor(obs_dim, action_dim, hidden, name, init_std, hidden_dim)
     return FeedForwardActor(obs_dim, action_dim, hidden, name, init_std)

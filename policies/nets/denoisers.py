@@ -76,9 +76,6 @@ class Unet(nn.Module):
 
     def __init__(self, steps: int, size: int, context: int, widths: Sequence[int]) -> None:
         super().__init__()
-        if steps % 2 ** (len(widths) - 1) or any(width % 8 for width in widths):
-            raise ValueError(f"a U-Net of widths {list(widths)} needs widths that are multiples of 8 and a horizon "
-                             f"that is one of {2 ** (len(widths) - 1)}; got {steps}")
         told = widths[-1]
         self.condition = Condition(context, told)
         pairs = list(zip((size, *widths[:-1]), widths))
@@ -109,8 +106,6 @@ class Transformer(nn.Module):
     def __init__(self, steps: int, size: int, context: int, widths: Sequence[int]) -> None:
         super().__init__()
         width = widths[0]
-        if set(widths) != {width} or width % HEADS:
-            raise ValueError(f"a transformer has layers of one width, a multiple of {HEADS}; got {list(widths)}")
         self.condition, self.first = Condition(context, width), nn.Linear(size, width)
         self.place = nn.Parameter(0.02 * torch.randn(steps, width))
         self.blocks = nn.ModuleList(Block(width, HEADS) for _ in widths)
@@ -139,8 +134,20 @@ def zeroed(layer: nn.Module) -> nn.Module:
     return layer
 
 
-def make_denoiser(kind: str, steps: int, size: int, context: int, widths: Sequence[int]) -> nn.Module:
-    """The denoiser ``kind`` for chunks [``steps``, ``size``]; ``widths`` of its layers."""
+def check_denoiser(kind: str, steps: int, widths: Sequence[int]) -> None:
+    """Refuse a network that there is not, and sizes that it cannot have."""
     if kind not in DENOISERS:
         raise ValueError(f"network is {kind!r}; legal: {', '.join(DENOISERS)}")
+    if not widths:
+        raise ValueError("hidden: a network has one layer at least")
+    if kind == "transformer" and (set(widths) != {widths[0]} or widths[0] % HEADS):
+        raise ValueError(f"a transformer has layers of one width, a multiple of {HEADS}; got {list(widths)}")
+    if kind == "unet" and (steps % 2 ** (len(widths) - 1) or any(width % 8 for width in widths)):
+        raise ValueError(f"a U-Net of widths {list(widths)} needs widths that are multiples of 8 and a horizon "
+                         f"that is one of {2 ** (len(widths) - 1)}; got {steps}")
+
+
+def make_denoiser(kind: str, steps: int, size: int, context: int, widths: Sequence[int]) -> nn.Module:
+    """The denoiser ``kind`` for chunks [``steps``, ``size``]; ``widths`` of its layers."""
+    check_denoiser(kind, steps, widths)
     return DENOISERS[kind](steps, size, context, widths)

@@ -20,6 +20,11 @@ def is_picture(spec: SignalSpec) -> bool:
     return spec.dtype == "uint8" and len(spec.shape) == 3
 
 
+def is_words(spec: SignalSpec) -> bool:
+    """Whether a signal is a sentence: word numbers [L] (:mod:`temporeal.sim.stl.instructions.vocabulary`)."""
+    return spec.unit == "token"
+
+
 def numbers(spec: SignalSpec, value: Tensor) -> Tensor:
     """What a network is shown of a signal [N, *shape] that is no picture: flat, attitudes as their first two axes."""
     value = axes_by_products(value) if spec.unit == "wxyz" else value.float()
@@ -79,7 +84,8 @@ class Keypoints(nn.Module):
 
 
 class SignalEncoder(nn.Module):
-    """Raw signals, by name [N, *shape], to a context [N, width]. ``normalizer`` has the statistics of the numbers."""
+    """Raw signals, by name [N, *shape], to a context [N, width]. ``normalizer`` has the statistics of the numbers,
+    ``plain``; ``size``: of a context."""
 
     def __init__(self, specs: Sequence[SignalSpec], width: int, keypoints: int) -> None:
         super().__init__()
@@ -87,6 +93,7 @@ class SignalEncoder(nn.Module):
         self.plain = tuple(spec for spec in specs if not is_picture(spec))
         self.normalizer = Normalizer(sum(count(spec) for spec in self.plain), limit=5.0)
         self.eyes = nn.ModuleDict({spec.name: Keypoints(spec.shape, keypoints) for spec in self.pictures})
+        self.size = width
         inputs = len(self.normalizer.shift) + 2 * keypoints * len(self.pictures)
         self.net = nn.Sequential(nn.Linear(inputs, width), nn.SiLU(), nn.Linear(width, width))
 
@@ -100,8 +107,13 @@ class SignalEncoder(nn.Module):
 def random_shift(pictures: Tensor, pixels: int, generator: torch.Generator) -> Tensor:
     """``pictures`` [N, H, W, colours], each moved by up to ``pixels`` in both directions; the border is repeated
     (Kostrikov et al. 2020, DrQ)."""
+    return shifted(pictures, torch.randint(-pixels, pixels + 1, (2, len(pictures), 1), generator=generator))
+
+
+def shifted(pictures: Tensor, move: Tensor) -> Tensor:
+    """``pictures`` [N, H, W, colours], each moved by ``move`` [2, N, 1], pixels up and left; the border is repeated."""
     n, rows, columns = pictures.shape[:3]
-    move = torch.randint(-pixels, pixels + 1, (2, n, 1), generator=generator)
-    y = (torch.arange(rows) + move[0]).clamp(0, rows - 1)
-    x = (torch.arange(columns) + move[1]).clamp(0, columns - 1)
-    return pictures[torch.arange(n)[:, None, None], y[:, :, None], x[:, None, :]]
+    place = pictures.device
+    y = (torch.arange(rows, device=place) + move[0]).clamp(0, rows - 1)
+    x = (torch.arange(columns, device=place) + move[1]).clamp(0, columns - 1)
+    return pictures[torch.arange(n, device=place)[:, None, None], y[:, :, None], x[:, None, :]]

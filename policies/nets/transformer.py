@@ -27,16 +27,19 @@ class Attention(nn.Module):
         self.query, self.both = nn.Linear(width, width), nn.Linear(width, 2 * width)
         self.out = nn.Linear(width, width)
 
-    def forward(self, tokens: Tensor, memory: Tensor) -> Tensor:
-        """Attended [N, L, D]."""
+    def forward(self, tokens: Tensor, memory: Tensor, hidden: Tensor | None = None) -> Tensor:
+        """Attended [N, L, D]. ``hidden``: added to the logits, [L, M] or [N, 1, 1, M], -inf where nothing is seen."""
         key, value = self.split(self.both(memory), 2 * self.heads).chunk(2, 1)
         query = self.split(self.query(tokens), self.heads)
-        share = torch.softmax(query @ key.transpose(2, 3) / math.sqrt(self.size), -1)
-        return self.out((share @ value).transpose(1, 2).flatten(2))
+        logits = query @ key.transpose(2, 3) / math.sqrt(self.size)
+        share = torch.softmax(logits if hidden is None else logits + hidden, -1)
+        found = (share @ value).transpose(1, 2)
+        return self.out(found.reshape(-1, int(found.shape[1]), self.heads * self.size))
 
     def split(self, tokens: Tensor, heads: int) -> Tensor:
-        """[N, L, heads * size] as [N, heads, L, size]."""
-        return tokens.unflatten(2, (heads, self.size)).transpose(1, 2)
+        """[N, L, heads * size] as [N, heads, L, size]. L is a number of the exported graph: asked for at each
+        inference, it costs a robot more than the products."""
+        return tokens.reshape(-1, int(tokens.shape[1]), heads, self.size).transpose(1, 2)
 
 
 class Block(nn.Module):
@@ -49,11 +52,21 @@ class Block(nn.Module):
         self.last = nn.LayerNorm(width)
         self.feed = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
 
-    def forward(self, tokens: Tensor, memory: Tensor | None = None) -> Tensor:
-        """The tokens [N, L, D] after the block."""
+    def forward(self, tokens: Tensor, memory: Tensor | None = None, hidden: Tensor | None = None) -> Tensor:
+        """The tokens [N, L, D] after the block. ``hidden``: of the attention to themselves."""
         seen = self.first(tokens)
-        tokens = tokens + self.own(seen, seen)
+        tokens = tokens + self.own(seen, seen, hidden)
         if self.cross is not None and self.second is not None:
             assert memory is not None
             tokens = tokens + self.cross(self.second(tokens), memory)
         return tokens + self.feed(self.last(tokens))
+
+    def follow(self, token: Tensor, past: Tensor | None, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """The next ``token`` [N, 1, D] after the block, crossed, and what later ones attend to [N, L + 1, D]; ``past``
+        [N, L, D]: what this one does, besides itself."""
+        assert self.cross is not None and self.second is not None
+        seen = self.first(token)
+        past = seen if past is None else torch.cat([past, seen], 1)
+        token = token + self.own(seen, past)
+        token = token + self.cross(self.second(token), memory)
+        return token + self.feed(self.last(token)), past

@@ -20,6 +20,7 @@ from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.bounded_actor import BoundedActor
 from temporeal.policies.nets.ensembles import Quality
 from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training.errors import require
 from temporeal.policies.training.offline import reinforcement
 from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend
 from temporeal.policies.training.offline.reinforcement import OfflineRLConfig, bounded_actor
@@ -37,6 +38,10 @@ class AWACConfig(OfflineRLConfig):
 
     lagrange: float = 1.0
     largest_weight: float = 20.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, lagrange="(0, inf)", largest_weight="(0, inf)")
 
 
 class AWAC:

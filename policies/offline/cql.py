@@ -22,6 +22,7 @@ from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.bounded_actor import SquashedActor
 from temporeal.policies.nets.ensembles import Quality
 from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training.errors import require
 from temporeal.policies.training.offline import reinforcement
 from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend, held
 from temporeal.policies.training.offline.reinforcement import OfflineRLConfig
@@ -50,6 +51,10 @@ class CQLConfig(OfflineRLConfig):
     calibrated: bool = False
     entropy: float = -1.0
     temperature: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, conservatism="[0, inf)", samples="[1, inf)", policy_rate="(0, inf)", temperature="[0, inf)")
 
 
 class CQL:

@@ -24,7 +24,7 @@ from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.normalizer import Normalizer, moments
 from temporeal.policies.nets.sequence import SelectiveScan, WindowAttention
 from temporeal.policies.training import checkpoint, offline_learner, policy_graphs
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, choose, require
 from temporeal.policies.training.offline.flat_parameters import Adam, descend
 from temporeal.policies.training.offline.reinforcement import OfflineRLConfig
 from temporeal.policies.training.offline.trajectory_weights import weighted
@@ -58,10 +58,8 @@ class DecisionTransformerConfig(OfflineRLConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.block not in BLOCKS:
-            raise SettingsError(f"algo.block={self.block}: one of {', '.join(BLOCKS)}")
-        if self.window < 2 or self.layers < 1:
-            raise SettingsError(f"algo.window={self.window} is at least 2, algo.layers={self.layers} at least 1")
+        choose(self, block=tuple(BLOCKS))
+        require(self, layers="[1, inf)", features="[1, inf)", states="[1, inf)", window="[2, inf)", quantile="[0, 1]")
 
 
 class SequenceActor(nn.Module):

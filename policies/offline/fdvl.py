@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.ensembles import Quality, Value
 from temporeal.policies.nets.normalizer import Normalizer
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, choose, require
 from temporeal.policies.training.offline import reinforcement
 from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend
 from temporeal.policies.training.offline.reinforcement import OfflineRLConfig, bounded_actor
@@ -52,8 +52,8 @@ class FDVLConfig(OfflineRLConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.divergence not in CONJUGATES:
-            raise SettingsError(f"algo.divergence={self.divergence}: one of {', '.join(CONJUGATES)}")
+        choose(self, divergence=tuple(CONJUGATES))
+        require(self, temperature="[0, inf)")
         if not 0.5 < self.forward < 1.0:
             raise SettingsError(f"algo.forward lies between 0.5 and 1, got {self.forward}: below, V has no lower bound")
 

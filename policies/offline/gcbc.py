@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from temporeal.policies.data.goals import GoalMix, GoalSpace, Samples, samples_of
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training.errors import require
 from temporeal.policies.training.offline import goal_batches, reinforcement
 from temporeal.policies.training.offline.flat_parameters import Adam, descend
 from temporeal.policies.training.offline.goal_batches import GoalBatch, GoalConfig
@@ -41,6 +42,10 @@ class GCBCConfig(GoalConfig):
     stitch: float = 0.5
     clusters: int = 64
     longest: int = 16
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, stitch="[0, 1]", clusters="[1, inf)", longest="[0, inf)")
 
 
 class GCBC:

@@ -23,7 +23,7 @@ from temporeal.policies.nets.actor import mlp
 from temporeal.policies.nets.ensembles import Ensemble, Quality, Value
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.offline.hiql import implicit_value_loss, state_of, weighted_square
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, require
 from temporeal.policies.training.offline import goal_batches, reinforcement
 from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend
 from temporeal.policies.training.offline.goal_batches import GoalBatch, GoalConfig
@@ -50,6 +50,8 @@ class HILPConfig(GoalConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self, expectile="(0, 1)", skill_expectile="(0, 1)", dimensions="[1, inf)", temperature="[0, inf)",
+                towards="[0, 1]")
         if self.relative:
             raise SettingsError("algo.relative=true: algo=hilp maps goals and states by one function, and needs the "
                                 "goal itself in the observation")

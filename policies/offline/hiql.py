@@ -23,6 +23,7 @@ from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.actor import mlp
 from temporeal.policies.nets.ensembles import Ensemble
 from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training.errors import require
 from temporeal.policies.training.offline import goal_batches, reinforcement
 from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend
 from temporeal.policies.training.offline.goal_batches import GoalBatch, GoalConfig
@@ -50,6 +51,11 @@ class HIQLConfig(GoalConfig):
     policy_future: float = 0.5
     subgoal_steps: int = 25
     representation: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, expectile="(0, 1)", low_alpha="[0, inf)", high_alpha="[0, inf)", policy_future="[0, 1]",
+                subgoal_steps="[1, inf)", representation="[1, inf)")
 
 
 class Representation(nn.Module):

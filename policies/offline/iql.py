@@ -22,7 +22,7 @@ from temporeal.policies.nets.actor import HALF_LOG_2PI
 from temporeal.policies.nets.bounded_actor import LOG_STD
 from temporeal.policies.nets.ensembles import Quality, Scratch, Value
 from temporeal.policies.nets.normalizer import Normalizer
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, require
 from temporeal.policies.training.offline import reinforcement
 from temporeal.policies.training.offline.flat_parameters import Adam, Average
 from temporeal.policies.training.offline.reinforcement import OfflineRLConfig, bounded_actor
@@ -45,6 +45,7 @@ class IQLConfig(OfflineRLConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self, expectile="(0, 1)", temperature="[0, inf)")
         if self.activation != "relu":
             raise SettingsError(f"algo.activation={self.activation}: the derivatives of algo=iql are those of relu")
 

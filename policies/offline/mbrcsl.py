@@ -32,7 +32,7 @@ from temporeal.policies.nets.ensembles import Ensemble
 from temporeal.policies.nets.mixture import MixtureActor
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training import offline_learner
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, require
 from temporeal.policies.training.offline import reinforcement
 from temporeal.policies.training.offline.flat_parameters import Adam, descend
 from temporeal.policies.training.offline.reinforcement import OfflineRLConfig
@@ -67,21 +67,13 @@ class MBRCSLConfig(OfflineRLConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("components", "members", "rollouts"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"algo.{name} is at least 1, got {getattr(self, name)}")
-        for name in ("surpass", "quantile"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise SettingsError(f"algo.{name} lies between 0 and 1, got {getattr(self, name)}")
-        if not 0.0 < self.model_share < 1.0:
-            raise SettingsError(f"algo.model_share lies between 0 and 1, both excluded, got {self.model_share}")
-        if self.horizon < 0:
-            raise SettingsError(f"algo.horizon is a number of steps, 0: the longest episode's; got {self.horizon}")
+        require(self, model_share="(0, 1)", components="[1, inf)", members="[1, inf)", rollouts="[1, inf)",
+                horizon="[0, inf)", surpass="[0, 1]", quantile="[0, 1]")
 
 
 class Prediction(NamedTuple):
-    """Of each of E models: change of the normalized observation and the reward beside each other, ``mean`` and
-    ``log_std`` [E, B, O + 1], and the ``end``'s logit [E, B]."""
+    """Of each of E models: change of the normalized observation and the reward (in its unit) beside each other,
+    ``mean`` and ``log_std`` [E, B, O + 1], and the ``end``'s logit [E, B]."""
 
     mean: Tensor
     log_std: Tensor
@@ -89,10 +81,11 @@ class Prediction(NamedTuple):
 
 
 class Models:
-    """The behaviour and the dynamics of the data."""
+    """The behaviour and the dynamics of the data. ``unit``: the deviation of the data's rewards, which are predicted in
+    it, as :data:`LOG_STD` is of deviations."""
 
-    def __init__(self, sizes: Mapping[str, int], config: MBRCSLConfig) -> None:
-        self.outputs = sizes["obs_dim"] + 1
+    def __init__(self, sizes: Mapping[str, int], config: MBRCSLConfig, unit: float = 1.0) -> None:
+        self.outputs, self.unit = sizes["obs_dim"] + 1, unit
         self.behaviour = MixtureActor(sizes["obs_dim"], sizes["action_dim"], config.hidden, config.activation,
                                       config.components)
         self.dynamics = Ensemble(config.members, sizes["obs_dim"] + sizes["action_dim"], config.hidden,
@@ -107,7 +100,7 @@ class Models:
     def update(self, batch: Any) -> Tensor:
         """One step of maximum likelihood (step 1). Returns its loss."""
         found = self.predict(batch.obs, batch.action)
-        happened = torch.cat((batch.next_obs - batch.obs, batch.reward[:, None]), -1)
+        happened = torch.cat((batch.next_obs - batch.obs, batch.reward[:, None] / self.unit), -1)
         noise = (happened - found.mean) * torch.exp(-found.log_std)
         unlikely = (0.5 * noise.square() + found.log_std).sum(-1).mean(1).sum()
         ended = (1.0 - batch.mask).expand_as(found.end)
@@ -125,7 +118,7 @@ class Models:
         mean, log_std, end = (part[member, torch.arange(len(obs))] for part in found)
         happened = mean + log_std.exp() * torch.randn(mean.shape, generator=generator)
         ended = torch.rand(len(obs), generator=generator) < torch.sigmoid(end)
-        return action, obs + happened[:, :-1], happened[:, -1], ended.float()
+        return action, obs + happened[:, :-1], happened[:, -1] * self.unit, ended.float()
 
 
 class Rollouts(NamedTuple):
@@ -200,9 +193,9 @@ class MBRCSL:
 
     figures = ("model_loss", "policy_loss")
 
-    def __init__(self, sizes: Mapping[str, int], config: MBRCSLConfig) -> None:
+    def __init__(self, sizes: Mapping[str, int], config: MBRCSLConfig, unit: float = 1.0) -> None:
         self.updates, self.model_updates = 0, max(1, round(config.model_share * config.updates))
-        self.models, self.actor = Models(sizes, config), ReturnActor(sizes, config)
+        self.models, self.actor = Models(sizes, config, unit), ReturnActor(sizes, config)
         self.adam = Adam(self.actor, rate=config.learning_rate)
         self.modules = {"behaviour": self.models.behaviour, "dynamics": self.models.dynamics, "actor": self.actor}
         self.optimizers = {"models": self.models.adam, "policy": self.adam}
@@ -233,7 +226,8 @@ class Stitching:
         self.of_data = TransitionBatches(data, config.batch, normalize=config.normalize_observations)
         self.normalizer, self.sizes, self.fingerprint = (
             self.of_data.normalizer, self.of_data.sizes, self.of_data.fingerprint)
-        self.learner = MBRCSL(self.sizes, config)
+        spread = float(data.reward.std(correction=0))
+        self.learner = MBRCSL(self.sizes, config, spread if spread > 0 else 1.0)
         self.of_rollouts: TransitionBatches | None = None
 
     def draw(self, generator: torch.Generator, count: int) -> Iterator[Any]:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.ensembles import Ensemble
 from temporeal.policies.nets.normalizer import Normalizer
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import require
 from temporeal.policies.training.offline import reinforcement
 from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend
 from temporeal.policies.training.offline.reinforcement import OfflineRLConfig, bounded_actor
@@ -49,8 +49,7 @@ class ODICEConfig(OfflineRLConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0.0 < self.forward < 1.0:
-            raise SettingsError(f"algo.forward lies between 0 and 1, got {self.forward}")
+        require(self, forward="(0, 1)", backward="[0, inf)", scale="(0, inf)", values="[1, inf)")
 
 
 class ODICE:

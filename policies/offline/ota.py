@@ -22,6 +22,7 @@ from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.offline import hiql
 from temporeal.policies.offline.hiql import HIQL, GoalValue, HIQLConfig, implicit_value_loss
+from temporeal.policies.training.errors import require
 from temporeal.policies.training.offline import goal_batches, reinforcement
 from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend
 from temporeal.policies.training.offline.goal_batches import GoalBatch
@@ -41,6 +42,10 @@ class OTAConfig(HIQLConfig):
     abstraction: int = 5
     option_gamma: float = 0.99
     option_expectile: float = 0.7
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, abstraction="[1, inf)", option_gamma="[0, 1)", option_expectile="(0, 1)")
 
 
 class OTA(HIQL):

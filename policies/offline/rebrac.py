@@ -20,6 +20,7 @@ from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.bounded_actor import smoothed
 from temporeal.policies.nets.ensembles import Quality
 from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training.errors import require
 from temporeal.policies.training.offline import reinforcement
 from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend, held
 from temporeal.policies.training.offline.reinforcement import OfflineRLConfig, bounded_actor
@@ -46,6 +47,11 @@ class ReBRACConfig(OfflineRLConfig):
     policy_noise: float = 0.2
     noise_clip: float = 0.5
     policy_every: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, actor_penalty="[0, inf)", critic_penalty="[0, inf)", policy_noise="[0, inf)",
+                noise_clip="[0, inf)", policy_every="[1, inf)")
 
 
 class ReBRAC:

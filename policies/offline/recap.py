@@ -24,7 +24,7 @@ from temporeal.policies.nets.actor import Gaussian
 from temporeal.policies.nets.bounded_actor import BoundedActor
 from temporeal.policies.nets.ensembles import Ensemble
 from temporeal.policies.nets.normalizer import Normalizer
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import require
 from temporeal.policies.training.offline import reinforcement
 from temporeal.policies.training.offline.flat_parameters import Adam, descend
 from temporeal.policies.training.offline.reinforcement import OfflineRLConfig
@@ -33,6 +33,7 @@ from temporeal.policies.training.offline.transition_batches import normalizer_of
 from temporeal.policies.training.offline_learner import Result
 
 ROWS = 1 << 16  # that go through the value's network at once
+NARROWEST = 1e-3  # of the greatest return: the support of returns that are all the same
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,8 @@ class RECAPConfig(OfflineRLConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("value_share", "positive"):
-            if not 0.0 < getattr(self, name) < 1.0:
-                raise SettingsError(f"algo.{name} lies between 0 and 1, both excluded, got {getattr(self, name)}")
-        if self.bins < 2:
-            raise SettingsError(f"algo.bins is at least 2, got {self.bins}")
+        require(self, value_share="(0, 1)", bins="[2, inf)", lookahead="[0, inf)", positive="(0, 1)",
+                label_dropout="[0, 1)", guidance="[0, inf)")
 
 
 class LabelledActor(nn.Module):
@@ -103,7 +101,7 @@ class RECAP:
         self.config, self.generator, self.data, self.updates = config, generator, data, 0
         self.value_updates = max(1, round(config.value_share * config.updates))
         self.earned = returns_to_go(data, config.gamma)
-        self.support = torch.linspace(float(self.earned.min()), float(self.earned.max()) + 1e-6, config.bins)
+        self.support = support_of(self.earned, config.bins)
         self.value = Ensemble(1, sizes["obs_dim"], config.hidden, config.bins, name=config.activation)
         self.actor = make_actor(sizes, config)
         self.adam = Adam(self.value, rate=config.learning_rate)
@@ -158,6 +156,13 @@ class RECAP:
             rest = self.config.gamma ** count * (value[later] - self.earned[later])
             wanted = wanted + torch.where(goes_on, rest, torch.zeros(()))
         return wanted - value
+
+
+def support_of(earned: Tensor, bins: int) -> Tensor:
+    """Evenly spaced points [K] from the least to the greatest return; apart in float32 even where all returns are the
+    same."""
+    least, most = float(earned.min()), float(earned.max())
+    return torch.linspace(least, least + max(most - least, NARROWEST * max(1.0, abs(most))), bins)
 
 
 def two_hot(value: Tensor, support: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ from temporeal.policies.nets.ensembles import Quality, Value
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.offline.fdvl import LARGEST_WEIGHT, FDVLConfig, implicit_maximum
 from temporeal.policies.training import offline_learner
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, choose, require
 from temporeal.policies.training.offline import reinforcement
 from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend
 from temporeal.policies.training.offline.reinforcement import bounded_actor
@@ -65,11 +65,8 @@ class ReCOILConfig(FDVLConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.expert not in EXPERTS:
-            raise SettingsError(f"algo.expert={self.expert}: one of {', '.join(EXPERTS)}")
-        for name in ("expert_share", "mixture"):
-            if not 0.0 < getattr(self, name) < 1.0:
-                raise SettingsError(f"algo.{name} lies between 0 and 1, both excluded, got {getattr(self, name)}")
+        choose(self, expert=tuple(EXPERTS))
+        require(self, expert_share="(0, 1)", mixture="(0, 1)")
 
 
 class ReCOIL:

@@ -34,7 +34,7 @@ from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.ensembles import Quality, Value
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.offline.recoil import dual_loss
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import require
 from temporeal.policies.training.offline import goal_batches, reinforcement
 from temporeal.policies.training.offline.flat_parameters import Adam, Average, descend
 from temporeal.policies.training.offline.goal_batches import GoalBatch, GoalConfig
@@ -67,9 +67,7 @@ class SMOReConfig(GoalConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("mixture", "expectile"):
-            if not 0.0 < getattr(self, name) < 1.0:
-                raise SettingsError(f"algo.{name} lies between 0 and 1, both excluded, got {getattr(self, name)}")
+        require(self, mixture="(0, 1)", expectile="(0, 1)", temperature="[0, inf)", policy_future="[0, 1]")
 
 
 class SMORe:

@@ -19,7 +19,7 @@ from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.actor import mlp
 from temporeal.policies.nets.normalizer import Normalizer, moments
 from temporeal.policies.offline import iql
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, require
 from temporeal.policies.training.offline import reinforcement
 from temporeal.policies.training.offline.reinforcement import bounded_actor
 from temporeal.policies.training.offline_learner import Result
@@ -42,8 +42,7 @@ class SSORLConfig(iql.IQLConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0.0 < self.labelled <= 1.0:
-            raise SettingsError(f"algo.labelled lies in (0, 1], got {self.labelled}")
+        require(self, labelled="(0, 1]", past="[0, inf)", inverse_updates="[1, inf)")
 
 
 class Inverse(nn.Module):

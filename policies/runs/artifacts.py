@@ -75,11 +75,13 @@ def artifact_policy(artifact: Artifact, env: Env) -> Act:
     from temporeal.policies.evaluate.measurement_recorder import measured
 
     check_task(artifact, env)
+    pictures = [name for name in picture_specs(env) if name in artifact.schema]
     act, memory = env.task.act, artifact.initial_memory(env.num_worlds)
 
     def policy(obs: Any) -> Any:
         nonlocal memory
-        commands, memory = artifact.act_batch(measured(env), memory)
+        seen = {name: env.images[name].cpu().numpy() for name in pictures}
+        commands, memory = artifact.act_batch({**measured(env), **seen}, memory)
         command = torch.as_tensor(commands[act.command]).to(obs.device)
         env.command_override = command  # the action is known only approximately where the action map loses something
         if (acted := memory.get("last_action")) is not None and acted.shape[-1] == act.action_dim:

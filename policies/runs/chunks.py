@@ -19,6 +19,7 @@ from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.learners import module_of
 
 if TYPE_CHECKING:
+    from temporeal.policies.export.instructed import Told
     from temporeal.policies.training.acting import Act
     from temporeal.policies.training.chunks.policy import ChunkPolicy
     from temporeal.robots.artifact.runtime import Artifact
@@ -51,20 +52,38 @@ def load_chunks(settings: Mapping[str, Any], folder: Path, task: Task) -> ChunkP
 
 
 def check_task(policy: ChunkPolicy, task: Task, folder: Path) -> None:
-    """Refuse a policy whose robot, command or rate is not that of ``task``."""
+    """Refuse a policy whose robot, command, rate or words are not those of ``task``."""
     interface = policy.interface
     artifacts.check_rate(interface.rate_hz, task)
     for what, reads, shows in (("robot", interface.robot, task.robot.name),
                                ("command", interface.action.name, task.command)):
         if reads != shows:
             raise BadInput(f"{folder}: its policy is for {what} {reads}, task {task.name!r} as set has {shows}")
+    if policy.vocabulary is None:
+        return
+    from temporeal.sim.adapters.vocabularies import vocabulary_of as words_of_task
+    from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION
+
+    if INSTRUCTION.name in task.schema and policy.vocabulary != words_of_task(task.name):
+        raise BadInput(f"{folder}: its policy knows other words than those in which task {task.name!r} writes its "
+                       "instructions as numbers: the same numbers would mean other words; train anew")
 
 
-def infer_by(policy: ChunkPolicy) -> Infer:
+def check_shapes(policy: ChunkPolicy | Told, signals: Arrays) -> None:
+    """Refuse signals of another size than the policy reads."""
+    for name in policy.signals:
+        reads, shown = policy.interface.signals[name].shape, signals[name].shape[1:]
+        if reads != shown:
+            raise BadInput(f"signal {name} is {list(shown)}, the policy reads {list(reads)}: judge it with the cameras "
+                           "that it was trained with")
+
+
+def infer_by(policy: ChunkPolicy | Told) -> Infer:
     """Inference with PyTorch."""
     import torch
 
     def infer(signals: Arrays) -> np.ndarray:
+        check_shapes(policy, signals)
         with torch.no_grad():
             rows = policy.rows({name: torch.from_numpy(np.ascontiguousarray(signals[name]))
                                 for name in policy.signals})
@@ -90,7 +109,8 @@ def measured(env: Env, names: tuple[str, ...]) -> Arrays:
     a task :func:`temporeal.policies.evaluate.measurement_recorder.with_recorder`."""
     from temporeal.policies.evaluate.measurement_recorder import measured
 
-    seen = {**measured(env), **{name: value.cpu().numpy() for name, value in env.images.items()}}
+    images = env.images if env.rendering else env.render()
+    seen = {**measured(env), **{name: value.cpu().numpy() for name, value in images.items()}}
     if missing := [name for name in names if name not in seen]:
         raise BadInput(f"the policy reads {', '.join(missing)}, which task {env.task.name!r} as set does not show; it "
                        f"shows: {', '.join(seen)} (pictures: cameras=...)")
@@ -141,6 +161,7 @@ def chunk_act(infer: Infer, signals: tuple[str, ...], settings: Mapping[str, Any
     import torch
 
     algo = settings["algo"]
+    env.rendering = False  # but where a chunk is inferred
     player = Player(infer, int(algo.get("execute") or 1), algo.get("ensemble"))
 
     def policy(obs: Any) -> Any:
@@ -190,27 +211,38 @@ def shown_to(names: tuple[str, ...], task: Task) -> Task:
 
 
 def export_chunks(
-    policy: ChunkPolicy, task: Task, path: Path, env: Env, settings: Mapping[str, Any], name: str
+    policy: ChunkPolicy, task: Task, path: Path, env: Env, settings: Mapping[str, Any], name: str, *,
+    instruction: str = "", int8: bool = False,
 ) -> Artifact:
     """Write ``policy`` as an artifact of ``task``; its golden trace is what one world measured in an episode under it.
-    ``env``: one world of a task with a recorder."""
+    ``env``: one world of a task with a recorder. ``instruction``: baked in. ``int8``: in 8-bit numbers."""
     from math import isfinite
 
+    from temporeal.policies.export.instructed import Told, instruction_spec
     from temporeal.policies.export.writer import ArtifactSpec, export
     from temporeal.robots.artifact.manifest import ChunkSpec
     from temporeal.sim.stl.language.queries import horizon
 
-    reach, interface = horizon(task.formula), policy.interface
+    reach, interface, words = horizon(task.formula), policy.interface, policy.vocabulary
+    told = instruction_spec(interface.signals.values(), words, grammar_of(task), instruction)
+    shown = policy if not instruction or words is None else Told(policy, words, instruction)
     spec = ArtifactSpec(
-        robot=task.robot, signals=policy.signals, command=task.command, rate_hz=interface.rate_hz,
+        robot=task.robot, signals=shown.signals, command=task.command, rate_hz=interface.rate_hz,
         formula_text=task.formula_text, constants=task.constants,
         horizon_s=reach if isfinite(reach) else task.episode_s, training=settings, seed=settings["seed"],
         stop=task.stop, name=name, task_signals={**task.schema, **interface.signals},
-        chunk=ChunkSpec(policy.horizon, 1.0 / interface.rate_hz))
-    return export(policy, path, spec, golden_trace(policy, env, settings))
+        chunk=ChunkSpec(policy.horizon, 1.0 / interface.rate_hz), instruction=told)
+    return export(shown, path, spec, golden_trace(shown, env, settings), int8=int8)
 
 
-def golden_trace(policy: ChunkPolicy, env: Env, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def grammar_of(task: Task) -> str:
+    """What makes a formula of a sentence in this task; empty: its own formula is for all."""
+    from temporeal.robots.artifact.additions import TABLETOP
+
+    return TABLETOP if task.name == TABLETOP else ""
+
+
+def golden_trace(policy: ChunkPolicy | Told, env: Env, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Signals [T, *shape] and chunks [T, H, *shape] of the inferences in one episode of one world."""
     import torch
 

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from temporeal.sim.task import Task
 
 
-def export_run(run: Path, out: Path, name: str | None = None, task_file: str | Path | None = None) -> Artifact:
+def export_run(
+    run: Path, out: Path, name: str | None = None, task_file: str | Path | None = None, *, instruction: str = "",
+    int8: bool = False,
+) -> Artifact:
     """Write the policy of ``run`` as an artifact to the folder ``out``.
 
     ``name`` in the manifest: else the task's. ``task_file``: the file of the user's task, if the run was trained on
-    one.
+    one. ``instruction``: a sentence that is baked in. ``int8``: products in 8-bit numbers.
     """
     from temporeal.policies.export.policy import export_policy
     from temporeal.policies.runs.settings.compose import override
@@ -35,7 +38,10 @@ def export_run(run: Path, out: Path, name: str | None = None, task_file: str | P
         task = environments.make_task(settings)
         here = {**settings, "device": "cpu"}  # an artifact runs on a CPU, wherever the run was trained
         if chunks.gives_chunks(settings):
-            return _export_chunks(here, run, task, out, name or title_of(settings))
+            return _export_chunks(here, run, task, out, name or title_of(settings), instruction, int8)
+        if instruction or int8:
+            raise BadInput("instruction=... and --int8 are for policies that give chunks; this run's gives one command "
+                           "at a time, in microseconds")
         graph = load_graph(here, run, task)
         env = environments.make_env(here, task=shown_to(graph, task), num_worlds=1, compiled=False)
     with writable(out), bad_input():
@@ -43,12 +49,14 @@ def export_run(run: Path, out: Path, name: str | None = None, task_file: str | P
                              name=name or title_of(settings))
 
 
-def _export_chunks(settings: Settings, run: Path, task: Task, out: Path, name: str) -> Artifact:
+def _export_chunks(
+    settings: Settings, run: Path, task: Task, out: Path, name: str, instruction: str, int8: bool
+) -> Artifact:
     """Write the policy of a run whose policies give chunks."""
     policy = chunks.load_chunks(settings, run, task)
     env = environments.make_env(settings, task=chunks.shown_to(policy.signals, task), num_worlds=1)
     with writable(out), bad_input():
-        return chunks.export_chunks(policy, task, out, env, settings, name)
+        return chunks.export_chunks(policy, task, out, env, settings, name, instruction=instruction, int8=int8)
 
 
 def export_model(

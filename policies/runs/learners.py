@@ -12,7 +12,7 @@ from typing import Any
 from temporeal.policies.runs.environments import GREATEST_SEED, check_seed, fits
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.settings.compose import of_group
-from temporeal.policies.training.registries import LEARNERS
+from temporeal.policies.training.registries import FROM_DATA, LEARNERS
 
 RANK_SEED = 1_000_003  # between the seeds of the processes of one run: their worlds must differ
 REGISTRIES = (*LEARNERS, "temporeal.policies.planners")
@@ -62,8 +62,7 @@ def from_data() -> list[str]:
     """The names of the learners that take a dataset."""
     from temporeal.robots.registry import names
 
-    return sorted(name for package in ("temporeal.policies.imitation", "temporeal.policies.offline")
-                  for name in names(package))
+    return sorted(name for package in FROM_DATA for name in names(package))
 
 
 def configured(name: str, kind: Any, values: Mapping[str, Any]) -> Any:

@@ -85,4 +85,5 @@ def rollout_bytes(settings: Mapping[str, Any], task: Any) -> int:
     """Bytes of a world in a learner's rollout, at least: what it saw, did and got at each step of ``task``."""
     steps = (settings.get("algo") or {}).get("rollout_steps")
     numbers = task.observe.obs_dim + task.objective.privileged_dim + task.act.action_dim + 3
-    return 4 * numbers * steps if isinstance(steps, int) else 0
+    seen = sum(3 * each["width"] * each["height"] for each in (settings.get("cameras") or {}).values())
+    return (4 * numbers + seen) * steps if isinstance(steps, int) else 0

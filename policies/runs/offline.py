@@ -9,12 +9,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from temporeal.policies.runs import chunks, environments, run_folders
+from temporeal.policies.runs import chunks, environments, progress, run_folders
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.interrupts import Interrupted, stop_asked
 from temporeal.policies.runs.settings.compose import compose, override
 from temporeal.policies.runs.settings.files import Settings, read, write
 from temporeal.policies.runs.settings.handed_over import checked as plain
+from temporeal.policies.runs.settings.overrides import parse_override
 from temporeal.policies.runs.trained_run import TrainedRun, events, naming_checkpoint
 
 if TYPE_CHECKING:
@@ -33,17 +34,28 @@ WORLD = ("robot", "task", "backend", "randomize")
 
 def settings_of(words: Sequence[str]) -> Settings:
     """The settings of a command's ``words``; without ``task=``, the dataset says which task it is about."""
-    folder = next((word.partition("=")[2] for word in reversed(words) if word.startswith("dataset=")), "")
-    if not folder or folder == "null" or any(word.startswith("task=") for word in words):
+    folder = next((named(word) for word in reversed(words) if word.startswith("dataset=")), "")
+    if not folder or any(word.startswith("task=") for word in words):
         return compose(words)
-    about = dict(open_dataset(folder).interface.about.get("settings") or {})
+    return settings_about(open_dataset(folder), words)
+
+
+def named(word: str) -> str:
+    """The folder that a word ``dataset=FOLDER`` names in the grammar of overrides; "" for null."""
+    value = parse_override(word).value()
+    return "" if value is None else str(value)
+
+
+def settings_about(dataset: Dataset, words: Sequence[str]) -> Settings:
+    """The settings of a command's ``words``, and for the rest the world that ``dataset`` says it is about."""
+    about = dict(dataset.interface.about.get("settings") or {})
     if "task" not in about:
         return compose(words)
     of_world = [word for word in words if word.partition("=")[0].partition(".")[0] in WORLD]
     with bad_input():
         settings = compose([word for word in words if word not in of_world])
         groups = (*WORLD, "cameras") if chunks.gives_chunks(settings) else WORLD
-        held = plain({key: about[key] for key in groups if key in about}, folder)
+        held = plain({key: about[key] for key in groups if key in about}, str(dataset.folder))
         return override({**settings, **held}, of_world)
 
 
@@ -53,6 +65,24 @@ def open_dataset(folder: str | Path) -> Dataset:
 
     with bad_input():
         return Dataset.open(Path(folder))
+
+
+def task_of(data: Dataset) -> Task | None:
+    """The task that a set was generated with; None where it names none."""
+    return environments.make_task(settings_about(data, [])) if names_task(data) else None
+
+
+def names_task(data: Dataset) -> bool:
+    """Whether a set says which task it is about."""
+    return "task" in dict(data.interface.about.get("settings") or {})
+
+
+def require_task(data: Dataset, task: Task, otherwise: str = "") -> None:
+    """Refuse a set that names no task and is of another robot than ``task``, which nobody may have asked for.
+    ``otherwise``: what else can be done."""
+    if not names_task(data) and data.interface.robot != task.robot.name:
+        raise BadInput(f"{data.folder} names no task, and task {task.name!r} as set is of robot {task.robot.name}, not "
+                       f"{data.interface.robot}: give task=NAME of a robot with these signals{otherwise}")
 
 
 def train(
@@ -68,18 +98,25 @@ def train(
         raise BadInput(f"processes={settings['processes']}: algo={name} is trained by one process")
     if settings["device"] != "cpu":
         raise BadInput(f"device={settings['device']}: algo={name} learns on the cpu")
-    from temporeal.policies.data import memoryless
+    from temporeal.policies.data import learnable, memoryless
 
-    dataset = open_dataset(settings["dataset"])
+    dataset = open_dataset(str(settings["dataset"]))
+    with bad_input():
+        learnable.require_sound(dataset)
     task = memoryless.shown(environments.make_task(settings), getattr(configuration, "history", True))
     settings = environments.resolved(settings)
+    if learns_steps(module):
+        require_task(dataset, task)
+    elif chunks.gives_chunks(settings) and configuration.evaluate_updates:
+        require_task(dataset, task, ", or algo.evaluate_updates=0, which learns without a simulation")
     with bad_input():
         data = shown(dataset, module, task, configuration)
+        more = {"done": progress.done_at(dataset, task)} if hasattr(module, "load_progress") else {}
     started, folder = time.perf_counter(), run_folders.run_folder(settings)
     with run_folders.opened_run(settings, folder, overwrite):
         with events(folder / run_folders.EVENTS) as logger, naming_checkpoint(folder, 1, again), stop_asked() as asked:
             history = _learn(module, data, configuration, settings, folder, quiet=quiet, logger=logger, asked=asked,
-                             evaluate=evaluation_of(module, dataset, settings, task))
+                             evaluate=evaluation_of(module, dataset, settings, task), **more)
             if asked:
                 raise Interrupted(asked[0])
     if run_folders.resumes(settings):
@@ -90,11 +127,14 @@ def train(
 
 def shown(dataset: Dataset, module: ModuleType, task: Task, configuration: Any) -> Transitions | Dataset:
     """What the learner ``module`` takes: steps as ``task`` shows them to a policy, or the episodes as they are."""
+    return steps_of(dataset, task, configuration) if learns_steps(module) else dataset
+
+
+def learns_steps(module: ModuleType) -> bool:
+    """Whether a learner takes steps, rather than the episodes as they are."""
     from temporeal.policies.data.transitions import Transitions
 
-    if typing.get_type_hints(module.train)["data"] is Transitions:
-        return steps_of(dataset, task, configuration)
-    return dataset
+    return typing.get_type_hints(module.train)["data"] is Transitions
 
 
 def steps_of(dataset: Dataset, task: Task, configuration: Any) -> Transitions:
@@ -163,16 +203,17 @@ def _learn(
     quiet: bool, asked: Sequence[int], **watched: Any,
 ) -> list[dict[str, float]]:
     """The history of the training; errors of settings, checkpoints and numbers are the user's to correct."""
-    from temporeal.policies.training import progress
+    from temporeal.policies.data.episodes.interface import DataError
     from temporeal.policies.training.checkpoint import CheckpointError
     from temporeal.policies.training.errors import NonFiniteError, SettingsError
+    from temporeal.policies.training.progress import show
 
     title = f"{run_folders.title_of(settings)}, {settings['algo']['name']}, seed {settings['seed']}"
     try:
         result = module.train(
             data, configuration, out=folder, seed=settings["seed"], resume=run_folders.resumes(settings),
-            progress=None if quiet else progress.show(title), on_iteration=lambda _: bool(asked), **watched)
-    except (CheckpointError, SettingsError) as error:
+            progress=None if quiet else show(title), on_iteration=lambda _: bool(asked), **watched)
+    except (CheckpointError, SettingsError, DataError) as error:
         raise BadInput(str(error)) from error
     except NonFiniteError as error:
         raise BadInput(f"the training diverged and was stopped: {error}; try a smaller learning rate") from error

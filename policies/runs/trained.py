@@ -15,9 +15,12 @@ from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.learners import algorithm
 from temporeal.policies.runs.run_folders import load_run, read_run, title_of
 from temporeal.policies.runs.settings.files import Settings
+from temporeal.policies.runs.tuning_runs import bases as tuning
 
 if TYPE_CHECKING:
+    from temporeal.policies.runs.pretrained.serving import Served
     from temporeal.policies.training.acting import Act
+    from temporeal.policies.training.chunk_rl.tuning import Base
     from temporeal.robots.artifact.runtime import Artifact
     from temporeal.sim.env import Env
     from temporeal.sim.maps import PolicyGraph
@@ -26,15 +29,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trained:
-    """What was trained: a run, or an artifact (None for a run), with the settings of its training."""
+    """What was trained: a run, an artifact, or a pretrained model of another library that is served (each None where it
+    is not that), with the settings of its training."""
 
     folder: Path
     settings: Settings
     artifact: Artifact | None = None
+    served: Served | None = None
 
     def results(self, kind: str) -> Path:
-        """The folder of results such as ``eval``: in a run; beside an artifact, which is sealed."""
-        if self.artifact is not None:
+        """The folder of results such as ``eval``: in a run; beside an artifact, which is sealed, and beside a model."""
+        if self.artifact is not None or self.served is not None:
             return self.folder.with_name(f"{self.folder.name}-{kind}")
         return self.folder / kind
 
@@ -83,12 +88,16 @@ def trained_policy(trained: Trained, settings: Mapping[str, Any], task: Task) ->
     from temporeal.policies.training.acting import graph_policy
     from temporeal.robots.artifact.manifest import POLICY
 
+    if trained.served is not None:
+        from temporeal.policies.runs.pretrained.serving import served_policy
+
+        return TrainedPolicy(*served_policy(trained.served, settings, task))
     artifact = trained.artifact
     if chunked := chunks.trained_chunks(trained.folder, artifact, settings, task):
         return TrainedPolicy(*chunked)
     if artifact is None:
         graph = load_graph(settings, trained.folder, task)
-        return TrainedPolicy(shown_to(graph, task), lambda env: graph_policy(graph), lambda: weights_digest(graph))
+        return TrainedPolicy(shown_to(graph, task), lambda env: graph_policy(graph, env), lambda: weights_digest(graph))
     file = trained.folder / POLICY
     return TrainedPolicy(
         to_full_horizon(with_recorder(task, artifact.schema)), lambda env: artifact_policy(artifact, env),
@@ -100,7 +109,9 @@ def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyG
     from temporeal.policies.training import policy_graphs
     from temporeal.policies.training.checkpoint import CheckpointError
 
-    algorithm(settings)
+    if hasattr(algorithm(settings)[0], "load_progress"):
+        raise BadInput(f"{folder}: algo={settings['algo']['name']} learned a model of progress, and no policy: "
+                       f"temporeal data progress {folder} SET judges it")
     check_device(settings["device"])
     try:
         return policy_graphs.load_graph(folder, task, settings["device"])
@@ -111,14 +122,17 @@ def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyG
                        f"{error}): train anew, or judge the artifact that was exported then") from error
 
 
-def shown_to(graph: PolicyGraph, task: Task) -> Task:
-    """``task`` with the observation map of ``graph``, to its full horizon."""
+def shown_to(graph: PolicyGraph | Base, task: Task) -> Task:
+    """``task`` with the observation map of ``graph``, to its full horizon; to a chunk policy: with what it reads."""
     from temporeal.policies.evaluate.full_horizon import to_full_horizon
+    from temporeal.policies.training.chunk_rl.tuning import Base
 
+    if isinstance(graph, Base):
+        return tuning.shown_to(graph, task)
     return to_full_horizon(task if graph.observe is task.observe else replace(task, observe=graph.observe))
 
 
-def base_of(settings: Mapping[str, Any], task: Task) -> PolicyGraph | None:
+def base_of(settings: Settings, task: Task) -> PolicyGraph | Base | None:
     """The trained policy on ``task`` that the learner starts from; None where it starts from nothing.
 
     Such a learner has the setting ``policy``, the folder of the run.
@@ -129,6 +143,8 @@ def base_of(settings: Mapping[str, Any], task: Task) -> PolicyGraph | None:
     if not given:
         raise BadInput(f"algo={name} starts from a trained policy: algo.policy=RUN, the folder of a run on the same "
                        "task")
+    if tuning.tunes_chunks(settings):
+        return tuning.base_of(settings, task)
     run = Path(str(given))
     before = load_run(run)
     if before["task"]["name"] != settings["task"]["name"] or before["robot"] != settings["robot"]:

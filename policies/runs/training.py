@@ -14,6 +14,7 @@ from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.interrupts import Interrupted, stop_asked
 from temporeal.policies.runs.settings.files import Settings, read, write
 from temporeal.policies.runs.trained_run import TrainedRun, events, naming_checkpoint
+from temporeal.policies.runs.tuning_runs import bases as tuning
 
 if TYPE_CHECKING:
     from temporeal.policies.training.progress import Logger, Progress
@@ -63,9 +64,13 @@ def checked(settings: Settings) -> tuple[Any, Any]:
     if settings.get("dataset") and not learners.learns_from_data(found[0]):
         raise BadInput(f"dataset={settings['dataset']}: algo={settings['algo']['name']} learns in a simulation and "
                        f"reads no episodes; those that do: {', '.join(learners.from_data())}")
-    if settings.get("cameras") and not chunks.gives_chunks(settings):
+    if settings.get("cameras") and not (chunks.gives_chunks(settings) or getattr(found[0], "SEES", False)):
         raise BadInput(f"cameras: algo={settings['algo']['name']} learns from the observation alone and does not see "
-                       "pictures; Gymnasium, stable-baselines3 and rsl_rl do (docs/how-to/other-learners.md)")
+                       "pictures; algo=ppo and learners of chunks do (docs/how-to/learning-from-pictures.md), and "
+                       "Gymnasium, stable-baselines3 and rsl_rl (docs/how-to/other-learners.md)")
+    if settings["algo"].get("hide") and not settings.get("cameras"):
+        raise BadInput(f"algo.hide={list(settings['algo']['hide'])} are signals to be found in pictures, and there is "
+                       "no camera: cameras.front.width=64 cameras.front.height=64, or leave algo.hide out")
     return found
 
 
@@ -80,13 +85,15 @@ class _Training:
     """One process of a training: its environment, what it writes, and what it reports."""
 
     def __init__(self, settings: Settings, folder: Path, quiet: bool, opened: bool) -> None:
+        from temporeal.policies.data.hidden_signals import without
         from temporeal.policies.training.ranks import join
         from temporeal.sim import diverged_worlds
 
         self.folder, self.quiet, self.opened, self.started = folder, quiet, opened, time.perf_counter()
         with bad_input():
             self.ranks, device = join(settings["device"])
-        task = environments.make_task(settings)
+        with bad_input():
+            task = without(environments.make_task(settings), settings["algo"].get("hide") or ())
         self.settings = environments.resolved(settings)
         self.base = trained.base_of(self.settings, task)
         if self.base is not None:
@@ -102,7 +109,7 @@ class _Training:
         self.started = time.perf_counter()
         with self._folder(overwrite):
             self.ranks.wait()
-            again = again if self.base is None else ""  # such a learner does not resume
+            again = again if self.base is None or tuning.tunes_chunks(self.settings) else ""  # a reflex does not resume
             with self._events() as logger, naming_checkpoint(self.folder, self.ranks.size, again), stop_asked(
                     quiet=self.opened) as asked:
                 history = self._learn(learn, configuration, logger, asked)

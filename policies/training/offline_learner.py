@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.policies.training import checkpoint
-from temporeal.policies.training.errors import NonFiniteError, SettingsError
+from temporeal.policies.training.errors import NonFiniteError, choose, require
 from temporeal.policies.training.progress import CLOCKS, Logger, Progress
 
 KIND = "temporeal offline 1"
@@ -53,11 +53,10 @@ class OfflineConfig:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("updates", "batch", "report_updates", "threads"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"algo.{name} is at least 1, got {getattr(self, name)}")
-        if self.clock not in CLOCKS:
-            raise SettingsError(f"algo.clock={self.clock}: one of {', '.join(CLOCKS)}")
+        require(self, updates="[1, inf)", batch="[1, inf)", report_updates="[1, inf)", threads="[1, inf)",
+                max_seconds="(0, inf)", evaluate_updates="[0, inf)", evaluate_episodes="[1, inf)",
+                checkpoint_seconds="[0, inf)")
+        choose(self, clock=tuple(CLOCKS))
 
 
 class Algorithm(Protocol):

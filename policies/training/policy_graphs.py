@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 import yaml
 
+from temporeal.policies.data.hidden_signals import without
 from temporeal.policies.data.memoryless import shown
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.registries import LEARNERS
@@ -25,8 +27,11 @@ CONFIG = "config.yaml"
 
 def algorithm_of(run: Path) -> str:
     """The algorithm of the run in folder ``run``, by its settings."""
+    file = run / CONFIG
+    if not file.exists():
+        raise CheckpointError(f"{run} is no run: " + (f"it has no {CONFIG}" if run.is_dir() else
+                                                         "there is no such folder"))
     try:
-        file = run / CONFIG
         name = from_yaml(read_text(file, within=run), str(file))["algo"]["name"]
     except (OSError, TypeError, LookupError, Refused, yaml.YAMLError) as error:
         raise CheckpointError(f"{run} is no run: its {CONFIG} does not say which algorithm learned it "
@@ -55,6 +60,8 @@ def learner_of(run: Path) -> ModuleType:
 
 def load_graph(run: Path, task: Task, device: str = "cpu") -> PolicyGraph:
     """The policy of ``run`` on ``task``; a :class:`CheckpointError` if it belongs to another task."""
+    from temporeal.policies.nets.actor import SeeingActor
+    from temporeal.policies.nets.seeing_graph import SeeingGraph
     from temporeal.sim.maps import PolicyGraph
 
     module = learner_of(run)
@@ -62,5 +69,15 @@ def load_graph(run: Path, task: Task, device: str = "cpu") -> PolicyGraph:
         return cast("PolicyGraph", module.load_graph(run, task, device))
     actor, normalizer, config = module.load_policy(run, device)
     check_reads(run, normalizer, task)
-    task = shown(task, getattr(config, "history", True))
+    task = shown(told(run, task, getattr(config, "hide", ())), getattr(config, "history", True))
+    if isinstance(actor, SeeingActor):
+        return SeeingGraph(task.observe, normalizer, actor, task.act).eval()
     return PolicyGraph(task.observe, normalizer, actor, task.act).eval()
+
+
+def told(run: Path, task: Task, hidden: Sequence[str]) -> Task:
+    """``task`` without the signals ``hidden`` from the policy of ``run``."""
+    try:
+        return without(task, hidden)
+    except ValueError as error:
+        raise CheckpointError(f"the policy in {run} was trained on another task: {error}") from error

@@ -20,7 +20,7 @@ from temporeal.sim.types import Obs, VecEnv
 
 MAY_CHANGE = ("total_steps", "max_seconds", "clock", "checkpoint_seconds")  # between a run and its resumption
 KIND = "temporeal ppo 2"
-ABSENT_DEFAULTS = {"stagger": False}
+ABSENT_DEFAULTS = {"stagger": False, "hide": [], "keypoints": 16, "shift": 0, "critic_sees": False}
 """Settings that older checkpoints lack, and their values then."""
 MODULES = ("actor", "critic", "normalizer", "critic_normalizer", "return_moments", "optimizer")
 """What learns, by its name in a learner."""
@@ -32,7 +32,7 @@ def keep(learner: Learner, out: Path) -> None:
     folder, ranks = Path(out) / "checkpoints", learner.ranks
     cuda = torch.cuda.get_rng_state(learner.device) if learner.device.type == "cuda" else None
     checkpoint.save(checkpoint.file_of(folder, learner.iteration, ranks.index, ranks.size), {
-        "kind": KIND, "config": _plain(learner.config), "sizes": _sizes(learner.env), "seed": learner.seed,
+        "kind": KIND, "config": _plain(learner.config), "sizes": _sizes(learner), "seed": learner.seed,
         **modules_of(learner), "learning_rate": learner.learning_rate, "iteration": learner.iteration,
         "steps": learner.steps, "seconds": learner.seconds, "history": learner.history,
         "generator": learner.generator.get_state(), "torch_rng": torch.get_rng_state(), "cuda_rng": cuda,
@@ -46,7 +46,7 @@ def keep(learner: Learner, out: Path) -> None:
 def restore(learner: Learner, path: Path) -> None:
     """Set ``learner`` to the state of the checkpoint ``path``."""
     state = _read(path)
-    checkpoint.require_same(path, "environment", state["sizes"], _sizes(learner.env), MAY_CHANGE)
+    checkpoint.require_same(path, "environment", state["sizes"], _sizes(learner), MAY_CHANGE)
     checkpoint.require_same(path, "configuration", state["config"], _plain(learner.config), MAY_CHANGE)
     checkpoint.require_same(path, "run", {"seed": state["seed"]}, {"seed": learner.seed}, MAY_CHANGE)
     checkpoint.require_same(path, "device", {"device": "cpu" if state["cuda_rng"] is None else "cuda"},
@@ -73,19 +73,31 @@ def restore(learner: Learner, path: Path) -> None:
 def policy_of(state: Mapping[str, Any], kind: type[C], device: str) -> tuple[Actor, Normalizer, C]:
     """Actor, normalizer and configuration, a ``kind``, of the checkpoint ``state``."""
     config = config_of(state, kind)
-    checkpoint.require_held(state["path"], widths(config, state["sizes"]), state["actor"])
-    actor = make_actor(state["sizes"]["obs_dim"], state["sizes"]["action_dim"], config.actor_hidden,
-                       name=config.activation, init_std=config.init_std, hidden_dim=config.memory)
+    for layers in (widths(config, state["sizes"]), *eyes(config, state["sizes"])):
+        checkpoint.require_held(state["path"], layers, state["actor"])
+    actor = make_actor(
+        state["sizes"]["obs_dim"], state["sizes"]["action_dim"], config.actor_hidden, name=config.activation,
+        init_std=config.init_std, hidden_dim=config.memory, pictures=state["sizes"].get("pictures"),
+        keypoints=config.keypoints)
     normalizer = Normalizer(state["sizes"]["obs_dim"])
     actor.load_state_dict(state["actor"])
     normalizer.load_state_dict(state["normalizer"])
     return actor.to(device), normalizer.to(device), config
 
 
-def widths(config: PPOConfig, sizes: Mapping[str, int]) -> list[int]:
+def widths(config: PPOConfig, sizes: Mapping[str, Any]) -> list[int]:
     """Widths of the actor's layers, a recurrent one's as often as it is fed back."""
     memory = [config.memory] * 2 if config.memory else []
-    return [sizes["obs_dim"], *config.actor_hidden, *memory, sizes["action_dim"]]
+    seen = 2 * config.keypoints * len(sizes.get("pictures", {}))
+    return [sizes["obs_dim"] + seen, *config.actor_hidden, *memory, sizes["action_dim"]]
+
+
+def eyes(config: PPOConfig, sizes: Mapping[str, Any]) -> list[list[int]]:
+    """Of each picture numbers whose products its eye's weights and places exceed."""
+    found: list[list[int]] = []
+    for rows, columns, colours in sizes.get("pictures", {}).values():
+        found += [[-(-rows // 4), -(-columns // 4)], [colours, config.keypoints]]
+    return found
 
 
 def read_last(path: Path) -> dict[str, Any]:
@@ -133,5 +145,9 @@ def _plain(config: PPOConfig) -> dict[str, Any]:
     return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(config).items()}
 
 
-def _sizes(env: VecEnv) -> dict[str, int]:
-    return {k: int(getattr(env, k)) for k in ("num_worlds", "obs_dim", "critic_dim", "action_dim")}
+def _sizes(learner: Learner) -> dict[str, Any]:
+    """What the networks and the worlds are made for; the shapes of pictures where there are some."""
+    env: VecEnv = learner.env
+    numbers = {k: int(getattr(env, k)) for k in ("num_worlds", "obs_dim", "critic_dim", "action_dim")}
+    pictures = {name: list(shape) for name, shape in getattr(learner.actor, "pictures", {}).items()}
+    return {**numbers, "pictures": pictures} if pictures else numbers

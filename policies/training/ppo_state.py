@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from temporeal.policies.nets.actor import ACTIVATIONS, Actor, Critic, make_actor
+from temporeal.policies.nets.actor import ACTIVATIONS, Actor, Critic, SeeingActor, make_actor
 from temporeal.policies.nets.normalizer import Moments, Normalizer
 from temporeal.policies.training.compiled_gradient.networks import Forward, Gradient, serves
 from temporeal.policies.training.errors import SettingsError
@@ -75,6 +75,13 @@ class PPOConfig:
     # explore, and must not need it to cross an edge. None: it does not fall
     final_std: float | None = None
     memory: int = 0  # hidden units of a recurrent (GRU) actor; 0: feed-forward
+    # pictures, where there are cameras
+    hide: Sequence[str] = ()  # signals that the actor must find in the pictures; the critic is given their true values
+    keypoints: int = 16  # features whose places are found in each picture
+    # pixels by which each picture is moved at random, anew in each epoch (DrQ). The ratio of probabilities then starts
+    # near 1 and not at 1: what acts sees pictures as they are, or as ``augment`` makes them
+    shift: int = 0
+    critic_sees: bool = False  # the critic reads what the eyes found, besides its observation
     # execution
     precision: str = "float32"  # or bfloat16: mixed precision by autocast
     compile: bool = False  # torch.compile of the loss: for GPUs; on CPU it takes longer to compile than it saves
@@ -89,13 +96,13 @@ class PPOConfig:
             if getattr(self, name) not in legal:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; legal: {', '.join(legal)}")
         for name in ("threads", "total_steps", "rollout_steps", "epochs", "minibatches", "learning_rate", "desired_kl",
-                     "clip", "max_grad_norm", "init_std", "min_learning_rate"):
+                     "clip", "max_grad_norm", "init_std", "min_learning_rate", "keypoints"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         for name in ("max_seconds", "value_clip", "max_std", "final_std"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive or null, got {getattr(self, name)}")
-        for name in ("memory", "checkpoint_seconds", "value_coef", "entropy_coef"):
+        for name in ("memory", "checkpoint_seconds", "value_coef", "entropy_coef", "shift"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         if self.max_std is not None and self.max_std < self.init_std:
@@ -111,6 +118,7 @@ class PPOConfig:
             if not widths or min(widths) < 1:
                 raise ValueError(f"{name} is a list of layer widths, at least one, all positive; got {list(widths)}")
             object.__setattr__(self, name, widths)
+        object.__setattr__(self, "hide", tuple(self.hide))
 
 
 class Batch(NamedTuple):
@@ -143,7 +151,11 @@ class Rollout:
     terminated: Tensor  # [T, N] bool
     truncated: Tensor  # [T, N] bool
     hidden: Tensor  # [N, H] before the first step
-    cut: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)  # (t, worlds [K], true successor [K, C])
+    pictures: dict[str, Tensor]  # [T, N, H, W, 3] uint8: as many bytes as the cameras gave
+    seen: Tensor  # [T, N, F] what the eyes found in them when the policy acted; F = 0 unless the critic reads it
+    move: Tensor  # [2, T * N] pixels by which each is shifted in this epoch; [2, 0]: not
+    # (t, worlds [K], true successor [K, C], what the eyes found there [K, F])
+    cut: list[tuple[int, Tensor, Tensor, Tensor]] = field(default_factory=list)
     # sums over the whole episodes of the last rollout in which any ended; "count" of them
     episodes: dict[str, Tensor] = field(default_factory=dict)
     moments: dict[str, Moments] = field(default_factory=dict)  # of the rollout, by the learner's normalizer
@@ -225,12 +237,13 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
     if config.minibatches > config.rollout_steps * env.num_worlds:
         raise SettingsError(f"minibatches is {config.minibatches}, but a rollout has {config.rollout_steps} steps of "
                          f"{env.num_worlds} worlds: choose at most their product")
-    device = env.device
+    device, first = env.device, env.reset()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        actor = make_actor(env.obs_dim, env.action_dim, config.actor_hidden, name=config.activation,
-                           init_std=config.init_std, hidden_dim=config.memory).to(device)
-        critic = Critic(env.critic_dim, config.critic_hidden, config.activation).to(device)
+        actor = make_actor(
+            env.obs_dim, env.action_dim, config.actor_hidden, name=config.activation, init_std=config.init_std,
+            hidden_dim=config.memory, pictures=shown_pictures(first, config), keypoints=config.keypoints).to(device)
+        critic = Critic(env.critic_dim + seen_dim(actor, config), config.critic_hidden, config.activation).to(device)
     weights = flatten(actor, critic)
     ranks.copy_from_first([weights])
     stagger = env.capabilities.stagger
@@ -238,11 +251,11 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
         raise SettingsError(f"stagger: {type(env).__name__} cannot cut its first episodes; leave it false")
     threads = config.threads if device.type == "cpu" and not config.compile else 1
     replicas = [replicate(actor, critic, own=i == 0) for i in range(threads)]
-    if serves(actor, config, device):
+    if not isinstance(actor, SeeingActor) and serves(actor, config, device):
         replicas = [compiled(r, config.activation, row_width(env), weights) for r in replicas]
     parameter = torch.nn.Parameter(weights[:-1])  # of the optimizer: one operation for all
     parameter.grad = replicas[0].gradient[: -len(FIGURES)]
-    n, first = env.num_worlds, env.reset()
+    n = env.num_worlds
     if config.stagger and stagger is not None:
         stagger()
     return Learner(
@@ -254,6 +267,27 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
         torch.Generator(device).manual_seed((seed * 65_537 + ranks.index) & 0x7FFF_FFFF_FFFF_FFFF),
         first, torch.zeros(n, config.memory, device=device), torch.zeros(n, device=device),
         Normalizer(1).to(device), config.learning_rate)
+
+
+def shown_pictures(obs: Obs, config: PPOConfig) -> dict[str, tuple[int, ...]]:
+    """Shapes (H, W, 3) of the pictures that the actor reads, by name: all in colour; depth is not read.
+
+    Raises:
+        SettingsError: cameras that give depth alone, or pictures for a recurrent actor.
+    """
+    found = {name: tuple(value.shape[1:]) for name, value in obs.images.items() if value.dtype == torch.uint8}
+    if obs.images and not found:
+        raise SettingsError(f"cameras: {', '.join(obs.images)}: a policy reads pictures in colour, and there are none: "
+                            "kinds=[rgb]")
+    if found and config.memory:
+        raise SettingsError(f"memory is {config.memory}, but a recurrent actor reads no pictures ({', '.join(found)}): "
+                            "leave the cameras out, or memory=0")
+    return found
+
+
+def seen_dim(actor: Actor, config: PPOConfig) -> int:
+    """Numbers F of what the eyes found that the critic reads."""
+    return actor.seen_dim if isinstance(actor, SeeingActor) and config.critic_sees else 0
 
 
 def flatten(actor: Actor, critic: Critic) -> Tensor:
@@ -305,10 +339,14 @@ def in_parallel(learner: Learner, work: Callable[[Replica, Tensor], None], items
 def allocate(learner: Learner) -> Rollout:
     """Storage for the rollouts of ``learner``."""
     env, t, n, device = learner.env, learner.config.rollout_steps, learner.env.num_worlds, learner.device
+    pictures = getattr(learner.actor, "pictures", {})
     return Rollout(
         torch.zeros(t, n, row_width(env), device=device), torch.zeros(t, n, env.action_dim, device=device),
         torch.zeros(t, n, device=device), torch.zeros(t, n, dtype=torch.bool, device=device),
-        torch.zeros(t, n, dtype=torch.bool, device=device), torch.zeros_like(learner.hidden))
+        torch.zeros(t, n, dtype=torch.bool, device=device), torch.zeros_like(learner.hidden),
+        {name: torch.zeros(t, n, *shape, dtype=torch.uint8, device=device) for name, shape in pictures.items()},
+        torch.zeros(t, n, seen_dim(learner.actor, learner.config), device=device),
+        torch.zeros(2, 0, dtype=torch.int64, device=device))
 
 
 def row_width(env: VecEnv) -> int:

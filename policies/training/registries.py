@@ -1,4 +1,5 @@
 """Where learners are: packages whose modules are algorithms."""
 
-LEARNERS = ("temporeal.policies.algos", "temporeal.policies.imitation", "temporeal.policies.offline")
-"""Their modules have ``train``, and ``load_policy`` or ``load_graph``."""
+FROM_DATA = ("temporeal.policies.imitation", "temporeal.policies.offline", "temporeal.policies.progress")
+LEARNERS = ("temporeal.policies.algos", *FROM_DATA)
+"""Their modules have ``train``, and one of ``load_policy``, ``load_graph``, ``load_chunks`` and ``load_progress``."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from temporeal.robots.artifact.additions import TOKEN, TOKEN_TYPE, InstructionSpec, Int8Spec
 from temporeal.robots.handed_over.files import Refused
 from temporeal.robots.handed_over.texts import from_json
 from temporeal.robots.signals import CommandSpec, Schema, SignalSpec, is_number, is_size
@@ -24,8 +25,11 @@ from temporeal.robots.spec import RobotSpec
 SCHEMA_VERSION = 1
 CHUNK_VERSION = 2  # has the key "chunk"; what gives one command at a time is still written as version 1
 REFLEX_VERSION = 3  # has the key "reflex" and a second network
+ADDED_VERSION = 4  # has the key "instruction" or "int8" or both; "chunk" or "reflex" where it has one
 POLICY, GOLDEN, MANIFEST, REFLEX = "policy.onnx", "golden.npz", "manifest.json", "reflex.onnx"
-DTYPES = ("float32", "uint8")  # of signals; uint8: the colours of pictures, which the network itself scales
+DTYPES = ("float32", "uint8", TOKEN_TYPE)  # of signals; uint8: the colours of pictures, which the network itself
+# scales; int32: the words of an instruction
+SELF_TEST_TOLERANCE = 1e-5  # of a command's range: some hundred float32 roundings
 METADATA_KEY = "temporeal.contract"
 CONTRACT = ("schema_version", "robot", "signals", "commands", "rate_hz", "memory", "formula", "constants", "stop")
 
@@ -121,10 +125,13 @@ class Manifest:
         git_revision: of the project, ``"unknown"`` outside a repository.
         created: UTC, ISO 8601.
         files: SHA-256 of every other file.
-        schema_version: 1, or 2 with a chunk, or 3 with a reflex: programs that do not support these refuse it.
+        schema_version: 1, or 2 with a chunk, or 3 with a reflex, or 4 with an instruction or 8-bit products: programs
+            that do not support these refuse it.
         chunk: None if the policy gives one command at a time.
         reflex: None if the task network alone decides. Otherwise ``policy.onnx`` is the network of the steps at which
             the task network is evaluated, ``reflex.onnx`` that of the steps between; both evaluate the risk.
+        instruction: None if the policy cannot be told anything.
+        int8: None if the network computes in float32.
     """
 
     name: str
@@ -146,6 +153,13 @@ class Manifest:
     schema_version: int = SCHEMA_VERSION
     chunk: ChunkSpec | None = None
     reflex: ReflexSpec | None = None
+    instruction: InstructionSpec | None = None
+    int8: Int8Spec | None = None
+
+    @property
+    def tolerance(self) -> float:
+        """Largest difference that a self-test allows, in shares of a command's range."""
+        return SELF_TEST_TOLERANCE if self.int8 is None else self.int8.tolerance
 
     @property
     def networks(self) -> tuple[str, ...]:
@@ -160,10 +174,13 @@ class Manifest:
 SIGNAL_FIELDS = tuple(f.name for f in fields(SignalSpec))
 COMMAND_FIELDS = tuple(f.name for f in fields(CommandSpec))
 MEMORY_FIELDS = tuple(f.name for f in fields(MemorySpec))
-CHUNK_FIELDS = tuple(f.name for f in fields(ChunkSpec))
-REFLEX_FIELDS = tuple(f.name for f in fields(ReflexSpec))
-OPTIONAL = {CHUNK_VERSION: "chunk", REFLEX_VERSION: "reflex"}
-MANIFEST_FIELDS = tuple(f.name for f in fields(Manifest) if f.name not in OPTIONAL.values())
+OPTIONAL: dict[str, tuple[type, tuple[str, ...]]] = {  # parts that only some have, with their fields
+    "chunk": (ChunkSpec, tuple(f.name for f in fields(ChunkSpec))),
+    "reflex": (ReflexSpec, tuple(f.name for f in fields(ReflexSpec))),
+    "instruction": (InstructionSpec, tuple(f.name for f in fields(InstructionSpec))),
+    "int8": (Int8Spec, tuple(f.name for f in fields(Int8Spec)))}
+NEEDED = {CHUNK_VERSION: ("chunk",), REFLEX_VERSION: ("reflex",)}  # parts of these versions, and no others
+MANIFEST_FIELDS = tuple(f.name for f in fields(Manifest) if f.name not in OPTIONAL)
 
 
 def is_text(value: object) -> bool:
@@ -240,10 +257,9 @@ def to_json(manifest: Manifest) -> dict[str, Any]:
             out[name] = [record(spec, MEMORY_FIELDS) for spec in value]
         else:
             out[name] = plain(value, name)
-    if manifest.chunk is not None:
-        out["chunk"] = record(manifest.chunk, CHUNK_FIELDS)
-    if manifest.reflex is not None:
-        out["reflex"] = record(manifest.reflex, REFLEX_FIELDS)
+    for name, (_, names) in OPTIONAL.items():
+        if getattr(manifest, name) is not None:
+            out[name] = record(getattr(manifest, name), names)
     return out
 
 
@@ -257,7 +273,7 @@ def encode(manifest: Manifest) -> bytes:
 def contract(manifest: Manifest) -> str:
     """The part that a robot depends on, as canonical JSON; also written into the ONNX metadata."""
     content = to_json(manifest)
-    return canonical({name: content[name] for name in (*CONTRACT, *OPTIONAL.values()) if name in content})
+    return canonical({name: content[name] for name in (*CONTRACT, *OPTIONAL) if name in content and name != "int8"})
 
 
 def identity(manifest: Manifest) -> str:
@@ -283,10 +299,12 @@ def decode(data: bytes) -> Manifest:
     if not isinstance(content, dict):
         raise Damaged(f"{MANIFEST} holds a {type(content).__name__}, an object is needed")
     version = content.get("schema_version")
-    if type(version) is not int or version not in (SCHEMA_VERSION, *OPTIONAL):
+    if type(version) is not int or version not in (SCHEMA_VERSION, *NEEDED, ADDED_VERSION):
         raise ArtifactError(f"{MANIFEST} has schema_version {version!r}; this program reads version {SCHEMA_VERSION}, "
-                            f"{CHUNK_VERSION} of policies that give chunks, {REFLEX_VERSION} of those with a reflex")
-    keys = (*MANIFEST_FIELDS, "sha256", *((OPTIONAL[version],) if version in OPTIONAL else ()))
+                            f"{CHUNK_VERSION} of policies that give chunks, {REFLEX_VERSION} of those with a reflex, "
+                            f"{ADDED_VERSION} of those with an instruction or in int8")
+    parts = tuple(name for name in OPTIONAL if name in content) if version == ADDED_VERSION else NEEDED.get(version, ())
+    keys = (*MANIFEST_FIELDS, "sha256", *parts)
     missing = [name for name in keys if name not in content]
     unknown = sorted(set(content) - set(keys))
     if missing or unknown:
@@ -308,10 +326,8 @@ def build(content: dict[str, Any]) -> Manifest:
     signals = tuple(SignalSpec(**tupled(item)) for item in content["signals"])
     commands = tuple(CommandSpec(**tupled(item)) for item in content["commands"])
     memory = tuple(MemorySpec(item["name"], tupled(item)["shape"], item["initial"]) for item in content["memory"])
-    chunk = ChunkSpec(**tupled(content["chunk"])) if "chunk" in content else None
-    reflex = ReflexSpec(**content["reflex"]) if "reflex" in content else None
-    manifest = replace(
-        Manifest(**content), signals=signals, commands=commands, memory=memory, chunk=chunk, reflex=reflex)
+    parts = {name: kind(**tupled(content[name])) for name, (kind, _) in OPTIONAL.items() if name in content}
+    manifest = replace(Manifest(**content), signals=signals, commands=commands, memory=memory, **parts)
     check(manifest)
     return manifest
 
@@ -329,17 +345,15 @@ def check(manifest: Manifest) -> None:
     if set(manifest.files) != {*manifest.networks, GOLDEN}:
         raise ArtifactError(f"files are {', '.join((*manifest.networks, GOLDEN))}, the manifest names "
                             f"{sorted(manifest.files)}")
-    for signal in manifest.signals:
-        if signal.dtype not in DTYPES:
-            raise ArtifactError(f"signal {signal.name!r} is {signal.dtype}; an artifact takes signals of "
-                                f"{', '.join(DTYPES)}")
+    check_types(manifest)
     if not manifest.signals or not manifest.commands:
         raise ArtifactError("a policy reads at least one signal and gives at least one command")
     for memory in manifest.memory:
         check_memory(memory)
-    if manifest.schema_version != version_of(manifest.chunk, manifest.reflex):
+    needed = version_of(manifest.chunk, manifest.reflex, manifest.instruction, manifest.int8)
+    if manifest.schema_version != needed:
         raise ArtifactError(f"schema_version is {manifest.schema_version}; with chunk {manifest.chunk} and reflex "
-                            f"{manifest.reflex} it is {version_of(manifest.chunk, manifest.reflex)}")
+                            f"{manifest.reflex} and its other parts it is {needed}")
     if manifest.chunk is not None:
         check_chunk(manifest, manifest.chunk)
     if manifest.reflex is not None:
@@ -359,11 +373,31 @@ def check_memory(memory: MemorySpec) -> None:
         raise ArtifactError(f"memory {memory.name!r}: the initial value is not finite in float32: {memory.initial}")
 
 
-def version_of(chunk: ChunkSpec | None, reflex: ReflexSpec | None) -> int:
-    """The schema version of a manifest with this chunk and reflex."""
+def version_of(
+    chunk: ChunkSpec | None, reflex: ReflexSpec | None, instruction: InstructionSpec | None = None,
+    int8: Int8Spec | None = None,
+) -> int:
+    """The schema version of a manifest with these parts."""
     if chunk is not None and reflex is not None:
         raise ArtifactError("a policy gives chunks or has a reflex, not both: a chunk was chosen before the risk was")
+    if instruction is not None or int8 is not None:
+        return ADDED_VERSION
     return CHUNK_VERSION if chunk is not None else REFLEX_VERSION if reflex is not None else SCHEMA_VERSION
+
+
+def check_types(manifest: Manifest) -> None:
+    """Check the signals' types; those of words belong to the instruction."""
+    told = manifest.instruction
+    for signal in manifest.signals:
+        if signal.dtype not in DTYPES:
+            raise ArtifactError(f"signal {signal.name!r} is {signal.dtype}; an artifact takes signals of "
+                                f"{', '.join(DTYPES)}")
+        words = signal.unit == TOKEN or signal.dtype == TOKEN_TYPE
+        if words and (told is None or told.fixed or signal != told.spec):
+            raise ArtifactError(f"signal {signal.name!r} is {signal.dtype} {list(signal.shape)} in {signal.unit!r}, "
+                                f"words that the manifest's instruction does not explain: {told and told.spec}")
+    if told is not None and not told.fixed and told.spec not in manifest.signals:
+        raise ArtifactError(f"instruction: the policy does not read its signal {told.signal!r}")
 
 
 def check_reflex(manifest: Manifest) -> None:

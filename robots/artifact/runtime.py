@@ -50,7 +50,7 @@ from temporeal.robots.spec import RobotSpec
 __all__ = ["Artifact", "ArtifactError", "Manifest", "SelfTest"]
 
 Arrays = dict[str, np.ndarray]
-ONNX_TYPES = {"float32": "tensor(float)", "uint8": "tensor(uint8)"}
+ONNX_TYPES = {"float32": "tensor(float)", "uint8": "tensor(uint8)", "int32": "tensor(int32)"}
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Artifact:
         both = zip(self.session.run(None, feed), self.reflex.run(None, feed))
         return [np.where(due.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in both]
 
-    def self_test(self, tolerance: float = 1e-5) -> SelfTest:
+    def self_test(self, tolerance: float | None = None) -> SelfTest:
         """Replay the golden trace and compare the commands with the recorded ones.
 
         Each step starts from the memory recorded with it. The first one's must be the initial memory, and the memory
@@ -191,13 +191,14 @@ class Artifact:
         policy that feeds its own commands back would multiply float32 roundings from step to step. A trace without
         memory (of older artifacts) is replayed from the initial one.
 
-        ``tolerance`` is a share of each component's range (high - low): a policy's gains and its memory of velocity
-        differences multiply roundings, so that rad/s and newtons cannot share one absolute tolerance. For memory, which
-        has no range, it is ten shares of its largest value, or of 1. The artifact's own memory is left unchanged.
+        ``tolerance`` (None: the manifest's own) is a share of each component's range (high - low): a policy's gains and
+        its memory of velocity differences multiply roundings, so that rad/s and newtons cannot share one absolute
+        tolerance. For memory, which has no range, it is ten shares of its largest value, or of 1. The artifact's own
+        memory is left unchanged.
         Raises :class:`ArtifactError` beyond ``tolerance``, and where the network cannot be run.
         """
         try:
-            return self._replayed(tolerance)
+            return self._replayed(self.manifest.tolerance if tolerance is None else tolerance)
         except ArtifactError:
             raise
         except Exception as error:  # onnxruntime's exception types are private, and a wrong output has any shape

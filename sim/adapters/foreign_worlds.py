@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -21,8 +21,11 @@ from temporeal.robots.spec import Parameter, RobotSpec
 from temporeal.sim.maps import AffineAction, Memory
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.task import Carry, Draw, Task, task_schema
+from temporeal.sim.task import Carry, Draw, Extra, Task, task_schema
 from temporeal.sim.types import Backend, Signals, Status
+
+if TYPE_CHECKING:
+    from temporeal.sim.rendering.several_models import Scenery
 
 COMMAND, SEED = "action", "episode_seed"
 SEEDS = 2**24  # whole numbers that float32 holds
@@ -74,6 +77,14 @@ class ForeignWorlds:
         self.parameters: Mapping[str, Parameter] = {}
         self.simulation = scene.simulate(num_worlds)
         self.value = {name: torch.zeros(num_worlds, *spec.shape) for name, spec in scene.signals.items()}
+
+    @property
+    def scenery(self) -> Scenery:
+        """What cameras see: the simulation's ``scenery``, if it has one."""
+        found: Scenery | None = getattr(self.simulation, "scenery", None)
+        if found is None:
+            raise ValueError(f"cameras: worlds of {self.name} are not drawn by this library's renderers")
+        return found
 
     def reset(self, ids: Tensor, state: Signals) -> None:
         """Begin the episodes whose seeds are in ``state``."""
@@ -212,9 +223,15 @@ class Described:
 
 def foreign_task(
     about: Described, simulate: Callable[[int], Simulation], library: str, env: str, instruction: str,
-    formula: str | None = None, constants: Mapping[str, Any] | None = None,
+    formula: str | None = None, constants: Mapping[str, Any] | None = None, extra: Extra | None = None,
+    given: Callable[[Tensor], dict[str, Tensor]] | None = None,
 ) -> Task:
-    """The task. ``formula``: None: :data:`FORMULA`, the library's success within the episode."""
+    """The task.
+
+    Args:
+        formula: None: :data:`FORMULA`, the library's success within the episode.
+        extra: signals besides the library's; ``given``: what they remember in episodes of the seeds [K].
+    """
     low, high = (tuple(map(float, x)) for x in (about.low, about.high))
     state = SignalSpec("state", (about.state,))
     robot = RobotSpec(
@@ -223,14 +240,16 @@ def foreign_task(
         commands={COMMAND: CommandSpec(COMMAND, (len(low),), low=low, high=high)})
     scene = ForeignScene(robot, floor=False, simulate=simulate, library=library, env=env, instruction=instruction)
     horizon = about.steps * about.control_dt
-    text, given = formula or FORMULA.format(horizon=horizon), dict(constants or {})
+    text, named = formula or FORMULA.format(horizon=horizon), dict(constants or {})
 
     def initial(draw: Draw) -> dict[str, Tensor]:
-        return {SEED: torch.floor(draw("initial", 1) * SEEDS)}
+        seeds = torch.floor(draw("initial", 1) * SEEDS)
+        return {SEED: seeds, **(given(seeds[:, 0]) if given is not None else {})}
 
     center, scale = zip(*((0.5 * (a + b), 0.5 * (b - a)) for a, b in zip(low, high)))
     return Task(
         name=about.name, scene=scene, command=COMMAND, control_dt=about.control_dt, substeps=1, episode_s=horizon,
-        formula=parse(text, task_schema(scene), given), formula_text=text, constants=given,
+        formula=parse(text, task_schema(scene, extra), named), formula_text=text, constants=named,
         observe=Observed(state, *(about.more[name] for name in about.seen)),
-        act=AffineAction(robot, COMMAND, center, scale), objective=Objective(horizon), initial=initial, stop="hold")
+        act=AffineAction(robot, COMMAND, center, scale), objective=Objective(horizon), initial=initial, extra=extra,
+        stop="hold")

@@ -100,7 +100,8 @@ class View:
 
     def _offered(self) -> Callable[[int], Any] | None:
         offered = getattr(self.worlds, "render", None)
-        return offered if callable(offered) else None
+        cameras = isinstance(self.worlds, Env) and "render" not in vars(self.worlds)  # its own gives those pictures
+        return offered if callable(offered) and not cameras else None
 
     def frame(self, world: int) -> np.ndarray:
         """A picture uint8 [H, W, 3] of ``world``."""

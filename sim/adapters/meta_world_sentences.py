@@ -1,8 +1,20 @@
-"""What each of Meta-World's tasks asks for, in words."""
+"""What each of Meta-World's tasks asks for, in words, and the ten of the multi-task benchmark."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from temporeal.sim.stl.instructions.vocabulary import Vocabulary
+
+MT10 = ("reach-v3", "push-v3", "pick-place-v3", "door-open-v3", "drawer-open-v3", "drawer-close-v3",
+        "button-press-topdown-v3", "peg-insert-side-v3", "window-open-v3", "window-close-v3")
+"""The benchmark of ten tasks (Yu et al. 2019, section 4.3)."""
+
+UNDRAWN = frozenset((
+    "reach-v3", "reach-wall-v3", "push-v3", "push-wall-v3", "push-back-v3", "pick-place-v3", "pick-place-wall-v3",
+    "pick-out-of-hole-v3", "hand-insert-v3", "coffee-pull-v3", "stick-push-v3", "stick-pull-v3", "plate-slide-side-v3",
+    "plate-slide-back-v3", "plate-slide-back-side-v3"))
+"""Tasks whose goal no body shows, so that no picture can: it is told as a signal."""
 
 SENTENCES: Mapping[str, str] = {
     "assembly-v3": "put the nut onto the peg",
@@ -56,3 +68,6 @@ SENTENCES: Mapping[str, str] = {
     "window-close-v3": "close the window",
     "window-open-v3": "open the window",
 }
+
+VOCABULARY = Vocabulary(tuple(sorted({word for sentence in SENTENCES.values() for word in sentence.split()})))
+"""The words of all 50, so that policies of some of the tasks can be tuned on others."""

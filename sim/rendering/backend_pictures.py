@@ -15,6 +15,8 @@ from temporeal.sim.physics.mujoco.model import Model
 from temporeal.sim.physics.mujoco.resets import reset_rows
 from temporeal.sim.rendering.cameras import Camera, Images
 from temporeal.sim.rendering.rig import Rig
+from temporeal.sim.rendering.several_models import Rigs
+from temporeal.sim.rendering.viewpoints import VIEWPOINTS, placed
 from temporeal.sim.scene import Scene
 from temporeal.sim.types import Backend
 
@@ -35,9 +37,15 @@ class Pictures:
         self, backend: Backend, cameras: Sequence[Camera], *, renderer: str = "auto", needs: Sequence[str] = (),
         augment: Mapping[str, Any] | None = None,
     ) -> None:
-        self.backend, self.model = backend, drawn(backend.scene)
-        self.rig = Rig(self.model.mj, backend.num_worlds, cameras, device=backend.device, renderer=renderer,
-                       needs=needs)
+        self.backend = backend
+        how = {"device": backend.device, "renderer": renderer, "needs": needs}
+        self.rig: Rig | Rigs
+        if (scenery := getattr(backend, "scenery", None)) is not None:
+            self.rig = Rigs(scenery, backend.num_worlds, cameras, **how)
+        else:
+            self.model, views = drawn(backend.scene), VIEWPOINTS.get(backend.scene.robot.kind, {})
+            at = tuple(placed(self.model.mj, camera, views) for camera in cameras)
+            self.rig = Rig(self.model.mj, backend.num_worlds, at, **how)
         self.augment = parsed(augment, tuple(self.rig.signals))
 
     def take(
@@ -50,8 +58,11 @@ class Pictures:
             seed, episode, step: what an augmentation's draws are keyed by: the environment's seed, and int64 [N], for
                 all worlds, the running episode and its control step. Not needed without an augmentation.
         """
-        qpos = positions(self.backend, self.model)
-        images = self.rig.render(qpos if ids is None else qpos[ids], ids=ids)
+        if isinstance(self.rig, Rigs):
+            images = self.rig.now(ids)
+        else:
+            qpos = positions(self.backend, self.model)
+            images = self.rig.render(qpos if ids is None else qpos[ids], ids=ids)
         if self.augment is None:
             return images
         if seed is None or episode is None or step is None:

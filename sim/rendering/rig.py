@@ -44,6 +44,8 @@ class Rig:
         device: where the pictures go. ``warp`` renders there; ``gl`` renders where OpenGL runs and copies.
         renderer: ``"warp"``, ``"gl"``, or ``"auto"``: warp if mujoco-warp is installed, else gl; the log says which.
         needs: visual parameters that will be set; an unknown name is refused here.
+        moved: fields of the model that are handed over with each picture, such as ``body_pos`` where a simulator moves
+            bodies in its model itself.
 
     Raises:
         UnknownName: a camera, body, renderer or parameter that there is not; lists those there are.
@@ -55,6 +57,7 @@ class Rig:
     def __init__(
         self, model: mujoco.MjModel, num_worlds: int, cameras: Sequence[Camera], *,
         device: torch.device | str = "cpu", renderer: str = "auto", needs: Sequence[str] = (),
+        moved: Sequence[str] = (),
     ) -> None:  # fmt: skip
         if isinstance(num_worlds, bool) or not isinstance(num_worlds, int) or num_worlds < 1:
             raise ValueError(f"num_worlds is a whole number from 1, got {num_worlds!r}")
@@ -67,7 +70,8 @@ class Rig:
         self.nq, self.nmocap = model.nq, model.nmocap
         self._home = _home(model, self.device)
         self.renderer, make = _load(renderer)
-        self._renderer = make(model, self.views, num_worlds, self.device, self.appearance.all_fields())
+        self.moved = {name: getattr(model, name).shape for name in moved}
+        self._renderer = make(model, self.views, num_worlds, self.device, self.appearance.all_fields() | set(moved))
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:
@@ -84,7 +88,7 @@ class Rig:
     @torch.no_grad()
     def render(
         self, qpos: Tensor, mocap_pos: Tensor | None = None, mocap_quat: Tensor | None = None,
-        ids: Tensor | None = None,
+        ids: Tensor | None = None, moved: Mapping[str, Tensor] | None = None,
     ) -> Images:  # fmt: skip
         """Pictures of the worlds ``ids`` [K] (of all N if left out), in memory of their own.
 
@@ -92,6 +96,7 @@ class Rig:
             qpos: [K, nq].
             mocap_pos, mocap_quat: [K, nmocap, 3] m and [K, nmocap, 4] wxyz; where the model puts them if left out.
             ids: int64; whose visual parameters apply.
+            moved: [K, ...] of each field that the rig was told would be handed over.
 
         Returns:
             ``<camera>_rgb`` uint8 [K, H, W, 3]; ``<camera>_depth`` float32 [K, H, W], m along the optical axis, at
@@ -105,6 +110,11 @@ class Rig:
                  self._state("mocap_quat", mocap_quat, (k, nm, 4), self._home[1])]
         everyone = k == self.num_worlds and self._in_order(ids)
         fields = {name: value if everyone else value[ids] for name, value in self.appearance.fields.items()}
+        if set(moved or {}) != set(self.moved):
+            raise ValueError(f"this rig is handed {', '.join(self.moved) or 'no fields'} with each picture, got "
+                             f"{', '.join(moved or {}) or 'none'}")
+        for name, value in (moved or {}).items():
+            fields[name] = self._state(name, value, (k, *self.moved[name]), None)
         return self._renderer.render(*state, fields)
 
     def _in_order(self, ids: Tensor) -> bool:

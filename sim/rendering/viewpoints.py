@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -41,6 +41,41 @@ class Views:
     def needs_com(self) -> bool:
         """Whether a pose depends on a centre of mass."""
         return bool(np.isin(self.fields["cam_mode"], (TRACKCOM, TARGETCOM)).any())
+
+
+@dataclass(frozen=True)
+class Viewpoint:
+    """Where a camera may be placed by name: at ``pos``, looking at ``target``, m in the world, upright."""
+
+    pos: tuple[float, float, float]
+    target: tuple[float, float, float]
+    fovy_deg: float = 45.0
+
+
+VIEWPOINTS: Mapping[str, Mapping[str, Viewpoint]] = {"arm": {
+    "front": Viewpoint((1.3, 0.0, 0.8), (0.45, 0.0, 0.25)), "side": Viewpoint((0.45, -1.1, 0.7), (0.45, 0.0, 0.25))}}
+"""By kind of robot, of an arm that reaches 0.85 m: others look from as many times their reach."""
+
+
+def placed(model: mujoco.MjModel, camera: Camera, viewpoints: Mapping[str, Viewpoint]) -> Camera:
+    """``camera`` at the viewpoint of its name; as it is where it has a place, or the model a camera of that name."""
+    if camera.pos is not None or camera.name in names_of(model, "camera") or camera.name not in viewpoints:
+        return camera
+    view = viewpoints[camera.name]
+    return replace(camera, pos=view.pos, quat=looking(view.pos, view.target), fovy_deg=camera.fovy_deg or view.fovy_deg)
+
+
+def looking(pos: tuple[float, float, float], target: tuple[float, float, float]) -> tuple[float, float, float, float]:
+    """Attitude (wxyz, camera to world) of an upright camera at ``pos`` that looks at ``target``."""
+    back = np.subtract(pos, target) / np.linalg.norm(np.subtract(pos, target))
+    right = np.cross((0.0, 0.0, 1.0), back)
+    if np.linalg.norm(right) < 1e-6:  # straight down or up: north is x
+        right = np.array([0.0, -1.0, 0.0])
+    right = right / np.linalg.norm(right)
+    quat = np.zeros(4)
+    mujoco.mju_mat2Quat(quat, np.stack([right, np.cross(back, right), back], -1).ravel())
+    w, x, y, z = quat.tolist()
+    return w, x, y, z
 
 
 def find_views(model: mujoco.MjModel, cameras: tuple[Camera, ...]) -> Views:

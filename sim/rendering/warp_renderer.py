@@ -49,6 +49,8 @@ class WarpRenderer:
         sizes = dict.fromkeys(fields - CAMERA_FIELDS, num_worlds)
         with wp.ScopedDevice(self.place.device):
             self.model = mjw.put_model(model, batch_sizes=sizes)
+            if "body_pos" in fields:  # the kinematics skip geoms that are fixed to the world: here these move, too
+                self.model.body_weldid = wp.array(np.maximum(model.body_weldid, 1), dtype=int)
             self.data = mjw.make_data(model, nworld=num_worlds, nconmax=1, njmax=1)
             self._put_cameras(fields)
             self.context = mjw.create_render_context(

@@ -25,18 +25,30 @@ class OneWorld:
         dt: control period, s.
         specs: signals that the task adds, such as a goal.
         steady: whether they stay as the start drew them.
+        tellable: whether :meth:`tell` says what starts are for.
+        looks: parameters of the pictures that the start drew, such as colours, [count] by name.
     """
 
     def __init__(self, task: Task) -> None:
         self.task, self.scene, self.command, self.dt = task, task.scene, task.command, task.control_dt
         self.specs: Schema = task.extra.signals if task.extra is not None else {}
         self.steady = task.extra is None or isinstance(task.extra, Constant)
+        self.initial, self.tellable = task.initial, hasattr(task.initial, "told")
+        self.looks: dict[str, np.ndarray] = {}
         self.carry: dict[str, torch.Tensor] = {}
         self.rng = np.random.default_rng(0)
 
+    def tell(self, sentence: str) -> None:
+        """From the next start on the scene is one in which ``sentence`` can be done; ValueError where none is."""
+        if not self.tellable:
+            raise ValueError(f"task {self.task.name!r} takes no instruction, got {sentence!r}")
+        self.initial = self.task.initial.told(sentence)
+
     def start(self, rng: np.random.Generator) -> dict[str, Any]:
         """A start by signal name, for the simulator, drawn by the task's own distribution."""
-        drawn = self.task.initial(lambda stream, count: _uniform(rng, count))
+        drawn = self.initial(lambda stream, count: _uniform(rng, count))
+        shown = self.task.appearance
+        self.looks = {} if shown is None else {name: value[0].numpy() for name, value in shown(drawn).items()}
         extra = self.task.extra
         self.rng = rng
         self.carry = {} if extra is None else {

@@ -15,7 +15,17 @@ from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link.in_process import InProcessController, InProcessGuard
 from temporeal_bridge.mission import MissionStatus
-from temporeal_bridge.operator_messages import REQUESTS, Answers, Outcome, request, started, stopped
+from temporeal_bridge.operator_messages import (
+    REQUESTS,
+    TOPICS,
+    Answers,
+    Outcome,
+    instructed,
+    meant,
+    request,
+    started,
+    stopped,
+)
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.recording.records import Event
 from temporeal_bridge.transports import messages
@@ -27,12 +37,33 @@ from temporeal_bridge.transports.transport import QOS, TransportError
 def test_a_word_reaches_who_listens(word):
     bus, got = Bus(), []
     node, operator = MemoryTransport(bus, "guard_node", "/arm1"), MemoryTransport(bus, "operator", "/arm1")
-    node.subscribe(f"mission/{word}", REQUESTS[word], QOS["default"], got.append)
-    request(operator, word, 7)
+    node.subscribe(TOPICS.get(word, f"mission/{word}"), REQUESTS[word], QOS["default"], got.append)
+    request(operator, word, 7, "reach the red cube")
     node.wait(0.0)
     assert (len(got) > 1 if word == "stop" else len(got) == 1)  # which is said again: nobody has answered
     if word == "start":
         assert messages.decode(got[0].type, got[0].data).data == 7
+    if word == "instruct":
+        assert messages.decode(got[0].type, got[0].data).data == "reach the red cube"
+
+
+@pytest.mark.parametrize(("published", "done", "text"), [
+    (("policy/instruction", '{"instruction": "go left"}'), True, "told: go left"),
+    (("policy/event", '{"mode": "active", "flight": -1, "code": "instruction", "reason": "busy"}'), False, "busy")])
+def test_the_answer_to_an_instruction_is_the_controllers(published, done, text):
+    bus, kind = Bus(), "std_msgs/msg/String"
+    node, operator = MemoryTransport(bus, "policy_node", "/arm1"), MemoryTransport(bus, "operator", "/arm1")
+    answers = Answers(operator)
+    node.publish(node.advertise(published[0], kind, QOS["latched" if done else "default"]),
+                 messages.encode(kind, messages.record(kind)(data=published[1])))
+    operator.wait(0.0)
+    assert instructed(answers, 0) == Outcome(done, text)
+
+
+@pytest.mark.parametrize(("word", "what"), [("start", "left"), ("stop", "-1"), ("instruct", "")])
+def test_a_request_takes_what_belongs_to_it(word, what):
+    with pytest.raises(ValueError, match="takes the number|empty"):
+        meant(word, what)
 
 
 def test_nobody_listens():

@@ -8,7 +8,7 @@ from temporeal.policies.cli.console import Parser, add_json, add_overrides, coun
 from temporeal.policies.runs.errors import OK
 
 if TYPE_CHECKING:
-    from temporeal.policies.runs.demonstrations import Generated
+    from temporeal.policies.runs.demonstrating.demonstrations import Generated
 
 SUMMARY = "demonstrations of a stated quality: by hand or by a trained policy"
 HELP = """\
@@ -43,7 +43,7 @@ def add(parser: Parser) -> None:
 
 def run(options: Any) -> int:
     """Generate and print what was reached."""
-    from temporeal.policies.runs.demonstrations import facts, generate, request_of
+    from temporeal.policies.runs.demonstrating.demonstrations import facts, generate, request_of
 
     done = generate(request_of(options.overrides), None if options.json else counter("episode"))
     if options.json:
@@ -55,6 +55,8 @@ def run(options: Any) -> int:
 
 def told(done: Generated) -> str:
     """What was reached, in words."""
+    from temporeal.policies.runs.settings.overrides import written
+
     rate = done.steps / max(done.seconds, 1e-9)
     lines = [f"{done.folder}: {done.episodes} episodes, {done.steps} steps in {done.seconds:.1f} s "
              f"({rate:.0f} a second)"]
@@ -63,4 +65,4 @@ def told(done: Generated) -> str:
     if (p := done.success) is not None:
         lines.append(f"satisfied {p.successes} of {p.trials} = {p.estimate:.3f}, {p.confidence:.0%} interval "
                      f"[{p.low:.3f}, {p.high:.3f}]; mean return {done.mean_return:.2f}")
-    return "\n".join([*lines, f"next: temporeal train algo=bc dataset={done.folder}"])
+    return "\n".join([*lines, f"next: temporeal train algo=bc {written(f'dataset={done.folder}')}"])

@@ -45,8 +45,11 @@ def check_free(deploy: Mapping[str, Any]) -> None:
         raise BadInput(str(error)) from error
 
 
-def check_bus(deploy: Mapping[str, Any], robot: str, artifact: Path | None = None) -> None:
-    """Refuse what every node would refuse, before any is started; with an ``artifact``, what it needs, too."""
+def check_bus(
+    deploy: Mapping[str, Any], robot: str, artifact: Path | None = None, instructions: Sequence[str] = ()
+) -> None:
+    """Refuse what every node would refuse, before any is started; with an ``artifact``, what it needs, too, and what it
+    cannot be told."""
     from temporeal.robots.artifact.loading import load_manifest
     from temporeal.robots.spec import load_robot
     from temporeal_bridge.interface.loading import load_interface
@@ -59,7 +62,7 @@ def check_bus(deploy: Mapping[str, Any], robot: str, artifact: Path | None = Non
             interface = load_interface(spec, deploy["interface"], deploy["signals"])
             if artifact is not None:
                 manifest = load_manifest(artifact)
-                check_mission(manifest, spec, interface)
+                check_mission(manifest, spec, interface, instructions)
                 check_worker(deploy["worker"], manifest)
             check_processes(*(deploy[key] for key in ("transport", "namespace", "priority", "core", "awake")))
         domain_id(deploy["domain"])

@@ -21,7 +21,13 @@ def shortfall(report: FlightReport) -> str:
 def flight_line(row: Mapping[str, Any]) -> str:
     """A flight that has just ended, in a line."""
     reason = f", {row['reason']}" if row.get("reason") else ""
-    return f"flight {row['seed']}: {row['verdict']}{reason}"
+    return f"flight {row['seed']}: {row['verdict']}{told(row)}{reason}"
+
+
+def told(row: Mapping[str, Any]) -> str:
+    """What the flight was told, and why it failed, where that is known."""
+    why = f": {row['why']}" if row.get("why") else ""
+    return f" ({row['instruction']}){why}" if row.get("instruction") else ""
 
 
 def flight_table(flights: Sequence[Mapping[str, Any]]) -> str:
@@ -33,7 +39,7 @@ def flight_table(flights: Sequence[Mapping[str, Any]]) -> str:
         shown = "" if margin is None else f"{margin:.3f}"
         missed = "" if row["missed"] is None else row["missed"]
         line = f"{row['seed']:6}  {row['verdict']:10}  {truth.get('verdict', '?'):10}  {shown:>10}  {missed:>6}"
-        lines.append(f"{line}  {row['reason']}".rstrip())
+        lines.append(f"{line}  {row['reason']}{told(row)}".rstrip())
     return "\n".join(lines)
 
 

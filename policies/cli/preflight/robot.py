@@ -29,7 +29,7 @@ from temporeal_bridge.guard.safety.config_checks import profile_on
 from temporeal_bridge.interface.checks import check_reads
 from temporeal_bridge.interface.interface import Interface, InterfaceError
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.mission import MISSION_TIME
+from temporeal_bridge.mission import MISSION_TIME, own_signals
 from temporeal_bridge.transports.selection import open_transport
 from temporeal_bridge.transports.transport import TransportError
 
@@ -113,7 +113,7 @@ def same_robot(manifest: Manifest, standing: str | None) -> Check:
 def carried(manifest: Manifest, interface: Interface) -> Check:
     """Whether topics carry all that the policy reads."""
     try:
-        check_reads(interface, manifest.signals)
+        check_reads(interface, manifest.signals, own=tuple(own_signals(manifest)))
     except InterfaceError as error:
         return Check("signals", "fail", str(error), "another interface (deploy.interface=), or one that reads less")
     return Check("signals", "ok", f"interface {interface.name} carries all that the policy reads")
@@ -122,7 +122,9 @@ def carried(manifest: Manifest, interface: Interface) -> Check:
 def first(artifact: Artifact) -> Propose:
     """The artifact's first command of a mission, for signals by name; the first row of a chunk."""
     def propose(signals: Mapping[str, np.ndarray]) -> np.ndarray:
-        given = {**signals, MISSION_TIME.name: np.zeros((), dtype=np.float32)}
+        words = {name: artifact.golden[f"signals.{name}"][0] for name in own_signals(artifact.manifest)
+                 if name in artifact.schema and name != MISSION_TIME.name}  # any sentence
+        given = {**signals, **words, MISSION_TIME.name: np.zeros((), dtype=np.float32)}
         batch = {name: np.asarray(given[name])[None] for name in artifact.schema}
         commands, _ = artifact.act_batch(batch, artifact.initial_memory(1))
         command = np.asarray(commands[artifact.manifest.commands[0].name][0])

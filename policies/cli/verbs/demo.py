@@ -36,11 +36,14 @@ through the ROS 2 nodes (controller, simulated robot, monitor, recorder, each a 
 Writes summary.json, report.html (figures and a 3-D replay), artifact/, run/ and flights/ into outputs/demo or --out.
 An earlier demo there is replaced.
 
+`temporeal demo vla` is the same for an arm that sees and is told what to do in words (temporeal demo vla --help).
+
 Exit status: 0 satisfied (P(satisfied) at least 0.98 in our simulator and 0.95 in MuJoCo, 9 of 10 flights), 1 not,
 2 something could not run.
 
 Example:
   temporeal demo
+  temporeal demo vla
   temporeal demo --flights 2 --episodes 200 algo.max_seconds=30 --out outputs/quick
 """
 
@@ -68,6 +71,10 @@ def parser() -> Parser:
 
 def run(argv: Sequence[str]) -> int:
     """Every stage in order; each prints its figures."""
+    if argv and argv[0] == "vla":
+        from temporeal.policies.cli.vla_demo import verb
+
+        return verb.run(argv[1:])
     options = parser().parse_intermixed_args(argv)
     for name in ("episodes", "flights", "parallel"):
         if getattr(options, name) < 1:

@@ -15,6 +15,7 @@ from temporeal.policies.cli.deployment.flights import (
     own_flights,
     read_flights,
     shortfall,
+    told,
     unjudged_flights,
 )
 from temporeal.policies.cli.deployment.nodes import node_arguments, run_nodes, worker_folder
@@ -33,6 +34,8 @@ each in its own process, and stops them together (Ctrl-C: the guard stops the ro
 gets an inference worker. With --sim, a further process simulates the robot in real time (MuJoCo, noise, latency) on its
 own bus, with the goals and objects of the task that the artifact was trained on; every flight is judged by the monitor
 and by the true trajectory.
+A policy that is told what to do in words gets --instruction; with --sim several are flown in turn. The monitor watches
+the sentence's own formula and says why a mission failed.
 Settings are those of the group deploy: deploy=dds (no ROS needed) or deploy=rclpy, deploy.namespace=/cf1, ...
 
 Read "Flying a real machine" in the README before you fly one.
@@ -48,6 +51,7 @@ Example:
   temporeal deploy outputs/artifact deploy.namespace=/cf1 deploy.loopback=true
   temporeal deploy outputs/artifact --trust team.pem.pub deploy.namespace=/cf1
   temporeal deploy outputs/reach deploy.namespace=/arm1 deploy.signals=goal.yaml
+  temporeal deploy outputs/vla --sim --instruction "push the red cube into the tray"
 """
 
 
@@ -62,6 +66,8 @@ def parser() -> Parser:
     p.add_argument("--seed", type=int, default=0, help="with --sim: of the first flight (%(default)s)")
     p.add_argument("--spread", type=float, default=0.0,
                    help="with --sim: share 0..1 of the parameters' published ranges to draw robots from (%(default)s)")
+    p.add_argument("--instruction", action="append", default=[], metavar="SENTENCE",
+                   help="what the policy is told; with --sim repeatable, for the flights in turn")
     p.add_argument("--trust", type=Path, metavar="PUB.pem",
                    help="public key: refuse an artifact that its owner did not sign (temporeal export --sign)")
     p.add_argument("--out", type=Path, metavar="FOLDER", help="logs, recording, summaries (outputs/deploy/<time>)")
@@ -122,7 +128,8 @@ def simulate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> 
             plan = FlightPlan(
                 robot, options.flights, options.parallel, options.seed, interface=deploy["interface"],
                 spread=options.spread, transport=deploy["transport"],
-                signals=None if deploy["signals"] is None else Path(deploy["signals"]))
+                signals=None if deploy["signals"] is None else Path(deploy["signals"]),
+                instructions=tuple(options.instruction))
             report = fly(options.artifact, plan, out, None if options.json else lambda row: say(flight_line(row)))
     except TransportError as error:
         raise BadInput(str(error)) from error
@@ -149,6 +156,8 @@ def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> i
     bag = fresh(out / "bag")
     folder = worker_folder(options.artifact, deploy["worker"])
     nodes = node_arguments(deploy, robot, options.artifact, out, bag, folder, options.trust)
+    for sentence in options.instruction:
+        nodes["policy_node"] += ["--instruction", sentence]
     if not options.json:
         say(f"nodes: {', '.join(nodes)}; results: {out}; Ctrl-C stops them all")
     for name in ("monitor.json", "guard.json"):  # of an earlier flight into this folder
@@ -168,7 +177,7 @@ def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> i
     if options.json:
         print_json({"flights": flights, "out": out})
     for row in () if options.json else flights:
-        say(f"flight {row['flight']}: {row['verdict']}")
+        say(f"flight {row['flight']}: {row['verdict']}{told(row)}")
     unseen = unjudged_flights(flown, flights)
     for lone in unseen:
         complain(f"temporeal: flight {lone['flight']} was flown ({lone['sent']} commands) and judged by nobody: "
@@ -183,5 +192,8 @@ def check_real(options: Any, deploy: Mapping[str, Any], robot: str) -> None:
     for name in ("flights", "parallel", "seed", "spread"):
         if getattr(options, name) != parser().get_default(name):
             raise BadInput(f"--{name} needs --sim: a real robot flies one mission at a time")
-    check_bus(deploy, robot, options.artifact)
+    if len(options.instruction) > 1:
+        raise BadInput(f"{len(options.instruction)} instructions need --sim: a real robot is told the first one here, "
+                       "the next ones by operator_messages instruct")
+    check_bus(deploy, robot, options.artifact, options.instruction)
     check_free(deploy)

@@ -21,6 +21,7 @@ from temporeal.policies.runs.errors import FAILED, OK, BadInput
 if TYPE_CHECKING:
     from temporeal.policies.evaluate.evaluation import Evaluation
     from temporeal.policies.evaluate.judging import Judged
+    from temporeal.policies.runs.trained import Trained
 
 SUMMARY = "judge a run or an artifact: P(satisfied) with interval, as a gate"
 HELP = """\
@@ -28,6 +29,8 @@ Runs fresh, randomized episodes with the deterministic policy and judges each by
 satisfaction with its Clopper-Pearson interval, robustness, which clause fails first, slack to the deadlines, effort.
 Writes report.json and report.html (plots and a 3-D replay; opens offline) into RUN/eval or --out.
 An artifact is evaluated through its own graph, as it is deployed; its golden trace is replayed first.
+A pretrained model of another library (a local folder of LeRobot's) is served by a process of its own environment; --map
+names the file that maps its inputs and actions (docs/how-to/pretrained-models.md), settings say the task.
 
 Exit status: 0 every requirement is met, 1 one is not, 2 bad input.
 
@@ -35,6 +38,7 @@ Example:
   temporeal eval outputs/train/waypoints-ppo-1 --episodes 1000 --require 0.95
   temporeal eval outputs/train/waypoints-ppo-1 --backend quadrotor --backend mujoco
   temporeal eval outputs/artifact --backend mujoco --require-lower 0.9 randomize=none
+  temporeal eval models/smolvla_pushes --map pushes.yaml task=tabletop --episodes 20
 """
 
 
@@ -47,7 +51,7 @@ IGNORED = {
 def parser() -> Parser:
     """Options of this verb."""
     p = Parser("eval", HELP)
-    p.add_argument("policy", type=Path, metavar="RUN_OR_ARTIFACT", help="folder of a run or of an artifact")
+    p.add_argument("policy", type=Path, metavar="RUN_OR_ARTIFACT", help="folder of a run, an artifact or a model")
     add_overrides(p)
     p.add_argument("--episodes", type=int, default=1000, help="episodes per simulator (%(default)s)")
     p.add_argument("--backend", action="append", help="simulator, may be repeated (default: the run's)")
@@ -56,6 +60,10 @@ def parser() -> Parser:
     p.add_argument("--confidence", type=float, default=0.95, help="of the interval (%(default)s)")
     p.add_argument("--seed", type=int, help="of the evaluation (default: one that training never uses)")
     p.add_argument("--out", type=Path, metavar="FOLDER", help="folder of the report")
+    p.add_argument("--map", type=Path, metavar="FILE", help="of a pretrained model: how it is connected")
+    p.add_argument("--python", help="of a pretrained model: the interpreter of an environment of your own")
+    p.add_argument("--backbone", type=Path, metavar="FOLDER", help="of a pretrained model: its language model's folder")
+    p.add_argument("--answer-s", type=float, default=60.0, metavar="S", help="of a pretrained model: seconds")
     add_overwrite(p)
     add_trust(p)
     add_json(p)
@@ -71,8 +79,8 @@ def run(argv: Sequence[str]) -> int:
     check(options)
     evaluating.check_backends(options.backend)
     config = evaluating.EvaluationConfig(options.episodes, options.confidence, options.seed)
-    policy = trained.load_trained(options.policy, options.trust)
-    settings = override(policy.settings, options.overrides)
+    policy = served(options) if options.map else trained.load_trained(options.policy, options.trust)
+    settings = policy.settings if options.map else override(policy.settings, options.overrides)
     if not options.json and (note := evaluating.caveat(settings)):
         say(note)
     folder = Path(options.out) if options.out else policy.results("eval")
@@ -87,10 +95,27 @@ def run(argv: Sequence[str]) -> int:
     return outcome(options, judged, report.html)
 
 
+def served(options: Any) -> Trained:
+    """The pretrained model, with the settings of the task that it is judged on."""
+    from temporeal.policies.runs.pretrained.serving import Served, told, where
+    from temporeal.policies.runs.settings.compose import compose
+    from temporeal.policies.runs.trained import Trained
+
+    if options.trust:
+        raise BadInput("--trust is of signed artifacts; nobody signs a pretrained model: leave it out")
+    task = compose(options.overrides)
+    found = Served(options.policy, options.map, options.python, options.backbone, task["device"], options.answer_s)
+    algo = found.settings()
+    with told():
+        where(found)  # an environment that is missing is said before worlds are built
+    return Trained(options.policy, {**task, "algo": algo}, served=found)
+
+
 def check(options: Any) -> None:
     """Refuse what would fail or be ignored, before anything slow."""
     from temporeal.policies.runs import run_folders, trained
     from temporeal.policies.runs.artifacts import is_artifact
+    from temporeal.policies.runs.pretrained.serving import looks_pretrained
     from temporeal.policies.runs.replacing import REPORT, refuse_to_replace
     from temporeal.policies.runs.settings.compose import check_parts
 
@@ -99,9 +124,16 @@ def check(options: Any) -> None:
         key = word.partition("=")[0]
         if key in IGNORED:
             raise BadInput(f"{word}: an evaluation has no use for it; {IGNORED[key]}")
-    trained.require_trained(options.policy)
-    if not is_artifact(options.policy):
-        check_parts(run_folders.read_run(options.policy), options.overrides)
+        if options.map and key.partition(".")[0] == "algo":
+            raise BadInput(f"{word}: a pretrained model has no such settings; {options.map} says how its chunks are "
+                           "played")
+    if not options.map:
+        if looks_pretrained(options.policy):
+            raise BadInput(f"{options.policy} is a pretrained model: --map FILE says which signals it reads and what "
+                           "its actions do; see docs/how-to/pretrained-models.md")
+        trained.require_trained(options.policy)
+        if not is_artifact(options.policy):
+            check_parts(run_folders.read_run(options.policy), options.overrides)
     for name in ("require", "require_lower", "confidence"):
         value = getattr(options, name)
         if value is not None and not 0 <= value <= 1:

@@ -11,6 +11,7 @@ from temporeal.policies.runs.errors import OK, BadInput, bad_input
 from temporeal.policies.runs.settings import own_tasks
 
 if TYPE_CHECKING:
+    from temporeal.robots.artifact.manifest import Manifest
     from temporeal.robots.artifact.runtime import Artifact
 
 SUMMARY = "write a run's policy as one self-testing artifact"
@@ -24,11 +25,16 @@ only files of people you trust. Settings say what it was trained on: always the 
 randomize (none) where they were not the defaults. Give --normalize FILE, or --no-normalize if there was no VecNormalize
 and the file does not show it.
 
+A policy that reads an instruction keeps its vocabulary in the artifact and is told when it is deployed, or for good:
+instruction="push the red cube into the tray" makes the sentence a constant. --int8 makes products of 8-bit numbers, and
+writes what that costs into the manifest.
+
 --sign signs the artifact; commands with --trust refuse any other (docs/how-to/signing.md). --make-key makes the two
 keys, KEY.pem to sign with and KEY.pem.pub to trust.
 
 Example:
   temporeal export outputs/train/waypoints-ppo-1 --out outputs/artifact
+  temporeal export outputs/train/tabletop-vla-1 --out outputs/vla --int8
   temporeal export --make-key team.pem
   temporeal export outputs/train/waypoints-ppo-1 --out outputs/artifact --sign team.pem
   temporeal export model.zip task=hover task.settings.history=4 --normalize statistics.pkl --out outputs/artifact
@@ -50,6 +56,7 @@ def parser() -> Parser:
     keys.add_argument("--sign", type=Path, metavar="KEY.pem", help="sign the artifact with this secret key (Ed25519)")
     keys.add_argument("--make-key", type=Path, metavar="KEY.pem",
                       help="write a new secret key, and the public one to KEY.pem.pub; nothing is exported")
+    p.add_argument("--int8", action="store_true", help="products in 8-bit numbers, of policies that give chunks")
     p.add_argument("--name", help="name in the manifest (the task's)")
     add_overwrite(p)
     add_json(p)
@@ -64,6 +71,7 @@ def run(argv: Sequence[str]) -> int:
     if options.run is None:
         raise BadInput("name what to export: the folder of a run, or a model.zip of stable-baselines3")
     is_model = options.run.is_file() and options.run.suffix == ".zip"
+    take_instruction(options, is_model)
     out: Path = options.out or (options.run.with_suffix("") if is_model else options.run / "artifact")
     check(options, is_model, out)
     artifact = exported(options, is_model, out)
@@ -72,6 +80,21 @@ def run(argv: Sequence[str]) -> int:
     else:
         say(describe(artifact, out, options.sign))
     return OK
+
+
+INSTRUCTION = "instruction="
+
+
+def take_instruction(options: Any, is_model: bool) -> None:
+    """Take the sentence out of the settings: it is text with spaces, and a setting of the artifact, not of the run."""
+    said = [word.removeprefix(INSTRUCTION) for word in options.overrides if word.startswith(INSTRUCTION)]
+    if said and (is_model or len(said) > 1 or not said[0].strip()):
+        raise BadInput(f"{INSTRUCTION}{said[-1]}: one sentence for a run, as in instruction=\"push the red cube into "
+                       "the tray\"")
+    if is_model and options.int8:
+        raise BadInput("--int8 is for runs whose policies give chunks")
+    options.overrides = [word for word in options.overrides if not word.startswith(INSTRUCTION)]
+    options.instruction = said[0] if said else ""
 
 
 def check(options: Any, is_model: bool, out: Path) -> None:
@@ -115,7 +138,8 @@ def exported(options: Any, is_model: bool, out: Path) -> Artifact:
         artifact = exporting.export_model(options.run, out, options.overrides, options.normalize, options.name)
     else:
         file = options.overrides[-1].removeprefix("task=") if options.overrides else None
-        artifact = exporting.export_run(options.run, out, options.name, file)
+        artifact = exporting.export_run(options.run, out, options.name, file, instruction=options.instruction,
+                                        int8=options.int8)
     if options.sign is not None:
         with exporting.writable(out), bad_input():
             sign(out, options.sign)
@@ -127,7 +151,18 @@ def figures(artifact: Artifact, out: Path, signed: bool) -> dict[str, Any]:
     proof, manifest = artifact.self_test(), artifact.manifest
     return {"artifact": out, "robot": manifest.robot, "rate_hz": manifest.rate_hz, "formula": manifest.formula,
             "signals": [s.name for s in manifest.signals], "commands": [c.name for c in manifest.commands],
-            "self_test": {"max_error": proof.max_error, "steps": proof.steps}, "signed": signed}
+            "self_test": {"max_error": proof.max_error, "steps": proof.steps}, "signed": signed, **additions(manifest)}
+
+
+def additions(manifest: Manifest) -> dict[str, Any]:
+    """The instruction and the 8-bit numbers of an artifact that has them."""
+    from dataclasses import asdict
+
+    told, int8 = manifest.instruction, manifest.int8
+    words = {} if told is None else {"instruction": {
+        "signal": told.signal, "words": len(told.words), "length": told.length, "digest": told.digest,
+        "grammar": told.grammar, "fixed": told.fixed}}
+    return words | ({} if int8 is None else {"int8": asdict(int8)})
 
 
 def describe(artifact: Artifact, out: Path, key: Path | None) -> str:
@@ -136,16 +171,46 @@ def describe(artifact: Artifact, out: Path, key: Path | None) -> str:
     reads, gives = ", ".join(s.name for s in manifest.signals), ", ".join(c.name for c in manifest.commands)
     return (f"{out}: {manifest.robot}, {manifest.rate_hz:g} Hz, reads {reads}, gives {gives}\n"
             f"self-test: {proof.steps} steps, largest difference {proof.max_error:.1e} of a range\n"
-            + (f"signed with {key}\n" if key else "") + next_step(out, manifest.robot))
+            + in_words(manifest)
+            + (f"signed with {key}\n" if key else "") + next_step(out, manifest))
 
 
-def next_step(out: Path, robot: str) -> str:
+def in_words(manifest: Manifest) -> str:
+    """Lines about instruction and 8-bit numbers."""
+    told, int8 = manifest.instruction, manifest.int8
+    lines = [] if told is None else [
+        f"does {told.fixed!r}, and nothing else" if told.fixed else
+        f"is told what to do: {len(told.words)} words, {told.length} in a sentence at most"]
+    if int8 is not None:
+        lines.append(f"int8: {int8.tensors} products; commands differ from float32 by {int8.rms_difference:.1e} of "
+                     f"their range (rms), {int8.max_difference:.1e} at most")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def next_step(out: Path, manifest: Manifest) -> str:
     """The next command; a robot without ROS 2 interfaces can only be evaluated."""
     from temporeal.robots.spec import load_robot
 
+    robot, told = manifest.robot, manifest.instruction
     if load_robot(robot).ros is not None:
-        return f"next: temporeal deploy {out} --sim"
+        words = "" if told is None or told.fixed else ' --instruction "..."'
+        return f"next: temporeal deploy {out} --sim{interface_for(manifest)}{words}"
     return f"next: temporeal eval {out} (deploy needs a ROS 2 interface, ros.yaml, which robot {robot!r} does not have)"
+
+
+def interface_for(manifest: Manifest) -> str:
+    """The setting that names an interface with the artifact's command, where the robot's usual one has none."""
+    from importlib.util import find_spec
+
+    from temporeal.robots.spec import load_robot
+
+    if find_spec("temporeal_bridge") is None:
+        return ""
+    from temporeal_bridge.interface.loading import load_interface
+
+    usual, command = load_interface(load_robot(manifest.robot)), manifest.commands[0].name
+    others = [] if command in usual.commands else list(usual.offers.get(command, ()))
+    return f" deploy.interface={others[0]}" if others else ""
 
 
 def new_key(options: Any) -> int:

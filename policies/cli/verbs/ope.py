@@ -84,7 +84,9 @@ def run(argv: Sequence[str]) -> int:
 
 def named(words: Sequence[str]) -> tuple[list[Path], Path]:
     """The runs, and the dataset."""
-    sets = [word.partition("=")[2] for word in words if word.startswith("dataset=")]
+    from temporeal.policies.runs import offline
+
+    sets = [offline.named(word) for word in words if word.startswith("dataset=")]
     runs = [Path(word) for word in words if not word.startswith("dataset=")]
     if len(sets) != 1 or not sets[0]:
         raise BadInput("name one dataset: dataset=FOLDER")

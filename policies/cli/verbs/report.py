@@ -70,6 +70,7 @@ def parser() -> Parser:
     p = Parser("report", HELP)
     p.add_argument("bag", type=Path, metavar="BAG", help="folder (or .mcap file) of the recording")
     add_choice(p)
+    p.add_argument("--instruction", metavar="SENTENCE", help="report the missions that were told this")
     p.add_argument("--out", type=Path, metavar="FOLDER", help="folder of the report (default: BAG-report)")
     add_overwrite(p)
     add_trust(p)
@@ -98,18 +99,19 @@ def run(argv: Sequence[str]) -> int:
         recorded = chosen(options)
         namespace, mission, robot, interface = recorded
         manifest = manifest_of(options, mission)
-        formula = formula_of(manifest, robot, interface)
         run_folders.check_writable(out)
         wanted, episode = needed(interface, namespace), bags.full_name(SIMULATED, namespace)
         recording = bags.read(options.bag, lambda topic: topic == episode or wanted(topic), mission.get("renamed"))
         flights, partial, unread = flight_log.flights(recording, namespace)
-        found = flown(recording, [f for f in flights if not f.refusal], manifest, robot, interface, namespace)
+        asked, manifest = told_alike(flights, manifest, robot, options.instruction)
+        formula = formula_of(manifest, robot, interface)
+        found = flown(recording, [f for f in flights if not f.refusal], manifest, robot, interface, namespace, asked)
         refused = [flight.refusal for flight in flights if flight.refusal]
     if not found:
         raise BadInput("; ".join([
             f"{options.bag} has no flight of {namespace} that the guard let begin",
             *([f"{partial} began before the recording"] if partial else []), *refused, *records.remarks(unread)]))
-    notes = [*remarks(recording, partial, len(flights) - len(found)),
+    notes = [*remarks(recording, partial, len(asked) - len(found)),
              *(f"{remark}." for remark in (*refused, *records.remarks(unread)))]
     rows = [row for row, _, _ in found]
     judged = [samples_of(judged) for _, judged, _ in found]
@@ -141,16 +143,37 @@ def manifest_of(options: Any, mission: Mapping[str, Any]) -> Manifest:
                        f"{error}): say which artifact with --artifact") from error
 
 
+def told_alike(
+    flights: list[RecordedFlight], manifest: Manifest, robot: RobotSpec, wanted: str | None
+) -> tuple[list[RecordedFlight], Manifest]:
+    """The flights that were told ``wanted``, or all if they were told the same, and the manifest with the formula of
+    those words. A page is of one formula."""
+    from temporeal_bridge.instruction.sentences import plain_words, told
+
+    if manifest.instruction is None:
+        if wanted is not None:
+            raise BadInput(f"--instruction {wanted!r}: the policy {manifest.name!r} takes no instruction")
+        return flights, manifest
+    said = {flight.number: str(flight.verdict.get("instruction", "")) for flight in flights}
+    found = sorted({*said.values()} - {""})
+    text = plain_words(wanted) if wanted is not None else found[0] if found else ""
+    if text not in found or (wanted is None and len(found) > 1):
+        raise BadInput(f"a report is of missions that were told the same; here they were told: {'; '.join(found)}. Say "
+                       "which with --instruction SENTENCE")
+    return [flight for flight in flights if said[flight.number] == text], told(manifest, robot, text)
+
+
 def flown(
     recording: Recording, flights: Sequence[RecordedFlight], manifest: Manifest, robot: RobotSpec, interface: Interface,
-    namespace: str,
+    namespace: str, asked: Sequence[RecordedFlight],
 ) -> list[tuple[dict[str, Any], Judged, np.ndarray | None]]:
-    """Each flight that was begun: its row for the page, its judgement by the monitor, and its commands."""
+    """Each flight of ``asked`` that was begun: its row for the page, its judgement by the monitor, and its commands.
+    ``flights``: all, for each ends where the next one begins."""
     from temporeal_bridge.recording.flight_analysis import figures, judge, parts, rates
 
     out = []
     for flight, messages in zip(flights, parts(recording, flights, interface, namespace)):
-        judged = judge(messages, flight, manifest, robot, interface, namespace)
+        judged = judge(messages, flight, manifest, robot, interface, namespace) if flight in asked else None
         if judged is None or not any(sample is not None for sample in judged.samples):
             continue
         result, in_flight = judged.result, flight.verdict

@@ -22,6 +22,7 @@ Example:
   temporeal train --config task=track              print every setting and stop
   temporeal train task=waypoints resume=true
   temporeal train task=waypoints algo=reflex algo.policy=outputs/train/waypoints-ppo-1     a reflex for that policy
+  temporeal train algo=flow_sde algo.policy=outputs/reach       tune the flow policy of that run in simulation
 """
 
 
@@ -47,8 +48,8 @@ def completions() -> list[str]:
 def run(argv: Sequence[str]) -> int:
     """Compose the settings, train, write the run."""
     options = parser().parse_intermixed_args(argv)  # before anything slow is imported: --help is at once
-    from temporeal.policies.runs.offline import settings_of
     from temporeal.policies.runs.settings.files import as_yaml
+    from temporeal.policies.runs.tuning_runs.bases import settings_of
 
     settings = settings_of(options.overrides)
     if options.out:
@@ -60,6 +61,7 @@ def run(argv: Sequence[str]) -> int:
             say(as_yaml(settings).rstrip())
         return OK
     from temporeal.policies.runs import training
+    from temporeal.policies.runs.progress import learns_progress
 
     words = [word for word in argv if word != "--overwrite" and not word.startswith("resume=")]
     again = f"temporeal train {shlex.join(words)} resume=true"
@@ -71,5 +73,7 @@ def run(argv: Sequence[str]) -> int:
         return OK
     for note in result.notes:
         say(note)
-    say(f"trained in {result.seconds:.1f} s: {result.folder}\nnext: temporeal eval {result.folder}")
+    folder = shlex.quote(str(result.folder))
+    judge = f"data progress {folder} SET" if learns_progress(settings["algo"]["name"]) else f"eval {folder}"
+    say(f"trained in {result.seconds:.1f} s: {result.folder}\nnext: temporeal {judge}")
     return OK

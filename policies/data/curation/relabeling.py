@@ -43,12 +43,14 @@ class Rewarded:
         terminated: whether it did.
         success: what the objective calls so at the end.
         state: [T + 1, F] of :meth:`FormulaProgress.state`; [T + 1, 0] unless asked for.
+        done: the first sample at which the objective called it a success; the last one where it never did.
     """
 
     reward: np.ndarray
     terminated: bool
     success: bool
     state: np.ndarray
+    done: int
 
 
 def objective_of(
@@ -124,8 +126,9 @@ def of_episode(e: int, samples: int, reward: Tensor, over: Tensor, success: Tens
     """What stands in column ``e``, up to where the episode ended or was terminated."""
     ends = over[1:samples, e].nonzero()
     last = int(ends[0]) + 1 if len(ends) else samples - 1
+    good = success[: last + 1, e].nonzero()
     return Rewarded(reward[1 : last + 1, e].numpy(), bool(len(ends)), bool(success[last, e]),
-                    states[: last + 1, e].numpy())
+                    states[: last + 1, e].numpy(), int(good[0]) if len(good) else last)
 
 
 def at(signals: Mapping[str, Tensor], k: int) -> dict[str, Tensor]:

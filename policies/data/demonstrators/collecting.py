@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -58,13 +58,17 @@ def prolonged(task: Task, steps: int | None = None) -> Task:
 
 
 @torch.no_grad()
-def collect(env: Env, demonstrator: Demonstrator, measure: Measure, names: tuple[str, ...], steps: int) -> Batch:
+def collect(
+    env: Env, demonstrator: Demonstrator, measure: Measure, names: tuple[str, ...], steps: int, tail: int | None = None
+) -> Batch:
     """One episode of ``steps`` steps, or until it terminates, in each world of ``env``, whose task is
-    :func:`prolonged`. ``names``: true signals that are kept."""
+    :func:`prolonged`. ``names``: true signals that are kept. ``tail``: steps from the first sample at which the signal
+    ``success`` says so to the episode's end; None: it goes on."""
     obs, truth = env.reset(), env.true_signals()
     measured, kept = [seen(env, measure)], [host(truth, names)]
     ended = torch.zeros(env.num_worlds, dtype=torch.bool)
     terminated, length, rows = ended.clone(), torch.zeros(env.num_worlds, dtype=torch.long), []
+    since = torch.zeros(env.num_worlds)  # steps since the first success, that one included
     for _ in range(steps):
         choice = demonstrator(obs, truth)
         clean = override(env, choice)
@@ -82,6 +86,9 @@ def collect(env: Env, demonstrator: Demonstrator, measure: Measure, names: tuple
         length += ~ended
         terminated |= over
         ended |= over
+        if tail is not None:
+            since += (since > 0) | (after["success"] > 0.5)
+            ended |= since > tail
         if bool(ended.all()):
             break
     return batch_of(env.task, measured, kept, rows, length.numpy(), terminated.numpy())
@@ -130,7 +137,9 @@ def batch_of(task: Task, measured: list[dict[str, np.ndarray]], kept: list[dict[
     command = np.clip(command, *limits_of(task))
     time = np.arange(len(kept), dtype=np.float32)[:, None] * np.float32(task.control_dt)
     trace = {**truth, MISSION_TIME.name: np.broadcast_to(time, (len(kept), len(steps)))}
-    whole = task.control_dt * (len(kept) - 1) >= horizon(task.formula) - 1e-9
+    if (missing := round(horizon(task.formula) / task.control_dt) - (len(kept) - 1)) > 0 and "success" in truth:
+        trace = {name: np.concatenate([value, np.repeat(value[-1:], missing, 0)]) for name, value in trace.items()}
+    whole = task.control_dt * (len(trace[MISSION_TIME.name]) - 1) >= horizon(task.formula) - 1e-9
     good = np.asarray(satisfied(task.formula, trace, task.control_dt)[0]) if whole else np.zeros(len(steps), bool)
     return Batch(signals, truth, action, command, reward, steps, terminated, good & ~terminated)
 
@@ -146,12 +155,15 @@ def read_by_formula(task: Task) -> tuple[str, ...]:
     return tuple(name for name in signals_in(task.formula) if name != MISSION_TIME.name)
 
 
-def episodes_of(batch: Batch, language: str, info: Mapping[str, Any], *, judged: bool = True) -> Iterator[Episode]:
-    """The episodes of a batch. ``judged``: with reward and success, which play has none of."""
+def episodes_of(
+    batch: Batch, language: Sequence[str], info: Mapping[str, Any], *, judged: bool = True
+) -> Iterator[Episode]:
+    """The episodes of a batch, whose sentences [N] are ``language``. ``judged``: with reward and success, which play
+    has none of."""
     for world, steps in enumerate(batch.steps.tolist()):
         yield Episode(
             signals={name: values[: steps + 1, world] for name, values in batch.signals.items()},
             action=batch.command[:steps, world], policy_action=batch.action[:steps, world],
             reward=batch.reward[:steps, world] if judged else None, terminated=bool(batch.terminated[world]),
-            success=bool(batch.success[world]) if judged else None, language=language,
+            success=bool(batch.success[world]) if judged else None, language=language[world],
             info={**info, "world": world, "return": float(batch.reward[:steps, world].sum())})

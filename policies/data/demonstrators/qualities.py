@@ -4,9 +4,9 @@
 * ``medium``: succeeds about every second time; what it did is what is stored. Operators of different skill. An expert
   by hand moves at most at a pace that is drawn for each episode, its logarithm uniform from ``v log SLOWEST`` to 0, and
   wanders a little; each number of its action wavers by ``WAVER``, with a little noise. ``v``, the severity, is such
-  that every second episode is late (:mod:`temporeal.policies.runs.demonstrations` finds it). Most steps are those of
-  slow episodes: cloning is late. Policies that were learned know no pace: of several, such as those after each
-  quarter of a training, one is drawn for each episode, with noise (``SHAKE v``). Noise around one good mean is
+  that every second episode is late (:mod:`temporeal.policies.runs.demonstrating.demonstrations` finds it). Most steps
+  are those of slow episodes: cloning is late. Policies that were learned know no pace: of several, such as those after
+  each quarter of a training, one is drawn for each episode, with noise (``SHAKE v``). Noise around one good mean is
   averaged away by cloning. The noise is another one in each control step: where it lasts, the state shows what it was,
   and actions stored with it teach not to correct (at rest ``E[x dx/dt] = 0``: a regression on the place is flat).
 * ``random``: correlated noise.
@@ -18,7 +18,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, sqrt
 from typing import Protocol
@@ -86,7 +86,8 @@ class Recipe:
     Args:
         expert: makes the expert of a batch. ``paced``: it is by hand and knows a pace.
         lesser: the same of other policies: operators of less skill, for medium.
-        severity: of medium, 0 to 1. noise: of noisy, standard deviation.
+        severity: of medium, 0 to 1. noise: of noisy, standard deviations, one of which is drawn for each episode;
+            lasts_s: s, its correlation time.
         goal_s: s, how long play pursues a goal.
     """
 
@@ -96,7 +97,8 @@ class Recipe:
     lesser: tuple[Callable[[int], Expert], ...] = ()
     severity: float = 0.5
     goal_s: float = 4.0
-    noise: float = NOISY
+    noise: Sequence[float] = (NOISY,)
+    lasts_s: float = LASTS
 
     def make(self, quality: str, worlds: int, generator: torch.Generator) -> Demonstrator:
         """The demonstrator of one batch of episodes in ``worlds`` worlds."""
@@ -105,12 +107,15 @@ class Recipe:
         expert, full = self.expert(worlds), torch.ones(worlds)
         if quality == "expert":
             return lambda obs, signals: Choice(expert(obs, signals, full).clamp(-1.0, 1.0))
-        lasts = 0.0 if quality == "medium" else LASTS
+        lasts = {"medium": 0.0, "noisy": self.lasts_s}.get(quality, LASTS)
         noise = Noise((worlds, self.task.act.action_dim), self.task.control_dt, generator, lasts)
         if quality == "random":
             return lambda obs, signals: Choice((RANDOM * noise()).clamp(-1.0, 1.0))
         if quality == "noisy":
-            return noisy(expert, noise, full, self.noise)
+            which = torch.zeros(worlds, dtype=torch.long)
+            if len(self.noise) > 1:
+                which = torch.randint(len(self.noise), (worlds,), generator=generator)
+            return noisy(expert, noise, full, torch.tensor(self.noise)[which][:, None])
         if not self.paced:
             shake, one = SHAKE * self.severity, self.one_of(expert, worlds, generator)
             return lambda obs, signals: Choice((one(obs, signals, full) + shake * noise()).clamp(-1.0, 1.0))
@@ -140,8 +145,8 @@ class Recipe:
         return act
 
 
-def noisy(expert: Expert, noise: Noise, full: Tensor, deviation: float) -> Demonstrator:
-    """The expert, while what is executed is shaken."""
+def noisy(expert: Expert, noise: Noise, full: Tensor, deviation: Tensor) -> Demonstrator:
+    """The expert, while what is executed is shaken by ``deviation`` [N, 1]."""
 
     def act(obs: Obs, signals: Mapping[str, Tensor]) -> Choice:
         action = expert(obs, signals, full).clamp(-1.0, 1.0)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
+import numpy as np
+
 from temporeal.policies.data.demonstrators.arms import Controller
+from temporeal.sim.adapters.vocabularies import vocabulary_of
 from temporeal.sim.task import Task
 
 HERE = "temporeal.policies.data.demonstrators"
@@ -14,7 +17,7 @@ EXPERTS: Mapping[str, tuple[str, str]] = {
     "peg": (f"{HERE}.arms", "peg"), "drawer": (f"{HERE}.arms", "drawer"), "arm_track": (f"{HERE}.arms", "arm_track"),
     "joint_target": (f"{HERE}.joints", "to_goal"), "hold": (f"{HERE}.joints", "to_goal"),
     "hover": (f"{HERE}.quadrotors", "hover"), "waypoints": (f"{HERE}.quadrotors", "waypoints"),
-    "track": (f"{HERE}.quadrotors", "track"),
+    "track": (f"{HERE}.quadrotors", "track"), "tabletop": (f"{HERE}.tabletop", "tabletop"),
     "metaworld": ("temporeal.sim.adapters.meta_world", "expert"),
     "ogbench": ("temporeal.sim.adapters.ogbench", "expert")}
 """Module and function by task: ``function(task, worlds) -> Controller``."""
@@ -24,7 +27,8 @@ SENTENCES: Mapping[str, str] = {
     "push": "push the cube to the goal", "peg": "put the peg into the hole", "drawer": "open the drawer",
     "arm_track": "follow the figure eight with the tool", "joint_target": "bring the joints to their goal",
     "hold": "keep the joints where they are", "hover": "hover at home",
-    "waypoints": "fly to A, then to B, then stay at C", "track": "fly the figure eight"}
+    "waypoints": "fly to A, then to B, then stay at C", "track": "fly the figure eight",
+    "tabletop": "do what the instruction of the episode says"}
 
 
 def scripted(task: Task) -> Callable[[int], Controller]:
@@ -35,6 +39,15 @@ def scripted(task: Task) -> Callable[[int], Controller]:
     module, function = EXPERTS[task.name]
     make = getattr(import_module(module), function)
     return lambda worlds: make(task, worlds)
+
+
+def said(task: Task, instruction: np.ndarray | None, worlds: int) -> list[str]:
+    """The sentence of each episode: the one whose word numbers [N, L] are its signal ``instruction``, else the task's
+    (:func:`sentence`)."""
+    if instruction is None:
+        return [sentence(task)] * worlds
+    words = vocabulary_of(task.name)
+    return [words.decode(row) for row in np.asarray(instruction).astype(np.int32)]
 
 
 def sentence(task: Task) -> str:

@@ -21,6 +21,10 @@ from temporeal.robots.handed_over.texts import from_json
 
 TOLERANCE = 0.02
 """Of a period, by which a time may be off its grid. (LeRobot: 0.1 ms.)"""
+LARGEST = 1e12
+"""Of a number: the square of a larger one, summed over a set, leaves float32."""
+LOST_INTERFACE = (f"{layout.OURS} is missing, though the columns are those of a set with one: its limits, units, times "
+                  "and successes are not known; copy the file back from where the set came from")
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ def of_set(dataset: Dataset) -> list[Finding]:
     """What is wrong with the set as a whole, and with files that only LeRobot reads."""
     folder = dataset.folder
     found = [] if dataset.episodes else [Finding("empty", "there is no episode", dataset=str(folder))]
+    if lost_interface(dataset):
+        found.append(Finding("missing", LOST_INTERFACE, dataset=str(folder)))
     try:
         known = catalogue.instructions(folder)
         if missing := {record.language for record in dataset.records} - known.keys():
@@ -70,6 +76,11 @@ def of_set(dataset: Dataset) -> list[Finding]:
     except (DataError, Refused) as error:
         found.append(Finding("unreadable", str(error), dataset=str(folder)))
     return found
+
+
+def lost_interface(dataset: Dataset) -> bool:
+    """Whether a set that was written with an interface has none now."""
+    return dataset.foreign and {layout.HAS_ACTION, layout.DONE} <= dataset.columns.keys()
 
 
 def of_file(dataset: Dataset, place: Place, inside: Sequence[Record]) -> list[Finding]:
@@ -111,12 +122,12 @@ def of_episode(dataset: Dataset, record: Record, rows: Mapping[str, np.ndarray],
 
 
 def of_values(record: Record, rows: Mapping[str, np.ndarray]) -> Iterator[tuple[str, str, int]]:
-    """Values that are not finite."""
+    """Values that are not finite, or huge."""
     absent = {layout.REWARD: not record.has_reward, layout.POLICY_ACTION: not record.has_policy_action}
     for key, values in rows.items():
         if values.dtype.kind != "f" or absent.get(key):
             continue
-        bad = ~np.isfinite(values.reshape(len(values), -1))
+        bad = ~(np.abs(values.reshape(len(values), -1)) <= LARGEST)
         if bad.any():
             row = int(np.argmax(bad.any(axis=1)))
             column = int(np.argmax(bad[row]))

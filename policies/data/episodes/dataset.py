@@ -64,6 +64,9 @@ class Dataset:
             columns = {**layout.columns_of(interface), **indices()}
             if missing := [key for key in columns if key not in info["features"]]:
                 raise DataError(f"{folder}: info.json lacks the columns {', '.join(missing)} of the set's interface")
+            if abs(interface_file.rate_of(info, folder) - interface.rate_hz) > 1e-6 * interface.rate_hz:
+                raise DataError(f"{folder}: info.json says {info['fps']:g} samples per second, {layout.OURS} says "
+                                f"{interface.rate_hz:g}: one of them was changed after the set was written")
             return cls(folder, interface, info, signals, columns, foreign=False)
         interface, signals = interface_file.inferred(info, folder)
         columns = interface_file.columns_of(info["features"], folder)
@@ -210,6 +213,8 @@ def indices() -> dict[str, SignalSpec]:
 def read_info(folder: Path) -> dict[str, Any]:
     """``info.json`` of a dataset."""
     path = folder / layout.INFO
+    if folder.is_file():
+        raise DataError(f"{folder} is a file; a dataset is a folder: `temporeal data import` reads files")
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder")
     if not path.exists():

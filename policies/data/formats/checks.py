@@ -16,6 +16,8 @@ from temporeal.robots.signals import SignalSpec
 
 CONVENTION = 1.0
 """D4RL, OGBench, Minari, robomimic: commands are in [-1, 1], unless the data shows otherwise."""
+UNKNOWN_ROBOT = "unknown"
+"""Where neither a file nor the user names one: the same for all files, which then become one set."""
 DAMAGED = (DataError, ValueError, OSError, KeyError, RuntimeError, TypeError)
 """What h5py, NumPy and our readers raise on content that cannot be read."""
 

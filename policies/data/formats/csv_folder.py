@@ -33,7 +33,7 @@ def read(path: Path, *, rate_hz: float | None = None, robot: str = "") -> Readin
 
     Args:
         rate_hz: samples per second; None: that of the times.
-        robot: its name; "": that of the folder or file.
+        robot: its name; "": unknown.
     """
     files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
     home = path if path.is_dir() else path.parent
@@ -47,7 +47,7 @@ def read(path: Path, *, rate_hz: float | None = None, robot: str = "") -> Readin
         rate_hz = rate_of(table_of(first, home, usual)[:, columns[TIME][0]], str(first))
     specs = [SignalSpec(name, (len(places),) if "." in usual[places[0]] else ())
              for name, places in columns.items() if name not in (TIME, ACTION, REWARD)]
-    interface = Interface(robot or path.stem, schema(*specs), ActionSpec(ACTION, low, high), rate_hz,
+    interface = Interface(robot or checks.UNKNOWN_ROBOT, schema(*specs), ActionSpec(ACTION, low, high), rate_hz,
                           about={"source": path.name, "format": "csv"})
     return Reading(interface, episodes(files, home, interface, usual, columns))
 

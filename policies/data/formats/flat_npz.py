@@ -35,7 +35,7 @@ def read(path: Path, *, rate_hz: float | None = None, robot: str = "") -> Readin
 
     Args:
         rate_hz: samples per second, which the file does not say.
-        robot: its name; "": that of the file.
+        robot: its name; "": unknown.
     """
     arrays = read_npz(path)
     rows = rows_of(arrays, path)
@@ -46,7 +46,8 @@ def read(path: Path, *, rate_hz: float | None = None, robot: str = "") -> Readin
     action = arrays[ACTIONS]
     low, high = checks.limits(iter([action]), action.shape[1])
     ogbench = REWARDS not in arrays and TIMEOUTS not in arrays
-    interface = Interface(robot or path.stem, schema(*names.values()), ActionSpec("action", low, high), float(rate_hz),
+    interface = Interface(robot or checks.UNKNOWN_ROBOT, schema(*names.values()), ActionSpec("action", low, high),
+                          float(rate_hz),
                           about={"source": path.name, "format": "ogbench npz" if ogbench else "d4rl npz"})
     left = [name for name in arrays if name not in (*names, *STEPS)]
     notes = (f"not read, for it has no row per sample: {', '.join(left)}",) if left else ()

@@ -96,7 +96,7 @@ class Evaluator:
         with torch.no_grad():
             judged = behaviour.gaussian_log_density(policy(self.plain.obs), self.config.std, self.plain.action)
         ratio = importance.padded(judged.double().numpy() - self.log_density, starts)
-        q, v = self.fit(policy).tables() if kind == "doubly_robust" else (None, None)
+        q, v = self.fit(policy).tables(self.config.std) if kind == "doubly_robust" else (None, None)
         reward = importance.padded(self.plain.reward.double().numpy(), starts)
         return importance.ESTIMATORS[kind](importance.Logged(ratio, reward, self.config.discount, q, v), normalized)
 

@@ -1,7 +1,8 @@
 """Fitted Q evaluation (Le, Voloshin and Yue, ICML 2019) with an ensemble on resampled episodes (Hao et al., ICML 2021).
 
-Regress ``Q(s, a)`` on ``r + gamma m Q'(s', pi(s'))``, Q' a slow copy, until it is the value of pi; the estimate is the
-mean of ``Q(s_0, pi(s_0))`` over initial states. Needs no density of the policy that made the data.
+Regress ``Q(s, a)`` on ``r + gamma m Q'(s', pi(s'))``, Q' a slow copy, until it is the value of pi, which has no
+noise here; the estimate is the mean of ``Q(s_0, pi(s_0))`` over initial states. Needs no density of the policy that
+made the data.
 
 K members, B batch, O observation, A action, M steps, E episodes.
 """
@@ -24,6 +25,7 @@ from temporeal.policies.evaluate.ope.judged_data import returns_to_go
 from temporeal.policies.evaluate.ope.members import Resamples
 from temporeal.policies.nets.members import Members
 
+PAIRS, NOISE_SEED = 4, 0  # of antithetic actions of each state, for V
 Policy = Callable[[Tensor], Tensor]
 """Observation [..., O] to the action [..., A]."""
 
@@ -94,11 +96,18 @@ class Fitted:
                         independent=True)
 
     @torch.no_grad()
-    def tables(self) -> tuple[np.ndarray, np.ndarray]:
-        """Q of the data's actions and V of its states, the members' mean, as padded tables [E, T]."""
+    def tables(self, std: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """Q of the data's actions and V of its states, the members' mean, as padded tables [E, T].
+
+        V is the mean of Q over the actions of the policy with Gaussian noise ``std``, whose ratios importance sampling
+        has: doubly robust estimates are unbiased only where Q and V are of the same density. Q itself is that of the
+        policy without noise, for its targets have ``pi(s')``; any Q will do as a control variate.
+        """
         starts = self.data.starts.numpy()
         q = self.q(self.data.obs, self.data.action).mean(0)
-        v = self.q(self.data.obs, self.policy(self.data.obs)).mean(0)
+        mean, generator = self.policy(self.data.obs), torch.Generator().manual_seed(NOISE_SEED)
+        noise = std * torch.randn(PAIRS, *mean.shape, generator=generator)
+        v = torch.stack([self.q(self.data.obs, mean + each).mean(0) for each in (*noise, *-noise)]).mean(0)
         return padded(q.numpy(), starts), padded(v.numpy(), starts)
 
 

@@ -44,6 +44,6 @@ def make_report(
         arm_m=task.robot.parameters["arm"].nominal[0] if "arm" in task.robot.parameters else 0.1,
         settings=dict(settings or {}), require=require, facts=dict(facts or {}),
         command=task.robot.command(task.command), schema=task.schema, curves=curves)
-    extra = {"task": title, "robot": task.robot.name, "require": require}
+    extra = {"task": title, "robot": task.robot.name, "require": require, "policy": (settings or {}).get("algo")}
     return Report(write_page(folder / f"{name}.html", sections, context),
                   write_json(folder / f"{name}.json", sections, extra))

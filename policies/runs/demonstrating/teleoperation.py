@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from temporeal.policies.runs import demonstrations, environments, run_folders
+from temporeal.policies.runs import environments, run_folders
+from temporeal.policies.runs.demonstrating import demonstrations
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.settings.compose import compose
 from temporeal.policies.runs.settings.files import Settings

@@ -112,6 +112,18 @@ def how_to_write(text: str) -> str:
     return f"quote a text with brackets, commas or signs, and the whole word for the shell: write {word}"
 
 
+def written(text: str) -> str:
+    """``key=value`` as it is typed in a shell, the value quoted where the grammar requires it."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        plain = str(OverridesParser.create().parse_override(text).value()) == text.partition("=")[2]
+    except HydraException:
+        plain = False
+    return shlex.quote(text) if plain else quoted(text)
+
+
 def quoted(text: str) -> str:
     """``key=value`` for the shell, the value quoted as the grammar requires; "" if that is no override either.
 

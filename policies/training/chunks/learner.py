@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from temporeal.policies.data.episodes.interface import ActionSpec, Interface
-from temporeal.policies.nets.encoders import SignalEncoder, count, is_picture, random_shift, vector
+from temporeal.policies.nets.encoders import SignalEncoder, count, is_picture, is_words, random_shift, vector
 from temporeal.policies.nets.normalizer import Normalizer, moments
 from temporeal.policies.training import checkpoint, offline_learner
 from temporeal.policies.training.chunks.policy import ChunkPolicy, Decoder
@@ -117,6 +117,16 @@ WARM_UP = 0.02  # share of the updates
 C = TypeVar("C", bound=ChunkConfig)
 Build = Callable[[Any, int], Decoder]
 """From settings and U to the algorithm's decoder."""
+Encode = Callable[[Interface, Any], Any]
+"""From the interface and settings to an encoder, as :class:`temporeal.policies.nets.encoders.SignalEncoder` is one."""
+
+
+def signal_encoder(interface: Interface, config: ChunkConfig) -> SignalEncoder:
+    """The encoder of policies that are told nothing in words."""
+    if words := [name for name, spec in interface.signals.items() if is_words(spec)]:
+        raise SettingsError(f"signal {words[0]} is a sentence, which this algorithm does not read: name the signals "
+                            "that it reads in algo.signals, or take algo=vla")
+    return SignalEncoder(tuple(interface.signals.values()), config.context, config.keypoints)
 
 
 class Result(NamedTuple):
@@ -136,8 +146,8 @@ class Told(nn.Module):
         self.head = nn.Linear(context, len(self.normalizer.shift))
 
     def loss(self, context: Tensor, signals: Mapping[str, Tensor]) -> Tensor:
-        """Mean squared error []."""
-        return (self.head(context) - self.normalizer(vector(self.plain, signals))).square().mean()
+        """Mean squared error []; ``context`` [B, ...]."""
+        return (self.head(context.flatten(1)) - self.normalizer(vector(self.plain, signals))).square().mean()
 
 
 class WindowBatches:
@@ -150,7 +160,8 @@ class WindowBatches:
     def __init__(self, data: Windows, config: CloningConfig, sizes: Mapping[str, Any]) -> None:
         self.data, self.config, self.sizes = data, config, sizes
         self.normalizer = nn.Identity()  # it is in the policy
-        self.spread = {name: value[data.at].std(0, correction=0) for name, value in data.numbers.items()}
+        self.spread = {name: value[data.at].std(0, correction=0) for name, value in data.numbers.items()
+                       if value.is_floating_point()}
 
     def fingerprint(self) -> str:
         """SHA-256 of the interface, the commands and the numbers."""
@@ -228,7 +239,18 @@ class Cloning:
         return figures[0] + self.told_weight * told, torch.cat([figures, told[None]])
 
 
-def rate(config: CloningConfig, done: int) -> float:
+class Schedule(Protocol):
+    """What :func:`rate` asks of settings."""
+
+    @property
+    def updates(self) -> int: ...
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def learning_rate_end(self) -> float: ...
+
+
+def rate(config: Schedule, done: int) -> float:
     """Learning rate after ``done`` updates, as a share of its largest: a linear warm-up, then a cosine."""
     first = max(1, round(WARM_UP * config.updates))
     if done < first:
@@ -262,7 +284,8 @@ def learned(algorithm: Cloning, batches: WindowBatches, config: CloningConfig, *
 
 
 def begin(
-    data: Source, config: ChunkConfig, build: Build, seed: int, generator: torch.Generator
+    data: Source, config: ChunkConfig, build: Build, seed: int, generator: torch.Generator,
+    encode: Encode = signal_encoder,
 ) -> tuple[Cloning, WindowBatches]:
     """A learner before its first update, with the scales of ``data``."""
     read = chosen(data.interface, config.signals)
@@ -270,8 +293,8 @@ def begin(
     seen = windows(data, tuple({**read.signals, **hidden}), config.horizon)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        policy = make_policy(read, config, build)
-        told = Told(tuple(hidden.values()), config.context) if hidden else None
+        policy = make_policy(read, config, build, encode)
+        told = Told(tuple(hidden.values()), policy.encoder.size) if hidden else None
     policy.scale.fit(*seen.span(config.relative))
     shown = {name: value[seen.at] for name, value in seen.numbers.items()}
     for part in (policy.encoder, told):
@@ -282,10 +305,12 @@ def begin(
             WindowBatches(seen, config, {"interface": plain_interface(read)}))
 
 
-def make_policy(interface: Interface, config: ChunkConfig, build: Build) -> ChunkPolicy:
+def make_policy(
+    interface: Interface, config: ChunkConfig, build: Build, encode: Encode = signal_encoder
+) -> ChunkPolicy:
     """A policy with new weights."""
     check_relative(config.relative, interface)
-    encoder = SignalEncoder(tuple(interface.signals.values()), config.context, config.keypoints)
+    encoder = encode(interface, config)
     try:
         return ChunkPolicy(interface, config.horizon, encoder, build(config, interface.action.size), config.relative)
     except ValueError as error:
@@ -303,23 +328,31 @@ def check_relative(name: str, interface: Interface) -> None:
 
 def load(run: Path, kind: type[C], build: Build, device: str = "cpu") -> tuple[ChunkPolicy, C]:
     """The averaged policy in a checkpoint file, or in the last one of a run's folder, and its settings."""
-    state = offline_learner.read(Path(run))
+    return of_state(offline_learner.read(Path(run)), kind, build, device)
+
+
+def of_state(
+    state: Mapping[str, Any], kind: type[C], build: Build, device: str = "cpu", encode: Encode = signal_encoder
+) -> tuple[ChunkPolicy, C]:
+    """The averaged policy of a checkpoint ``state``, and its settings."""
     config = offline_learner.config_of(state, kind)
     interface = interface_of(state["sizes"]["interface"])
     hold(state, config, interface)
-    policy = make_policy(interface, config, build)
+    policy = make_policy(interface, config, build, encode)
     return weighted(policy, state).to(device).eval(), config
 
 
-SIZES = ("context", "keypoints", "horizon", "train_steps", "width", "layers", "latent", "tokens")
+SIZES = ("context", "keypoints", "horizon", "train_steps", "width", "layers", "latent", "tokens", "camera_tokens",
+         "bins", "text_layers", "fusion_layers", "patches")
 """Settings, of some algorithm, that networks take their sizes from."""
 
 
 def hold(state: Mapping[str, Any], config: ChunkConfig, interface: Interface) -> None:
     """Refuse sizes that the weights of a checkpoint cannot have, before memory is taken for them."""
-    single = [[getattr(config, name)] for name in SIZES if hasattr(config, name)]
+    single = [[value] for name in SIZES if (value := getattr(config, name, 0))]
     pictures = [[-(-side // 4) for side in spec.shape[:2]] for spec in interface.signals.values() if is_picture(spec)]
-    for widths in (*single, *pictures, [config.horizon, interface.action.size], list(getattr(config, "hidden", ()))):
+    for widths in (*single, *pictures, [config.horizon, interface.action.size],
+                   *(list(getattr(config, name, ())) for name in ("hidden", "channels"))):
         checkpoint.require_held(state["path"], widths, state["modules"]["actor"])
 
 

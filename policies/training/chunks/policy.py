@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.policies.data.episodes.interface import Interface
-from temporeal.policies.nets.encoders import SignalEncoder
 from temporeal.policies.training.chunks.windows import base
+from temporeal.sim.stl.instructions.vocabulary import Vocabulary
 
 
 class Latent(nn.Module):
@@ -27,12 +27,12 @@ class Latent(nn.Module):
         self.value: Tensor
 
     def forward(self, context: Tensor) -> Tensor:
-        """The same for each of N robots, [N, H, U]."""
-        return self.value + torch.zeros_like(context[:, :1, None])
+        """The same for each of N robots, [N, H, U]; ``context`` [N, ...]."""
+        return self.value + 0.0 * context.flatten(1)[:, :1, None]  # zeros_like would be traced with the batch's size
 
 
 class Decoder(nn.Module):
-    """From a context [N, C] to a chunk [N, H, U] in [-1, 1]: what differs between the algorithms.
+    """From a context, [N, C] or tokens [N, L, D], to a chunk [N, H, U] in [-1, 1]: what differs between the algorithms.
 
     Attributes:
         figures: names of what :meth:`loss` gives; the first one is minimized.
@@ -54,7 +54,7 @@ class Denoising(Decoder):
     """A decoder that denoises, with what distillation asks of a teacher: levels from noise to data.
 
     Attributes:
-        net: x [N, H, U], a share [N] of the way to noise, and the context [N, C] to [N, H, U].
+        net: x [N, H, U], a share [N] of the way to noise, and the context to [N, H, U].
         start: the noise that a deployed chunk begins with.
         steps: K, in which it is denoised.
     """
@@ -130,11 +130,12 @@ class ChunkPolicy(nn.Module):
     Args:
         interface: the signals that it reads, its command and its rate.
         horizon: H.
+        encoder: a module from signals to a context, as :class:`temporeal.policies.nets.encoders.SignalEncoder`.
         relative: name of a signal [J] that the command's first J components are relative to; "": none.
     """
 
     def __init__(
-        self, interface: Interface, horizon: int, encoder: SignalEncoder, decoder: Decoder, relative: str = ""
+        self, interface: Interface, horizon: int, encoder: Any, decoder: Decoder, relative: str = ""
     ) -> None:
         super().__init__()
         self.interface, self.horizon, self.relative = interface, horizon, relative
@@ -150,6 +151,12 @@ class ChunkPolicy(nn.Module):
         """Names of the signals that it reads."""
         return tuple(self.interface.signals)
 
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The words that it reads; None: it is told nothing."""
+        found: Vocabulary | None = getattr(self.encoder, "vocabulary", None)
+        return found
+
     def initial_memory(self, n: int) -> dict[str, Tensor]:
         """None: how many control steps lie between two inferences is not known."""
         return {}
@@ -160,7 +167,11 @@ class ChunkPolicy(nn.Module):
 
     def rows(self, signals: Mapping[str, Tensor]) -> Tensor:
         """Raw commands [N, H, U], within the limits."""
-        command = self.scale.back(self.decoder(self.encoder(signals))) + self.base(signals)
+        return self.commands(self.decoder(self.encoder(signals)), signals)
+
+    def commands(self, chunk: Tensor, signals: Mapping[str, Tensor]) -> Tensor:
+        """The raw commands, within the limits, that a ``chunk`` [N, H, U] of the decoder stands for."""
+        command = self.scale.back(chunk) + self.base(signals)
         return torch.minimum(torch.maximum(command, self.low), self.high)
 
     def base(self, signals: Mapping[str, Tensor]) -> Tensor:

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from temporeal.policies.data.episodes.interface import DataError, Interface
-from temporeal.policies.nets.encoders import is_picture
+from temporeal.policies.data.learnable import ADVICE, require_numbers, unusable
+from temporeal.policies.nets.encoders import is_picture, is_words
 
 NARROW = 1e-4  # of its limits' range: a component that moved less than this is taken as constant
 
@@ -49,7 +50,7 @@ class Windows:
 
     Args:
         interface: of the dataset, with the chosen signals.
-        numbers: signals that are no pictures, [samples, *shape].
+        numbers: signals that are no pictures, [samples, *shape]; word numbers stay whole.
         pictures: [samples, H, W, colours] uint8.
         command: [samples, U] in its units.
         at: [M], the sample at which each window begins; each has a command.
@@ -116,21 +117,24 @@ def windows(dataset: Source, names: Sequence[str], horizon: int) -> Windows:
     at = np.flatnonzero(has)
     pictures = {name: dataset.column(name) for name, spec in interface.signals.items() if
                 is_picture(spec)}
-    numbers = {name: tensor(dataset.column(name)) for name in interface.signals if name not in pictures}
+    numbers = {name: tensor(dataset.column(name), np.int32 if is_words(spec) else np.float32)
+               for name, spec in interface.signals.items() if name not in pictures}
     command = tensor(dataset.column("action"))
+    for name, values in numbers.items():
+        require_numbers(values, name, "", starts)
     check(command[at], interface, ends[at], starts)
     return Windows(interface, numbers, pictures, command, torch.from_numpy(at), torch.from_numpy(last[at]), horizon)
 
 
 def check(command: Tensor, interface: Interface, ends: np.ndarray, starts: np.ndarray) -> None:
     """Refuse commands that are not numbers, by episode."""
-    bad = (~command.isfinite().all(1)).nonzero()[:, 0].numpy()
+    bad = unusable(command, 1).nonzero()[:, 0].numpy()
     if len(bad):
         episode = int(np.searchsorted(starts, ends[bad[0]], side="right")) - 1
-        raise DataError(f"episode {episode}: command {interface.action.name} is not finite at {len(bad)} samples; "
-                        "`temporeal data check` finds and quarantines such episodes")
+        raise DataError(f"episode {episode}: command {interface.action.name} is not finite at {len(bad)} samples, "
+                        f"or huge; {ADVICE}")
 
 
-def tensor(column: Any) -> Tensor:
-    """A column as float32 in memory of its own."""
-    return torch.from_numpy(np.array(column, dtype=np.float32))
+def tensor(column: Any, dtype: Any = np.float32) -> Tensor:
+    """A column in memory of its own."""
+    return torch.from_numpy(np.array(column, dtype=dtype))

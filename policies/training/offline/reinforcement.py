@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.policies.data.transitions import Transitions
+from temporeal.policies.nets.actor import ACTIVATIONS
 from temporeal.policies.nets.bounded_actor import BoundedActor
 from temporeal.policies.nets.ensembles import PRECISIONS
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training import checkpoint, offline_learner
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import choose, require
 from temporeal.policies.training.offline.trajectory_weights import WEIGHTINGS, weighted
 from temporeal.policies.training.offline.transition_batches import TransitionBatches
 from temporeal.policies.training.offline_learner import Algorithm, OfflineConfig, Result
@@ -55,16 +56,10 @@ class OfflineRLConfig(OfflineConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0.0 <= self.gamma < 1.0:
-            raise SettingsError(f"algo.gamma lies in [0, 1), got {self.gamma}")
-        if self.weighting not in WEIGHTINGS:
-            raise SettingsError(f"algo.weighting={self.weighting}: one of {', '.join(WEIGHTINGS)}")
-        if self.weighting_temperature <= 0:
-            raise SettingsError(f"algo.weighting_temperature is positive, got {self.weighting_temperature}")
-        if self.precision not in PRECISIONS:
-            raise SettingsError(f"algo.precision={self.precision}: one of {', '.join(PRECISIONS)}")
-        if self.reward not in REWARDS:
-            raise SettingsError(f"algo.reward={self.reward}: one of {', '.join(REWARDS)}")
+        require(self, gamma="[0, 1)", learning_rate="(0, inf)", target_rate="(0, 1]", hidden="[1, inf)",
+                weighting_temperature="(0, inf)")
+        choose(self, activation=tuple(ACTIVATIONS), precision=tuple(PRECISIONS), reward=REWARDS,
+               weighting=WEIGHTINGS)
 
 
 REWARDS = ("data", "formula", "task")

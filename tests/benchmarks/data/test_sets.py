@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.examples import thinned
 
-from temporeal.policies.runs.demonstrations import request_of
+from temporeal.policies.runs.demonstrating.demonstrations import request_of
 from temporeal_benchmarks.data.sets import SETS, words_of
 
 

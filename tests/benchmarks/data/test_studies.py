@@ -7,6 +7,7 @@ import pytest
 from temporeal_benchmarks import runner
 from temporeal_benchmarks.data import d3rlpy_study, offline_study, studies
 from temporeal_benchmarks.measurements import data
+from temporeal_benchmarks.parts import Parts
 from temporeal_benchmarks.results import runs_of
 
 
@@ -65,11 +66,11 @@ def test_a_study_is_measured_where_it_is_named_and_kept_with_its_trials(tmp_path
 
 
 def test_a_study_that_is_not_named_is_only_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(data, "PARTS", ("offline-study",))
+    monkeypatch.setattr(Parts, "names", ("offline-study",))
     monkeypatch.setattr(offline_study, "study", lambda out: pytest.fail("measured"))
     (row,) = [row for row in data.run(False, out=tmp_path) if row.name == "data.offline.reach.medium.gain"]
     assert row.ok is False and "temporeal bench data --parts offline-study" in row.peer
-    assert data.study_file({"parts": ["offline-study", "ope"]}) is None and data.study_file({"parts": None}) is None
+    assert data.STUDY({"parts": ["offline-study", "ope"]}) is None and data.STUDY({"parts": None}) is None
 
 
 def test_returns_within_the_tolerance_are_not_worse():

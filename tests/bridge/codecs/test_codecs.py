@@ -293,7 +293,7 @@ def test_a_topic_stands_once_among_the_states(topic):
 
 def test_the_nodes_own_topics_are_those_that_they_have():
     """What is recorded of the nodes, and what the simulated robot says and hears besides."""
-    sim = {"sim/episode", "sim/reset", "sim/fault", "sim/fault_active"}
+    sim = {"sim/episode", "sim/instruction", "sim/reset", "sim/fault", "sim/fault_active"}
     assert set(NODE_TOPICS) == {name for name, *_ in RECORDED_TOPICS} | sim | {"/diagnostics"}
 
 

@@ -32,6 +32,13 @@ def test_a_verdict_on_this_mission_counts():
     assert verdict(flight=3, verdict="violated") == Verdict(True, False, None)  # of an older monitor
 
 
+def test_a_mission_in_words_is_stopped_in_words():
+    said = {"flight": 3, "start_ns": 500, "verdict": "violated", "instruction": "reach the red cube",
+            "why": "it never " * 99}
+    found = verdict(**said)
+    assert found.told.startswith("reach the red cube: it never it never") and len(found.told) < 450
+
+
 def test_a_verdict_on_another_mission_or_formula_does_not():
     assert verdict(flight=4, start_ns=500, verdict="violated") is None
     assert verdict(flight=3, start_ns=501, verdict="violated") is None

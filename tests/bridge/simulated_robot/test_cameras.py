@@ -287,8 +287,8 @@ def test_the_arms_camera_sees_what_the_physics_does(lockstep):
     how, exposures = interface(), InProcessExposures()
     bus = MemoryTransport(lockstep.bus, "robot_sim", "/r")
     sim = lockstep.add(bus, RobotSim(
-        bus, ROBOT, how, SimOptions(settings={"start": {"joint_rad": 0.0}}, eyes=lambda body: Shutter(
-            cameras_of(how), exposures, body))))
+        bus, ROBOT, how, SimOptions(settings={"start": {"joint_rad": 0.0}}, eyes=lambda body, looks: Shutter(
+            cameras_of(how), exposures, body, looks))))
     eye = MemoryTransport(lockstep.bus, "camera_sim", "/r")
     try:
         lockstep.add(eye, of(eye, how, sim.body.model, exposures))
@@ -385,9 +385,9 @@ def test_an_artifact_takes_a_picture_as_it_is(seeing, tmp_path):
               f"commands.{COMMAND}": np.zeros((2, 7))}
     with pytest.raises(ArtifactError, match="signals.wrist_rgb is float32, the signal is uint8"):
         write_seeing(tmp_path / "other", 0, golden=golden)
-    with pytest.raises(ArtifactError, match="'wrist_rgb' is int32; an artifact takes signals of float32, uint8"):
+    with pytest.raises(ArtifactError, match="'wrist_rgb' is int64; an artifact takes signals of float32, uint8"):
         write_seeing(tmp_path / "other", 0, task_signals={"wrist_rgb": SignalSpec("wrist_rgb", SEEN.shape,
-                                                                                 dtype="int32")})
+                                                                                 dtype="int64")})
 
 
 class Bench:

@@ -14,13 +14,16 @@ from temporeal.policies.algos.tgpo import TGPOConfig
 from temporeal.policies.planners.cem import CEMConfig
 from temporeal.policies.planners.milp import MILPConfig
 from temporeal.policies.training.ppo_state import PPOConfig
+from temporeal.policies.training.registries import FROM_DATA
 from temporeal.robots.registry import names, resolve
 
 FOLDER = Path(__file__).parents[3] / "configs" / "algo"
+TUNERS = ("dsrl", "flow_grpo", "flow_noise", "flow_sde", "token_ppo")
 CONFIGS = {"apg": APGConfig, "cem": CEMConfig, "milp": MILPConfig, "npc": NPCConfig, "ppo": PPOConfig,
            "reflex": ReflexConfig, "tgpo": TGPOConfig,
+           **{name: get_type_hints(resolve("temporeal.policies.algos", name).train)["config"] for name in TUNERS},
            **{name: get_type_hints(resolve(package, name).train)["config"]
-              for package in ("temporeal.policies.imitation", "temporeal.policies.offline") for name in names(package)}}
+              for package in FROM_DATA for name in names(package)}}
 
 
 def written(name: str) -> dict:
@@ -36,5 +39,15 @@ def test_configuration_file_has_the_defaults(name: str) -> None:
     assert kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}) == kind()
 
 
+PRESETS = {path.stem: found for path in FOLDER.glob("*.yaml") if "name" in (found := yaml.safe_load(path.read_text()))}
+"""Files that set some of another algorithm's settings."""
+
+
 def test_every_algorithm_with_a_file_is_here() -> None:
-    assert set(CONFIGS) == {path.stem for path in FOLDER.glob("*.yaml")}
+    assert set(CONFIGS) == {path.stem for path in FOLDER.glob("*.yaml")} - set(PRESETS)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_sets_what_its_algorithm_has(name: str) -> None:
+    kind, own = CONFIGS[PRESETS[name]["name"]], set(PRESETS[name]) - {"defaults", "name"}
+    assert own <= {f.name for f in fields(kind)}

@@ -78,7 +78,7 @@ def test_no_verb_shows_the_help_and_is_not_success(capsys: pytest.CaptureFixture
     assert "usage: temporeal" in capsys.readouterr().out
 
 
-PARTS = {"robot": ["list"]}  # whose options depend on the part
+PARTS = {"robot": ["list"], "pretrained": ["install"]}  # whose options depend on the part
 
 
 @pytest.mark.parametrize("verb", verb_names())

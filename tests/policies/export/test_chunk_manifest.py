@@ -89,7 +89,7 @@ def test_a_quaternion_is_never_interpolated_by_component() -> None:
     (lambda c: c.pop("chunk"), r"lacks the keys \['chunk'\]"),
     (lambda c: c.update(chunk=None), "malformed"),
     (lambda c: c["chunk"].update(overlap=3), "malformed"),
-    (lambda c: c.update(schema_version=4), "schema_version 4; this program reads version 1, 2 of policies that give"),
+    (lambda c: c.update(schema_version=5), "schema_version 5; this program reads version 1, 2 of policies that give"),
 ])
 def test_a_changed_manifest_with_a_matching_digest(change: Any, told: str) -> None:
     content = json.loads(encode(GOOD))

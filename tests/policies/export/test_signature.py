@@ -239,7 +239,7 @@ def test_export_signs_what_it_wrote_and_every_node_is_told_whom_to_trust(
 ) -> None:
     key, out, told = tmp_path / "k.pem", tmp_path / "artifact", {}
     public = make_key(key)
-    monkeypatch.setattr(exporting, "export_run", lambda run, out, *_: Artifact.load(write_artifact(out)))
+    monkeypatch.setattr(exporting, "export_run", lambda run, out, *_, **__: Artifact.load(write_artifact(out)))
     monkeypatch.setattr(run_folders, "read_run", lambda run: {})
     assert main(["export", str(tmp_path / "run"), "--out", str(out), "--sign", str(key), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["signed"] is True

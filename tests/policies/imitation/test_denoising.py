@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from temporeal.policies.imitation import consistency, diffusion, flow
 from temporeal.policies.imitation.flow import Flow, FlowConfig
+from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.chunks.policy import ChunkPolicy
 from temporeal.policies.training.errors import SettingsError
 
@@ -123,6 +124,8 @@ def test_one_step_gives_what_the_teacher_gives_in_five(method: str, taught: Path
 def test_a_student_needs_a_teacher_that_denoises(taught: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="algo.policy=RUN"):
         consistency.train(forks(), consistency.ConsistencyConfig(), out=tmp_path)
+    with pytest.raises(CheckpointError, match="^nowhere is no run: there is no such folder$"):
+        consistency.train(forks(), consistency.ConsistencyConfig(policy="nowhere"), out=tmp_path)
     (tmp_path / "config.yaml").write_text("algo: {name: bc}\n")
     with pytest.raises(SettingsError, match="trained by algo=bc; a teacher is of flow or diffusion"):
         consistency.train(forks(), consistency.ConsistencyConfig(policy=str(tmp_path)), out=tmp_path)

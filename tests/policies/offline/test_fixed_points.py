@@ -141,6 +141,14 @@ def test_recap_asks_for_the_actions_that_earned_more_than_was_expected() -> None
         assert float(guided(obs)) > float(algorithm.actor(obs))
 
 
+@pytest.mark.parametrize("value", [0.0, -20.0, 3e4])
+def test_returns_that_are_all_the_same_have_a_support(value: float) -> None:
+    earned = torch.full((5,), value)
+    support = recap.support_of(earned, 201)
+    assert bool((support.diff() > 0).all())
+    assert torch.allclose(recap.two_hot(earned, support) @ support, earned)
+
+
 def test_two_hot_chances_have_the_values_mean() -> None:
     support = torch.linspace(-1.0, 2.0, 7)
     value = torch.tensor([-1.0, -0.3, 0.77, 2.0])

@@ -87,3 +87,18 @@ def test_rollouts_begin_where_episodes_did_and_go_on_until_the_end() -> None:
     assert found.obs[1:].equal(found.next_obs[:-1])
     assert found.there[1:].equal(found.mask[:-1] * found.there[:-1])
     assert 0.0 < float(found.there[1].mean()) < 1.0  # untrained, about half of the steps end
+
+
+def test_the_models_learn_rewards_of_any_unit_alike() -> None:
+    found = []
+    for unit in (1.0, 1000.0):
+        torch.manual_seed(0)
+        config = mbrcsl.MBRCSLConfig(hidden=(8,), members=2, components=2, batch=64)
+        data = crossing()
+        stitching = mbrcsl.Stitching(replace(data, reward=unit * data.reward), config, seed=0)
+        [batch] = stitching.of_data.draw(torch.Generator().manual_seed(0), 1)
+        loss = stitching.learner.models.update(batch)
+        reward = stitching.learner.models.step(batch.obs, torch.Generator().manual_seed(1))[2]
+        found.append((float(loss), reward / unit))
+    assert found[1][0] == pytest.approx(found[0][0], rel=1e-4)
+    assert torch.allclose(found[1][1], found[0][1], rtol=1e-3, atol=1e-4)

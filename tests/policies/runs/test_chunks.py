@@ -16,6 +16,8 @@ from temporeal.policies.runs import chunks
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.training import checkpoint
 from temporeal.policies.training.chunks import learner
+from temporeal.sim.stl.instructions.grammar import SUITE
+from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION, Vocabulary
 
 SMALL: dict[str, Any] = {"horizon": 4, "execute": 2, "context": 16, "updates": 2, "batch": 4}
 CONFIG = flow.FlowConfig(hidden=(16,), **SMALL)
@@ -33,6 +35,20 @@ def test_another_robot_or_rate_is_refused(changes: dict[str, Any], told: str) ->
     chunks.check_task(policy(), task, Path("run"))  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=told):
         chunks.check_task(policy(**changes), task, Path("run"))  # type: ignore[arg-type]
+
+
+def test_other_words_and_other_pictures_are_refused() -> None:
+    words = Vocabulary(("go", "left"))
+    known: Any = SimpleNamespace(vocabulary=words, interface=forks(2).interface, signals=("place_w",))
+    task: Any = SimpleNamespace(name="line", robot=SimpleNamespace(name="point"), command="velocity", control_dt=0.1,
+                                schema={"instruction": INSTRUCTION})
+    with pytest.raises(BadInput, match="knows other words than those in which task 'line' writes"):
+        chunks.check_task(known, task, Path("run"))
+    known.vocabulary = SUITE
+    chunks.check_task(known, task, Path("run"))
+    chunks.check_shapes(known, {"place_w": np.zeros((5, 2))})
+    with pytest.raises(BadInput, match=r"signal place_w is \[3\], the policy reads \[2\]"):
+        chunks.check_shapes(known, {"place_w": np.zeros((5, 3))})
 
 
 def test_which_algorithms_give_chunks() -> None:
@@ -61,6 +77,7 @@ def test_sizes_that_a_checkpoint_cannot_hold_take_no_memory(part: str, key: str,
 
 def test_what_is_not_shown_is_named() -> None:
     env = SimpleNamespace(task=SimpleNamespace(name="line", observe=SimpleNamespace(signals=("place_w",))), images={},
+                          rendering=True,
                           column={"memory.measured.place_w": np.zeros(1)})
     env.column = {name: SimpleNamespace(cpu=lambda: SimpleNamespace(numpy=lambda: np.zeros(1))) for name in env.column}
     with pytest.raises(BadInput, match="reads front_rgb, which task 'line' as set does not show; it shows: place_w"):

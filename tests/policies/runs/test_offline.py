@@ -1,5 +1,7 @@
 """Runs of learners from data: settings from the dataset, refusals, training, resumption, evaluation and export."""
 
+import shlex
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.evaluating import EvaluationConfig, evaluate_on
 from temporeal.policies.runs.exporting import export_run
 from temporeal.policies.runs.settings.compose import compose
+from temporeal.policies.runs.settings.overrides import written
 from temporeal.policies.runs.trained import load_trained
 from temporeal.policies.runs.training import train
 
@@ -53,7 +56,8 @@ def test_a_set_is_learned_judged_resumed_and_exported(dataset: Path, tmp_path: P
     (["algo=iql", "dataset=SET", "processes=2"], "one process"),
     (["algo=ppo", "dataset=SET"], "reads no episodes; those that do: .*iql"),
     (["algo=iql", "dataset=SET", "algo.weighting=best"], "none, data, return, advantage"),
-    (["algo=iql", "dataset=SET", "algo.expectile=high"], "expectile")])
+    (["algo=iql", "dataset=SET", "algo.expectile=high"], "expectile"),
+    (["algo=flow", "dataset=SET", "algo.signals=[nope]"], "signals nope are not in the dataset; it has:")])
 def test_what_cannot_be_learned_is_refused_before_it_begins(
     words: list[str], said: str, dataset: Path, tmp_path: Path
 ) -> None:
@@ -67,3 +71,22 @@ def test_settings_of_the_world_come_from_the_set_and_are_replaced_one_by_one(dat
     settings = offline.settings_of([f"dataset={dataset}", "algo=td3bc", "randomize=none", "algo.alpha=1.0"])
     assert settings["task"]["name"] == "hover" and settings["randomize"]["name"] == "none"
     assert settings["algo"]["alpha"] == 1.0
+
+
+def test_folders_with_spaces_and_signs_are_named_in_the_grammar_of_settings(dataset: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(dataset, tmp_path / "sp ace" / "a=b, (c)")
+    [word] = shlex.split(written(f"dataset={folder}"))  # what `data generate` prints, as the shell reads it
+    assert offline.settings_of([word, "algo=iql"])["task"]["name"] == "hover"
+    assert offline.named(word) == str(folder)
+    assert written("dataset=demos/reach") == "dataset=demos/reach"
+
+
+def test_a_set_of_ones_own_robot_is_learned_from_without_a_task(dataset: Path, tmp_path: Path) -> None:
+    data = Dataset.open(dataset)
+    with DatasetWriter(tmp_path / "set", replace(data.interface, robot="my_arm", about={})) as writer:
+        writer.add(data.episode(0))
+    words = ["algo=flow", f"dataset={tmp_path / 'set'}", "algo.hidden=[8]", "algo.updates=4", f"out={tmp_path / 'run'}"]
+    with pytest.raises(BadInput, match="names no task.* not my_arm: give task=NAME.* or algo.evaluate_updates=0"):
+        train(offline.settings_of(words), quiet=True)
+    done = train(offline.settings_of([*words, "algo.evaluate_updates=0"]), quiet=True)
+    assert done.figures["updates"] == 4

@@ -150,6 +150,8 @@ def test_the_tasks_that_take_every_formula_are_those_named():
     formula = "G[0,1] F[0,1] (mission_time > -1)"
     taken = []
     for task in TASKS:
+        if "formula" not in resolve("temporeal.sim.tasks", task).make.__kwdefaults__:
+            continue  # its instructions are its formulas
         try:
             load_task(task, formula=formula)
             taken.append(task)

@@ -9,6 +9,7 @@ a low priority: a picture may be late, a state may not.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import socket
@@ -28,6 +29,7 @@ from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.process.command_line import parser
 from temporeal_bridge.process.node import run
 from temporeal_bridge.simulated_robot.camera_exposures import (
+    LOOKS,
     Exposure,
     ExposureLink,
     SimCamera,
@@ -37,6 +39,7 @@ from temporeal_bridge.simulated_robot.camera_exposures import (
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import Endpoint, QoS, Transport
 
+AUTORESET = 1 << 16  # mjDSBL_AUTORESET
 NICE = 5  # as of an inference worker: a picture may be late, a state may not
 # reliable, as drivers of cameras publish (realsense-ros, constants.h: SYSTEM_DEFAULT): it matches every subscription
 PUBLISHED = QoS(depth=2)
@@ -119,8 +122,9 @@ class CameraSim:
                 "render_ms": 1e3 * float(np.median(self.took)) if self.took else None}
 
 
-def renderer(camera: SimCamera, model: Any) -> Render:
-    """Renders ``camera`` in ``model``; a RuntimeError says what to install."""
+def renderer(camera: SimCamera, model: Any, looks: Mapping[str, int] | None = None) -> Render:
+    """Renders ``camera`` in ``model``; a RuntimeError says what to install. ``looks``: sizes of the parameters of the
+    pictures at the end of each exposure, by name."""
     try:
         import torch
 
@@ -131,26 +135,33 @@ def renderer(camera: SimCamera, model: Any) -> Render:
         raise RuntimeError(f"{error}: simulated cameras need what `pip install '.[train,cameras]'` brings") from error
     rows, columns = camera.size
     words = {**camera.place, "width": columns, "height": rows, "kinds": list(camera.pictures)}
-    rig = Rig(model, 1, parse_cameras({camera.name: words}), renderer="gl")
+    model.opt.disableflags &= ~AUTORESET  # of physics, which is not stepped here; the renderer warp does not know it
+    rig = Rig(model, 1, parse_cameras({camera.name: words}), renderer=camera.renderer)
     augment = parse_augment({f"{camera.name}_{kind}": plan for kind, plan in camera.augment.items()})
-    nq, moved = model.nq, 3 * model.nmocap
+    nq, moved, sizes = model.nq, 3 * model.nmocap, dict(looks or {})
+    ends = np.cumsum([nq, moved, model.nmocap * 4, *sizes.values()])[:-1]
     world, episode = torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
 
     def render(state: np.ndarray, frame: int) -> dict[str, np.ndarray]:
-        qpos, pos, quat = (torch.from_numpy(np.array(x, dtype=np.float32)) for x in np.split(state, [nq, nq + moved]))
+        qpos, pos, quat, *drawn = (torch.from_numpy(np.array(x, dtype=np.float32)) for x in np.split(state, ends))
+        if sizes:
+            rig.set_params(world, {name: value[None] for name, value in zip(sizes, drawn)})
         images = rig.render(qpos[None], pos.reshape(1, -1, 3), quat.reshape(1, -1, 4))
         if camera.augment:
             images = augment(images, 0, world, episode, frame)
         return {kind: images[f"{camera.name}_{kind}"][0].numpy() for kind in camera.pictures}
 
-    render(np.zeros(nq + 7 * model.nmocap), 0)  # the first one takes longest: before anybody waits for it
+    nothing = np.zeros(nq + 7 * model.nmocap + sum(sizes.values()))
+    render(nothing, 0)  # the first one takes longest: before anybody waits for it
     return render
 
 
-def of(transport: Transport, interface: Interface, model: Any, link: ExposureLink) -> CameraSim:
-    """The node for all cameras of ``interface`` in MuJoCo's ``model``."""
+def of(
+    transport: Transport, interface: Interface, model: Any, link: ExposureLink, looks: Mapping[str, int] | None = None
+) -> CameraSim:
+    """The node for all cameras of ``interface`` in MuJoCo's ``model``; ``looks``: see :func:`renderer`."""
     cameras = cameras_of(interface)
-    return CameraSim(transport, cameras, [renderer(camera, model) for camera in cameras], link)
+    return CameraSim(transport, cameras, [renderer(camera, model, looks) for camera in cameras], link)
 
 
 def make(args: argparse.Namespace, transport: Transport) -> CameraSim:
@@ -160,8 +171,9 @@ def make(args: argparse.Namespace, transport: Transport) -> CameraSim:
     link = SocketExposures(socket.socket(fileno=args.exposures))
     model = mujoco.MjModel.from_binary_path(os.fspath(args.folder / "model.mjb"))
     interface = load_interface(load_robot(args.robot), args.interface, args.folder / "signals.yaml")
+    looks = json.loads((args.folder / LOOKS).read_text())
     shutil.rmtree(args.folder)
-    return of(transport, interface, model, link)
+    return of(transport, interface, model, link, looks)
 
 
 def step_back() -> None:

@@ -214,7 +214,7 @@ class GuardNode:
         if verdict.at_risk:
             modes.announce("at_risk", f"robustness ends at {verdict.upper} at most")
         if verdict.violated and self.config.profile.violated == "stop":
-            modes.stop("violated", f"the formula is violated: {self.swaps.manifest.formula}")
+            modes.stop("violated", f"the formula is violated: {verdict.told or self.swaps.manifest.formula}")
         elif verdict.violated:
             modes.announce("violated", "the formula is violated")
 

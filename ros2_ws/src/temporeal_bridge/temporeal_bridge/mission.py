@@ -148,6 +148,13 @@ def check_numbers(name: str, first: int, count: int = 1) -> None:
         raise ValueError(f"{name} is a whole number from 0 to 2^53{less}{more}; got {first}")
 
 
+def own_signals(manifest: Manifest) -> dict[str, SignalSpec]:
+    """Signals that the controller makes itself: the mission's time, and the words that an operator types."""
+    spec = manifest.instruction
+    words = {} if spec is None or spec.fixed else {spec.signal: spec.spec}
+    return {**words, MISSION_TIME.name: MISSION_TIME}
+
+
 def task_signals(robot: RobotSpec, interface: Interface) -> dict[str, SignalSpec]:
     """Signals that a task adds to the robot's: those of extra topics, and the mission's time."""
     added = {name: spec for name, spec in interface.carried.items() if name not in robot.signals}
@@ -156,8 +163,8 @@ def task_signals(robot: RobotSpec, interface: Interface) -> dict[str, SignalSpec
 
 def check_fits(manifest: Manifest, robot: RobotSpec, interface: Interface) -> None:
     """The artifact is for this robot, and topics of the interface carry all signals that it reads."""
-    check_robot(manifest, robot, task_signals(robot, interface))
-    check_reads(interface, manifest.signals, own=(MISSION_TIME.name,))
+    check_robot(manifest, robot, {**task_signals(robot, interface), **own_signals(manifest)})
+    check_reads(interface, manifest.signals, own=tuple(own_signals(manifest)))
 
 
 def newest(figures: deque[float]) -> list[float]:

@@ -14,6 +14,10 @@ Topics, in the robot's namespace:
   ``artifact`` is the digest of the manifest whose formula is judged, ``mission`` that of its robot, formula, constants,
   horizon and rate: the guard accepts only verdicts on its own mission.
 
+Where the mission is said in words, the formula is that of the sentence that the controller answers for on
+``policy/instruction`` (:mod:`temporeal_bridge.instruction.sentences`); the verdict then has it as ``instruction``, and
+of a failed mission ``why``, a sentence.
+
 Verdicts on a user's own formula (`temporeal monitor --formula`) are published under ``monitor/own/...``, which no node
 reads.
 """
@@ -34,14 +38,27 @@ from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.artifact.manifest import Manifest, check_robot, identity, mission_digest, to_json
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.stl.language.queries import signals_in
+from temporeal_bridge.instruction.sentences import (
+    TEXT,
+    TOLD,
+    asked_for,
+    fixed_text,
+    formula_is_of_words,
+    meaning,
+    mission_of,
+    needs_words,
+    watched,
+)
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.loading import load_interface
-from temporeal_bridge.mission import mission_status, task_signals
-from temporeal_bridge.monitor.formula import formula_of
+from temporeal_bridge.mission import MissionStatus, mission_status, own_signals, task_signals
+from temporeal_bridge.monitor.failure import Trace
+from temporeal_bridge.monitor.formula import formula_of, untold
 from temporeal_bridge.monitor.mission_monitor import WARN_BELOW, MissionMonitor, Result
 from temporeal_bridge.process.command_line import add_artifact, parser, robot_of
 from temporeal_bridge.process.files import plain
 from temporeal_bridge.process.node import run
+from temporeal_bridge.recording import records
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Received, Transport, qos_named
 
@@ -67,16 +84,21 @@ class MonitorNode:
         self, transport: Transport, manifest: Manifest, robot: RobotSpec, interface: Interface, *,
         warn_below: float = WARN_BELOW, wanted: Collection[str] | None = None, topics: str = TOPICS,
     ) -> None:
-        self.transport, self.manifest = transport, manifest
+        self.transport, self.manifest, self.robot, self.interface = transport, manifest, robot, interface
         # a mission without an end is no artifact's: it is a user's own formula
         self.judges = {"artifact": identity(manifest), "mission": mission_digest(to_json(manifest))} if isfinite(
             manifest.horizon_s) else {"artifact": "", "mission": ""}
-        self.mission = MissionMonitor(
-            manifest, robot, interface, self._announce, warn=warn, warn_below=warn_below, wanted=wanted)
+        self.status: MissionStatus | None = None  # the guard's last one, if no words were there to judge it by
+        self.told = fixed_text(manifest)
+        first, trace, about = self._mission(self.told)
+        self.mission = MissionMonitor(first, robot, interface, self._announce, warn=warn, warn_below=warn_below,
+                                      wanted=wanted, trace=trace, about=about)
         self.endpoints = [  # deep: a monitor may be late, but it must get every sample, in the order of the stamps
             transport.subscribe(topic.topic, topic.type, qos_named("deep" if topic.rate_hz > 0 else topic.qos),
                                 partial(self._on_state, i)) for i, topic in enumerate(interface.states)]
         transport.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], self._on_mission)
+        if asked_for(manifest) is not None:
+            transport.subscribe(TOLD, TEXT, QOS["latched"], self._on_instruction)
         self.robustness = transport.advertise(
             f"{topics}/robustness", "std_msgs/msg/Float64MultiArray", QOS["default"])
         self.verdict = transport.advertise(f"{topics}/verdict", "std_msgs/msg/String", QOS["latched"])
@@ -87,7 +109,36 @@ class MonitorNode:
         self.mission.take(topic, received.type, received.data, self.transport.now())
 
     def _on_mission(self, received: Received) -> None:
-        self.mission.on_status(mission_status(received), self.transport.now())
+        status = mission_status(received)
+        if needs_words(self.manifest) and not self.told:  # the controller's answer is on its way
+            self.status = status
+        else:
+            self.mission.on_status(status, self.transport.now())
+
+    def _mission(self, text: str) -> tuple[Manifest, Trace | None, dict[str, Any]]:
+        """What is judged once the policy was told ``text``: formula, trace, and what every verdict says besides."""
+        if not text:
+            return (untold(self.manifest) if needs_words(self.manifest) else self.manifest), None, {}
+        asked = meaning(self.manifest, text)
+        trace = None if asked is None else Trace(asked, self.robot.tool, 1.0 / self.manifest.rate_hz)
+        return mission_of(self.manifest, self.robot, self.interface, text), trace, {"instruction": text}
+
+    def _on_instruction(self, received: Received) -> None:
+        """A sentence is in force. In a mission none is taken, by the controller and here."""
+        try:
+            text = records.read(TOLD, received)
+            if text == self.told:
+                return
+            if self.mission.running:
+                return warn(f"the instruction {text!r} came in a mission, which is judged by {self.told!r}")
+            self.mission.watch(*self._mission(text))
+        except ValueError as error:
+            return warn(f"the instruction is not taken: {error}")
+        self.told = text
+        self._announce(self.mission.result(None, "idle") | {"flight": -1, "start_ns": 0})  # not of the mission before
+        if self.status is not None:
+            self.mission.on_status(self.status, self.transport.now())
+            self.status = None
 
     def deadline(self) -> float:
         """See :class:`temporeal_bridge.process.node.Node`."""
@@ -123,8 +174,9 @@ def make(args: argparse.Namespace, transport: Transport) -> MonitorNode:
     robot = robot_of(args)
     manifest, interface = load_manifest(args.artifact, args.trust), load_interface(
         robot, args.interface, args.signals)
-    check_robot(manifest, robot, task_signals(robot, interface))
-    reads = signals_in(formula_of(manifest, robot, interface))
+    check_robot(manifest, robot, {**task_signals(robot, interface), **own_signals(manifest)})
+    reads = watched(robot.tool, interface.state) if formula_is_of_words(manifest) else signals_in(
+        formula_of(manifest, robot, interface))
     return MonitorNode(transport, manifest, robot, interface, warn_below=args.warn_below, wanted=reads)
 
 

@@ -3,6 +3,7 @@
     python -m temporeal_bridge.operator_messages start 1 --namespace /arm1
     python -m temporeal_bridge.operator_messages stop --namespace /arm1
     python -m temporeal_bridge.operator_messages reset --namespace /arm1
+    python -m temporeal_bridge.operator_messages instruct "push the red cube into the tray" --namespace /arm1
 
 The exit status is 0 where the request was carried out, 1 where it was not (guard or controller say why), 2 where nobody
 listens. This is no emergency stop: it takes seconds to start and join the bus. Have the robot's own stop in your hand.
@@ -15,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from temporeal_bridge.instruction.sentences import ASK, TOLD, plain_words
 from temporeal_bridge.mission import IDLE, NOT_RESET, MissionStatus, check_numbers, refused
 from temporeal_bridge.process.command_line import parser
 from temporeal_bridge.recording import records
@@ -25,7 +27,8 @@ from temporeal_bridge.transports.transport import QOS, Received, Transport, Tran
 
 NAME = "operator_messages"
 NUMBER, EMPTY, TEXT, HEADER = (f"std_msgs/msg/{name}" for name in ("UInt64", "Empty", "String", "Header"))
-REQUESTS = {"start": NUMBER, "stop": EMPTY, "reset": EMPTY}
+REQUESTS = {"start": NUMBER, "stop": EMPTY, "reset": EMPTY, "instruct": TEXT}
+TOPICS = {"instruct": ASK}  # of a request; else mission/<word>
 ANSWERS = (("mission", HEADER, "latched"), ("guard/event", TEXT, "default"), ("policy/event", TEXT, "default"))
 PEER_S, AFTER_S = 5.0, 0.3  # to find a subscriber; for the message to leave, and for what follows an outcome at once
 CONNECT_S = 1.0  # until possible refusals can be received; a stop does not wait for that
@@ -44,15 +47,18 @@ class Outcome(NamedTuple):
 
 
 class Answers:
-    """Messages of guard and controller: the guard's status now and at the time of the request, and events since."""
+    """Messages of guard and controller: the guard's status now and at the time of the request, events and answers to
+    instructions since."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
         self.status: MissionStatus | None = None
         self.before: MissionStatus | None = None
         self.events: list[tuple[str, Event]] = []  # with their topic
+        self.told: list[str] = []
         self.endpoints = [
             transport.subscribe(topic, kind, QOS[qos], partial(self._take, topic)) for topic, kind, qos in ANSWERS]
+        transport.subscribe(TOLD, TEXT, QOS["latched"], partial(self._take, TOLD))  # of few controllers: not waited for
 
     def _take(self, topic: str, received: Received) -> None:
         try:
@@ -61,6 +67,8 @@ class Answers:
             return
         if topic == "mission":
             self.status = content
+        elif topic == TOLD:
+            self.told.append(content)
         else:
             self.events.append((topic, content))
 
@@ -72,6 +80,7 @@ class Answers:
         """Messages from now on may be answers."""
         self.before = self.status
         self.events.clear()
+        self.told.clear()
 
     def wait(self, seconds: float, until: Callable[[], Any] = lambda: False) -> None:
         """Receive."""
@@ -123,22 +132,32 @@ def reset(answers: Answers, _: int) -> Outcome | None:
     return Outcome(True, answers.now) if answers.status is not None and answers.status.mode in IDLE else None
 
 
-OUTCOMES = {"start": started, "stop": stopped, "reset": reset}
+def instructed(answers: Answers, _: int) -> Outcome | None:
+    """Whether the controller's policy was told the sentence."""
+    for topic, event in answers.events:
+        if topic == "policy/event" and event.code == "instruction":
+            return Outcome(False, event.reason)
+    return Outcome(True, f"told: {answers.told[-1]}") if answers.told else None
 
 
-def request(transport: Transport, word: str, number: int = 0) -> Outcome:
-    """Publish ``mission/<word>`` once there is a subscriber (none: :class:`TransportError`), and wait for the outcome.
-    A stop is repeated until then, other requests are sent once."""
+OUTCOMES = {"start": started, "stop": stopped, "reset": reset, "instruct": instructed}
+
+
+def request(transport: Transport, word: str, number: int = 0, sentence: str = "") -> Outcome:
+    """Publish the request once there is a subscriber (none: :class:`TransportError`), and wait for the outcome. A stop
+    is repeated until then, other requests are sent once. ``number``: of a mission to start; ``sentence``: to instruct.
+    """
     check_numbers("the number of a mission", number)
     answers = Answers(transport)
-    endpoint = transport.advertise(f"mission/{word}", REQUESTS[word], QOS["default"])
+    endpoint = transport.advertise(TOPICS.get(word, f"mission/{word}"), REQUESTS[word], QOS["default"])
     require_peer(transport, endpoint, PEER_S)
     if word != "stop":
         answers.connect()
     answers.begin()
     asked = transport.monotonic()
-    content: dict[str, Any] = {"data": number} if REQUESTS[word] == NUMBER else {}
-    message = messages.encode(NUMBER, messages.record(NUMBER)(**content)) if content else messages.empty()
+    content = {NUMBER: number, TEXT: sentence}.get(REQUESTS[word])
+    message = messages.empty() if content is None else messages.encode(
+        REQUESTS[word], messages.record(REQUESTS[word])(data=content))
     transport.publish(endpoint, message)
     outcome = partial(OUTCOMES[word], answers, number)
     if word == "stop":
@@ -162,16 +181,27 @@ def repeat(answers: Answers, outcome: Callable[[], Outcome | None], publish: Cal
             publish()
 
 
+def meant(word: str, what: str | None) -> tuple[int, str]:
+    """The mission's number and the sentence that belong to a request; ValueError where it takes another kind."""
+    if word == "instruct":
+        return 0, plain_words(what or "")
+    if what is not None and not what.isdecimal():
+        raise ValueError(f"{word} takes the number of a mission, got {what!r}")
+    return int(what or 0), ""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
-    options = parser(NAME, "Start, stop or reset the mission of one robot, and report the outcome.")
-    options.add_argument("word", choices=tuple(REQUESTS), help="to the controller: start; to the guard: stop, reset")
-    options.add_argument("number", nargs="?", type=int, default=0, help="of the mission to start (%(default)s)")
+    options = parser(NAME, "Start, stop or reset the mission of one robot, or say what it is; report the outcome.")
+    options.add_argument("word", choices=tuple(REQUESTS),
+                         help="to the controller: start, instruct; to the guard: stop, reset")
+    options.add_argument("what", nargs="?", default=None, metavar="NUMBER|SENTENCE",
+                         help="start: number of the mission (0); instruct: what the next missions are to do")
     args = options.parse_args(arguments)
     try:
         transport = open_transport(args.transport, NAME, args.namespace, domain=args.domain, loopback=args.loopback)
         try:
-            found = request(transport, args.word, args.number)
+            found = request(transport, args.word, *meant(args.word, args.what))
         finally:
             transport.close()
     except (TransportError, ValueError) as error:

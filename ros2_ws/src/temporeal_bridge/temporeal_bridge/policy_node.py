@@ -15,6 +15,9 @@ refused with 2.
 Topics, in the robot's namespace:
 
 - ``mission/start`` (std_msgs/UInt64: number of the flight): in;
+- ``mission/instruction`` (std_msgs/String: a sentence, for the next missions): in; ``policy/instruction``
+  (std_msgs/String, latched, JSON: the sentence in force): out; of policies that take instructions
+  (:mod:`temporeal_bridge.controller.instructed`);
 - ``policy/step`` (std_msgs/Float64MultiArray: flight, step, missed steps before it, time since the first one [s], then
   for each state topic the :func:`~temporeal_bridge.interface.state_input.mark` of the message behind it), after every
   step, for :mod:`temporeal_bridge.replay.replay`: out;
@@ -37,6 +40,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.artifact.manifest import identity
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.signals import SignalError
@@ -44,11 +48,13 @@ from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.controller.announcements import Announcements
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy, NoAction
 from temporeal_bridge.controller.figures import FlightFigures
+from temporeal_bridge.controller.instructed import Instructed
 from temporeal_bridge.controller.loading import connect_worker, load_artifact
 from temporeal_bridge.controller.step_log import StepLog, step_log_path
 from temporeal_bridge.controller.step_schedule import StepSchedule
 from temporeal_bridge.controller.stepped_policy import SteppedPolicy
 from temporeal_bridge.controller.takeover import CATCH_UP_S, Successor, TakeoverError
+from temporeal_bridge.instruction.sentences import asked_for
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.interface.state_input import StateInput
@@ -82,6 +88,7 @@ class Options:
         offer: what a successor shows the guard (:func:`temporeal_bridge.link.artifact_offer.offer`); empty: this
             controller is none.
         awake: rehearse steps (:class:`temporeal_bridge.process.rehearsal.Rehearsal`).
+        instruction: the first sentence that the policy is told; empty: it waits for one.
     """
 
     after: str = "stop"
@@ -89,6 +96,7 @@ class Options:
     step_log: Path | None = None
     offer: str = ""
     awake: bool = False
+    instruction: str = ""
 
     def __post_init__(self) -> None:
         if self.after not in ("stop", "silence"):
@@ -105,7 +113,12 @@ class PolicyNode:
         options = options or Options()
         manifest = artifact.manifest
         self.transport, self.robot, self.interface, self.link = transport, robot, interface, link
-        self.policy = SteppedPolicy(artifact)
+        self.mode = "waiting"
+        self.told = Instructed(
+            transport, manifest, robot, interface, options.instruction,
+            changeable=lambda: "" if self.mode in ("waiting", "ready") else self.mode,
+            refuse=lambda why: self.announcements.event(self.mode, -1, "instruction", why))
+        self.policy = SteppedPolicy(artifact, self.told)
         self.after, self.autostart = options.after, options.autostart
         self.identity, self.period = identity(manifest), 1.0 / manifest.rate_hz
         self.schedule = StepSchedule(self.period, 1.0 / interface.states[0].rate_hz)
@@ -115,7 +128,7 @@ class PolicyNode:
         self.state = StateInput(transport, robot, interface, wanted=reads, pictures=reads)
         self.announcements = Announcements(transport, self.policy.chunks is not None)
         transport.subscribe("mission/start", "std_msgs/msg/UInt64", QOS["default"], self._on_start)
-        self.mode, self.flight, self.flights = "waiting", FlightFigures(-1), deque[FlightFigures](maxlen=FLIGHTS)
+        self.flight, self.flights = FlightFigures(-1), deque[FlightFigures](maxlen=FLIGHTS)
         self.step_log = None if options.step_log is None else StepLog(options.step_log)
         self.done = False
         self.successor = None
@@ -149,7 +162,7 @@ class PolicyNode:
             self.begin(number)
         elif self.mode == "waiting":
             self._drop(number, f"mission {number} is not started: the controller is waiting for "
-                               f"{', '.join(self.state.missing)}, which brought nothing yet")
+                               f"{', '.join((*self.state.missing, *self.told.missing))}, which brought nothing yet")
         else:
             self._drop(number, f"mission {number} is not started: the controller is {self.mode}, in mission "
                                f"{self.flight.number}")
@@ -166,7 +179,7 @@ class PolicyNode:
         self.policy.artifact.reset()
         if self.flights:
             self.flights[-1].close()
-        self.flight = FlightFigures(number)
+        self.flight = FlightFigures(number, instruction=self.told.text)
         self.flights.append(self.flight)
         self.mode, self.autostart = "starting", False
         self.schedule.restart(self.transport.monotonic())
@@ -280,7 +293,7 @@ class PolicyNode:
             self.begin(0)
 
     def _look_ready(self) -> None:
-        if self.mode == "waiting" and self.state.complete:
+        if self.mode == "waiting" and self.state.complete and not self.told.missing:
             self.mode = "ready"
 
     def _succeed(self, successor: Successor) -> None:
@@ -428,11 +441,13 @@ def make(args: argparse.Namespace, transport: Transport) -> PolicyNode:
     if args.takeover and args.worker is not None:
         raise TakeoverError("--takeover with --worker: a policy that gives chunks cannot take over, a mission must "
                             "begin with it. End the controller in charge while the robot rests, then start this one")
+    if args.takeover and asked_for(load_manifest(args.artifact, args.trust)) is not None:
+        raise TakeoverError("--takeover with a policy that takes instructions: a mission must begin with it")
     artifact = (load_artifact(args.artifact, robot, interface, args.trust) if args.worker is None else
                 connect_worker(args.artifact, robot, interface, args.worker, transport.monotonic, args.trust))
     path = link_path(args, transport)
     options = Options(args.after, args.start, step_log_path(path), offer(args.artifact) if args.takeover else "",
-                      args.awake)
+                      args.awake, args.instruction)
     node = PolicyNode(transport, artifact, robot, interface, SocketController(path), options)
     if args.peer_timeout > 0:
         require_peer(transport, node.state.endpoints[0], args.peer_timeout)
@@ -450,6 +465,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                          help="replace the controller in charge and its artifact, also in flight")
     options.add_argument("--start", action="store_true",
                          help=f"start a mission {AUTOSTART_S:g} s after the guard is ready")
+    options.add_argument("--instruction", default="", metavar="SENTENCE",
+                         help="what the policy is told, until mission/instruction says something else")
     options.add_argument("--after", default="stop", choices=("stop", "silence"),
                          help="after the mission: the robot's stop action, or silence (default: %(default)s)")
     options.add_argument("--peer-timeout", type=float, default=10.0,

@@ -15,6 +15,9 @@ Topics of the simulation itself, in the robot's namespace:
 - ``sim/fault`` (std_msgs/String: JSON, see :mod:`temporeal_bridge.simulated_robot.fault_injection`): in;
   ``sim/fault_active`` (std_msgs/String, latched: JSON with ``name`` of the present fault, or "", ``stamp_ns`` of the
   change, and ``error`` where the last request was refused): out;
+- ``sim/instruction`` (std_msgs/String, latched: the sentence that the scene was made for): out, where the task takes
+  instructions: the controller's ``policy/instruction`` is then heard, too, and a robot that is held gets a scene in
+  which that can be done;
 - ``sim/<object>`` (geometry_msgs/PoseStamped): true pose of each object of a task's scene that moves: out.
 
 Cameras of the file ``--signals`` are rendered in another process
@@ -41,13 +44,15 @@ from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.registry import resolve
 from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.codecs.codec import CodecError
+from temporeal_bridge.instruction.sentences import TOLD, message
 from temporeal_bridge.interface.interface import Interface, InterfaceError
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.mission import check_numbers
 from temporeal_bridge.process.command_line import parser, robot_of
 from temporeal_bridge.process.node import run
+from temporeal_bridge.recording import records
 from temporeal_bridge.simulated_robot import fault_injection, task_topics
-from temporeal_bridge.simulated_robot.camera_exposures import Shutter, open_shutter
+from temporeal_bridge.simulated_robot.camera_exposures import Looks, Shutter, open_shutter
 from temporeal_bridge.simulated_robot.drivers import Refused
 from temporeal_bridge.simulated_robot.outputs import Outputs
 from temporeal_bridge.simulated_robot.plants import Start, plant_of
@@ -75,7 +80,7 @@ class SimOptions:
         settings: numbers in place of those in ``simulation`` of ``ros.yaml``.
         scene: an arm or a hand among objects; None: alone. start: where flights start; None: near home.
         world: a task's, with its own scene, starts and added signals.
-        eyes: makes the shutter of its cameras, of the plant's body; None: it has no cameras.
+        eyes: makes the shutter of its cameras, of the plant's body and the world's looks; None: it has no cameras.
     """
 
     command: str | None = None
@@ -85,7 +90,7 @@ class SimOptions:
     scene: Scene | None = None
     start: Start | None = None
     world: OneWorld | None = None
-    eyes: Callable[[Any], Shutter | None] | None = None
+    eyes: Callable[[Any, Looks], Shutter | None] | None = None
 
 
 class RobotSim:
@@ -106,7 +111,7 @@ class RobotSim:
         self.plant = plant_of(
             robot, interface, self.command, self.settings, period=1.0 / fastest, scene=scene, start=start)
         self.body, self.dt = self.plant.body, self.plant.dt
-        self.shutter = None if options.eyes is None else options.eyes(self.body)
+        self.shutter = None if options.eyes is None else options.eyes(self.body, self._looks())
         self.publish_every = round(1.0 / (fastest * self.dt))
         self.slow_every = max(round(fastest / RATE_HZ), 1)
         self.task_every = 0 if self.world is None else max(round(fastest * self.world.dt), 1)
@@ -120,6 +125,9 @@ class RobotSim:
         transport.subscribe("sim/reset", NUMBER, QOS["default"], self._on_reset)
         self.fault_active = transport.advertise("sim/fault_active", TEXT, QOS["latched"])
         transport.subscribe("sim/fault", TEXT, QOS["default"], self._on_fault)
+        self.sentence, self.dressed = "", transport.advertise("sim/instruction", TEXT, QOS["latched"])
+        if self.world is not None and self.world.tellable:
+            transport.subscribe(TOLD, TEXT, QOS["latched"], self._on_instruction)
         self.worst_lag = 0.0
         self.stalls = self.resets = self.rejected = self.faults = 0
         self.last_rejection = ""
@@ -145,6 +153,23 @@ class RobotSim:
     def _on_reset(self, received: Received) -> None:
         self.reset(int(messages.decode(received.type, received.data).data))
 
+    def _on_instruction(self, received: Received) -> None:
+        """A scene for the sentence: now if the robot is held, else from the next reset on."""
+        assert self.world is not None
+        sentence = records.read(TOLD, received)
+        self.world.tell(sentence)
+        new, self.sentence = sentence != self.sentence, sentence
+        if new and self.held:
+            self.reset(self.seed)
+
+    def _looks(self) -> Looks:
+        """What the present episode looks like; before the first one, of the names and sizes that all have."""
+        if self.world is None:
+            return {}
+        if not self.world.looks:
+            self.world.start(np.random.default_rng(0))
+        return self.world.looks
+
     def reset(self, seed: int) -> None:
         """Put the robot into the start state of flight ``seed``, without faults, and hold it there."""
         self.save()
@@ -158,8 +183,11 @@ class RobotSim:
         self.truth = TrueTrajectory()
         self.resets += 1
         if self.shutter is not None:
+            self.shutter.looks = self._looks()
             self.shutter.reset()
         self._add()
+        if self.sentence:
+            self.transport.publish(self.dressed, message(self.sentence))
         self.outputs.publish_goals(self.true(), self.transport.now())
         self.transport.publish(self.episode, messages.encode(NUMBER, messages.record(NUMBER)(data=seed)))
 
@@ -318,7 +346,8 @@ def make(args: argparse.Namespace, transport: Transport) -> RobotSim:
     return RobotSim(transport, robot, interface, SimOptions(
         command=command or (world.command if world is not None else None), seed=args.seed, out=args.out,
         settings=settings, start=start, world=world,
-        eyes=lambda body: open_shutter(interface, body, transport.resolve, bus_options(args, transport))))
+        eyes=lambda body, looks: open_shutter(
+            interface, body, transport.resolve, bus_options(args, transport), looks)))
 
 
 def bus_options(args: argparse.Namespace, transport: Transport) -> list[str]:

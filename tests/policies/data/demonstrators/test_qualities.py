@@ -39,8 +39,15 @@ def test_expert_is_itself_and_noisy_stores_the_clean_action():
     assert all(torch.equal(c.action, clean) for c in choices)
     off = torch.stack([c.executed - clean for c in choices])
     assert 0 < off.abs().max() < 5 * NOISY
-    twice = made("noisy", steady, noise=2 * NOISY)(NOTHING, {})
+    twice = made("noisy", steady, noise=(2 * NOISY,))(NOTHING, {})
     assert off[0].abs().mean() < (twice.executed - clean).abs().mean()
+
+
+def test_one_of_several_noises_is_drawn_for_each_episode():
+    made = Recipe(TASK, lambda worlds: lambda obs, signals, pace: torch.zeros(worlds, TASK.act.action_dim),
+                  noise=(0.0, 0.3), lasts_s=0.035).make("noisy", 64, generator())
+    moved = torch.stack([made(NOTHING, {}).executed for _ in range(5)]).abs().amax((0, 2)) > 0
+    assert 16 < int(moved.sum()) < 48  # the others are still, in every step
 
 
 def acted(quality, expert, steps=400, worlds=4, **how):

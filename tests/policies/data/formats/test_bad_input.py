@@ -139,6 +139,17 @@ def test_csv_files_of_other_columns_and_times_are_named(tmp_path):
         ("e.csv", "its rows are no numbers in 3 columns: co")]
 
 
+def test_csv_files_of_no_named_robot_become_one_set_and_a_step_back_is_the_row_that_is_named(tmp_path):
+    files = []
+    for name, times in {"a": [0.0, 0.05, 0.1], "b": [0.0, 0.05, 0.1], "c": [0.0, 0.05, 0.04]}.items():
+        path = tmp_path / f"{name}.csv"
+        path.write_text("\n".join(["t,pos,action", *(f"{t},1,0.5" for t in times)]))
+        files.append(File(path, partial(csv_folder.read, path)))
+    result = importing.write(tmp_path / "out", files, importing.Options())
+    assert result.episodes == 2
+    assert [each.why[:51] for each in result.rejected] == ["index 2: the time 0.04 s goes back after 0.05 s; on"]
+
+
 WHOLE = {
     "empty npz": ("a.npz", lambda p: np.savez(p, observations=np.zeros((0, 2)), actions=np.zeros((0, 1)),
                                              terminals=np.zeros(0)), "is empty: it has no row"),

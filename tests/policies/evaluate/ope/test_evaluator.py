@@ -1,13 +1,17 @@
 """All estimators on one dataset: they agree with exact values, and their differences are paired."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from tests.policies.tabular import random_mdp
 
+from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.evaluate.ope import behaviour, fitted, model_based
 from temporeal.policies.evaluate.ope.evaluator import ESTIMATORS, Evaluator, OPEConfig
 from temporeal.policies.evaluate.ope.gate import gate
+from temporeal.policies.evaluate.ope.members import Resamples
 
 MDP = random_mdp(horizon=3)
 FAST = OPEConfig(
@@ -48,6 +52,31 @@ def test_known_densities_are_used() -> None:
     judge = evaluator(behaviour.gaussian_log_density(
         torch.full((180, 1), -1.0), FAST.std, evaluator().plain.action).double().numpy())
     assert judge.estimate(stays, "is").value == pytest.approx(judge.of_the_data().value, rel=1e-5)
+
+
+class Parabola(torch.nn.Module):
+    """The exact Q of a bandit that pays 1 - a^2."""
+
+    def forward(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+        return (1.0 - action.square()).sum(-1)[None]
+
+
+def test_doubly_robust_estimates_are_of_the_policy_whose_ratios_they_have() -> None:
+    """One step, exact ratios, exact Q: the noisy policy a ~ N(0, 0.35) earns 1 - 0.35, not what a = 0 does."""
+    steps, std = 2000, 0.35 ** 0.5
+    action = 0.8 * torch.randn(steps, 1, generator=torch.Generator().manual_seed(1))
+    zeros = torch.zeros(steps)
+    data = Transitions(zeros[:, None], action, 1.0 - action[:, 0].square(), zeros[:, None], zeros,
+                       torch.arange(steps), torch.arange(steps + 1))
+    known = behaviour.gaussian_log_density(torch.zeros(steps, 1), 0.8, action).double().numpy()
+    judge = Evaluator(data, replace(FAST, discount=1.0, std=std), known)
+
+    def policy(obs: torch.Tensor) -> torch.Tensor:
+        return 0.0 * obs[..., :1]
+
+    judge._fitted = policy, fitted.Fitted(Parabola(), policy, judge.data, Resamples(judge.data, 1, 0))
+    for name in ("dr", "wdr"):
+        assert judge.estimate(policy, name).value == pytest.approx(0.65, abs=0.02)
 
 
 def test_unknown_estimators_are_refused() -> None:

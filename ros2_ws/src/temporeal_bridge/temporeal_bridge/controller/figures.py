@@ -17,6 +17,7 @@ class FlightFigures:
         steps: control steps so far. missed: control periods without a step of their own.
         starved: control steps for which the policy had no command. starved_why: the last time.
         reason: why it ended early.
+        instruction: the sentence that the policy was told; empty: it takes none.
         latency_s: from the state's arrival to the sent proposal. latency_ms: its percentiles, once the next mission
             began.
     """
@@ -28,6 +29,7 @@ class FlightFigures:
     starved: int = 0
     starved_why: str = ""
     reason: str = ""
+    instruction: str = ""
     latency_s: deque[float] = field(default_factory=lambda: deque(maxlen=AGES))
     latency_ms: dict[str, float | None] | None = None
 
@@ -37,5 +39,6 @@ class FlightFigures:
 
     def summary(self) -> dict[str, Any]:
         """For the JSON file."""
+        told = {"instruction": self.instruction} if self.instruction else {}
         return {"flight": self.number, "start_ns": self.start_ns, "steps": self.steps, "missed": self.missed,
-                "reason": self.reason, "latency_ms": self.latency_ms or percentiles(list(self.latency_s))}
+                "reason": self.reason, **told, "latency_ms": self.latency_ms or percentiles(list(self.latency_s))}

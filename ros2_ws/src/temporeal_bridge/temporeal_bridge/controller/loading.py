@@ -12,14 +12,14 @@ from temporeal.robots.spec import RobotSpec
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy
 from temporeal_bridge.controller.mailbox import ControllerMailbox
 from temporeal_bridge.interface.interface import Interface
-from temporeal_bridge.mission import check_fits, task_signals
+from temporeal_bridge.mission import check_fits
 
 
 def load_artifact(path: Path, robot: RobotSpec, interface: Interface, trust: Path | None = None) -> Artifact:
     """The artifact, if it fits robot and interface and its self-test passes. ``trust``: file of the public key that
     must have signed it; None: no signature is needed."""
-    artifact = Artifact.load(path, robot, task_signals=task_signals(robot, interface), trust=trust)
-    check_fits(artifact.manifest, robot, interface)
+    check_fits(load_manifest(path, trust), robot, interface)  # what it is for is said before what is wrong inside it
+    artifact = Artifact.load(path, trust=trust)
     if artifact.manifest.chunk is not None:
         raise ArtifactError(f"{path} gives chunks: run it in a worker_node, and name its folder (--worker FOLDER)")
     artifact.self_test()

@@ -11,23 +11,24 @@ import numpy as np
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy, ChunkRecorder
 from temporeal_bridge.controller.figures import FlightFigures
+from temporeal_bridge.controller.instructed import Instructed
 from temporeal_bridge.mission import MISSION_TIME, ChunkRecord
 
 Signals = dict[str, np.ndarray]
 
 
 class SteppedPolicy:
-    """The policy, and the mission time that it reads: a policy counts time by its steps.
+    """The policy, and what it reads of the mission: its time, counted by steps, and the words it was ``told``.
 
     Attributes:
         name, size: of its command. chunks: records of the chunks that it uses; None: it gives single commands.
     """
 
-    def __init__(self, artifact: Artifact | ChunkedPolicy) -> None:
+    def __init__(self, artifact: Artifact | ChunkedPolicy, told: Instructed | None = None) -> None:
         commands = artifact.manifest.commands
         if len(commands) != 1:
             raise ValueError(f"one command is expected, the artifact gives {[command.name for command in commands]}")
-        self.artifact, self.period = artifact, 1.0 / artifact.manifest.rate_hz
+        self.artifact, self.period, self.told = artifact, 1.0 / artifact.manifest.rate_hz, told
         self.name, self.size = commands[0].name, commands[0].size
         self.chunks = ChunkRecorder(artifact) if isinstance(artifact, ChunkedPolicy) else None
 
@@ -57,7 +58,8 @@ class SteppedPolicy:
                 self.artifact.rehearse(self._at(step, signals))
 
     def _at(self, step: int, signals: Signals) -> Signals:
-        return {**signals, MISSION_TIME.name: np.asarray(step * self.period, dtype=np.float32)}
+        words = {} if self.told is None else self.told.signals
+        return {**signals, **words, MISSION_TIME.name: np.asarray(step * self.period, dtype=np.float32)}
 
     def note(self, step: int, marks: Sequence[int]) -> None:
         """After a step: the messages that it was made of."""

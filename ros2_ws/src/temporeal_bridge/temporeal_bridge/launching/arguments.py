@@ -20,6 +20,7 @@ ARGUMENTS = {
     "signals": ("", "YAML of topics that the robot does not have: a goal, an object's pose, a camera"),
     "transport": ("rclpy", "rclpy, or dds: the same nodes without rclpy"),
     "worker": ("", "folder of a worker_node that runs already; else a policy that gives chunks gets its own worker"),
+    "instruction": ("", "what a policy that is told in words is told first; later: mission/instruction"),
     "autostart": ("false", "true: start the mission 3 s after the guard is ready"),
     "managed": ("false", "true: the guard waits for `ros2 lifecycle set`; nothing moves before it is active"),
     "priority": ("auto", "normal, realtime, or auto: ahead of ordinary processes where that is permitted"),
@@ -38,7 +39,7 @@ SIMULATIONS = {"sim", "simulation", "simulator", "fake", "mock", "gazebo", "gz",
 """Words in names that mean ``simulate`` elsewhere (`use_sim`, `fake_hardware`): chosen."""
 PATHS = ("artifact", "trust", "signals", "worker", "out", "params")  # arguments that name a file or a folder
 OF_ROS = ("clock", "parameter_events", "rosout", "tf", "tf_static")  # topics that any node may have
-OF_SIMULATION = ("sim/episode", "sim/fault", "sim/fault_active", "sim/reset")  # of robot_sim, in no bag
+OF_SIMULATION = ("sim/episode", "sim/instruction", "sim/fault", "sim/fault_active", "sim/reset")  # of robot_sim
 SWARM = {"count": ("2", "number of quadrotors")}
 MOST_ROBOTS = 29  # of a swarm: four processes each, and a recorder; a domain has ports for 120 on one machine (ROS 2's
 # page on ROS_DOMAIN_ID, from DDSI-RTPS 9.6.1.1)

@@ -9,18 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from temporeal_bridge.instruction.sentences import ASK, TEXT, TOLD, message
 from temporeal_bridge.mission import NOT_RESET, mission_status
 from temporeal_bridge.process.children import END_S, Process, ask, how_ended, last_words
+from temporeal_bridge.recording import records
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Endpoint, Received, Transport, TransportError
 
 READY_S = 30.0  # for the processes to start, on a busy machine
+RENDERER_S = 60.0  # more for a renderer, whose kernels may be compiled first
 RESET_S = 5.0
 AGAIN_S = 0.6  # interval between resets that the guard refused: soon after a stop it accepts none (RESET_AFTER_S there)
 AFTER_S = 10.0  # beyond the mission's horizon, for its verdict
 POLL_S = 0.05
 SETTLE_S = 0.1  # between "the robot is there" and the start: several states of the new flight have arrived
 DISCOVERY_S = 1.0  # for robots that are already on the bus to show
+SEEN_S = 0.4  # from a scene's change until its pictures have arrived: a period of a slow camera and its rendering
 STALL_S = 1.0  # a longer wait means that the machine was stopped, or had no time for us
 LISTENERS = 2  # subscribers to the start of a mission: the controller, and the recorder, which then has all topics
 IN_A_ROW = 3  # failed flights after which no more is tried: each may cost a time-out
@@ -35,7 +39,11 @@ class Pilot:
     """One robot with its processes.
 
     Args:
+        ready_s: time limit for the start of its processes.
         folder: where controller and worker meet, for a policy that gives chunks.
+        instruct: topic of sentences; wanted: this flight's, empty: the policy takes none; told: the controller's last
+            answer; dressed: the sentence that the simulated scene was made for; dresses: whether the task can do that;
+            heard: whether all have it.
         unlatched: time of the last reset request to the guard.
         episode, mode, number, start_ns, result: last messages of its nodes.
         recorded: whether the recorder listens.
@@ -47,14 +55,21 @@ class Pilot:
     reset: Endpoint
     start: Endpoint
     unlatch: Endpoint
+    instruct: Endpoint
     out: Path = Path()
     folder: Path | None = None
+    ready_s: float = READY_S
     processes: list[Process] = field(default_factory=list)
     stage: str = "ended"
     until: float = 0.0
     settled: float = 0.0
     unlatched: float = 0.0
     seed: int = -1
+    wanted: str = ""
+    told: str = ""
+    dressed: str = ""
+    dresses: bool = False
+    heard: bool = False
     fault: str = ""
     episode: int = -1
     recorded: bool = False
@@ -77,7 +92,8 @@ def join(bus: Transport, namespace: str) -> Pilot:
     number = "std_msgs/msg/UInt64"
     pilot = Pilot(namespace, bus.advertise(f"{namespace}/sim/reset", number, QOS["default"]),
                   bus.advertise(f"{namespace}/mission/start", number, QOS["default"]),
-                  bus.advertise(f"{namespace}/mission/reset", "std_msgs/msg/Empty", QOS["default"]))
+                  bus.advertise(f"{namespace}/mission/reset", "std_msgs/msg/Empty", QOS["default"]),
+                  bus.advertise(f"{namespace}/{ASK}", TEXT, QOS["default"]))
 
     def on_episode(received: Received) -> None:
         pilot.episode = int(messages.decode(received.type, received.data).data)
@@ -91,12 +107,20 @@ def join(bus: Transport, namespace: str) -> Pilot:
     def on_event(received: Received) -> None:
         pilot.reason = json.loads(messages.decode(received.type, received.data).data)["reason"]
 
+    def on_told(received: Received) -> None:
+        pilot.told = records.read(TOLD, received)
+
+    def on_dressed(received: Received) -> None:
+        pilot.dressed = messages.decode(received.type, received.data).data
+
     def on_verdict(received: Received) -> None:
         pilot.result = json.loads(messages.decode(received.type, received.data).data)
 
     bus.subscribe(f"{namespace}/sim/episode", number, QOS["latched"], on_episode)
     bus.subscribe(f"{namespace}/mission", "std_msgs/msg/Header", QOS["latched"], on_mission)
     bus.subscribe(f"{namespace}/guard/event", "std_msgs/msg/String", QOS["default"], on_event)
+    bus.subscribe(f"{namespace}/{TOLD}", TEXT, QOS["latched"], on_told)
+    bus.subscribe(f"{namespace}/sim/instruction", TEXT, QOS["latched"], on_dressed)
     bus.subscribe(f"{namespace}/monitor/verdict", "std_msgs/msg/String", QOS["latched"], on_verdict)
     return pilot
 
@@ -114,10 +138,11 @@ def refuse_taken(bus: Transport, pilots: Sequence[Pilot], domain: int) -> None:
 
 def conduct(
     bus: Transport, pilots: list[Pilot], recorder: Process, seeds: Sequence[int], horizon_s: float, launch: Launch,
-    progress: Progress | None,
+    progress: Progress | None, instructions: Sequence[str] = (),
 ) -> tuple[list[dict[str, Any]], str]:
     """Give the seeds to the robots as they become free, until all are flown or nothing can be flown any more: a row for
-    each seed, and why it ended early. The robots' processes are started before.
+    each seed, and why it ended early. The robots' processes are started before. ``instructions``: what the flights
+    are told, in turn.
     """
     waiting, rows, in_a_row, fault = list(seeds), list[dict[str, Any]](), 0, ""
     for pilot in pilots:
@@ -126,7 +151,8 @@ def conduct(
         stall = wait(bus)
         for pilot in pilots:
             pilot.until += stall
-            row = advance(bus, pilot, waiting, horizon_s, launch)
+            row = advance(bus, pilot, waiting, horizon_s, launch, {
+                seed: instructions[k % len(instructions)] for k, seed in enumerate(seeds) if instructions})
             if row:
                 rows.append(row)
                 in_a_row = in_a_row + 1 if row["verdict"] == FAILED else 0
@@ -160,13 +186,15 @@ def hopeless(pilots: Sequence[Pilot], recorder: Process, rows: Sequence[Mapping[
 def begin(bus: Transport, pilot: Pilot) -> None:
     """Forget earlier messages: the robot's processes have just been started."""
     pilot.episode = pilot.number = pilot.seed = -1
-    pilot.mode, pilot.result, pilot.start_ns, pilot.fault = "", {}, 0, ""
+    pilot.mode, pilot.result, pilot.start_ns, pilot.fault, pilot.told = "", {}, 0, "", ""
+    pilot.dressed = ""
     pilot.recorded = False
-    pilot.stage, pilot.until = "starting", bus.monotonic() + READY_S
+    pilot.stage, pilot.until = "starting", bus.monotonic() + pilot.ready_s
 
 
 def advance(
-    bus: Transport, pilot: Pilot, waiting: list[int], horizon_s: float, launch: Launch
+    bus: Transport, pilot: Pilot, waiting: list[int], horizon_s: float, launch: Launch,
+    instructions: Mapping[int, str] | None = None,
 ) -> dict[str, Any] | None:
     """Move one robot on: starting -> free -> releasing -> resetting -> settling -> flying -> free; the row when a
     flight ends.
@@ -189,6 +217,7 @@ def advance(
     row = step(bus, pilot, horizon_s)
     if pilot.stage == "free" and waiting:
         pilot.seed, pilot.episode = waiting.pop(0), -1  # a robot that has just started may be in this episode already
+        pilot.wanted = (instructions or {}).get(pilot.seed, "")
         pilot.stage, pilot.until = "releasing", now + RESET_S
         release(bus, pilot)
     return row
@@ -208,11 +237,17 @@ def step(bus: Transport, pilot: Pilot, horizon_s: float) -> dict[str, Any] | Non
         pilot.stage = "resetting"
         send(bus, pilot.reset, pilot.seed)
     elif pilot.stage == "resetting" and pilot.episode == pilot.seed:
-        pilot.stage, pilot.settled = "settling", now + SETTLE_S
-    elif pilot.stage == "settling" and now >= pilot.settled and pilot.mode in ("ready", "finished"):
+        pilot.stage, pilot.settled, pilot.heard = "settling", now + SETTLE_S, not pilot.wanted
+        instruct(bus, pilot)
+    elif pilot.stage == "settling" and told(pilot) and not pilot.heard:  # the new scene's pictures are on their way
+        pilot.heard, pilot.settled = True, now + (SEEN_S if pilot.wanted else 0.0)
+    elif pilot.stage == "settling" and pilot.heard and now >= pilot.settled and pilot.mode in ("ready", "finished"):
         pilot.reason, pilot.begun = "", False
         send(bus, pilot.start, pilot.seed)
         pilot.stage, pilot.until = "flying", now + horizon_s + AFTER_S
+    elif pilot.stage == "settling" and now >= pilot.settled + AGAIN_S:
+        pilot.settled = now
+        instruct(bus, pilot)
     elif pilot.stage == "flying" and pilot.mode in ENDED and pilot.number == pilot.seed and done(pilot):
         pilot.stage = "free"
         return {"seed": pilot.seed, "robot": pilot.namespace, "logs": str(pilot.out), "start_ns": pilot.start_ns,
@@ -261,6 +296,18 @@ def failed(seed: int, pilot: Pilot | None, reason: str) -> dict[str, Any]:
 def done(pilot: Pilot) -> bool:
     """Whether the monitor's result of this flight is final."""
     return pilot.result.get("flight") == pilot.seed and bool(pilot.result.get("final"))
+
+
+def instruct(bus: Transport, pilot: Pilot) -> None:
+    """Say what this flight is for, where the policy takes an instruction."""
+    if pilot.wanted:
+        bus.publish(pilot.instruct, message(pilot.wanted))
+
+
+def told(pilot: Pilot) -> bool:
+    """Whether controller, monitor and scene have this flight's instruction."""
+    heard = pilot.wanted == pilot.told == pilot.result.get("instruction")
+    return not pilot.wanted or (heard and (pilot.dressed == pilot.wanted or not pilot.dresses))
 
 
 def release(bus: Transport, pilot: Pilot) -> None:

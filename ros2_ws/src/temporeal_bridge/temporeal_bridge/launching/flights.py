@@ -25,11 +25,13 @@ from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.artifact.manifest import ArtifactError, Manifest
 from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal_bridge.controller import mailbox
+from temporeal_bridge.instruction.sentences import asked_for, formula_is_of_words, plain_words, require_words, told
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.loading import interface_file, load_interface
 from temporeal_bridge.launching.conductor import (
     FAILED,
     READY_S,
+    RENDERER_S,
     Pilot,
     Progress,
     conduct,
@@ -38,7 +40,7 @@ from temporeal_bridge.launching.conductor import (
 )
 from temporeal_bridge.launching.preflight import check_mission
 from temporeal_bridge.mission import check_numbers
-from temporeal_bridge.monitor.formula import judge_truth
+from temporeal_bridge.monitor.formula import judge_truth, untold
 from temporeal_bridge.process.children import Process, end, how_ended, start
 from temporeal_bridge.process.files import fresh
 from temporeal_bridge.recording.recovery import rescue
@@ -60,6 +62,7 @@ class FlightPlan:
         spread: share of the parameters' published ranges that the robots are drawn from.
         domain: DDS domain; None: one that is free on this machine. Traffic stays on this machine.
         signals: file of extra topics: cameras, for instance. Signals that the task adds need not be in it.
+        instructions: sentences that the flights are told, in turn.
     """
 
     robot: str
@@ -71,6 +74,7 @@ class FlightPlan:
     transport: str = "dds"
     domain: int | None = None
     signals: Path | None = None
+    instructions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.flights < 1 or self.parallel < 1:
@@ -122,7 +126,7 @@ def fly(artifact: Path, plan: FlightPlan, out: Path, progress: Progress | None =
         raise ArtifactError(f"the artifact is for robot {manifest.robot!r}, this robot is {plan.robot!r}")
     signals = task_topics.write(manifest, spec, out / "signals.yaml", plan.signals)
     interface = load_interface(spec, plan.interface, signals)
-    check_mission(manifest, spec, interface)
+    check_mission(manifest, spec, interface, require_words(manifest, plan.instructions))
     cameras_of(interface)
     domain = free_domain() if plan.domain is None else plan.domain
     out.mkdir(parents=True, exist_ok=True)
@@ -145,13 +149,16 @@ def fly(artifact: Path, plan: FlightPlan, out: Path, progress: Progress | None =
             refuse_taken(bus, pilots, plan.domain)
         for pilot in pilots:
             pilot.folder = None if manifest.chunk is None else mailbox.new_folder()
+            pilot.dresses = formula_is_of_words(manifest)
+            pilot.ready_s += RENDERER_S if interface.pictures else 0.0
             launch(pilot)
         bag = fresh(out / "bag")
         names = [word for p in pilots for word in ("--of", p.namespace)]
         recorder = start("recorder", [*shared, "--bag", str(bag), *names, "--out", str(out)], out / "recorder.log")
         started.append(recorder)
         seeds = list(range(plan.seed, plan.seed + plan.flights))
-        rows, fault = conduct(bus, pilots, recorder, seeds, manifest.horizon_s, launch, progress)
+        rows, fault = conduct(bus, pilots, recorder, seeds, manifest.horizon_s, launch, progress,
+                              [plain_words(text) for text in plan.instructions if asked_for(manifest) is not None])
     finally:
         end(started)
         for pilot in pilots:
@@ -222,7 +229,10 @@ def report(
 def complete(
     row: dict[str, Any], flight: Mapping[str, Any], manifest: Manifest, robot: RobotSpec, interface: Interface
 ) -> None:
-    """Add the controller's figures and the judgement of the true trajectory to a row."""
+    """Add the controller's figures and the judgement of the true trajectory to a row. It is judged by what the flight
+    was told."""
+    if manifest.instruction is not None:
+        manifest = told(manifest, robot, row.get("instruction", "")) if row.get("instruction") else untold(manifest)
     row["robustness_lower"] = row.get("lower")
     row |= {key: flight.get(key) for key in ("latency_ms", "missed", "limited", "steps")}
     if row["verdict"] == FAILED:

@@ -97,7 +97,7 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
     if flags["simulate"]:
         signals = task_topics.write(manifest, robot, out / "signals.yaml", signals)
     loaded = load_interface(robot, interface or defaults.get("interface"), signals)
-    check_mission(manifest, robot, loaded)
+    check_mission(manifest, robot, loaded, [given["instruction"]] if given["instruction"] else [])
     try:
         check_worker(given["worker"] or None, manifest)
     except ValueError as error:
@@ -173,7 +173,8 @@ def of_robot(plan: Plan, namespace: str, out: Path, seed: int) -> list[Row]:
     policy = ["--no-awake", "--worker", str(worker)] if plan.chunks else awake
     rows = [
         Row("guard_node", namespace, (*flown, *first, *awake), {"autostart": False} if flags["managed"] else {}),
-        Row("policy_node", namespace, (*flown, *first, *start, *policy)),
+        Row("policy_node", namespace, (*flown, *first, *start, *policy, *option(
+            "--instruction", given["instruction"]))),
         Row("monitor_node", namespace, tuple(flown))]
     if flags["simulate"]:
         rows.insert(0, Row("robot_sim", namespace, (*simulated, *simulator, "--seed", str(seed))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import floor
 from pathlib import Path
 
@@ -27,6 +28,12 @@ def formula_of(manifest: Manifest, robot: RobotSpec, interface: Interface) -> Fo
         raise InterfaceError(f"the formula reads {unseen}, which no topic of interface {interface.name!r} carries; "
                              f"carried: {', '.join(interface.state)}")
     return formula
+
+
+def untold(manifest: Manifest) -> Manifest:
+    """``manifest`` with a formula that stands for one that follows from words which nobody has said yet. No mission is
+    judged by it."""
+    return replace(manifest, formula=f"G[0,0] ({MISSION_TIME.name} >= 0)", constants={})
 
 
 def judge_truth(

@@ -22,9 +22,11 @@ from temporeal.robots.spec import RobotSpec
 from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.stl.monitoring.monitor import Reading, real_time_monitor
 from temporeal.sim.stl.samples.times import TopicClock
+from temporeal.sim.stl.semantics.verdicts import VIOLATED
 from temporeal_bridge.interface.interface import Interface, carried_by
 from temporeal_bridge.interface.state_input import StateReader
 from temporeal_bridge.mission import MISSION_TIME, MissionStatus
+from temporeal_bridge.monitor.failure import Trace
 from temporeal_bridge.monitor.formula import formula_of
 from temporeal_bridge.monitor.held_samples import HeldSamples, Signals
 
@@ -47,8 +49,11 @@ class MissionMonitor:
         warn: gets lines for the log.
         warn_below: a mission is at risk once its robustness must end below this.
         wanted: signals that are needed, of those that are costly to compute (None: all).
+        trace: explains failures in a sentence; None: nobody does.
 
     Attributes:
+        about: what :meth:`result` says besides, of every mission with this formula.
+        why: why this mission failed; empty: it did not, or it is not known.
         on_sample: gets every sample of the grid; None: lost. For whoever wants to keep them.
         formula: the online monitor of :mod:`temporeal.sim.stl`.
         flight, start: number and time zero [ns] of the mission. end: when it was over [ns]; None: not yet.
@@ -61,35 +66,42 @@ class MissionMonitor:
     def __init__(
         self, manifest: Manifest, robot: RobotSpec, interface: Interface, announce: Callable[[Result], None], *,
         warn: Callable[[str], None] = lambda text: None, warn_below: float = WARN_BELOW,
-        wanted: Collection[str] | None = None,
+        wanted: Collection[str] | None = None, trace: Trace | None = None, about: Mapping[str, Any] | None = None,
     ) -> None:
         self.announce, self.warn, self.warn_below = announce, warn, warn_below
+        self.robot, self.interface, self.wanted = robot, interface, wanted
         self.on_sample: Callable[[Sample], None] = lambda sample: None
         self.hold_ns = 1e9 * interface.safety["stale_after_s"]
         self.dt = 1.0 / manifest.rate_hz
-        formula = formula_of(manifest, robot, interface)
-        reads = set(signals_in(formula))
-        self.formula, slow = real_time_monitor(formula, self.dt)  # compiled here
-        if slow:
-            warn(slow)
-        self.blank = self.formula.state()
         self.held = [HeldSamples(steady=topic.rate_hz == 0) for topic in interface.states]
         self.clocks = [TopicClock() for _ in interface.states]
         self.names = [topic.topic for topic in interface.states]
-        # of everything, or where that is wrong of what the formula reads
-        self.readers = [tuple(StateReader(topic, interface.carried, names)
-                              for names in ((None, reads) if wanted is None else (wanted,)))
-                        for topic in interface.states]
-        # topics that the formula reads, and those whose samples say that time has passed
-        self.read_by = [k for k, topic in enumerate(interface.states) if reads & set(carried_by(topic))]
-        moving = [k for k in self.read_by if not self.held[k].steady]
-        self.paced_by = moving or [*range(len(self.held))]
+        self.watch(manifest, trace, about)
         self.flight, self.start, self.samples, self.lost, self.rejected = -1, 0, 0, 0, 0
         self.announced = ("", False)  # verdict, at risk
         self.late_before, self.told_late = 0, False
         self.running = self.behind = self.warned = False
         self.end: int | None = None
         self.results: list[Result] = []
+
+    def watch(
+        self, manifest: Manifest, trace: Trace | None = None, about: Mapping[str, Any] | None = None
+    ) -> None:
+        """Judge missions by the formula of ``manifest`` from the next one on. Not in a mission."""
+        formula = formula_of(manifest, self.robot, self.interface)
+        reads, states = set(signals_in(formula)), self.interface.states
+        self.formula, slow = real_time_monitor(formula, self.dt)  # compiled here
+        if slow:
+            self.warn(slow)
+        self.blank, self.trace, self.about, self.why = self.formula.state(), trace, dict(about or {}), ""
+        # of everything, or where that is wrong of what the formula reads
+        self.readers = [tuple(StateReader(topic, self.interface.carried, names)
+                              for names in ((None, reads) if self.wanted is None else (self.wanted,)))
+                        for topic in states]
+        # topics that the formula reads, and those whose samples say that time has passed
+        self.read_by = [k for k, topic in enumerate(states) if reads & set(carried_by(topic))]
+        moving = [k for k in self.read_by if not self.held[k].steady]
+        self.paced_by = moving or [*range(len(self.held))]
 
     @property
     def complete(self) -> bool:
@@ -156,7 +168,9 @@ class MissionMonitor:
         self.formula.set_state(self.blank)
         self.samples, self.lost, self.running = 0, 0, True
         self.late_before, self.told_late = self.late_before + self.late, False
-        self.behind, self.warned, self.end = False, False, None
+        self.behind, self.warned, self.end, self.why = False, False, None, ""
+        if self.trace is not None:
+            self.trace.restart()
         self._announce("undecided")
 
     def advance(self, now: int, out_of_time: Callable[[], bool] = lambda: False) -> None:
@@ -205,7 +219,11 @@ class MissionMonitor:
         self.lost += sample is None
         self.samples += 1
         self.on_sample(sample)
+        if self.trace is not None:
+            self.trace.take(sample)
         reading = self.formula.update(sample)
+        if reading.final and reading.verdict == VIOLATED and self.trace is not None:
+            self.why = self.trace.why()
         if reading.final or (reading.verdict, self.at_risk(reading)) != self.announced:
             self._announce(reading.verdict, reading)
         if reading.final:
@@ -220,6 +238,7 @@ class MissionMonitor:
         """What is known of the mission. ``verdict``: where there is no reading yet."""
         out: Result = {"flight": self.flight, "start_ns": self.start,
                        "verdict": reading.verdict if reading else verdict, "final": bool(reading and reading.final)}
+        out |= self.about | ({"why": self.why} if self.why else {})
         if reading is not None:
             out |= {"at_risk": self.at_risk(reading), "lower": reading.lower, "upper": reading.upper,
                     "time_s": reading.time_s, "lost": self.lost, "late": self.late, "samples": reading.samples,

@@ -165,6 +165,11 @@ def artifact(message: Any) -> dict[str, Any]:
     return content
 
 
+def instruction(message: Any) -> str:
+    """The sentence that a controller's policy is told."""
+    return text(json_object(message), "instruction")
+
+
 def whole(value: Any) -> int:
     """A whole number of 64 bits, as messages and clocks have them."""
     if isinstance(value, bool) or not float(value).is_integer() or abs(value) >= 2**63:
@@ -205,4 +210,4 @@ def json_object(message: Any) -> dict[str, Any]:
 READERS: Mapping[str, Callable[[Any], Any]] = {
     "policy/step": step, "policy/chunk": lambda message: ChunkRecord.of(message.data), "policy/event": event,
     "guard/command": lambda message: CommandRecord.of(message.data), "guard/event": event, "guard/swap": mix,
-    "guard/artifact": artifact, "mission": mission, "monitor/verdict": verdict}
+    "guard/artifact": artifact, "policy/instruction": instruction, "mission": mission, "monitor/verdict": verdict}

@@ -22,10 +22,12 @@ RECORDED_TOPICS = (
     ("guard/event", "std_msgs/msg/String", RARE),
     ("guard/artifact", "std_msgs/msg/String", KEPT),
     ("mission", MISSION, KEPT),
+    ("policy/instruction", "std_msgs/msg/String", KEPT),
     # requests of others to the nodes: best effort, which matches every publisher
     (STARTS, "std_msgs/msg/UInt64", QOS["deep"]),
     ("mission/stop", "std_msgs/msg/Empty", QOS["deep"]),
     ("mission/reset", "std_msgs/msg/Empty", QOS["deep"]),
+    ("mission/instruction", "std_msgs/msg/String", QOS["deep"]),
     ("estop", "std_msgs/msg/Bool", QOS["deep"]),
     ("monitor/robustness", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
     ("monitor/verdict", "std_msgs/msg/String", KEPT),

@@ -13,6 +13,7 @@ import numpy as np
 from temporeal.robots.artifact.manifest import Manifest
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal_bridge.controller.chunked_policy import ChunkedPolicy, Used
+from temporeal_bridge.instruction.sentences import asked_for, tokens_of
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.state_input import StateReader, mark
 from temporeal_bridge.mission import MISSION_TIME, ChunkRecord
@@ -43,6 +44,7 @@ def inferred_again(
 ) -> list[Made]:
     """The chunks of each flight."""
     manifest, period = artifact.manifest, 1.0 / artifact.manifest.rate_hz
+    words = asked_for(manifest)
     wanted = [signal.name for signal in manifest.signals]
     readers, by_mark = [], list[dict[int, list[Found]]]()
     for row in interface.topics:
@@ -60,7 +62,8 @@ def inferred_again(
                 if state is None:
                     return None
                 signals |= reader.signals(state[0])
-        return {**signals, MISSION_TIME.name: np.asarray(record.step * period, dtype=np.float32)}
+        told = {} if words is None else {words.signal: tokens_of(words, flight.verdict.get("instruction", ""))}
+        return {**signals, **told, MISSION_TIME.name: np.asarray(record.step * period, dtype=np.float32)}
 
     def rows(signals: dict[str, np.ndarray] | None) -> np.ndarray | None:
         given = None if signals is None else artifact.act(signals)[manifest.commands[0].name]

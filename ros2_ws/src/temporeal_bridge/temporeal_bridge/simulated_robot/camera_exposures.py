@@ -12,10 +12,12 @@ signals ``<camera>_rgb`` and ``<camera>_depth``, whose shapes give the size in p
         latency_s: 0.05       # from the exposure, which is the stamp, to the publication
         fovy_deg: 42.0        # as in docs/how-to/cameras.md: fovy_deg, max_depth, body, pos, quat
         augment: {rgb: {noise: {high: 2}}, depth: {preset: d435}}     # as there; left out: the plain rendering
+        renderer: gl          # or warp, which renders small pictures faster; auto: as in training
 """
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import socket
@@ -37,10 +39,12 @@ from temporeal_bridge.interface.interface import Interface, InterfaceError, Pict
 from temporeal_bridge.process.children import Process, end, how_ended, start
 
 KINDS = ("rgb", "depth")
-OWN = ("latency_s", "augment")  # keys of a camera that are not for its renderer
+RENDERERS = ("gl", "warp", "auto")
+OWN = ("latency_s", "augment", "renderer")  # keys of a camera that are not for its renderer
 SIZE = ("width", "height", "kinds")  # ... and that its signals give
 HEAD = struct.Struct("<Idq")  # of an exposure: which camera, when [s, monotonic], its stamp [ns]
 LARGEST = 1 << 16  # bytes of one: qpos of some thousand numbers
+LOOKS = "looks.json"  # for the renderer: sizes of an episode's looks by name, in the order of exposures
 QUEUE = 64  # exposures that wait in this process: the renderer uses the newest only
 
 
@@ -54,6 +58,7 @@ class SimCamera:
         place: the renderer's options, besides the size.
         latency_s: from exposure to publication.
         augment: by kind, errors (:func:`temporeal.sim.rendering.augmentation.parse_augment`).
+        renderer: one of :data:`RENDERERS`.
     """
 
     name: str
@@ -62,6 +67,7 @@ class SimCamera:
     place: Mapping[str, Any]
     latency_s: float
     augment: Mapping[str, Any]
+    renderer: str = "gl"
 
     @property
     def rate_hz(self) -> float:
@@ -104,6 +110,8 @@ def sim_camera(
         raise InterfaceError(f"{where}.latency_s is {latency!r}; a number of seconds from 0 on is needed")
     if not isinstance(augment, Mapping) or set(augment) - set(pictures):
         raise InterfaceError(f"{where}.augment is {augment!r}; a mapping from {' and '.join(pictures)} is needed")
+    if (renderer := raw.get("renderer", "gl")) not in RENDERERS:
+        raise InterfaceError(f"{where}.renderer is {renderer!r}; legal: {', '.join(RENDERERS)}")
     for what, found in (("size", {specs[f"{name}_{kind}"].shape[:2] for kind in pictures}),
                         ("rate_hz", {row.rate_hz for row in pictures.values()})):
         if len(found) > 1:
@@ -111,13 +119,13 @@ def sim_camera(
                                  "one place may differ")
     rows, columns = specs[f"{name}_{next(iter(pictures))}"].shape[:2]
     return SimCamera(name, pictures, (rows, columns), {k: v for k, v in raw.items() if k not in OWN}, float(latency),
-                     augment)
+                     augment, renderer)
 
 
 @dataclass(frozen=True, eq=False)
 class Exposure:
     """One exposure: number of the camera, when [s, monotonic], stamp [ns]; qpos [nq], then of mocap bodies positions
-    [m, 3] and attitudes [m, 4], one after the other."""
+    [m, 3] and attitudes [m, 4], then what the episode looks like (:data:`Looks`), one after the other."""
 
     camera: int
     at: float
@@ -133,6 +141,10 @@ class Exposure:
         """The exposure in such bytes."""
         camera, at, stamp = HEAD.unpack_from(data)
         return Exposure(camera, at, stamp, np.frombuffer(data, dtype="<f8", offset=HEAD.size))
+
+
+Looks = Mapping[str, np.ndarray]
+"""Parameters of the pictures that an episode drew, [count] by name (:mod:`temporeal.sim.rendering.appearance`)."""
 
 
 class ExposureLink(Protocol):
@@ -207,10 +219,13 @@ class Shutter:
         cameras: in the order by which exposures number them.
         link: to the renderer.
         body: has MuJoCo's ``data``.
+        looks: the present episode's, always of the same names and sizes.
     """
 
-    def __init__(self, cameras: tuple[SimCamera, ...], link: ExposureLink, body: Any) -> None:
-        self.cameras, self.link, self.body = cameras, link, body
+    def __init__(
+        self, cameras: tuple[SimCamera, ...], link: ExposureLink, body: Any, looks: Looks | None = None
+    ) -> None:
+        self.cameras, self.link, self.body, self.looks = cameras, link, body, looks or {}
         self.frames, self.lost = [-1] * len(cameras), 0
         self.renderer: Process | None = None
 
@@ -226,7 +241,8 @@ class Shutter:
             if frame > self.frames[number]:
                 self.frames[number] = frame
                 data = self.body.data
-                world = np.concatenate([np.ravel(x) for x in (data.qpos, data.mocap_pos, data.mocap_quat)])
+                world = np.concatenate([
+                    np.ravel(x) for x in (data.qpos, data.mocap_pos, data.mocap_quat, *self.looks.values())])
                 self.lost += not self.link.send(Exposure(number, at, stamp, world))
 
     def check(self) -> None:
@@ -249,10 +265,13 @@ def content(interface: Interface, resolve: Any) -> dict[str, Any]:
     return {"definitions": {}, "signals": signals, "states": [], "pictures": rows, "cameras": dict(interface.cameras)}
 
 
-def open_shutter(interface: Interface, body: Any, resolve: Any, words: list[str]) -> Shutter | None:
+def open_shutter(
+    interface: Interface, body: Any, resolve: Any, words: list[str], looks: Looks | None = None
+) -> Shutter | None:
     """The shutter of a robot's cameras, and the process that renders its exposures; None without cameras.
 
-    ``body`` has MuJoCo's ``model``, of which the process gets a copy; ``words``: its options for robot and bus.
+    ``body`` has MuJoCo's ``model``, of which the process gets a copy; ``words``: its options for robot and bus;
+    ``looks``: an episode's, of the names and sizes that all have.
     """
     import mujoco
 
@@ -260,10 +279,12 @@ def open_shutter(interface: Interface, body: Any, resolve: Any, words: list[str]
     if not found:
         return None
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    shutter = Shutter(found, SocketExposures(ours), body)
+    shutter = Shutter(found, SocketExposures(ours), body, looks)
     folder = Path(tempfile.mkdtemp(prefix="temporeal-cameras-"))  # the renderer removes it, once it has read it
     mujoco.mj_saveModel(body.model, os.fspath(folder / "model.mjb"))
     (folder / "signals.yaml").write_text(yaml.safe_dump(content(interface, resolve)))
+    sizes = {name: int(np.size(value)) for name, value in shutter.looks.items()}
+    (folder / LOOKS).write_text(json.dumps(sizes))
     shutter.renderer = start("camera_sim", [*words, "--folder", str(folder), "--exposures", str(theirs.fileno())],
                              pass_fds=(theirs.fileno(),))
     theirs.close()

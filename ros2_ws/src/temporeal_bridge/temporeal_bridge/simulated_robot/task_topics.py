@@ -3,9 +3,10 @@
     python -m temporeal_bridge.simulated_robot.task_topics outputs/artifact > signals.yaml
     python -m temporeal_bridge.robot_sim --robot franka --artifact outputs/artifact --signals signals.yaml
 
-A goal is a latched topic, the pose of an object comes at 100 Hz on ``sim/<object>``, and other signals of the task come
-once per control step. On a real robot a tracker publishes them: change topics, types and codecs, but not the names of
-the signals. Needs torch, as tasks do, unlike all other modules of the robot's side.
+Pictures that the artifact reads come from the cameras that it was trained with. A goal is a latched topic, the pose of
+an object comes at 100 Hz on ``sim/<object>``, and other signals of the task come once per control step. On a real robot
+a tracker publishes them: change topics, types and codecs, but not the names of the signals. Needs torch, as tasks do,
+unlike all other modules of the robot's side.
 """
 
 from __future__ import annotations
@@ -28,12 +29,18 @@ from temporeal.robots.spec import RobotSpec
 from temporeal.sim.renamed import task_settings
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.queries import signals_in
+from temporeal_bridge.instruction.sentences import formula_is_of_words, watched
 from temporeal_bridge.interface.rows import EXTRA, PICTURES, checked_row, read_yaml
+from temporeal_bridge.mission import own_signals
+from temporeal_bridge.simulated_robot.camera_exposures import KINDS, SIZE
 
 if TYPE_CHECKING:
     from temporeal.sim.scene import Scene
     from temporeal.sim.task_parts.numpy_world import OneWorld
 
+PICTURE_HZ = 10.0  # of simulated cameras, at most: a policy that gives chunks looks two or three times a second
+PICTURE_AGE_S = 0.5  # greatest age of a simulated picture: five periods, on a busy machine
+POSE = "geometry_msgs/msg/PoseStamped"
 OBJECT_HZ = 100.0  # rate at which robot_sim publishes poses of objects
 Row = dict[str, Any]
 
@@ -72,8 +79,17 @@ def pose_row(scene: Scene, name: str, signals: Collection[str]) -> Row | None:
     """The topic of the pose of object ``name``, with its parts that are among ``signals``; None if there are none."""
     parts = {"position": f"{name}_pos_w", "attitude": f"{name}_quat_w"}
     options = {key: signal for key, signal in parts.items() if signal in scene.signals and signal in signals}
-    return options and {"topic": f"sim/{name}", "type": "geometry_msgs/msg/PoseStamped", "codec": "pose",
+    return options and {"topic": f"sim/{name}", "type": POSE, "codec": "pose",
                         "rate_hz": OBJECT_HZ, "qos": "sensor", "options": {"frame": "world", **options}} or None
+
+
+def signal_row(spec: SignalSpec, rate_hz: float) -> Row:
+    """The topic of one signal: a place in the world that moves with its stamp, so that a monitor that had no time for
+    it knows when it was there; others as numbers."""
+    if rate_hz and (spec.shape, spec.unit, spec.frame) == ((3,), "m", "w"):
+        return {"topic": f"sim/{spec.name}", "type": POSE, "codec": "pose", "rate_hz": rate_hz, "qos": "default",
+                "options": {"frame": "world", "position": spec.name}}
+    return number_row(spec, rate_hz)
 
 
 def number_row(spec: SignalSpec, rate_hz: float) -> Row:
@@ -90,17 +106,41 @@ def content(world: OneWorld, needed: Collection[str]) -> dict[str, Any]:
              if name not in robot.signals and name in needed}
     rows = [row for item in scene.objects if (row := pose_row(scene, item.name, specs))]
     told = {signal for row in rows for signal in row["options"].values()}
-    rows += [number_row(spec, OBJECT_HZ if name in scene.signals else 0.0 if world.steady else 1.0 / world.dt)
+    rows += [signal_row(spec, OBJECT_HZ if name in scene.signals else 0.0 if world.steady else 1.0 / world.dt)
              for name, spec in specs.items() if name not in told]
-    signals = {name: {"shape": list(spec.shape), "unit": spec.unit, "frame": spec.frame, "dtype": spec.dtype}
-               for name, spec in specs.items()}
-    return {"definitions": {}, "signals": signals, "states": rows}
+    return {"definitions": {}, "signals": {name: declared(spec) for name, spec in specs.items()}, "states": rows}
+
+
+def pictures(manifest: Manifest, told: Collection[str] = ()) -> dict[str, Any]:
+    """Signals, topics and cameras of the pictures that the artifact reads, from the cameras that it was trained with;
+    those of ``told`` are there already. Empty where there are none."""
+    cameras, renderer = manifest.training.get("cameras") or {}, manifest.training.get("renderer", "auto")
+    reads = {signal.name: signal for signal in manifest.signals}
+    found = {f"{name}_{kind}": name for name in cameras for kind in KINDS}
+    chosen = {signal: name for signal, name in found.items() if signal in reads and signal not in told}
+    rows = [{"topic": f"sim/{name}/{signal.rpartition('_')[2]}", "type": "sensor_msgs/msg/Image", "codec": "image",
+             "rate_hz": min(manifest.rate_hz, PICTURE_HZ), "qos": "sensor", "max_age_s": PICTURE_AGE_S,
+             "options": {"signal": signal, "encoding": "rgb8" if signal.endswith("_rgb") else "32FC1"}}
+            for signal, name in chosen.items()]
+    places = {name: {"latency_s": 0.0, "renderer": renderer,
+                     **{key: value for key, value in cameras[name].items() if key not in SIZE}}
+              for name in dict.fromkeys(chosen.values())}
+    return {"signals": {name: declared(reads[name]) for name in chosen}, "pictures": rows, "cameras": places}
+
+
+def declared(spec: SignalSpec) -> Row:
+    """A signal as files of topics declare it."""
+    return {"shape": list(spec.shape), "unit": spec.unit, "frame": spec.frame, "dtype": spec.dtype}
 
 
 def needed(manifest: Manifest, world: OneWorld) -> set[str]:
-    """Names of the signals that the artifact or its formula reads."""
-    formula = parse(manifest.formula, world.task.schema, manifest.constants)
-    return {signal.name for signal in manifest.signals} | set(signals_in(formula))
+    """Names of the signals that the artifact or its formula reads; with an instruction, that any sentence's formula may
+    read."""
+    own = own_signals(manifest)
+    reads = {signal.name for signal in manifest.signals if signal.name not in own}
+    if formula_is_of_words(manifest):
+        return reads | watched(world.scene.robot.tool, world.task.schema)
+    return reads | set(signals_in(parse(manifest.formula, world.task.schema, manifest.constants)))
 
 
 def write(manifest: Manifest, robot: RobotSpec, path: Path, given: Path | None = None) -> Path | None:
@@ -114,11 +154,17 @@ def write(manifest: Manifest, robot: RobotSpec, path: Path, given: Path | None =
     world, known = world_of(manifest, robot), {} if given is None else checked_row(
         str(given), read_yaml(given, EXTRA), EXTRA, PICTURES)
     told = known.get("signals") or {}
-    made = None if world is None else content(world, needed(manifest, world) - set(told))
-    if made is None or not made["signals"]:
+    if world is None:
         return given
-    made = {**known, "definitions": known.get("definitions") or {}, "signals": {**told, **made["signals"]},
+    made, seen = content(world, needed(manifest, world) - set(told)), pictures(manifest, told)
+    if not made["signals"] and not seen["signals"]:
+        return given
+    made = {**known, "definitions": known.get("definitions") or {},
+            "signals": {**told, **made["signals"], **seen["signals"]},
             "states": [*(known.get("states") or ()), *made["states"]]}
+    if seen["signals"]:
+        made |= {"pictures": [*(known.get("pictures") or ()), *seen["pictures"]],
+                 "cameras": {**(known.get("cameras") or {}), **seen["cameras"]}}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(made, sort_keys=False))
     return path
@@ -134,7 +180,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         world = world_of(manifest, named_robot(manifest.robot))
         if world is None:
             raise ArtifactError(f"{path} does not say on which task it was trained: write the file by hand")
-        print(yaml.safe_dump(content(world, needed(manifest, world)), sort_keys=False), end="")
+        seen, made = pictures(manifest), content(world, needed(manifest, world))
+        if seen["signals"]:
+            made = {**made, **seen, "signals": {**made["signals"], **seen["signals"]}}
+        print(yaml.safe_dump(made, sort_keys=False), end="")
     except (ValueError, KeyError, OSError) as error:
         print(f"task_topics: error: {error}", file=sys.stderr)
         return 2

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from temporeal.sim.env import Env
     from temporeal.sim.task import Task
 
-OWN = ("quality", "episodes", "expert", "severity", "noise", "goals", "pictures")
+OWN = ("quality", "episodes", "expert", "severity", "noise", "lasts", "tail", "goals", "pictures")
 """Words that are not settings of the task."""
 SCRIPTED = "scripted"
 STORED = ("robot", "task", "backend", "randomize", "cameras", "renderer", "seed")
@@ -48,7 +48,9 @@ class Request:
         settings: of the task, as ``temporeal train`` takes them.
         expert: ``scripted``, or folders of runs or artifacts, the best one first; the others fly in medium, too.
         severity: of medium; None: found, so that it succeeds about every second time.
-        noise: of noisy; None: its usual one.
+        noise: of noisy, one of several for each episode; None: its usual one. lasts: s, its correlation time.
+        tail: control steps that an episode goes on after its first success; None: to its end. Of tasks with a signal
+            ``success``.
         goals: of play, one after another in an episode.
         pictures: how they are kept (:class:`temporeal.policies.data.episodes.writer.DatasetWriter`).
     """
@@ -61,7 +63,9 @@ class Request:
     severity: float | None = None
     goals: int = 4
     pictures: str = "h264"
-    noise: float | None = None
+    noise: tuple[float, ...] | None = None
+    lasts: float | None = None
+    tail: int | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,8 @@ def request_of(words: Sequence[str]) -> Request:
     severity = None if own.get("severity") in (None, "auto") else fraction(own, "severity")
     expert = experts_in(own.get("expert", SCRIPTED), quality)
     return Request(settings, Path(str(settings["out"])), quality, number(own, "episodes", 100), expert, severity,
-                   number(own, "goals", 4), own.get("pictures", "h264"), noise_of(own, quality))
+                   number(own, "goals", 4), own.get("pictures", "h264"), noise_of(own, quality),
+                   lasts_of(own, quality), tail_of(own, quality))
 
 
 def experts_in(text: str, quality: str) -> tuple[str, ...]:
@@ -110,13 +115,29 @@ def experts_in(text: str, quality: str) -> tuple[str, ...]:
     return found
 
 
-def noise_of(own: Mapping[str, str], quality: str) -> float | None:
+def noise_of(own: Mapping[str, str], quality: str) -> tuple[float, ...] | None:
     """The noise that is executed, of quality noisy."""
     if "noise" not in own:
         return None
     if quality != "noisy":
         raise BadInput(f"noise={own['noise']}: of quality=noisy, this is {quality}; medium has severity=")
-    return fraction(own, "noise")
+    return tuple(fraction({"noise": part}, "noise") for part in own["noise"].split(","))
+
+
+def lasts_of(own: Mapping[str, str], quality: str) -> float | None:
+    """The correlation time of that noise, s."""
+    if "lasts" not in own:
+        return None
+    if quality != "noisy":
+        raise BadInput(f"lasts={own['lasts']}: of the noise of quality=noisy, this is {quality}")
+    return fraction(own, "lasts")
+
+
+def tail_of(own: Mapping[str, str], quality: str) -> int | None:
+    """Steps that an episode goes on after its first success."""
+    if "tail" in own and quality == "play":
+        raise BadInput("tail: an episode of quality=play has no end at a success")
+    return number(own, "tail", 1) if "tail" in own else None
 
 
 def number(own: Mapping[str, str], key: str, default: int) -> int:
@@ -161,6 +182,7 @@ class Worlds:
     def __init__(self, request: Request) -> None:
         from temporeal.policies.data.demonstrators import collecting
         from temporeal.policies.evaluate.measurement_recorder import with_recorder
+        from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION
 
         self.request, self.severity = request, request.severity
         self.task, self.makers = experts_of(request)
@@ -168,18 +190,23 @@ class Worlds:
         self.plays_on = request.quality == "play" and self.task.name == "ogbench"  # its oracle draws the goals
         self.steps = self.task.steps * (request.goals if request.quality == "play" else 1)
         self.names = collecting.read_by_formula(self.task)
-        env_task = collecting.prolonged(with_recorder(self.task, self.names), self.steps)
+        if request.tail is not None and "success" not in self.names:
+            raise BadInput(f"tail={request.tail}: the formula of task {self.task.name} reads no signal success: "
+                           f"{self.task.formula_text}")
+        spoken = (INSTRUCTION.name,) if INSTRUCTION.name in self.task.schema else ()
+        env_task = collecting.prolonged(with_recorder(self.task, (*self.names, *spoken)), self.steps)
         self.env = environments.make_env(request.settings, task=env_task)
         self.seed = int(request.settings["seed"])
 
     def recipe(self, severity: float) -> Recipe:
         """How demonstrators are made."""
-        from temporeal.policies.data.demonstrators.qualities import NOISY, Recipe
+        from temporeal.policies.data.demonstrators.qualities import LASTS, NOISY, Recipe
 
         paced = self.request.expert == (SCRIPTED,)
         expert, *lesser = (lambda worlds, make=make: make(self.env) for make in self.makers)
-        noise = NOISY if self.request.noise is None else self.request.noise
-        return Recipe(self.task, expert, paced, tuple(lesser), severity, self.goal_s, noise)
+        noise = (NOISY,) if self.request.noise is None else self.request.noise
+        lasts = LASTS if self.request.lasts is None else self.request.lasts
+        return Recipe(self.task, expert, paced, tuple(lesser), severity, self.goal_s, noise, lasts)
 
     def batches(self, quality: str, count: int, seed: int, severity: float) -> Iterator[Batch]:
         """Batches of ``quality`` with ``count`` episodes in all, or some more."""
@@ -193,7 +220,7 @@ class Worlds:
             generator = torch.Generator().manual_seed(1_000_003 * seed + k)
             made = "expert" if self.plays_on else quality
             demonstrator = self.recipe(severity).make(made, self.env.num_worlds, generator)
-            yield collect(self.env, demonstrator, measured, self.names, self.steps)
+            yield collect(self.env, demonstrator, measured, self.names, self.steps, self.request.tail)
 
 
 MakeExpert = Callable[["Env"], "Expert"]
@@ -318,18 +345,20 @@ def episodes(worlds: Worlds) -> Iterator[list[Episode]]:
     """The episodes of the request, by batches."""
     from temporeal.policies.data.demonstrators.collecting import episodes_of
     from temporeal.policies.data.demonstrators.qualities import PARTS
-    from temporeal.policies.data.demonstrators.scripted import sentence
+    from temporeal.policies.data.demonstrators.scripted import said
 
     request = worlds.request
     parts = PARTS.get(request.quality, (request.quality,))
-    language = sentence(worlds.task)
     for k, quality in enumerate(parts):
         wanted = request.episodes * (k + 1) // len(parts) - request.episodes * k // len(parts)
         if not wanted:
             continue
         for round_, batch in enumerate(worlds.batches(quality, wanted, worlds.seed + k, worlds.severity or 0.0)):
             info = {"quality": quality, "seed": worlds.seed + k, "round": round_}
-            chunk = list(episodes_of(with_truth(worlds, batch), language, info, judged=request.quality != "play"))
+            batch = declared(worlds.task, with_truth(worlds, batch))
+            words = batch.signals.get("instruction")
+            language = said(worlds.task, None if words is None else words[0], worlds.env.num_worlds)
+            chunk = list(episodes_of(batch, language, info, judged=request.quality != "play"))
             yield chunk[: wanted - round_ * worlds.env.num_worlds]
 
 
@@ -340,6 +369,13 @@ def with_truth(worlds: Worlds, batch: Batch) -> Batch:
     if not distorted(worlds.env):
         return replace(batch, signals={**{name: batch.truth[name] for name in batch.truth}, **batch.signals})
     return replace(batch, signals={**batch.signals, **{f"{TRUE}{name}": value for name, value in batch.truth.items()}})
+
+
+def declared(task: Task, batch: Batch) -> Batch:
+    """``batch``, whole numbers where the task declares them: environments compute in float32."""
+    whole = {name: spec.dtype for name, spec in task.schema.items() if spec.dtype != "float32"}
+    return replace(batch, signals={name: values.astype(whole[name]) if name in whole else values
+                                   for name, values in batch.signals.items()})
 
 
 def distorted(env: Env) -> bool:

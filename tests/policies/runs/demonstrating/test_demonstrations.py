@@ -9,7 +9,7 @@ import torch
 from temporeal.policies.data.episodes.dataset import Dataset
 from temporeal.policies.data.views import task_view, transitions
 from temporeal.policies.runs import environments
-from temporeal.policies.runs.demonstrations import generate, request_of
+from temporeal.policies.runs.demonstrating.demonstrations import generate, request_of
 from temporeal.policies.runs.errors import BadInput
 
 MISSION = ["task=waypoints", "randomize=none", "threads=1", "seed=3"]
@@ -103,6 +103,8 @@ def test_a_set_is_found_again_by_its_learner(expert):
     (["severity=2"], "severity=2: a number from 0 to 1, or auto"),
     (["quality=noisy", "noise=2"], "noise=2: a number from 0 to 1$"),
     (["quality=medium", "noise=0.5"], "noise=0.5: of quality=noisy, this is medium"),
+    (["lasts=0.1"], "lasts=0.1: of the noise of quality=noisy"),
+    (["tail=10"], "tail=10: the formula of task waypoints reads no signal success"),
     (["quality=play"], "has no goals that are drawn"),
     (["expert=nowhere"], "nowhere is not a run"),
     (["expert=scripted,run"], "expert=scripted,run: scripted, or folders of runs"),

@@ -1,0 +1,123 @@
+"""Runs that tune the chunk policy of another run in simulation: their settings, what they begin with, their judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from temporeal.policies.runs import chunks, environments, offline
+from temporeal.policies.runs.errors import BadInput, bad_input
+from temporeal.policies.runs.learners import learns_from_data, module_of
+from temporeal.policies.runs.progress import load_progress
+from temporeal.policies.runs.run_folders import load_run, title_of
+from temporeal.policies.runs.settings.compose import compose, override
+from temporeal.policies.runs.settings.files import Settings
+from temporeal.policies.runs.settings.handed_over import checked
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from temporeal.policies.training.chunk_rl.tuning import Base
+    from temporeal.policies.training.chunk_rl.worlds import ChunkEnv
+    from temporeal.policies.training.chunks.policy import ChunkPolicy
+    from temporeal.sim.task import Task
+
+WORLDS = 256  # of a tuning, unless said: a decision is of many numbers, and gradients of few worlds are noise
+BESIDE = 250_000  # between the seeds of both halves of the worlds, where they overlap
+JUDGES = 500_000  # between the seed of a training and that of the episodes that choose its best policy
+
+
+def tunes_chunks(settings: Mapping[str, Any]) -> bool:
+    """Whether the algorithm that ``settings`` name tunes a chunk policy in simulation."""
+    module = module_of(settings["algo"]["name"])
+    return hasattr(module, "load_chunks") and not learns_from_data(module)
+
+
+def settings_of(words: Sequence[str]) -> Settings:
+    """The settings of a command's ``words``; where they tune a run and name no task, the run says which task it is
+    about, with its cameras."""
+    named = [word.partition("=")[2] for word in words if word.startswith("algo.policy=")]
+    groups = (*offline.WORLD, "cameras", "renderer")
+    of_world = [word for word in words if part_of(word) in groups]
+    rest = [word for word in words if word not in of_world]
+    if not named or not tunes_chunks(compose(rest)):
+        return offline.settings_of(words)
+    before = load_run(Path(named[-1]))
+    with bad_input():
+        held = checked({group: before[group] for group in groups if group in before}, named[-1])
+    if any(word.startswith("task=") for word in words) and compose(words)["task"]["name"] != held["task"]["name"]:
+        return compose(words)  # refused where the run is read: a policy is tuned on the task that it was made for
+    worlds = {} if any(part_of(word) == "num_worlds" for word in words) else {"num_worlds": WORLDS}
+    return override({**compose(rest), **held, **worlds}, [word for word in of_world if not word.startswith("task=")])
+
+
+def part_of(word: str) -> str:
+    """The part of the settings that a ``word`` of a command is about."""
+    return word.partition("=")[0].partition(".")[0]
+
+
+def base_of(settings: Settings, task: Task) -> Base:
+    """What the learner that ``settings`` name begins with."""
+    from temporeal.policies.nets.encoders import is_picture
+    from temporeal.policies.training.chunk_rl.tuning import Base
+
+    run = Path(str(settings["algo"]["policy"]))
+    before = load_run(run)
+    if not chunks.gives_chunks(before):
+        raise BadInput(f"algo.policy={run}: algo={before['algo']['name']} gives single commands; algo="
+                       f"{settings['algo']['name']} tunes policies that give chunks: algo=flow, algo=vla")
+    if before["task"]["name"] != settings["task"]["name"]:
+        raise BadInput(f"algo.policy={run} was trained on task {title_of(before)}, this is {title_of(settings)}")
+    policy = chunks.load_chunks(before, run, task)
+    pictures = tuple(name for name, spec in policy.interface.signals.items() if is_picture(spec))
+    model = str(settings["algo"].get("progress_model") or "")
+    return Base(policy, run, measuring(policy.signals, pictures), pictures, judge(settings, task, policy),
+                progress=load_progress(Path(model)) if model else None,
+                beside=lambda: beside(settings, policy))
+
+
+def beside(settings: Settings, policy: ChunkPolicy) -> ChunkEnv:
+    """As many worlds again."""
+    task = shown(policy, environments.make_task(settings))
+    env = environments.make_env(settings, task=task, seed=settings["seed"] + BESIDE, training=True)
+    return cast("ChunkEnv", env)
+
+
+def shown_to(base: Base, task: Task) -> Task:
+    """``task`` whose worlds record what the policy of ``base`` reads."""
+    return shown(base.policy, task)
+
+
+def shown(policy: ChunkPolicy, task: Task) -> Task:
+    """``task`` whose worlds record what ``policy`` reads."""
+    from temporeal.policies.evaluate.measurement_recorder import with_recorder
+
+    return with_recorder(task, policy.signals)
+
+
+def measuring(
+    names: Sequence[str], pictures: Sequence[str]
+) -> Callable[[ChunkEnv], Callable[[], Mapping[str, Tensor]]]:
+    """What reads the signals ``names`` but ``pictures`` of an environment, as they are measured now."""
+    from temporeal.policies.evaluate.measurement_recorder import PREFIX
+
+    columns = {name: f"memory.{PREFIX}{name}" for name in names if name not in pictures}
+
+    def of(env: ChunkEnv) -> Callable[[], Mapping[str, Tensor]]:
+        if missing := [name for name, column in columns.items() if column not in env.column]:
+            raise BadInput(f"the policy reads {', '.join(missing)}, which task {env.task.name!r} as set does not show")
+        seen = set(env.render(env.worlds[:1])) if pictures else set()
+        if unseen := [name for name in pictures if name not in seen]:
+            given = ", ".join(sorted(seen)) or "none"
+            raise BadInput(f"the policy sees {', '.join(unseen)}; cameras here give: {given}")
+        return lambda: {name: env.column[column] for name, column in columns.items()}
+
+    return of
+
+
+def judge(settings: Settings, task: Task, policy: ChunkPolicy) -> Callable[[ChunkPolicy, int], Mapping[str, float]]:
+    """The deterministic policy on fresh episodes, by the task's formula."""
+    shown, apart = chunks.shown_to(policy.signals, task), {**settings, "seed": settings["seed"] + JUDGES}
+    found = offline.evaluation(apart, shown, lambda actor, normalizer, env: chunks.policy_act(actor, settings, env))
+    return lambda now, episodes: found(now, now, episodes)

@@ -1,0 +1,72 @@
+"""Batches of windows for vision-language-action policies: what is done to them against shortcuts, and prefixes that are
+computed once. B windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from temporeal.policies.nets.encoders import is_words
+from temporeal.policies.training.chunks.learner import WindowBatches
+from temporeal.policies.training.chunks.windows import Batch, Windows
+from temporeal.policies.vla.advantage import DROPOUT
+from temporeal.policies.vla.config import SeeingConfig
+from temporeal.policies.vla.encoder import POSITIVE, PREFIX, Prefix
+
+AT_ONCE = 256  # samples whose prefixes are computed together
+
+
+class VlaBatches(WindowBatches):
+    """Batches whose pictures are lit differently, whose words and numbers are hidden at times."""
+
+    def __init__(self, data: Windows, config: Any, sizes: Mapping[str, Any]) -> None:
+        super().__init__(data, config, sizes)
+        self.seeing: SeeingConfig = config
+        self.words = [name for name, spec in data.interface.signals.items() if is_words(spec)]
+        for name in (PREFIX, POSITIVE):
+            self.spread.pop(name, None)
+        self.mean = {name: data.numbers[name][data.at].mean(0) for name in self.spread}
+
+    def disturbed(self, batch: Batch, generator: torch.Generator) -> Batch:
+        """``batch`` with noise, another light, and words, labels and numbers hidden."""
+        batch = super().disturbed(batch, generator)
+        signals, config = dict(batch.signals), self.seeing
+        for name in self.data.pictures if config.light else ():
+            signals[name] = relit(signals[name], config.light, generator)
+        for name in self.words if config.word_dropout else ():
+            kept = torch.rand(signals[name].shape, generator=generator) >= config.word_dropout
+            signals[name] = signals[name] * kept
+        if POSITIVE in signals:
+            signals[POSITIVE] = signals[POSITIVE] * (torch.rand(len(batch.given), generator=generator) >= DROPOUT)
+        if config.state_dropout:
+            hidden = torch.rand(len(batch.given), generator=generator) < config.state_dropout
+            for name, mean in self.mean.items():
+                signals[name] = torch.where(hidden.view(-1, *[1] * mean.dim()), mean, signals[name])
+        return batch._replace(signals=signals)
+
+
+def relit(pictures: Tensor, most: float, generator: torch.Generator) -> Tensor:
+    """``pictures`` uint8 [B, H, W, colours] with brightness and contrast changed by the share ``most`` at most."""
+    brighter, steeper = most * (2.0 * torch.rand(2, len(pictures), 1, 1, 1, generator=generator) - 1.0)
+    found = (pictures.float() - 127.5) * (1.0 + steeper) + 127.5 * (1.0 + brighter)
+    return found.clamp_(0.0, 255.0).to(torch.uint8)
+
+
+@torch.no_grad()
+def with_prefixes(data: Windows, prefix: Prefix) -> Windows:
+    """``data`` with the frozen ``prefix`` of each sample in place of its pictures."""
+    found = [prefix(shown(data, rows)) for rows in torch.arange(data.command.shape[0]).split(AT_ONCE)]
+    return replace(data, pictures={}, numbers={**data.numbers, PREFIX: torch.cat(found)})
+
+
+def shown(data: Windows, rows: Tensor) -> dict[str, Tensor]:
+    """The signals of the samples ``rows`` [B]."""
+    at = rows.numpy()
+    return {**{name: value[rows] for name, value in data.numbers.items()},
+            **{name: torch.from_numpy(np.ascontiguousarray(value[at])) for name, value in data.pictures.items()}}

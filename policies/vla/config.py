@@ -1,0 +1,101 @@
+"""Settings that all learners of vision-language-action policies have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from temporeal.policies.training.chunks.learner import ChunkConfig
+from temporeal.policies.training.errors import SettingsError
+
+TUNED = ("all", "expert")
+TAKEN = ("all", "prefix")
+TOLD = ("target_pos_w", "place_pos_w")
+
+
+@dataclass(frozen=True)
+class SeeingConfig:
+    """Sizes of what sees and reads, and what training does against shortcuts.
+
+    Args:
+        ground: signals that the context must tell in training: the place of what is named.
+        heads: of attention.
+        channels: of a picture's convolutions; the first two halve it, the sentence conditions the others.
+        camera_tokens: that a picture's keypoints become.
+        patches: P, besides, P x P tokens of each picture; 0: none.
+        text_layers: of attention among the words; 0 learns what words mean much sooner.
+        fusion_layers: of attention among the tokens of sentence and pictures.
+        light: largest change of a picture's brightness and contrast, as a share.
+        word_dropout: share of words that are hidden, so that a sentence is understood without each of them.
+        state_dropout: share of windows whose numbers are hidden (their mean is shown), so that pictures are looked at.
+    """
+
+    ground: Sequence[str] = TOLD
+    heads: int = 4
+    channels: Sequence[int] = (16, 32, 32)
+    camera_tokens: int = 2
+    patches: int = 0
+    text_layers: int = 0
+    fusion_layers: int = 1
+    light: float = 0.1
+    word_dropout: float = 0.1
+    state_dropout: float = 0.0
+
+    def check(self, context: int) -> None:
+        """Refuse sizes that no network has; ``context``: numbers of a token."""
+        for name in ("heads", "camera_tokens"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"algo.{name} is at least 1, got {getattr(self, name)}")
+        for name in ("patches", "text_layers", "fusion_layers"):
+            if getattr(self, name) < 0:
+                raise SettingsError(f"algo.{name} must not be negative, got {getattr(self, name)}")
+        if len(self.channels) < 3 or min(self.channels) < 1:
+            raise SettingsError(f"algo.channels are three numbers or more from 1 on, got {list(self.channels)}")
+        if context % self.heads:
+            raise SettingsError(f"algo.context={context} is no multiple of algo.heads={self.heads}")
+        for name in ("light", "word_dropout", "state_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise SettingsError(f"algo.{name} is from 0 to 1, 1 excluded, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class VlaConfig(SeeingConfig, ChunkConfig):
+    """Settings of vision-language-action policies, whatever their decoder.
+
+    Args:
+        signals: (): pictures, the instruction, and what the robot measures of itself, without velocities.
+        ground: only those that the dataset has.
+        context: D, numbers of a token.
+        keypoints: of each picture.
+        shift: 0: where pictures tell places, moving them at random hides the places.
+        policy: folder of a run to begin with, of the same algorithm or of algo=vla_grounding; "": new weights.
+        take: of it: "all", with its scales, or the "prefix" alone: what sees and reads.
+        tune: "all", or the "expert" alone: the prefix is frozen, and computed once for each sample.
+        advantage: RECAP (arXiv 2511.14759): a token says whether a window's advantage is among the largest; deployed,
+            the policy is asked for that. The dataset needs rewards or successes and failures.
+    """
+
+    updates: int = 4000
+    batch: int = 96
+    learning_rate: float = 3e-3
+    shift: int = 0
+    context: int = 96
+    keypoints: int = 32
+    policy: str = ""
+    take: str = "all"
+    tune: str = "all"
+    advantage: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check(self.context)
+        for name, legal in (("take", TAKEN), ("tune", TUNED)):
+            if getattr(self, name) not in legal:
+                raise SettingsError(f"algo.{name}={getattr(self, name)}: one of {', '.join(legal)}")
+        if self.tune == "expert" and not self.policy:
+            raise SettingsError("algo.tune=expert trains the expert on an encoder that can see and read already: "
+                                "algo.policy=RUN of algo=vla or algo=vla_grounding")
+
+
+SIZES = ("context", "heads", "channels", "keypoints", "camera_tokens", "patches", "text_layers", "fusion_layers")
+"""Settings that the encoder's networks take their sizes from."""

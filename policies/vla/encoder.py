@@ -1,0 +1,122 @@
+"""Pictures, a sentence and the robot's own state to the context of a vision-language-action policy: tokens [N, L, D].
+
+The *prefix* (sentence and pictures, fused by attention) is apart from the token of the robot's state: it is what is
+pre-trained, frozen, and computed once for each sample where it is frozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from temporeal.policies.nets.encoders import count, is_picture, is_words, vector
+from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.nets.transformer import Block
+from temporeal.policies.vla.pictures import Eye
+from temporeal.policies.vla.text import Sentence
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.stl.instructions.vocabulary import Vocabulary
+
+PREFIX = "prefix"
+"""Key of a prefix [N, L, D] that was computed before, among the signals."""
+POSITIVE = "positive"
+"""Key of RECAP's label [N] among the signals of a batch: 1 positive, -1 negative, 0 hidden."""
+
+
+class Sizes(Protocol):
+    """The settings that the encoder's networks take their sizes from (:mod:`temporeal.policies.vla.config`)."""
+
+    @property
+    def context(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def channels(self) -> Sequence[int]: ...
+    @property
+    def keypoints(self) -> int: ...
+    @property
+    def camera_tokens(self) -> int: ...
+    @property
+    def patches(self) -> int: ...
+    @property
+    def text_layers(self) -> int: ...
+    @property
+    def fusion_layers(self) -> int: ...
+
+
+class Prefix(nn.Module):
+    """What does not depend on the robot's state: the sentence, and what the cameras see given the sentence."""
+
+    def __init__(self, specs: Sequence[SignalSpec], vocabulary: Vocabulary | None, sizes: Sizes) -> None:
+        super().__init__()
+        width = sizes.context
+        self.pictures = tuple(spec for spec in specs if is_picture(spec))
+        self.words = next((spec.name for spec in specs if is_words(spec)), "")
+        self.sentence = Sentence(vocabulary, width, sizes.heads, sizes.text_layers) if vocabulary else None
+        self.unsaid = nn.Parameter(torch.zeros(1, width))
+        self.eyes = nn.ModuleDict({
+            spec.name: Eye(spec.shape, sizes.channels, sizes.keypoints, sizes.camera_tokens, sizes.patches, width)
+            for spec in self.pictures})
+        self.length = 1 + len(self.pictures) * (sizes.camera_tokens + sizes.patches**2)
+        self.place = nn.Parameter(0.02 * torch.randn(self.length, width))
+        self.blocks = nn.ModuleList(Block(width, sizes.heads) for _ in range(sizes.fusion_layers))
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, signals: Mapping[str, Tensor]) -> Tensor:
+        """Tokens [N, L, D]."""
+        told = self.told(signals)
+        seen = [self.eyes[spec.name](signals[spec.name], told) for spec in self.pictures]
+        found = torch.cat([told[:, None], *seen], 1) + self.place
+        for block in self.blocks:
+            found = block(found)
+        return self.norm(found)
+
+    def told(self, signals: Mapping[str, Tensor]) -> Tensor:
+        """The sentence [N, D]; where there is none, the same for all."""
+        if self.sentence is not None:
+            found: Tensor = self.sentence(signals[self.words])
+            return found
+        some = next(iter(signals.values()))
+        return self.unsaid + 0.0 * some.flatten(1)[:, :1]  # zeros_like would be traced with the batch's size
+
+
+class VlaEncoder(nn.Module):
+    """Raw signals, by name [N, *shape], to the context [N, L, D]: the prefix, the state, and RECAP's label where it is
+    ``labelled``.
+
+    Attributes:
+        normalizer: of the numbers that are read.
+        plain: the signals that are these numbers.
+        size: L * D.
+    """
+
+    def __init__(
+        self, specs: Sequence[SignalSpec], vocabulary: Vocabulary | None, sizes: Sizes, labelled: bool = False
+    ) -> None:
+        super().__init__()
+        self.prefix = Prefix(specs, vocabulary, sizes)
+        self.plain = tuple(spec for spec in specs if not is_picture(spec) and not is_words(spec))
+        self.normalizer = Normalizer(sum(map(count, self.plain)), limit=5.0)
+        width = sizes.context
+        self.state = nn.Sequential(nn.Linear(len(self.normalizer.shift), width), nn.SiLU(), nn.Linear(width, width),
+                                   nn.LayerNorm(width)) if self.plain else None
+        self.label = nn.Parameter(0.02 * torch.randn(width)) if labelled else None
+        self.size = width * (self.prefix.length + (self.state is not None) + (self.label is not None))
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The words that it knows; None: it is told nothing."""
+        return self.prefix.sentence.vocabulary if self.prefix.sentence else None
+
+    def forward(self, signals: Mapping[str, Tensor]) -> Tensor:
+        """The context. Without a label among the signals, the positive one is asked for."""
+        found = [signals[PREFIX] if PREFIX in signals else self.prefix(signals)]
+        if self.state is not None:
+            found.append(self.state(self.normalizer(vector(self.plain, signals)))[:, None])
+        if self.label is not None:
+            one = 1.0 + 0.0 * found[0][:, 0, 0]
+            found.append((signals.get(POSITIVE, one)[:, None] * self.label)[:, None])
+        return torch.cat(found, 1)

@@ -1,0 +1,125 @@
+"""Grounding: the place of what a sentence names, from pictures; of scenes that nobody demonstrated anything in.
+
+It stands in for a pretrained vision-language model. Worlds are reset, the arm wanders under random actions, pictures
+and sentences are kept, and the encoder learns to tell the places that the simulator knows. S frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from temporeal.policies.data.episodes.interface import ActionSpec, Interface
+from temporeal.policies.nets.encoders import is_picture, is_words
+from temporeal.policies.training.chunks.learner import Cloning, CloningConfig
+from temporeal.policies.training.chunks.windows import Batch, Windows
+from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.vla.config import SeeingConfig
+from temporeal.robots.signals import Schema, SignalSpec, schema
+from temporeal.sim.types import Obs, TaskEnv
+
+
+@dataclass(frozen=True)
+class GroundingConfig(SeeingConfig, CloningConfig):
+    """Settings of the learner. ``configs/algo/vla_grounding.yaml`` has the same names.
+
+    Args:
+        context: D, numbers of a token.
+        keypoints: of each picture.
+        frames: S, of which a sixteenth is held out, to measure the error.
+        looks: frames of each scene: the arm is elsewhere in each.
+        wander: control steps between them, under one random action.
+    """
+
+    updates: int = 1500
+    batch: int = 96
+    learning_rate: float = 3e-3
+    shift: int = 0
+    noise: float = 0.0
+    context: int = 96
+    keypoints: int = 32
+    frames: int = 4096
+    looks: int = 2
+    wander: int = 15
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check(self.context)
+        for name in ("looks", "keypoints", "wander", "context"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"algo.{name} is at least 1, got {getattr(self, name)}")
+        if self.frames < 16:
+            raise SettingsError(f"algo.frames is at least 16, got {self.frames}")
+        if not self.ground:
+            raise SettingsError("algo.ground names no signal: there is nothing to learn")
+
+
+class Grounding(Cloning):
+    """Learning of the places alone; the policy has no decoder."""
+
+    def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The squared error."""
+        assert self.told is not None
+        found = self.told.loss(self.policy.encoder(batch.signals), batch.signals)
+        return found, found[None]
+
+
+def read_of(env: TaskEnv, cameras: Mapping[str, Tensor], ground: Sequence[str]) -> Schema:
+    """Pictures, the sentence and the signals ``ground`` of the worlds; a clear error where there are none."""
+    known = env.task.schema
+    pictures = [SignalSpec(name, tuple(value.shape[1:]), "1", "", "uint8") for name, value in cameras.items()]
+    pictures = [spec for spec in pictures if is_picture(spec)]
+    if not pictures:
+        raise SettingsError("grounding looks at pictures in colour, and there is no camera: cameras.front.width=64 "
+                            "cameras.front.height=64")
+    if missing := [name for name in ground if name not in known]:
+        raise SettingsError(f"algo.ground: task {env.task.name!r} has no signal {', '.join(missing)}; it has: "
+                            f"{', '.join(known)}")
+    return schema(*pictures, *(spec for spec in known.values() if is_words(spec)), *(known[name] for name in ground))
+
+
+@torch.no_grad()
+def looks(env: TaskEnv, config: GroundingConfig, generator: torch.Generator) -> Iterator[dict[str, Tensor]]:
+    """Pictures and signals of all worlds [N, ...], one look after the other, without an end."""
+    while True:
+        obs = env.reset()
+        for look in range(config.looks):
+            obs = wander(env, config.wander, generator) if look else obs
+            yield {**env.true_signals(), **obs.images}
+
+
+def wander(env: Any, steps: int, generator: torch.Generator) -> Obs:
+    """The observations after steps with one random action in each world; the last step alone is rendered."""
+    action = 2.0 * torch.rand((env.num_worlds, env.action_dim), generator=generator) - 1.0
+    rendering, env.rendering = env.rendering, False
+    for _ in range(steps - 1):
+        env.step(action)
+    env.rendering = rendering
+    obs: Obs = env.step(action).obs
+    return obs
+
+
+def frames(env: TaskEnv, config: GroundingConfig, generator: torch.Generator) -> Windows:
+    """S frames, as windows that have no commands."""
+    read = read_of(env, env.reset().images, config.ground)
+    kept: dict[str, list[np.ndarray]] = {name: [] for name in read}
+    seen = 0
+    for look in looks(env, config, generator):
+        for name, spec in read.items():
+            kept[name].append(look[name].cpu().numpy().astype(spec.dtype))
+        seen += env.num_worlds
+        if seen >= config.frames:
+            break
+    found: dict[str, Any] = {name: np.concatenate(parts)[: config.frames] for name, parts in kept.items()}
+    numbers = {name: torch.from_numpy(value) for name, value in found.items() if not is_picture(read[name])}
+    at = torch.arange(config.frames)
+    command = env.task.robot.command(env.task.command)
+    interface = Interface(env.task.robot.name, read, ActionSpec(command.name, command.low, command.high),
+                          1.0 / env.task.control_dt)
+    return Windows(interface, numbers, {name: value for name, value in found.items() if is_picture(read[name])},
+                   torch.zeros(config.frames, command.size), at, at, 1)

@@ -1,0 +1,171 @@
+"""Supervised learning of vision-language-action policies: what all of them share.
+
+The loop, its checkpoints and the moving average are those of all learners of chunks. What is added: the instruction and
+its vocabulary, which a checkpoint keeps; another run to begin with; a frozen prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from temporeal.policies.data.episodes.interface import Interface
+from temporeal.policies.nets.encoders import is_picture, is_words
+from temporeal.policies.training import checkpoint, offline_learner
+from temporeal.policies.training.chunks import learner
+from temporeal.policies.training.chunks.learner import Build, Cloning, Result, WindowBatches
+from temporeal.policies.training.chunks.policy import ChunkPolicy
+from temporeal.policies.training.chunks.windows import Source, Windows
+from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.policy_graphs import algorithm_of
+from temporeal.policies.vla.advantage import labels
+from temporeal.policies.vla.batches import VlaBatches, with_prefixes
+from temporeal.policies.vla.config import SIZES, VlaConfig
+from temporeal.policies.vla.encoder import POSITIVE, VlaEncoder
+from temporeal.policies.vla.worded import worded
+from temporeal.robots.registry import UnknownName
+from temporeal.robots.spec import load_robot
+from temporeal.sim.stl.instructions.vocabulary import InstructionError, Vocabulary
+
+GROUNDING = "vla_grounding"
+WEIGHTS = "actor"
+C = TypeVar("C", bound=VlaConfig)
+Fit = Callable[[Cloning, Windows], None]
+"""Gives a new decoder its scales, of the windows."""
+
+
+def train(
+    data: Source, config: VlaConfig, build: Build, name: str, fit: Fit | None = None, *, out: Path, seed: int = 0,
+    **rest: Any,
+) -> Result:
+    """Train the policy of algorithm ``name`` whose decoder ``build`` makes, on ``data``; ``rest``: see
+    :func:`temporeal.policies.training.chunks.learner.train`. ``fit``: gives a new decoder its scales."""
+    generator = torch.Generator().manual_seed(seed)
+    algorithm, batches = begin(data, config, build, name, seed, generator, fit)
+    return learner.learned(algorithm, batches, batches.config, out=out, seed=seed, generator=generator, **rest)
+
+
+def begin(
+    data: Source, config: VlaConfig, build: Build, name: str, seed: int, generator: torch.Generator,
+    fit: Fit | None = None,
+) -> tuple[Cloning, WindowBatches]:
+    """A learner before its first update."""
+    given = held(Path(config.policy), name, config) if config.policy else None
+    data, vocabulary = worded(data, vocabulary_of(given) if given is not None else None)
+    config = resolved(config, data.interface)
+    encode = partial(begun_encoder, vocabulary=vocabulary, given=given)
+    algorithm, batches = learner.begin(data, config, build, seed, generator, encode)
+    if fit is not None:
+        fit(algorithm, batches.data)
+    if given is None and vocabulary is not None:
+        for part in (algorithm.policy, algorithm.actor):
+            silence_unseen(part.encoder, batches.data)
+    if given is not None and config.take == "all" and name == given["algo"]:
+        for part in (algorithm.policy, algorithm.actor):
+            take(part, given, given["modules"][WEIGHTS])
+    seen = batches.data
+    if config.tune == "expert":
+        seen = with_prefixes(seen, algorithm.policy.encoder.prefix)
+    if config.advantage:
+        seen = replace(seen, numbers={**seen.numbers, POSITIVE: labels(data, seed)})
+    return algorithm, VlaBatches(seen, config, {**batches.sizes, **plain(vocabulary)})
+
+
+def silence_unseen(encoder: VlaEncoder, seen: Windows) -> None:
+    """Make nothing of the words that ``seen`` never says."""
+    prefix = encoder.prefix
+    if prefix.sentence is not None:
+        prefix.sentence.silence(seen.numbers[prefix.words][seen.at])
+
+
+def resolved(config: C, interface: Interface) -> C:
+    """The settings with the signals that are read and told, by name."""
+    told = [] if config.tune == "expert" else [*config.auxiliary, *(n for n in config.ground if n in interface.signals)]
+    return replace(config, signals=tuple(config.signals) or seen_by_default(interface, config.ground),
+                   auxiliary=tuple(dict.fromkeys(told)))
+
+
+def seen_by_default(interface: Interface, told: Sequence[str]) -> tuple[str, ...]:
+    """Pictures, the instruction, and what the robot measures of itself, without velocities and forces: with these a
+    policy learns to go on as it goes. Of a robot that is not known here: all numbers."""
+    try:
+        own = {name for name, spec in load_robot(interface.robot).signals.items() if not moving(spec.unit)}
+    except UnknownName:
+        own = {name for name, spec in interface.signals.items() if not moving(spec.unit)} - set(told)
+    return tuple(name for name, spec in interface.signals.items() if is_picture(spec) or is_words(spec) or name in own)
+
+
+def moving(unit: str) -> bool:
+    """Whether a unit is that of a velocity, a force or a torque."""
+    return "/s" in unit or unit.startswith("N")
+
+
+def vla_encoder(interface: Interface, config: VlaConfig, vocabulary: Vocabulary | None) -> VlaEncoder:
+    """An encoder with new weights."""
+    specs = tuple(interface.signals.values())
+    if any(map(is_words, specs)) and vocabulary is None:
+        raise SettingsError("the policy reads a sentence, and its vocabulary is not known")
+    return VlaEncoder(specs, vocabulary if any(map(is_words, specs)) else None, config, config.advantage)
+
+
+def begun_encoder(
+    interface: Interface, config: VlaConfig, vocabulary: Vocabulary | None, given: Mapping[str, Any] | None
+) -> VlaEncoder:
+    """An encoder that sees and reads as the run ``given`` does, frozen where only the expert is tuned."""
+    encoder = vla_encoder(interface, config, vocabulary)
+    if given is not None:
+        start = "encoder.prefix."
+        take(encoder.prefix, given, {key.removeprefix(start): value for key, value in given["modules"][WEIGHTS].items()
+                                     if key.startswith(start)})
+    if config.tune == "expert":
+        encoder.prefix.requires_grad_(False)
+    return encoder
+
+
+def held(run: Path, name: str, config: VlaConfig) -> dict[str, Any]:
+    """The checkpoint of the run to begin with, and its algorithm; one that cannot be: refused."""
+    algo = algorithm_of(run)
+    if algo not in (name, GROUNDING, "vla"):
+        raise SettingsError(f"algo.policy={run} was trained by algo={algo}; algo={name} begins with a run of algo=vla "
+                            f"or algo={GROUNDING}")
+    state = offline_learner.read(run)
+    ours = offline_learner.plain(config)
+    if other := [f"{key} {state['config'][key]}" for key in SIZES if state["config"][key] != ours[key]]:
+        raise SettingsError(f"algo.policy={run} has other sizes: set algo.{', algo.'.join(other).replace(' ', '=')}")
+    return {**state, "algo": algo}
+
+
+def take(part: nn.Module, given: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
+    """Load the ``weights`` of the run ``given``."""
+    try:
+        part.load_state_dict(dict(weights))
+    except RuntimeError as error:
+        raise SettingsError(f"algo.policy: the weights of {given['path']} do not fit (other signals, cameras or "
+                            f"words?): {error}") from error
+
+
+def plain(vocabulary: Vocabulary | None) -> dict[str, Any]:
+    """The vocabulary as a checkpoint has it."""
+    return {"words": list(vocabulary.words) if vocabulary else [], "length": vocabulary.length if vocabulary else 0}
+
+
+def vocabulary_of(state: Mapping[str, Any]) -> Vocabulary | None:
+    """The vocabulary in a checkpoint."""
+    words = state["sizes"]["words"]
+    try:
+        return Vocabulary(tuple(words), state["sizes"]["length"]) if words else None
+    except InstructionError as error:
+        raise checkpoint.CheckpointError(f"{state['path']}: {error}") from error
+
+
+def load(run: Path, kind: type[C], build: Build, device: str = "cpu") -> tuple[ChunkPolicy, C]:
+    """The averaged policy of a run, and its settings."""
+    state = offline_learner.read(Path(run))
+    encode = partial(vla_encoder, vocabulary=vocabulary_of(state))
+    return learner.of_state(state, kind, build, device, encode)

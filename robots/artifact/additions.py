@@ -1,0 +1,95 @@
+"""Parts that a manifest has where its policy needs them: an instruction in words, and a network in 8-bit numbers.
+
+A manifest with one of these has ``schema_version`` 4. numpy-free: plain data, checked where it is read.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from temporeal.robots.signals import SignalSpec, is_number
+
+TOKEN, TOKEN_TYPE = "token", "int32"  # unit and dtype of a signal of word numbers; 0: no word
+MOST_WORDS, MOST_LENGTH = 65_536, 512  # of a vocabulary; of a sentence
+TABLETOP = "tabletop"
+GRAMMARS = ("", TABLETOP)
+SHA256 = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class InstructionSpec:
+    """What a policy can be told, in words.
+
+    Args:
+        signal: name of the signal that carries the sentence as word numbers: int32 [length], unit ``token``.
+        words: the vocabulary; word k has the number k + 1, 0 is no word.
+        length: words of a sentence at most.
+        digest: SHA-256 of words and length (:meth:`temporeal.sim.stl.instructions.vocabulary.Vocabulary.digest`).
+        grammar: what makes a formula of a sentence: ``tabletop`` (:mod:`temporeal.sim.stl.instructions`), or empty: the
+            artifact's formula is for every sentence.
+        fixed: the one sentence that the network was exported with; empty: it reads ``signal``.
+    """
+
+    signal: str
+    words: tuple[str, ...]
+    length: int
+    digest: str
+    grammar: str = ""
+    fixed: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.signal, str) or not self.signal.isidentifier():
+            raise ValueError(f"instruction: signal is {self.signal!r}; a signal's name is needed")
+        if not isinstance(self.words, tuple) or not 0 < len(self.words) <= MOST_WORDS:
+            raise ValueError(f"instruction: words are a list of 1 to {MOST_WORDS} words")
+        for word in self.words:
+            if not isinstance(word, str) or not word or word != "".join(word.split()):
+                raise ValueError(f"instruction: words has {word!r}; a word is text without spaces")
+        if len(set(self.words)) < len(self.words):
+            raise ValueError("instruction: words names a word twice")
+        if type(self.length) is not int or not 1 <= self.length <= MOST_LENGTH:
+            raise ValueError(f"instruction: length is a whole number from 1 to {MOST_LENGTH}, got {self.length!r}")
+        if not isinstance(self.digest, str) or not SHA256.fullmatch(self.digest):
+            raise ValueError(f"instruction: digest is {self.digest!r}; a SHA-256 in hexadecimal is needed")
+        if self.grammar not in GRAMMARS:
+            raise ValueError(f"instruction: grammar is one of {', '.join(map(repr, GRAMMARS))}, got {self.grammar!r}")
+        if not isinstance(self.fixed, str):
+            raise ValueError(f"instruction: fixed is a sentence, or empty; got {self.fixed!r}")
+
+    @property
+    def spec(self) -> SignalSpec:
+        """The signal's declaration."""
+        return SignalSpec(self.signal, (self.length,), TOKEN, "", TOKEN_TYPE)
+
+
+@dataclass(frozen=True)
+class Int8Spec:
+    """A network whose large products are of 8-bit whole numbers, and what that costs against float32.
+
+    Differences are of commands on the golden trace, whose commands are float32's, in shares of the command's range.
+
+    Args:
+        scheme: how numbers were quantized.
+        tensors: number of products that are.
+        max_difference, rms_difference: measured when it was exported.
+        tolerance: largest difference that the self-test allows: processors round 8-bit products differently.
+    """
+
+    scheme: str
+    tensors: int
+    max_difference: float
+    rms_difference: float
+    tolerance: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.scheme, str) or type(self.tensors) is not int or self.tensors < 1:
+            raise ValueError(f"int8: scheme is text and tensors a whole number from 1, got {self.scheme!r} and "
+                             f"{self.tensors!r}")
+        for name in ("max_difference", "rms_difference", "tolerance"):
+            value = getattr(self, name)
+            if not is_number(value) or not 0 <= value <= 1:
+                raise ValueError(f"int8: {name} is a share of a command's range from 0 to 1, got {value!r}")
+        if self.max_difference > self.tolerance:
+            raise ValueError(f"int8: tolerance {self.tolerance:g} is below the difference that was measured, "
+                             f"{self.max_difference:g}")

@@ -1,0 +1,97 @@
+"""Each learner that tunes chunk policies improves one that goes part of the way only."""
+
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from tests.policies.chunk_worlds import PointWorlds, base, flow, half_way, success, writer
+
+from temporeal.policies.algos import dsrl, flow_grpo, flow_noise, flow_sde, token_ppo
+from temporeal.policies.training.chunk_rl import tuning
+from temporeal.policies.vla.protocol import as_flow
+
+SHARED = {"execute": 4, "evaluate_steps": 2000, "evaluate_episodes": 256}
+CLIPPED = {**SHARED, "minibatch": 128, "learning_rate": 2e-4}
+FAST = {
+    "flow_sde": (flow_sde, flow_sde.FlowSDEConfig(total_steps=6000, **CLIPPED)),
+    "flow_grpo": (flow_grpo, flow_grpo.FlowGRPOConfig(total_steps=8000, keep=64, **CLIPPED)),
+}
+SLOW = {
+    "flow_noise": (flow_noise, flow_noise.FlowNoiseConfig(total_steps=16000, **CLIPPED)),
+    "dsrl": (dsrl, dsrl.DSRLConfig(total_steps=15000, warmup=250, critic_only=50, batch=128, critics=2, hidden=(64, 64),
+                                   **SHARED)),
+    "token_ppo": (token_ppo, token_ppo.TokenPPOConfig(total_steps=20000, **CLIPPED)),
+}
+
+
+def decoder(name: str):
+    return writer if name == "token_ppo" else flow
+
+
+def improved(name: str, module: ModuleType, config, out: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
+    monkeypatch.setattr(tuning, "copy_base", lambda run, to: None)
+    policy = half_way(decoder(name))
+    result = module.train(PointWorlds(64), config, out=out, base=base(policy, out))
+    return success(policy), success(result.policy)
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_it_improves(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, after = improved(name, *FAST[name], tmp_path, monkeypatch)
+    assert after > before + 0.15
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_it_improves_slowly(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, after = improved(name, *SLOW[name], tmp_path, monkeypatch)
+    assert after > before + 0.15
+
+
+def test_steering_begins_at_the_policy_itself() -> None:
+    policy, signals = half_way(), PointWorlds(8).true_signals()
+    steered = dsrl.steered(half_way(), 16, dsrl.DSRLConfig())
+    assert torch.equal(steered.rows(signals), policy.rows(signals))
+    context = steered.encoder(signals)
+    noise = steered.decoder.start.start(context, torch.ones(8, 2))
+    torch.testing.assert_close(noise - policy.decoder.start(context), torch.full((8, 4, 2), 1.5))
+
+
+def test_steering_knows_the_chance_of_its_noise() -> None:
+    start = dsrl.steered(half_way(), 16, dsrl.DSRLConfig()).decoder.start
+    context, noise = torch.randn(3, 16), torch.randn(3, 2)
+    action, chance = start.sample(context, noise)
+    mean, log_std = start.distribution(context)
+    u = torch.distributions.Normal(mean, log_std.exp())
+    law = torch.distributions.TransformedDistribution(u, torch.distributions.TanhTransform())
+    torch.testing.assert_close(chance, law.log_prob(action).sum(-1), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_the_ratio_of_a_chain_is_one_before_the_first_step(average: bool) -> None:
+    policy, generator = half_way(), torch.Generator().manual_seed(0)
+    config = flow_noise.FlowNoiseConfig(execute=4, average=average)
+    spread = flow_noise.LearnedNoise(16, (4, 2))
+    agent = flow_noise.NoiseAgent(policy, as_flow(policy), spread, config)
+    context = torch.randn(50, 16, generator=generator)
+    drawn = agent.draw(context, generator)
+    now = agent.log_prob(context, drawn.kept)[0].detach()
+    assert float(((now - drawn.log_prob).exp() - 1).abs().max()) < 1e-5
+
+
+@pytest.mark.parametrize(("ratio", "shape"), [("token", (50, 2)), ("chunk", (50,))])
+def test_the_ratio_of_tokens_is_one_before_the_first_step(ratio: str, shape: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    agent = token_ppo.TokenAgent(half_way(writer), token_ppo.TokenPPOConfig(execute=4, ratio=ratio))
+    context = torch.randn(50, 1, 16, generator=generator)
+    drawn = agent.draw(context, generator)
+    now = agent.log_prob(context, drawn.kept)[0].detach()
+    assert now.shape == shape
+    assert float(((now - drawn.log_prob).exp() - 1).abs().max()) < 1e-5
+
+
+def test_a_curriculum_prefers_what_succeeds_every_second_time() -> None:
+    often = token_ppo.curriculum(np.array([0.0, 0.5, 1.0]), 0.2)
+    assert often[1] > 5 * often[0] and float(often.sum()) == pytest.approx(1.0)

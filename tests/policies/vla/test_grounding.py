@@ -1,0 +1,94 @@
+"""Grounding: frames of worlds that only the protocol says, and a prefix that tells places and is taken over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from tests.policies.vla.squares import SIZE, squares
+from torch import Tensor
+
+from temporeal.policies.imitation import vla, vla_grounding
+from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.vla import grounding, learning
+from temporeal.policies.vla.encoder import PREFIX
+from temporeal.policies.vla.grounding import GroundingConfig
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.robots.spec import load_robot
+from temporeal.sim.stl.instructions.grammar import SUITE
+from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION
+
+SMALL: dict[str, Any] = {"context": 32, "keypoints": 8, "channels": (8, 16, 16), "heads": 2, "text_layers": 0,
+                         "ground": ("target_pos_w",), "batch": 32}
+
+
+class Scenes:
+    """Worlds that show the squares; each reset, others."""
+
+    num_worlds, action_dim, rendering = 20, 2, True
+
+    def __init__(self) -> None:
+        self.task: Any = SimpleNamespace(
+            name="squares", robot=load_robot("franka"), command="arm_cmd", control_dt=0.05,
+            schema=schema(INSTRUCTION, SignalSpec("target_pos_w", (2,), "m", "w")))
+        self.resets = self.steps = 0
+
+    def reset(self) -> Any:
+        self.resets += 1
+        self.data = squares(self.num_worlds, 1, seed=self.resets)
+        return SimpleNamespace(images={"front_rgb": torch.from_numpy(self.data.column("front_rgb")[::2])})
+
+    def step(self, action: Tensor) -> Any:
+        assert action.shape == (20, 2) and self.rendering == (self.steps % 3 == 2)
+        self.steps += 1
+        images = {"front_rgb": torch.from_numpy(self.data.column("front_rgb")[::2])} if self.rendering else {}
+        return SimpleNamespace(obs=SimpleNamespace(images=images))
+
+    def true_signals(self) -> dict[str, Tensor]:
+        words = ["reach the red cube" if "red" in r.language else "reach the blue cube" for r in self.data.records]
+        place = torch.from_numpy(self.data.column("target_pos_w")[::2])
+        return {"instruction": torch.from_numpy(np.stack([SUITE.encode(text) for text in words])).float(),
+                "target_pos_w": place, "joint_pos": torch.zeros(20, 7)}
+
+
+def test_frames_are_looks_at_fresh_scenes() -> None:
+    env: Any = Scenes()
+    seen = grounding.frames(env, GroundingConfig(frames=50, looks=2, wander=3, **SMALL), torch.Generator())
+    assert env.resets == 3 and env.steps == 3  # one to see what there is; two scenes, of which one was looked at twice
+    assert seen.pictures["front_rgb"].shape == (50, SIZE, SIZE, 3)
+    assert seen.numbers["instruction"].dtype == torch.int32 and set(seen.numbers) == {"instruction", "target_pos_w"}
+    assert np.array_equal(seen.pictures["front_rgb"][:20], seen.pictures["front_rgb"][20:40])
+
+
+def test_a_prefix_learns_places_and_the_expert_is_tuned_on_it(tmp_path: Path) -> None:
+    env: Any = Scenes()
+    config = GroundingConfig(frames=200, looks=1, updates=40, report_updates=10, learning_rate=3e-3, **SMALL)
+    result = vla_grounding.train(env, config, out=tmp_path)
+    assert result.history[-1]["auxiliary"] < 0.9 * result.history[0]["auxiliary"]
+    assert 0.0 < result.history[-1]["error"] < 0.9  # m; .8 is the median of guessing the middle
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"algo": {"name": "vla_grounding"}}))
+    data = squares(20)
+    words = np.repeat(np.stack([SUITE.encode("reach the red cube")] * 20), 6, axis=0)
+    data.columns["instruction"] = words
+    data.interface.signals["instruction"] = INSTRUCTION  # type: ignore[index]
+    tuned = vla.FlowVlaConfig(horizon=4, execute=4, width=32, layers=1, policy=str(tmp_path), tune="expert",
+                              **{**SMALL, "ground": ()})
+    algorithm, batches = learning.begin(data, tuned, vla.flow, "vla", 0, torch.Generator().manual_seed(0))
+    held = algorithm.actor.encoder.prefix.state_dict()
+    assert all(torch.equal(value, held[name]) for name, value in result.policy.encoder.prefix.state_dict().items())
+    assert PREFIX in next(iter(batches.draw(torch.Generator(), 1))).signals
+
+
+def test_what_cannot_be_learned_is_refused() -> None:
+    env: Any = Scenes()
+    with pytest.raises(SettingsError, match="task 'squares' has no signal place_pos_w"):
+        grounding.frames(env, GroundingConfig(**{**SMALL, "ground": ("place_pos_w",)}), torch.Generator())
+    with pytest.raises(SettingsError, match="there is no camera"):
+        grounding.read_of(env, {}, ("target_pos_w",))
+    with pytest.raises(SettingsError, match="names no signal"):
+        GroundingConfig(**{**SMALL, "ground": ()})

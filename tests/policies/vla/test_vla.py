@@ -1,0 +1,209 @@
+"""The vision-language-action policy: it goes where the sentence says, its file equals it, what cannot be is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from tests.policies.vla.squares import Record, Worded, squares
+
+from temporeal.policies.data.episodes.interface import ActionSpec, DataError, Interface
+from temporeal.policies.export.instructed import instruction_spec
+from temporeal.policies.export.writer import ArtifactSpec, export
+from temporeal.policies.imitation import consistency, flow, vla
+from temporeal.policies.training import offline_learner
+from temporeal.policies.training.checkpoint import CheckpointError
+from temporeal.policies.training.chunks import learner
+from temporeal.policies.training.chunks.policy import ChunkPolicy
+from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.vla import learning, samplers
+from temporeal.policies.vla.encoder import PREFIX
+from temporeal.policies.vla.protocol import as_flow
+from temporeal.robots.artifact.manifest import ChunkSpec
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.robots.spec import load_robot
+from temporeal.sim.stl.instructions.grammar import SUITE
+from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION, Vocabulary
+
+SMALL: dict[str, Any] = {
+    "horizon": 4, "execute": 4, "context": 32, "keypoints": 8, "channels": (8, 16, 16), "width": 32, "layers": 1,
+    "heads": 2, "denoise_steps": 3, "batch": 64, "learning_rate": 3e-3, "average": 0.97, "evaluate_updates": 0}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained run."""
+    folder = tmp_path_factory.mktemp("vla")
+    vla.train(squares(), vla.FlowVlaConfig(updates=250, **SMALL), out=folder)
+    (folder / "config.yaml").write_text(yaml.safe_dump({"algo": {"name": "vla"}}))
+    return folder
+
+
+def near(policy: ChunkPolicy, swapped: bool = False) -> float:
+    """Share of fresh pictures in which the chunk goes to the named square, or to where a swapped sentence does not."""
+    data, vocabulary = squares(80, 1, seed=7), policy.encoder.vocabulary
+    texts = [record.language for record in data.records]
+    if swapped:
+        texts = [text.replace("red", "?").replace("blue", "red").replace("?", "blue")
+                 for text in texts]
+    with torch.no_grad():
+        rows = policy.rows({"front_rgb": torch.from_numpy(data.column("front_rgb")[::2]),
+                            "instruction": torch.from_numpy(np.stack([vocabulary.encode(text) for text in texts]))})
+    apart = np.abs(rows.numpy().mean(1) - data.column("target_pos_w")[::2]).max(1)
+    return float((apart < 0.25).mean())
+
+
+def test_it_goes_where_the_sentence_says_and_elsewhere_by_another_one(run: Path) -> None:
+    policy = vla.load_chunks(run)
+    assert policy.signals == ("front_rgb", "instruction")  # not the place of the target, and not the speed
+    assert policy.encoder.vocabulary == Vocabulary(("blue", "go", "red", "square", "the", "to"))
+    assert near(policy) > 0.9 and near(policy, swapped=True) < 0.1
+
+
+def test_few_demonstrations_tune_the_expert_on_a_frozen_prefix(run: Path, tmp_path: Path) -> None:
+    config = vla.FlowVlaConfig(updates=60, policy=str(run), take="prefix", tune="expert", **SMALL)
+    algorithm, batches = learning.begin(squares(30), config, vla.flow, "vla", 0, torch.Generator().manual_seed(0))
+    before = {name: value.clone() for name, value in algorithm.policy.state_dict().items()}
+    (batch,) = batches.draw(torch.Generator().manual_seed(1), 1)
+    assert "front_rgb" not in batch.signals and batch.signals[PREFIX].shape == (64, 3, 32)
+    for batch in batches.draw(torch.Generator().manual_seed(0), 60):
+        algorithm.update(batch)
+    changed = {name.partition(".prefix.")[1] for name, value in algorithm.policy.state_dict().items()
+               if not torch.equal(value, before[name])}
+    assert changed == {""}
+    assert near(algorithm.actor.eval()) > 0.5
+
+
+def test_a_run_goes_on_from_another_with_its_scales(run: Path) -> None:
+    config = vla.FlowVlaConfig(updates=1, policy=str(run), **SMALL)
+    algorithm, _ = learning.begin(squares(8, seed=3), config, vla.flow, "vla", 0, torch.Generator())
+    was = offline_learner.read(run)["modules"]["actor"]
+    assert all(torch.equal(value, was[name]) for name, value in algorithm.actor.state_dict().items())
+
+
+def test_it_becomes_one_step(run: Path, tmp_path: Path) -> None:
+    config = consistency.ConsistencyConfig(policy=str(run), updates=3, batch=16, execute=4, shift=0)
+    consistency.train(squares(8, seed=3), config, out=tmp_path)
+    student = consistency.load_chunks(tmp_path)
+    assert student.vocabulary == vla.load_chunks(run).vocabulary
+    assert near(student) >= 0.0  # it sees and reads
+
+
+def test_words_that_were_never_shown_are_nothing(run: Path) -> None:
+    sentence = vla.load_chunks(run).encoder.prefix.sentence
+    sentence.silence(torch.tensor([[1, 3, 0]]))
+    assert sentence.words.weight.norm(dim=1).gt(0).tolist() == [False, True, False, True, False, False, False]
+
+
+def test_words_stay_those_of_the_run_to_begin_with(run: Path) -> None:
+    config = vla.FlowVlaConfig(updates=1, policy=str(run), **SMALL)
+    begin = partial(learning.begin, build=vla.flow, name="vla", seed=0, generator=torch.Generator())
+    fewer = broken(records=lambda data: tuple(Record("go to the red square") for _ in data.records))
+    _, batches = begin(fewer, config)
+    assert batches.data.numbers["instruction"][0].tolist() == [2, 6, 5, 3, 4, *[0] * 11]
+    with pytest.raises(DataError, match="episode 0: unknown word: 'green'"):
+        begin(broken(records=lambda data: tuple(Record("the green square") for _ in data.records)), config)
+
+
+def test_tuning_takes_it_as_any_flow(run: Path) -> None:
+    policy, data = as_flow(vla.load_chunks(run)), squares(6, 1)
+    signals = {"front_rgb": torch.from_numpy(data.column("front_rgb")[::2]),
+               "instruction": torch.ones(6, 16, dtype=torch.int32)}
+    with torch.no_grad():
+        context = policy.encode(signals)
+        assert context.shape == (6, 3, 32)
+        decision = samplers.decide(policy, context, samplers.flow_sde(0.5), 2)
+        again = samplers.decision_log_prob(policy, context, samplers.flow_sde(0.5), decision, 2)
+    assert torch.allclose(again, decision.log_prob, atol=1e-5)
+
+
+ROBOT = load_robot("franka")
+COMMAND = ROBOT.command("arm_cmd")
+
+
+def camera(name: str) -> SignalSpec:
+    return SignalSpec(name, (32, 32, 3), "1", "", "uint8")
+
+
+SEEN = schema(*(ROBOT.signals[name] for name in ("joint_pos", "grip_quat_w")), camera("front_rgb"),
+              camera("wrist_rgb"), INSTRUCTION)
+INTERFACE = Interface("franka", SEEN, ActionSpec("arm_cmd", COMMAND.low, COMMAND.high), 25.0)
+
+
+def arm_policy(**settings: Any) -> ChunkPolicy:
+    """With random weights, also where they are zero at first."""
+    torch.manual_seed(0)
+    config = vla.FlowVlaConfig(relative="joint_pos", **{**SMALL, **settings})
+    policy = learner.make_policy(INTERFACE, config, vla.flow, partial(learning.vla_encoder, vocabulary=SUITE))
+    with torch.no_grad():
+        for value in policy.parameters():
+            value.add_(0.05 * torch.randn(value.shape))
+    return policy.eval()
+
+
+def shown(count: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(1)
+    quat = rng.normal(size=(count, 4))
+    return {"joint_pos": rng.normal(size=(count, 7)).astype(np.float32),
+            "grip_quat_w": (quat / np.linalg.norm(quat, axis=1, keepdims=True)).astype(np.float32),
+            **{name: rng.integers(0, 256, (count, 32, 32, 3)).astype(np.uint8) for name in ("front_rgb", "wrist_rgb")},
+            "instruction": np.where(np.arange(16) < 5, rng.integers(1, len(SUITE.words), (count, 16)), 0).astype("i4")}
+
+
+@pytest.mark.parametrize("settings", [{}, {"patches": 2, "advantage": True, "layers": 2}])
+def test_the_file_gives_what_the_policy_gives(settings: dict[str, Any], tmp_path: Path) -> None:
+    policy, signals = arm_policy(**settings), shown(4)
+    with torch.no_grad():
+        rows = policy.rows({key: torch.from_numpy(value) for key, value in signals.items()}).numpy()
+    assert rows.shape == (4, 4, 8) and np.ptp(rows, axis=0).max() > 1e-3
+    spec = ArtifactSpec(
+        robot=ROBOT, signals=policy.signals, command="arm_cmd", rate_hz=25.0, formula_text="", constants={},
+        horizon_s=1.0, training={}, seed=0, stop="hold", git_revision="test", task_signals=SEEN,
+        chunk=ChunkSpec(4, 0.04), instruction=instruction_spec(SEEN.values(), SUITE))
+    golden = {**{f"signals.{key}": value for key, value in signals.items()}, "commands.arm_cmd": rows}
+    artifact = export(policy, tmp_path / "artifact", spec, golden)
+    assert np.abs(artifact.act_batch(signals, {})[0]["arm_cmd"] - rows).max() < 1e-5
+
+
+def test_a_sentence_without_words_and_one_that_ends_early_are_numbers() -> None:
+    policy = arm_policy()
+    signals = {key: torch.from_numpy(value) for key, value in shown(2).items()}
+    signals["instruction"] = torch.tensor([[0] * 16, [3] + [0] * 15], dtype=torch.int32)
+    with torch.no_grad():
+        context = policy.encoder(signals)
+    assert bool(context.isfinite().all())
+    assert not torch.equal(context[0, 0], context[1, 0])
+
+
+def broken(**change: Any) -> Worded:
+    """A set with something wrong."""
+    data = squares(4)
+    return replace(data, **{key: make(data) for key, make in change.items()})
+
+
+def test_what_cannot_be_is_refused_by_name(run: Path, tmp_path: Path) -> None:
+    config, begin = vla.FlowVlaConfig(**SMALL), partial(learning.begin, build=vla.flow, name="vla", seed=0,
+                                                        generator=torch.Generator())
+    with pytest.raises(DataError, match="episode 1: the instruction is empty"):
+        begin(broken(records=lambda data: (data.records[0], Record(""), *data.records[2:])), config)
+    numbers = np.full((24, 16), 0, np.int32)
+    numbers[7, 2] = 999
+    with pytest.raises(DataError, match="episode 1: signal instruction at sample 7 has the word numbers"):
+        begin(broken(columns=lambda data: {**data.columns, "instruction": numbers}, interface=lambda data: replace(
+            data.interface, signals={**data.interface.signals, "instruction": INSTRUCTION})), config)
+    with pytest.raises(DataError, match="wrist_rgb are not in the dataset"):
+        begin(squares(4), replace(config, signals=("wrist_rgb",)))
+    with pytest.raises(SettingsError, match="is a sentence, which this algorithm does not read"):
+        learner.make_policy(INTERFACE, flow.FlowConfig(hidden=(8,)), flow.Flow)
+    with pytest.raises(SettingsError, match=r"other sizes: set algo.keypoints=8$"):
+        begin(squares(4), vla.FlowVlaConfig(**{**SMALL, "keypoints": 4}, policy=str(run)))
+    with pytest.raises(SettingsError, match="algo.policy=RUN"):
+        vla.FlowVlaConfig(tune="expert")
+    with pytest.raises(CheckpointError, match="written by another version"):
+        flow.load_chunks(run)
