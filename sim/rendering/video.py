@@ -88,7 +88,7 @@ class Video:
             raise ValueError(f"the video is {self.size[0]} x {self.size[1]} pixels, the frame {width} x {height}")
         even = np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
         raw = av.VideoFrame.from_ndarray(np.ascontiguousarray(even), format="rgb24")
-        encoded = raw.reformat(format="yuv420p", dst_colorspace=BT709, dst_color_range=LIMITED)
+        encoded = raw.reformat(format="yuv420p", dst_colorspace=BT709, dst_color_range=LIMITED, threads=1)
         encoded.pts, encoded.time_base = self.frames, 1 / self.fps
         self._container.mux(self._stream.encode(encoded))
         self.frames += 1
@@ -125,7 +125,7 @@ def read_video(path: str | Path) -> Iterator[np.ndarray]:
     """The frames of a video, uint8 [H, W, 3] each."""
     with av.open(str(path)) as container:
         for frame in container.decode(video=0):
-            yield frame.to_ndarray(format="rgb24")
+            yield frame.to_ndarray(format="rgb24", threads=1)
 
 
 def as_numpy(image: Any) -> np.ndarray:

@@ -111,7 +111,7 @@ def picture(data: bytes, shape: tuple[int, ...]) -> np.ndarray:
             if (stream.height, stream.width, 3) != shape:  # before it is decoded: its memory is taken then
                 raise DataError(f"the picture has {stream.height} x {stream.width} pixels; {shape[0]} x {shape[1]} are "
                                 "needed")
-            found: np.ndarray = next(container.decode(video=0)).to_ndarray(format="rgb24")
+            found: np.ndarray = next(container.decode(video=0)).to_ndarray(format="rgb24", threads=1)
     except (av.error.FFmpegError, StopIteration, IndexError) as error:
         raise DataError(f"the picture cannot be decoded: {error}") from error
     return found

@@ -19,6 +19,7 @@ from temporeal.policies.data.episodes.interface import DataError
 from temporeal.robots.handed_over.files import Refused, check
 
 LARGEST = 1 << 44  # bytes of a file, which is not read whole
+THREADS = 1  # that convert colours: small pictures take longer to share, and libswscale's threads waited for ever once
 KEY_FRAMES = 2
 """Frames from a key frame to the next, as LeRobot's: random access decodes two frames at most."""
 
@@ -86,7 +87,7 @@ class VideoWriter:
 
     def write(self, picture: np.ndarray) -> None:
         """One frame [H, W, 3] uint8."""
-        frame = self._frame(np.ascontiguousarray(picture))
+        frame = self._frame(np.ascontiguousarray(picture)).reformat(format=self._stream.pix_fmt, threads=THREADS)
         frame.pts = self.frames
         frame.time_base = 1 / self._stream.codec_context.framerate
         self._container.mux(self._stream.encode(frame))
@@ -162,7 +163,7 @@ def _decoded(
             continue
         if number > wanted or wanted >= first + count:
             break
-        yield frame.to_ndarray(format="rgb24")
+        yield frame.to_ndarray(format="rgb24", threads=THREADS)
         wanted += 1
         if wanted == first + count:
             return

@@ -18,7 +18,7 @@ def pictures(packed: Sequence[np.ndarray], shape: tuple[int, ...], name: str) ->
     for k, data in enumerate(packed):
         try:
             (frame,) = decoder.decode(av.Packet(data.tobytes()))
-            picture = frame.to_ndarray(format="rgb24" if len(shape) == 3 else "gray")
+            picture = frame.to_ndarray(format="rgb24" if len(shape) == 3 else "gray", threads=1)
         except (av.error.FFmpegError, ValueError) as error:
             raise DataError(f"{name}, index {k}: no JPEG picture: {error}") from error
         if picture.shape != shape:

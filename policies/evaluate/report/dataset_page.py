@@ -158,7 +158,8 @@ def jpeg(picture: np.ndarray) -> bytes:
         stream = container.add_stream("mjpeg", rate=1, options={"qscale": "5"})
         stream.height, stream.width = picture.shape[:2]
         stream.pix_fmt = "yuvj420p"
-        container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+        container.mux(stream.encode(frame.reformat(format=stream.pix_fmt, threads=1)))
         container.mux(stream.encode())
     return file.getvalue()
 
