@@ -99,6 +99,7 @@ class _Training:
         if self.base is not None:
             task = trained.shown_to(self.base, task)
         seed = settings["seed"] + self.ranks.index * learners.RANK_SEED
+        seed += tuning.APART if tuning.tunes_chunks(settings) else 0
         self.env = environments.make_env(self.settings, task=task, seed=seed, device=str(device), training=True)
         self.diverged = folder / run_folders.DIVERGED if "full_state" in self.env.backend.capabilities else None
         if self.diverged is not None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from temporeal.sim.task import Task
 
 WORLDS = 256  # of a tuning, unless said: a decision is of many numbers, and gradients of few worlds are noise
+APART = 125_000  # between the seed of a tuning and that of its episodes: those of the same seed were demonstrated
 BESIDE = 250_000  # between the seeds of both halves of the worlds, where they overlap
 JUDGES = 500_000  # between the seed of a training and that of the episodes that choose its best policy
 
