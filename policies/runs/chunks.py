@@ -16,7 +16,7 @@ import numpy as np
 
 from temporeal.policies.runs import artifacts
 from temporeal.policies.runs.errors import BadInput
-from temporeal.policies.runs.learners import module_of
+from temporeal.policies.runs.learners import algorithm, module_of
 
 if TYPE_CHECKING:
     from temporeal.policies.export.instructed import Told
@@ -137,6 +137,9 @@ class Player:
         age = self.step if self.ensemble is not None else self.step % self.execute
         if self.ensemble is not None or age == 0:
             rows = self.infer(signals())
+            if self.ensemble is None and self.execute > rows.shape[1]:
+                raise BadInput(f"algo.execute is at most {rows.shape[1]}, the control steps of a chunk, got "
+                               f"{self.execute}")
             if self.step == 0 and self.ensemble is not None:
                 self.chunks = deque(maxlen=rows.shape[1])
             self.chunks.append(rows)
@@ -160,9 +163,8 @@ def chunk_act(infer: Infer, signals: tuple[str, ...], settings: Mapping[str, Any
     to the simulator as they are; the action that is returned stands for them."""
     import torch
 
-    algo = settings["algo"]
+    player = Player(infer, *playing(settings["algo"]))
     env.rendering = False  # but where a chunk is inferred
-    player = Player(infer, int(algo.get("execute") or 1), algo.get("ensemble"))
 
     def policy(obs: Any) -> Any:
         command = torch.from_numpy(player.command(lambda: measured(env, signals))).to(obs.device)
@@ -171,6 +173,17 @@ def chunk_act(infer: Infer, signals: tuple[str, ...], settings: Mapping[str, Any
         return env.task.act.inverse(command, memory)
 
     return policy
+
+
+def playing(algo: Mapping[str, Any]) -> tuple[int, float | None]:
+    """``execute`` and ``ensemble`` among the algorithm's settings, which an evaluation may replace."""
+    execute, ensemble = algo.get("execute"), algo.get("ensemble")
+    execute = 1 if execute is None else execute
+    if isinstance(execute, bool) or not isinstance(execute, int) or execute < 1:
+        raise BadInput(f"algo.execute is a whole number of control steps from 1 to those of a chunk, got {execute}")
+    if ensemble is not None and not 0 <= ensemble < float("inf"):
+        raise BadInput(f"algo.ensemble is a finite number from 0 on, or null, got {ensemble}")
+    return execute, ensemble
 
 
 def policy_act(policy: ChunkPolicy, settings: Mapping[str, Any], env: Env) -> Act:
@@ -188,6 +201,7 @@ def trained_chunks(
     from temporeal.robots.artifact.manifest import POLICY
 
     if artifact is None and gives_chunks(settings):
+        algorithm(settings)  # an evaluation may replace settings of the run: they are checked as in training
         policy = load_chunks(settings, folder, task)
         return (shown_to(policy.signals, task), lambda env: policy_act(policy, settings, env),
                 lambda: weights_digest(policy))

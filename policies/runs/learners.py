@@ -62,7 +62,7 @@ def from_data() -> list[str]:
     """The names of the learners that take a dataset."""
     from temporeal.robots.registry import names
 
-    return sorted(name for package in FROM_DATA for name in names(package))
+    return sorted(name for package in FROM_DATA for name in names(package) if learns_from_data(module_of(name)))
 
 
 def configured(name: str, kind: Any, values: Mapping[str, Any]) -> Any:

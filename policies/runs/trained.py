@@ -112,6 +112,9 @@ def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyG
     if hasattr(algorithm(settings)[0], "load_progress"):
         raise BadInput(f"{folder}: algo={settings['algo']['name']} learned a model of progress, and no policy: "
                        f"temporeal data progress {folder} SET judges it")
+    if chunks.gives_chunks(settings):
+        raise BadInput(f"{folder}: its policy gives chunks of commands; here one that gives single ones is needed, or "
+                       f"an artifact: temporeal export {folder}")
     check_device(settings["device"])
     try:
         return policy_graphs.load_graph(folder, task, settings["device"])

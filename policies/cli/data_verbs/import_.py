@@ -137,6 +137,8 @@ def source_of(path: Path, options: Any) -> Source:
         rate = rate if rate is not None else mission["manifest"].get("rate_hz")
     if not isinstance(rate, (int, float)) or not rate > 0:
         raise BadInput(f"{path}: --rate HZ says how many samples a second the set has")
+    if options.gap is not None and not 0 < options.gap < float("inf"):
+        raise BadInput(f"--gap is a time in seconds above 0, got {options.gap}")
     align = Alignment(
         float(rate), pairs(options.interpolate, "--interpolate", "SIGNAL=RULE"), gap_s=options.gap,
         floor_s=float(topics.safety.get("stale_after_s", 0.0)), gaps=options.gaps, shortest_s=options.shortest)

@@ -23,7 +23,7 @@ from temporeal.policies.data.formats import checks
 from temporeal.policies.data.formats.bags import cameras, topics, windows
 from temporeal.policies.data.formats.bags.alignment import HOLD, REFUSE, Alignment, check_rules, rule_of, runs
 from temporeal.policies.data.formats.bags.cameras import Camera
-from temporeal.policies.data.formats.bags.rows import Bag
+from temporeal.policies.data.formats.bags.rows import Bag, Clock
 from temporeal.policies.data.formats.bags.rows import read as read_rows
 from temporeal.policies.data.formats.bags.topics import COMMAND, Topic
 from temporeal.policies.data.formats.bags.windows import Window
@@ -102,7 +102,8 @@ def read(path: Path, source: Source) -> Reading:
     plan = Plan(bag, [
         (topics.of_state(bag, bag.rows[full_name(row.topic, source.namespace)], row, names, source.receipt),
          {name: rules[name] for name in names}) for row, names in states], commands_of(bag, parts, source), seen)
-    check_clocks(path, [*(topic for topic, _ in plan.states), *(topic for topic, _ in plan.commands)])
+    moving = [topic for topic, _ in (*plan.states, *plan.commands) if not topic.latched]
+    check_clocks(path, {topic.name: topic.clock for topic in moving} | {each.topic: each.clock for each in seen})
     told = windows.windows(bag, source.episodes, source.namespace, source.language)
     return Reading(interface, episodes(plan, interface, rules, source, told), tuple(notes))
 
@@ -194,9 +195,9 @@ def commands_of(
              part.components) for part in parts]
 
 
-def check_clocks(path: Path, topics: Sequence[Topic]) -> None:
-    """Refuse topics whose times are of clocks that differ: nothing says how much."""
-    lags = {topic.name: topic.clock.lag_s for topic in topics if not topic.latched and len(topic.clock.times) > 1}
+def check_clocks(path: Path, clocks: Mapping[str, Clock]) -> None:
+    """Refuse topics, cameras among them, whose times are of clocks that differ: nothing says how much."""
+    lags = {name: clock.lag_s for name, clock in clocks.items() if len(clock.times) > 1}
     if lags and max(lags.values()) - min(lags.values()) > CLOCK_SET_S:
         told = ", ".join(f"{name}: {'of the receipt' if lag == 0 else f'stamps {lag:.3g} s before it'}"
                          for name, lag in lags.items())

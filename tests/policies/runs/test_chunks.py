@@ -37,6 +37,17 @@ def test_another_robot_or_rate_is_refused(changes: dict[str, Any], told: str) ->
         chunks.check_task(policy(**changes), task, Path("run"))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("algo", "told"), [
+    ({"execute": 0}, "algo.execute is a whole number of control steps from 1"), ({"execute": 2.5}, "algo.execute is"),
+    ({"ensemble": -1.0}, "algo.ensemble is a finite number from 0"), ({"ensemble": float("nan")}, "algo.ensemble is")])
+def test_how_chunks_are_played_is_checked(algo: dict[str, Any], told: str) -> None:
+    with pytest.raises(BadInput, match=told):
+        chunks.playing(algo)
+    player = chunks.Player(lambda signals: np.zeros((1, 4, 2), np.float32), 9, None)
+    with pytest.raises(BadInput, match="algo.execute is at most 4"):
+        player.command(dict)
+
+
 def test_other_words_and_other_pictures_are_refused() -> None:
     words = Vocabulary(("go", "left"))
     known: Any = SimpleNamespace(vocabulary=words, interface=forks(2).interface, signals=("place_w",))

@@ -100,7 +100,7 @@ def read(path: Path, pictures: Mapping[str, bool], called: Mapping[str, str]) ->
     received = [at for found in rows.values() for at in (found.received[0], found.received[-1])]
     if not received:
         raise DataError(f"{path} has no message on {', '.join(pictures) or 'any topic'}; its topics: "
-                        f"{', '.join(topics) or 'none'}")
+                        f"{', '.join(topics) or 'none'}" + (f"; it is incomplete: {cut}" if cut else ""))
     ends = received if cut or not ends else ends
     return Bag(path, rows, min(ends), max(ends), cut, topics, called)
 

@@ -125,6 +125,17 @@ def test_clocks_that_nothing_relates_are_refused_and_the_receipts_can_be_taken(t
     assert found.steps >= 48
 
 
+def test_a_camera_whose_clock_differs_is_refused_as_a_state_is(tmp_path):
+    def late(k, t, message):
+        message.header.stamp.sec -= 4
+        return message
+
+    path = recorded.write(tmp_path / "bag", 6.0, {"states": 50.0, "commands": 25.0, "pictures": 10.0},
+                          {"pictures": late})
+    with pytest.raises(DataError, match="clocks that nothing relates.*camera.*4 s before it"):
+        episodes(path, cameras={"rgb": recorded.CAMERA})
+
+
 @pytest.mark.parametrize("encoding", ("rgb8", "bgr8"))
 def test_a_raw_camera_keeps_every_bit_in_a_lossless_set(tmp_path, encoding):
     path = recorded.write(tmp_path / "bag", 1.0, {"states": 100.0, "commands": 25.0, "raw": 25.0},
