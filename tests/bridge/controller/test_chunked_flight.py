@@ -185,6 +185,7 @@ def test_a_chunked_artifact_without_a_worker_is_refused(monkeypatch, tmp_path):
             return Loaded()
 
     monkeypatch.setattr(loading, "Artifact", Loaded)
+    monkeypatch.setattr(loading, "load_manifest", lambda *_: MANIFEST)
     with pytest.raises(ArtifactError, match="--worker FOLDER"):
         load_artifact(tmp_path, ROBOT, load_interface(ROBOT, "odometry"))
 
