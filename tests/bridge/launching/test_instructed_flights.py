@@ -17,7 +17,7 @@ from temporeal_bridge.recording import bags
 def test_each_typed_sentence_is_flown_and_judged_by_its_own_formula(tmp_path: Path) -> None:
     by_hand.write(tmp_path / "artifact")
     report = missions.flown(tmp_path / "artifact", tmp_path / "missions", missions.MISSIONS)
-    assert report.satisfied > missions.MISSIONS / 2  # how many: `temporeal bench vla --parts missions`, on a free machine
+    assert report.satisfied > missions.MISSIONS / 2  # how many: `temporeal bench vla --parts missions`
     assert [row["instruction"] for row in report.flights] == list(missions.SENTENCES)
     judged = [row for row in report.flights if row["verdict"] in ("satisfied", "violated")]
     assert [row["verdict"] for row in judged] == [row["truth"]["verdict"] for row in judged]
