@@ -4,7 +4,7 @@ Wagenmaker et al. 2025, DSRL (arXiv 2506.15799). The noise w of a flow policy is
 world is the policy with its denoise steps and the simulator: soft actor-critic (Haarnoja et al. 2018) learns it there.
 
     Q(o, w) <- r + gamma (min Q'(o', w') - alpha log pi(w' | o'))         w' ~ pi(o')
-    pi      <- max E[min Q(o, w) - alpha log pi(w | o)]
+    pi      <- max E[mean Q(o, w) - alpha log pi(w | o)]         of the ensemble, as in RLPD
 
 Chunks stay near those that were demonstrated, as the noise is bounded: w = start + bound * tanh(u), which begins at the
 policy's own noise (a network that began at random ones would first undo what was cloned). GR-RL (arXiv 2512.01801)
@@ -29,7 +29,7 @@ from temporeal.policies.training import checkpoint
 from temporeal.policies.training.chunk_rl import tuning
 from temporeal.policies.training.chunk_rl.halves import Worlds
 from temporeal.policies.training.chunk_rl.replay import Ring, Transitions, transitions
-from temporeal.policies.training.chunk_rl.rollouts import Drawn, Rollout, Seen
+from temporeal.policies.training.chunk_rl.rollouts import Drawn, Rollout, Seen, flat
 from temporeal.policies.training.chunk_rl.settings import TuningConfig
 from temporeal.policies.training.chunk_rl.tuning import Base, Result, make_worlds, tune
 from temporeal.policies.training.chunk_rl.worlds import ChunkEnv
@@ -150,14 +150,9 @@ def network(inputs: int, hidden: Sequence[int], outputs: int, last_gain: float) 
     return nn.Sequential(*layers, linear(inputs, outputs, last_gain))
 
 
-def flat(context: Tensor) -> Tensor:
-    """[N, C] of contexts; of several tokens the mean."""
-    return context if context.dim() == 2 else context.flatten(1, -2).mean(1)
-
-
 def inputs(seen: Seen) -> Tensor:
     """What critics see [B, C + P]."""
-    return torch.cat([flat(seen.context), seen.critic], -1)
+    return torch.cat([*seen.flat()], -1)
 
 
 class DSRL:

@@ -3,9 +3,8 @@
 Chen et al. 2025, pi_RL (arXiv 2510.25889), section 4.2. A flow policy is deterministic given its noise and has no
 log-probability that could be computed. So, of the K denoise steps of a decision, one, drawn at random, is a step of a
 stochastic differential equation with the same marginals (:mod:`temporeal.policies.vla.samplers`), the others are
-Euler's.
-Its Gaussian is the policy of a process of two layers, the denoise step in the control decision: PPO's ratio is that of
-the one transition, and an update costs one pass of the expert.
+Euler's. Its Gaussian is the policy of a process of two layers, the denoise step in the control decision: PPO's ratio is
+that of the one transition, and an update costs one pass of the expert.
 
     log pi(x' | x, t, o) = log N(x'; mu_theta(x, t, o), d sigma_t^2),   sigma_t = a sqrt(t / (1 - t))
 

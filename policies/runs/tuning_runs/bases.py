@@ -38,7 +38,7 @@ def tunes_chunks(settings: Mapping[str, Any]) -> bool:
 def settings_of(words: Sequence[str]) -> Settings:
     """The settings of a command's ``words``; where they tune a run and name no task, the run says which task it is
     about, with its cameras."""
-    named = [word.partition("=")[2] for word in words if word.startswith("algo.policy=")]
+    named = [offline.named(word) for word in words if word.startswith("algo.policy=")]
     groups = (*offline.WORLD, "cameras", "renderer")
     of_world = [word for word in words if part_of(word) in groups]
     rest = [word for word in words if word not in of_world]

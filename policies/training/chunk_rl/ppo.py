@@ -4,8 +4,7 @@ An agent draws chunks with a log-probability and computes it anew by the weights
 here, written once for flows and tokens. What makes it steady, found on policies of a few hundred thousand weights:
 
 * the first step size is small and follows the divergence: the log-probability of a chunk sums over its rows and
-numbers,
-  so that a step which a Gaussian of seven numbers takes breaks a chunk of fifty
+  numbers, so that a step which a Gaussian of seven numbers takes breaks a chunk of fifty
 * the ratio of the first minibatch, before any step, is 1: that is checked in each rollout
 * minibatches are large, and the critic learns first
 
@@ -87,7 +86,7 @@ class PPOConfig(ClipConfig):
         rollout_steps: control steps of each world between updates; 0: as many as an episode has.
         gamma: discount per decision. gae_lambda: 0: one-step advantages, 1: whole returns.
         critic: what it sees: context (of the policy, detached), or privileged (that, and what the task shows its
-        critic).
+            critic).
         critic_hidden: widths of its layers. critic_learning_rate: of Adam.
         critic_epochs: passes of the critic over a rollout.
         critic_warmup: rollouts of which only the critic learns, before the policy does.
@@ -147,9 +146,8 @@ class Critic(nn.Module):
 
     def inputs(self, seen: Seen) -> Tensor:
         """[R, I], not normalized. Of a context with several tokens, their mean."""
-        context = seen.context.detach()
-        flat = context if context.dim() == 2 else context.flatten(1, -2).mean(1)
-        return torch.cat([flat, seen.critic], -1) if self.privileged else flat
+        context, told = seen.flat()
+        return torch.cat([context.detach(), told], -1) if self.privileged else context.detach()
 
     def forward(self, seen: Seen) -> Tensor:
         """[R]."""
@@ -207,9 +205,8 @@ class ClippedUpdate:
         clipped = ratio.clamp(1.0 - config.clip, 1.0 + config.clip_high)
         loss = -torch.minimum(ratio * pull, clipped * pull).mean() - config.entropy * entropy
         with torch.no_grad():
-            figures = {"ratio": float(ratio.mean()), "ratio_off": float((ratio - 1.0).abs().max()), "kl":
-            float(kl_of(apart)),
-                       "clipped": float((ratio != clipped).float().mean())}
+            figures = {"ratio": float(ratio.mean()), "ratio_off": float((ratio - 1.0).abs().max()),
+                       "kl": float(kl_of(apart)), "clipped": float((ratio != clipped).float().mean())}
         return loss, figures
 
     @torch.no_grad()
@@ -300,8 +297,8 @@ class PPO:
     def learn_values(self, rollout: Rollout, target: Tensor, generator: torch.Generator) -> float:
         """The critic's epochs. Returns its last loss."""
         loss = target.new_zeros(())
-        for which in minibatches(torch.arange(rollout.rows), self.config.critic_epochs, self.config.minibatch,
-        generator):
+        config = self.config
+        for which in minibatches(torch.arange(rollout.rows), config.critic_epochs, config.minibatch, generator):
             loss = nn.functional.huber_loss(self.critic(rollout.seen.rows(which)), target[which])
             self.value_adam.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

@@ -1,4 +1,7 @@
-"""Decisions kept for off-policy learning: a ring of rows, each with what came after it. B rows of a batch."""
+"""Decisions kept for off-policy learning: a ring of rows, each with what came after it. B rows of a batch.
+
+Contexts are kept as one vector, of several tokens the mean: all of them would be a gigabyte with two cameras.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +25,17 @@ class Transitions(NamedTuple):
 
 def transitions(rollout: Rollout, action: Tensor) -> Transitions:
     """The decisions of a rollout. After one that was cut comes what its world showed then."""
-    following = successors(rollout)
-    context, critic = (value[following.clamp(min=0)].clone() for value in rollout.seen)
+    following, now = successors(rollout), rollout.seen.flat()
+    context, critic = (value[following.clamp(min=0)].clone() for value in now)
     if rollout.tail is not None:
         rows, seen = rollout.tail
-        context[rows], critic[rows] = seen.context, seen.critic
-    return Transitions(rollout.seen, action, rollout.reward, Seen(context, critic), (following >= 0) | rollout.cut)
+        context[rows], critic[rows] = seen.flat()
+    return Transitions(now, action, rollout.reward, Seen(context, critic), (following >= 0) | rollout.cut)
 
 
 class Ring:
-    """The last ``size`` decisions. ``memory``: tensors by name, and the row that is written next; for checkpoints."""
+    """The last ``size`` decisions. ``memory``: tensors by name, which grow as they fill, and the row that is written
+    next; for checkpoints."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -43,10 +47,9 @@ class Ring:
         count, at = len(new.reward), int(self.memory["at"])
         rows = (at + torch.arange(count)) % self.size
         for name, value in columns.items():
-            if name not in self.memory:
-                self.memory[name] = value.new_zeros(self.size, *value.shape[1:])
-            column = self.memory[name]
+            column = self.memory.get(name, value[:0])
             assert isinstance(column, Tensor)
+            self.memory[name] = column = grown(column, min(at + count, self.size), self.size)
             column[rows] = value
         self.memory["at"], self.memory["count"] = (at + count) % self.size, min(
             int(self.memory["count"]) + count, self.size)
@@ -57,6 +60,13 @@ class Ring:
         context, critic, action, reward, next_context, next_critic, goes_on = (
             self.memory[name][rows] for name in NAMES)  # type: ignore[index]
         return Transitions(Seen(context, critic), action, reward, Seen(next_context, next_critic), goes_on)
+
+
+def grown(column: Tensor, rows: int, most: int) -> Tensor:
+    """``column`` with room for ``rows``: where it has none, twice as much as is needed, ``most`` rows at most."""
+    if rows <= len(column):
+        return column
+    return torch.cat([column, column.new_zeros(min(2 * rows, most) - len(column), *column.shape[1:])])
 
 
 NAMES = ("context", "critic", "action", "reward", "next_context", "next_critic", "goes_on")

@@ -1,8 +1,7 @@
 """What a control step is paid, by one word.
 
     sparse    the change of the task's success: over an episode, 1 where it succeeds and 0 where not. It is paid when
-    the
-              task is done, and taken back where it is undone
+              the task is done, and taken back where it is undone
     formula   the task's formula, decomposed (:class:`temporeal.sim.rewards.formula_progress.FormulaProgress`): progress
               towards its subgoals, in shares of what a whole episode can earn. Of instructions each has its own formula
     task      the task's own reward
@@ -34,9 +33,11 @@ Signals = Mapping[str, Tensor]
 
 
 class Reward(Protocol):
-    """What is paid. ``goes_on``: an episode that time cuts off would earn more; else its end is the end."""
+    """What is paid. ``goes_on``: an episode that time cuts off would earn more; else its end is the end. ``sees``: it
+    looks at pictures, those of an episode's end among them."""
 
     goes_on: bool
+    sees: bool
 
     def start(self, signals: Signals) -> None:
         """All worlds begin an episode; ``signals``: their true ones."""
@@ -55,7 +56,7 @@ class Reward(Protocol):
 class Sparse:
     """Success, when it comes."""
 
-    goes_on = False
+    goes_on = sees = False
 
     def __init__(self, env: Any) -> None:
         self.env, self.before = env, torch.zeros(env.num_worlds)
@@ -85,7 +86,7 @@ class Sparse:
 class OfTask:
     """The environment's reward."""
 
-    goes_on = True
+    goes_on, sees = True, False
 
     def __init__(self, env: Any) -> None:
         self.env = env
@@ -123,7 +124,7 @@ class OfFormula:
     """The decomposed formula, followed beside the environment's own objective. A whole episode earns at most 1. Where
     the task has a formula for each kind of instruction, a world is paid by that of its own."""
 
-    goes_on = False
+    goes_on = sees = False
 
     def __init__(self, env: Any) -> None:
         self.env, self.parts = env, parts_of(env.task)
@@ -203,15 +204,17 @@ def every(signals: Signals) -> Tensor:
 
 
 class OfProgress:
-    """What a learned model's progress gained, and the change of success. The model looks once a chunk, and where
-    episodes
-    end: it may read pictures, which cost more than all the rest."""
+    """What a learned model's progress gained, and the change of success. The model looks once a chunk, and where time
+    ends episodes: it may read pictures, which cost more than all the rest. An episode that ends before its time has
+    begun anew when pictures could be taken: there its last stretch gains nothing."""
 
     goes_on = False
 
     def __init__(self, env: Any, model: ProgressModel, every: int) -> None:
         self.env, self.model, self.every, self.success = env, model, every, Sparse(env)
         self.calls = 0
+        self.pictures = [name for name in model.names if name not in env.task.schema]
+        self.sees = bool(self.pictures)
         self.before = torch.zeros(env.num_worlds)
         self.begins = torch.ones(env.num_worlds, dtype=torch.bool)
 
@@ -231,17 +234,18 @@ class OfProgress:
         paid, over = self.success(step), step.terminated | step.truncated
         if self.calls % self.every == 0 or bool(over.any()):
             value = self.model.update(self.shown(step), self.begins.clone())
-            paid = paid + torch.where(self.begins, 0.0, value - self.before)
+            unseen = over if self.sees and not step.final_obs.images else torch.zeros_like(over)
+            paid = paid + torch.where(self.begins | unseen, 0.0, value - self.before)
             self.before, self.begins = value.clone(), over.clone()
         self.calls += 1
         return paid
 
     def shown(self, step: Step) -> dict[str, Tensor]:
-        """What the model reads of the step just made, before any reset: true signals, and pictures."""
+        """What the model reads of the step just made: true signals, before any reset; pictures likewise where they
+        were rendered in the step, else now."""
         signals: Any = step.info["signals"]
-        pictures = [name for name in self.model.names if name not in signals]
-        images = step.final_obs.images or (self.env.render() if pictures else {})
-        return {name: images[name] if name in pictures else signals[name] for name in self.model.names}
+        images = step.final_obs.images or (self.env.render() if self.sees else {})
+        return {name: images[name] if name in self.pictures else signals[name] for name in self.model.names}
 
     @property
     def memory(self) -> dict[str, Tensor]:

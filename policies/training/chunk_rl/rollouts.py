@@ -24,6 +24,15 @@ class Seen(NamedTuple):
         """Some of them."""
         return Seen(self.context[which], self.critic[which])
 
+    def flat(self) -> Seen:
+        """The context as one vector [K, C]: of several tokens the mean."""
+        return Seen(flat(self.context), self.critic)
+
+
+def flat(context: Tensor) -> Tensor:
+    """[K, C] of contexts; of several tokens the mean."""
+    return context if context.dim() == 2 else context.flatten(1, -2).mean(1)
+
 
 class Drawn(NamedTuple):
     """K chunks [K, H, U] with the log-probability of each, and what is needed to compute it anew, [K, ...] by name.

@@ -19,8 +19,7 @@ class TuningConfig:
     Args:
         policy: the folder of the run that is tuned: its policy gives chunks.
         reward: sparse (the task's success), formula (its formula, decomposed), task (the task's own reward), or
-        progress
-            (a learned model, ``progress_model``): :mod:`temporeal.policies.training.chunk_rl.rewards`.
+            progress (a learned model, ``progress_model``): :mod:`temporeal.policies.training.chunk_rl.rewards`.
         progress_model: the folder of that model.
         execute: control steps of a chunk that are played before the next decision, in training and where the tuned
             policy is evaluated.
@@ -29,8 +28,7 @@ class TuningConfig:
         max_seconds: of the clock, earlier parts of a resumed run included; None: no limit.
         clock: "wall", or "cpu": time that the process computes.
         evaluate_steps: control steps of all worlds between evaluations of the deterministic policy on fresh episodes;
-        the
-            policy of the best one is what the run gives. 0: none, and the last one counts.
+            the policy of the best one is what the run gives. 0: none, and the last one counts.
         evaluate_episodes: of such an evaluation.
         collapse: by how much an evaluation may fall short of the best one before the learner goes back to that policy,
             with half the step size. 0: it never does.

@@ -79,6 +79,12 @@ class ChunkWorlds:
         env.rendering = False
 
     @property
+    def looks_back(self) -> bool:
+        """Whether somebody looks at the pictures of episodes that time ends: they are taken before worlds begin anew.
+        """
+        return bool(self.pictures) and self.reward.goes_on or self.reward.sees
+
+    @property
     def critic_dim(self) -> int:
         """P: the critic's observation of the task, and the share of the episode that is over."""
         return self.env.critic_dim + 1
@@ -192,8 +198,7 @@ class Table:
         assert self.commands is not None
         last = self.age.clamp(max=worlds.execute - 1)
         command = self.commands[torch.arange(len(last)), last]
-        # the pictures of episodes that end now are there before their worlds begin anew
-        env.rendering = bool(worlds.pictures) and bool((env.count + 1 >= env.task.steps).any())
+        env.rendering = worlds.looks_back and bool((env.count + 1 >= env.task.steps).any())
         action = worlds.reward.action(command)
         env.command_override = command
         step = env.step(action)

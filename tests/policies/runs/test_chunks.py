@@ -14,6 +14,7 @@ from tests.policies.toy_demonstrations import forks
 from temporeal.policies.imitation import consistency, diffusion, flow
 from temporeal.policies.runs import chunks
 from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.tuning_runs import bases
 from temporeal.policies.training import checkpoint
 from temporeal.policies.training.chunks import learner
 from temporeal.sim.stl.instructions.grammar import SUITE
@@ -104,3 +105,8 @@ def test_a_student_knows_its_teacher_without_the_teachers_folder(tmp_path: Path)
     for file in sorted(teacher.rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() else file.unlink()
     assert consistency.load_chunks(student).state_dict().keys() == found.policy.state_dict().keys()
+
+
+def test_the_run_that_is_tuned_is_named_in_the_grammar_of_settings() -> None:
+    with pytest.raises(BadInput, match="^sp ace/run"):
+        bases.settings_of(["algo=flow_sde", 'algo.policy="sp ace/run"'])

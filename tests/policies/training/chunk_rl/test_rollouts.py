@@ -1,5 +1,7 @@
 """Advantages of decisions, by hand; decisions of worlds that end when they do."""
 
+from types import SimpleNamespace
+
 import torch
 from tests.policies.chunk_worlds import STEPS, PointWorlds, half_way
 
@@ -7,7 +9,7 @@ from temporeal.policies.algos.flow_sde import SDEAgent
 from temporeal.policies.training.chunk_rl import rollouts
 from temporeal.policies.training.chunk_rl.halves import Halves
 from temporeal.policies.training.chunk_rl.replay import Ring, transitions
-from temporeal.policies.training.chunk_rl.rewards import Sparse
+from temporeal.policies.training.chunk_rl.rewards import OfProgress, Sparse
 from temporeal.policies.training.chunk_rl.rollouts import Drawn, Rollout, Seen
 from temporeal.policies.training.chunk_rl.worlds import ChunkWorlds
 from temporeal.policies.vla.protocol import as_flow
@@ -44,6 +46,60 @@ def test_transitions_know_what_came_next() -> None:
     ring = Ring(3)
     ring.add(found)
     assert ring.memory["count"] == 3 and ring.memory["reward"].tolist() == [5.0, 2.0, 3.0]
+
+
+def test_decisions_are_kept_as_vectors_in_no_more_room_than_they_take() -> None:
+    tokens = by_hand()
+    tokens.seen = Seen(torch.randn(4, 5, 3), torch.zeros(4, 1))
+    tokens.tail = torch.tensor([1, 3]), Seen(torch.ones(2, 5, 3), torch.zeros(2, 1))
+    found, ring = transitions(tokens, torch.zeros(4, 2)), Ring(1000)
+    torch.testing.assert_close(found.seen.context, tokens.seen.context.mean(1))
+    assert found.after.context[1].tolist() == [1.0, 1.0, 1.0]
+    for count in (4, 8, 12):
+        ring.add(found)
+        assert ring.memory["count"] == count and len(ring.memory["reward"]) <= 2 * count
+    assert ring.memory["reward"][:12].tolist() == 3 * tokens.reward.tolist()
+
+
+class Counting:
+    """A model of progress that has seen as many pictures as the sum of their pixels says."""
+
+    names = ("front_rgb",)
+
+    def start(self, n: int, every: int = 1) -> None:
+        pass
+
+    def update(self, signals, begins=None):
+        return signals["front_rgb"].float().flatten(1).sum(1)
+
+
+def test_an_episode_that_began_anew_before_its_end_was_seen_gains_nothing() -> None:
+    """World 1 ends: a picture that is taken now is of its next episode."""
+    env = SimpleNamespace(num_worlds=2, action_dim=1, task=SimpleNamespace(schema={}),
+                          render=lambda: {"front_rgb": torch.tensor([[[[2]]], [[[9]]]])})
+    reward = OfProgress(env, Counting(), every=1)
+    reward.start({})
+    ended, false = torch.tensor([False, True]), torch.zeros(2, dtype=torch.bool)
+
+    def step(images, truncated):
+        return SimpleNamespace(info={"success": false, "signals": {}}, terminated=false, truncated=truncated,
+                               final_obs=SimpleNamespace(images=images))
+
+    assert reward(step({}, false)).tolist() == [0.0, 0.0]  # the first look
+    assert reward(step({"front_rgb": torch.tensor([[[[5]]], [[[7]]]])}, false)).tolist() == [3.0, -2.0]
+    assert reward(step({}, ended)).tolist() == [-3.0, 0.0]
+
+
+def test_pictures_of_an_end_are_taken_where_somebody_looks_at_them() -> None:
+    env, flow = PointWorlds(2), as_flow(half_way())
+
+    def looks(pictures, goes_on, sees):
+        world = ChunkWorlds(env, flow, env.true_signals, pictures, 2, Sparse(env))
+        world.reward = SimpleNamespace(goes_on=goes_on, sees=sees)
+        return world.looks_back
+
+    assert not looks(("front_rgb",), False, False) and not looks((), True, False)
+    assert looks(("front_rgb",), True, False) and looks((), False, True)
 
 
 def test_joined_rollouts_keep_their_worlds_apart() -> None:
