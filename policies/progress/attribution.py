@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import require
 from temporeal.policies.training.progress_models import learner
 from temporeal.policies.training.progress_models.learner import Drawing, ProgressConfig, Result, encoder_of
 from temporeal.policies.training.progress_models.moments import Source
@@ -47,10 +47,7 @@ class AttributionConfig(ProgressConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.stride < 1:
-            raise SettingsError(f"algo.stride is at least 1 sample, got {self.stride}")
-        if not self.even >= 0:
-            raise SettingsError(f"algo.even must not be negative, got {self.even}")
+        require(self, stride="[1, inf)", even="[0, inf)")
 
 
 class Episodes(NamedTuple):

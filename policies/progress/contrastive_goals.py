@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.policies.nets.encoders import is_words
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import require
 from temporeal.policies.training.progress_models import learner
 from temporeal.policies.training.progress_models.learner import Drawing, ProgressConfig, Result, encoder_of
 from temporeal.policies.training.progress_models.moments import Source
@@ -51,9 +51,7 @@ class ContrastiveConfig(ProgressConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.temperature > 0 or not self.contrast >= 0:
-            raise SettingsError(f"algo.temperature must be positive and algo.contrast not negative, got "
-                                f"{self.temperature} and {self.contrast}")
+        require(self, temperature="(0, inf)", contrast="[0, inf)")
 
 
 class Labelled(NamedTuple):

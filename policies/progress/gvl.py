@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.policies.nets.transformer import Block
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, require
 from temporeal.policies.training.progress_models import learner
 from temporeal.policies.training.progress_models.learner import Drawing, ProgressConfig, Result, encoder_of
 from temporeal.policies.training.progress_models.moments import Source
@@ -79,9 +79,7 @@ class GVLConfig(ProgressConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("frames", "stride", "heads", "layers"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"algo.{name} is at least 1, got {getattr(self, name)}")
+        require(self, frames="[1, inf)", stride="[1, inf)", heads="[1, inf)", layers="[1, inf)")
         if self.context % self.heads:
             raise SettingsError(f"algo.context={self.context} is no multiple of algo.heads={self.heads}")
 

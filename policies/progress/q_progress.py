@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from temporeal.policies.training import offline_learner
 from temporeal.policies.training.chunks.learner import interface_of
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import require
 from temporeal.policies.training.progress_models import learner
 from temporeal.policies.training.progress_models.learner import Drawing, ProgressConfig, Result, encoder_of
 from temporeal.policies.training.progress_models.moments import Source
@@ -55,12 +55,7 @@ class QProgressConfig(ProgressConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.lookahead < 1 or self.atoms < 2:
-            raise SettingsError(f"algo.lookahead is at least 1 and algo.atoms at least 2, got {self.lookahead} and "
-                                f"{self.atoms}")
-        if not 0 < self.floor < 1 or not self.alpha >= 0:
-            raise SettingsError(f"algo.floor lies between 0 and 1 and algo.alpha is not negative, got {self.floor} and "
-                                f"{self.alpha}")
+        require(self, lookahead="[1, inf)", floor="(0, 1)", atoms="[2, inf)", alpha="[0, inf)")
 
 
 class Chunks(NamedTuple):

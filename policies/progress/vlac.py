@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from temporeal.policies.nets.encoders import is_words
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import require
 from temporeal.policies.training.progress_models import learner
 from temporeal.policies.training.progress_models.learner import Drawing, ProgressConfig, Result, encoder_of
 from temporeal.policies.training.progress_models.moments import Source
@@ -52,11 +52,7 @@ class VLACConfig(ProgressConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.stride < 1:
-            raise SettingsError(f"algo.stride is at least 1 sample, got {self.stride}")
-        for name in ("near", "end", "swapped"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise SettingsError(f"algo.{name} is a share, from 0 to 1, got {getattr(self, name)}")
+        require(self, stride="[1, inf)", near="[0, 1]", end="[0, 1]", swapped="[0, 1]")
 
 
 class Pairs(NamedTuple):

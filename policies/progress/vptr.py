@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.policies.nets.encoders import SignalEncoder, is_picture, is_words
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, require
 from temporeal.policies.training.progress_models import learner
 from temporeal.policies.training.progress_models.learner import Drawing, ProgressConfig, Result, encoder_of
 from temporeal.policies.training.progress_models.moments import Source
@@ -45,10 +45,7 @@ class VPTRConfig(ProgressConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.lookahead < 1:
-            raise SettingsError(f"algo.lookahead is at least 1 sample, got {self.lookahead}")
-        if not 0 < self.floor < 1:
-            raise SettingsError(f"algo.floor lies between 0 and 1, got {self.floor}")
+        require(self, lookahead="[1, inf)", floor="(0, 1)")
 
 
 class Differences(NamedTuple):

@@ -20,7 +20,7 @@ from temporeal.policies.nets.encoders import is_picture, is_words, shifted, vect
 from temporeal.policies.nets.normalizer import moments as statistics
 from temporeal.policies.training import checkpoint, offline_learner
 from temporeal.policies.training.chunks.learner import follow, interface_of, plain_interface, rate
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, require
 from temporeal.policies.training.offline_learner import OfflineConfig
 from temporeal.policies.training.progress_models.moments import Moments, Source, learned_from, moments
 from temporeal.policies.training.progress_models.network import MomentEncoder, ProgressNetwork
@@ -64,21 +64,12 @@ class ProgressConfig(OfflineConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("context", "keypoints", "words"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"algo.{name} is at least 1, got {getattr(self, name)}")
-        for name in ("learning_rate", "grad_norm"):
-            if not getattr(self, name) > 0:
-                raise SettingsError(f"algo.{name} must be positive, got {getattr(self, name)}")
-        for name in ("learning_rate_end", "weight_decay", "shift", "noise"):
-            if not getattr(self, name) >= 0:
-                raise SettingsError(f"algo.{name} must not be negative, got {getattr(self, name)}")
+        require(self, failures="[0, 1]", learning_rate="(0, inf)", learning_rate_end="[0, inf)",
+                weight_decay="[0, inf)", grad_norm="(0, inf)", average="[0, 1)", shift="[0, inf)", noise="[0, inf)",
+                context="[1, inf)", keypoints="[1, inf)", words="[1, inf)")
         if self.hold_out < 0 or self.hold_out == 1:
             raise SettingsError(f"algo.hold_out is 0 for none, or at least 2: each so many-th episode is held out; got "
                                 f"{self.hold_out}")
-        if not 0 <= self.failures <= 1 or not 0 <= self.average < 1:
-            raise SettingsError(f"algo.failures is from 0 to 1 and algo.average from 0 to below 1, got {self.failures} "
-                                f"and {self.average}")
 
 
 class Result(NamedTuple):
