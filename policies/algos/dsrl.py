@@ -34,7 +34,7 @@ from temporeal.policies.training.chunk_rl.settings import TuningConfig
 from temporeal.policies.training.chunk_rl.tuning import Base, Result, make_worlds, tune
 from temporeal.policies.training.chunk_rl.worlds import ChunkEnv
 from temporeal.policies.training.chunks.policy import ChunkPolicy, Denoising
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, require
 from temporeal.policies.vla.protocol import FlowPolicy, as_flow
 from temporeal.policies.vla.samplers import ode
 
@@ -77,11 +77,10 @@ class DSRLConfig(TuningConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, least in (("rows", 0), ("critics", 2), ("rollout_steps", 0), ("warmup", 0), ("critic_only", 0),
-                            ("batch", 1), ("size", 1)):
-            self.at_least(name, least)
-        self.positive("bound", "spread", "updates_per_decision", "learning_rate", "temperature")
-        self.share("gamma", "target_rate")
+        require(self, rows="[0, inf)", bound="(0, inf)", spread="(0, inf)", rollout_steps="[0, inf)", warmup="[0, inf)",
+                updates_per_decision="(0, inf)", batch="[1, inf)", size="[1, inf)", critics="[2, inf)",
+                critic_only="[0, inf)", gamma="[0, 1]", learning_rate="(0, inf)", target_rate="[0, 1]",
+                temperature="(0, inf)")
         if not self.hidden or min(self.hidden) < 1:
             raise SettingsError(f"algo.hidden is a list of widths, at least one; got {list(self.hidden)}")
 

@@ -31,7 +31,7 @@ from temporeal.policies.training.chunk_rl.rollouts import Rollout
 from temporeal.policies.training.chunk_rl.tuning import Base, Result, make_worlds, tune
 from temporeal.policies.training.chunk_rl.worlds import ChunkEnv, ChunkWorlds
 from temporeal.policies.training.chunks.policy import ChunkPolicy
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, require
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,8 @@ class FlowGRPOConfig(ClipConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.positive("noise")
-        self.at_least("late", 0)
-        self.share("low", "high")
-        self.at_least("group", 2)
-        for name in ("starts", "tries", "keep", "rolls"):
-            self.at_least(name, 1)
+        require(self, noise="(0, inf)", late="[0, inf)", group="[2, inf)", starts="[1, inf)", tries="[1, inf)",
+                keep="[1, inf)", rolls="[1, inf)", low="[0, 1]", high="[0, 1]")
         if self.overlap:
             raise SettingsError("algo.overlap=true: groups are flown by one set of worlds; algo.overlap=false")
         if not self.low < self.high:

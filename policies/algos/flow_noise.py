@@ -26,7 +26,7 @@ from temporeal.policies.training.chunk_rl.rollouts import Drawn
 from temporeal.policies.training.chunk_rl.tuning import Base, Result, make_worlds, tune
 from temporeal.policies.training.chunk_rl.worlds import ChunkEnv
 from temporeal.policies.training.chunks.policy import ChunkPolicy
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, require
 from temporeal.policies.vla.protocol import FlowPolicy
 from temporeal.policies.vla.samplers import LearnedNoise, chain_log_prob, flow_noise, grid, sample
 
@@ -51,7 +51,7 @@ class FlowNoiseConfig(PPOConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.at_least("spread_hidden", 1)
+        require(self, spread_hidden="[1, inf)")
         if not 0 < self.spread_low < self.spread_high:
             raise SettingsError(f"algo.spread_low and algo.spread_high are positive, in this order; got "
                                 f"{self.spread_low} and {self.spread_high}")

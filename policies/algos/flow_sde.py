@@ -28,7 +28,7 @@ from temporeal.policies.training.chunk_rl.rollouts import Drawn
 from temporeal.policies.training.chunk_rl.tuning import Base, Result, make_worlds, tune
 from temporeal.policies.training.chunk_rl.worlds import ChunkEnv
 from temporeal.policies.training.chunks.policy import ChunkPolicy
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, require
 from temporeal.policies.vla.protocol import FlowPolicy, as_flow
 from temporeal.policies.vla.samplers import Decision, decide, decision_log_prob, flow_sde
 
@@ -49,8 +49,7 @@ class FlowSDEConfig(PPOConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.positive("noise")
-        self.at_least("late", 0)
+        require(self, noise="(0, inf)", late="[0, inf)")
 
 
 class SDEAgent:

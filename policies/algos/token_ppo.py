@@ -32,7 +32,7 @@ from temporeal.policies.training.chunk_rl.rollouts import Drawn, Rollout
 from temporeal.policies.training.chunk_rl.tuning import Base, Result, make_worlds, tune
 from temporeal.policies.training.chunk_rl.worlds import ChunkEnv, ChunkWorlds
 from temporeal.policies.training.chunks.policy import ChunkPolicy
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, choose, require
 from temporeal.policies.vla.protocol import TokenPolicy, as_tokens
 from temporeal.policies.vla.token_sampling import token_log_prob, write
 
@@ -57,11 +57,8 @@ class TokenPPOConfig(PPOConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.one_of("ratio", ("token", "chunk"))
-        self.positive("temperature")
-        self.at_least("curriculum", 0)
-        self.at_least("starts", 1)
-        self.at_least("tries", 1)
+        choose(self, ratio=("token", "chunk"))
+        require(self, temperature="(0, inf)", curriculum="[0, inf)", starts="[1, inf)", tries="[1, inf)")
         if self.overlap and self.curriculum:
             raise SettingsError("algo.overlap=true: a curriculum chooses starts for one set of worlds; "
                                 "algo.curriculum=0 or algo.overlap=false")

@@ -27,7 +27,7 @@ from temporeal.policies.training.chunk_rl.halves import Worlds
 from temporeal.policies.training.chunk_rl.rollouts import Drawn, Rollout, Seen
 from temporeal.policies.training.chunk_rl.settings import TuningConfig
 from temporeal.policies.training.chunks.policy import ChunkPolicy
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, choose, require
 
 
 class RatioError(RuntimeError):
@@ -69,10 +69,9 @@ class ClipConfig(TuningConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.at_least("epochs", 1)
-        self.at_least("minibatch", 1)
-        self.at_least("entropy", 0)
-        self.positive("clip", "clip_high", "target_kl", "stop_kl", "grad_norm", "learning_rate_low")
+        require(self, epochs="[1, inf)", minibatch="[1, inf)", clip="(0, inf)", clip_high="(0, inf)",
+                target_kl="(0, inf)", stop_kl="(0, inf)", learning_rate_low="(0, inf)", grad_norm="(0, inf)",
+                entropy="[0, inf)")
         if not self.learning_rate_low <= self.learning_rate <= self.learning_rate_high:
             raise SettingsError(f"algo.learning_rate is from {self.learning_rate_low} (learning_rate_low) to "
                                 f"{self.learning_rate_high} (learning_rate_high), got {self.learning_rate}")
@@ -103,12 +102,9 @@ class PPOConfig(ClipConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.at_least("rollout_steps", 0)
-        self.at_least("critic_epochs", 1)
-        self.at_least("critic_warmup", 0)
-        self.share("gamma", "gae_lambda")
-        self.positive("critic_learning_rate")
-        self.one_of("critic", CRITICS)
+        require(self, rollout_steps="[0, inf)", gamma="[0, 1]", gae_lambda="[0, 1]", critic_learning_rate="(0, inf)",
+                critic_epochs="[1, inf)", critic_warmup="[0, inf)")
+        choose(self, critic=CRITICS)
         if not self.critic_hidden or min(self.critic_hidden) < 1:
             raise SettingsError(f"algo.critic_hidden is a list of widths, at least one; got {list(self.critic_hidden)}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, choose, require
 from temporeal.policies.training.progress import CLOCKS
 
 REWARDS = ("sparse", "formula", "task", "progress")
@@ -53,12 +53,10 @@ class TuningConfig:
     overlap: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("execute", "total_steps", "evaluate_episodes", "threads"):
-            self.at_least(name, 1)
-        for name in ("evaluate_steps", "collapse", "checkpoint_seconds"):
-            self.at_least(name, 0)
-        self.one_of("clock", tuple(CLOCKS))
-        self.one_of("reward", REWARDS)
+        require(self, execute="[1, inf)", ensemble="[0, inf)", total_steps="[1, inf)", max_seconds="(0, inf)",
+                evaluate_steps="[0, inf)", evaluate_episodes="[1, inf)", collapse="[0, inf)",
+                checkpoint_seconds="[0, inf)", threads="[1, inf)")
+        choose(self, clock=tuple(CLOCKS), reward=REWARDS)
         if (self.reward == "progress") != bool(self.progress_model):
             raise SettingsError(f"algo.progress_model={self.progress_model!r}: the folder of a progress model where "
                                 f"algo.reward=progress, and only there; algo.reward={self.reward}")
@@ -67,28 +65,6 @@ class TuningConfig:
     def updates(self) -> int:
         """The budget as :mod:`temporeal.policies.training.budget` counts it: here in control steps."""
         return self.total_steps
-
-    def at_least(self, name: str, least: float) -> None:
-        """Refuse a smaller value."""
-        if not getattr(self, name) >= least:
-            raise SettingsError(f"algo.{name} is at least {least}, got {getattr(self, name)}")
-
-    def positive(self, *names: str) -> None:
-        """Refuse values that are not."""
-        for name in names:
-            if not getattr(self, name) > 0:
-                raise SettingsError(f"algo.{name} must be positive, got {getattr(self, name)}")
-
-    def share(self, *names: str) -> None:
-        """Refuse values outside of 0 to 1."""
-        for name in names:
-            if not 0 <= getattr(self, name) <= 1:
-                raise SettingsError(f"algo.{name} is from 0 to 1, got {getattr(self, name)}")
-
-    def one_of(self, name: str, legal: tuple[str, ...]) -> None:
-        """Refuse other words."""
-        if getattr(self, name) not in legal:
-            raise SettingsError(f"algo.{name}={getattr(self, name)}: one of {', '.join(legal)}")
 
 
 def plain(config: TuningConfig) -> dict[str, Any]:

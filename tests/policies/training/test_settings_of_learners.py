@@ -1,4 +1,5 @@
-"""Every number that a learner from data takes has a range, and is refused outside by its name."""
+"""Every number that a learner from data, or one that tunes chunk policies, takes has a range, and is refused outside
+by its name."""
 
 from __future__ import annotations
 
@@ -13,8 +14,10 @@ from temporeal.policies.training.errors import SettingsError, choose, require
 from temporeal.policies.training.registries import FROM_DATA
 from temporeal.robots.registry import names
 
+ALGOS = "temporeal.policies.algos"
+TUNERS = [(ALGOS, name) for name in ("flow_sde", "flow_noise", "flow_grpo", "token_ppo", "dsrl")]
 LEARNERS = [(package, name) for package in FROM_DATA for name in names(package)]
-ANY = {("cql", "entropy")}  # a wish in nats may have any sign
+ANY = {("cql", "entropy"), ("dsrl", "entropy")}  # a wish in nats may have any sign
 
 
 @dataclass(frozen=True)
@@ -37,14 +40,14 @@ def test_ranges_are_intervals_and_messages_name_value_and_rule() -> None:
         choose(Some(), word=("b", "c"))
 
 
-@pytest.mark.parametrize("package, name", LEARNERS)
+@pytest.mark.parametrize("package, name", [*LEARNERS, *TUNERS])
 def test_no_number_of_a_learner_may_be_anything(package: str, name: str) -> None:
     kind: Any = typing.get_type_hints(importlib.import_module(f"{package}.{name}").train)["config"]
     taken = []
     for field in fields(kind):
         number = isinstance(field.default, (int, float)) and not isinstance(field.default, bool)
         widths = isinstance(field.default, tuple) and field.default and isinstance(field.default[0], int)
-        if (number or widths or field.name == "max_seconds") and (name, field.name) not in ANY:
+        if (number or widths or field.name in ("max_seconds", "ensemble")) and (name, field.name) not in ANY:
             try:
                 replace(kind(), **{field.name: -(10 ** 6) if not widths else (0,)})
                 taken.append(field.name)
