@@ -104,11 +104,12 @@ class Page:
         names = [mj.body(b).name or f"body_{b}" for b in self.figure.bodies]
         self.bodies = [scene.add_frame(f"/world/{name}", show_axes=False) for name in names]
         used: dict[str, int] = {}
+        self.meshes: dict[str, Any] = {}  # of geoms, by name
         for part in self.figure.parts:
             home = f"/world/{names[part.body]}" if part.body >= 0 else "/world"
             name = f"{home}/{part.name.replace('/', '_')}"
             used[name] = used.get(name, 0) + 1
-            add_part(scene, name if used[name] == 1 else f"{name}.{used[name]}", part)
+            self.meshes[part.name] = add_part(scene, name if used[name] == 1 else f"{name}.{used[name]}", part)
         for shape in self.show.task.shapes:
             add_shape(scene, shape)
         self.goals = [(goal, self._add_goal(goal)) for goal in self.stage.goals]
@@ -257,8 +258,16 @@ class Page:
                 if turn is not None:
                     frame.wxyz = turn
             self._draw_followed(world)
+            self._paint(world)
         if time.monotonic() - self._told >= TELL_S or moment.over[world]:
             self._tell(world)
+
+    def _paint(self, world: int) -> None:
+        """The colours of geoms that the task drew for the episode."""
+        for name, values in self.show.looks.items():
+            mesh = self.meshes.get(name.removeprefix("color.")) if name.startswith("color.") else None
+            if mesh is not None and mesh.color != (rgb := bytes_of(values[world].tolist())):
+                mesh.color = rgb
 
     def _draw_followed(self, world: int) -> None:
         if self.stage.point:
@@ -312,12 +321,17 @@ def bound(value: float) -> str:
     return f"{value:+.3f}" if np.isfinite(value) else "−∞" if value < 0 else "∞"
 
 
-def add_part(scene: Any, name: str, part: Part) -> None:
+def bytes_of(rgb: Sequence[float]) -> tuple[int, ...]:
+    """A colour, 0 to 1, as 0 to 255."""
+    return tuple(round(255 * min(max(c, 0.0), 1.0)) for c in rgb)
+
+
+def add_part(scene: Any, name: str, part: Part) -> Any:
     """Add a geom. Corners are not shared between faces, so that edges stay sharp."""
-    rgb = tuple(round(255 * min(max(c, 0.0), 1.0)) for c in part.rgba[:3])
-    scene.add_mesh_simple(name, part.mesh.vertices.astype(np.float32), part.mesh.triangles().astype(np.uint32),
-                          color=rgb, opacity=None if part.rgba[3] >= 1 else part.rgba[3], flat_shading=True,
-                          side="double")
+    return scene.add_mesh_simple(
+        name, part.mesh.vertices.astype(np.float32), part.mesh.triangles().astype(np.uint32),
+        color=bytes_of(part.rgba[:3]), opacity=None if part.rgba[3] >= 1 else part.rgba[3], flat_shading=True,
+        side="double")
 
 
 def add_shape(scene: Any, shape: Mapping[str, Any]) -> None:

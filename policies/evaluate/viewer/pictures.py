@@ -93,6 +93,7 @@ class Studio:
         self.name = name
         self.trails: list[list[Array]] = [[] for _ in first.qpos]
         self.last: Moment | None = None
+        self.painted: Mapping[str, torch.Tensor] = {}
         self.looks: list[Look] = []  # of each world, where it is followed
 
     def _choose(self, first: Moment) -> Look:
@@ -152,6 +153,7 @@ class Studio:
             looks = self.looks
             eyes = np.stack([look.eye for look in looks])
             self.rig.set_params(torch.arange(len(eyes)), {f"camera.{NAME}.pos": torch.tensor(eyes).float()})
+        self._paint()
         images = self.rig.render(torch.from_numpy(moment.qpos).float())
         pictures = [self._finish(w, moment, looks[w], *(images[f"{self.name}_{k}"][w].cpu().numpy()
                                                        for k in ("rgb", "depth"))) for w in range(len(points))]
@@ -159,6 +161,13 @@ class Studio:
         shown = tile(np.stack([self._named(p, w, moment) if words and not alone else p
                                for w, p in enumerate(pictures)]), columns=columns(len(pictures)), gap=0 if alone else 2)
         return self._titled(shown, moment) if words and alone else shown
+
+    def _paint(self) -> None:
+        """Give the worlds the looks of new episodes, as far as this camera shows them."""
+        if self.painted is not self.show.looks:
+            self.painted, known = self.show.looks, self.rig.parameters
+            self.rig.set_params(torch.arange(self.rig.num_worlds), {
+                name: value for name, value in self.painted.items() if name in known})
 
     def _finish(self, world: int, moment: Moment, look: Look, rgb: Array, depth: Array) -> Array:
         far = self.rig.far[self.name]

@@ -61,6 +61,9 @@ class Show:
     Args:
         policy: makes the policy of an episode, which may carry memory from step to step. None: ``actions``.
         actions: ``zero`` or ``random``, without a policy.
+
+    Attributes:
+        looks: parameters of the pictures that the task draws for the running episodes, [N, count] by name.
     """
 
     def __init__(
@@ -74,13 +77,14 @@ class Show:
                          for _ in range(env.num_worlds)]
         self.read = sorted(signals_in(env.task.formula))
         self.moment: Moment | None = None
+        self.looks: dict[str, Tensor] = {}
 
     @torch.no_grad()
     def restart(self) -> Moment:
         """The first sample of a new episode of every world."""
         self.policy = self.make_policy()  # before the reset: an artifact's looks at what is measured there
         obs = self.env.reset()
-        self.actor, self.count = obs.actor, 0
+        self.actor, self.count, self.looks = obs.actor, 0, self._looks()
         signals = {k: host(v) for k, v in self.env.true_signals().items()}
         for monitor in self.monitors:
             monitor.reset()
@@ -106,6 +110,12 @@ class Show:
         self.moment = Moment(self.count * self.task.control_dt, qpos, signals, readings, was.over | ended,
                              was.terminated | (ended & host(step.terminated)))
         return self.moment
+
+    def _looks(self) -> dict[str, Tensor]:
+        if self.task.appearance is None:
+            return {}
+        drawn = [self.env.record(world).state for world in range(self.env.num_worlds)]
+        return self.task.appearance({name: torch.tensor([state[name] for state in drawn]) for name in drawn[0]})
 
     def _qpos(self) -> Array:
         return host(positions(self.env.backend, self.stage.figure.model)).astype(np.float64)

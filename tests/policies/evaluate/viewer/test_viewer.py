@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +33,7 @@ from temporeal.robots.registry import UnknownName
 from temporeal.sim.env import make_env
 from temporeal.sim.rendering.cameras import Camera
 from temporeal.sim.rendering.opengl_renderer import MissingRenderer
-from temporeal.sim.task import load_task
+from temporeal.sim.task import Task, load_task
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def show() -> Iterator[Callable[..., Show]]:
     """Makes shows and closes their worlds."""
     made: list[Show] = []
 
-    def make(task: str = "reach", worlds: int = 1, **changes: Any) -> Show:
-        loaded = load_task(task)
+    def make(task: str | Task = "reach", worlds: int = 1, **changes: Any) -> Show:
+        loaded = load_task(task) if isinstance(task, str) else task
         env = make_env(loaded, num_worlds=worlds, compiled=False, seed=3)
         made.append(Show(env, stage_of(loaded, corners=8), **changes))
         return made[-1]
@@ -271,6 +271,32 @@ def test_cameras_of_the_model_are_taken_by_name_and_others_are_listed(show: Call
     studio.close()
     with pytest.raises(UnknownName, match="no camera 'nose'; viewpoints: frame, .*; the model's own: wrist"):
         Studio(played, first, camera="nose")
+
+
+def test_colours_that_a_task_draws_for_an_episode_are_seen(show: Callable[..., Show]) -> None:
+    """Of each world, and of each episode anew; what this camera does not show is not its matter."""
+
+    def appearance(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        left = (state["cube_pos_w"][:, 1:2] > 0).float()
+        return {"color.cube.geom": torch.cat([left, 0 * left, 1 - left], -1), "camera.other.turn": torch.zeros(4, 3)}
+
+    played = show(replace(load_task("lift"), appearance=appearance), 4)
+    page = Page(played, port=free_port("127.0.0.1", range(18220, 18250)))
+    studio = Studio(played, page.moment, size=(32, 32), renderer="gl")
+    try:
+        for _ in range(2):
+            left = page.moment.signals["cube_pos_w"][:, 1] > 0
+            assert 0 < left.sum() < 4
+            studio.take(page.moment)
+            assert (studio.rig.params()["color.cube.geom"][:, 0].numpy() == left).all()
+            for world in range(4):
+                page._choose(world)
+                page.draw()
+                assert page.meshes["cube.geom"].color == ((255, 0, 0) if left[world] else (0, 0, 255))
+            page._restart()
+    finally:
+        studio.close()
+        page.close()
 
 
 # ---- the browser's page
