@@ -86,7 +86,7 @@ class Binding:
         value: np.ndarray = np.asarray(part.gain) * given / factor(part.unit, part.model_unit) + part.offset
         if part.kind == "absolute":
             return value
-        base = np.asarray(signals[part.base], float)[:, None, list(part.components or range(len(part.command)))]
+        base = np.asarray(signals[part.base], float)[:, None, components_of(part, self.robot.signals)]
         steps: np.ndarray = np.cumsum(value, 1) if part.relative_to == "previous" else value
         return np.asarray(base + steps)
 
@@ -153,12 +153,14 @@ def field_of(name: str, parts: tuple[InputPart, ...], schema: Schema) -> Field:
     """The model's input that parts make."""
     specs = [known(part.signal, schema, f"inputs.{name}") for part in parts]
     if any(spec.name in pictures_of(schema) for spec in specs):
-        if len(parts) > 1:
-            raise MappingError(f"inputs.{name}: a picture is an input of its own")
+        if len(parts) > 1 or parts[0] != InputPart(parts[0].signal, resize=parts[0].resize):
+            raise MappingError(f"inputs.{name}: a picture is an input of its own, and takes no key but resize")
         return Field(name, specs[0].shape, "uint8", "1", parts[0].resize)
     for part, spec in zip(parts, specs, strict=True):
         check_units(part.unit, part.model_unit, spec, f"inputs.{name}")
         check_turn(part, spec, name)
+        if part.resize:
+            raise MappingError(f"inputs.{name}: resize is of pictures, {spec.name} is none")
     size = sum(len(part.components) if part.components is not None else 3 if part.turns_as else spec.size
                for part, spec in zip(parts, specs, strict=True))
     return Field(name, (size,), "float32", ",".join(part.model_unit for part in parts))
@@ -222,10 +224,14 @@ def check_part(part: ActionPart, robot: Robot, through_joints: bool) -> None:
     if part.kind == "delta":
         base = known(part.base, robot.signals, where)
         check_units(part.unit, part.model_unit, base, where)
-        check_indexes(part.components or tuple(range(len(part.command))), base.size, f"{where}: {base.name}")
-        if part.components and len(part.components) != len(part.command):
-            raise MappingError(f"{where}: {len(part.components)} components of {base.name} for {len(part.command)} of "
-                               "the command")
+        check_indexes(part.components, base.size, f"{where}: {base.name}")
+        if (count := len(components_of(part, robot.signals))) != len(part.command):
+            raise MappingError(f"{where}: {count} components of {base.name} for {len(part.command)} of the command")
+
+
+def components_of(part: ActionPart, schema: Schema) -> list[int]:
+    """The components of the signal that deltas start from."""
+    return list(range(schema[part.base].size) if part.components is None else part.components)
 
 
 def check_tool(part: ActionPart, robot: Robot, through_joints: bool) -> None:

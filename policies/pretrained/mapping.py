@@ -77,7 +77,7 @@ class ActionPart:
         action, command: components.
         unit, model_unit: of the command's and of the model's numbers; of deltas, those of the signal.
         gain, offset: the command's number is ``gain * converted + offset``; one gain, or one for each number.
-        base: the signal that deltas start from; ``components`` of it.
+        base: the signal that deltas start from; ``components`` of it, None: all.
         relative_to: ``start``: each row's delta is from where the chunk began. ``previous``: from the row before.
     """
 
@@ -206,15 +206,17 @@ def check_part(part: ActionPart, where: str) -> None:
     if isinstance(part.gain, tuple) and len(part.gain) != count:
         raise MappingError(f"{where}: {count} numbers have {len(part.gain)} gains")
     if part.kind == "tool":
-        if count != 6 or part.offset or part.unit or part.base:
+        others = part.offset, part.unit, part.model_unit, part.base, part.relative_to, part.components
+        if count != 6 or any(others):
             raise MappingError(f"{where}: kind tool takes six numbers of the action (step m, turn rad; gain makes them "
                                f"so), and no offset, unit or base; got {count}")
         return
     if len(part.command) != count:
         raise MappingError(f"{where}: {count} numbers of the action for {len(part.command)} of the command")
-    if (part.kind == "delta") != bool(part.base and part.relative_to):
-        raise MappingError(f"{where}: kind delta needs base: SIGNAL and relative_to: {' or '.join(RELATIVE)}; kind "
-                           "absolute takes neither")
+    if {bool(part.base), bool(part.relative_to)} != {part.kind == "delta"} or (
+            part.components is not None and part.kind != "delta"):
+        raise MappingError(f"{where}: kind delta needs base: SIGNAL and relative_to: {' or '.join(RELATIVE)}, and may "
+                           "name components of it; kind absolute takes none of these")
 
 
 def check_components(found: Mapping) -> None:
@@ -233,8 +235,8 @@ def check_components(found: Mapping) -> None:
 def table(value: Any, where: str, legal: tuple[str, ...] = (), needed: tuple[str, ...] = ()) -> dict[str, Any]:
     """``value`` if it is a mapping with legal keys and the needed ones."""
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise MappingError(f"{where} is {str(value)[:60]!r}; a group of keys is needed"
-                           f"{f': {chr(44).join(legal)}' if legal else ''}")
+        keys = f": {', '.join(legal)}" if legal else ""
+        raise MappingError(f"{where} is {str(value)[:60]!r}; a group of keys is needed{keys}")
     if legal and (unknown := [key for key in value if key not in legal]):
         raise MappingError(f"{where}: unknown key {unknown[0]!r}; legal: {', '.join(legal)}")
     if missing := [key for key in needed if key not in value]:

@@ -15,8 +15,11 @@ import os
 import socket
 import stat
 import struct
+import sys
 import time
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -28,6 +31,7 @@ from temporeal.robots.handed_over.files import Refused
 from temporeal.robots.handed_over.texts import from_json
 
 VERSION = 1
+CONNECT, REPLY, IDLE = 60.0, 60.0, 24 * 3600.0  # s: until a client comes, until it has read, until it asks again
 MAGIC = b"TPRC"
 PREFIX = struct.Struct("<4sIQ")  # magic, bytes of the header, bytes of the body
 HEADER, BODY = 1 << 20, 1 << 30  # bytes, at most
@@ -165,6 +169,40 @@ def answer(link: socket.socket, kind: str, deadline: Deadline, largest: int = 0)
     if found.kind != kind:
         raise ChannelError(f"{deadline.what} sent a message of kind {found.kind[:40]!r} where {kind!r} was asked for")
     return found
+
+
+@contextmanager
+def client_at(path: Path) -> Iterator[socket.socket]:
+    """The one client that comes to the socket ``path``. Whatever is raised within is told to it and is the
+    end; what is no refusal is printed, too."""
+    with listening(path) as door:
+        door.settimeout(CONNECT)
+        link, _ = door.accept()
+    with link:
+        try:
+            yield link
+        except Exception as error:  # whatever a library raises: the client must hear of it
+            known = isinstance(error, (ChannelError, Refused))
+            if not known:
+                traceback.print_exc(file=sys.stderr)
+            tell(link, str(error) if known else f"{type(error).__name__}: {error}")
+
+
+def greeted(link: socket.socket) -> Message:
+    """A client's hello, if it speaks this version."""
+    hello = answer(link, "hello", Deadline(CONNECT, "the client"))
+    if hello.fields.get("version") != VERSION:
+        raise ChannelError(f"the client speaks version {hello.fields.get('version')} of the protocol, this is "
+                           f"{VERSION}")
+    return hello
+
+
+def tell(link: socket.socket, message: str) -> None:
+    """Say why this is the end; where nobody listens any more, nothing is lost."""
+    try:
+        send(link, Message("error", {"message": message[:4000]}), Deadline(5.0, "the client"))
+    except ChannelError:
+        pass
 
 
 def listening(path: Path) -> socket.socket:

@@ -16,21 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from temporeal.policies.pretrained.serving.channel import (
-    VERSION,
-    ChannelError,
-    Deadline,
-    Message,
-    answer,
-    listening,
-    receive,
-    send,
-)
+from temporeal.policies.pretrained.serving import channel
+from temporeal.policies.pretrained.serving.channel import ChannelError, Deadline, Message, receive, send
 
 NAMES = {"robot0_joint_pos": "joint_pos", "robot0_eef_pos": "eef_pos", "robot0_gripper_qpos": "gripper_qpos"}
 PICTURES = {"agentview_image": "agentview_rgb", "robot0_eye_in_hand_image": "wrist_rgb"}
 SETTLE, STILL = 10, (0.0,) * 6 + (-1.0,)  # steps in which the things come to rest, as in LIBERO's evaluations
-WAIT, IDLE = 60.0, 24 * 3600.0  # s
 
 
 class World:
@@ -83,28 +74,15 @@ def shown(seen: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 def serve(world: World | str, path: Path) -> None:
     """Answer one client until it leaves; ``world``: or why there is none."""
-    with listening(path) as door:
-        door.settimeout(WAIT)
-        link, _ = door.accept()
-    with link:
-        try:
-            hello = answer(link, "hello", Deadline(WAIT, "the client"))
-            if isinstance(world, str) or hello.fields.get("version") != VERSION:
-                raise ChannelError(world if isinstance(world, str) else f"the server speaks version {VERSION}")
-            facts = {"version": VERSION, "sentence": world.sentence, "states": len(world.states)}
-            send(link, Message("ready", facts), Deadline(WAIT, "the client"))
-            while True:
-                send(link, answered(world, receive(link, Deadline(IDLE, "the client"))), Deadline(WAIT, "the client"))
-        except ChannelError as error:
-            tell(link, error)
-
-
-def tell(link: Any, error: Exception) -> None:
-    """Say why this is the end, if somebody listens."""
-    try:
-        send(link, Message("error", {"message": str(error)[:4000]}), Deadline(5.0, "the client"))
-    except ChannelError:
-        pass
+    with channel.client_at(path) as link:
+        channel.greeted(link)
+        if isinstance(world, str):
+            raise ChannelError(world)
+        facts = {"version": channel.VERSION, "sentence": world.sentence, "states": len(world.states)}
+        send(link, Message("ready", facts), Deadline(channel.REPLY, "the client"))
+        while True:
+            seen = answered(world, receive(link, Deadline(channel.IDLE, "the client")))
+            send(link, seen, Deadline(channel.REPLY, "the client"))
 
 
 def answered(world: World, asked: Message) -> Message:

@@ -18,20 +18,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from temporeal.policies.pretrained.serving.channel import (
-    VERSION,
-    ChannelError,
-    Deadline,
-    Message,
-    answer,
-    listening,
-    receive,
-    send,
-)
+from temporeal.policies.pretrained.serving import channel
+from temporeal.policies.pretrained.serving.channel import ChannelError, Deadline, Message, receive, send
 from temporeal.policies.pretrained.serving.interface import Interface, interface_of
 from temporeal.robots.handed_over.files import Refused
-
-CONNECT, REPLY, IDLE = 60.0, 60.0, 24 * 3600.0  # s: until a client comes, until it has read, until it asks again
 
 
 class Model(Protocol):
@@ -50,32 +40,20 @@ class Model(Protocol):
 
 def serve(model: Model, path: Path) -> None:
     """Serve one client at the socket ``path``."""
-    with listening(path) as door:
-        door.settimeout(CONNECT)
-        link, _ = door.accept()
-    with link:
-        try:
-            interface, rows = agreed(model, link)
-            while True:
-                request = receive(link, Deadline(IDLE, "the client"))
-                if request.kind == "leave":
-                    return
-                reply = chunk(model, interface, rows, request)
-                send(link, reply, Deadline(REPLY, "the client"))
-        except (ChannelError, Refused) as error:
-            refuse(link, error)
+    with channel.client_at(path) as link:
+        interface, rows = agreed(model, link)
+        while True:
+            reply = chunk(model, interface, rows, receive(link, Deadline(channel.IDLE, "the client")))
+            send(link, reply, Deadline(channel.REPLY, "the client"))
 
 
 def agreed(model: Model, link: socket.socket) -> tuple[Interface, int]:
     """The handshake: versions, the interface and its hash. Returns it and the rows of a chunk."""
-    hello = answer(link, "hello", Deadline(CONNECT, "the client"))
-    if hello.fields.get("version") != VERSION:
-        raise ChannelError(f"the client speaks version {hello.fields.get('version')} of the protocol, this is "
-                           f"{VERSION}")
+    hello = channel.greeted(link)
     interface = interface_of(hello.fields.get("interface"), hello.fields.get("digest"))
     rows = model.check(interface)
-    facts = {"version": VERSION, "digest": interface.digest(), "rows": rows, "model": model.facts}
-    send(link, Message("ready", facts), Deadline(REPLY, "the client"))
+    facts = {"version": channel.VERSION, "digest": interface.digest(), "rows": rows, "model": model.facts}
+    send(link, Message("ready", facts), Deadline(channel.REPLY, "the client"))
     return interface, rows
 
 
@@ -106,14 +84,6 @@ def checked_inputs(interface: Interface, arrays: Any) -> int:
             raise ChannelError(f"{f.name} is {value.dtype} of shape {list(value.shape)}; agreed: {f.dtype}, N by "
                                f"{list(f.shape)}")
     return worlds.pop()
-
-
-def refuse(link: socket.socket, error: Exception) -> None:
-    """Tell the client why this is the end; where it does not listen any more, nothing is lost."""
-    try:
-        send(link, Message("error", {"message": str(error)[:4000]}), Deadline(5.0, "the client"))
-    except ChannelError:
-        pass
 
 
 def main(words: Sequence[str]) -> int:

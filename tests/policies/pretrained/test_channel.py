@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -16,7 +17,7 @@ from temporeal.policies.pretrained.client import Request, Server, Where
 from temporeal.policies.pretrained.serving import channel
 from temporeal.policies.pretrained.serving.channel import ChannelError, Deadline, Message
 from temporeal.policies.pretrained.serving.interface import Field, Interface, interface_of
-from temporeal.policies.pretrained.serving.server import agreed, chunk
+from temporeal.policies.pretrained.serving.server import agreed, chunk, serve
 from temporeal.robots.handed_over.files import Refused
 
 INTERFACE = Interface((Field("observation.state", (3,), unit="rad"), Field("front", (4, 5, 3), "uint8")),
@@ -208,13 +209,44 @@ def test_an_interface_is_what_its_hash_says():
         interface_of({"inputs": 3}, "")
 
 
-def test_versions_must_agree(pair, monkeypatch):
-    thread = serving(pair[1], lambda asked, reply: None)
-    monkeypatch.setattr("temporeal.policies.pretrained.client.VERSION", 2)
-    monkeypatch.setattr(threading, "excepthook", lambda args: pair[1].close())
-    with pytest.raises(ChannelError):
+def test_a_client_of_another_version_is_refused(pair):
+    hello = {"version": 2, "interface": INTERFACE.described(), "digest": INTERFACE.digest()}
+    channel.send(pair[0], Message("hello", hello), soon())
+    with pytest.raises(ChannelError, match="the client speaks version 2 of the protocol, this is 1"):
+        agreed(Adder(), pair[1])
+
+
+READY = {"version": channel.VERSION, "digest": INTERFACE.digest(), "rows": 4, "model": {}}
+
+
+@pytest.mark.parametrize(("changes", "says"), [
+    ({}, ""), ({"version": 2}, "the server speaks version 2"), ({"digest": "0" * 64}, "agreed to the interface 000000"),
+    ({"rows": "4"}, "chunks of '4' rows"), ({"rows": 0}, "chunks of 0 rows"), ({"rows": 10_001}, "chunks of 10001"),
+    ({"model": []}, "states chunks"),
+])
+def test_a_client_takes_no_other_agreement(pair, changes, says):
+    channel.send(pair[1], Message("ready", {**READY, **changes}), soon())
+    with pytest.raises(ChannelError, match=says) if says else contextlib.nullcontext():
         client(pair[0])
-    thread.join(2.0)
+
+
+def test_what_a_model_raises_is_told(tmp_path, capsys):
+    """An error of a library (here: memory) ends the server, and its client hears which it was."""
+    class Full(Adder):
+        def infer(self, inputs: dict[str, np.ndarray], sentences: list[str] | None, seed: int) -> np.ndarray:
+            raise MemoryError("no room for 9 GB")
+
+    tmp_path.chmod(0o700)
+    door = channel.listening(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(channel, "listening", lambda path: door)
+        link.connect(str(tmp_path / "socket"))
+        thread = threading.Thread(target=serve, args=(Full(), tmp_path / "socket"), daemon=True)
+        thread.start()
+        with pytest.raises(ChannelError, match="says: MemoryError: no room for 9 GB"):
+            client(link).ask(INPUTS, ["push", "pull"])
+        thread.join(2.0)
+    assert "Traceback" in capsys.readouterr().err
 
 
 def test_others_may_not_enter_the_folder_of_a_socket(tmp_path):

@@ -59,6 +59,11 @@ def part(kind: str, **keys: Any) -> dict[str, Any]:
     return {"size": 7, "parts": [{"kind": kind, "action": JOINTS, "command": JOINTS, "unit": "rad", **keys}]}
 
 
+def one_tool(**keys: Any) -> dict[str, Any]:
+    """The action of a mapping for steps of the tool."""
+    return {"size": 6, "parts": [{"kind": "tool", "action": JOINTS[:6], "command": JOINTS[:6], **keys}]}
+
+
 def test_inputs_are_in_the_models_units_and_order():
     seen, bound = signals(), bind(mapping_of(given()), robot())
     inputs = bound.inputs(seen)
@@ -143,7 +148,12 @@ def test_the_hash_is_of_what_is_said_not_of_how(tmp_path):
     ({"action": {"size": 9, "parts": given()["action"]["parts"]}}, "its 9 numbers are each used once"),
     ({"action": part("delta")}, "needs base"), ({"action": part("jump")}, "legal: absolute, delta, tool"),
     ({"action": part("absolute", gain=[1.0])}, "7 numbers have 1 gains"),
+    ({"action": part("absolute", base="joint_pos")}, "kind absolute takes none of these"),
+    ({"action": part("absolute", relative_to="start")}, "kind absolute takes none of these"),
+    ({"action": part("absolute", components=[0])}, "kind absolute takes none of these"),
     ({"action": part("tool")}, "takes six numbers"),
+    ({"action": one_tool(unit="m")}, "no offset, unit or base"), ({"action": one_tool(base="joint_pos")}, "or base"),
+    ({"action": one_tool(offset=0.1)}, "no offset"), ({"action": one_tool(relative_to="start")}, "or base"),
     ({"action": part("absolute", offset=[1])}, "finite number"), ({"seed": -1}, "whole number from 0"),
 ])
 def test_a_mapping_that_cannot_be_read_names_the_key(changes, says):
@@ -164,8 +174,13 @@ def inputs(**keys: Any) -> dict[str, Any]:
     (inputs(model_unit="m"), "no way from 'rad' to 'm'"), (inputs(components=[7]), "components 0 to 6"),
     (inputs(turns_as="rotation_vector"), "of attitudes"),
     ({"inputs": {"a": [{"signal": "front_rgb"}, {"signal": "front_rgb"}]}}, "an input of its own"),
+    ({"inputs": {"a": [{"signal": "front_rgb", "gain": 2.0}]}}, "no key but resize"),
+    (inputs(resize=True), "resize is of pictures, joint_pos is none"),
     ({"action": part("absolute")}, "command 'arm_cmd' has 8 numbers, the mapping gives 7"),
     ({"action": part("delta", base="finger_pos", relative_to="start")}, "unit of finger_pos is 'm'"),
+    ({"action": part("delta", base="joint_pos", relative_to="start", components=[0, 1])}, "2 components of joint_pos"),
+    ({"action": {**part("delta", base="joint_pos", relative_to="start", command=[0], action=[0]), "size": 1}},
+     "7 components of joint_pos for 1"),
     ({"instruction": {"signal": "words"}}, "no signal 'words'"),
 ])
 def test_a_mapping_that_does_not_fit_names_value_and_rule(changes, says):
@@ -173,9 +188,20 @@ def test_a_mapping_that_does_not_fit_names_value_and_rule(changes, says):
         bind(mapping_of(given(**changes)), robot())
 
 
-def test_steps_of_the_tool_need_an_arm():
+@pytest.mark.parametrize(("command", "numbers", "servo"), [
+    ("joint_pos_cmd", JOINTS, False), ("joint_vel_cmd", JOINTS, True), ("joint_pos_cmd", JOINTS[:6], True)])
+def test_steps_of_the_tool_need_an_arm(command, numbers, servo):
+    """Its kinematics, positions as the command, and all joints."""
+    arm = Robot("franka", SCHEMA, SPEC.command(command), servo_of(SPEC) if servo else None)
     with pytest.raises(MappingError, match="of an arm with known kinematics"):
-        bind(mapping_of(tool("joint_vel_cmd", 7)), Robot("franka", SCHEMA, SPEC.command("joint_vel_cmd")))
+        bind(mapping_of(tool(command, len(numbers))), arm)
+
+
+def test_a_tools_velocity_is_the_whole_command():
+    turned = [1, 0, 2, 3, 4, 5]
+    found = given(command="tool_vel_cmd", action=one_tool(command=turned))
+    with pytest.raises(MappingError, match="takes its numbers 0 to 5"):
+        bind(mapping_of(found), robot("tool_vel_cmd"))
 
 
 def test_words_that_nobody_knows_are_no_sentence():
