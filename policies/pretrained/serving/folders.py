@@ -123,9 +123,11 @@ def check_rows(config: Mapping[str, Any], kind: Kind, path: Path) -> None:
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """The files below a folder."""
-    for place, _, names in os.walk(folder):
-        yield from (Path(place) / name for name in names)
+    """The files below a folder; one that leads out of it, itself or by its folder, is refused."""
+    for place, folders, names in os.walk(folder):
+        for name in folders:
+            inside(folder, Path(place) / name)  # a link to a folder is not walked, and libraries would follow it
+        yield from (inside(folder, Path(place) / name) for name in names)
 
 
 def check_files(folder: Path) -> None:
@@ -135,7 +137,6 @@ def check_files(folder: Path) -> None:
         found.append(file)
         if len(found) > FILES:
             raise Refused(f"{folder} holds more than {FILES:,} files")
-        inside(folder, file)
     if pickles := [file.name for file in found if file.suffix.lower() in PICKLES]:
         raise Refused(f"{folder} holds {pickles[0]}: files of this kind are pickles or may be, and loading one can run "
                       "any code; only safetensors are taken. Convert it where you trust it, and move it out of the "

@@ -140,9 +140,19 @@ def test_a_processor_names_no_class_and_no_file_outside(tmp_path):
 def test_links_lead_nowhere_else(tmp_path):
     secret = tmp_path / "secret.json"
     secret.write_text("{}")
-    (model(tmp_path / "model") / "notes.json").symlink_to(secret)
-    with pytest.raises(Refused, match="leads out"):
-        open_folder(tmp_path / "model")
+    folder = model(tmp_path / "model")
+    (tmp_path / "elsewhere").mkdir()
+    for name, target in (("notes.json", secret), ("backbone", tmp_path / "elsewhere")):
+        (folder / name).symlink_to(target)
+        with pytest.raises(Refused, match="leads out"):
+            open_folder(folder)
+        (folder / name).unlink()
+
+
+def test_a_folder_has_a_bounded_number_of_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("temporeal.policies.pretrained.serving.folders.FILES", 5)
+    with pytest.raises(Refused, match="more than 5 files"):
+        open_folder(model(tmp_path))
 
 
 def test_no_folder_is_no_name_on_a_hub(tmp_path):
@@ -154,16 +164,17 @@ def test_no_folder_is_no_name_on_a_hub(tmp_path):
 
 
 @pytest.mark.parametrize("data", [
-    b"", b"\xff" * 64, (10).to_bytes(8, "little") + b"[1,2,3,4] ", b"\x02" + bytes(7) + b"{}"])
+    b"", b"\xff" * 64, (10).to_bytes(8, "little") + b"[1,2,3,4] ", (9).to_bytes(8, "little") + b'{"a": [1]}',
+    (64).to_bytes(8, "little") + b"{}x"])
 def test_foreign_bytes_are_no_tensors(tmp_path, data):
     (tmp_path / "a.safetensors").write_bytes(data)
-    try:
-        assert tensors(tmp_path / "a.safetensors") == {}
-    except Refused:
-        pass
+    with pytest.raises(Refused):
+        tensors(tmp_path / "a.safetensors")
 
 
 def test_a_tensor_lies_in_its_file(tmp_path):
+    (tmp_path / "none.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    assert tensors(tmp_path / "none.safetensors") == {}
     header = json.dumps({"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}).encode()
     (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
     with pytest.raises(Refused, match="cannot be read"):
