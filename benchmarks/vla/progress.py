@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,10 +17,10 @@ from temporeal.policies.data.curation.robustness import judge, table_of
 from temporeal.policies.data.episodes.dataset import Dataset
 from temporeal.policies.evaluate.progress_models import Summary, judged, summary
 from temporeal.policies.runs.demonstrating.demonstrations import generate, request_of
-from temporeal.policies.runs.learners import configured, module_of
+from temporeal.policies.runs.learners import algorithm
 from temporeal.policies.runs.offline import task_of
 from temporeal.policies.runs.progress import done_at
-from temporeal.policies.runs.settings.compose import compose, of_group
+from temporeal.policies.runs.settings.compose import compose
 from temporeal.policies.training.progress_models.moments import held_out
 from temporeal_benchmarks.rows import Row, at_least
 
@@ -63,21 +62,13 @@ def learned(
     name: str, data: Dataset, robust: np.ndarray, done: np.ndarray | None, out: Path, updates: int | None, seed: int
 ) -> tuple[Summary, float]:
     """Figures on the held-out episodes of a model of default settings, and s of the processor that it learned."""
-    module = module_of(name)
-    config: Any = configured(name, kind_of(module), of_group(compose([f"algo={name}"]), "algo"))
+    module, config = algorithm(compose([f"algo={name}"]))
     config = config if updates is None else replace(config, updates=updates, report_updates=updates)
     began = time.process_time()
     model = module.train(data, config, out=out, seed=seed, done=done).model
     seconds = time.process_time() - began
     episodes = held_out(data.episodes, config.hold_out).tolist()
     return summary(list(judged(model, data, episodes, robust, done))), seconds
-
-
-def kind_of(module: Any) -> Any:
-    """The settings' class of a learner."""
-    import typing
-
-    return typing.get_type_hints(module.train)["config"]
 
 
 def judged_rows(key: str, figures: Summary, seconds: float, counts: bool) -> list[Row]:

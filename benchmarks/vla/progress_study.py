@@ -1,6 +1,6 @@
 """Models of progress over three seeds: sets, models and held-out episodes of ``benchmarks/vla/progress.py``.
 
-A seed is one set of each task, from generation on. About 5 minutes of one core each. Targets are asked of every seed.
+A seed is one set of each task, from generation on. Targets are asked of every seed.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ class Judged:
         values: [T] in [0, 1].
         success: 1, 0, or NaN where nobody judged.
         robustness: of the formula; NaN without.
-        done: the sample at which the task was done, the last one in a failure; after it nothing is left to order.
+        done: the sample at which the task was done, 1 at least, the last one in a failure; after it nothing is left
+            to order.
     """
 
     episode: int
@@ -122,7 +123,7 @@ def judged(
         values = model.values(tensors(signals, model.names)).double().numpy()
         yield Judged(e, values, np.nan if success is None else float(success),
                      np.nan if robustness is None else float(robustness[e]),
-                     int(done[e]) if done is not None and success is not False else len(values) - 1)
+                     max(int(done[e]), 1) if done is not None and success is not False else len(values) - 1)
 
 
 def tensors(signals: Mapping[str, np.ndarray], names: Sequence[str]) -> dict[str, torch.Tensor]:

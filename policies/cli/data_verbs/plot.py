@@ -34,12 +34,9 @@ def run(options: Any) -> int:
 
     from temporeal.policies.data.curation.plotting import plot
     from temporeal.policies.data.episodes.dataset import Dataset
-    from temporeal.policies.runs.run_folders import check_writable
 
     data = Dataset.open(options.folder)
-    if options.out.suffix.lower() not in SUFFIXES:
-        raise BadInput(f"--out {options.out}: a picture is {', '.join(SUFFIXES)}")
-    check_writable(options.out.parent, "--out")
+    check_picture(options.out)
     if options.episodes is None:
         chosen = np.unique(np.linspace(0, max(data.episodes - 1, 0), min(data.episodes, 100)).astype(int)).tolist()
     else:
@@ -54,3 +51,12 @@ def run(options: Any) -> int:
     else:
         say(f"{options.out}: {panels} panels, {len(chosen)} episodes")
     return OK
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a file for --out that is no picture, or that cannot be written."""
+    from temporeal.policies.runs.run_folders import check_writable
+
+    if path.suffix.lower() not in SUFFIXES:
+        raise BadInput(f"--out {path}: a picture is {', '.join(SUFFIXES)}")
+    check_writable(path.parent, "--out")

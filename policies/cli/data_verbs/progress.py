@@ -44,10 +44,13 @@ def add(parser: Parser) -> None:
 
 def run(options: Any) -> int:
     """Print the figures."""
+    from temporeal.policies.cli.data_verbs.plot import check_picture
     from temporeal.policies.data.episodes.dataset import Dataset
     from temporeal.policies.evaluate.progress_models import judged, summary
     from temporeal.policies.runs.progress import load_progress, unseen
 
+    if options.out:
+        check_picture(options.out)
     model, data = load_progress(options.run), Dataset.open(options.folder)
     episodes = list(range(data.episodes)) if options.all else unseen(options.run, data)
     if not episodes:
@@ -103,13 +106,8 @@ def draw(path: Path, found: list[Judged]) -> None:
     """The values of all episodes over time, successes and failures in their colours."""
     from matplotlib.figure import Figure
 
-    from temporeal.policies.cli.data_verbs.plot import SUFFIXES
     from temporeal.policies.data.curation.plotting import COLOURS
-    from temporeal.policies.runs.run_folders import check_writable
 
-    if path.suffix.lower() not in SUFFIXES:
-        raise BadInput(f"--out {path}: a picture is {', '.join(SUFFIXES)}")
-    check_writable(path.parent, "--out")
     figure = Figure(figsize=(7.0, 4.0), layout="constrained")
     axes = figure.add_subplot(xlabel="sample", ylabel="progress", ylim=(-0.02, 1.02))
     for one in found:

@@ -54,6 +54,7 @@ def test_what_is_no_model_of_progress_is_refused(
                         (["data", "progress", data, data], "is not a run"),
                         (["data", "filter", data, "--voc", ">=1", "--out", "new"], "give the model"),
                         (["data", "filter", data, "--model", run, "--out", "new"], "give the model"),
+                        (["data", "progress", run, data, "--out", "values.txt"], "a picture is .png"),
                         (["data", "progress", run, data, "--formula", "F[0,1] (nothing > 1)"], "nothing")):
         assert main(words) == 2, words
         assert said in capsys.readouterr().err
