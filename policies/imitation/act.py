@@ -23,7 +23,7 @@ from temporeal.policies.training.chunks import learner
 from temporeal.policies.training.chunks.learner import ChunkConfig, Result
 from temporeal.policies.training.chunks.policy import ChunkPolicy, Decoder, masked_mean
 from temporeal.policies.training.chunks.windows import Source
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, require
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,12 @@ class ActConfig(ChunkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("width", "heads", "layers", "latent", "tokens"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"algo.{name} is at least 1, got {getattr(self, name)}")
+        require(self, width="[1, inf)", heads="[1, inf)", layers="[1, inf)", latent="[1, inf)", tokens="[1, inf)",
+                kl_weight="[0, inf)")
         if self.width % self.heads:
             raise SettingsError(f"algo.width={self.width} is no multiple of algo.heads={self.heads}")
         if self.latent > self.context:
             raise SettingsError(f"algo.latent is at most algo.context, {self.context}, got {self.latent}")
-        if not self.kl_weight >= 0:
-            raise SettingsError(f"algo.kl_weight must not be negative, got {self.kl_weight}")
 
 
 class Act(Decoder):

@@ -34,7 +34,7 @@ from temporeal.policies.training.chunks import learner
 from temporeal.policies.training.chunks.learner import Cloning, CloningConfig, Result, WindowBatches
 from temporeal.policies.training.chunks.policy import ChunkPolicy, Decoder, Denoising
 from temporeal.policies.training.chunks.windows import Source, windows
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, choose, require
 from temporeal.policies.training.policy_graphs import algorithm_of
 from temporeal.policies.vla.worded import worded
 from temporeal.robots.registry import resolve
@@ -64,10 +64,8 @@ class ConsistencyConfig(CloningConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.method not in METHODS:
-            raise SettingsError(f"algo.method={self.method}: one of {', '.join(METHODS)}")
-        if self.levels < 0 or not 0 <= self.fixed <= 1:
-            raise SettingsError(f"algo.levels is at least 0, algo.fixed from 0 to 1; got {self.levels}, {self.fixed}")
+        choose(self, method=METHODS)
+        require(self, levels="[0, inf)", fixed="[0, 1]")
 
 
 class OneStep(Decoder):

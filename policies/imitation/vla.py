@@ -45,10 +45,7 @@ class FlowVlaConfig(VlaConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, spread="[0, inf)")
-        for name in ("width", "layers", "denoise_steps", "beta"):
-            if not getattr(self, name) > 0:
-                raise SettingsError(f"algo.{name} must be positive, got {getattr(self, name)}")
+        require(self, width="[1, inf)", layers="[1, inf)", denoise_steps="[1, inf)", beta="(0, inf)", spread="[0, inf)")
         if self.width % self.heads:
             raise SettingsError(f"algo.width={self.width} is no multiple of algo.heads={self.heads}")
 

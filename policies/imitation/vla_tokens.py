@@ -15,7 +15,7 @@ import torch
 from temporeal.policies.training.chunks.learner import Cloning, Result
 from temporeal.policies.training.chunks.policy import ChunkPolicy
 from temporeal.policies.training.chunks.windows import Source, Windows
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, require
 from temporeal.policies.vla import learning
 from temporeal.policies.vla.config import VlaConfig
 from temporeal.policies.vla.tokens import Writer
@@ -41,13 +41,9 @@ class TokenVlaConfig(VlaConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("coefficients", "width", "layers"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"algo.{name} is at least 1, got {getattr(self, name)}")
+        require(self, coefficients="[1, inf)", width="[1, inf)", layers="[1, inf)", bins="[2, inf)")
         if self.coefficients > self.horizon:
             raise SettingsError(f"algo.coefficients is at most algo.horizon={self.horizon}, got {self.coefficients}")
-        if self.bins < 2:
-            raise SettingsError(f"algo.bins is at least 2, got {self.bins}")
         if self.width % self.heads:
             raise SettingsError(f"algo.width={self.width} is no multiple of algo.heads={self.heads}")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from temporeal.policies.training.chunks.learner import ChunkConfig
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, choose, require
 
 TUNED = ("all", "expert")
 TAKEN = ("all", "prefix")
@@ -43,19 +43,13 @@ class SeeingConfig:
 
     def check(self, context: int) -> None:
         """Refuse sizes that no network has; ``context``: numbers of a token."""
-        for name in ("heads", "camera_tokens"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"algo.{name} is at least 1, got {getattr(self, name)}")
-        for name in ("patches", "text_layers", "fusion_layers"):
-            if getattr(self, name) < 0:
-                raise SettingsError(f"algo.{name} must not be negative, got {getattr(self, name)}")
-        if len(self.channels) < 3 or min(self.channels) < 1:
-            raise SettingsError(f"algo.channels are three numbers or more from 1 on, got {list(self.channels)}")
+        require(self, heads="[1, inf)", camera_tokens="[1, inf)", patches="[0, inf)", text_layers="[0, inf)",
+                fusion_layers="[0, inf)", channels="[1, inf)", light="[0, 1)", word_dropout="[0, 1)",
+                state_dropout="[0, 1)")
+        if len(self.channels) < 3:
+            raise SettingsError(f"algo.channels are three numbers or more, got {list(self.channels)}")
         if context % self.heads:
             raise SettingsError(f"algo.context={context} is no multiple of algo.heads={self.heads}")
-        for name in ("light", "word_dropout", "state_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise SettingsError(f"algo.{name} is from 0 to 1, 1 excluded, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)
@@ -89,9 +83,7 @@ class VlaConfig(SeeingConfig, ChunkConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check(self.context)
-        for name, legal in (("take", TAKEN), ("tune", TUNED)):
-            if getattr(self, name) not in legal:
-                raise SettingsError(f"algo.{name}={getattr(self, name)}: one of {', '.join(legal)}")
+        choose(self, take=TAKEN, tune=TUNED)
         if self.tune == "expert" and not self.policy:
             raise SettingsError("algo.tune=expert trains the expert on an encoder that can see and read already: "
                                 "algo.policy=RUN of algo=vla or algo=vla_grounding")

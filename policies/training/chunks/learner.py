@@ -24,7 +24,7 @@ from temporeal.policies.nets.normalizer import Normalizer, moments
 from temporeal.policies.training import checkpoint, offline_learner
 from temporeal.policies.training.chunks.policy import ChunkPolicy, Decoder
 from temporeal.policies.training.chunks.windows import Batch, Source, Windows, chosen, windows
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, require
 from temporeal.policies.training.offline_learner import OfflineConfig
 from temporeal.robots.signals import SignalSpec, schema
 
@@ -60,16 +60,8 @@ class CloningConfig(OfflineConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("learning_rate", "grad_norm", "execute"):
-            if not getattr(self, name) > 0:
-                raise SettingsError(f"algo.{name} must be positive, got {getattr(self, name)}")
-        for name in ("learning_rate_end", "weight_decay", "shift", "noise"):
-            if not getattr(self, name) >= 0:
-                raise SettingsError(f"algo.{name} must not be negative, got {getattr(self, name)}")
-        if self.ensemble is not None and not self.ensemble >= 0:
-            raise SettingsError(f"algo.ensemble must not be negative, or null, got {self.ensemble}")
-        if not 0 <= self.average < 1:
-            raise SettingsError(f"algo.average is from 0 to 1, 1 excluded, got {self.average}")
+        require(self, learning_rate="(0, inf)", grad_norm="(0, inf]", execute="[1, inf)", learning_rate_end="[0, inf)",
+                weight_decay="[0, inf)", shift="[0, inf)", noise="[0, inf)", ensemble="[0, inf)", average="[0, 1)")
 
 
 def check_execute(config: CloningConfig, horizon: int) -> None:
@@ -103,14 +95,8 @@ class ChunkConfig(CloningConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("context", "keypoints"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"algo.{name} is at least 1, got {getattr(self, name)}")
-        if self.horizon < 2:
-            raise SettingsError(f"algo.horizon is at least 2 control steps, got {self.horizon}")
+        require(self, context="[1, inf)", keypoints="[1, inf)", horizon="[2, inf)", auxiliary_weight="[0, inf)")
         check_execute(self, self.horizon)
-        if not self.auxiliary_weight >= 0:
-            raise SettingsError(f"algo.auxiliary_weight must not be negative, got {self.auxiliary_weight}")
 
 
 WARM_UP = 0.02  # share of the updates
