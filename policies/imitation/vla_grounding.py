@@ -34,7 +34,7 @@ from temporeal.sim.adapters.vocabularies import vocabulary_of
 from temporeal.sim.types import TaskEnv
 
 SEES = True
-HELD_OUT = 16  # one of so many frames
+HELD_OUT = 16  # one of so many scenes
 
 
 def train(
@@ -47,7 +47,7 @@ def train(
         raise SettingsError(f"vla_grounding trains in one process, not in {ranks.size}: processes=1")
     generator = torch.Generator().manual_seed(seed)
     seen = grounding.frames(env, config, generator)
-    shown_part, held = divided(seen)
+    shown_part, held = divided(seen, env.num_worlds, config.looks)
     algorithm, sizes = begin(shown_part, config, seed, generator)
     result = learner.learned(
         algorithm, VlaBatches(shown_part, config, sizes), config, out=out, seed=seed, generator=generator,
@@ -56,9 +56,12 @@ def train(
     return result
 
 
-def divided(seen: Windows) -> tuple[Windows, Windows]:
-    """Frames to learn from, and those that are held out."""
-    apart = seen.at % HELD_OUT == 0
+def divided(seen: Windows, worlds: int, looks: int) -> tuple[Windows, Windows]:
+    """Frames to learn from, and those that are held out: whole scenes, each of which was looked at ``looks`` times."""
+    scene = seen.at // (worlds * looks) * worlds + seen.at % worlds
+    apart = scene % HELD_OUT == 0
+    if bool(apart.all()):
+        raise SettingsError("algo.frames are of one scene, and none is left to measure the error on: fewer algo.looks")
     return replace(seen, at=seen.at[~apart], last=seen.last[~apart]), replace(seen, at=seen.at[apart],
                                                                               last=seen.last[apart])
 

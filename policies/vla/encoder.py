@@ -80,7 +80,7 @@ class Prefix(nn.Module):
             found: Tensor = self.sentence(signals[self.words])
             return found
         some = next(iter(signals.values()))
-        return self.unsaid + 0.0 * some.flatten(1)[:, :1]  # zeros_like would be traced with the batch's size
+        return self.unsaid + 0.0 * some[..., None].flatten(1)[:, :1]  # zeros_like would be traced with the batch's size
 
 
 class VlaEncoder(nn.Module):

@@ -18,7 +18,7 @@ from temporeal.policies.data.episodes.interface import ActionSpec, Interface
 from temporeal.policies.nets.encoders import is_picture, is_words
 from temporeal.policies.training.chunks.learner import Cloning, CloningConfig
 from temporeal.policies.training.chunks.windows import Batch, Windows
-from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.errors import SettingsError, require
 from temporeal.policies.vla.config import SeeingConfig
 from temporeal.robots.signals import Schema, SignalSpec, schema
 from temporeal.sim.types import Obs, TaskEnv
@@ -31,7 +31,7 @@ class GroundingConfig(SeeingConfig, CloningConfig):
     Args:
         context: D, numbers of a token.
         keypoints: of each picture.
-        frames: S, of which a sixteenth is held out, to measure the error.
+        frames: S, of which one scene in 16 is held out, to measure the error.
         looks: frames of each scene: the arm is elsewhere in each.
         wander: control steps between them, under one random action.
     """
@@ -49,12 +49,8 @@ class GroundingConfig(SeeingConfig, CloningConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self, looks="[1, inf)", keypoints="[1, inf)", wander="[1, inf)", context="[1, inf)", frames="[16, inf)")
         self.check(self.context)
-        for name in ("looks", "keypoints", "wander", "context"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"algo.{name} is at least 1, got {getattr(self, name)}")
-        if self.frames < 16:
-            raise SettingsError(f"algo.frames is at least 16, got {self.frames}")
         if not self.ground:
             raise SettingsError("algo.ground names no signal: there is nothing to learn")
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from temporeal.policies.data.episodes.interface import Interface
+from temporeal.policies.data.episodes.interface import Interface, require_same
 from temporeal.policies.nets.encoders import is_picture, is_words
 from temporeal.policies.training import checkpoint, offline_learner
 from temporeal.policies.training.chunks import learner
@@ -67,6 +67,7 @@ def begin(
         for part in (algorithm.policy, algorithm.actor):
             silence_unseen(part.encoder, batches.data)
     if given is not None and config.take == "all" and name == given["algo"]:
+        check_scales(given, algorithm.policy, config)
         for part in (algorithm.policy, algorithm.actor):
             take(part, given, given["modules"][WEIGHTS])
     seen = batches.data
@@ -131,14 +132,28 @@ def begun_encoder(
 def held(run: Path, name: str, config: VlaConfig) -> dict[str, Any]:
     """The checkpoint of the run to begin with, and its algorithm; one that cannot be: refused."""
     algo = algorithm_of(run)
-    if algo not in (name, GROUNDING, "vla"):
-        raise SettingsError(f"algo.policy={run} was trained by algo={algo}; algo={name} begins with a run of algo=vla "
-                            f"or algo={GROUNDING}")
+    legal = tuple(dict.fromkeys((name, "vla", GROUNDING)))
+    if algo not in legal:
+        raise SettingsError(f"algo.policy={run} was trained by algo={algo}; algo={name} begins with a run of algo="
+                            f"{' or algo='.join(legal)}")
     state = offline_learner.read(run)
     ours = offline_learner.plain(config)
     if other := [f"{key} {state['config'][key]}" for key in SIZES if state["config"][key] != ours[key]]:
         raise SettingsError(f"algo.policy={run} has other sizes: set algo.{', algo.'.join(other).replace(' ', '=')}")
     return {**state, "algo": algo}
+
+
+def check_scales(given: Mapping[str, Any], policy: ChunkPolicy, config: VlaConfig) -> None:
+    """Refuse to take the scales of the run ``given`` for other signals, another command, or another reference of it.
+    """
+    who = f"the dataset, and the run algo.policy={config.policy}, whose scales are taken"
+    read = learner.interface_of(given["sizes"]["interface"])
+    require_same(read, policy.interface, who)
+    if tuple(read.signals) != policy.signals:
+        raise SettingsError(f"{who}: it reads them in another order: set algo.signals=[{','.join(read.signals)}]")
+    if (was := given["config"]["relative"]) != config.relative:
+        raise SettingsError(f"{who}: its commands are relative to {was or 'nothing'}; set algo.relative={was!r}, or "
+                            "algo.take=prefix")
 
 
 def take(part: nn.Module, given: Mapping[str, Any], weights: Mapping[str, Any]) -> None:

@@ -65,12 +65,22 @@ def test_frames_are_looks_at_fresh_scenes() -> None:
     assert np.array_equal(seen.pictures["front_rgb"][:20], seen.pictures["front_rgb"][20:40])
 
 
+def test_a_scene_is_held_out_with_all_its_looks() -> None:
+    env: Any = Scenes()
+    seen = grounding.frames(env, GroundingConfig(frames=80, looks=2, wander=3, **SMALL), torch.Generator())
+    known, held = vla_grounding.divided(seen, env.num_worlds, 2)
+    assert held.at.tolist() == [0, 16, 20, 36, 52, 72] and len(known.at) == 74
+    assert len(held.numbers["target_pos_w"][held.at].unique(dim=0)) == 3
+    with pytest.raises(SettingsError, match="of one scene"):
+        vla_grounding.divided(seen, 1, 80)
+
+
 def test_a_prefix_learns_places_and_the_expert_is_tuned_on_it(tmp_path: Path) -> None:
     env: Any = Scenes()
-    config = GroundingConfig(frames=200, looks=1, updates=40, report_updates=10, learning_rate=3e-3, **SMALL)
+    config = GroundingConfig(frames=200, looks=1, updates=120, report_updates=10, learning_rate=3e-3, **SMALL)
     result = vla_grounding.train(env, config, out=tmp_path)
-    assert result.history[-1]["auxiliary"] < 0.9 * result.history[0]["auxiliary"]
-    assert 0.0 < result.history[-1]["error"] < 0.9  # m; .8 is the median of guessing the middle
+    assert result.history[-1]["auxiliary"] < 0.3  # normalized: 1 is that of guessing the middle
+    assert 0.0 < result.history[-1]["error"] < 0.4  # m; .8 is the median of guessing the middle
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"algo": {"name": "vla_grounding"}}))
     data = squares(20)
     words = np.repeat(np.stack([SUITE.encode("reach the red cube")] * 20), 6, axis=0)

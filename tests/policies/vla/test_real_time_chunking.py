@@ -66,7 +66,7 @@ def test_frozen_rows_are_kept_and_the_next_ones_nearly_always_go_the_same_way() 
     assert float((found - SIDE).abs().amax((1, 2)).median()) < 0.1
 
 
-def test_where_nothing_is_left_it_is_the_plain_chunk() -> None:
+def test_without_a_pull_it_is_the_plain_chunk() -> None:
     policy: Any = TwoWays()
     noise = torch.randn(5, H, 1, generator=torch.Generator().manual_seed(0))
     signals = {"place_w": torch.zeros(5, 2)}

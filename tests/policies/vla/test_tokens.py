@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.policies.imitation import chunk_files as files
+from tests.policies.imitation.chunk_files import ROBOT, exported, interface_of, rows_of
 from tests.policies.vla.squares import squares
 
-from temporeal.policies.data.episodes.interface import ActionSpec, Interface
-from temporeal.policies.export.instructed import instruction_spec
-from temporeal.policies.export.writer import ArtifactSpec, export
 from temporeal.policies.imitation import vla_tokens
 from temporeal.policies.imitation.vla_tokens import TokenVlaConfig
 from temporeal.policies.training.chunks import learner
@@ -22,9 +21,7 @@ from temporeal.policies.vla import learning
 from temporeal.policies.vla.protocol import as_flow, as_tokens
 from temporeal.policies.vla.token_sampling import token_log_prob, write
 from temporeal.policies.vla.tokens import Bins, Writer, cosines
-from temporeal.robots.artifact.manifest import ChunkSpec
 from temporeal.robots.signals import schema
-from temporeal.robots.spec import load_robot
 from temporeal.sim.stl.instructions.grammar import SUITE
 from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION
 
@@ -84,12 +81,13 @@ def test_the_deployed_chunk_is_that_of_the_likeliest_tokens(policy: Any) -> None
 
 
 def test_it_learns(policy: Any) -> None:
-    config = TokenVlaConfig(updates=80, **SMALL)
+    config = TokenVlaConfig(updates=150, **SMALL)
     algorithm, batches = learning.begin(squares(60), config, vla_tokens.writer, "vla_tokens", 0,
                                         torch.Generator().manual_seed(0), vla_tokens.fit)
-    losses = [float(algorithm.update(batch)[0]) for batch in batches.draw(torch.Generator().manual_seed(0), 80)]
-    # the second coefficient of these constant chunks is 0, so that half of the tokens is sure
-    assert np.mean(losses[:3]) > 0.9 * np.log(32) and np.mean(losses[-5:]) < 0.4 * np.log(32)
+    losses = [float(algorithm.update(batch)[0]) for batch in batches.draw(torch.Generator().manual_seed(0), 150)]
+    # the second coefficient of these constant chunks is 0, so that half of the tokens is sure; of the others one of 5
+    # places is: without pictures and words, half of ln 5 is left
+    assert np.mean(losses[:3]) > 0.9 * np.log(32) and np.mean(losses[-5:]) < 0.3 * np.log(5)
     assert isinstance(algorithm.policy.decoder, Writer)
 
 
@@ -102,21 +100,12 @@ def test_what_cannot_be_is_refused(policy: Any) -> None:
 
 def test_the_file_writes_the_same_tokens(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    robot = load_robot("franka")
-    command, seen = robot.command("arm_cmd"), schema(robot.signals["joint_pos"], INSTRUCTION)
-    interface = Interface("franka", seen, ActionSpec("arm_cmd", command.low, command.high), 25.0)
+    seen = schema(ROBOT.signals["joint_pos"], INSTRUCTION)
     config = TokenVlaConfig(**{**SMALL, "layers": 1, "coefficients": 1})
-    policy = learner.make_policy(interface, config, vla_tokens.writer,
+    policy = learner.make_policy(interface_of(seen), config, vla_tokens.writer,
                                  partial(learning.vla_encoder, vocabulary=SUITE)).eval()
-    rng = np.random.default_rng(0)
-    signals = {"joint_pos": rng.normal(size=(5, 7)).astype(np.float32),
-               "instruction": rng.integers(1, 9, (5, 16)).astype(np.int32)}
-    with torch.no_grad():
-        rows = policy.rows({name: torch.from_numpy(value) for name, value in signals.items()}).numpy()
-    spec = ArtifactSpec(
-        robot=robot, signals=policy.signals, command="arm_cmd", rate_hz=25.0, formula_text="", constants={},
-        horizon_s=1.0, training={}, seed=0, stop="hold", git_revision="test", task_signals=seen,
-        chunk=ChunkSpec(6, 0.04), instruction=instruction_spec(seen.values(), SUITE))
-    golden = {**{f"signals.{name}": value for name, value in signals.items()}, "commands.arm_cmd": rows}
-    artifact = export(policy, tmp_path / "artifact", spec, golden)
+    words = np.random.default_rng(0).integers(1, 9, (5, 16)).astype(np.int32)
+    signals = {**files.shown(seen, 5), "instruction": words}
+    rows = rows_of(policy, signals)
+    artifact = exported(policy, signals, rows, tmp_path / "artifact")
     assert np.abs(artifact.act_batch(signals, {})[0]["arm_cmd"] - rows).max() < 1e-5 < np.ptp(rows)
