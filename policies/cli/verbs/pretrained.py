@@ -102,7 +102,7 @@ def add_libero(p: Parser) -> None:
 
 def libero(options: Any) -> int:
     """Judge a pretrained model on a task of LIBERO: its own initial states, success as LIBERO says it. In software
-    rendering a world takes up to a minute to make and half a second to a second a step."""
+    rendering a world takes up to a minute to make, a step up to three seconds."""
     import numpy as np
 
     from temporeal.policies.evaluate.statistics import proportion

@@ -12,7 +12,12 @@ from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.pretrained.serving import Served, told, where
 
 if TYPE_CHECKING:
+    from temporeal.policies.pretrained.client import Where
     from temporeal.policies.pretrained.libero import World
+    from temporeal.policies.pretrained.mapping import Mapping
+
+Model = tuple[Served, "Mapping", "Where"]
+"""A model, its mapping, and the environment of its process."""
 
 
 def on_libero(served: Served | None, options: Any, progress: Callable[[int, int], None] | None) -> dict[str, Any]:
@@ -25,14 +30,13 @@ def on_libero(served: Served | None, options: Any, progress: Callable[[int, int]
     from temporeal.policies.pretrained.client import Where
 
     began = time.perf_counter()
-    if served is not None:
-        served.settings()  # what is refused is refused before a minute has gone
     with told():
+        model = None if served is None else ready(served)  # what is refused is refused before a minute has gone
         place = Where(options.python or sys.executable, None if options.python else environment.overlay("libero"),
                       load_s=libero.LOAD_S, answer_s=libero.ANSWER_S)
         task = libero.Task(options.suite, options.task, options.size)
         steps = options.steps or libero.STEPS.get(options.suite, libero.OTHERS)
-        with libero.World(task, place) as world, libero_policy(served, world) as (infer, execute, facts):
+        with libero.World(task, place) as world, libero_policy(model, world) as (infer, execute, facts):
             episodes = []
             for k in range(options.episodes):
                 episodes.append(libero.episode(world, infer, execute, k, steps))
@@ -42,19 +46,28 @@ def on_libero(served: Served | None, options: Any, progress: Callable[[int, int]
                     "policy": facts, "seconds": time.perf_counter() - began}
 
 
+def ready(served: Served) -> Model:
+    """The model, if it and its environment are there and its mapping is for LIBERO's rate."""
+    from temporeal.policies.pretrained import libero
+    from temporeal.policies.pretrained.inference import check
+    from temporeal.policies.pretrained.mapping import read_mapping
+
+    mapping = read_mapping(served.mapping)
+    check(served.folder, mapping)
+    if mapping.rate_hz != libero.RATE_HZ:
+        raise BadInput(f"{served.mapping}: rate_hz is {mapping.rate_hz:g}, LIBERO runs at {libero.RATE_HZ:g} Hz")
+    return served, mapping, where(served)
+
+
 @contextmanager
-def libero_policy(served: Served | None, world: World) -> Iterator[tuple[Any, int, dict[str, Any]]]:
+def libero_policy(model: Model | None, world: World) -> Iterator[tuple[Any, int, dict[str, Any]]]:
     """The policy of a world of LIBERO, how many rows of a chunk are used, and what results keep of it."""
     from temporeal.policies.pretrained import libero
     from temporeal.policies.pretrained.inference import opened as open_server
-    from temporeal.policies.pretrained.mapping import read_mapping
 
-    if served is None:
+    if model is None:
         yield libero.random_policy(0), 1, {"kind": "random"}
         return
-    mapping = read_mapping(served.mapping)
-    if mapping.rate_hz != libero.RATE_HZ:
-        raise BadInput(f"{served.mapping}: rate_hz is {mapping.rate_hz:g}, LIBERO runs at {libero.RATE_HZ:g} Hz")
-    robot, place = libero.robot(world), where(served)
-    with open_server(served.folder, mapping, robot, place, served.backbone, served.device) as model:
-        yield model.infer, mapping.execute, model.facts()
+    served, mapping, place = model
+    with open_server(served.folder, mapping, libero.robot(world), place, served.backbone, served.device) as found:
+        yield found.infer, mapping.execute, found.facts()

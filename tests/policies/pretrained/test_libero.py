@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from temporeal.policies.cli.main import main
 from temporeal.policies.pretrained import libero
 from temporeal.policies.pretrained.binding import bind
 from temporeal.policies.pretrained.client import Where
@@ -97,6 +99,14 @@ def test_a_model_is_bound_by_a_mapping(world):
     assert bound.sentences({"instruction": np.zeros(1)}, 1) == ["push the plate"]
     action = np.ones((1, 3, 7), np.float32)
     np.testing.assert_array_equal(bound.rows(action, seen), action)
+
+
+def test_random_actions_are_judged_by_the_command(place, monkeypatch, capsys):
+    monkeypatch.setattr("temporeal.policies.pretrained.environment.overlay", lambda name: place.overlay)
+    assert main(["pretrained", "libero", "--episodes", "2", "--steps", "1", "--size", "4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["sentence"], found["policy"], found["success"]) == ("push the plate", {"kind": "random"}, 0.0)
+    assert found["episodes"] == [{"state": k, "success": False, "steps": 1} for k in (0, 1)]
 
 
 def test_a_suite_that_there_is_not_is_said(place):

@@ -141,7 +141,10 @@ def test_check_says_what_results_keep(folder, mapping, capsys):
     (["pretrained", "check", "nowhere", "--map", "{map}"], "nothing is downloaded"),
     (["pretrained", "install", "moon"], "no environment 'moon'; known: lerobot, libero"),
     (["pretrained", "libero", "{model}"], "a model and its mapping go together"),
+    (["pretrained", "libero", "{model}", "--map", "{map}"], "rate_hz is 25, LIBERO runs at 20 Hz"),
+    (["pretrained", "libero"], "temporeal pretrained install libero"),
     (["pretrained", "libero", "--episodes", "0"], "at least 1"),
+    (["pretrained", "libero", "--task", "-1"], "--task at least 0"),
     (["pretrained", "moon"], "known: install, check, libero"),
 ])
 def test_what_is_wrong_is_said_at_once(folder, mapping, capsys, monkeypatch, words, says):
