@@ -235,7 +235,8 @@ class SawyerDrawn:
 
 class Mixed:
     """N worlds of several environments (:class:`temporeal.sim.adapters.foreign_worlds.Simulation`): the seed of an
-    episode says which (:func:`number_of`). Also what cameras see of them.
+    episode says which, as :func:`temporeal.sim.adapters.meta_world_signals.told_at_start` has it. Also what cameras see
+    of them.
 
     Attributes:
         parts: one for each environment.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -54,7 +54,7 @@ class Viewpoint:
 
 VIEWPOINTS: Mapping[str, Mapping[str, Viewpoint]] = {"arm": {
     "front": Viewpoint((1.3, 0.0, 0.8), (0.45, 0.0, 0.25)), "side": Viewpoint((0.45, -1.1, 0.7), (0.45, 0.0, 0.25))}}
-"""By kind of robot, of an arm that reaches 0.85 m: others look from as many times their reach."""
+"""By kind of robot. Of arms that reach about 0.85 m, whatever the reach of this one is."""
 
 
 def placed(model: mujoco.MjModel, camera: Camera, viewpoints: Mapping[str, Viewpoint]) -> Camera:
@@ -65,7 +65,9 @@ def placed(model: mujoco.MjModel, camera: Camera, viewpoints: Mapping[str, Viewp
     return replace(camera, pos=view.pos, quat=looking(view.pos, view.target), fovy_deg=camera.fovy_deg or view.fovy_deg)
 
 
-def looking(pos: tuple[float, float, float], target: tuple[float, float, float]) -> tuple[float, float, float, float]:
+def looking(
+    pos: Sequence[float] | np.ndarray, target: Sequence[float] | np.ndarray
+) -> tuple[float, float, float, float]:
     """Attitude (wxyz, camera to world) of an upright camera at ``pos`` that looks at ``target``."""
     back = np.subtract(pos, target) / np.linalg.norm(np.subtract(pos, target))
     right = np.cross((0.0, 0.0, 1.0), back)

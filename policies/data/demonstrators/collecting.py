@@ -137,6 +137,7 @@ def batch_of(task: Task, measured: list[dict[str, np.ndarray]], kept: list[dict[
     command = np.clip(command, *limits_of(task))
     time = np.arange(len(kept), dtype=np.float32)[:, None] * np.float32(task.control_dt)
     trace = {**truth, MISSION_TIME.name: np.broadcast_to(time, (len(kept), len(steps)))}
+    # of an episode that ended soon after its success the last sample stands for what would have followed
     if (missing := round(horizon(task.formula) / task.control_dt) - (len(kept) - 1)) > 0 and "success" in truth:
         trace = {name: np.concatenate([value, np.repeat(value[-1:], missing, 0)]) for name, value in trace.items()}
     whole = task.control_dt * (len(trace[MISSION_TIME.name]) - 1) >= horizon(task.formula) - 1e-9

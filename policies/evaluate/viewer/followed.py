@@ -13,7 +13,7 @@ class Followed(Show):
 
     def restart(self) -> Moment:
         """The first sample of an episode that has begun."""
-        self.count = 0
+        self.count, self.looks = 0, self._looks()
         for monitor in self.monitors:
             monitor.reset()
         return self._now()

@@ -23,7 +23,7 @@ from temporeal.policies.evaluate.scene_figure import Figure, Goal, Stage, carrie
 from temporeal.policies.training.acting import Act
 from temporeal.sim.env import Env
 from temporeal.sim.rendering.backend_pictures import positions
-from temporeal.sim.rendering.viewpoints import GROUPS
+from temporeal.sim.rendering.viewpoints import GROUPS, looking
 from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.stl.monitoring.monitor import Monitor, Reading
 from temporeal.sim.stl.semantics.verdicts import SATISFIED, UNDECIDED, VIOLATED
@@ -158,10 +158,7 @@ class Look(NamedTuple):
     @property
     def quat(self) -> tuple[float, float, float, float]:
         """Attitude wxyz of a camera there, which looks along its -z, x to the right, y up."""
-        back = (self.eye - self.target) / np.linalg.norm(self.eye - self.target)
-        side = np.array([-back[1], back[0], 0.0])
-        side = side / np.linalg.norm(side) if np.linalg.norm(side) > 1e-6 else np.array([0.0, -1.0, 0.0])
-        return quaternion(np.stack([side, np.cross(back, side), back], -1))
+        return looking(self.eye, self.target)
 
 
 SIDES = {"front": (1.0, 0.0, 0.15), "side": (0.0, -1.0, 0.15), "top": (0.0, -0.02, 1.0)}
@@ -334,14 +331,6 @@ def size_of(figure: Figure, qpos: Array) -> float:
     """Half the diagonal, m, of the visible part of one world."""
     points = figure.outline(qpos[None])
     return max(float(np.linalg.norm(points.max(0) - points.min(0)) / 2), 1e-2)
-
-
-def quaternion(mat: Array) -> tuple[float, float, float, float]:
-    """wxyz of a rotation matrix [3, 3]."""
-    out = np.empty(4)
-    mujoco.mju_mat2Quat(out, np.ascontiguousarray(mat).ravel())
-    w, x, y, z = (float(v) for v in out)
-    return w, x, y, z
 
 
 def in_words(reading: Reading, verdict: str) -> str:

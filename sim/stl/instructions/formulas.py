@@ -10,6 +10,7 @@ Lengths are of objects of about 5 cm. The place below a stack is an object, all 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -145,11 +146,11 @@ def instruction_of(text: str) -> Instruction:
 
 def _tool_in(text: str) -> str:
     """The tool's name: of what is kept over the table."""
-    before, found, _ = text.partition("_pos_w.z > floor")
-    if not found:
+    found = re.search(r"(\w+)_pos_w\.z\s*>\s*floor", text)
+    if found is None:
         raise InstructionError(f"the formula of an instruction keeps the tool over the table, as "
                                f"'G[0,4] (grip_pos_w.z > floor)'; got {text[:200]!r}")
-    return before.split("(")[-1].strip()
+    return found[1]
 
 
 def failures(instruction: Instruction) -> list[str]:

@@ -16,6 +16,7 @@ from temporeal.sim.stl.instructions.grammar import (
     SUITE,
     held_out,
     in_words,
+    instructions,
     parse,
     require_present,
     sentences,
@@ -24,7 +25,7 @@ from temporeal.sim.stl.instructions.vocabulary import InstructionError
 from temporeal.sim.stl.semantics.robustness import robustness
 from temporeal.sim.tabletop.objective import kinds_in
 from temporeal.sim.tabletop.objects import BODIES, HALF, RADIUS, RGB
-from temporeal.sim.tabletop.scenes import Start, appearance, choices, present
+from temporeal.sim.tabletop.scenes import Start, appearance, choices, possible, present
 from temporeal.sim.tabletop.signals import ABSENT, Asked
 from temporeal.sim.task import load_task
 from temporeal.sim.task_parts.arms.arm import arm
@@ -79,6 +80,8 @@ def test_each_scene_admits_several_instructions_of_each_kind():
     for colors in state["colors"]:
         things = present(colors)[: len(BODIES)]
         assert len(set(things)) == len(BODIES) and things[0] != things[1]
+        has = {"", *present(colors)}
+        assert sum(possible(i) and {i.target, i.place} <= has for i in instructions()) == 48
     counts = torch.bincount(drawn(task().initial)["asked"].long(), minlength=len(KINDS))
     assert (counts > WORLDS / len(KINDS) / 2).all()
 

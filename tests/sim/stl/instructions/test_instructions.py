@@ -38,7 +38,8 @@ def test_each_instruction_is_a_formula_and_back():
     for instruction in instructions():
         assert instruction_of(formula_text(instruction)) == instruction
     push = Instruction("push", "red_ball", "left_zone")
-    assert instruction_of(" ".join(formula_text(push, "tcp").split())) == push
+    for text in (" ".join(formula_text(push, "tcp").split()), "".join(formula_text(push, "tcp").split())):
+        assert instruction_of(text) == push
 
 
 def test_training_has_twenty_wordings_and_held_out_ones_differ():
