@@ -11,7 +11,8 @@ tuned by Flow-SDE PPO on success, in worlds of all tasks at once. Judged by fres
 body shows are inputs. What is done is not done again; cloning that was stopped goes on, tuning begins anew.
 
 One core, a seed: sets 12 minutes, many 20, few 5, rl 30, judging 4 an arm: 80 minutes, 4 core-hours for 3 seeds. A try
-of two tasks, 10 demonstrations and 500 updates took 140 s of one core and reached 16 of 16 fresh episodes of each.
+of two tasks, 10 demonstrations and 500 updates took 140 s of one core and reached 16 of 16 fresh episodes of each (not
+kept).
 """
 
 from __future__ import annotations
