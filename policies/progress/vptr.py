@@ -5,8 +5,9 @@ Video has no actions, but time goes on in it: the value of a picture is how soon
     V(s) = E[gamma^(time to go)],      V(s_t) <- gamma^k V'(s_t+k),      V(s_T) <- y
 
 with y = 1 at the end of a demonstration and 0 at that of a failure, by temporal differences against V', the moving
-average. Only pictures, and the instruction where there is one, are read. What the encoder must tell for that, where
-things are and where they should be, is what a policy must see: :func:`eyes` are the weights of its pictures' encoders.
+average. Only pictures, and the instruction where there is one, are read; the paper's value is of any later frame as an
+intention instead. What the encoder must tell for that, where things are and where they should be, is what a policy must
+see: :func:`eyes` are the weights of its pictures' encoders.
 
 gamma is such that an episode of mean length begins at ``floor``. B moments, C numbers of a context.
 """

@@ -42,8 +42,7 @@ def walks(count: int = 40, steps: int = 30, seed: int = 0) -> Judged:
 
 def told_walks(count: int = 60, steps: int = 20, seed: int = 0) -> Judged:
     """The point is told word 1, to the right, or 2, to the left, and goes there from the middle: the place alone does
-    not
-    say whether the task is done. Every third episode goes the wrong way, a failure."""
+    not say whether the task is done. Every third episode goes the wrong way, a failure."""
     rng = np.random.default_rng(seed)
     word, good = rng.integers(1, 3, count), np.arange(count) % 3 != 0
     side = np.where((word == 1) == good, 1.0, -1.0)[:, None, None]

@@ -14,8 +14,9 @@ import torch
 from tests.policies.toy_progress import Judged, films, told_walks, walks
 
 from temporeal.policies.data.episodes.interface import DataError
+from temporeal.policies.evaluate import progress_models
 from temporeal.policies.evaluate.ope.ranking import rank_correlation
-from temporeal.policies.evaluate.progress_models import auc
+from temporeal.policies.evaluate.progress_models import auc, summary
 from temporeal.policies.nets.encoders import SignalEncoder
 from temporeal.policies.progress import gvl, q_progress, vlac, vptr
 from temporeal.policies.training.errors import SettingsError
@@ -129,6 +130,17 @@ def test_the_area_under_the_curve_counts_pairs() -> None:
     assert np.isnan(auc(np.array([1.0]), np.array([])))
 
 
+def test_figures_of_an_episode_end_where_its_task_was_done() -> None:
+    values = np.array([0.0, 0.5, 0.4, 1.0, 0.2])
+    good = progress_models.Judged(0, values, 1.0, np.nan, 3)
+    bad = progress_models.Judged(1, values[::-1], 0.0, np.nan, 4)
+    assert good.voc == pytest.approx(0.8) and good.voc_whole == pytest.approx(0.3)  # 1 - 6 sum d^2 / (n (n^2 - 1))
+    assert good.negative == pytest.approx(1 / 3) and bad.negative == pytest.approx(2 / 4) and good.final == 0.2
+    found = summary([good, bad])
+    assert (found.successes, found.failures, found.auc, found.auc_greatest) == (1, 1, 1.0, 0.5)
+    assert found.voc == good.voc and found.voc_failures == bad.voc and np.isnan(found.agreement)
+
+
 # moments
 
 
@@ -202,6 +214,18 @@ def test_worlds_that_are_followed_have_the_values_of_their_episodes(name: str, t
     with pytest.raises(ValueError, match="progress of 2 worlds is asked for"):
         model.start(3)
         model.update(now)
+
+
+def test_a_frame_is_judged_beside_those_that_are_remembered_while_an_episode_runs() -> None:
+    config = gvl.GVLConfig(context=16, heads=2, frames=4, stride=3)
+    model, place = gvl.GVL(tuple(walks().interface.signals.values()), config).eval(), torch.rand(8, 2)
+    model.start(1)
+    found = torch.cat([model.update({"place_w": place[k : k + 1]}) for k in range(8)])
+    with torch.no_grad():
+        context = model.contexts({"place_w": place})
+        for k, shown in ((0, [0, 0, 0, 0]), (2, [0, 0, 0, 2]), (3, [0, 0, 0, 3]), (5, [0, 0, 3, 5]), (7, [0, 3, 6, 7])):
+            logit = model.logits(context[:1], context[shown][None])[0, -1]
+            assert found[k] == pytest.approx(float(torch.sigmoid(logit)), abs=1e-5)
 
 
 def test_each_fourth_sample_is_compared_over_the_same_time(tmp_path: Path) -> None:
