@@ -128,7 +128,7 @@ def study(out: Path, seeds: int = FEWEST, episodes: int = EPISODES, only: str = 
 
 
 def judged(trials: Mapping[str, studies.Trial]) -> list[Row]:
-    """Success shares over all seeds, and what the one-step head loses. Those of too few episodes are not judged."""
+    """Success shares over all seeds, and what the one-step head loses. Those of too few seeds are not judged."""
     shares, found = pooled(trials), list[Row]()
     for job in jobs(1):
         name = f"data.imitation.{job.task}.{job.sees}.{job.algo}"

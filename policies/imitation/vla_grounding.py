@@ -4,7 +4,7 @@
     temporeal train algo=vla_few_shot algo.policy=THAT_RUN dataset=...                            the expert, on it
 
 Squared error of the normalized places that the simulator knows (:mod:`temporeal.policies.vla.grounding`). The run's
-figure ``error`` is the median distance [m], on frames that were held out, of the first signal of ``ground``. """
+figure ``error`` is the median distance [m], in scenes that were held out, of the first signal of ``ground``. """
 
 from __future__ import annotations
 

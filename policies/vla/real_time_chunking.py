@@ -11,7 +11,8 @@ seems to lead to (Pseudo-inverse guidance: Pokle et al. 2023, arXiv 2310.04432; 
 
     v' = v - min(beta, t / ((1 - t) r^2)) (Y - x0)^T diag(W) dx0/dx,    r^2 = t^2 / (t^2 + (1 - t)^2)
 
-In the end the first d rows are Y's: they were played. N robots, H steps of a chunk, U numbers of a command.
+In the end the first d rows are Y's: they were played. No command calls this; the inference worker fades. N robots, H
+steps of a chunk, U numbers of a command.
 """
 
 from __future__ import annotations
