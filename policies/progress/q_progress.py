@@ -24,11 +24,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from temporeal.policies.data.learnable import require_numbers
 from temporeal.policies.training import offline_learner
 from temporeal.policies.training.chunks.learner import interface_of
+from temporeal.policies.training.chunks.windows import tensor
 from temporeal.policies.training.errors import require
 from temporeal.policies.training.progress_models import learner
 from temporeal.policies.training.progress_models.learner import Drawing, ProgressConfig, Result, encoder_of
@@ -152,7 +155,9 @@ def scale_of(command: Tensor) -> Tensor:
 def train(data: Source, config: QProgressConfig, *, out: Path, seed: int = 0, **rest: Any) -> Result:
     """Train on the episodes of a dataset; ``rest``: see
     :func:`temporeal.policies.training.progress_models.learner.train`."""
-    scale = scale_of(torch.from_numpy(data.column("action").copy()).float())
+    command = tensor(data.column("action"))
+    require_numbers(command, "action", "", np.asarray(data.starts))
+    scale = scale_of(command)
     return learner.train(data, config, partial(QProgress, size=scale.shape[1]), partial(draw, scale=scale), out=out,
                          seed=seed, **rest)
 

@@ -79,10 +79,6 @@ class Moments:
                 for name, value in self.pictures.items()}
         return {**{name: value[at] for name, value in self.numbers.items()}, **seen}
 
-    def episode(self, number: int) -> dict[str, Tensor]:
-        """The signals [T, *shape] of an episode."""
-        return self.signals(torch.arange(int(self.starts[number]), int(self.starts[number + 1])))
-
     def at(self, episode: Tensor, share: Tensor) -> Tensor:
         """The samples [...] at a ``share`` [...] of the way through ``episode`` [...], 0 the first and 1 the last."""
         return self.starts[episode] + (share * (self.lengths[episode] - 1)).round().long()

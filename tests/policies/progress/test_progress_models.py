@@ -38,10 +38,13 @@ def of(name: str, **settings: Any) -> tuple[Any, Any]:
     return module, typing.get_type_hints(module.train)["config"](**{**SMALL, **OWN.get(name, {}), **settings})
 
 
+def signals_of(data: Judged, episode: int) -> dict[str, torch.Tensor]:
+    return moments(data, ()).signals(torch.arange(int(data.starts[episode]), int(data.starts[episode + 1])))
+
+
 def figures(model: ProgressNetwork, data: Judged) -> tuple[float, float]:
     """VOC of held-out successes, and AUC of their last values against failures."""
-    seen = moments(data, model.names)
-    values = {e: model.values(seen.episode(e)).numpy() for e in held_out(len(data.records), 5).tolist()}
+    values = {e: model.values(signals_of(data, e)).numpy() for e in held_out(len(data.records), 5).tolist()}
     good = [v for e, v in values.items() if data.records[e].success]
     bad = [v[-1] for e, v in values.items() if not data.records[e].success]
     assert all((0 <= v).all() and (v <= 1).all() for v in values.values())
@@ -67,7 +70,7 @@ def test_video_alone_has_a_value_and_policies_start_from_its_eyes(tmp_path: Path
     assert voc > 0.8 and area > 0.9
     encoder = SignalEncoder(tuple(data.interface.signals.values()), 8, 8)
     assert vptr.eyes(tmp_path, encoder) == ["front_rgb"]
-    seen = moments(data, ()).episode(0)["front_rgb"]
+    seen = signals_of(data, 0)["front_rgb"]
     assert torch.equal(encoder.eyes["front_rgb"](seen), model.encoder.seen.eyes["front_rgb"](seen))
     with pytest.raises(SettingsError, match="another size"):
         vptr.eyes(tmp_path, SignalEncoder(tuple(data.interface.signals.values()), 8, 5))
@@ -168,6 +171,10 @@ def test_bad_data_and_settings_are_named(tmp_path: Path) -> None:
     data.columns["place_w"][25, 1] = np.nan
     with pytest.raises(DataError, match="episode 2, index 3: place_w, component 1, is nan"):
         module.train(data, config, out=tmp_path)
+    data = walks(6, 10)
+    data.columns["action"][25, 1] = np.nan
+    with pytest.raises(DataError, match="episode 2, index 3: action, component 1, is nan"):
+        q_progress.train(data, of("q_progress")[1], out=tmp_path)
     with pytest.raises(DataError, match="signals nothing are not in the dataset; it has: place_w"):
         module.train(walks(), replace(config, signals=("nothing",)), out=tmp_path)
     none = replace(walks(), records=[replace_success(False)] * 40)
@@ -202,7 +209,7 @@ def test_worlds_that_are_followed_have_the_values_of_their_episodes(name: str, t
     module, config = of(name, updates=2, report_updates=2)
     data = walks(6, 12)
     model = module.train(data, config, out=tmp_path, seed=1).model
-    seen = [moments(data, ()).episode(e) for e in range(4)]
+    seen = [signals_of(data, e) for e in range(4)]
     model.start(2)
     begins = torch.tensor([False, True])
     for k in range(13):  # the second world begins another episode after 6 samples
@@ -232,7 +239,7 @@ def test_each_fourth_sample_is_compared_over_the_same_time(tmp_path: Path) -> No
     module, config = of("vlac", updates=2, report_updates=2, stride=4)
     data = walks(6, 12)
     model = module.train(data, config, out=tmp_path, seed=1).model
-    place = moments(data, ()).episode(0)["place_w"]
+    place = signals_of(data, 0)["place_w"]
     model.start(1, every=4)
     found = torch.cat([model.update({"place_w": place[k : k + 1]}) for k in range(0, 13, 4)])
     assert torch.allclose(found, model.values({"place_w": place})[::4], atol=1e-5)
