@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from temporeal.policies.data.episodes.arrow_columns import RowError, to_arrow, to_numpy
 from temporeal.policies.data.episodes.catalogue import Record
 from temporeal.policies.data.episodes.interface import DataError
+from temporeal.policies.data.episodes.video import THREADS
 from temporeal.robots.handed_over.endings import truncated
 from temporeal.robots.handed_over.files import check
 from temporeal.robots.signals import SignalSpec
@@ -111,7 +112,7 @@ def picture(data: bytes, shape: tuple[int, ...]) -> np.ndarray:
             if (stream.height, stream.width, 3) != shape:  # before it is decoded: its memory is taken then
                 raise DataError(f"the picture has {stream.height} x {stream.width} pixels; {shape[0]} x {shape[1]} are "
                                 "needed")
-            found: np.ndarray = next(container.decode(video=0)).to_ndarray(format="rgb24", threads=1)
+            found: np.ndarray = next(container.decode(video=0)).to_ndarray(format="rgb24", threads=THREADS)
     except (av.error.FFmpegError, StopIteration, IndexError) as error:
         raise DataError(f"the picture cannot be decoded: {error}") from error
     return found

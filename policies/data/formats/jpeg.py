@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from temporeal.policies.data.episodes.interface import DataError
+from temporeal.policies.data.episodes.video import THREADS
 
 
 def pictures(packed: Sequence[np.ndarray], shape: tuple[int, ...], name: str) -> np.ndarray:
@@ -18,7 +19,7 @@ def pictures(packed: Sequence[np.ndarray], shape: tuple[int, ...], name: str) ->
     for k, data in enumerate(packed):
         try:
             (frame,) = decoder.decode(av.Packet(data.tobytes()))
-            picture = frame.to_ndarray(format="rgb24" if len(shape) == 3 else "gray", threads=1)
+            picture = frame.to_ndarray(format="rgb24" if len(shape) == 3 else "gray", threads=THREADS)
         except (av.error.FFmpegError, ValueError) as error:
             raise DataError(f"{name}, index {k}: no JPEG picture: {error}") from error
         if picture.shape != shape:
