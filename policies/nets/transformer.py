@@ -28,7 +28,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, tokens: Tensor, memory: Tensor, hidden: Tensor | None = None) -> Tensor:
-        """Attended [N, L, D]. ``hidden``: added to the logits, [L, M] or [N, 1, 1, M], -inf where nothing is seen."""
+        """Attended [N, L, D]. ``hidden``: added to the logits, [L, M] or [N, 1, 1, M], -1e4 where nothing is seen."""
         key, value = self.split(self.both(memory), 2 * self.heads).chunk(2, 1)
         query = self.split(self.query(tokens), self.heads)
         logits = query @ key.transpose(2, 3) / math.sqrt(self.size)

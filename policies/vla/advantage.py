@@ -31,6 +31,8 @@ HIDDEN, UPDATES, BATCH, RATE = 128, 400, 512, 1e-3  # of the value's network: it
 
 def labels(data: Source, seed: int) -> Tensor:
     """1 or -1 for each sample [S] of ``data``."""
+    if len(data.starts) < 3:
+        raise DataError("algo.advantage: there is one episode, and none to compare it with")
     earned, seen = returns(data), numbers_of(data)
     fold = torch.from_numpy(np.repeat(np.arange(len(data.starts) - 1) % 2, np.diff(data.starts)))
     value = torch.zeros_like(earned)

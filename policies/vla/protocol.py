@@ -1,5 +1,6 @@
 """What tuning asks of a policy that gives chunks, whatever its networks are: two protocols, and our own policies as
-them. Samplers, losses and reinforcement learning are written once, against these.
+them. Samplers and reinforcement learning are written once, against these; the losses of supervised learning and
+distillation ask for decoders (:mod:`temporeal.policies.training.chunks.policy`).
 
 N robots, H steps of a chunk, U numbers of a command, K denoise steps. A context is one tensor whose first dimension is
 N: it can be stored, and used again by every later pass of the expert.
@@ -79,9 +80,6 @@ class TokenPolicy(Chunked, Protocol):
     def all_logits(self, context: Tensor, tokens: Tensor) -> Tensor:
         """Of each of ``tokens`` [N, T] given those before it, [N, T, V], in one pass."""
 
-    def tokens_of(self, x: Tensor) -> Tensor:
-        """The tokens int64 [N, T] nearest to a chunk [N, H, U]."""
-
     def chunk_of(self, tokens: Tensor) -> Tensor:
         """The chunk [N, H, U] in [-1, 1] that ``tokens`` [N, T] write."""
 
@@ -139,10 +137,6 @@ class ChunkTokens(ChunkedPolicy):
     def all_logits(self, context: Tensor, tokens: Tensor) -> Tensor:
         """Of each token given those before it."""
         return self.writer.all_logits(context, tokens)
-
-    def tokens_of(self, x: Tensor) -> Tensor:
-        """The tokens nearest to a chunk."""
-        return cast("Tensor", self.writer.code(x))
 
     def chunk_of(self, tokens: Tensor) -> Tensor:
         """The chunk that tokens write."""

@@ -41,6 +41,12 @@ class Worded:
         """As the dataset's."""
         return self.data.starts
 
+    @property
+    def records(self) -> Sequence[Any]:
+        """As the dataset's: RECAP asks them whether an episode succeeded."""
+        found: Sequence[Any] = getattr(self.data, "records", ())
+        return found
+
     def column(self, name: str) -> np.ndarray:
         """A column or signal of all samples."""
         if name != INSTRUCTION.name:
@@ -60,7 +66,7 @@ def worded(data: Source, known: Vocabulary | None = None) -> tuple[Source, Vocab
                             "written as numbers")
         return data, vocabulary
     sentences = [record.language for record in getattr(data, "records", ())]
-    if known is None and len(set(sentences)) < 2:
+    if known is None and len({text.strip() for text in sentences}) < 2:
         return data, None
     vocabulary = words_in(sentences) if known is None else known
     check_sentences(sentences, vocabulary)

@@ -14,6 +14,7 @@ from temporeal.policies.data.episodes.interface import DataError
 from temporeal.policies.imitation import vla
 from temporeal.policies.vla import advantage, learning
 from temporeal.policies.vla.encoder import POSITIVE
+from temporeal.policies.vla.worded import worded
 from temporeal.robots.signals import SignalSpec
 
 
@@ -46,8 +47,17 @@ def test_returns_are_the_papers_or_the_rewards() -> None:
     data.columns["next.reward"] = np.full(12, np.nan)
     with pytest.raises(DataError, match="neither rewards nor a verdict"):
         advantage.returns(data)
+    with pytest.raises(DataError, match="none to compare it with"):
+        advantage.labels(two_ways(1), 0)
     with pytest.raises(DataError, match="none is better"):
         advantage.returns(two_ways(4, 1.0))
+
+
+def test_verdicts_count_where_episodes_have_sentences() -> None:
+    data = two_ways(2)
+    said = replace(data, records=(Record(True, "go right"), Record(False, "go left")))
+    told, vocabulary = worded(said)
+    assert vocabulary is not None and torch.equal(advantage.returns(told), advantage.returns(said))
 
 
 def test_the_better_ones_are_positive_and_the_policy_does_as_they_did() -> None:
