@@ -20,16 +20,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from temporeal.robots.artifact.additions import Int8Spec
-from temporeal.robots.artifact.manifest import METADATA_KEY, ArtifactError, Manifest, contract, version_of
+from temporeal.robots.artifact.additions import MOST, QUANTIZED, Int8Spec
+from temporeal.robots.artifact.manifest import METADATA_KEY, ArtifactError, Manifest, check_int8, contract, version_of
 from temporeal.robots.artifact.runtime import open_session
 
-QUANTIZED = "MatMulInteger"  # the node of a product of 8-bit numbers
 SCHEME = "dynamic, int8 weights by output, uint8 inputs by inference"
-ROOM = 1.5  # of the measured difference that the self-test allows: products of 8 bits saturate where a processor has no
-# VNNI, and roundings at the edge of a step fall on either side
-LEAST = 1e-4  # of a command's range: what the self-test allows where nothing was measured
-MOST = 0.25  # of a command's range: a network that differs more is another one, and refused
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -40,9 +35,7 @@ def quantized(network: bytes, manifest: Manifest, golden: Arrays) -> tuple[bytes
     :class:`ArtifactError` for a policy with memory or a reflex, whose golden trace does not say what a product sees in
     flight; where there is no product; and where the commands differ by more than a quarter of their range.
     """
-    if manifest.memory or manifest.reflex is not None:
-        raise ArtifactError("int8: a policy with memory or a reflex is exported in float32: its errors would add up "
-                            "from step to step")
+    check_int8(manifest)
     small = onnx.load_from_string(_quantize(network))
     products = sum(node.op_type == QUANTIZED for node in small.graph.node)
     if not products:
@@ -51,7 +44,7 @@ def quantized(network: bytes, manifest: Manifest, golden: Arrays) -> tuple[bytes
     if not worst <= MOST:
         raise ArtifactError(f"int8: commands differ by {worst:.3g} of their range from those of float32, {MOST:g} is "
                             "allowed: export it in float32")
-    spec = Int8Spec(SCHEME, products, worst, rms, max(ROOM * worst, LEAST))
+    spec = Int8Spec(SCHEME, products, worst, rms, Int8Spec.most_tolerance(worst))
     manifest = replace(manifest, int8=spec,
                        schema_version=version_of(manifest.chunk, manifest.reflex, manifest.instruction, spec))
     del small.metadata_props[:]

@@ -15,6 +15,11 @@ MOST_WORDS, MOST_LENGTH = 65_536, 512  # of a vocabulary; of a sentence
 TABLETOP = "tabletop"
 GRAMMARS = ("", TABLETOP)
 SHA256 = re.compile("[0-9a-f]{64}")
+QUANTIZED = "MatMulInteger"  # the node of a product of 8-bit numbers
+ROOM = 1.5  # of the measured difference that the self-test allows: products of 8 bits saturate where a processor has no
+# VNNI, and roundings at the edge of a step fall on either side
+LEAST = 1e-4  # of a command's range: what the self-test allows where nothing was measured
+MOST = 0.25  # of a command's range: a network that differs more is another one, and refused
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,8 @@ class Int8Spec:
         scheme: how numbers were quantized.
         tensors: number of products that are.
         max_difference, rms_difference: measured when it was exported.
-        tolerance: largest difference that the self-test allows: processors round 8-bit products differently.
+        tolerance: largest difference that the self-test allows: processors round 8-bit products differently. At most
+            :data:`ROOM` times the one measured.
     """
 
     scheme: str
@@ -93,3 +99,14 @@ class Int8Spec:
         if self.max_difference > self.tolerance:
             raise ValueError(f"int8: tolerance {self.tolerance:g} is below the difference that was measured, "
                              f"{self.max_difference:g}")
+        if self.max_difference > MOST:
+            raise ValueError(f"int8: max_difference is at most {MOST:g}, got {self.max_difference:g}: the network "
+                             "would be another one")
+        if self.tolerance > self.most_tolerance(self.max_difference):
+            raise ValueError(f"int8: tolerance {self.tolerance:g} is more than {ROOM:g} times the difference that was "
+                             f"measured, {self.max_difference:g}, and more than {LEAST:g}")
+
+    @staticmethod
+    def most_tolerance(difference: float) -> float:
+        """The largest tolerance where so large a ``difference`` was measured."""
+        return max(ROOM * difference, LEAST)

@@ -358,6 +358,8 @@ def check(manifest: Manifest) -> None:
         check_chunk(manifest, manifest.chunk)
     if manifest.reflex is not None:
         check_reflex(manifest)
+    if manifest.int8 is not None:
+        check_int8(manifest)
 
 
 def check_memory(memory: MemorySpec) -> None:
@@ -410,6 +412,13 @@ def check_reflex(manifest: Manifest) -> None:
         if len(memory.shape) != dims or np.any(np.asarray(memory.initial)):
             raise ArtifactError(f"reflex: memory {name!r} has {dims} dimensions and begins with 0; it has the shape "
                                 f"{memory.shape} and begins with {memory.initial}")
+
+
+def check_int8(manifest: Manifest) -> None:
+    """Check a policy in 8-bit numbers."""
+    if manifest.memory or manifest.reflex is not None:
+        raise ArtifactError("int8: a policy with memory or a reflex is exported in float32: its errors would add up "
+                            "from step to step")
 
 
 def check_chunk(manifest: Manifest, chunk: ChunkSpec) -> None:

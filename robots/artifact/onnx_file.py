@@ -18,6 +18,7 @@ CHILDREN: Mapping[str, Mapping[int, str]] = {
     "sparse": {1: "tensor", 2: "tensor"},
     "tensor": {}}
 """Fields of each message of onnx.proto that hold tensors, or what holds some."""
+GRAPH, NODE, OPERATOR = 7, 1, 4  # fields of ModelProto, GraphProto and NodeProto
 NAME, EXTERNAL_DATA, DATA_LOCATION = 8, 13, 14  # fields of TensorProto
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 
@@ -41,6 +42,14 @@ def outside(data: bytes) -> str | None:
         if elsewhere:
             return name
     return None
+
+
+def count(data: bytes, operator: str) -> int:
+    """How many nodes of the graph of the network in ``data`` are of ``operator``. ValueError: not a protobuf."""
+    graphs = (value for field, value in fields(memoryview(data)) if field == GRAPH and isinstance(value, memoryview))
+    nodes = (value for graph in graphs for field, value in fields(graph)
+             if field == NODE and isinstance(value, memoryview))
+    return sum(value == operator.encode() for node in nodes for field, value in fields(node) if field == OPERATOR)
 
 
 def fields(part: memoryview) -> Iterator[tuple[int, int | memoryview]]:

@@ -23,6 +23,7 @@ import numpy as np
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
+from temporeal.robots.artifact.additions import QUANTIZED
 from temporeal.robots.artifact.loading import load_manifest, read
 from temporeal.robots.artifact.manifest import (
     ENGAGED,
@@ -40,7 +41,7 @@ from temporeal.robots.artifact.manifest import (
     contract,
     digest,
 )
-from temporeal.robots.artifact.onnx_file import outside
+from temporeal.robots.artifact.onnx_file import count, outside
 from temporeal.robots.handed_over.arrays import read_npz
 from temporeal.robots.handed_over.files import Refused
 from temporeal.robots.handed_over.texts import from_json
@@ -87,7 +88,7 @@ class Artifact:
     @staticmethod
     def load(
         path: str | Path, robot: RobotSpec | None = None, *, task_signals: Schema | None = None,
-        trust: Path | None = None,
+        trust: Path | None = None, manifest: Manifest | None = None,
     ) -> Artifact:
         """The artifact in folder ``path``, checked against ``robot``.
 
@@ -95,14 +96,16 @@ class Artifact:
         (name, shape, unit, frame, type, rate, limits), the network's inputs and outputs against the manifest, and the
         shapes of the golden trace. ``task_signals`` are signals that the task adds to the robot's. ``trust`` is the
         file of a public key: an artifact that its owner did not sign is then refused before anything else is read
-        (:mod:`temporeal.robots.artifact.signature`).
+        (:mod:`temporeal.robots.artifact.signature`). ``manifest`` is the one that was read there before, with
+        ``trust``, if it was: the files are then those that it names, or refused.
         """
         folder = Path(path)
-        manifest = load_manifest(folder, trust)
+        manifest = manifest or load_manifest(folder, trust)
         data = {name: verified(folder, name, manifest.files[name]) for name in (*manifest.networks, GOLDEN)}
         if robot is not None:
             check_robot(manifest, robot, task_signals)
         sessions = {name: open_session(data[name], name) for name in manifest.networks}
+        check_products(manifest, data[POLICY])
         for name, session in sessions.items():
             check_graph(manifest, session, name)
         return Artifact(folder, manifest, read_golden(data[GOLDEN], manifest), sessions[POLICY], sessions.get(REFLEX))
@@ -276,6 +279,14 @@ def open_session(data: bytes, name: str = POLICY) -> Any:
     except Exception as error:  # its exception types are private and differ between versions
         version = onnxruntime.__version__
         raise Damaged(f"{name} is not a network that onnxruntime {version} can load: {error}") from error
+
+
+def check_products(manifest: Manifest, network: bytes) -> None:
+    """The network has the 8-bit products that the manifest states: a float32 network is allowed no more than its
+    roundings."""
+    stated = manifest.int8
+    if stated is not None and (found := count(network, QUANTIZED)) != stated.tensors:
+        raise ArtifactError(f"{POLICY} has {found} products in 8-bit numbers, the manifest says {stated.tensors}")
 
 
 def check_graph(manifest: Manifest, session: Any, file: str = POLICY) -> None:

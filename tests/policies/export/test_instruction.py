@@ -102,6 +102,19 @@ def test_a_loss_above_the_tolerance_is_no_loss_that_was_measured():
         Int8Spec("static", 3, 0.2, 0.1, 0.1)
     with pytest.raises(ValueError, match="from 0 to 1"):
         Int8Spec("static", 3, 0.2, 0.1, float("nan"))
+    with pytest.raises(ValueError, match="1.5 times the difference"):
+        Int8Spec("static", 3, 0.1, 0.05, 0.16)
+    with pytest.raises(ValueError, match="another one"):
+        Int8Spec("static", 3, 0.3, 0.1, 0.4)
+
+
+def test_a_float32_network_is_allowed_no_more_because_its_manifest_says_int8(told, small, tmp_path):
+    files = {name: (told.path / name).read_bytes() for name in told.manifest.files}
+    manifest = replace(told.manifest, int8=small.manifest.int8, schema_version=4)
+    for name, data in {**files, "manifest.json": encode(manifest)}.items():
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(ArtifactError, match="has 0 products in 8-bit numbers, the manifest says 1"):
+        Artifact.load(tmp_path)
 
 
 def test_another_vocabulary_has_another_digest():
