@@ -183,9 +183,24 @@ def test_what_is_no_instruction_is_refused_with_its_reason_and_changes_nothing(l
     chain.own.publish(chain.ask, b"\x00")
     chain.run(0.05)
     assert len(chain.events) == 5 and chain.told == ["go left"]
+
+
+def test_no_mission_begins_after_a_sentence_that_was_refused(lockstep, own_words):
+    """Whoever typed it does not mean the sentence before."""
+    chain = Chain(lockstep, own_words, instruction="go left")
+    chain.say("go up")
     chain.start(1)
+    assert chain.policy.mode == "ready" and "the last instruction was not taken" in chain.events[-1]["reason"]
+    chain.say("go left")
+    chain.start(2)
+    assert chain.policy.mode != "ready" and chain.policy.flight.number == 2
+    chain.say("go left")
+    assert "an instruction is for a whole mission" in chain.events[-1]["reason"] and not chain.policy.told.refused
     chain.say("go right")
-    assert "an instruction is for a whole mission" in chain.events[-1]["reason"] and chain.told == ["go left"]
+    assert "an instruction is for a whole mission" in chain.events[-1]["reason"] and set(chain.told) == {"go left"}
+    chain.run(12.0, until=lambda: chain.policy.mode == "ready")
+    chain.start(3)
+    assert chain.policy.mode == "ready" and "the last instruction was not taken" in chain.events[-1]["reason"]
 
 
 def test_the_monitor_watches_the_sentences_own_formula_and_says_why_it_failed(lockstep, suite_words, cube_topic):

@@ -40,7 +40,6 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.artifact.manifest import identity
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.signals import SignalError
@@ -158,6 +157,8 @@ class PolicyNode:
         self._look_ready()
         if number > GREATEST:
             self._drop(-1, f"the number of a mission is 0 to 2^53, got {number}")
+        elif self.mode == "ready" and self.told.refused:
+            self._drop(number, f"mission {number} is not started: the last instruction was not taken, give another one")
         elif self.mode == "ready":
             self.begin(number)
         elif self.mode == "waiting":
@@ -289,7 +290,8 @@ class PolicyNode:
                 self._send(datagrams.HELLO, text=self.identity)
         self._look_ready()
         self.ready_since = min(self.ready_since, now) if self.guard.mode == "ready" else inf
-        if self.autostart and self.mode == "ready" and now >= self.ready_since + AUTOSTART_S:
+        due = self.autostart and not self.told.refused and now >= self.ready_since + AUTOSTART_S
+        if due and self.mode == "ready":
             self.begin(0)
 
     def _look_ready(self) -> None:
@@ -441,10 +443,10 @@ def make(args: argparse.Namespace, transport: Transport) -> PolicyNode:
     if args.takeover and args.worker is not None:
         raise TakeoverError("--takeover with --worker: a policy that gives chunks cannot take over, a mission must "
                             "begin with it. End the controller in charge while the robot rests, then start this one")
-    if args.takeover and asked_for(load_manifest(args.artifact, args.trust)) is not None:
-        raise TakeoverError("--takeover with a policy that takes instructions: a mission must begin with it")
     artifact = (load_artifact(args.artifact, robot, interface, args.trust) if args.worker is None else
                 connect_worker(args.artifact, robot, interface, args.worker, transport.monotonic, args.trust))
+    if args.takeover and asked_for(artifact.manifest) is not None:
+        raise TakeoverError("--takeover with a policy that takes instructions: a mission must begin with it")
     path = link_path(args, transport)
     options = Options(args.after, args.start, step_log_path(path), offer(args.artifact) if args.takeover else "",
                       args.awake, args.instruction)

@@ -32,7 +32,8 @@ class Instructed:
 
     A new sentence comes on :data:`ASK` and is in force from the next mission on; in a mission it is refused. Every
     sentence that is taken is answered on :data:`TOLD`, latched: monitor and recorder follow it. Without one no mission
-    begins. A policy that takes no instruction, or was exported with one, has none of this.
+    begins, nor after one that was refused: whoever typed it does not mean the sentence before. A policy that takes no
+    instruction, or was exported with one, has none of this.
 
     Args:
         text: the first sentence; empty: none yet.
@@ -40,6 +41,7 @@ class Instructed:
 
     Attributes:
         text: the sentence in force; empty: none. signals: what the policy reads of it.
+        refused: whether another sentence was typed since, and not taken.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class Instructed:
     ) -> None:
         self.transport, self.manifest, self.robot, self.interface = transport, manifest, robot, interface
         self.changeable, self.refuse = changeable, refuse
-        self.spec, self.text = asked_for(manifest), ""
+        self.spec, self.text, self.refused = asked_for(manifest), "", False
         self.signals: Mapping[str, np.ndarray] = {}
         if self.spec is None:
             if text:
@@ -69,13 +71,15 @@ class Instructed:
         assert self.spec is not None
         mission_of(self.manifest, self.robot, self.interface, text)
         self.signals = {self.spec.signal: tokens_of(self.spec, text)}
-        self.text = plain_words(text)
+        self.text, self.refused = plain_words(text), False
         self.transport.publish(self.told, answer(self.text))
 
     def _on_text(self, received: Received) -> None:
+        before, self.refused = self.refused, True
         try:
             text = text_of(received)
             if busy := self.changeable():
+                self.refused = before or plain_words(text) != self.text
                 raise InstructionError(f"{text!r} is not taken: the controller is {busy}; an instruction is for a "
                                        "whole mission")
             self.take(text)

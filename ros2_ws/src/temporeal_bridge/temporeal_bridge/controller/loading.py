@@ -18,9 +18,10 @@ from temporeal_bridge.mission import check_fits
 def load_artifact(path: Path, robot: RobotSpec, interface: Interface, trust: Path | None = None) -> Artifact:
     """The artifact, if it fits robot and interface and its self-test passes. ``trust``: file of the public key that
     must have signed it; None: no signature is needed."""
-    check_fits(load_manifest(path, trust), robot, interface)  # what it is for is said before what is wrong inside it
-    artifact = Artifact.load(path, trust=trust)
-    if artifact.manifest.chunk is not None:
+    manifest = load_manifest(path, trust)
+    check_fits(manifest, robot, interface)  # what it is for is said before what is wrong inside it
+    artifact = Artifact.load(path, manifest=manifest)
+    if manifest.chunk is not None:
         raise ArtifactError(f"{path} gives chunks: run it in a worker_node, and name its folder (--worker FOLDER)")
     artifact.self_test()
     return artifact
