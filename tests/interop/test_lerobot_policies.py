@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.policies.pretrained.folders import write_tensors
+from tests.policies.pretrained.folders import CONFIG, model, write_tensors
 
 from temporeal.policies.pretrained import environment
-from temporeal.policies.pretrained.client import Request, Server, Where
+from temporeal.policies.pretrained.client import ROOT, START, Request, Server, Where
 from temporeal.policies.pretrained.serving.channel import ChannelError
 from temporeal.policies.pretrained.serving.interface import Field, Interface
 from temporeal.policies.pretrained.serving.tensor_files import header, tensors
@@ -127,6 +127,8 @@ def test_what_lerobot_would_take_silently_is_refused(made: Made, tmp_path: Path)
 def test_weights_fit_exactly(made: Made, tmp_path: Path) -> None:
     policy = copied(made("act") / "policy", tmp_path)
     config = json.loads((policy / "config.json").read_text())
+    (policy / "config.json").write_text(json.dumps({**config, "n_action_steps": 60}))
+    assert "chunk size is the upper bound" in refused(policy, "act")
     (policy / "config.json").write_text(json.dumps({**config, "dim_feedforward": 48}))
     assert "another architecture" in refused(policy, "act")
     (policy / "config.json").write_text(json.dumps({**config, "n_encoder_layers": 2}))
@@ -134,16 +136,21 @@ def test_weights_fit_exactly(made: Made, tmp_path: Path) -> None:
     assert len(header(policy / "model.safetensors")) > 50
 
 
-def test_the_environment_sees_nothing_of_ours(tmp_path: Path) -> None:
-    """temporeal is a stand-in there, and needs neither torch nor a simulator to begin."""
-    script = tmp_path / "look.py"
-    script.write_text("import sys; import temporeal.policies.pretrained.serving.server as s; print(s.__file__, "
-                      "[m for m in ('torch', 'mujoco', 'hydra') if m in sys.modules])")
-    from temporeal.policies.pretrained.client import ROOT, START
+@pytest.mark.parametrize("kind", ["pi0", "pi05"])
+def test_what_never_ran_says_what_it_needs(tmp_path: Path, kind: str) -> None:
+    """pi0 in an environment with LeRobot's release and no more."""
+    folder = model(tmp_path / "policy", {**CONFIG, "type": kind, "n_action_steps": 10})
+    (folder / "backbone").mkdir()
+    inputs = (Field("observation.state", (3,)), Field("observation.images.front", (8, 8, 3), "uint8"))
+    asked = Interface(inputs, Field("action", (2,)), 20.0, True)
+    assert "fix/lerobot_openpi" in refused(folder, kind, asked)
 
-    code = f"import runpy, sys; sys.argv = ['start', {str(ROOT)!r}, '-', 'server']; " \
-           f"runpy.run_path({str(START)!r}); " \
-           f"import types; t = types.ModuleType('temporeal'); t.__path__ = [{str(ROOT)!r}]; " \
-           f"sys.modules['temporeal'] = t; exec(open({str(script)!r}).read())"
+
+def test_the_environment_sees_nothing_of_ours() -> None:
+    """temporeal is a stand-in there, and needs neither torch nor a simulator to begin."""
+    code = (f"import runpy, sys\n"
+            f"try: runpy.run_path({str(START)!r})['begin']({str(ROOT)!r}, '-', 'server')\n"
+            f"except IndexError: print(hasattr(sys.modules['temporeal'], '__file__'), "
+            f"[name for name in ('torch', 'mujoco', 'hydra') if name in sys.modules])")
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip().endswith("[]")
+    assert done.stdout.strip() == "False []"

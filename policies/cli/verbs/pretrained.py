@@ -16,10 +16,11 @@ HELP = """\
   temporeal pretrained check FOLDER --map MAP  whether a model can be served by a mapping; nothing of it is loaded
   temporeal pretrained libero [FOLDER --map MAP]  episodes of LIBERO, in its own environment (install libero: 1.5 GB)
 
-A model is a local folder with safetensors, as LeRobot's save_pretrained writes it: SmolVLA, pi0, pi0.5, ACT, Diffusion;
-OpenVLA where its code is installed. It runs in a process and an environment of its own. Nothing is downloaded, no file
-of pickles is read, no class is taken from a config, and a model without normalization statistics of the named dataset
-is refused. `temporeal eval FOLDER --map MAP task=...` judges it; docs/how-to/pretrained-models.md explains the mapping.
+A model is a local folder with safetensors, as LeRobot's save_pretrained writes it: SmolVLA, ACT, Diffusion. (Code for
+pi0, pi0.5 and OpenVLA is there, needs an environment of yours, and was never run.) It runs in a process and an
+environment of its own. Nothing is downloaded, no file of pickles is read, no class is taken from a config, and a model
+without normalization statistics of the named dataset is refused. `temporeal eval FOLDER --map MAP task=...` judges it;
+docs/how-to/pretrained-models.md explains the mapping.
 
 Example:
   temporeal pretrained install

@@ -5,6 +5,8 @@ where the file cannot be read (``modeling_pi0.py``: "Returning model without loa
 processors are built from class names in JSON files, and names of other models are looked up on a hub. Here weights must
 fit exactly, processors are LeRobot's own for the kind of policy with the statistics that were checked, and the
 vision-language model's configuration and tokenizer come from a folder beside the weights (``backbone``).
+
+What is here for pi0 and pi0.5 alone was never run.
 """
 
 from __future__ import annotations
@@ -117,8 +119,9 @@ def config_of(folder: ModelFolder, backbone: Path | None, device: str) -> Any:
         Path(private, "config.json").write_text(json.dumps({**folder.config, **changed, "device": device}))
         try:
             return PreTrainedConfig.from_pretrained(private, local_files_only=True)
-        except Exception as error:  # draccus raises many kinds
-            raise Refused(f"{folder.path}: LeRobot cannot read its config ({type(error).__name__}: {error})") from error
+        except Exception as error:  # draccus raises many kinds, and its own say less than their cause
+            why = error.__cause__ or error
+            raise Refused(f"{folder.path}: LeRobot cannot read its config ({type(why).__name__}: {why})") from error
 
 
 def policy_class(kind: str) -> Any:

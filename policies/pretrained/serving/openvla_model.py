@@ -1,9 +1,10 @@
-"""OpenVLA and OpenVLA-OFT by transformers, as far as they load without code of their own.
+"""OpenVLA by transformers, as far as it loads without code of its own. **Never run.**
 
 transformers itself has no ``openvla``: the published checkpoints bring Python files (``auto_map``), which are never run
 here. They load where the user has installed the package ``prismatic`` (github.com/moojink/openvla-oft) into the
 environment: code that the user chose, not the model's folder. Without it this says so, after the folder's statistics
-have been checked.
+have been checked. Of OpenVLA-OFT only a checkpoint without files of its own (action head, projector of proprioception:
+pickles) would load.
 """
 
 from __future__ import annotations

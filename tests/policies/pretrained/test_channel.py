@@ -205,8 +205,10 @@ def test_an_interface_is_what_its_hash_says():
     for change in ({"rate_hz": 25.0}, {"instruction": False}, {"action": action}):
         with pytest.raises(ChannelError, match="hash"):
             interface_of({**INTERFACE.described(), **change}, INTERFACE.digest())
-    with pytest.raises(ChannelError, match="cannot be read"):
-        interface_of({"inputs": 3}, "")
+    for stated in (3, {"inputs": 3}, {**INTERFACE.described(), "more": 1}, {**INTERFACE.described(), "instruction": 1},
+                   {**INTERFACE.described(), "action": {**action, "more": 1}}):
+        with pytest.raises(ChannelError, match="cannot be read"):
+            interface_of(stated, INTERFACE.digest())
 
 
 def test_a_client_of_another_version_is_refused(pair):

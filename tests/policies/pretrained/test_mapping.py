@@ -235,6 +235,8 @@ def test_a_model_is_checked_by_its_mapping(tmp_path):
     assert folder.kind == "smolvla" and found is not None and found.source == "train_config"
     with pytest.raises(ValueError, match="was trained on 'a/b'"):
         check(model(tmp_path, trained_on="a/b"), mapping_of(given(action=ONE)))
+    two = model(tmp_path, {**CONFIG, "n_obs_steps": 2}, trained_on="someone/pushes")
+    assert check(two, mapping_of(given(action=ONE, history="repeat")))[0].config["n_obs_steps"] == 2
 
 
 @pytest.mark.parametrize(("changes", "config", "says"), [
@@ -254,7 +256,11 @@ def test_what_a_model_reads_is_what_the_mapping_gives(tmp_path, changes, config,
 @pytest.mark.parametrize(("field", "says"), [
     (Field("observation.state", (4,)), r"has the shape \[3\] in the policy"),
     (Field("observation.images.front", (16, 8, 3), "uint8"), "8 by 8 pixels in .* the camera's are 16 by 8"),
+    (Field("observation.state", (3,), "uint8"), "the mapping gives uint8"),
     (Field("observation.images.front", (8, 8, 1), "uint8"), "is a picture"),
+    (Field("observation.images.front", (8, 8), "uint8"), "is a picture"),
+    (Field("observation.images.front", (8, 8, 3)), "is a picture"),
+    (Field("observation.images.front", (8, 8, 3), "uint8"), ""),
     (Field("observation.images.front", (16, 8, 3), "uint8", resize=True), ""),
 ])
 def test_shapes_are_the_policys(tmp_path, field, says):

@@ -60,11 +60,6 @@ def test_statistics_that_are_none_are_refused(tmp_path, state, action, says):
         found(model(tmp_path, state=state, action=action))
 
 
-def test_a_folder_that_was_trained_on_another_set_is_refused(tmp_path):
-    with pytest.raises(Refused, match="trained on 'other/set'"):
-        found(model(tmp_path, trained_on="other/set"))
-
-
 def test_raw_numbers_are_said_to_be_raw(tmp_path):
     identity = {**CONFIG, "normalization_mapping": {"STATE": "MEAN_STD", "ACTION": "IDENTITY"}}
     with pytest.raises(Refused, match=r"not_normalized: \[action\]"):
@@ -91,6 +86,12 @@ def test_pictures_are_normalized_by_channel(tmp_path):
         found(model(tmp_path, config))
     of = {f"observation.images.front.{key}": np.ones((3, 1, 1)) for key in ("mean", "std")}
     assert len(found(model(tmp_path, config, state={**STATE, **of})).statistics) == 3
+
+
+@pytest.mark.parametrize(("group", "kind"), [("input_features", "STATE"), ("output_features", "ACTION")])
+def test_a_policy_has_a_state_and_an_action(tmp_path, group, kind):
+    with pytest.raises(Refused, match=f"no feature of type {kind}"):
+        found(model(tmp_path, {**CONFIG, group: {}}))
 
 
 def test_a_state_that_never_changed_is_noted(tmp_path):
@@ -126,10 +127,32 @@ def test_a_config_chooses_among_our_kinds(tmp_path, config, says):
         open_folder(model(tmp_path, config))
 
 
+@pytest.mark.parametrize(("name", "text", "says"), [
+    ("config.json", None, r"holds no config\.json"), ("config.json", "[]", "holds no object"),
+    ("policy_preprocessor.json", None, r"holds no policy_preprocessor\.json"),
+    ("tokenizer_config.json", "{", "is not JSON"), ("tokenizer_config.json", '{"auto_map": {}}', "auto_map"),
+])
+def test_files_of_a_folder_are_there_and_objects(tmp_path, name, text, says):
+    file = model(tmp_path) / name
+    file.unlink(missing_ok=True)
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(Refused, match=says):
+        found(tmp_path)
+
+
 def test_a_processor_names_no_class_and_no_file_outside(tmp_path):
     file = model(tmp_path) / "policy_postprocessor.json"
-    file.write_text(json.dumps({"steps": [{"class": "os.system"}]}))
-    with pytest.raises(Refused, match="names the class 'os.system'"):
+    for step in ({"class": "os.system"}, {"class": "os.system", "registry_name": "unnormalizer_processor"}):
+        file.write_text(json.dumps({"steps": [step]}))
+        with pytest.raises(Refused, match=r"names the class 'os\.system'"):
+            found(tmp_path)
+    file.write_text(json.dumps({"steps": [{"registry_name": 3}]}))
+    with pytest.raises(Refused, match="only LeRobot's registered steps"):
+        found(tmp_path)
+    gone = {"registry_name": "unnormalizer_processor", "state_file": "gone.safetensors"}
+    file.write_text(json.dumps({"steps": [gone]}))
+    with pytest.raises(Refused, match=r"names gone\.safetensors, with its statistics, which cannot be read"):
         found(tmp_path)
     outside = {"registry_name": "unnormalizer_processor", "state_file": "../x.safetensors"}
     file.write_text(json.dumps({"steps": [outside]}))
@@ -194,15 +217,23 @@ def test_openvlas_statistics_are_keyed_by_dataset(tmp_path):
         action_statistics(folder, "libero_spatial")
 
 
-@pytest.mark.parametrize("action", [{}, {"q01": [0.0], "q99": [float("inf")]}, {"q01": [0.0] * 7, "q99": [0.0] * 7},
-                                    {"q01": [0.0] * 7, "q99": [1.0] * 6}, {"q01": "x", "q99": [1.0]}])
-def test_openvlas_statistics_are_numbers_of_data(tmp_path, action):
+@pytest.mark.parametrize(("action", "says"), [
+    ({}, "no action with q01 and q99"), ({"q01": "x", "q99": [1.0]}, "no action with q01 and q99"),
+    ({"q01": [0.0], "q99": [float("inf")]}, "Infinity"), ({"q01": [0.0] * 7, "q99": [0.0] * 7}, "no numbers of data"),
+    ({"q01": [0.0] * 7, "q99": [1.0] * 6}, "no numbers of data"), ({"q01": [[0.0]], "q99": [[1.0]]}, "of data"),
+    ({"q01": [0.0, 1.0], "q99": [1.0, 0.0]}, "no numbers of data"),
+])
+def test_openvlas_statistics_are_numbers_of_data(tmp_path, action, says):
     folder = model(tmp_path, {**OPEN, "norm_stats": {}})
-    if float("inf") in action.get("q99", ()):
-        action = {**action, "q99": [1e400]}
     (folder / "dataset_statistics.json").write_text(json.dumps({"a": {"action": action}}))
-    with pytest.raises(Refused):
+    with pytest.raises(Refused, match=says):
         action_statistics(open_folder(folder), "a")
+
+
+@pytest.mark.parametrize("config", [OPEN, {**OPEN, "norm_stats": {}}, {**OPEN, "norm_stats": [1]}])
+def test_an_openvla_without_statistics_is_refused(tmp_path, config):
+    with pytest.raises(Refused, match="holds no normalization statistics"):
+        action_statistics(open_folder(model(tmp_path, config)), "a")
 
 
 # ---- whatever stands in the files
