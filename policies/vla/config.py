@@ -19,6 +19,8 @@ class SeeingConfig:
 
     Args:
         ground: signals that the context must tell in training: the place of what is named.
+        context: D, numbers of a token.
+        keypoints: of each picture.
         heads: of attention.
         channels: of a picture's convolutions; the first two halve it, the sentence conditions the others.
         camera_tokens: that a picture's keypoints become.
@@ -31,6 +33,8 @@ class SeeingConfig:
     """
 
     ground: Sequence[str] = TOLD
+    context: int = 96
+    keypoints: int = 32
     heads: int = 4
     channels: Sequence[int] = (16, 32, 32)
     camera_tokens: int = 2
@@ -41,15 +45,15 @@ class SeeingConfig:
     word_dropout: float = 0.1
     state_dropout: float = 0.0
 
-    def check(self, context: int) -> None:
-        """Refuse sizes that no network has; ``context``: numbers of a token."""
-        require(self, heads="[1, inf)", camera_tokens="[1, inf)", patches="[0, inf)", text_layers="[0, inf)",
-                fusion_layers="[0, inf)", channels="[1, inf)", light="[0, 1)", word_dropout="[0, 1)",
-                state_dropout="[0, 1)")
+    def check(self) -> None:
+        """Refuse sizes that no network has."""
+        require(self, context="[1, inf)", keypoints="[1, inf)", heads="[1, inf)", channels="[1, inf)",
+                camera_tokens="[1, inf)", patches="[0, inf)", text_layers="[0, inf)", fusion_layers="[0, inf)",
+                light="[0, 1)", word_dropout="[0, 1)", state_dropout="[0, 1)")
         if len(self.channels) < 3:
             raise SettingsError(f"algo.channels are three numbers or more, got {list(self.channels)}")
-        if context % self.heads:
-            raise SettingsError(f"algo.context={context} is no multiple of algo.heads={self.heads}")
+        if self.context % self.heads:
+            raise SettingsError(f"algo.context={self.context} is no multiple of algo.heads={self.heads}")
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,6 @@ class VlaConfig(SeeingConfig, ChunkConfig):
     Args:
         signals: (): pictures, the instruction, and what the robot measures of itself, without velocities.
         ground: only those that the dataset has.
-        context: D, numbers of a token.
-        keypoints: of each picture.
         shift: 0: where pictures tell places, moving them at random hides the places.
         policy: folder of a run to begin with, of the same algorithm or of algo=vla_grounding; "": new weights.
         take: of it: "all", with its scales, or the "prefix" alone: what sees and reads.
@@ -73,8 +75,6 @@ class VlaConfig(SeeingConfig, ChunkConfig):
     batch: int = 96
     learning_rate: float = 3e-3
     shift: int = 0
-    context: int = 96
-    keypoints: int = 32
     policy: str = ""
     take: str = "all"
     tune: str = "all"
@@ -82,7 +82,7 @@ class VlaConfig(SeeingConfig, ChunkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check(self.context)
+        self.check()
         choose(self, take=TAKEN, tune=TUNED)
         if self.tune == "expert" and not self.policy:
             raise SettingsError("algo.tune=expert trains the expert on an encoder that can see and read already: "

@@ -7,7 +7,6 @@ pre-trained, frozen, and computed once for each sample where it is frozen.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from temporeal.policies.nets.encoders import count, is_picture, is_words, vector
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.nets.transformer import Block
+from temporeal.policies.vla.config import SeeingConfig
 from temporeal.policies.vla.pictures import Eye
 from temporeal.policies.vla.text import Sentence
 from temporeal.robots.signals import SignalSpec
@@ -26,31 +26,10 @@ POSITIVE = "positive"
 """Key of RECAP's label [N] among the signals of a batch: 1 positive, -1 negative, 0 hidden."""
 
 
-class Sizes(Protocol):
-    """The settings that the encoder's networks take their sizes from (:mod:`temporeal.policies.vla.config`)."""
-
-    @property
-    def context(self) -> int: ...
-    @property
-    def heads(self) -> int: ...
-    @property
-    def channels(self) -> Sequence[int]: ...
-    @property
-    def keypoints(self) -> int: ...
-    @property
-    def camera_tokens(self) -> int: ...
-    @property
-    def patches(self) -> int: ...
-    @property
-    def text_layers(self) -> int: ...
-    @property
-    def fusion_layers(self) -> int: ...
-
-
 class Prefix(nn.Module):
     """What does not depend on the robot's state: the sentence, and what the cameras see given the sentence."""
 
-    def __init__(self, specs: Sequence[SignalSpec], vocabulary: Vocabulary | None, sizes: Sizes) -> None:
+    def __init__(self, specs: Sequence[SignalSpec], vocabulary: Vocabulary | None, sizes: SeeingConfig) -> None:
         super().__init__()
         width = sizes.context
         self.pictures = tuple(spec for spec in specs if is_picture(spec))
@@ -94,7 +73,7 @@ class VlaEncoder(nn.Module):
     """
 
     def __init__(
-        self, specs: Sequence[SignalSpec], vocabulary: Vocabulary | None, sizes: Sizes, labelled: bool = False
+        self, specs: Sequence[SignalSpec], vocabulary: Vocabulary | None, sizes: SeeingConfig, labelled: bool = False
     ) -> None:
         super().__init__()
         self.prefix = Prefix(specs, vocabulary, sizes)

@@ -29,8 +29,6 @@ class GroundingConfig(SeeingConfig, CloningConfig):
     """Settings of the learner. ``configs/algo/vla_grounding.yaml`` has the same names.
 
     Args:
-        context: D, numbers of a token.
-        keypoints: of each picture.
         frames: S, of which one scene in 16 is held out, to measure the error.
         looks: frames of each scene: the arm is elsewhere in each.
         wander: control steps between them, under one random action.
@@ -41,16 +39,14 @@ class GroundingConfig(SeeingConfig, CloningConfig):
     learning_rate: float = 3e-3
     shift: int = 0
     noise: float = 0.0
-    context: int = 96
-    keypoints: int = 32
     frames: int = 4096
     looks: int = 2
     wander: int = 15
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, looks="[1, inf)", keypoints="[1, inf)", wander="[1, inf)", context="[1, inf)", frames="[16, inf)")
-        self.check(self.context)
+        require(self, looks="[1, inf)", wander="[1, inf)", frames="[16, inf)")
+        self.check()
         if not self.ground:
             raise SettingsError("algo.ground names no signal: there is nothing to learn")
 

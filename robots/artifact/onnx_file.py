@@ -49,7 +49,8 @@ def count(data: bytes, operator: str) -> int:
     graphs = (value for field, value in fields(memoryview(data)) if field == GRAPH and isinstance(value, memoryview))
     nodes = (value for graph in graphs for field, value in fields(graph)
              if field == NODE and isinstance(value, memoryview))
-    return sum(value == operator.encode() for node in nodes for field, value in fields(node) if field == OPERATOR)
+    return sum(isinstance(value, memoryview) and bytes(value) == operator.encode()
+               for node in nodes for field, value in fields(node) if field == OPERATOR)
 
 
 def fields(part: memoryview) -> Iterator[tuple[int, int | memoryview]]:

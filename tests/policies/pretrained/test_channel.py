@@ -199,6 +199,15 @@ def test_a_server_refuses_a_question_beside_the_interface(inputs, sentences, say
         chunk(Adder(), INTERFACE, 4, asked)
 
 
+def test_a_server_answers_inferences_by_the_agreed_interface_only():
+    fields = {"digest": INTERFACE.digest(), "number": 1, "seed": 0, "sentences": ["a", "b"]}
+    for kind, digest in (("reset", INTERFACE.digest()), ("infer", "0" * 64)):
+        with pytest.raises(ChannelError, match="no inference by the interface"):
+            chunk(Adder(), INTERFACE, 4, Message(kind, {**fields, "digest": digest}, INPUTS))
+    with pytest.raises(ChannelError, match=r"of shape \[2, 4, 2\], not \[2, 5, 2\]"):
+        chunk(Adder(), INTERFACE, 5, Message("infer", fields, INPUTS))
+
+
 def test_an_interface_is_what_its_hash_says():
     assert interface_of(INTERFACE.described(), INTERFACE.digest()) == INTERFACE
     action = {**INTERFACE.described()["action"], "unit": "m"}
