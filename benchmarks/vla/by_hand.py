@@ -35,11 +35,13 @@ CAMERAS: Mapping[str, Mapping[str, Any]] = {
     "wrist": {"width": 64, "height": 64, "kinds": ["rgb"]}}
 PICTURES = {f"{name}_rgb": SignalSpec(f"{name}_rgb", (64, 64, 3), "1", "", "uint8") for name in CAMERAS}
 THINGS, PLACES = grammar.OBJECTS, grammar.PLACES
-SPEED, PUSHING = 0.2, 0.12  # m/s of the tool: free, and against what is pushed
+SPEED, PUSHING = 0.3, 0.16  # m/s of the tool: free, and against what is pushed
 OVER, BEHIND, AWAY = 0.04, 0.045, 0.03  # m: over what is reached; from the middle of what is pushed to the fingers that
 # touch it; more behind it, until the tool is down
 LOW, HIGH = 0.025, 0.1  # m: the tool's height when it pushes, and when it passes over things
-ASIDE = 0.025  # m: how far from the line through target and place the tool may push
+ASIDE, SLIPPED, ON_LINE = 0.025, 0.02, 0.012  # m: how far from the line through target and place the tool may go down,
+# go on pushing, and begin to
+AT_LEAST = 0.015  # m: so far behind the middle of what it pushes
 LEAD_S = 0.05  # s by which commands lead: an arm follows its targets that late
 DAMPING = 1e-3
 
@@ -92,18 +94,21 @@ class ByHand(nn.Module):
         across = (off * aside).sum(-1, keepdim=True)
         start = target[:, :2] - (BEHIND + AWAY) * ahead
         there = (left < 0.012) | ((left < 0.03) & (tool[:, 2:] > 0.5 * HIGH))
-        behind = (across.abs() < ASIDE) & (along < -0.5 * BEHIND)
-        near = (start - tool[:, :2]).norm(dim=-1, keepdim=True) < 0.015
-        down = behind & ~there & ((tool[:, 2:] < 0.75 * HIGH) | near)
-        low = down & (tool[:, 2:] < LOW + 0.012)
-        onwards = tool[:, :2] + (left + (-along - BEHIND).clamp(min=0.0)) * ahead - 3.0 * across * aside
-        flat = torch.where(low, onwards, torch.where(down | there, tool[:, :2], start))
+        touching = along > -BEHIND - 0.01
+        on_line = (along < -AT_LEAST) & (across.abs() < torch.where(touching, SLIPPED, ON_LINE))
+        near = (start - tool[:, :2]).norm(dim=-1, keepdim=True) < 0.03
+        lowering = (across.abs() < ASIDE) & (along < -0.5 * BEHIND) & (tool[:, 2:] < 0.75 * HIGH)
+        low = (tool[:, 2:] < LOW + 0.012) & (along < -0.005)  # behind: it can go back to the start without rising
+        down = ~there & (near | low | lowering)
+        pushes = down & low & on_line
+        onwards = tool[:, :2] + (left + (-along - BEHIND).clamp(min=0.0)) * ahead - 0.5 * across * aside
+        flat = torch.where(pushes, onwards, torch.where(there, tool[:, :2], start))
         raised = (tool[:, 2:] > 0.75 * HIGH) | down  # else up first
         flat = torch.where(raised, flat, tool[:, :2])
         height = torch.where(down, torch.full_like(left, LOW), torch.full_like(left, HIGH))
         pushed = torch.cat([flat, height], -1)
         is_push = push[:, None] > 0.5
-        speed = torch.where(low & is_push, torch.full_like(left, PUSHING), torch.full_like(left, SPEED))
+        speed = torch.where(pushes & is_push, torch.full_like(left, PUSHING), torch.full_like(left, SPEED))
         return torch.where(is_push, pushed, over), speed
 
     def rows(self, s: Mapping[str, Tensor]) -> Tensor:

@@ -9,15 +9,16 @@ import pytest
 pytest.importorskip("mujoco")
 pytest.importorskip("torch")
 
+from temporeal.policies.cli.vla_demo.verb import REQUIRED
 from temporeal_benchmarks.vla import by_hand, missions
 from temporeal_bridge.recording import bags
 
 
 @pytest.mark.slow
-def test_each_typed_sentence_is_flown_and_judged_by_its_own_formula(tmp_path: Path) -> None:
+def test_nine_of_ten_missions_by_typed_sentences_are_satisfied(tmp_path: Path) -> None:
     by_hand.write(tmp_path / "artifact")
     report = missions.flown(tmp_path / "artifact", tmp_path / "missions", missions.MISSIONS)
-    assert report.satisfied > missions.MISSIONS / 2  # how many: `temporeal bench vla --parts missions`
+    assert report.satisfied >= REQUIRED * missions.MISSIONS
     assert [row["instruction"] for row in report.flights] == list(missions.SENTENCES)
     judged = [row for row in report.flights if row["verdict"] in ("satisfied", "violated")]
     assert [row["verdict"] for row in judged] == [row["truth"]["verdict"] for row in judged]
