@@ -39,7 +39,8 @@ class FlowGRPOConfig(ClipConfig):
     """Settings of the learner. ``configs/algo/flow_grpo.yaml`` has the same names.
 
     Args:
-        noise: a, the level of the random step. late: see :class:`temporeal.policies.algos.flow_sde.FlowSDEConfig`.
+        noise: a, the level of the random step. late, smooth: see
+            :class:`temporeal.policies.algos.flow_sde.FlowSDEConfig`.
         group: episodes of a start, on average; the knapsack gives some more and some none.
         low, high: shares of successes between which a group is kept.
         starts: in the pool, of which each roll takes those that are worth it.
@@ -53,6 +54,7 @@ class FlowGRPOConfig(ClipConfig):
     clip_high: float = 0.28
     noise: float = 0.5
     late: int = 0
+    smooth: float = 0.0
     group: int = 8
     low: float = 0.1
     high: float = 0.9
@@ -64,8 +66,8 @@ class FlowGRPOConfig(ClipConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, noise="(0, inf)", late="[0, inf)", group="[2, inf)", starts="[1, inf)", tries="[1, inf)",
-                keep="[1, inf)", rolls="[1, inf)", low="[0, 1]", high="[0, 1]")
+        require(self, noise="(0, inf)", late="[0, inf)", smooth="[0, 1)", group="[2, inf)", starts="[1, inf)",
+                tries="[1, inf)", keep="[1, inf)", rolls="[1, inf)", low="[0, 1]", high="[0, 1]")
         if self.overlap:
             raise SettingsError("algo.overlap=true: groups are flown by one set of worlds; algo.overlap=false")
         if not self.low < self.high:
@@ -143,7 +145,7 @@ def train(env: ChunkEnv, config: FlowGRPOConfig, *, out: Path, seed: int = 0, ba
         raise SettingsError(f"algo.group={config.group}: episodes of one start are flown side by side, so num_worlds "
                             f"is at least that; got {env.num_worlds}")
     generator = torch.Generator().manual_seed(seed)
-    agent = SDEAgent(tuning.copied(base), config.noise, config.execute, config.late)
+    agent = SDEAgent(tuning.copied(base), config.noise, config.execute, config.late, config.smooth)
     worlds = make_worlds(env, agent.flow, config, base)
     return tune(worlds, config, GRPO(agent, config), base, out=out, seed=seed, generator=generator, **rest)
 

@@ -30,7 +30,7 @@ from temporeal.policies.training.chunk_rl.worlds import ChunkEnv
 from temporeal.policies.training.chunks.policy import ChunkPolicy
 from temporeal.policies.training.errors import SettingsError, require
 from temporeal.policies.vla.protocol import FlowPolicy, as_flow
-from temporeal.policies.vla.samplers import Decision, decide, decision_log_prob, flow_sde
+from temporeal.policies.vla.samplers import Decision, correlated, decide, decision_log_prob, flow_sde
 
 
 @dataclass(frozen=True)
@@ -42,26 +42,32 @@ class FlowSDEConfig(PPOConfig):
         late: the random step is one of so many last ones; 0: of all, as in pi_RL. A policy that was cloned from few
             demonstrations takes nearly every noise to one chunk: what is random early is gone before it is played, and
             its row teaches nothing.
+        smooth: r, the correlation of the noise of neighbouring rows of a chunk; 0: none, as in pi_RL. White noise
+            averages out while a chunk is played, and its many numbers share the divergence that an update may spend.
     """
 
     noise: float = 0.5
     late: int = 0
+    smooth: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, noise="(0, inf)", late="[0, inf)")
+        require(self, noise="(0, inf)", late="[0, inf)", smooth="[0, 1)")
 
 
 class SDEAgent:
     """A flow policy that draws chunks with one random step: an :class:`temporeal.policies.training.chunk_rl.ppo.Agent`.
     """
 
-    def __init__(self, policy: ChunkPolicy, noise: float, execute: int, late: int = 0) -> None:
+    def __init__(
+        self, policy: ChunkPolicy, noise: float, execute: int, late: int = 0, smooth: float = 0.0
+    ) -> None:
         self.policy, self.flow, self.late = policy, tunable(policy), late
         if late > self.flow.steps:
             raise SettingsError(f"algo.late is at most {self.flow.steps}, the denoise steps of the policy, got {late}")
         self.learns: dict[str, nn.Module] = {"policy": policy}
-        self.step, self.execute = flow_sde(noise), execute
+        rows = correlated(self.flow.horizon, smooth) if smooth else None
+        self.step, self.execute = flow_sde(noise, rows), execute
 
     def draw(self, context: Tensor, generator: torch.Generator) -> Drawn:
         """Chunks, and the step of each that was random."""
@@ -89,7 +95,7 @@ def train(
     """Tune the policy of ``base`` in the worlds of ``env``; ``rest``: see
     :func:`temporeal.policies.training.chunk_rl.tuning.tune`."""
     generator = torch.Generator().manual_seed(seed)
-    agent = SDEAgent(tuning.copied(base), config.noise, config.execute, config.late)
+    agent = SDEAgent(tuning.copied(base), config.noise, config.execute, config.late, config.smooth)
     worlds = make_worlds(env, agent.flow, config, base)
     critic = tuning.seeded(seed, lambda: Critic(worlds.context_dim(), worlds.critic_dim, config))
     return tune(worlds, config, PPO(agent, config, critic), base, out=out, seed=seed, generator=generator, **rest)

@@ -12,6 +12,10 @@ the noise it came from:
 Flow-SDE has the marginals of the ODE where steps are short; at t = 1 the next grid point stands in 1 - t. Both: Chen et
 al. 2025, pi_RL (arXiv 2510.25889). Of a decision one step is random and its probability alone counts (their two-layer
 process): an update then costs one pass of the expert, not K. N robots, H steps, U numbers of a command.
+
+Independent noise of a chunk's rows averages out while it is played. Flow-SDE's may be correlated, C[i, j] = r^|i - j|
+over rows (:func:`correlated`): the diffusion is then sigma C^(1/2), its correction sigma^2 C score, and the marginals
+stay as they are, which holds of every constant C (the Fokker-Planck equation, term by term).
 """
 
 from __future__ import annotations
@@ -31,10 +35,16 @@ LOG_2PI = math.log(2.0 * math.pi)
 
 
 class Normal(NamedTuple):
-    """Independent Gaussians of the next x: mean and standard deviation, both [N, H, U]."""
+    """Gaussians of the next x: mean and standard deviation, both [N, H, U]. ``rows`` [H, H]: the lower triangular
+    factor of the correlation between rows; None: they are independent. Numbers of a row are."""
 
     mean: Tensor
     std: Tensor
+    rows: Tensor | None = None
+
+    def draw(self, jolt: Tensor) -> Tensor:
+        """The next x from white noise [N, H, U]."""
+        return self.mean + self.std * (jolt if self.rows is None else self.rows @ jolt)
 
 
 class Ends(NamedTuple):
@@ -103,14 +113,23 @@ def sigma(t: Tensor, to: Tensor, a: float) -> Tensor:
     return a * (t / (1.0 - torch.where(t >= 1.0, to, t))).sqrt()
 
 
-def flow_sde(a: float) -> Step:
-    """Flow-SDE's step at noise level ``a``, above 0."""
+def correlated(rows: int, r: float) -> Tensor:
+    """The lower triangular factor [H, H] of the correlation r^|i - j| between rows, 0 <= r < 1."""
+    index = torch.arange(rows, dtype=torch.float64)
+    correlation = torch.tensor(r, dtype=torch.float64) ** (index[:, None] - index).abs()
+    return torch.linalg.cholesky(correlation).float()
+
+
+def flow_sde(a: float, rows: Tensor | None = None) -> Step:
+    """Flow-SDE's step at noise level ``a``, above 0, with noise whose correlation between rows has the factor ``rows``
+    [H, H]; None: white noise."""
 
     def step(context: Tensor, found: Ends, t: Tensor, to: Tensor) -> Normal:
         spread, length = sigma(t, to, a), t - to
-        share = to - spread.square() * length / (2.0 * t)
-        mean = found.clean * (1.0 - column(to)) + found.noise * column(share)
-        return Normal(mean, column(length.sqrt() * spread).expand_as(mean))
+        drift = column(spread.square() * length / (2.0 * t))
+        back = found.noise if rows is None else rows @ (rows.T @ found.noise)
+        mean = found.clean * (1.0 - column(to)) + found.noise * column(to) - back * drift
+        return Normal(mean, column(length.sqrt() * spread).expand_as(mean), rows)
 
     return step
 
@@ -157,9 +176,13 @@ def flow_noise(spread: LearnedNoise) -> Step:
 def log_prob(value: Tensor, normal: Normal, mask: Tensor, execute: int) -> Tensor:
     """Log-probability density [N] of ``value`` [N, H, U]: of the ``execute`` rows that are played, and of the numbers
     that are commands by ``mask`` [U]. What is thrown away has no effect, and so no share in the gradient."""
-    apart = (value - normal.mean) / normal.std
-    each = -0.5 * apart.square() - normal.std.log() - 0.5 * LOG_2PI
-    return each[:, :execute, mask].sum((1, 2))
+    apart, width = ((value - normal.mean) / normal.std)[:, :execute], normal.std.log()[:, :execute]
+    if normal.rows is not None:  # a triangular factor: the first rows do not ask for the others
+        factor = normal.rows[:execute, :execute]
+        apart = torch.linalg.solve_triangular(factor, apart, upper=False)
+        width = width + factor.diagonal().log()[:, None]
+    each = -0.5 * apart.square() - width - 0.5 * LOG_2PI
+    return each[..., mask].sum((1, 2))
 
 
 def levels(count: int, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -197,7 +220,7 @@ def decide(
     for k, (t, to) in enumerate(levels(len(x), policy.steps)):
         found, here = ends(policy, context, x, t), which == k
         normal = step(context, found, t, to)
-        drawn = normal.mean + normal.std * jolt
+        drawn = normal.draw(jolt)
         chance = torch.where(here, log_prob(drawn, normal, policy.mask, execute), chance)
         before, after = torch.where(column(here), x, before), torch.where(column(here), drawn, after)
         x = torch.where(column(here), drawn, euler(found, to))
@@ -221,7 +244,7 @@ def sample(
     xs, total = [x], noise_log_prob(x, policy.mask, execute)
     for t, to in levels(len(x), policy.steps):
         normal = step(context, ends(policy, context, x, t), t, to)
-        x = normal.mean + normal.std * torch.randn(x.shape, generator=generator)
+        x = normal.draw(torch.randn(x.shape, generator=generator))
         total = total + log_prob(x, normal, policy.mask, execute)
         xs.append(x)
     return Chain(torch.stack(xs), total)

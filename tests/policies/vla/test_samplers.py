@@ -24,8 +24,8 @@ MEAN, STD, DRAWS = 0.7, 0.3, 20_000
 class ExactFlow:
     """The exact velocity E[n - a | x] of chunks of one number a ~ N(.7, .3)."""
 
-    def __init__(self, steps: int) -> None:
-        self.steps, self.horizon, self.mask = steps, 1, torch.ones(1, dtype=torch.bool)
+    def __init__(self, steps: int, rows: int = 1) -> None:
+        self.steps, self.horizon, self.mask = steps, rows, torch.ones(1, dtype=torch.bool)
         self.interface = Interface("point", {}, ActionSpec("velocity", (-2.0,), (2.0,)), 10.0)
 
     def velocity(self, context: Tensor, x: Tensor, t: Tensor) -> Tensor:
@@ -93,6 +93,36 @@ def test_a_decision_has_the_probability_that_torch_says_and_ratio_one(kind: str)
             assert bool(((std > 0.08) & (std < 0.16)).all())
         wanted = torch.distributions.Normal(mean, std).log_prob(decision.next[row])[:5].sum()
         assert float(wanted) == pytest.approx(float(decision.log_prob[row]), abs=1e-4)
+
+
+@torch.no_grad()
+def test_correlated_noise_keeps_the_marginals_rows_stay_independent() -> None:
+    policy: Any = ExactFlow(100, rows=3)
+    step = flow_sde(1.0, samplers.correlated(3, 0.9))
+    x = samplers.sample(policy, torch.zeros(DRAWS, 1), step, 3, torch.Generator().manual_seed(0)).chunk[..., 0]
+    assert x.std(0).numpy() == pytest.approx(0.299, abs=0.006)
+    apart = torch.corrcoef(x.T) - torch.eye(3)
+    assert float(apart.abs().max()) < 4 / DRAWS**0.5  # the noise is correlated by .9; what it makes of x must not be
+
+
+@torch.no_grad()
+def test_correlated_noise_has_the_density_that_torch_says() -> None:
+    policy, r = policy_of(), 0.8
+    context, step = policy.encode(shown(64)).detach(), flow_sde(0.7, samplers.correlated(8, r))
+    decision = samplers.decide(policy, context, step, 5, torch.Generator().manual_seed(2))
+    again = samplers.decision_log_prob(policy, context, step, decision, 5)
+    assert float((again - decision.log_prob).exp().sub(1.0).abs().max()) < 1e-5
+    index = torch.arange(8)
+    full = r ** (index[:, None] - index).abs().float()
+    for row in range(8):
+        t, to = 1.0 - decision.step[row] / 4, 1.0 - (decision.step[row] + 1) / 4
+        v = policy.velocity(context[row : row + 1], decision.x[row : row + 1], t[None])[0]
+        x0, x1 = decision.x[row] - t * v, decision.x[row] + (1 - t) * v
+        level = 0.7 * (t / (1 - (to if t == 1 else t))) ** 0.5
+        mean = x0 * (1 - to) + x1 * to - level**2 * 0.25 / (2 * t) * full @ x1
+        executed = torch.distributions.MultivariateNormal(mean[:5, 0], 0.25 * level**2 * full[:5, :5])
+        assert float(executed.log_prob(decision.next[row, :5, 0])) == pytest.approx(
+            float(decision.log_prob[row]), abs=1e-3)
 
 
 def test_what_is_not_executed_has_no_share_in_the_probability() -> None:
