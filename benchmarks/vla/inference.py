@@ -23,6 +23,7 @@ from temporeal.policies.runs.learners import configured
 from temporeal.policies.runs.settings.compose import compose, of_group
 from temporeal.policies.training.chunks import learner
 from temporeal.policies.training.chunks.policy import ChunkPolicy
+from temporeal.policies.vla import config as vla_config
 from temporeal.policies.vla import learning
 from temporeal.robots.artifact.manifest import ArtifactError, ChunkSpec
 from temporeal.robots.artifact.runtime import Artifact
@@ -38,6 +39,7 @@ ROBOT, COMMAND = load_robot("franka"), "arm_cmd"
 CAMERAS = ("front_rgb", "wrist_rgb")
 SEEN = schema(*(ROBOT.signals[name] for name in ("joint_pos", "finger_pos", "grip_pos_w", "grip_quat_w")),
               *(SignalSpec(name, (64, 64, 3), "1", "", "uint8") for name in CAMERAS), INSTRUCTION)
+TOLD = tuple(SignalSpec(name, (3,), "m", "w") for name in vla_config.TOLD)
 TRACE = 48  # observations of the golden trace, by which 8-bit ranges are calibrated
 
 
@@ -76,7 +78,8 @@ def policy_of(name: str) -> ChunkPolicy:
     command = ROBOT.command(COMMAND)
     interface = Interface("franka", SEEN, ActionSpec(COMMAND, command.low, command.high), 20.0)
     torch.manual_seed(0)
-    return learner.make_policy(interface, config, build, partial(learning.vla_encoder, vocabulary=SUITE)).eval()
+    encode = partial(learning.vla_encoder, vocabulary=SUITE, told=TOLD)
+    return learner.make_policy(interface, config, build, encode).eval()
 
 
 def shown(count: int) -> dict[str, np.ndarray]:

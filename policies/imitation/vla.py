@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,5 +69,4 @@ def untrained(state: Mapping[str, Any], about: Mapping[str, Any]) -> ChunkPolicy
     """A policy with new weights, of the shape that a student's checkpoint ``state`` states of its teacher."""
     config, interface = FlowVlaConfig(**learner.tupled(about["config"])), learner.interface_of(about["interface"])
     learner.hold(state, config, interface)
-    words = learning.vocabulary_of({**state, "sizes": about})
-    return learner.make_policy(interface, config, flow, partial(learning.vla_encoder, vocabulary=words))
+    return learner.make_policy(interface, config, flow, learning.encode_of(state, about))

@@ -19,7 +19,7 @@ from temporeal.policies.nets.encoders import is_words, vector
 from temporeal.policies.nets.normalizer import moments
 from temporeal.policies.training import offline_learner
 from temporeal.policies.training.chunks import learner
-from temporeal.policies.training.chunks.learner import Cloning, Result, Told
+from temporeal.policies.training.chunks.learner import Cloning, Result
 from temporeal.policies.training.chunks.policy import ChunkPolicy, Decoder
 from temporeal.policies.training.chunks.windows import Windows
 from temporeal.policies.training.errors import SettingsError
@@ -73,27 +73,26 @@ def begin(
     signals = seen.interface.signals
     read = replace(seen.interface, signals={name: spec for name, spec in signals.items() if name not in config.ground})
     words = vocabulary_of(seen.interface.task) if any(map(is_words, signals.values())) else None
+    specs = tuple(signals[name] for name in config.ground)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        encoder = VlaEncoder(tuple(read.signals.values()), words, config)
-        told = Told(tuple(signals[name] for name in config.ground), encoder.size)
+        encoder = VlaEncoder(tuple(read.signals.values()), words, config, told=specs)
+    told = encoder.prefix.places
     told.normalizer.update(moments(vector(told.plain, {name: value[seen.at] for name, value in seen.numbers.items()})))
     silence_unseen(encoder, seen)
     policy = ChunkPolicy(read, 1, encoder, Decoder())
     algorithm = Grounding(policy, config, generator, policy.decoder.loss, (), told, 1.0)
-    return algorithm, {"interface": learner.plain_interface(read), **plain(words)}
+    return algorithm, {"interface": learner.plain_interface(read), **plain(words, specs)}
 
 
 @torch.no_grad()
 def error(algorithm: Cloning, held: Windows, config: GroundingConfig) -> float:
     """Median distance [m] between told and true places on the frames ``held``."""
-    told, first = algorithm.told, held.interface.signals[config.ground[0]].size
-    assert told is not None
+    prefix, first = algorithm.actor.encoder.prefix, held.interface.signals[config.ground[0]].size
     found = []
     with offline_learner.threads(config.threads):
         for rows in held.at.split(AT_ONCE):
             signals = shown(held, rows)
-            wanted = told.normalizer(vector(told.plain, signals))
-            apart = told.head(algorithm.actor.encoder(signals).flatten(1)) - wanted
-            found.append((apart / told.normalizer.scale)[:, :first].norm(dim=1))
+            wanted = vector(prefix.places.plain, signals)
+            found.append((prefix.places.told(prefix(signals)) - wanted)[:, :first].norm(dim=1))
     return float(torch.cat(found).median())

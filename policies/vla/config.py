@@ -18,7 +18,7 @@ class SeeingConfig:
     """Sizes of what sees and reads, and what training does against shortcuts.
 
     Args:
-        ground: signals that the context must tell in training: the place of what is named.
+        ground: signals that the prefix must tell in training, and then tells the expert: the place of what is named.
         context: D, numbers of a token.
         keypoints: of each picture.
         heads: of attention.
@@ -62,7 +62,7 @@ class VlaConfig(SeeingConfig, ChunkConfig):
 
     Args:
         signals: (): pictures, the instruction, and what the robot measures of itself, without velocities.
-        ground: only those that the dataset has.
+        ground: only those that the dataset has; of a run to begin with, those that it tells.
         shift: 0: where pictures tell places, moving them at random hides the places.
         policy: folder of a run to begin with, of the same algorithm or of algo=vla_grounding; "": new weights.
         take: of it: "all", with its scales, or the "prefix" alone: what sees and reads.

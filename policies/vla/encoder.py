@@ -16,6 +16,7 @@ from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.nets.transformer import Block
 from temporeal.policies.vla.config import SeeingConfig
 from temporeal.policies.vla.pictures import Eye
+from temporeal.policies.vla.places import Places
 from temporeal.policies.vla.text import Sentence
 from temporeal.robots.signals import SignalSpec
 from temporeal.sim.stl.instructions.vocabulary import Vocabulary
@@ -27,9 +28,16 @@ POSITIVE = "positive"
 
 
 class Prefix(nn.Module):
-    """What does not depend on the robot's state: the sentence, and what the cameras see given the sentence."""
+    """What does not depend on the robot's state: the sentence, and what the cameras see given the sentence.
 
-    def __init__(self, specs: Sequence[SignalSpec], vocabulary: Vocabulary | None, sizes: SeeingConfig) -> None:
+    Attributes:
+        places: the signals ``told`` by its tokens; None: it was never asked for any.
+    """
+
+    def __init__(
+        self, specs: Sequence[SignalSpec], vocabulary: Vocabulary | None, sizes: SeeingConfig,
+        told: Sequence[SignalSpec] = (),
+    ) -> None:
         super().__init__()
         width = sizes.context
         self.pictures = tuple(spec for spec in specs if is_picture(spec))
@@ -43,6 +51,7 @@ class Prefix(nn.Module):
         self.place = nn.Parameter(0.02 * torch.randn(self.length, width))
         self.blocks = nn.ModuleList(Block(width, sizes.heads) for _ in range(sizes.fusion_layers))
         self.norm = nn.LayerNorm(width)
+        self.places = Places(told, self.length, width) if told else None
 
     def forward(self, signals: Mapping[str, Tensor]) -> Tensor:
         """Tokens [N, L, D]."""
@@ -63,8 +72,8 @@ class Prefix(nn.Module):
 
 
 class VlaEncoder(nn.Module):
-    """Raw signals, by name [N, *shape], to the context [N, L, D]: the prefix, the state, and RECAP's label where it is
-    ``labelled``.
+    """Raw signals, by name [N, *shape], to the context [N, L, D]: the prefix, the state with the places that the prefix
+    tells, and RECAP's label where it is ``labelled``.
 
     Attributes:
         normalizer: of the numbers that are read.
@@ -73,15 +82,16 @@ class VlaEncoder(nn.Module):
     """
 
     def __init__(
-        self, specs: Sequence[SignalSpec], vocabulary: Vocabulary | None, sizes: SeeingConfig, labelled: bool = False
+        self, specs: Sequence[SignalSpec], vocabulary: Vocabulary | None, sizes: SeeingConfig, labelled: bool = False,
+        told: Sequence[SignalSpec] = (),
     ) -> None:
         super().__init__()
-        self.prefix = Prefix(specs, vocabulary, sizes)
+        self.prefix = Prefix(specs, vocabulary, sizes, told)
         self.plain = tuple(spec for spec in specs if not is_picture(spec) and not is_words(spec))
         self.normalizer = Normalizer(sum(map(count, self.plain)), limit=5.0)
-        width = sizes.context
-        self.state = nn.Sequential(nn.Linear(len(self.normalizer.shift), width), nn.SiLU(), nn.Linear(width, width),
-                                   nn.LayerNorm(width)) if self.plain else None
+        width, numbers = sizes.context, sum(map(count, (*self.plain, *told)))
+        self.state = nn.Sequential(nn.Linear(numbers, width), nn.SiLU(), nn.Linear(width, width),
+                                   nn.LayerNorm(width)) if numbers else None
         self.label = nn.Parameter(0.02 * torch.randn(width)) if labelled else None
         self.size = width * (self.prefix.length + (self.state is not None) + (self.label is not None))
 
@@ -94,8 +104,15 @@ class VlaEncoder(nn.Module):
         """The context. Without a label among the signals, the positive one is asked for."""
         found = [signals[PREFIX] if PREFIX in signals else self.prefix(signals)]
         if self.state is not None:
-            found.append(self.state(self.normalizer(vector(self.plain, signals)))[:, None])
+            found.append(self.state(self.numbers(found[0], signals))[:, None])
         if self.label is not None:
             one = 1.0 + 0.0 * found[0][:, 0, 0]
             found.append((signals.get(POSITIVE, one)[:, None] * self.label)[:, None])
         return torch.cat(found, 1)
+
+    def numbers(self, tokens: Tensor, signals: Mapping[str, Tensor]) -> Tensor:
+        """What is measured and what the prefix tells, normalized [N, F]. What it tells is learned of the truth alone:
+        no gradient goes back from what is done with it."""
+        own = [self.normalizer(vector(self.plain, signals))] if self.plain else []
+        told = [self.prefix.places(tokens).detach()] if self.prefix.places is not None else []
+        return torch.cat([*own, *told], -1)

@@ -57,7 +57,7 @@ class Grounding(Cloning):
     def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The squared error."""
         assert self.told is not None
-        found = self.told.loss(self.policy.encoder(batch.signals), batch.signals)
+        found = self.told.loss(self.policy.encoder.prefix(batch.signals), batch.signals)
         return found, found[None]
 
 

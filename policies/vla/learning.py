@@ -21,7 +21,7 @@ from temporeal.policies.training import checkpoint, offline_learner
 from temporeal.policies.training.chunks import learner
 from temporeal.policies.training.chunks.learner import Build, Cloning, Result, WindowBatches
 from temporeal.policies.training.chunks.policy import ChunkPolicy
-from temporeal.policies.training.chunks.windows import Source, Windows
+from temporeal.policies.training.chunks.windows import Source, Windows, chosen
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.policy_graphs import algorithm_of
 from temporeal.policies.vla.advantage import labels
@@ -30,6 +30,7 @@ from temporeal.policies.vla.config import SIZES, VlaConfig
 from temporeal.policies.vla.encoder import POSITIVE, VlaEncoder
 from temporeal.policies.vla.worded import worded
 from temporeal.robots.registry import UnknownName
+from temporeal.robots.signals import SignalSpec
 from temporeal.robots.spec import load_robot
 from temporeal.sim.stl.instructions.vocabulary import InstructionError, Vocabulary
 
@@ -58,9 +59,11 @@ def begin(
     """A learner before its first update."""
     given = held(Path(config.policy), name, config) if config.policy else None
     data, vocabulary = worded(data, vocabulary_of(given) if given is not None else None)
-    config = resolved(config, data.interface)
-    encode = partial(begun_encoder, vocabulary=vocabulary, given=given)
-    algorithm, batches = learner.begin(data, config, build, seed, generator, encode)
+    told = places_of(given["sizes"]) if given is not None else chosen_places(config, data.interface)
+    config = resolved(config, data.interface, told)
+    encode = partial(begun_encoder, vocabulary=vocabulary, told=told, given=given)
+    algorithm, batches = learner.begin(data, config, build, seed, generator, encode,
+                                       lambda encoder, specs: encoder.prefix.places)
     if fit is not None:
         fit(algorithm, batches.data)
     if given is None and vocabulary is not None:
@@ -75,7 +78,7 @@ def begin(
         seen = with_prefixes(seen, algorithm.policy.encoder.prefix)
     if config.advantage:
         seen = replace(seen, numbers={**seen.numbers, POSITIVE: labels(data, seed)})
-    return algorithm, VlaBatches(seen, config, {**batches.sizes, **plain(vocabulary)})
+    return algorithm, VlaBatches(seen, config, {**batches.sizes, **plain(vocabulary, told)})
 
 
 def silence_unseen(encoder: VlaEncoder, seen: Windows) -> None:
@@ -85,11 +88,23 @@ def silence_unseen(encoder: VlaEncoder, seen: Windows) -> None:
         prefix.sentence.silence(seen.numbers[prefix.words][seen.at])
 
 
-def resolved(config: C, interface: Interface) -> C:
-    """The settings with the signals that are read and told, by name."""
-    told = [] if config.tune == "expert" else [*config.auxiliary, *(n for n in config.ground if n in interface.signals)]
+def chosen_places(config: VlaConfig, interface: Interface) -> tuple[SignalSpec, ...]:
+    """The signals that a new prefix must tell: those of algo.ground that ``interface`` has, and algo.auxiliary."""
+    there = [name for name in config.ground if name in interface.signals]
+    names = tuple(dict.fromkeys([*config.auxiliary, *there]))
+    return tuple(chosen(interface, names).signals.values()) if names else ()
+
+
+def resolved(config: C, interface: Interface, told: Sequence[SignalSpec]) -> C:
+    """The settings with the signals that are read, and those of ``told`` that are learned, by name: all, or where one
+    is not in the data or the prefix is frozen, none."""
+    names = tuple(spec.name for spec in told)
+    if other := set(config.auxiliary) - set(names):
+        raise SettingsError(f"algo.auxiliary={sorted(other)[0]}: the run algo.policy={config.policy} tells "
+                            f"{', '.join(names) or 'nothing'}, and no more can be added")
+    learned = names if config.tune != "expert" and all(name in interface.signals for name in names) else ()
     return replace(config, signals=tuple(config.signals) or seen_by_default(interface, config.ground),
-                   auxiliary=tuple(dict.fromkeys(told)))
+                   auxiliary=learned)
 
 
 def seen_by_default(interface: Interface, told: Sequence[str]) -> tuple[str, ...]:
@@ -107,19 +122,23 @@ def moving(unit: str) -> bool:
     return "/s" in unit or unit.startswith("N")
 
 
-def vla_encoder(interface: Interface, config: VlaConfig, vocabulary: Vocabulary | None) -> VlaEncoder:
-    """An encoder with new weights."""
+def vla_encoder(
+    interface: Interface, config: VlaConfig, vocabulary: Vocabulary | None, told: Sequence[SignalSpec]
+) -> VlaEncoder:
+    """An encoder with new weights, whose prefix tells the signals ``told``."""
     specs = tuple(interface.signals.values())
     if any(map(is_words, specs)) and vocabulary is None:
         raise SettingsError("the policy reads a sentence, and its vocabulary is not known")
-    return VlaEncoder(specs, vocabulary if any(map(is_words, specs)) else None, config, config.advantage)
+    return VlaEncoder(specs, vocabulary if any(map(is_words, specs)) else None, config, config.advantage,
+                      told)
 
 
 def begun_encoder(
-    interface: Interface, config: VlaConfig, vocabulary: Vocabulary | None, given: Mapping[str, Any] | None
+    interface: Interface, config: VlaConfig, vocabulary: Vocabulary | None, told: Sequence[SignalSpec],
+    given: Mapping[str, Any] | None,
 ) -> VlaEncoder:
     """An encoder that sees and reads as the run ``given`` does, frozen where only the expert is tuned."""
-    encoder = vla_encoder(interface, config, vocabulary)
+    encoder = vla_encoder(interface, config, vocabulary, told)
     if given is not None:
         start = "encoder.prefix."
         take(encoder.prefix, given, {key.removeprefix(start): value for key, value in given["modules"][WEIGHTS].items()
@@ -165,9 +184,10 @@ def take(part: nn.Module, given: Mapping[str, Any], weights: Mapping[str, Any]) 
                             f"words?): {error}") from error
 
 
-def plain(vocabulary: Vocabulary | None) -> dict[str, Any]:
-    """The vocabulary as a checkpoint has it."""
-    return {"words": list(vocabulary.words) if vocabulary else [], "length": vocabulary.length if vocabulary else 0}
+def plain(vocabulary: Vocabulary | None, told: Sequence[SignalSpec]) -> dict[str, Any]:
+    """The vocabulary and the signals that the prefix tells, as a checkpoint has them."""
+    return {"words": list(vocabulary.words) if vocabulary else [], "length": vocabulary.length if vocabulary else 0,
+            "told": [{"name": spec.name, "shape": list(spec.shape), "unit": spec.unit} for spec in told]}
 
 
 def vocabulary_of(state: Mapping[str, Any]) -> Vocabulary | None:
@@ -179,8 +199,20 @@ def vocabulary_of(state: Mapping[str, Any]) -> Vocabulary | None:
         raise checkpoint.CheckpointError(f"{state['path']}: {error}") from error
 
 
+def places_of(sizes: Mapping[str, Any]) -> tuple[SignalSpec, ...]:
+    """The signals that a checkpoint's prefix tells."""
+    return tuple(SignalSpec(**learner.tupled(each)) for each in sizes["told"])
+
+
+def encode_of(state: Mapping[str, Any], sizes: Mapping[str, Any]) -> Callable[..., VlaEncoder]:
+    """What makes the encoder that a checkpoint ``state`` describes by ``sizes``."""
+    told = places_of(sizes)
+    for spec in told:
+        checkpoint.require_held(state["path"], [spec.size], state["modules"]["actor"])
+    return partial(vla_encoder, vocabulary=vocabulary_of({**state, "sizes": sizes}), told=told)
+
+
 def load(run: Path, kind: type[C], build: Build, device: str = "cpu") -> tuple[ChunkPolicy, C]:
     """The averaged policy of a run, and its settings."""
     state = offline_learner.read(Path(run))
-    encode = partial(vla_encoder, vocabulary=vocabulary_of(state))
-    return learner.of_state(state, kind, build, device, encode)
+    return learner.of_state(state, kind, build, device, encode_of(state, state["sizes"]))

@@ -122,8 +122,18 @@ class Result(NamedTuple):
     history: list[dict[str, float]]
 
 
+class Telling(Protocol):
+    """Signals ``plain`` that the context must tell in training."""
+
+    plain: tuple[SignalSpec, ...]
+    normalizer: Normalizer
+
+    def loss(self, context: Tensor, signals: Mapping[str, Tensor]) -> Tensor:
+        """Mean squared error []; ``context`` [B, ...]."""
+
+
 class Told(nn.Module):
-    """Signals that the context must tell in training: normalized, by a linear layer."""
+    """The same by a linear layer that the policy goes without."""
 
     def __init__(self, specs: Sequence[SignalSpec], context: int) -> None:
         super().__init__()
@@ -174,6 +184,15 @@ class WindowBatches:
         return batch._replace(signals=signals)
 
 
+def on_top(encoder: Any, specs: Sequence[SignalSpec]) -> Telling:
+    """A layer on top of the context."""
+    return Told(specs, encoder.size)
+
+
+Tell = Callable[[Any, Sequence[SignalSpec]], Telling]
+"""From an encoder and signals to what tells them."""
+
+
 Objective = Callable[[Tensor, Tensor, Tensor, torch.Generator], Tensor]
 """As :meth:`temporeal.policies.training.chunks.policy.Decoder.loss`."""
 
@@ -188,13 +207,14 @@ class Cloning:
 
     def __init__(
         self, policy: ChunkPolicy, config: CloningConfig, generator: torch.Generator, objective: Objective,
-        figures: Sequence[str], told: Told | None = None, told_weight: float = 0.0,
+        figures: Sequence[str], told: Telling | None = None, told_weight: float = 0.0,
     ) -> None:
         self.policy, self.config, self.generator, self.objective = policy, config, generator, objective
         self.told, self.told_weight = told, told_weight
         self.actor, self.updates = deepcopy(policy), 0
-        self.modules = {"policy": policy, "actor": self.actor, **({} if told is None else {"told": told})}
-        learned = [policy, *([] if told is None else [told])]
+        apart = {"told": told} if isinstance(told, nn.Module) and told not in set(policy.modules()) else {}
+        self.modules = {"policy": policy, "actor": self.actor, **apart}
+        learned = [policy, *apart.values()]
         self.weights = [value for part in learned for value in part.parameters() if value.requires_grad]
         adamw = torch.optim.AdamW(self.weights, config.learning_rate, weight_decay=config.weight_decay, foreach=True)
         self.optimizers: dict[str, Any] = {
@@ -271,20 +291,20 @@ def learned(algorithm: Cloning, batches: WindowBatches, config: CloningConfig, *
 
 def begin(
     data: Source, config: ChunkConfig, build: Build, seed: int, generator: torch.Generator,
-    encode: Encode = signal_encoder,
+    encode: Encode = signal_encoder, tell: Tell = on_top,
 ) -> tuple[Cloning, WindowBatches]:
-    """A learner before its first update, with the scales of ``data``."""
+    """A learner before its first update, with the scales of ``data`` where none are given."""
     read = chosen(data.interface, config.signals)
     hidden = chosen(data.interface, config.auxiliary).signals if config.auxiliary else {}
     seen = windows(data, tuple({**read.signals, **hidden}), config.horizon)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         policy = make_policy(read, config, build, encode)
-        told = Told(tuple(hidden.values()), policy.encoder.size) if hidden else None
+        told = tell(policy.encoder, tuple(hidden.values())) if hidden else None
     policy.scale.fit(*seen.span(config.relative))
     shown = {name: value[seen.at] for name, value in seen.numbers.items()}
     for part in (policy.encoder, told):
-        if part is not None and len(part.normalizer.shift):
+        if part is not None and len(part.normalizer.shift) and not bool(part.normalizer.count):
             part.normalizer.update(moments(vector(part.plain, shown)))
     decoder = policy.decoder
     return (Cloning(policy, config, generator, decoder.loss, decoder.figures, told, config.auxiliary_weight),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from tests.policies.vla.squares import SIZE, squares
 from torch import Tensor
 
 from temporeal.policies.imitation import vla, vla_grounding
+from temporeal.policies.training import offline_learner
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.vla import grounding, learning
 from temporeal.policies.vla.encoder import PREFIX
@@ -92,6 +94,25 @@ def test_a_prefix_learns_places_and_the_expert_is_tuned_on_it(tmp_path: Path) ->
     held = algorithm.actor.encoder.prefix.state_dict()
     assert all(torch.equal(value, held[name]) for name, value in result.policy.encoder.prefix.state_dict().items())
     assert PREFIX in next(iter(batches.draw(torch.Generator(), 1))).signals
+    assert algorithm.told is None  # a frozen prefix learns nothing, and tells what it told
+
+
+def test_a_runs_places_keep_their_scales_and_learn_on_where_the_data_have_them(tmp_path: Path) -> None:
+    env: Any = Scenes()
+    vla_grounding.train(env, GroundingConfig(frames=40, looks=1, updates=1, report_updates=1, **SMALL), out=tmp_path)
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"algo": {"name": "vla_grounding"}}))
+    held = offline_learner.read(tmp_path)["modules"]["actor"]["encoder.prefix.places.normalizer.mean"]
+    data = squares(20)
+    data.columns["instruction"] = np.repeat(np.stack([SUITE.encode("reach the red cube")] * 20), 6, axis=0)
+    data.interface.signals["instruction"] = INSTRUCTION  # type: ignore[index]
+    data.columns["target_pos_w"] += 3.0  # another table: what is told is told in the run's scales all the same
+    tuned = vla.FlowVlaConfig(horizon=4, execute=4, width=32, layers=1, policy=str(tmp_path), **SMALL)
+    algorithm, _ = learning.begin(data, tuned, vla.flow, "vla", 0, torch.Generator().manual_seed(0))
+    assert algorithm.told is algorithm.policy.encoder.prefix.places
+    assert torch.equal(algorithm.told.normalizer.mean, held)
+    assert "told" not in algorithm.modules and len(set(map(id, algorithm.weights))) == len(algorithm.weights)
+    with pytest.raises(SettingsError, match="algo.auxiliary=speed: .* tells target_pos_w, and no more can be added"):
+        learning.begin(data, replace(tuned, auxiliary=("speed",)), vla.flow, "vla", 0, torch.Generator())
 
 
 def test_what_cannot_be_learned_is_refused() -> None:

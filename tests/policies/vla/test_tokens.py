@@ -103,7 +103,7 @@ def test_the_file_writes_the_same_tokens(tmp_path: Path) -> None:
     seen = schema(ROBOT.signals["joint_pos"], INSTRUCTION)
     config = TokenVlaConfig(**{**SMALL, "layers": 1, "coefficients": 1})
     policy = learner.make_policy(interface_of(seen), config, vla_tokens.writer,
-                                 partial(learning.vla_encoder, vocabulary=SUITE)).eval()
+                                 partial(learning.vla_encoder, vocabulary=SUITE, told=())).eval()
     words = np.random.default_rng(0).integers(1, 9, (5, 16)).astype(np.int32)
     signals = {**files.shown(seen, 5), "instruction": words}
     rows = rows_of(policy, signals)

@@ -16,6 +16,7 @@ from tests.policies.vla.squares import Record, Worded, squares
 
 from temporeal.policies.data.episodes.interface import DataError
 from temporeal.policies.imitation import consistency, flow, vla
+from temporeal.policies.nets.normalizer import moments
 from temporeal.policies.training import offline_learner
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.chunks import learner
@@ -127,7 +128,7 @@ def test_tuning_takes_it_as_any_flow(run: Path) -> None:
                "instruction": torch.ones(6, 16, dtype=torch.int32)}
     with torch.no_grad():
         context = policy.encode(signals)
-        assert context.shape == (6, 3, 32)
+        assert context.shape == (6, 4, 32)  # the sentence, two of the camera, and the place that they tell
         decision = samplers.decide(policy, context, samplers.flow_sde(0.5), 2)
         again = samplers.decision_log_prob(policy, context, samplers.flow_sde(0.5), decision, 2)
     assert torch.allclose(again, decision.log_prob, atol=1e-5)
@@ -146,7 +147,7 @@ def arm_policy(**settings: Any) -> ChunkPolicy:
     """With random weights, also where they are zero at first."""
     torch.manual_seed(0)
     config = vla.FlowVlaConfig(relative="joint_pos", **{**SMALL, **settings})
-    policy = learner.make_policy(INTERFACE, config, vla.flow, partial(learning.vla_encoder, vocabulary=SUITE))
+    policy = learner.make_policy(INTERFACE, config, vla.flow, partial(learning.vla_encoder, vocabulary=SUITE, told=()))
     return shaken(policy)
 
 
@@ -173,6 +174,27 @@ def test_a_sentence_without_words_and_one_that_ends_early_are_numbers() -> None:
         context = policy.encoder(signals)
     assert bool(context.isfinite().all())
     assert not torch.equal(context[0, 0], context[1, 0])
+
+
+def test_what_is_told_is_learned_of_the_truth_alone_and_reaches_the_expert() -> None:
+    spec, config = SignalSpec("target_pos_w", (2,), "m", "w"), vla.FlowVlaConfig(**SMALL)
+    torch.manual_seed(0)
+    encoder = VlaEncoder((camera("front_rgb"),), None, config, told=(spec,))
+    places = encoder.prefix.places
+    assert places is not None
+    places.normalizer.update(moments(torch.tensor([[1.0, 2.0], [3.0, 6.0]])))
+    signals = {"front_rgb": torch.randint(0, 256, (5, 32, 32, 3), dtype=torch.uint8)}
+    context = encoder(signals)
+    context[:, -1].sum().backward(retain_graph=True)
+    assert places.head.weight.grad is None
+    places.loss(context, {"target_pos_w": torch.zeros(5, 2)}).backward()
+    assert bool(places.head.weight.grad.abs().sum() > 0)
+    with torch.no_grad():
+        normalized = (places.told(context) - torch.tensor([2.0, 4.0])) / torch.tensor([1.0, 2.0])
+        assert torch.allclose(normalized, places(context), atol=1e-5)
+        places.head.bias += 1.0  # elsewhere: the state's token follows, the prefix's do not
+        moved = encoder(signals)
+    assert torch.equal(moved[:, :-1], context[:, :-1]) and not torch.allclose(moved[:, -1], context[:, -1], atol=1e-3)
 
 
 def test_a_number_alone_is_enough() -> None:
