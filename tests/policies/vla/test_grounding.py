@@ -27,6 +27,7 @@ from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION
 
 SMALL: dict[str, Any] = {"context": 32, "keypoints": 8, "channels": (8, 16, 16), "heads": 2, "text_layers": 0,
                          "ground": ("target_pos_w",), "batch": 32}
+ALONE: dict[str, Any] = {**SMALL, "follow": 0.0}
 
 
 class Scenes:
@@ -60,16 +61,35 @@ class Scenes:
 
 def test_frames_are_looks_at_fresh_scenes() -> None:
     env: Any = Scenes()
-    seen = grounding.frames(env, GroundingConfig(frames=50, looks=2, wander=3, **SMALL), torch.Generator())
+    seen = grounding.frames(env, GroundingConfig(frames=50, looks=2, wander=3, **ALONE), torch.Generator())
     assert env.resets == 3 and env.steps == 3  # one to see what there is; two scenes, of which one was looked at twice
     assert seen.pictures["front_rgb"].shape == (50, SIZE, SIZE, 3)
     assert seen.numbers["instruction"].dtype == torch.int32 and set(seen.numbers) == {"instruction", "target_pos_w"}
     assert np.array_equal(seen.pictures["front_rgb"][:20], seen.pictures["front_rgb"][20:40])
 
 
+def test_arms_follow_the_controller_in_a_share_of_the_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    env: Any = Scenes()
+    moved: list[Tensor] = []
+    monkeypatch.setattr(env, "step", lambda action: moved.append(action) or SimpleNamespace(
+        obs=SimpleNamespace(images={"front_rgb": torch.from_numpy(env.data.column("front_rgb")[::2])})))
+    paces: list[Tensor] = []
+
+    def expert(worlds: int) -> Any:
+        return lambda s, pace: paces.append(pace) or torch.full((worlds, 2), 0.9)
+
+    monkeypatch.setattr(grounding, "scripted", lambda task: expert)
+    config = GroundingConfig(frames=80, looks=2, wander=2, **{**SMALL, "follow": 0.4})
+    grounding.frames(env, config, torch.Generator().manual_seed(0))
+    follows = (moved[0] - 0.9).abs().amax(1) <= grounding.ASIDE
+    assert 3 <= int(follows.sum()) <= 13 and torch.equal(moved[0][~follows], moved[1][~follows])
+    assert bool((moved[0][~follows].abs() <= 1).all()) and float(moved[0].max()) <= 1.0
+    assert 0.3 <= float(paces[0].min()) < float(paces[0].max()) <= 1.0 and paces[0] is paces[1]
+
+
 def test_a_scene_is_held_out_with_all_its_looks() -> None:
     env: Any = Scenes()
-    seen = grounding.frames(env, GroundingConfig(frames=80, looks=2, wander=3, **SMALL), torch.Generator())
+    seen = grounding.frames(env, GroundingConfig(frames=80, looks=2, wander=3, **ALONE), torch.Generator())
     known, held = vla_grounding.divided(seen, env.num_worlds, 2)
     assert held.at.tolist() == [0, 16, 20, 36, 52, 72] and len(known.at) == 74
     assert len(held.numbers["target_pos_w"][held.at].unique(dim=0)) == 3
@@ -79,7 +99,7 @@ def test_a_scene_is_held_out_with_all_its_looks() -> None:
 
 def test_a_prefix_learns_places_and_the_expert_is_tuned_on_it(tmp_path: Path) -> None:
     env: Any = Scenes()
-    config = GroundingConfig(frames=200, looks=1, updates=120, report_updates=10, learning_rate=3e-3, **SMALL)
+    config = GroundingConfig(frames=200, looks=1, updates=120, report_updates=10, learning_rate=3e-3, **ALONE)
     result = vla_grounding.train(env, config, out=tmp_path)
     assert result.history[-1]["auxiliary"] < 0.3  # normalized: 1 is that of guessing the middle
     assert 0.0 < result.history[-1]["error"] < 0.4  # m; .8 is the median of guessing the middle
@@ -99,7 +119,7 @@ def test_a_prefix_learns_places_and_the_expert_is_tuned_on_it(tmp_path: Path) ->
 
 def test_a_runs_places_keep_their_scales_and_learn_on_where_the_data_have_them(tmp_path: Path) -> None:
     env: Any = Scenes()
-    vla_grounding.train(env, GroundingConfig(frames=40, looks=1, updates=1, report_updates=1, **SMALL), out=tmp_path)
+    vla_grounding.train(env, GroundingConfig(frames=40, looks=1, updates=1, report_updates=1, **ALONE), out=tmp_path)
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"algo": {"name": "vla_grounding"}}))
     held = offline_learner.read(tmp_path)["modules"]["actor"]["encoder.prefix.places.normalizer.mean"]
     data = squares(20)
@@ -118,8 +138,10 @@ def test_a_runs_places_keep_their_scales_and_learn_on_where_the_data_have_them(t
 def test_what_cannot_be_learned_is_refused() -> None:
     env: Any = Scenes()
     with pytest.raises(SettingsError, match="task 'squares' has no signal place_pos_w"):
-        grounding.frames(env, GroundingConfig(**{**SMALL, "ground": ("place_pos_w",)}), torch.Generator())
+        grounding.frames(env, GroundingConfig(**{**ALONE, "ground": ("place_pos_w",)}), torch.Generator())
     with pytest.raises(SettingsError, match="there is no camera"):
         grounding.read_of(env, {}, ("target_pos_w",))
+    with pytest.raises(SettingsError, match="algo.follow: task 'squares' has no expert by hand.*algo.follow=0"):
+        grounding.frames(env, GroundingConfig(**{**SMALL, "follow": 0.5}), torch.Generator())
     with pytest.raises(SettingsError, match="names no signal"):
-        GroundingConfig(**{**SMALL, "ground": ()})
+        GroundingConfig(**{**ALONE, "ground": ()})
