@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.policies.chunk_worlds import PointWorlds, base, flow, half_way, success, writer
 
-from temporeal.policies.algos import dsrl, flow_grpo, flow_noise, flow_sde, token_ppo
+from temporeal.policies.algos import dsrl, flow_grpo, flow_noise, flow_sde, residual, token_ppo
 from temporeal.policies.training.chunk_rl import tuning
 from temporeal.policies.vla.protocol import as_flow
 
@@ -17,6 +17,7 @@ CLIPPED = {**SHARED, "minibatch": 128, "learning_rate": 2e-4}
 FAST = {
     "flow_sde": (flow_sde, flow_sde.FlowSDEConfig(total_steps=6000, **CLIPPED)),
     "flow_grpo": (flow_grpo, flow_grpo.FlowGRPOConfig(total_steps=8000, keep=64, **CLIPPED)),
+    "residual": (residual, residual.ResidualConfig(total_steps=6000, **{**CLIPPED, "learning_rate": 1e-3})),
 }
 SLOW = {
     "flow_noise": (flow_noise, flow_noise.FlowNoiseConfig(total_steps=16000, **CLIPPED)),
@@ -48,6 +49,35 @@ def test_it_improves(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_it_improves_slowly(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, after = improved(name, *SLOW[name], tmp_path, monkeypatch)
     assert after > before + 0.15
+
+
+@pytest.mark.parametrize(("scale", "same"), [(0.0, True), (0.2, False)])
+@torch.no_grad()
+def test_a_residual_of_scale_0_is_the_policy_itself_bit_for_bit(scale: float, same: bool) -> None:
+    policy, signals = half_way(), PointWorlds(8).true_signals()
+    found = residual.corrected(half_way(), residual.ResidualConfig(scale=scale, parts=2))
+    assert torch.equal(found.rows(signals), policy.rows(signals))  # it begins without a correction
+    for value in found.decoder.net.parameters():
+        value.normal_()
+    assert torch.equal(found.rows(signals), policy.rows(signals)) == same
+    context = found.encoder(signals)
+    drawn = residual.ResidualAgent(found).draw(context, torch.Generator().manual_seed(0))
+    apart = drawn.chunk - policy.decoder(context)
+    assert bool((apart.abs() <= scale + 1e-6).all()) and torch.equal(drawn.chunk, policy.decoder(context)) == same
+    torch.testing.assert_close(apart[:, 0], apart[:, 1])  # each half of a chunk has one correction
+
+
+@torch.no_grad()
+def test_a_residuals_probability_is_that_of_its_gaussian() -> None:
+    found = residual.corrected(half_way(), residual.ResidualConfig(spread=0.3))
+    for value in found.decoder.net.parameters():
+        value.normal_(std=0.3)
+    agent, context = residual.ResidualAgent(found), found.encoder(PointWorlds(8).true_signals())
+    drawn = agent.draw(context, torch.Generator().manual_seed(0))
+    mean = found.decoder.mean(context, found.decoder.own(context))
+    wanted = torch.distributions.Normal(mean, 0.3).log_prob(drawn.kept["u"]).sum(-1)
+    torch.testing.assert_close(drawn.log_prob, wanted)
+    torch.testing.assert_close(agent.log_prob(context, drawn.kept)[0], wanted)
 
 
 def test_steering_begins_at_the_policy_itself() -> None:

@@ -30,6 +30,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [
     ["algo=flow_sde", "algo.reward=formula"], ["algo=dsrl", "algo.warmup=8", "algo.batch=8"],
+    ["algo=residual"],
     ["algo=flow_grpo", "algo.group=2", "algo.reward=task"], ["algo=flow_sde", "algo.overlap=true"]])
 def test_a_tuned_policy_is_a_policy(words: list[str], few: Path, tmp_path: Path) -> None:
     base, run = tmp_path / "base", tmp_path / "run"
