@@ -38,7 +38,7 @@ class FlowSDEConfig(PPOConfig):
     """Settings of the learner. ``configs/algo/flow_sde.yaml`` has the same names.
 
     Args:
-        noise: a, the level of the random step: 0.5 in pi_RL.
+        noise: a, the level of the random step; in pi_RL 0.5.
         late: the random step is one of so many last ones; 0: of all, as in pi_RL. A policy that was cloned from few
             demonstrations takes nearly every noise to one chunk: what is random early is gone before it is played, and
             its row teaches nothing.
@@ -46,9 +46,12 @@ class FlowSDEConfig(PPOConfig):
             averages out while a chunk is played, and its many numbers share the divergence that an update may spend.
     """
 
-    noise: float = 0.5
-    late: int = 0
-    smooth: float = 0.0
+    target_kl: float = 0.02
+    gamma: float = 0.9
+    gae_lambda: float = 0.8
+    noise: float = 0.3
+    late: int = 1
+    smooth: float = 0.9
 
     def __post_init__(self) -> None:
         super().__post_init__()
