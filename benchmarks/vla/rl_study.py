@@ -44,7 +44,8 @@ WORDS = {"reach": ("task=reach", "task.settings.constants.reach=0.03", "task.set
 learned of success alone."""
 CLONED = ("algo=flow", "algo.relative=joint_pos", "algo.updates=3000", "algo.context=64", "algo.hidden=[128,128]",
           "algo.evaluate_updates=0")
-EYE = ("algo=vla_grounding", "experiment=tabletop", "algo.frames=16384", "algo.updates=6000", "seed=12")
+EYE_UPDATES = 6000
+EYE = ("algo=vla_grounding", "experiment=tabletop", "algo.frames=16384", f"algo.updates={EYE_UPDATES}", "seed=12")
 WORLDS = 128  # of a tuning from pictures
 FEW = ("algo=vla_few_shot", "algo.relative=joint_pos", "algo.evaluate_updates=0")
 
@@ -117,8 +118,16 @@ def cloned(job: Job, out: Path, times: int) -> Path:
         own = "finger_pos," if job.task == "push" else ""
         read = f"algo.signals=[joint_pos,grip_pos_w,grip_quat_w,{own}goal_pos_w,{SIGNALS[job.task]}]"
         return run([*CLONED, read, f"dataset={dataset}", f"seed={job.seed}"], folder)
-    eye = run(EYE, out / "runs" / "eye")
-    return run([*FEW, f"algo.policy={eye}", f"dataset={dataset}", f"seed={job.seed}"], folder)
+    return run([*FEW, f"algo.policy={eye(out)}", f"dataset={dataset}", f"seed={job.seed}"], folder)
+
+
+def eye(out: Path) -> Path:
+    """The grounding that all policies from pictures begin with. One that is done is not rendered again."""
+    from temporeal.policies.training.checkpoint import file_of
+
+    folder = out / "runs" / "eye"
+    done = file_of(folder / "checkpoints", EYE_UPDATES, 0, 1).exists()
+    return folder if done else run(EYE, folder)
 
 
 def tuned(job: Job, out: Path) -> Path:
