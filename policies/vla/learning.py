@@ -59,7 +59,7 @@ def begin(
     """A learner before its first update."""
     given = held(Path(config.policy), name, config) if config.policy else None
     data, vocabulary = worded(data, vocabulary_of(given) if given is not None else None)
-    told = places_of(given["sizes"]) if given is not None else chosen_places(config, data.interface)
+    told = places_of(given, given["sizes"]) if given is not None else chosen_places(config, data.interface)
     config = resolved(config, data.interface, told)
     encode = partial(begun_encoder, vocabulary=vocabulary, told=told, given=given)
     algorithm, batches = learner.begin(data, config, build, seed, generator, encode,
@@ -199,17 +199,22 @@ def vocabulary_of(state: Mapping[str, Any]) -> Vocabulary | None:
         raise checkpoint.CheckpointError(f"{state['path']}: {error}") from error
 
 
-def places_of(sizes: Mapping[str, Any]) -> tuple[SignalSpec, ...]:
+def places_of(state: Mapping[str, Any], sizes: Mapping[str, Any]) -> tuple[SignalSpec, ...]:
     """The signals that a checkpoint's prefix tells."""
-    return tuple(SignalSpec(**learner.tupled(each)) for each in sizes["told"])
+    try:
+        found = tuple(SignalSpec(**learner.tupled(each)) for each in sizes["told"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise checkpoint.CheckpointError(f"{state['path']}: the signals that its prefix tells cannot be read (written "
+                                         f"by another version?): {error}") from error
+    for spec in found:
+        checkpoint.require_held(state["path"], [spec.size], state["modules"][WEIGHTS])
+    return found
 
 
 def encode_of(state: Mapping[str, Any], sizes: Mapping[str, Any]) -> Callable[..., VlaEncoder]:
     """What makes the encoder that a checkpoint ``state`` describes by ``sizes``."""
-    told = places_of(sizes)
-    for spec in told:
-        checkpoint.require_held(state["path"], [spec.size], state["modules"]["actor"])
-    return partial(vla_encoder, vocabulary=vocabulary_of({**state, "sizes": sizes}), told=told)
+    words = vocabulary_of({**state, "sizes": sizes})
+    return partial(vla_encoder, vocabulary=words, told=places_of(state, sizes))
 
 
 def load(run: Path, kind: type[C], build: Build, device: str = "cpu") -> tuple[ChunkPolicy, C]:

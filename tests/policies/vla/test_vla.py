@@ -228,3 +228,12 @@ def test_what_cannot_be_is_refused_by_name(run: Path, tmp_path: Path) -> None:
         vla.FlowVlaConfig(tune="expert")
     with pytest.raises(CheckpointError, match="written by another version"):
         flow.load_chunks(run)
+
+
+@pytest.mark.parametrize("told", [
+    None, [{"name": "x", "shape": ["a"]}], [{"nome": "x"}], [{"name": "x", "shape": [9**9]}]])
+def test_places_that_a_checkpoint_cannot_tell_are_refused(told: Any, run: Path) -> None:
+    state = offline_learner.read(run)
+    sizes = {key: value for key, value in state["sizes"].items() if key != "told"}
+    with pytest.raises(CheckpointError, match="prefix tells cannot be read|its .* weights are not theirs"):
+        learning.encode_of(state, sizes if told is None else {**sizes, "told": told})
