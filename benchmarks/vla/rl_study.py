@@ -9,7 +9,7 @@ from four times the demonstrations; ``white`` is Flow-SDE with the settings of p
 job that was stopped goes on from its checkpoint. From pictures, all seeds begin with one eye: a grounding of all kinds
 of instructions, which stands in for a pretrained model (20 minutes of a core, once).
 Of one core a tuning takes about 8 minutes on reach from states (5,400 control steps a second, measured), 12 on push
-(estimated), 7 to 10 from pictures (700 to 1,000 control steps a second): 3 seeds of all are about 13 core-hours.
+(estimated), 7 to 10 from pictures (700 to 1,000 control steps a second): 3 seeds of all are about 15 core-hours.
 """
 
 from __future__ import annotations
@@ -166,8 +166,7 @@ def study(out: Path, seeds: int = FEWEST, episodes: int = EPISODES, only: str = 
 
 
 def judged(trials: Mapping[str, studies.Trial]) -> list[Row]:
-    """Shares of success over all seeds. Flow-SDE on the formula's decomposition with the way to it has the target, on
-    every seed."""
+    """Shares of success over all seeds. Flow-SDE by the task's own reward has the target, on every seed."""
     found = list[Row]()
     for job in jobs(1):
         name, own = f"vla.rl.{job.kind.replace('/', '.')}", [each for name, each in trials.items()

@@ -66,7 +66,7 @@ class FlowGRPOConfig(ClipConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, noise="(0, inf)", late="[0, inf)", smooth="[0, 1)", group="[2, inf)", starts="[1, inf)",
+        require(self, noise="(0, inf)", late="[0, inf)", smooth="[0, 0.99]", group="[2, inf)", starts="[1, inf)",
                 tries="[1, inf)", keep="[1, inf)", rolls="[1, inf)", low="[0, 1]", high="[0, 1]")
         if self.overlap:
             raise SettingsError("algo.overlap=true: groups are flown by one set of worlds; algo.overlap=false")

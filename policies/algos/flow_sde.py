@@ -1,12 +1,14 @@
 """Flow-SDE: PPO on one random denoise step of each chunk that a flow policy makes.
 
 Chen et al. 2025, pi_RL (arXiv 2510.25889), section 4.2. A flow policy is deterministic given its noise and has no
-log-probability that could be computed. So, of the K denoise steps of a decision, one, drawn at random, is a step of a
-stochastic differential equation with the same marginals (:mod:`temporeal.policies.vla.samplers`), the others are
-Euler's. Its Gaussian is the policy of a process of two layers, the denoise step in the control decision: PPO's ratio is
-that of the one transition, and an update costs one pass of the expert.
+log-probability that could be computed. So, of the K denoise steps of a decision, one (pi_RL: any, drawn at random; here
+the last, unless told otherwise) is a step of a stochastic differential equation, whose marginals are those of the flow
+where steps are short (:mod:`temporeal.policies.vla.samplers`), the others are Euler's. Its Gaussian is the policy of a
+process of two layers, the denoise step in the control decision: PPO's ratio is that of the one transition, and an
+update costs one pass of the expert.
 
-    log pi(x' | x, t, o) = log N(x'; mu_theta(x, t, o), d sigma_t^2),   sigma_t = a sqrt(t / (1 - t))
+    log pi(x' | x, t, o) = log N(x'; mu_theta(x, t, o), d sigma_t^2 C)
+    sigma_t = a sqrt(t / (1 - t)),   C[i, j] = r^|i - j| of a chunk's rows
 
 over the rows that are executed. The encoder is frozen: contexts are encoded once a decision and stored. What is
 deployed is the ODE from the policy's own noise, as before.
@@ -44,6 +46,7 @@ class FlowSDEConfig(PPOConfig):
             its row teaches nothing.
         smooth: r, the correlation of the noise of neighbouring rows of a chunk; 0: none, as in pi_RL. White noise
             averages out while a chunk is played, and its many numbers share the divergence that an update may spend.
+            Nearer to 1 than .99 rounding spoils the probabilities.
     """
 
     target_kl: float = 0.02
@@ -55,7 +58,7 @@ class FlowSDEConfig(PPOConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, noise="(0, inf)", late="[0, inf)", smooth="[0, 1)")
+        require(self, noise="(0, inf)", late="[0, inf)", smooth="[0, 0.99]")
 
 
 class SDEAgent:

@@ -8,8 +8,8 @@ guard take the corrected policy as any other.
     chunk = base(o) + scale * clip(u, -1, 1),   u ~ N(mean(o, base(o)), std^2),   std learned, the same everywhere
 
 What is deployed is the mean. At scale 0 it is the base, bit for bit. Any policy that gives chunks can be the base:
-flows, diffusion, ACT, Gaussians, tokens, from states, from pictures and a sentence. R decisions, G parts of a chunk's
-rows, U numbers of a command.
+flows, diffusion, ACT, one step, tokens, and a policy that was tuned; from states, from pictures and a sentence. Rows
+that are not played in training have the correction of the last part that is. U numbers of a command.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class ResidualConfig(PPOConfig):
 
     Args:
         scale: of the correction, in units of the chunk, whose commands fill -1 to 1; 0: the base, bit for bit.
-        parts: G, corrections of a chunk, each for an equal part of its rows; 1: the same in all rows.
+        parts: corrections of a chunk, each for an equal part of its rows, as far as they are played; 1: the same in all
+            rows.
         spread: std at first.
         hidden: widths of the correction's network.
     """
@@ -70,17 +71,23 @@ class Corrected(Decoder):
         own: the frozen decoder.
         shape: H, U.
         context: numbers of a context, of all its tokens.
+
+    Attributes:
+        shape: G, U: corrections of the parts that are played.
     """
 
     def __init__(self, own: Decoder, shape: tuple[int, int], context: int, config: ResidualConfig) -> None:
         super().__init__()
         rows, size = shape
         if rows % config.parts:
-            raise SettingsError(f"algo.parts={config.parts}: a chunk of {rows} rows has no so many equal parts")
-        self.own, self.scale, self.repeat = own.requires_grad_(False), config.scale, rows // config.parts
-        self.shape = (config.parts, size)
-        self.net = mlp(context + rows * size, config.hidden, config.parts * size, "tanh", 0.0)
-        self.log_std = nn.Parameter(torch.full((config.parts * size,), math.log(config.spread)))
+            raise SettingsError(f"algo.parts={config.parts}: {rows} rows of a chunk cannot be divided into "
+                                f"{config.parts} equal parts")
+        self.own, self.scale, each = own.requires_grad_(False), config.scale, rows // config.parts
+        self.shape = (math.ceil(config.execute / each), size)
+        self.register_buffer("part", (torch.arange(rows) // each).clamp(max=self.shape[0] - 1), persistent=False)
+        self.part: Tensor
+        self.net = mlp(context + rows * size, config.hidden, math.prod(self.shape), "tanh", 0.0)
+        self.log_std = nn.Parameter(torch.full((math.prod(self.shape),), math.log(config.spread)))
 
     def mean(self, context: Tensor, base: Tensor) -> Tensor:
         """Of u [N, G U], given the base's chunk [N, H, U]."""
@@ -89,8 +96,7 @@ class Corrected(Decoder):
 
     def corrected(self, base: Tensor, u: Tensor) -> Tensor:
         """The chunk that is played."""
-        moved = u.clamp(-1.0, 1.0).unflatten(1, self.shape)
-        return base + self.scale * moved.repeat_interleave(self.repeat, 1)
+        return base + self.scale * u.clamp(-1.0, 1.0).unflatten(1, self.shape)[:, self.part]
 
     def forward(self, context: Tensor) -> Tensor:
         """The chunk that is deployed."""

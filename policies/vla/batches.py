@@ -29,7 +29,8 @@ class VlaBatches(WindowBatches):
         super().__init__(data, config, sizes)
         self.seeing: SeeingConfig = config
         self.words = [name for name, spec in data.interface.signals.items() if is_words(spec)]
-        for name in (PREFIX, POSITIVE):
+        unread = set(data.numbers) - set(sizes["interface"]["signals"])  # what is told must be true
+        for name in (PREFIX, POSITIVE, *unread):
             self.spread.pop(name, None)
         self.mean = {name: data.numbers[name][data.at].mean(0) for name in self.spread}
 

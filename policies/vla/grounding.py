@@ -3,7 +3,7 @@
 It stands in for a pretrained vision-language model. Worlds are reset, the arm moves, pictures and sentences are kept,
 and the encoder learns to tell the places that the simulator knows. Of the commands nothing is kept. In some worlds the
 arm wanders under random actions, in others it goes where the task's controller by hand brings it: a hand over what is
-named hides it, and a prefix that never saw that tells places 8 cm off in a tenth of such pictures. S frames, N worlds.
+named hides it, and of such pictures a prefix that never saw any told a tenth 8 cm off (a trial). S frames, N worlds.
 """
 
 from __future__ import annotations
@@ -57,6 +57,9 @@ class GroundingConfig(SeeingConfig, CloningConfig):
         super().__post_init__()
         require(self, looks="[1, inf)", wander="[1, inf)", frames="[16, inf)", follow="[0, 1]")
         self.check()
+        if self.follow and self.looks < 2:
+            raise SettingsError(f"algo.follow={self.follow}: an arm follows between two looks, and algo.looks="
+                                f"{self.looks}; algo.follow=0")
         if not self.ground:
             raise SettingsError("algo.ground names no signal: there is nothing to learn")
 
@@ -88,7 +91,7 @@ def read_of(env: TaskEnv, cameras: Mapping[str, Tensor], ground: Sequence[str]) 
 @torch.no_grad()
 def looks(env: TaskEnv, config: GroundingConfig, generator: torch.Generator) -> Iterator[dict[str, Tensor]]:
     """Pictures and signals of all worlds [N, ...], one look after the other, without an end."""
-    experts = expert_of(env.task) if config.follow else None
+    experts = expert_of(env.task, config) if config.follow else None
     while True:
         obs, drawn = env.reset(), torch.rand((2, env.num_worlds), generator=generator)
         leads = led(env, experts(env.num_worlds), drawn[0] < config.follow, 0.3 + 0.7 * drawn[1]) if experts else alone
@@ -97,8 +100,11 @@ def looks(env: TaskEnv, config: GroundingConfig, generator: torch.Generator) -> 
             yield {**env.true_signals(), **obs.images}
 
 
-def expert_of(task: Task) -> Callable[[int], Controller]:
-    """The controller by hand; a clear error where there is none."""
+def expert_of(task: Task, config: GroundingConfig) -> Callable[[int], Controller]:
+    """The controller by hand; a clear error where there is none, or episodes end before the last look."""
+    if (last := (config.looks - 1) * config.wander) >= task.steps:
+        raise SettingsError(f"algo.looks={config.looks} and algo.wander={config.wander}: the last look is after {last} "
+                            f"control steps, and an episode has {task.steps}")
     try:
         return scripted(task)
     except ValueError as error:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from temporeal.policies.data.episodes.interface import Interface, require_same
-from temporeal.policies.nets.encoders import is_picture, is_words
+from temporeal.policies.nets.encoders import count, is_picture, is_words
 from temporeal.policies.training import checkpoint, offline_learner
 from temporeal.policies.training.chunks import learner
 from temporeal.policies.training.chunks.learner import Build, Cloning, Result, WindowBatches
@@ -96,14 +96,17 @@ def chosen_places(config: VlaConfig, interface: Interface) -> tuple[SignalSpec, 
 
 
 def resolved(config: C, interface: Interface, told: Sequence[SignalSpec]) -> C:
-    """The settings with the signals that are read, and those of ``told`` that are learned, by name: all, or where one
-    is not in the data or the prefix is frozen, none."""
+    """The settings with the signals that are read, and those of ``told`` that are learned, by name: all, or of a frozen
+    prefix none."""
     names = tuple(spec.name for spec in told)
     if other := set(config.auxiliary) - set(names):
         raise SettingsError(f"algo.auxiliary={sorted(other)[0]}: the run algo.policy={config.policy} tells "
                             f"{', '.join(names) or 'nothing'}, and no more can be added")
-    learned = names if config.tune != "expert" and all(name in interface.signals for name in names) else ()
-    return replace(config, signals=tuple(config.signals) or seen_by_default(interface, config.ground),
+    learned = names if config.tune != "expert" else ()
+    if missing := [name for name in learned if name not in interface.signals]:
+        raise SettingsError(f"the run algo.policy={config.policy} tells {', '.join(missing)}, which the dataset does "
+                            "not have: its prefix would forget that; algo.tune=expert leaves the prefix as it is")
+    return replace(config, signals=tuple(config.signals) or seen_by_default(interface, (*config.ground, *names)),
                    auxiliary=learned)
 
 
@@ -203,11 +206,12 @@ def places_of(state: Mapping[str, Any], sizes: Mapping[str, Any]) -> tuple[Signa
     """The signals that a checkpoint's prefix tells."""
     try:
         found = tuple(SignalSpec(**learner.tupled(each)) for each in sizes["told"])
-    except (LookupError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise checkpoint.CheckpointError(f"{state['path']}: the signals that its prefix tells cannot be read (written "
                                          f"by another version?): {error}") from error
-    for spec in found:
-        checkpoint.require_held(state["path"], [spec.size], state["modules"][WEIGHTS])
+    sizes_of = [count(spec) for spec in found]
+    for size in (*sizes_of, sum(sizes_of) or 1):
+        checkpoint.require_held(state["path"], [size], state["modules"][WEIGHTS])
     return found
 
 

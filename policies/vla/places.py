@@ -1,8 +1,8 @@
 """What the pictures and the sentence say of the world in numbers: the places of what is named.
 
 A head on the prefix's tokens, trained on places that simulators know. What it says goes to the expert beside what the
-robot measures of itself. From tokens alone an expert learns few demonstrations by heart, and reaches three centimetres
-beside a place that a linear head reads off the same tokens to one.
+robot measures of itself. From tokens alone an expert of few demonstrations reads places badly: of 100 it stayed 3 cm
+(median) beside places that a linear head read off the same tokens to 1 cm (a trial, one seed, not kept).
 
 B samples, L tokens of D numbers.
 """

@@ -14,8 +14,9 @@ al. 2025, pi_RL (arXiv 2510.25889). Of a decision one step is random and its pro
 process): an update then costs one pass of the expert, not K. N robots, H steps, U numbers of a command.
 
 Independent noise of a chunk's rows averages out while it is played. Flow-SDE's may be correlated, C[i, j] = r^|i - j|
-over rows (:func:`correlated`): the diffusion is then sigma C^(1/2), its correction sigma^2 C score, and the marginals
-stay as they are, which holds of every constant C (the Fokker-Planck equation, term by term).
+over rows (:func:`correlated`): the diffusion is then sigma C^(1/2), the drift's correction sigma^2 C score / 2, and the
+marginals stay as they are, which holds of every constant C (the Fokker-Planck equation, term by term), of short steps.
+One long last step of a policy that takes every noise to one chunk adds its noise to that chunk: it explores.
 """
 
 from __future__ import annotations

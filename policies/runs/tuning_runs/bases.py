@@ -67,7 +67,8 @@ def base_of(settings: Settings, task: Task) -> Base:
     before = load_run(run)
     if not chunks.gives_chunks(before):
         raise BadInput(f"algo.policy={run}: algo={before['algo']['name']} gives single commands; algo="
-                       f"{settings['algo']['name']} tunes policies that give chunks: algo=flow, algo=vla")
+                       f"{settings['algo']['name']} tunes policies that give chunks: algo=flow, algo=vla; "
+                       "algo=residual any of them")
     if before["task"]["name"] != settings["task"]["name"]:
         raise BadInput(f"algo.policy={run} was trained on task {title_of(before)}, this is {title_of(settings)}")
     policy = chunks.load_chunks(before, run, task)

@@ -338,12 +338,12 @@ def load(
     if different := set(state["config"]) ^ {each.name for each in fields(kind)}:
         raise checkpoint.CheckpointError(f"{file} was written by another version: settings {sorted(different)} differ")
     settings: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in state["config"].items()}
-    config = kind(**settings)
     policy: ChunkPolicy = learner_of(folder / BASE).load_chunks(folder / BASE)
     weights = (state["modules"] if state["best"] is None else state["best"]["modules"])["policy"]
     try:
+        config = kind(**settings)
         policy = policy if shaped is None else shaped(policy, config, weights)
         policy.load_state_dict(weights)
-    except (RuntimeError, LookupError, SettingsError) as error:
+    except (RuntimeError, LookupError, TypeError, SettingsError) as error:
         raise checkpoint.CheckpointError(f"{file} holds no policy of its settings: {error}") from error
     return policy.to(device).eval()

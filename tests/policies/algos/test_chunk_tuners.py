@@ -10,6 +10,7 @@ from tests.policies.chunk_worlds import PointWorlds, base, flow, half_way, succe
 
 from temporeal.policies.algos import dsrl, flow_grpo, flow_noise, flow_sde, residual, token_ppo
 from temporeal.policies.training.chunk_rl import tuning
+from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.vla.protocol import as_flow
 
 SHARED = {"execute": 4, "evaluate_steps": 2000, "evaluate_episodes": 256}
@@ -65,6 +66,20 @@ def test_a_residual_of_scale_0_is_the_policy_itself_bit_for_bit(scale: float, sa
     apart = drawn.chunk - policy.decoder(context)
     assert bool((apart.abs() <= scale + 1e-6).all()) and torch.equal(drawn.chunk, policy.decoder(context)) == same
     torch.testing.assert_close(apart[:, 0], apart[:, 1])  # each half of a chunk has one correction
+
+
+@torch.no_grad()
+def test_what_is_not_played_has_no_share_in_a_residuals_probability() -> None:
+    found = residual.corrected(half_way(), residual.ResidualConfig(parts=4, execute=2))
+    context = found.encoder(PointWorlds(8).true_signals())
+    drawn = residual.ResidualAgent(found).draw(context, torch.Generator().manual_seed(0))
+    assert drawn.kept["u"].shape == (8, 2 * 2)  # of four rows two are played, of two numbers each
+    apart = drawn.chunk - drawn.kept["base"]
+    torch.testing.assert_close(apart[:, 1:2].expand(-1, 2, -1), apart[:, 2:])  # the rest goes on as the last one
+    with pytest.raises(SettingsError, match="algo.parts=3: 4 rows of a chunk cannot be divided into 3 equal parts"):
+        residual.corrected(half_way(), residual.ResidualConfig(parts=3))
+    with pytest.raises(SettingsError, match="algo.hidden is a list of widths"):
+        residual.ResidualConfig(hidden=())
 
 
 @torch.no_grad()

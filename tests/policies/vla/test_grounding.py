@@ -37,7 +37,7 @@ class Scenes:
 
     def __init__(self) -> None:
         self.task: Any = SimpleNamespace(
-            name="squares", robot=load_robot("franka"), command="arm_cmd", control_dt=0.05,
+            name="squares", robot=load_robot("franka"), command="arm_cmd", control_dt=0.05, steps=50,
             schema=schema(INSTRUCTION, SignalSpec("target_pos_w", (2,), "m", "w")))
         self.resets = self.steps = 0
 
@@ -127,10 +127,14 @@ def test_a_runs_places_keep_their_scales_and_learn_on_where_the_data_have_them(t
     data.interface.signals["instruction"] = INSTRUCTION  # type: ignore[index]
     data.columns["target_pos_w"] += 3.0  # another table: what is told is told in the run's scales all the same
     tuned = vla.FlowVlaConfig(horizon=4, execute=4, width=32, layers=1, policy=str(tmp_path), **SMALL)
-    algorithm, _ = learning.begin(data, tuned, vla.flow, "vla", 0, torch.Generator().manual_seed(0))
+    algorithm, batches = learning.begin(data, tuned, vla.flow, "vla", 0, torch.Generator().manual_seed(0))
+    assert "target_pos_w" not in batches.spread  # what is told must be true: no noise, no dropout
     assert algorithm.told is algorithm.policy.encoder.prefix.places
     assert torch.equal(algorithm.told.normalizer.mean, held)
     assert "told" not in algorithm.modules and len(set(map(id, algorithm.weights))) == len(algorithm.weights)
+    del data.columns["target_pos_w"], data.interface.signals["target_pos_w"]  # type: ignore[attr-defined]
+    with pytest.raises(SettingsError, match="tells target_pos_w, which the dataset does not have: .*algo.tune=expert"):
+        learning.begin(data, tuned, vla.flow, "vla", 0, torch.Generator())
     with pytest.raises(SettingsError, match="algo.auxiliary=speed: .* tells target_pos_w, and no more can be added"):
         learning.begin(data, replace(tuned, auxiliary=("speed",)), vla.flow, "vla", 0, torch.Generator())
 
@@ -143,5 +147,9 @@ def test_what_cannot_be_learned_is_refused() -> None:
         grounding.read_of(env, {}, ("target_pos_w",))
     with pytest.raises(SettingsError, match="algo.follow: task 'squares' has no expert by hand.*algo.follow=0"):
         grounding.frames(env, GroundingConfig(**{**SMALL, "follow": 0.5}), torch.Generator())
+    with pytest.raises(SettingsError, match="an episode has 50"):
+        grounding.frames(env, GroundingConfig(looks=6, wander=10, **SMALL), torch.Generator())
+    with pytest.raises(SettingsError, match="an arm follows between two looks, and algo.looks=1"):
+        GroundingConfig(looks=1, **SMALL)
     with pytest.raises(SettingsError, match="names no signal"):
         GroundingConfig(**{**ALONE, "ground": ()})

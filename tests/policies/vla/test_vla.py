@@ -231,7 +231,8 @@ def test_what_cannot_be_is_refused_by_name(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("told", [
-    None, [{"name": "x", "shape": ["a"]}], [{"nome": "x"}], [{"name": "x", "shape": [9**9]}]])
+    None, [{"name": "x", "shape": ["a"]}], [{"size": 3}], [{"name": "x", "shape": [9**9]}], "abc", [5], {"a": 1},
+    [{"name": f"x{i}", "shape": [9000]} for i in range(50)]])
 def test_places_that_a_checkpoint_cannot_tell_are_refused(told: Any, run: Path) -> None:
     state = offline_learner.read(run)
     sizes = {key: value for key, value in state["sizes"].items() if key != "told"}

@@ -15,7 +15,7 @@ from temporeal.policies.training.chunk_rl.ppo import ClippedUpdate, RatioError
 from temporeal.policies.training.chunk_rl.rollouts import Drawn, Rollout, Seen
 from temporeal.policies.training.errors import SettingsError
 
-CONFIG = FlowSDEConfig(execute=4, minibatch=64, learning_rate=1e-4, total_steps=2048, evaluate_steps=0)
+CONFIG = FlowSDEConfig(target_kl=0.01, execute=4, minibatch=64, learning_rate=1e-4, total_steps=2048, evaluate_steps=0)
 
 
 @pytest.fixture(autouse=True)
