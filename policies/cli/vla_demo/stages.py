@@ -24,7 +24,7 @@ from temporeal.robots.handed_over.files import Refused
 from temporeal.robots.handed_over.texts import from_json
 
 RECORD = "stages.json"
-FOLDERS = ("demonstrations", "tuned", "improved", "artifact", "missions")
+FOLDERS = ("eye", "demonstrations", "tuned", "improved", "artifact", "missions")
 OURS = (*FOLDERS, "judged-tuned", "judged-improved", RECORD, "summary.json", "report.html")
 """What a demo writes into its folder: all that --overwrite removes."""
 INTERFACE = "with_fingers"  # of the arm whose gripper is commanded with its joints
@@ -56,22 +56,27 @@ class Stage:
 
 def stages_of(options: Any) -> list[Stage]:
     """The stages for the options of the verb."""
-    out, seed, budget = options.out, f"seed={options.seed}", f"algo.max_seconds={options.seconds:g}"
+    out, seed = options.out, f"seed={options.seed}"
     folder = {name: str(out / name) for name in FOLDERS}
     told = [word for sentence in options.instruction for word in ("--instruction", sentence)]
     judged = ("--episodes", str(options.judged), "--json")
     return [
+        Stage("eye", "ground what sees and reads, in rendered scenes", "train", (
+            "algo=vla_grounding", "experiment=tabletop", f"algo.frames={options.frames}",
+            f"algo.updates={options.updates}", seed, f"out={folder['eye']}", "--json"), "eye", resumes=True),
         Stage("demonstrations", "demonstrations by hand", "data", (
             "generate", "experiment=tabletop", f'task.settings.kinds="{options.kinds}"', "quality=noisy",
             f"episodes={options.episodes}", seed, f"out={folder['demonstrations']}", "--json"), "demonstrations"),
         Stage("tuned", "tune the policy on them", "train", (
-            "algo=vla", f"dataset={folder['demonstrations']}", budget, "algo.clock=cpu", seed, f"out={folder['tuned']}",
-            "--json"), "tuned", resumes=True),
+            "algo=vla_few_shot", f"algo.policy={folder['eye']}", f"dataset={folder['demonstrations']}",
+            "algo.relative=joint_pos", "algo.evaluate_updates=0", seed, f"out={folder['tuned']}", "--json"), "tuned",
+            resumes=True),
         Stage("judged-tuned", "judge it", "eval", (
             folder["tuned"], *judged, "--out", str(out / "judged-tuned")), "judged-tuned", gate=True),
         Stage("improved", "improve it by reinforcement on the formulas", "train", (
-            "algo=flow_sde", f"algo.policy={folder['tuned']}", "algo.reward=formula", budget, "algo.clock=cpu", seed,
-            f"out={folder['improved']}", "--json"), "improved", resumes=True),
+            "algo=residual", f"algo.policy={folder['tuned']}", "algo.reward=task", "num_worlds=128",
+            f"algo.max_seconds={options.seconds:g}", "algo.clock=cpu", seed, f"out={folder['improved']}", "--json"),
+            "improved", resumes=True),
         Stage("judged-improved", "judge it", "eval", (
             folder["improved"], *judged, "--out", str(out / "judged-improved")), "judged-improved", gate=True),
         Stage("artifact", "export", "export", (

@@ -13,21 +13,22 @@ from temporeal.policies.runs.errors import BAD_INPUT, FAILED, OK, BadInput
 
 SUMMARY = "learn to do what a sentence says, improve it in simulation and fly it by typed instructions"
 HELP = """\
-An arm at a table learns to see, read and act: demonstrations by hand, a vision-language-action policy tuned on them,
-improved by reinforcement learning on the instructions' own formulas, exported as an artifact, and told what to do
-through the ROS 2 nodes (controller, inference worker, guard, monitor, simulated robot and cameras, each a process, over
-DDS). Each stage is a command that is printed; one that was done with the same words is not done again, so that an
-interrupted demo goes on where it was.
-Writes demonstrations/, tuned/, improved/, artifact/, missions/, stages.json, summary.json and report.html (pictures,
-chunks, verdicts) into outputs/demo-vla or --out.
+An arm at a table learns to see, read and act: what sees and reads is grounded in rendered scenes, a
+vision-language-action policy is tuned on few demonstrations by hand, improved by reinforcement learning on the
+instructions' own formulas, exported as an artifact, and told what to do through the ROS 2 nodes (controller, inference
+worker, guard, monitor, simulated robot and cameras, each a process, over DDS). About 40 minutes. Each stage is a
+command that is printed; one that was done with the same words is not done again, so that an interrupted demo goes on
+where it was.
+Writes eye/, demonstrations/, tuned/, improved/, artifact/, missions/, stages.json, summary.json and report.html
+(pictures, chunks, verdicts) into outputs/demo-vla or --out.
 
 Exit status: 0 at least 9 of 10 missions satisfied the instruction's formula by the monitor, 1 not, 2 something could
 not run.
 
 Example:
   temporeal demo vla
-  temporeal demo vla --instruction "reach the red cube" --instruction "slide the blue ball into the tray"
-  temporeal demo vla --episodes 60 --seconds 60 --missions 4 --out outputs/quick
+  temporeal demo vla --instruction "reach the red cube" --instruction "go to the blue ball"
+  temporeal demo vla --frames 2048 --updates 500 --seconds 60 --missions 4 --out outputs/quick
 """
 
 OUT = Path("outputs/demo-vla")
@@ -37,16 +38,20 @@ SENTENCES = (
     "slide the red cube into the tray",
     "move to the yellow cylinder", "push the green cube onto the plate", "reach the green cylinder",
     "shove the blue cube onto the plate", "move the gripper to the red ball", "push the red cube into the tray")
-"""What the missions are told, in turn: combinations and wordings of training (temporeal.sim.stl.instructions)."""
+"""Combinations and wordings of training (temporeal.sim.stl.instructions)."""
+MORE = ("reach the yellow ball", "go to the red cylinder", "move to the blue cube", "reach the green cube",
+        "go to the red ball")
+"""The missions are told what of all these the policy learned, in turn."""
 
 
 def parser() -> Parser:
     """Options of this verb."""
     p = Parser("demo vla", HELP)
-    p.add_argument("--kinds", default="reach,push", help="what is learned (%(default)s)")
-    p.add_argument("--episodes", type=int, default=400, help="demonstrations (%(default)s)")
-    p.add_argument("--seconds", type=float, default=600.0,
-                   help="of the processor for tuning, and again for improving (%(default)s)")
+    p.add_argument("--kinds", default="reach", help="what is learned (%(default)s)")
+    p.add_argument("--frames", type=int, default=16384, help="rendered for grounding (%(default)s)")
+    p.add_argument("--updates", type=int, default=6000, help="gradient steps of grounding (%(default)s)")
+    p.add_argument("--episodes", type=int, default=40, help="demonstrations (%(default)s)")
+    p.add_argument("--seconds", type=float, default=600.0, help="of the processor for improving (%(default)s)")
     p.add_argument("--judged", type=int, default=128, help="fresh episodes that judge each policy (%(default)s)")
     p.add_argument("--missions", type=int, default=10, help="real-time missions (%(default)s)")
     p.add_argument("--instruction", action="append", default=[], metavar="SENTENCE",
@@ -79,7 +84,7 @@ def run(argv: Sequence[str]) -> int:
         print_json(summary)
     announce(f"\nverdict: {summary['verdict']}, {summary['satisfied']} of {summary['missions']} missions\n"
              f"look at  {page}\ntry      temporeal deploy {options.out / 'artifact'} --sim "
-             "deploy.interface=with_fingers --instruction \"push the red cube into the tray\"")
+             "deploy.interface=with_fingers --instruction \"reach the red cube\"")
     if summary["missions"] == 0:
         complain(f"temporeal: no mission was flown; logs: {options.out / 'missions'}")
         return BAD_INPUT
@@ -93,11 +98,11 @@ def check(options: Any) -> None:
     from temporeal.policies.runs.errors import bad_input
     from temporeal.sim.stl.instructions.grammar import parse
 
-    for name in ("episodes", "judged", "missions", "seconds"):
+    for name in ("frames", "updates", "episodes", "judged", "missions", "seconds"):
         if getattr(options, name) < 1:
             raise BadInput(f"--{name} is at least 1, got {getattr(options, name)}")
     kinds = options.kinds.split(",")
-    options.instruction = options.instruction or [s for s in SENTENCES if parse(s).kind in kinds]
+    options.instruction = options.instruction or [s for s in (*SENTENCES, *MORE) if parse(s).kind in kinds]
     with bad_input():
         asked = [(sentence, parse(sentence).kind) for sentence in options.instruction]
     if not asked:

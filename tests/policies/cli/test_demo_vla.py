@@ -12,7 +12,7 @@ from temporeal.policies.cli.verbs import demo
 from temporeal.policies.cli.vla_demo import stages
 from temporeal.policies.cli.vla_demo.page import write_page
 from temporeal.policies.cli.vla_demo.stages import Stage, clear, perform, stages_of
-from temporeal.policies.cli.vla_demo.verb import SENTENCES, parser
+from temporeal.policies.cli.vla_demo.verb import MORE, SENTENCES, parser
 from temporeal.policies.runs.errors import BadInput
 from temporeal.sim.stl.instructions.grammar import held_out, parse
 
@@ -87,19 +87,21 @@ def test_nothing_else_in_the_folder_is_removed(tmp_path):
 def test_its_commands_are_those_that_a_user_would_type(tmp_path):
     options = parser().parse_args(["--out", str(tmp_path), "--instruction", "reach the red cube", "--missions", "2"])
     commands = {each.name: each.command for each in stages_of(options)}
-    assert list(commands) == ["demonstrations", "tuned", "judged-tuned", "improved", "judged-improved", "artifact",
-                              "missions"]
-    assert f"algo=flow_sde algo.policy={tmp_path}/tuned" in commands["improved"]
+    assert list(commands) == ["eye", "demonstrations", "tuned", "judged-tuned", "improved", "judged-improved",
+                              "artifact", "missions"]
+    assert f"algo=vla_few_shot algo.policy={tmp_path}/eye" in commands["tuned"]
+    assert f"algo=residual algo.policy={tmp_path}/tuned" in commands["improved"]
     assert "--flights 2" in commands["missions"] and "--instruction 'reach the red cube'" in commands["missions"]
 
 
 def test_its_own_sentences_are_of_training():
-    assert not [sentence for sentence in SENTENCES if held_out(parse(sentence))]
+    assert not [sentence for sentence in (*SENTENCES, *MORE) if held_out(parse(sentence))]
 
 
 @pytest.mark.parametrize(("words", "why"), [
     (["--instruction", "sing a song"], "unknown words"), (["--instruction", "press the button"], "does not learn"),
-    (["--instruction", ""], "empty"), (["--missions", "0"], "at least 1"), (["--kinds", "press"], "--instruction")])
+    (["--instruction", ""], "empty"), (["--missions", "0"], "at least 1"),
+    (["--frames", "0"], "at least 1"), (["--kinds", "press"], "--instruction")])
 def test_what_it_cannot_do_is_refused_before_anything_slow(tmp_path, words, why):
     with pytest.raises(BadInput, match=why):
         demo.run(["vla", "--out", str(tmp_path / "out"), *words])
