@@ -81,6 +81,7 @@ def error(policy: ppo.Result) -> float:
     return float((action[:, 0] - env.place()).square().mean())
 
 
+@pytest.mark.slow
 def test_a_policy_learns_to_point_at_what_only_pictures_show(tmp_path: Path) -> None:
     blind = float(Spot(512, seed=7).place().square().mean())
     assert blind > 0.25

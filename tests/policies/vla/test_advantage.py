@@ -60,6 +60,7 @@ def test_verdicts_count_where_episodes_have_sentences() -> None:
     assert vocabulary is not None and torch.equal(advantage.returns(told), advantage.returns(said))
 
 
+@pytest.mark.slow
 def test_the_better_ones_are_positive_and_the_policy_does_as_they_did() -> None:
     data = two_ways()
     found = advantage.labels(data, 0)

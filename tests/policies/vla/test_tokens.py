@@ -80,6 +80,7 @@ def test_the_deployed_chunk_is_that_of_the_likeliest_tokens(policy: Any) -> None
     assert torch.allclose(policy.rows(signals), policy.commands(policy.decoder.code.back(tokens), signals), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_it_learns(policy: Any) -> None:
     config = TokenVlaConfig(updates=150, **SMALL)
     algorithm, batches = learning.begin(squares(60), config, vla_tokens.writer, "vla_tokens", 0,
