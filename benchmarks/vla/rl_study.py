@@ -166,12 +166,12 @@ def study(out: Path, seeds: int = FEWEST, episodes: int = EPISODES, only: str = 
 
 
 def judged(trials: Mapping[str, studies.Trial]) -> list[Row]:
-    """Shares of success over all seeds. Flow-SDE by the task's own reward has the target, on every seed."""
+    """Shares of success over all seeds. The residual by the task's own reward has the target, on every seed."""
     found = list[Row]()
     for job in jobs(1):
         name, own = f"vla.rl.{job.kind.replace('/', '.')}", [each for name, each in trials.items()
                                                             if name.rpartition("/")[0] == job.kind]
-        target = TARGETS[job.task] if job.arm == "flow_sde+task" else None
+        target = TARGETS[job.task] if job.arm == "residual+task" else None
         if not own:
             found.append(studies.missing(name, "1", target, "rl-study", "no seed", "vla"))
             continue
