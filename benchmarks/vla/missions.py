@@ -30,7 +30,8 @@ def rows(quick: bool, out: Path) -> list[Row]:
     from temporeal_benchmarks.vla import by_hand
 
     by_hand.write(out / "artifact")
-    return figures(flown(out / "artifact", out / "missions", FEW if quick else MISSIONS), out / "missions")
+    report = flown(out / "artifact", out / "missions", FEW if quick else MISSIONS)
+    return figures(report, out / "missions", "the policy by hand, which is told where things are")
 
 
 def flown(artifact: Path, out: Path, count: int, sentences: Sequence[str] = SENTENCES) -> FlightReport:
@@ -40,8 +41,8 @@ def flown(artifact: Path, out: Path, count: int, sentences: Sequence[str] = SENT
                                                       row.get("why") or row.get("reason") or "", flush=True))
 
 
-def figures(report: FlightReport, out: Path) -> list[Row]:
-    """The rows of a series of missions."""
+def figures(report: FlightReport, out: Path, whose: str) -> list[Row]:
+    """The rows of a series of missions; ``whose``: the policy in words."""
     count, judged = len(report.flights), [row for row in report.flights if row.get("truth")]
     agree = sum(row["verdict"] == row["truth"]["verdict"] for row in judged)
     named = {node["node"]: node for node in report.nodes}
@@ -51,7 +52,7 @@ def figures(report: FlightReport, out: Path) -> list[Row]:
     pictures = camera.get("pictures") or {}
     return [
         at_least("vla.missions.satisfied", report.satisfied / count, "1", REQUIRED,
-                 f"{report.satisfied} of {count} by the monitor{'; ' + failed if failed else ''}"),
+                 f"{report.satisfied} of {count} by the monitor; {whose}{'; ' + failed if failed else ''}"),
         Row("vla.missions.verdict_agrees_with_truth", agree / max(len(judged), 1), "1", peer=f"of {len(judged)}"),
         Row("vla.missions.chunk", (worker.get("inference_ms") or {}).get("p50"), "ms", peer="median, in the worker"),
         Row("vla.missions.render", camera.get("render_ms"), "ms", peer=f"a 64x64 picture, median of {pictures}; "
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
     """Fly an artifact's missions: ARTIFACT [FOLDER]."""
     artifact, out = Path(arguments[0]), Path(arguments[1] if len(arguments) > 1 else "outputs/missions")
     report = flown(artifact, out, MISSIONS)
-    for row in figures(report, out):
+    for row in figures(report, out, str(artifact)):
         print(row)
     return 0 if report.satisfied >= REQUIRED * MISSIONS else 1
 

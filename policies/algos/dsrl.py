@@ -34,7 +34,7 @@ from temporeal.policies.training.chunk_rl.settings import TuningConfig
 from temporeal.policies.training.chunk_rl.tuning import Base, Result, make_worlds, tune
 from temporeal.policies.training.chunk_rl.worlds import ChunkEnv
 from temporeal.policies.training.chunks.policy import ChunkPolicy, Denoising
-from temporeal.policies.training.errors import SettingsError, require
+from temporeal.policies.training.errors import SettingsError, require, require_widths
 from temporeal.policies.vla.protocol import FlowPolicy, as_flow
 from temporeal.policies.vla.samplers import ode
 
@@ -81,8 +81,7 @@ class DSRLConfig(TuningConfig):
                 updates_per_decision="(0, inf)", batch="[1, inf)", size="[1, inf)", critics="[2, inf)",
                 critic_only="[0, inf)", gamma="[0, 1]", learning_rate="(0, inf)", target_rate="[0, 1]",
                 temperature="(0, inf)")
-        if not self.hidden or min(self.hidden) < 1:
-            raise SettingsError(f"algo.hidden is a list of widths, at least one; got {list(self.hidden)}")
+        require_widths(self, "hidden")
 
 
 class Steered(nn.Module):

@@ -31,7 +31,7 @@ from temporeal.policies.training.chunk_rl.rollouts import Drawn
 from temporeal.policies.training.chunk_rl.tuning import Base, Result, make_worlds, tune
 from temporeal.policies.training.chunk_rl.worlds import ChunkEnv
 from temporeal.policies.training.chunks.policy import ChunkPolicy, Decoder
-from temporeal.policies.training.errors import SettingsError, require
+from temporeal.policies.training.errors import SettingsError, require, require_widths
 from temporeal.policies.vla.protocol import ChunkedPolicy
 
 
@@ -60,8 +60,7 @@ class ResidualConfig(PPOConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, scale="[0, inf)", parts="[1, inf)", spread="(0, inf)")
-        if not self.hidden or min(self.hidden) < 1:
-            raise SettingsError(f"algo.hidden is a list of widths, at least one; got {list(self.hidden)}")
+        require_widths(self, "hidden")
 
 
 class Corrected(Decoder):

@@ -36,6 +36,14 @@ def _inside(number: float, text: str) -> bool:
                                                                     number < high)
 
 
+def require_widths(config: object, *names: str) -> None:
+    """Refuse settings of ``config`` that are no widths of layers: at least one, each at least 1."""
+    for name in names:
+        found = list(getattr(config, name))
+        if not found or min(found) < 1:
+            raise SettingsError(f"algo.{name} is a list of widths, at least one; got {found}")
+
+
 def choose(config: object, **legal: Sequence[str]) -> None:
     """Refuse settings of ``config`` that are none of the ``legal`` words."""
     for name, words in legal.items():

@@ -1,4 +1,4 @@
-"""Grounding: the place of what a sentence names, from pictures; of scenes that nobody demonstrated anything in.
+"""Grounding: the place of what a sentence names, from pictures of rendered scenes.
 
 It stands in for a pretrained vision-language model. Worlds are reset, the arm moves, pictures and sentences are kept,
 and the encoder learns to tell the places that the simulator knows. Of the commands nothing is kept. In some worlds the

@@ -153,13 +153,15 @@ def jpeg(picture: np.ndarray) -> bytes:
     """uint8 [H, W, 3] as JPEG."""
     import av
 
+    from temporeal.policies.data.episodes.video import THREADS
+
     file = io.BytesIO()
     with av.open(file, "w", format="mjpeg") as container:
         stream = container.add_stream("mjpeg", rate=1, options={"qscale": "5"})
         stream.height, stream.width = picture.shape[:2]
         stream.pix_fmt = "yuvj420p"
         frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
-        container.mux(stream.encode(frame.reformat(format=stream.pix_fmt, threads=1)))
+        container.mux(stream.encode(frame.reformat(format=stream.pix_fmt, threads=THREADS)))
         container.mux(stream.encode())
     return file.getvalue()
 

@@ -27,7 +27,7 @@ from temporeal.policies.training.chunk_rl.halves import Worlds
 from temporeal.policies.training.chunk_rl.rollouts import Drawn, Rollout, Seen
 from temporeal.policies.training.chunk_rl.settings import TuningConfig
 from temporeal.policies.training.chunks.policy import ChunkPolicy
-from temporeal.policies.training.errors import SettingsError, choose, require
+from temporeal.policies.training.errors import SettingsError, choose, require, require_widths
 
 
 class RatioError(RuntimeError):
@@ -105,8 +105,7 @@ class PPOConfig(ClipConfig):
         require(self, rollout_steps="[0, inf)", gamma="[0, 1]", gae_lambda="[0, 1]", critic_learning_rate="(0, inf)",
                 critic_epochs="[1, inf)", critic_warmup="[0, inf)")
         choose(self, critic=CRITICS)
-        if not self.critic_hidden or min(self.critic_hidden) < 1:
-            raise SettingsError(f"algo.critic_hidden is a list of widths, at least one; got {list(self.critic_hidden)}")
+        require_widths(self, "critic_hidden")
 
 
 class Agent(Protocol):
