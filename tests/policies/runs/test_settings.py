@@ -39,6 +39,8 @@ def test_every_group_has_options() -> None:
     assert all(groups().values())
 
 
+# sizes and starts of one learner: files of settings with its name
+VARIANTS = {"vla_small": "vla", "vla_base": "vla", "vla_few_shot": "vla"}
 FIRST_AND_LAST = {(group, option) for group, options in groups().items() for option in (*options[:2], options[-1])}
 
 
@@ -48,7 +50,7 @@ FIRST_AND_LAST = {(group, option) for group, options in groups().items() for opt
 def test_every_option_composes(group: str, option: str) -> None:
     settings = compose([f"{group}={option}"])
     chosen = settings[group] if group == "experiment" else settings[group]["name"]
-    assert chosen == option.partition("/")[0]
+    assert chosen == VARIANTS.get(option, option.partition("/")[0])
 
 
 @pytest.mark.parametrize("task", thinned([task for task in TASKS if task not in FOREIGN],  # those bring their own robot
@@ -72,7 +74,7 @@ def test_choices_exist_as_modules() -> None:
     assert set(groups()["robot"]) - {AUTO} == set(robot_names())
     assert {task.partition("/")[0] for task in groups()["task"]} == {*names("temporeal.sim.tasks"), *FOREIGN}
     for algo in groups()["algo"]:
-        module = module_of(algo)
+        module = module_of(VARIANTS.get(algo, algo))
         assert hasattr(module, "train") or hasattr(module, "plan")  # a planner learns nothing
     for backend in set(groups()["backend"]) - {AUTO}:
         assert hasattr(resolve("temporeal.sim.backends", backend), "make")
