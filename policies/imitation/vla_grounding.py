@@ -49,8 +49,9 @@ def train(
     seen = grounding.frames(env, config, generator)
     shown_part, held = divided(seen, env.num_worlds, config.looks)
     algorithm, sizes = begin(shown_part, config, seed, generator)
+    seen = with_maps(shown_part, algorithm.policy.encoder.prefix, config)
     result = learner.learned(
-        algorithm, VlaBatches(shown_part, config, sizes), config, out=out, seed=seed, generator=generator,
+        algorithm, VlaBatches(seen, config, sizes), config, out=out, seed=seed, generator=generator,
         resume=resume, progress=progress, logger=logger, on_iteration=on_iteration)
     result.history[-1]["error"] = error(algorithm, held, config)
     return result
@@ -82,7 +83,8 @@ def begin(
     silence_unseen(encoder, seen)
     policy = ChunkPolicy(read, 1, encoder, Decoder())
     algorithm = Grounding(policy, config, generator, policy.decoder.loss, (), told, 1.0)
-    return algorithm, {"interface": learner.plain_interface(read), **plain(words, specs)}
+    algorithm.pixels = config.pixels
+    return algorithm, {"interface": learner.plain_interface(read), **plain(words, specs, config)}
 
 
 @torch.no_grad()

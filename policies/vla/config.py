@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from temporeal.policies.training.chunks.learner import ChunkConfig
 from temporeal.policies.training.errors import SettingsError, choose, require
 
+IMAGES, TEXTS = ("own", "imagenet"), ("own", "minilm")
 TUNED = ("all", "expert")
 TAKEN = ("all", "prefix")
 TOLD = ("target_pos_w", "place_pos_w")
@@ -21,12 +22,16 @@ class SeeingConfig:
         ground: signals that the prefix must tell in training, and then tells the expert: the place of what is named.
         context: D, numbers of a token.
         keypoints: of each picture.
+        pointers: of them, those whose place in the picture is told to the expert as numbers, whatever else is; grounding
+            teaches them to look at the first so many places of ``ground``.
         heads: of attention.
         channels: of a picture's convolutions; the first two halve it, the sentence conditions the others.
         camera_tokens: that a picture's keypoints become.
         patches: P, besides, P x P tokens of each picture; 0: none.
         text_layers: of attention among the words; 0 learns what words mean much sooner.
         fusion_layers: of attention among the tokens of sentence and pictures.
+        image_encoder: first convolutions: "own", or "imagenet": frozen maps of EfficientNet-Lite0.
+        text_encoder: "own" words, or "minilm": a frozen sentence encoder.
         light: largest change of a picture's brightness and contrast, as a share.
         word_dropout: share of words that are hidden, so that a sentence is understood without each of them.
         state_dropout: share of windows whose numbers are hidden (their mean is shown), so that pictures are looked at.
@@ -35,23 +40,29 @@ class SeeingConfig:
     ground: Sequence[str] = TOLD
     context: int = 96
     keypoints: int = 32
+    pointers: int = 0
     heads: int = 4
     channels: Sequence[int] = (16, 32, 32)
     camera_tokens: int = 2
     patches: int = 0
     text_layers: int = 0
     fusion_layers: int = 1
+    image_encoder: str = "own"
+    text_encoder: str = "own"
     light: float = 0.1
     word_dropout: float = 0.1
     state_dropout: float = 0.0
 
     def check(self) -> None:
         """Refuse sizes that no network has."""
-        require(self, context="[1, inf)", keypoints="[1, inf)", heads="[1, inf)", channels="[1, inf)",
+        require(self, context="[1, inf)", keypoints="[1, inf)", pointers="[0, inf)", heads="[1, inf)", channels="[1, inf)",
                 camera_tokens="[1, inf)", patches="[0, inf)", text_layers="[0, inf)", fusion_layers="[0, inf)",
                 light="[0, 1)", word_dropout="[0, 1)", state_dropout="[0, 1)")
+        choose(self, image_encoder=IMAGES, text_encoder=TEXTS)
         if len(self.channels) < 3:
             raise SettingsError(f"algo.channels are three numbers or more, got {list(self.channels)}")
+        if self.pointers > self.keypoints:
+            raise SettingsError(f"algo.pointers={self.pointers} are keypoints, and algo.keypoints={self.keypoints}")
         if self.context % self.heads:
             raise SettingsError(f"algo.context={self.context} is no multiple of algo.heads={self.heads}")
 
@@ -89,5 +100,6 @@ class VlaConfig(SeeingConfig, ChunkConfig):
                                 "algo.policy=RUN of algo=vla or algo=vla_grounding")
 
 
-SIZES = ("context", "heads", "channels", "keypoints", "camera_tokens", "patches", "text_layers", "fusion_layers")
+SIZES = ("context", "heads", "channels", "keypoints", "pointers", "camera_tokens", "patches", "text_layers", "fusion_layers",
+         "image_encoder", "text_encoder")
 """Settings that the encoder's networks take their sizes from."""

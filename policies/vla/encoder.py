@@ -15,7 +15,9 @@ from temporeal.policies.nets.encoders import count, is_picture, is_words, vector
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.nets.transformer import Block
 from temporeal.policies.vla.config import SeeingConfig
-from temporeal.policies.vla.pictures import Eye
+from temporeal.policies.vla.frozen import lite0, minilm
+from temporeal.policies.vla.frozen.sentence import FrozenSentence
+from temporeal.policies.vla.pictures import POINTED, Eye
 from temporeal.policies.vla.places import Places
 from temporeal.policies.vla.text import Sentence
 from temporeal.robots.signals import SignalSpec
@@ -30,7 +32,10 @@ POSITIVE = "positive"
 class Prefix(nn.Module):
     """What does not depend on the robot's state: the sentence, and what the cameras see given the sentence.
 
+    Where eyes have pointers, the last token holds their numbers as they are, camera by camera, and zeros.
+
     Attributes:
+        pointed: how many of its numbers that are.
         places: the signals ``told`` by its tokens; None: it was never asked for any.
     """
 
@@ -42,25 +47,37 @@ class Prefix(nn.Module):
         width = sizes.context
         self.pictures = tuple(spec for spec in specs if is_picture(spec))
         self.words = next((spec.name for spec in specs if is_words(spec)), "")
-        self.sentence = Sentence(vocabulary, width, sizes.heads, sizes.text_layers) if vocabulary else None
+        self.sentence = reader(vocabulary, sizes) if vocabulary else None
         self.unsaid = nn.Parameter(torch.zeros(1, width))
+        net = lite0.load() if sizes.image_encoder == "imagenet" and self.pictures else None
         self.eyes = nn.ModuleDict({
-            spec.name: Eye(spec.shape, sizes.channels, sizes.keypoints, sizes.camera_tokens, sizes.patches, width)
+            spec.name: Eye(spec.shape, sizes.channels, sizes.keypoints, sizes.camera_tokens, sizes.patches, width,
+                           sizes.pointers, net)
             for spec in self.pictures})
-        self.length = 1 + len(self.pictures) * (sizes.camera_tokens + sizes.patches**2)
-        self.place = nn.Parameter(0.02 * torch.randn(self.length, width))
+        fused = 1 + len(self.pictures) * (sizes.camera_tokens + sizes.patches**2)
+        self.pointed = len(self.pictures) * sizes.pointers * POINTED
+        self.length = fused + (self.pointed > 0)
+        self.place = nn.Parameter(0.02 * torch.randn(fused, width))
         self.blocks = nn.ModuleList(Block(width, sizes.heads) for _ in range(sizes.fusion_layers))
         self.norm = nn.LayerNorm(width)
         self.places = Places(told, self.length, width) if told else None
 
     def forward(self, signals: Mapping[str, Tensor]) -> Tensor:
         """Tokens [N, L, D]."""
+        return self.looked(signals)[0]
+
+    def looked(self, signals: Mapping[str, Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Tokens [N, L, D], and of each camera the logits [N, Q, cells] of where its pointers look."""
         told = self.told(signals)
         seen = [self.eyes[spec.name](signals[spec.name], told) for spec in self.pictures]
-        found = torch.cat([told[:, None], *seen], 1) + self.place
+        found = torch.cat([told[:, None], *(look.tokens for look in seen)], 1) + self.place
         for block in self.blocks:
             found = block(found)
-        return self.norm(found)
+        found = self.norm(found)
+        if self.pointed:
+            numbers = torch.cat([look.pointed for look in seen], 1)
+            found = torch.cat([found, nn.functional.pad(numbers, (0, found.shape[2] - self.pointed))[:, None]], 1)
+        return found, [look.logits for look in seen]
 
     def told(self, signals: Mapping[str, Tensor]) -> Tensor:
         """The sentence [N, D]; where there is none, the same for all."""
@@ -69,6 +86,13 @@ class Prefix(nn.Module):
             return found
         some = next(iter(signals.values()))
         return self.unsaid + 0.0 * some[..., None].flatten(1)[:, :1]  # zeros_like would be traced with the batch's size
+
+
+def reader(vocabulary: Vocabulary, sizes: SeeingConfig) -> Sentence | FrozenSentence:
+    """What makes one vector of a sentence."""
+    if sizes.text_encoder == "minilm":
+        return FrozenSentence(vocabulary, sizes.context, minilm.load(vocabulary))
+    return Sentence(vocabulary, sizes.context, sizes.heads, sizes.text_layers)
 
 
 class VlaEncoder(nn.Module):
@@ -89,7 +113,7 @@ class VlaEncoder(nn.Module):
         self.prefix = Prefix(specs, vocabulary, sizes, told)
         self.plain = tuple(spec for spec in specs if not is_picture(spec) and not is_words(spec))
         self.normalizer = Normalizer(sum(map(count, self.plain)), limit=5.0)
-        width, numbers = sizes.context, sum(map(count, (*self.plain, *told)))
+        width, numbers = sizes.context, sum(map(count, (*self.plain, *told))) + self.prefix.pointed
         self.state = nn.Sequential(nn.Linear(numbers, width), nn.SiLU(), nn.Linear(width, width),
                                    nn.LayerNorm(width)) if numbers else None
         self.label = nn.Parameter(0.02 * torch.randn(width)) if labelled else None
@@ -111,8 +135,9 @@ class VlaEncoder(nn.Module):
         return torch.cat(found, 1)
 
     def numbers(self, tokens: Tensor, signals: Mapping[str, Tensor]) -> Tensor:
-        """What is measured and what the prefix tells, normalized [N, F]. What it tells is learned of the truth alone:
-        no gradient goes back from what is done with it."""
+        """What is measured, what the prefix tells, and where its pointers look, normalized [N, F]. What it tells is
+        learned of the truth alone: no gradient goes back from what is done with it."""
         own = [self.normalizer(vector(self.plain, signals))] if self.plain else []
         told = [self.prefix.places(tokens).detach()] if self.prefix.places is not None else []
-        return torch.cat([*own, *told], -1)
+        pointed = [tokens[:, self.prefix.length - 1, :self.prefix.pointed].detach()] if self.prefix.pointed else []
+        return torch.cat([*own, *told, *pointed], -1)

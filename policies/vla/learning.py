@@ -25,9 +25,10 @@ from temporeal.policies.training.chunks.windows import Source, Windows, chosen
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.policy_graphs import algorithm_of
 from temporeal.policies.vla.advantage import labels
-from temporeal.policies.vla.batches import VlaBatches, with_prefixes
-from temporeal.policies.vla.config import SIZES, VlaConfig
+from temporeal.policies.vla.batches import VlaBatches, with_maps, with_prefixes
+from temporeal.policies.vla.config import SIZES, SeeingConfig, VlaConfig
 from temporeal.policies.vla.encoder import POSITIVE, VlaEncoder
+from temporeal.policies.vla.frozen import weights
 from temporeal.policies.vla.worded import worded
 from temporeal.robots.registry import UnknownName
 from temporeal.robots.signals import SignalSpec
@@ -73,12 +74,12 @@ def begin(
         check_scales(given, algorithm.policy, config)
         for part in (algorithm.policy, algorithm.actor):
             take(part, given, given["modules"][WEIGHTS])
-    seen = batches.data
+    seen = with_maps(batches.data, algorithm.policy.encoder.prefix, config)
     if config.tune == "expert":
         seen = with_prefixes(seen, algorithm.policy.encoder.prefix)
     if config.advantage:
         seen = replace(seen, numbers={**seen.numbers, POSITIVE: labels(data, seed)})
-    return algorithm, VlaBatches(seen, config, {**batches.sizes, **plain(vocabulary, told)})
+    return algorithm, VlaBatches(seen, config, {**batches.sizes, **plain(vocabulary, told, config)})
 
 
 def silence_unseen(encoder: VlaEncoder, seen: Windows) -> None:
@@ -160,8 +161,12 @@ def held(run: Path, name: str, config: VlaConfig) -> dict[str, Any]:
                             f"{' or algo='.join(legal)}")
     state = offline_learner.read(run)
     ours = offline_learner.plain(config)
+    if unknown := [key for key in SIZES if key not in state["config"]]:
+        raise SettingsError(f"algo.policy={run} was written by another version: it does not say algo.{unknown[0]}; "
+                            "train it again")
     if other := [f"{key} {state['config'][key]}" for key in SIZES if state["config"][key] != ours[key]]:
         raise SettingsError(f"algo.policy={run} has other sizes: set algo.{', algo.'.join(other).replace(' ', '=')}")
+    weights.require_same(run, state["sizes"].get("frozen"))
     return {**state, "algo": algo}
 
 
@@ -187,10 +192,11 @@ def take(part: nn.Module, given: Mapping[str, Any], weights: Mapping[str, Any]) 
                             f"words?): {error}") from error
 
 
-def plain(vocabulary: Vocabulary | None, told: Sequence[SignalSpec]) -> dict[str, Any]:
-    """The vocabulary and the signals that the prefix tells, as a checkpoint has them."""
+def plain(vocabulary: Vocabulary | None, told: Sequence[SignalSpec], config: SeeingConfig) -> dict[str, Any]:
+    """The vocabulary, the signals that the prefix tells and the frozen encoders, as a checkpoint has them."""
     return {"words": list(vocabulary.words) if vocabulary else [], "length": vocabulary.length if vocabulary else 0,
-            "told": [{"name": spec.name, "shape": list(spec.shape), "unit": spec.unit} for spec in told]}
+            "told": [{"name": spec.name, "shape": list(spec.shape), "unit": spec.unit} for spec in told],
+            "frozen": weights.chosen(config)}
 
 
 def vocabulary_of(state: Mapping[str, Any]) -> Vocabulary | None:
@@ -217,6 +223,7 @@ def places_of(state: Mapping[str, Any], sizes: Mapping[str, Any]) -> tuple[Signa
 
 def encode_of(state: Mapping[str, Any], sizes: Mapping[str, Any]) -> Callable[..., VlaEncoder]:
     """What makes the encoder that a checkpoint ``state`` describes by ``sizes``."""
+    weights.require_same(state["path"], sizes.get("frozen"))
     words = vocabulary_of({**state, "sizes": sizes})
     return partial(vla_encoder, vocabulary=words, told=places_of(state, sizes))
 

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from temporeal.sim.rendering.cameras import Camera, Images
+from temporeal.sim.rendering.projection import CameraPoses
 from temporeal.sim.rendering.viewpoints import CAMERA_FIELDS, GROUPS, Views
 
 OFF = (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION, mujoco.mjtRndFlag.mjRND_HAZE,
@@ -89,7 +90,8 @@ class GLRenderer:
         A world whose state is not finite is black and at the cameras' greatest depth.
         """
         k = len(qpos)
-        out = self._empty(k)
+        out, count = self._empty(k), len(self.views.cameras)
+        self._seen = [np.full((k, count, *shape), np.nan, dtype=np.float32) for shape in ((3,), (3, 3), ())]
         rows = {name: value.cpu().numpy() for name, value in fields.items()}
         states = [x.cpu().double().numpy() for x in (qpos, mocap_pos, mocap_quat)]
         with self._lock:
@@ -101,6 +103,10 @@ class GLRenderer:
                         self._pose(*(x[world] for x in states), {name: value[world] for name, value in rows.items()})
                         self._shoot(world, out)
         return {name: torch.from_numpy(image).to(self.device) for name, image in out.items()}
+
+    def poses(self, worlds: int) -> CameraPoses:
+        """Of the cameras in the latest pictures, which were of so many worlds."""
+        return CameraPoses(*(torch.from_numpy(value).to(self.device) for value in self._seen))
 
     def _empty(self, k: int) -> dict[str, np.ndarray]:
         out: dict[str, np.ndarray] = {}
@@ -133,6 +139,8 @@ class GLRenderer:
     def _shoot(self, world: int, out: Mapping[str, np.ndarray]) -> None:
         for i, camera in enumerate(self.views.cameras):
             self._look(i, camera)
+            for seen, value in zip(self._seen, (*self._eye(), self.row["cam_fovy"][i])):
+                seen[world, i] = value
             area = mujoco.MjrRect(0, 0, camera.width, camera.height)
             mujoco.mjr_render(area, self.scene, self.buffers)
             rgb, depth = (out.get(f"{camera.name}_{kind}") for kind in ("rgb", "depth"))
@@ -171,6 +179,12 @@ class GLRenderer:
         for light in self.scene.lights[: self.scene.nlight]:
             if light.headlight:
                 light.pos, light.dir = pos + self.data.xpos[body], -z_axis
+
+    def _eye(self) -> tuple[np.ndarray, np.ndarray]:
+        """Position and axes (columns: right, up, backwards) of the camera as which the scene is seen."""
+        left, right = self.scene.camera  # a headset's; of a picture the middle
+        ahead, up = np.array(left.forward), np.array(left.up)
+        return 0.5 * (np.array(left.pos) + np.array(right.pos)), np.stack((np.cross(ahead, up), up, -ahead), -1)
 
     def close(self) -> None:
         """Free the OpenGL context and what it holds. A driver's objections go to the log."""

@@ -27,6 +27,7 @@ from temporeal.robots.registry import UnknownName
 from temporeal.robots.spec import Parameter
 from temporeal.sim.rendering.appearance import Appearance
 from temporeal.sim.rendering.cameras import KINDS, Camera, Images
+from temporeal.sim.rendering.projection import CameraPoses
 from temporeal.sim.rendering.viewpoints import find_views
 
 RENDERERS = {"warp": ("temporeal.sim.rendering.warp_renderer", "WarpRenderer"),
@@ -71,6 +72,9 @@ class Rig:
         self._home = _home(model, self.device)
         self.renderer, make = _load(renderer)
         self.moved = {name: getattr(model, name).shape for name in moved}
+        sizes = (num_worlds, len(self.cameras))
+        self._poses = CameraPoses(*(torch.full((*sizes, *shape), torch.nan, device=self.device)
+                                    for shape in ((3,), (3, 3), ())))
         self._renderer = make(model, self.views, num_worlds, self.device, self.appearance.all_fields() | set(moved))
 
     @property
@@ -115,7 +119,14 @@ class Rig:
                              f"{', '.join(moved or {}) or 'none'}")
         for name, value in (moved or {}).items():
             fields[name] = self._state(name, value, (k, *self.moved[name]), None)
-        return self._renderer.render(*state, fields)
+        images = self._renderer.render(*state, fields)
+        for kept, value in zip(self._poses, self._renderer.poses(k)):
+            kept[ids] = value
+        return images
+
+    def poses(self) -> CameraPoses:
+        """Where the cameras were in each world's latest pictures (copies)."""
+        return CameraPoses(*(value.clone() for value in self._poses))
 
     def _in_order(self, ids: Tensor) -> bool:
         return bool((ids == torch.arange(len(ids), device=ids.device)).all())

@@ -10,8 +10,10 @@ from torch import Tensor
 
 from temporeal.robots.spec import Parameter
 from temporeal.sim.rendering.cameras import Camera, Images
+from temporeal.sim.rendering.projection import CameraPoses
 from temporeal.sim.rendering.rig import Rig
-from temporeal.sim.rendering.viewpoints import Viewpoint, placed
+from temporeal.sim.rendering.viewpoints import placed
+from temporeal.sim.scene import View
 
 
 class Poses(NamedTuple):
@@ -34,7 +36,7 @@ class Drawn(Protocol):
 
     model: Any
     moved: tuple[str, ...]
-    viewpoints: Mapping[str, Viewpoint]
+    viewpoints: Mapping[str, View]
 
     def poses(self, ids: Tensor) -> Poses:
         """Of the worlds ``ids`` [K]."""
@@ -83,6 +85,12 @@ class Rigs:
                     out[name] = value.new_empty(len(ids), *value.shape[1:])
                 out[name][rows] = value
         return out
+
+    def poses(self) -> CameraPoses:
+        """Where the cameras were in each world's latest pictures (:meth:`Rig.poses`)."""
+        found = [torch.stack(values) for values in zip(*(rig.poses() for rig in self.rigs))]
+        which, worlds = self.scenery.which(), torch.arange(self.num_worlds, device=self.device)
+        return CameraPoses(*(values[which, worlds] for values in found))
 
     def set_params(self, ids: Tensor, params: Mapping[str, Tensor]) -> None:
         """Set visual parameters (:meth:`Rig.set_params`)."""

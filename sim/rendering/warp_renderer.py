@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from temporeal.sim.rendering.cameras import Images
+from temporeal.sim.rendering.projection import CameraPoses
 from temporeal.sim.rendering.viewpoints import CAMERA_FIELDS, FACES, GROUPS, Views
 
 try:
@@ -116,6 +117,11 @@ class WarpRenderer:
             mjw.refit_bvh(self.model, self.data, self.context)
             mjw.render(self.model, self.data, self.context)
             return dict(self._pictures(good))
+
+    def poses(self, worlds: int) -> CameraPoses:
+        """Of the cameras in the latest pictures, which were of so many worlds."""
+        pos, mat, fovy = (wp.to_torch(value) for value in (self.data.cam_xpos, self.data.cam_xmat, self.model.cam_fovy))
+        return CameraPoses(pos[:worlds], mat[:worlds], fovy[:worlds].expand(worlds, -1))
 
     def _pictures(self, good: Tensor) -> Iterator[tuple[str, Tensor]]:
         keep = wp.from_torch(good)

@@ -26,7 +26,7 @@ from temporeal.sim.stl.instructions.grammar import SUITE
 from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION
 
 SMALL: dict[str, Any] = {"context": 32, "keypoints": 8, "channels": (8, 16, 16), "heads": 2, "text_layers": 0,
-                         "ground": ("target_pos_w",), "batch": 32}
+                         "ground": ("target_pos_w",), "batch": 32, "pointers": 0}
 ALONE: dict[str, Any] = {**SMALL, "follow": 0.0}
 
 
