@@ -22,8 +22,8 @@ class SeeingConfig:
         ground: signals that the prefix must tell in training, and then tells the expert: the place of what is named.
         context: D, numbers of a token.
         keypoints: of each picture.
-        pointers: of them, those whose place in the picture is told to the expert as numbers, whatever else is; grounding
-            teaches them to look at the first so many places of ``ground``.
+        pointers: of them, those whose place in the picture is told to the expert as numbers; grounding teaches them to
+            look at the first so many places of ``ground``.
         heads: of attention.
         channels: of a picture's convolutions; the first two halve it, the sentence conditions the others.
         camera_tokens: that a picture's keypoints become.
@@ -55,8 +55,8 @@ class SeeingConfig:
 
     def check(self) -> None:
         """Refuse sizes that no network has."""
-        require(self, context="[1, inf)", keypoints="[1, inf)", pointers="[0, inf)", heads="[1, inf)", channels="[1, inf)",
-                camera_tokens="[1, inf)", patches="[0, inf)", text_layers="[0, inf)", fusion_layers="[0, inf)",
+        require(self, context="[1, inf)", keypoints="[1, inf)", pointers="[0, inf)", heads="[1, inf)",
+                channels="[1, inf)", camera_tokens="[1, inf)", patches="[0, inf)", text_layers="[0, inf)", fusion_layers="[0, inf)",
                 light="[0, 1)", word_dropout="[0, 1)", state_dropout="[0, 1)")
         choose(self, image_encoder=IMAGES, text_encoder=TEXTS)
         if len(self.channels) < 3:
@@ -100,6 +100,6 @@ class VlaConfig(SeeingConfig, ChunkConfig):
                                 "algo.policy=RUN of algo=vla or algo=vla_grounding")
 
 
-SIZES = ("context", "heads", "channels", "keypoints", "pointers", "camera_tokens", "patches", "text_layers", "fusion_layers",
-         "image_encoder", "text_encoder")
+SIZES = ("context", "heads", "channels", "keypoints", "pointers", "camera_tokens", "patches", "text_layers",
+         "fusion_layers", "image_encoder", "text_encoder")
 """Settings that the encoder's networks take their sizes from."""

@@ -88,7 +88,8 @@ class Eye(nn.Module):
         logits = asked + self.maps(found).flatten(2)
         shares = torch.softmax(logits, -1)
         keypoints = shares @ self.grid  # [N, K, 2]
-        tokens = self.summary(torch.cat([keypoints.flatten(1), flat.mean(2)], -1)).unflatten(1, (self.tokens, self.width))
+        summary = self.summary(torch.cat([keypoints.flatten(1), flat.mean(2)], -1))
+        tokens = summary.unflatten(1, (self.tokens, self.width))
         if self.patches is not None:
             tokens = torch.cat([tokens, self.patches(found).flatten(2).transpose(1, 2)], 1)
         return Look(tokens, self.pointed(shares[:, :self.pointers], keypoints[:, :self.pointers]),

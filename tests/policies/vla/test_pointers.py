@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from temporeal.policies.imitation import vla_grounding
 from temporeal.policies.training.errors import SettingsError
@@ -92,7 +93,6 @@ class Scenes:
         return {"instruction": torch.zeros(64, 16), "target_pos_w": torch.stack([x, y, torch.zeros(64)], 1)}
 
 
-Tensor = torch.Tensor
 CONFIG: dict[str, Any] = {**SMALL, "ground": ("target_pos_w",), "pointers": 1, "follow": 0.0, "looks": 1,
                           "frames": 256, "batch": 32, "updates": 150, "report_updates": 50, "pixels": 1.0}
 
