@@ -26,7 +26,7 @@ from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.progress import Logger, Progress
 from temporeal.policies.training.ranks import Ranks
 from temporeal.policies.vla import grounding
-from temporeal.policies.vla.batches import AT_ONCE, VlaBatches, shown
+from temporeal.policies.vla.batches import AT_ONCE, VlaBatches, shown, with_maps
 from temporeal.policies.vla.encoder import VlaEncoder
 from temporeal.policies.vla.grounding import Grounding, GroundingConfig
 from temporeal.policies.vla.learning import plain, silence_unseen

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,24 @@ def relit(pictures: Tensor, most: float, generator: torch.Generator) -> Tensor:
     brighter, steeper = most * (2.0 * torch.rand(2, len(pictures), 1, 1, 1, generator=generator) - 1.0)
     found = (pictures.float() - 127.5) * (1.0 + steeper) + 127.5 * (1.0 + brighter)
     return found.clamp_(0.0, 255.0).to(torch.uint8)
+
+
+@torch.no_grad()
+def with_maps(data: Windows, prefix: Prefix, config: Any) -> Windows:
+    """``data`` with the maps [samples, F] that a frozen network makes of each picture, computed once, in place of the
+    pictures, where training looks at these as they are; in a file without a name, for a large set has gigabytes."""
+    if config.image_encoder == "own" or config.light or config.shift:
+        return data
+    found = {}
+    for name, pictures in data.pictures.items():
+        net = prefix.eyes[name].stem.net
+        width = net(torch.from_numpy(np.array(pictures[:1]))).shape[1]
+        maps = np.memmap(TemporaryFile(), np.float16, "w+", shape=(len(pictures), width))
+        for first in range(0, len(pictures), AT_ONCE):
+            rows = torch.from_numpy(np.array(pictures[first : first + AT_ONCE]))
+            maps[first : first + AT_ONCE] = net(rows).numpy()
+        found[name] = maps
+    return replace(data, pictures=found)
 
 
 @torch.no_grad()

@@ -56,8 +56,8 @@ class SeeingConfig:
     def check(self) -> None:
         """Refuse sizes that no network has."""
         require(self, context="[1, inf)", keypoints="[1, inf)", pointers="[0, inf)", heads="[1, inf)",
-                channels="[1, inf)", camera_tokens="[1, inf)", patches="[0, inf)", text_layers="[0, inf)", fusion_layers="[0, inf)",
-                light="[0, 1)", word_dropout="[0, 1)", state_dropout="[0, 1)")
+                channels="[1, inf)", camera_tokens="[1, inf)", patches="[0, inf)", text_layers="[0, inf)",
+                fusion_layers="[0, inf)", light="[0, 1)", word_dropout="[0, 1)", state_dropout="[0, 1)")
         choose(self, image_encoder=IMAGES, text_encoder=TEXTS)
         if len(self.channels) < 3:
             raise SettingsError(f"algo.channels are three numbers or more, got {list(self.channels)}")
