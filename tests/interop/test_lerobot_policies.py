@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.policies.pretrained.folders import CONFIG, model, write_tensors
+from tests.policies.pretrained.folders import write_tensors
 
 from temporeal.policies.pretrained import environment
 from temporeal.policies.pretrained.client import ROOT, START, Request, Server, Where
@@ -134,16 +134,6 @@ def test_weights_fit_exactly(made: Made, tmp_path: Path) -> None:
     (policy / "config.json").write_text(json.dumps({**config, "n_encoder_layers": 2}))
     assert "are missing" in refused(policy, "act")
     assert len(header(policy / "model.safetensors")) > 50
-
-
-@pytest.mark.parametrize("kind", ["pi0", "pi05"])
-def test_what_never_ran_says_what_it_needs(tmp_path: Path, kind: str) -> None:
-    """pi0 in an environment with LeRobot's release and no more."""
-    folder = model(tmp_path / "policy", {**CONFIG, "type": kind, "n_action_steps": 10})
-    (folder / "backbone").mkdir()
-    inputs = (Field("observation.state", (3,)), Field("observation.images.front", (8, 8, 3), "uint8"))
-    asked = Interface(inputs, Field("action", (2,)), 20.0, True)
-    assert "fix/lerobot_openpi" in refused(folder, kind, asked)
 
 
 def test_the_environment_sees_nothing_of_ours() -> None:

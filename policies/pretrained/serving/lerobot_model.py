@@ -6,12 +6,12 @@ processors are built from class names in JSON files, and names of other models a
 fit exactly, processors are LeRobot's own for the kind of policy with the statistics that were checked, and the
 vision-language model's configuration and tokenizer come from a folder beside the weights (``backbone``).
 
-What is here for pi0 and pi0.5 alone was never run.
+pi0 and pi0.5 run on transformers as released: :mod:`temporeal.policies.pretrained.serving.pi_network`.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import tempfile
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ class LeRobotModel:
         backbone = backbone_of(folder, request)
         self.config = config_of(folder, backbone, request["device"])
         self.folder, self.history, self.device = folder, request["history"], request["device"]
-        self.policy = policy_of(folder, self.config)
+        self.policy = policy_of(folder, self.config, backbone)
         self.before, self.after = processors_of(folder, self.config, found.statistics, backbone)
         self.facts = {
             "kind": folder.kind, "files": folder.digest(), "dataset": found.dataset, "statistics": found.source,
@@ -139,19 +139,17 @@ def policy_class(kind: str) -> Any:
     return Found
 
 
-def policy_of(folder: ModelFolder, config: Any) -> Any:
+def policy_of(folder: ModelFolder, config: Any, backbone: Path | None) -> Any:
     """The policy with the weights of the folder, all of them and no others."""
     from safetensors.torch import load_file
 
-    if folder.kind in ("pi0", "pi05") and importlib.util.find_spec("transformers.models.siglip.check") is None:
-        raise Refused(f"LeRobot's {folder.kind} needs its own changes to transformers (the branch fix/lerobot_openpi "
-                      "of its fork), which no package index has: build an environment with them, and name its Python "
-                      "with --python")
-    policy = policy_class(folder.kind)(config)
-    state = load_file(folder.path / WEIGHTS)
+    found, state = policy_class(folder.kind), load_file(folder.path / WEIGHTS)
     if folder.kind in ("pi0", "pi05"):
-        state = policy._fix_pytorch_state_dict_keys(state, config)
-        state = {name if name.startswith("model.") else f"model.{name}": value for name, value in state.items()}
+        from temporeal.policies.pretrained.serving import pi_network
+
+        pi_network.prepare(importlib.import_module(found.__module__), folder, backbone)
+        state = pi_network.state_of(state)
+    policy = found(config)
     load_exactly(policy, state, folder.path)
     policy.to(config.device)
     return policy.eval()

@@ -1,0 +1,76 @@
+"""pi0, pi0.5 and OpenVLA(-OFT) through the channel: the chunk is the one that the original code gave for this folder.
+
+``original_chunks.json`` holds what the authors' code answered for the folders that ``tiny_pi.py`` and
+``tiny_openvla.py`` write (weights are drawn by name, so that both have the same), for two worlds and seed 11:
+
+* pi0, pi0.5: LeRobot 0.4.4's own policies and pipelines, which read the folder, on transformers 4.53.2 with the five
+  files of github.com/Physical-Intelligence/openpi (15a9616a, ``models_pytorch/transformers_replace``) over its own.
+
+The environment comes from `temporeal pretrained install`; another one is named by TEMPOREAL_PRETRAINED_PYTHON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.policies.pretrained import tiny_pi
+
+from temporeal.policies.pretrained import environment
+from temporeal.policies.pretrained.client import Request, Server, Where
+from temporeal.policies.pretrained.serving.channel import ChannelError
+from temporeal.policies.pretrained.serving.interface import Field, Interface
+
+pytestmark = pytest.mark.slow
+ORIGINAL = json.loads((Path(__file__).parent / "original_chunks.json").read_text())
+SEED = 11
+DTYPES = ("float32", "bfloat16")
+
+
+def where() -> Where:
+    """The environment with LeRobot; a skip that says how it comes."""
+    if python := os.environ.get("TEMPOREAL_PRETRAINED_PYTHON"):
+        return Where(python)
+    if not environment.installed("lerobot"):
+        pytest.skip(f"needs the environment of pretrained models: {environment.how('lerobot')}")
+    return Where(overlay=environment.overlay("lerobot"))
+
+
+def interface(inputs: dict[str, np.ndarray], size: int) -> Interface:
+    fields = tuple(Field(name, value.shape[1:], str(value.dtype)) for name, value in inputs.items())
+    return Interface(fields, Field("action", (size,)), 20.0, True)
+
+
+def served_pi(folder: Path) -> Server:
+    return Server.start(Request(str(folder), tiny_pi.SET), interface(tiny_pi.inputs(), tiny_pi.ACTION), where())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", tiny_pi.KINDS)
+def test_pi_answers_as_the_original_does(tmp_path: Path, kind: str, dtype: str) -> None:
+    """In bfloat16, too: the same numbers are rounded at the same places."""
+    inputs = tiny_pi.inputs()
+    with served_pi(tiny_pi.folder(kind, tmp_path, dtype)) as server:
+        chunk = server.ask(inputs, tiny_pi.SENTENCES, seed=SEED)
+        assert (server.rows, server.facts["kind"], server.facts["statistics"]) == (tiny_pi.ROWS, kind, "train_config")
+        np.testing.assert_allclose(chunk, ORIGINAL[f"{kind} {dtype}"], atol=1e-4)
+        assert np.abs(server.ask(inputs, tiny_pi.SENTENCES[::-1], seed=SEED) - chunk).max() > 0.1  # words are read
+        state = {**inputs, "observation.state": inputs["observation.state"] + 0.2}
+        assert np.abs(server.ask(state, tiny_pi.SENTENCES, seed=SEED) - chunk).max() > 0.01
+        np.testing.assert_array_equal(server.ask(inputs, tiny_pi.SENTENCES, seed=SEED), chunk)
+
+
+def test_weights_of_pi_fit_exactly(tmp_path: Path) -> None:
+    """Those of the other kind are refused: LeRobot would leave out what does not fit."""
+    folder = tiny_pi.folder("pi05", tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    tiny_pi.write_weights(folder, "pi0")
+    with pytest.raises(ChannelError, match=r"another architecture.*dense"):
+        served_pi(folder)
+    tiny_pi.write_weights(folder, "pi05")
+    (folder / "config.json").write_text(json.dumps({**config, "image_resolution": [64, 64]}))
+    with pytest.raises(ChannelError, match="scales pictures to 64 pixels, its weights are for 32"):
+        served_pi(folder)
