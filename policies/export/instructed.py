@@ -7,6 +7,7 @@ sentence as ``instruction.fixed``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -61,11 +62,13 @@ class Told(nn.Module):
         words = words_among(policy.interface.signals.values())
         if words is None:
             raise ArtifactError(f"instruction={sentence!r}: the policy reads no instruction, it does one thing")
-        self.policy, self.name = policy, words.name
+        self.policy, self.name = deepcopy(policy), words.name
         self.interface, self.horizon = policy.interface, policy.horizon
         self.signals = tuple(name for name in policy.signals if name != words.name)
         self.register_buffer("tokens", torch.from_numpy(vocabulary.encode(sentence)))
         self.tokens: Tensor
+        if (fix := getattr(self.policy.encoder, "fix", None)) is not None:
+            fix(self.tokens)  # a frozen encoder of sentences stays at home
 
     def initial_memory(self, n: int) -> dict[str, Tensor]:
         """None."""

@@ -124,6 +124,11 @@ class VlaEncoder(nn.Module):
         """The words that it knows; None: it is told nothing."""
         return self.prefix.sentence.vocabulary if self.prefix.sentence else None
 
+    def fix(self, words: Tensor) -> None:
+        """Be told the sentence of ``words`` [L] for good, as far as that saves anything."""
+        if isinstance(self.prefix.sentence, FrozenSentence):
+            self.prefix.sentence.fix(words)
+
     def forward(self, signals: Mapping[str, Tensor]) -> Tensor:
         """The context. Without a label among the signals, the positive one is asked for."""
         found = [signals[PREFIX] if PREFIX in signals else self.prefix(signals)]

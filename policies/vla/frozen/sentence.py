@@ -27,6 +27,7 @@ class FrozenSentence(nn.Module):
         self.project = nn.Sequential(
             nn.Linear(net.size, width), nn.SiLU(), nn.Linear(width, width), nn.LayerNorm(width))
         self.remembered: dict[tuple[int, ...], Tensor] = {}
+        self.fixed: Tensor | None = None
 
     @torch.no_grad()
     def silence(self, shown: Tensor) -> None:
@@ -34,9 +35,15 @@ class FrozenSentence(nn.Module):
         mean was learned elsewhere."""
         self.normalizer.update(moments(self.vectors(shown.unique(dim=0))))
 
+    def fix(self, words: Tensor) -> None:
+        """Take every sentence for that of ``words`` [L] from now on: an exported graph then has its vector alone."""
+        self.fixed = self.vectors(words[None])
+
     def vectors(self, words: Tensor) -> Tensor:
         """The frozen vectors [N, E]; each sentence is encoded once, alone, so that what stands beside it changes
         nothing. In an exported graph all are encoded, each time."""
+        if self.fixed is not None:
+            return self.fixed.to(words.device) + 0.0 * words[:, :1]
         with torch.no_grad():
             if torch.jit.is_tracing():
                 found: Tensor = self.net(words)

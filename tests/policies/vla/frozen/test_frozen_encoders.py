@@ -16,6 +16,7 @@ from tests.policies.vla.frozen import wheels
 from tests.policies.vla.squares import squares
 from torch import nn
 
+from temporeal.policies.export.instructed import Told
 from temporeal.policies.imitation import vla
 from temporeal.policies.nets.normalizer import moments
 from temporeal.policies.training import offline_learner
@@ -121,6 +122,13 @@ def test_frozen_weights_are_in_no_checkpoint_and_in_every_artifact(run: Path, tm
     rows = rows_of(policy, signals)
     artifact = exported(policy, signals, rows, tmp_path / "artifact")
     assert np.abs(artifact.act_batch(signals, {})[0]["arm_cmd"] - rows).max() < 1e-5
+    told = Told(policy, WORDS, "go to the red square")
+    seen = {name: torch.from_numpy(value) for name, value in signals.items()}
+    words = torch.from_numpy(WORDS.encode("go to the red square")).repeat(4, 1)
+    with torch.no_grad():
+        assert torch.equal(told.rows({name: seen[name] for name in told.signals}),
+                           policy.rows({**seen, "instruction": words}))
+    assert policy.encoder.prefix.sentence.fixed is None  # the policy itself can still be told anything
 
 
 def test_what_repeats_is_computed_once(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
