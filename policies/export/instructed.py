@@ -67,7 +67,8 @@ class Told(nn.Module):
         self.signals = tuple(name for name in policy.signals if name != words.name)
         self.register_buffer("tokens", torch.from_numpy(vocabulary.encode(sentence)))
         self.tokens: Tensor
-        if (fix := getattr(self.policy.encoder, "fix", None)) is not None:
+        fix = getattr(getattr(self.policy, "encoder", None), "fix", None)
+        if fix is not None:
             fix(self.tokens)  # a frozen encoder of sentences stays at home
 
     def initial_memory(self, n: int) -> dict[str, Tensor]:
