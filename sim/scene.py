@@ -45,6 +45,22 @@ class Object:
 
 
 @dataclass(frozen=True)
+class View:
+    """Where a camera of a name is placed, unless its settings say where it is, or the model has one of that name.
+
+    Args:
+        pos, quat: m and wxyz, camera to frame; it looks along its -z, x to the right, y up.
+        fovy_deg: vertical field of view, degrees.
+        frame: what it is fixed to: the world, a body or a site of the model.
+    """
+
+    pos: tuple[float, float, float]
+    quat: tuple[float, float, float, float]
+    fovy_deg: float = 45.0
+    frame: str = "world"
+
+
+@dataclass(frozen=True)
 class Scene:
     """A robot among objects.
 
@@ -53,6 +69,7 @@ class Scene:
         floor: whether there is a plane z = 0 that everything touches (ignored if the robot's model brings one). It has
             no friction of its own: two shapes rub with the larger of theirs, so what touches the floor decides.
         base_pos, base_quat: where a robot that is fixed to the world stands, world frame.
+        views: where cameras are placed by name.
     """
 
     robot: RobotSpec
@@ -60,6 +77,7 @@ class Scene:
     floor: bool = True
     base_pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
     base_quat: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
+    views: Mapping[str, View] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = [o.name for o in self.objects]

@@ -44,6 +44,7 @@ class Foreign:
         words: of the training.
         required: P(satisfied).
         joined: MJCF around a file that its package completes in Python; "": the file stands for itself.
+        inserted: what is put into the place of texts of that file.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Foreign:
     required: float = 0.98
     joined: str = ""
     packages: Mapping[str, str] = field(default_factory=dict)
+    inserted: Mapping[str, str] = field(default_factory=dict)
 
 
 ROBOTS = {robot.name: robot for robot in (
@@ -156,6 +158,9 @@ def source(robot: Foreign, out: Path) -> Path:
         return file
     copied = out / "sources" / robot.name
     shutil.copytree(file.parent, copied, dirs_exist_ok=True)
+    for old, new in robot.inserted.items():
+        text = (copied / file.name).read_text()
+        (copied / file.name).write_text(text.replace(old, new))
     whole = copied / f"{robot.name}.xml"
     whole.write_text(robot.joined)
     return whole

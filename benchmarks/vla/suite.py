@@ -20,20 +20,19 @@ WORLDS, STEPS = 32, 20
 def rows(quick: bool, out: Path) -> list[Row]:
     """Shares of fresh episodes that satisfy their instruction's formula; steps and pictures a second of one core."""
     episodes = EPISODES[not quick]
-    experts = [of_kind(kind, quality, episodes, out / f"{kind}-{quality}") for kind in KINDS
-               for quality in ("expert", *(() if quick else ("noisy",)))]
+    experts = [of_kind(f"tabletop.{kind}.{quality}", kind, quality, episodes, out / f"{kind}-{quality}")
+               for kind in KINDS for quality in ("expert", *(() if quick else ("noisy",)))]
     return [*experts, *speeds()]
 
 
-def of_kind(kind: str, quality: str, episodes: int, folder: Path) -> Row:
-    """One expert. Noise shakes what is executed; the target is the expert's as it is."""
+def of_kind(name: str, kind: str, quality: str, episodes: int, folder: Path, *words: str) -> Row:
+    """One expert. Noise shakes what is executed; the target is the expert's as it is. ``words``: more settings."""
     shutil.rmtree(folder, ignore_errors=True)
-    done = generate(request_of(["task=tabletop", f"task.settings.kinds={kind}", f"quality={quality}",
+    done = generate(request_of(["task=tabletop", f"task.settings.kinds={kind}", f"quality={quality}", *words,
                                 f"episodes={episodes}", f"seed={SEED}", "threads=1", f"out={folder}"]))
     shutil.rmtree(folder)
     assert done.success is not None
-    name, share = f"tabletop.{kind}.{quality}", done.success.estimate
-    told = interval(done.success.successes, done.success.trials)
+    share, told = done.success.estimate, interval(done.success.successes, done.success.trials)
     return at_least(name, share, "1", LEAST, told) if quality == "expert" else Row(name, share, "1", peer=told)
 
 

@@ -208,10 +208,10 @@ class SawyerDrawn:
     moved = ("body_pos", "body_quat")
 
     def __init__(self, worlds: Sawyer) -> None:
-        from temporeal.sim.rendering.viewpoints import Viewpoint
+        from temporeal.sim.rendering.viewpoints import upright
 
         self.worlds, self.model = worlds, worlds.model
-        self.viewpoints = {name: Viewpoint(*view) for name, view in VIEWPOINTS.items()}
+        self.viewpoints = {name: upright(*view) for name, view in VIEWPOINTS.items()}
 
     def poses(self, ids: Tensor) -> Poses:
         """Positions and mocap poses [K, ...], and where the bodies of the model stand [K, nbody, ...]."""

@@ -43,7 +43,8 @@ class Pictures:
         if (scenery := getattr(backend, "scenery", None)) is not None:
             self.rig = Rigs(scenery, backend.num_worlds, cameras, **how)
         else:
-            self.model, views = drawn(backend.scene), VIEWPOINTS.get(backend.scene.robot.kind, {})
+            scene = backend.scene
+            self.model, views = drawn(scene), {**VIEWPOINTS.get(scene.robot.kind, {}), **scene.views}
             at = tuple(placed(self.model.mj, camera, views) for camera in cameras)
             self.rig = Rig(self.model.mj, backend.num_worlds, at, **how)
         self.augment = parsed(augment, tuple(self.rig.signals))

@@ -12,6 +12,7 @@ import numpy as np
 
 from temporeal.robots.registry import UnknownName
 from temporeal.sim.rendering.cameras import Camera
+from temporeal.sim.scene import View
 
 GROUPS = (0, 1, 2)  # groups of geoms that are seen: MuJoCo's default; 3 and up are for collisions
 FACES = mujoco.mjtTexture.mjTEXTURE_SKYBOX
@@ -43,26 +44,22 @@ class Views:
         return bool(np.isin(self.fields["cam_mode"], (TRACKCOM, TARGETCOM)).any())
 
 
-@dataclass(frozen=True)
-class Viewpoint:
-    """Where a camera may be placed by name: at ``pos``, looking at ``target``, m in the world, upright."""
-
-    pos: tuple[float, float, float]
-    target: tuple[float, float, float]
-    fovy_deg: float = 45.0
-
-
-VIEWPOINTS: Mapping[str, Mapping[str, Viewpoint]] = {"arm": {
-    "front": Viewpoint((1.3, 0.0, 0.8), (0.45, 0.0, 0.25)), "side": Viewpoint((0.45, -1.1, 0.7), (0.45, 0.0, 0.25))}}
-"""By kind of robot. Of arms that reach about 0.85 m, whatever the reach of this one is."""
-
-
-def placed(model: mujoco.MjModel, camera: Camera, viewpoints: Mapping[str, Viewpoint]) -> Camera:
-    """``camera`` at the viewpoint of its name; as it is where it has a place, or the model a camera of that name."""
-    if camera.pos is not None or camera.name in names_of(model, "camera") or camera.name not in viewpoints:
+def placed(model: mujoco.MjModel, camera: Camera, views: Mapping[str, View]) -> Camera:
+    """``camera`` at the view of its name; as it is where it has a place, or the model a camera of that name."""
+    if camera.pos is not None or camera.name in names_of(model, "camera") or camera.name not in views:
         return camera
-    view = viewpoints[camera.name]
-    return replace(camera, pos=view.pos, quat=looking(view.pos, view.target), fovy_deg=camera.fovy_deg or view.fovy_deg)
+    view = views[camera.name]
+    if view.frame in names_of(model, "site"):
+        view = on_body(model.site(view.frame), view, names_of(model, "body"))
+    return replace(camera, body=view.frame, pos=view.pos, quat=view.quat, fovy_deg=camera.fovy_deg or view.fovy_deg)
+
+
+def on_body(site: Any, view: View, bodies: Sequence[str]) -> View:
+    """``view`` of a ``site``, in the frame of the site's body."""
+    pos, quat = np.zeros(3), np.zeros(4)
+    mujoco.mju_mulPose(pos, quat, site.pos, site.quat, np.asarray(view.pos), np.asarray(view.quat))
+    (x, y, z), (w, *ijk) = pos.tolist(), quat.tolist()
+    return View((x, y, z), (w, *ijk), view.fovy_deg, bodies[int(site.bodyid[0])])
 
 
 def looking(
@@ -78,6 +75,18 @@ def looking(
     mujoco.mju_mat2Quat(quat, np.stack([right, np.cross(back, right), back], -1).ravel())
     w, x, y, z = quat.tolist()
     return w, x, y, z
+
+
+def upright(
+    pos: tuple[float, float, float], target: tuple[float, float, float], fovy_deg: float = 45.0
+) -> View:
+    """A view from ``pos`` that looks at ``target``, m in the world."""
+    return View(pos, looking(pos, target), fovy_deg)
+
+
+VIEWPOINTS: Mapping[str, Mapping[str, View]] = {"arm": {
+    "front": upright((1.3, 0.0, 0.8), (0.45, 0.0, 0.25)), "side": upright((0.45, -1.1, 0.7), (0.45, 0.0, 0.25))}}
+"""By kind of robot. Of arms that reach about 0.85 m, whatever the reach of this one is."""
 
 
 def find_views(model: mujoco.MjModel, cameras: tuple[Camera, ...]) -> Views:
@@ -132,5 +141,5 @@ def _placed(model: mujoco.MjModel, camera: Camera) -> dict[str, Any]:
 def names_of(model: mujoco.MjModel, kind: str) -> list[str]:
     """Names of the model's elements of one kind by index; ``""`` for one without."""
     count = {"camera": model.ncam, "body": model.nbody, "light": model.nlight, "geom": model.ngeom,
-             "material": model.nmat, "texture": model.ntex}[kind]
+             "material": model.nmat, "texture": model.ntex, "site": model.nsite}[kind]
     return [getattr(model, kind if kind != "texture" else "tex")(i).name for i in range(count)]

@@ -20,6 +20,8 @@ from temporeal.sim.task import Carry
 
 TAKEN = ("pick", "place", "stack")
 """Kinds whose target is taken between the fingers."""
+FINGERED = (*TAKEN, "open")
+"""Kinds that need fingers: the drawer's handle is hooked with one."""
 OVER = 0.045  # m: from a target's middle to the tool that reaches it without touching
 BEHIND = 0.045  # m: from a target's middle to closed fingers that touch it
 

@@ -20,6 +20,7 @@ import torch
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.robots.spec import Source
 from temporeal.sim.scene import Object, Scene, free_body, numbers
+from temporeal.sim.tabletop.views import views_of
 from temporeal.sim.task_parts.arms.arm import Arm
 
 HALF = 0.025  # m: of the cubes' edges, of the cylinder's height, and its radius: a hand opens 8 cm
@@ -179,4 +180,5 @@ def in_front(of: Arm, place: Sequence[float]) -> tuple[float, float]:
 def scene_of(of: Arm) -> Scene:
     """The robot at its table."""
     size = size_of(of)
-    return Scene(of.robot, (*movables(size), tray(size), plate(size), table(of), drawer(of), button(of)))
+    return Scene(of.robot, (*movables(size), tray(size), plate(size), table(of), drawer(of), button(of)),
+                 views=views_of(of))

@@ -143,7 +143,8 @@ class Start:
     def __call__(self, draw: Draw) -> dict[str, Tensor]:
         """State and memory of K worlds."""
         of, u = self.of, draw("initial.joints", self.of.joints)
-        state = {"joint_pos": torch.tensor(ready(of), device=u.device) + WAKE * (2 * u - 1), "finger_pos": of.opened(u),
+        state = {"joint_pos": torch.tensor(ready(of), device=u.device) + WAKE * (2 * u - 1),
+                 **({"finger_pos": of.opened(u)} if of.fingers else {}),
                  "drawer_pos": torch.zeros_like(u[:, 0]), "button_pos": torch.zeros_like(u[:, 0])}
         return {**state, **self.things(draw), **self.places(draw), **self.asked(draw)}
 

@@ -18,11 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from temporeal.robots.spec import Gripper
 from temporeal.sim.stl.instructions import formulas
 from temporeal.sim.stl.instructions.grammar import KINDS
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.tabletop.objective import (
+    FINGERED,
     TAKEN,
     KindTrackers,
     Objective,
@@ -35,7 +35,7 @@ from temporeal.sim.tabletop.objects import scene_of, size_of
 from temporeal.sim.tabletop.scenes import Start, appearance, choices, ready
 from temporeal.sim.tabletop.signals import Asked
 from temporeal.sim.task import Task, task_schema, weights
-from temporeal.sim.task_parts.arms.arm import Arm, arm, arm_action, grasping_arm
+from temporeal.sim.task_parts.arms.arm import JOINTS, Arm, arm, arm_action, grasping_arm
 from temporeal.sim.task_parts.arms.observations import ArmObserve
 
 CONSTANTS: dict[str, Any] = formulas.constants()
@@ -64,22 +64,23 @@ def make(
     """The task.
 
     Args:
-        robot: an arm with a gripper; for ``pick``, ``place`` and ``stack`` one whose fingers slide, and whose attitude
-            can be chosen. Before an arm that is smaller than a metre all lengths are smaller, those of the formula too.
+        robot: an arm with a tool. ``reach``, ``push`` and ``press`` are for any; ``open`` hooks a finger behind a
+            handle, and ``pick``, ``place`` and ``stack`` take fingers that slide, and six joints. Before an arm that is
+            smaller than a metre all lengths are smaller, those of the formula too.
         kinds: what is asked for, as in ``reach+push``; ``all``: every kind.
         split: ``train``; ``held_out_combinations``: colours, shapes and places together that training never gives;
             ``held_out_wordings``: instructions of training in wordings that it never has.
         episode_s: s; None: what the longest kind takes.
     """
     named = kinds_in(kinds)
-    of, gripper = handling_arm(robot, named)
+    of, command = handling_arm(robot, named)
     tool, size, scene, extra = of.robot.tool, size_of(of), scene_of(of), Asked()
     constants = {**{name: size * length for name, length in CONSTANTS.items()}, **dict(constants or {})}
-    act = arm_action(of, gripper.command, control_dt, of.motion(TOOL_SPEED, TOOL_TURN), ready(of))
+    act = arm_action(of, command, control_dt, of.motion(TOOL_SPEED, TOOL_TURN), ready(of))
     names, text = task_schema(scene, extra), formulas.suite_text(named, tool)
     own = {kind: parse(formulas.kind_text(kind, tool), names, constants) for kind in named}
     return Task(
-        name="tabletop", scene=scene, command=gripper.command, control_dt=control_dt, substeps=substeps,
+        name="tabletop", scene=scene, command=command, control_dt=control_dt, substeps=substeps,
         episode_s=formulas.horizon_s(named) if episode_s is None else episode_s,
         formula=parse(text, names, constants), formula_text=text, constants=constants,
         observe=ArmObserve(of, act, READS, partial(seen, tool=tool, size=size), SIZE, ready(of)), act=act,
@@ -87,15 +88,21 @@ def make(
         initial=Start(of, choices(named, split)), extra=extra, stop="hold", appearance=appearance)
 
 
-def handling_arm(robot: str, kinds: Sequence[str]) -> tuple[Arm, Gripper]:
-    """The arm and its gripper, which grasps where one of ``kinds`` takes its target."""
+def handling_arm(robot: str, kinds: Sequence[str]) -> tuple[Arm, str]:
+    """The arm and the command that it takes; ValueError where it lacks what one of ``kinds`` needs."""
+    of = arm("tabletop", robot)
+    gripper, fingers = of.robot.gripper, [kind for kind in kinds if kind in FINGERED]
+    if gripper is None and fingers:
+        raise ValueError(f"task 'tabletop': kinds {', '.join(fingers)} need fingers, and robot {robot!r} names no "
+                         f"gripper: {without(FINGERED)}, or say gripper: in its spec.yaml")
     if set(kinds) & set(TAKEN):
         try:
-            return grasping_arm("tabletop", robot)
+            grasping_arm("tabletop", robot)
         except ValueError as error:
-            raise ValueError(f"{error}; kinds=reach+push+open+press take nothing between the fingers") from error
-    of = arm("tabletop", robot)
-    if of.robot.gripper is None:
-        raise ValueError(f"task 'tabletop' needs a gripper, and robot {robot!r} names none: say gripper: in its "
-                         "spec.yaml")
-    return of, of.robot.gripper
+            raise ValueError(f"{error}; {without(TAKEN)} take nothing between the fingers") from error
+    return of, JOINTS if gripper is None else gripper.command
+
+
+def without(refused: Sequence[str]) -> str:
+    """The setting of all kinds but those that are ``refused``."""
+    return f"task.settings.kinds={'+'.join(kind for kind in KINDS if kind not in refused)}"

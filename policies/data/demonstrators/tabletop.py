@@ -8,6 +8,7 @@ before a smaller one the signals are enlarged, and the ways made smaller again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import cast
 
 import torch
@@ -19,10 +20,13 @@ from temporeal.sim.stl.instructions.formulas import CONSTANTS
 from temporeal.sim.tabletop.objective import BEHIND, OVER, Objective, asked
 from temporeal.sim.tabletop.objects import BAR, GAP, HALF
 from temporeal.sim.task import Task
+from temporeal.sim.task_parts.arms.actions import ToolAction
 
 LENGTHS = ("target_pos_w", "place_pos_w", "drawer_pos", "button_pos")
 GAIN = 0.3  # of what is left of the way, in a control step
 OPEN, CLOSED = 1.0, -1.0
+DESCENT = 0.025  # m: of the way down that an arm without a hand sees at most: its flange comes down folded, close to
+# the base, where faster targets run ahead of it and it touches the table (a UR5e did in 6 of 64 episodes)
 GRIP_STEPS = 10  # control steps until fingers have closed, or opened: half a second
 ABOVE, CARRY = 0.09, 0.13  # m: over what is taken; height at which it is carried, over where it is put
 AWAY, CLEARS = 0.035, 0.09  # m: behind what is pushed until the tool is down; height at which it passes over things
@@ -74,10 +78,11 @@ def flat(way: Tensor) -> Tensor:
 
 
 def to(task: Task, s: Mapping[str, Tensor], pace: Tensor, goal: Tensor, grip: Tensor) -> Tensor:
-    """The action that brings the tool to ``goal`` [N, 3] m pointing down, with the gripper at ``grip`` [N]."""
-    tool, objective = task.robot.tool, cast(Objective, task.objective)
+    """The action that brings the tool to ``goal`` [N, 3] m pointing down, with the gripper, where there is one, at
+    ``grip`` [N]."""
+    tool, objective, act = task.robot.tool, cast(Objective, task.objective), cast(ToolAction, task.act)
     way, turn = objective.size * (goal - s[f"{tool}_pos_w"]), straightening(s[f"{tool}_quat_w"])
-    return moves(task, pace, way, turn, GAIN, grip)
+    return moves(task, pace, way, turn, GAIN, *([grip] if act.gripper else []))
 
 
 def closed(worlds: int) -> Tensor:
@@ -125,6 +130,7 @@ def open_(task: Task, worlds: int) -> Controller:
 def push(task: Task, worlds: int) -> Controller:
     """Over the place behind the target, down, along the way to its place; up and anew where it slipped off."""
     tool = task.robot.tool
+    steepest = -inf if cast(ToolAction, task.act).gripper else -DESCENT
     down, there = (torch.zeros(worlds, dtype=torch.bool) for _ in range(2))
 
     def act(s: Mapping[str, Tensor], pace: Tensor) -> Tensor:
@@ -143,7 +149,7 @@ def push(task: Task, worlds: int) -> Controller:
         low = down & (place[:, 2] < HALF + 0.015)
         onwards = 0.7 * left * ahead - 1.5 * across[:, None] * aside
         sideways = torch.where(low[:, None], onwards, torch.where(down[:, None], 0 * off, over - place[:, :2]))
-        height = torch.where(down, HALF, CLEARS) - place[:, 2]
+        height = (torch.where(down, HALF, CLEARS) - place[:, 2]).clamp(min=steepest)
         sideways = torch.where(((down | (height < 0.03)) & ~there)[:, None], sideways, 0 * sideways)
         goal = place + torch.cat([sideways, height[:, None]], -1)
         return to(task, s, pace, goal, closed(worlds))

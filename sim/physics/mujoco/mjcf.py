@@ -31,6 +31,7 @@ FLOOR: dict[str, Any] = {
     "friction": (SLIPPERY,) * 3, "contype": 1, "conaffinity": 1, "condim": 3, "priority": 0, "solmix": 1.0,
     "solref": (0.02, 1.0), "solimp": (0.9, 0.95, 0.001, 0.5, 2.0), "margin": 0.0, "gap": 0.0, "group": 0,
     "rgba": (0.5, 0.5, 0.5, 1.0)}  # MuJoCo's code for: as the material
+SEEN_ONLY = 1 << 30  # contype of what nothing touches: a bit that no shape asks for
 GROUND = "floor"  # material and texture: a checkerboard of 25 cm, dark enough that full light does not whiten it
 CHECKS: dict[str, Any] = {"builtin": mujoco.mjtBuiltin.mjBUILTIN_CHECKER, "rgb1": (0.36, 0.40, 0.44),
                           "rgb2": (0.27, 0.31, 0.35), "width": 128, "height": 128}
@@ -126,6 +127,9 @@ def attach(spec: mujoco.MjSpec, thing: Object) -> None:
     bodies = [body.name for body in child.worldbody.bodies]
     if bodies != ["root"]:
         raise ValueError(f"object {thing.name!r}: its MJCF's world body holds one body called 'root', not {bodies}")
+    if spec.compiler.discardvisual:  # a URDF's looks are dropped; those of objects stay
+        for geom in child.geoms:
+            geom.contype = geom.contype or (0 if geom.conaffinity else SEEN_ONLY)
     frame = spec.worldbody.add_frame(pos=list(thing.pos), quat=list(thing.quat))
     spec.attach(child, prefix=f"{thing.name}.", frame=frame)
 

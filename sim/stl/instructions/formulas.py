@@ -11,7 +11,7 @@ Lengths are of objects of about 5 cm. The place below a stack is an object, all 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -153,8 +153,8 @@ def _tool_in(text: str) -> str:
     return found[1]
 
 
-def failures(instruction: Instruction) -> list[str]:
-    """What is said of each clause of the formula, in its order, where it fails."""
-    lengths = {name: f"{100 * number:g} cm" for name, number in CONSTANTS.items()}
+def failures(instruction: Instruction, constants: Mapping[str, float] = CONSTANTS) -> list[str]:
+    """What is said of each clause of the formula, in its order, where it fails. ``constants``: its lengths, m."""
+    lengths = {name: f"{100 * number:.3g} cm" for name, number in constants.items()}
     names = {"the_target": f"the {in_words(instruction.target)}", "the_place": f"the {in_words(instruction.place)}"}
     return [clause.failure.format(hold=f"{HOLD_S:g}", **lengths, **names) for clause in CLAUSES[instruction.kind]]

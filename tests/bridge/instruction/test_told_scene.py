@@ -10,6 +10,7 @@ from tests.bridge.instruction.instructed import ROBOT, write
 
 from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.signals import SignalSpec
+from temporeal.sim.stl.instructions import formulas
 from temporeal.sim.stl.instructions.grammar import SUITE
 from temporeal.sim.stl.instructions.vocabulary import InstructionError
 from temporeal_bridge.instruction.sentences import (
@@ -99,6 +100,8 @@ def test_what_an_artifact_cannot_be_told(manifest):
     assert told(fixed, ROBOT, "").formula == told(manifest, ROBOT, "Reach the red cube!").formula
     with pytest.raises(InstructionError, match="takes no other"):
         told(fixed, ROBOT, "reach the blue cube")
+    small = replace(manifest, constants={"inside": 0.03, "other": 1.0})  # trained before a smaller arm
+    assert told(small, ROBOT, "reach the red cube").constants == {**formulas.constants(), "inside": 0.03}
     assert missions_of(manifest, ROBOT, interface, ()) == []
     with pytest.raises(InstructionError, match="the scene has no red cube"):
         missions_of(manifest, ROBOT, interface, ["reach the red cube"])

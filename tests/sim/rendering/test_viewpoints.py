@@ -9,7 +9,8 @@ import torch
 
 from temporeal.sim.rendering.cameras import Camera
 from temporeal.sim.rendering.rig import Rig
-from temporeal.sim.rendering.viewpoints import Viewpoint, looking, placed
+from temporeal.sim.rendering.viewpoints import looking, placed, upright
+from temporeal.sim.scene import View
 
 SCENE = """<mujoco><worldbody><light pos="0 0 3"/><camera name="own" pos="0 0 2"/>
 <body name="box" pos="0 0 0.1"><geom type="box" size="0.1 0.1 0.1" rgba="1 0 0 1"/></body></worldbody></mujoco>"""
@@ -27,11 +28,20 @@ def test_a_camera_looks_at_its_target_upright(pos: tuple[float, float, float]) -
 
 def test_only_a_name_without_a_place_stands_at_a_viewpoint() -> None:
     model = mujoco.MjModel.from_xml_string(SCENE)
-    views = {name: Viewpoint((1.0, 0.0, 1.0), (0.0, 0.0, 0.0), 30.0) for name in ("own", "front")}
+    views = {name: upright((1.0, 0.0, 1.0), (0.0, 0.0, 0.0), 30.0) for name in ("own", "front")}
     assert placed(model, Camera("front", 8, 8), views).pos == (1.0, 0.0, 1.0)
     assert placed(model, Camera("front", 8, 8, fovy_deg=50.0), views).fovy_deg == 50.0
     for kept in (Camera("own", 8, 8), Camera("front", 8, 8, pos=(0.0, 0.0, 1.0)), Camera("other", 8, 8)):
         assert placed(model, kept, views) is kept
+
+
+def test_a_view_of_a_site_is_on_its_body() -> None:
+    model = mujoco.MjModel.from_xml_string(SCENE.replace(
+        "<geom", '<site name="tip" pos="0 0 0.2" euler="0 0 90"/><geom'))
+    seen = placed(model, Camera("tip", 8, 8), {"tip": View((0.1, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0), 60.0, "tip")})
+    assert seen.body == "box" and seen.fovy_deg == 60.0
+    np.testing.assert_allclose(seen.pos, (0.0, 0.1, 0.2), atol=1e-9)
+    np.testing.assert_allclose(seen.quat, (0.5**0.5, 0.0, 0.0, 0.5**0.5), atol=1e-9)
 
 
 def test_a_body_that_is_moved_in_the_model_is_seen_where_it_is() -> None:

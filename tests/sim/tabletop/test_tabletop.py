@@ -5,9 +5,12 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+import yaml
 from tests.bridge import foreign_robots
 
+from temporeal.policies.data.demonstrators.tabletop import tabletop
 from temporeal.sim.env import make_env
+from temporeal.sim.physics.mujoco.mjcf import SEEN_ONLY
 from temporeal.sim.stl.instructions.formulas import formula
 from temporeal.sim.stl.instructions.grammar import (
     COLORS,
@@ -168,8 +171,27 @@ def test_a_smaller_arm_has_smaller_things(tmp_path):
     env.reset()
     assert env.backend.model.mj.geom("ball.geom").size[0] == pytest.approx(size * RADIUS)
     assert torch.isfinite(env.step(torch.zeros(4, env.action_dim)).reward).all() and env.diverged == 0
-    with pytest.raises(ValueError, match="kinds=reach.push.open.press take nothing"):
+    turned, looked = small.scene.views["front"], task().scene.views["front"]
+    assert turned.pos[2] == pytest.approx(arm("tabletop", robot).scale * looked.pos[2])
+    assert env.backend.model.mj.geom("tray.rim").contype == SEEN_ONLY  # a URDF's compiler drops looks
+    with pytest.raises(ValueError, match="is for arms, and robot 'ant' is of kind 'quadruped'"):
         load_task("tabletop", robot="ant")
+
+
+def test_an_arm_without_a_gripper_does_what_needs_no_fingers(tmp_path):
+    folder = foreign_robots.arm(tmp_path / "arm").model.parent
+    said = yaml.safe_load((folder / "spec.yaml").read_text())
+    del said["gripper"], said["commands"]["arm_cmd"]
+    (folder / "spec.yaml").write_text(yaml.safe_dump(said))
+    bare = load_task("tabletop", robot=str(folder), kinds="reach+push+press")
+    assert bare.command == "joint_pos_cmd" and bare.act.action_dim == 6
+    assert "spitze_pos_w.z > floor" in bare.formula_text
+    env = make_env(bare, num_worlds=2, threads=1, compiled=False)
+    env.reset()
+    expert = tabletop(bare, 2)
+    assert torch.isfinite(env.step(expert(env.true_signals(), torch.ones(2))).reward).all()
+    with pytest.raises(ValueError, match="kinds stack, open need fingers, .*kinds=reach.push.press, or say gripper"):
+        load_task("tabletop", robot=str(folder), kinds="reach+stack+open")
 
 
 def test_settings_that_name_nothing_are_refused():

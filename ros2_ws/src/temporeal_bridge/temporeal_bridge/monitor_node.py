@@ -44,6 +44,7 @@ from temporeal_bridge.instruction.sentences import (
     asked_for,
     fixed_text,
     formula_is_of_words,
+    lengths,
     meaning,
     mission_of,
     needs_words,
@@ -120,7 +121,9 @@ class MonitorNode:
         if not text:
             return (untold(self.manifest) if needs_words(self.manifest) else self.manifest), None, {}
         asked = meaning(self.manifest, text)
-        trace = None if asked is None else Trace(asked, self.robot.tool, 1.0 / self.manifest.rate_hz)
+        trace = None
+        if asked is not None:
+            trace = Trace(asked, self.robot.tool, 1.0 / self.manifest.rate_hz, lengths(self.manifest))
         return mission_of(self.manifest, self.robot, self.interface, text), trace, {"instruction": text}
 
     def _on_instruction(self, received: Received) -> None:

@@ -94,7 +94,12 @@ def told(manifest: Manifest, robot: RobotSpec, text: str) -> Manifest:
     if isfinite(reach) and reach > manifest.horizon_s + 1e-9:
         raise InstructionError(f"{text!r} is judged after {reach:g} s; missions of the policy {manifest.name!r}, which "
                                f"was trained on other tasks, last {manifest.horizon_s:g} s")
-    return replace(manifest, formula=formulas.formula_text(asked, robot.tool), constants=formulas.constants())
+    return replace(manifest, formula=formulas.formula_text(asked, robot.tool), constants=lengths(manifest))
+
+
+def lengths(manifest: Manifest) -> dict[str, float]:
+    """The named numbers of the formulas of sentences, m: before a small arm those that the policy was trained with."""
+    return {name: float(manifest.constants.get(name, value)) for name, value in formulas.constants().items()}
 
 
 def objects_of(carried: Collection[str]) -> list[str]:

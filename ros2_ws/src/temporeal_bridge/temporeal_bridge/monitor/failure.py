@@ -14,10 +14,13 @@ from temporeal.sim.stl.language.queries import signals_in
 
 
 class Trace:
-    """The samples of the running mission that its formula reads, one every ``dt`` seconds. A lost one is NaN."""
+    """The samples of the running mission that its formula reads, one every ``dt`` seconds. A lost one is NaN.
 
-    def __init__(self, instruction: Instruction, tool: str, dt: float) -> None:
-        self.instruction, self.tool, self.dt = instruction, tool, dt
+    ``lengths``: the formula's named numbers, m.
+    """
+
+    def __init__(self, instruction: Instruction, tool: str, dt: float, lengths: Mapping[str, float]) -> None:
+        self.instruction, self.tool, self.dt, self.lengths = instruction, tool, dt, lengths
         self.reads = tuple(signals_in(formula(instruction, tool)))
         self.samples: list[Mapping[str, Any] | None] = []
 
@@ -37,4 +40,4 @@ class Trace:
         lost = {name: np.full(np.shape(value), np.nan) for name, value in seen.items()}
         rows = [sample or lost for sample in self.samples]
         signals = {name: np.stack([np.asarray(row[name], dtype=float) for row in rows]) for name in self.reads}
-        return why_failed(self.instruction, signals, self.dt, self.tool)
+        return why_failed(self.instruction, signals, self.dt, self.tool, self.lengths)
