@@ -8,7 +8,7 @@ from math import log
 import torch
 from torch import Tensor, nn
 
-from temporeal.policies.nets.actor import HALF_LOG_2PI, Gaussian, mlp
+from temporeal.policies.nets.actor import HALF_LOG_2PI, Gaussian
 from temporeal.policies.nets.ensembles import Ensemble
 
 LOG_2 = log(2.0)
@@ -43,23 +43,31 @@ class SquashedActor(nn.Module):
 
     hidden_dim = 0
 
-    def __init__(self, obs_dim: int, action_dim: int, hidden: Sequence[int], *, name: str = "relu") -> None:
+    def __init__(
+        self, obs_dim: int, action_dim: int, hidden: Sequence[int], *, name: str = "relu", precision: str = "float32"
+    ) -> None:
         super().__init__()
-        self.net = mlp(obs_dim, hidden, 2 * action_dim, name, 0.01)
+        self.net = Ensemble(1, obs_dim, hidden, 2 * action_dim, name=name, last_gain=0.01, precision=precision)
 
     def forward(self, obs: Tensor) -> Tensor:
         """Deterministic action [B, A]."""
-        return torch.tanh(self.net(obs).chunk(2, -1)[0])
+        return torch.tanh(self.net(obs)[0].chunk(2, -1)[0])
 
     def sample(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Actions [..., B, A] of standard normal ``noise`` [..., B, A], and their log-densities [..., B]."""
-        mean, log_std = self.net(obs).chunk(2, -1)
-        log_std = log_std.clamp(*LOG_STD)
-        raw = mean + log_std.exp() * noise
-        normal = -(0.5 * noise.square() + log_std + HALF_LOG_2PI).sum(-1)
-        # log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)), which does not underflow
-        stretch = 2.0 * (LOG_2 - raw - nn.functional.softplus(-2.0 * raw)).sum(-1)
-        return torch.tanh(raw), normal - stretch
+        return squashed(self.net(obs)[0], noise)
+
+
+def squashed(outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Actions [..., B, A] of a network's ``outputs`` [B, 2A], means beside logarithms of spreads, and standard normal
+    ``noise`` [..., B, A]; and their log-densities [..., B]."""
+    mean, log_std = outputs.chunk(2, -1)
+    log_std = log_std.clamp(*LOG_STD)
+    raw = mean + log_std.exp() * noise
+    normal = -(0.5 * noise.square() + log_std + HALF_LOG_2PI).sum(-1)
+    # log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)), which does not underflow
+    stretch = 2.0 * (LOG_2 - raw - nn.functional.softplus(-2.0 * raw)).sum(-1)
+    return torch.tanh(raw), normal - stretch
 
 
 def smoothed(action: Tensor, deviation: float, limit: float, generator: torch.Generator) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,13 +24,15 @@ class Ensemble(nn.Module):
     Args:
         last_gain: of the last layer's orthogonal weights; the others have sqrt(2).
         layer_norm: after each hidden product, before its activation (Ba et al. 2016).
+        by_hand: with layer_norm too; without it always. For losses whose ``backward`` is called, not
+            ``torch.autograd.grad``.
         precision: of the products between hidden layers in training: float32, or bfloat16, half as long where the
             processor has it (AVX512-BF16); weights, sums over rows and the outputs stay float32.
     """
 
     def __init__(
         self, members: int, inputs: int, hidden: Sequence[int], outputs: int, *, name: str = "relu",
-        last_gain: float = 1.0, layer_norm: bool = False, precision: str = "float32",
+        last_gain: float = 1.0, layer_norm: bool = False, precision: str = "float32", by_hand: bool = False,
     ) -> None:
         super().__init__()
         if precision not in PRECISIONS:
@@ -45,16 +47,18 @@ class Ensemble(nn.Module):
         self.scales = nn.ParameterList([torch.ones(members, 1, width) for width in hidden] if layer_norm else [])
         self.shifts = nn.ParameterList([torch.zeros(members, 1, width) for width in hidden] if layer_norm else [])
         self.activation = activation(name)
-        self.by_hand = isinstance(self.activation, nn.ReLU) and not layer_norm
+        self.by_hand = isinstance(self.activation, nn.ReLU) and (by_hand or not layer_norm)
         self.layers: list[list[Layer]] = []
 
     def bind(self) -> None:
         """Take the parameters' memory as it is now: their values and gradients stay there (see
         :class:`temporeal.policies.training.offline.flat_parameters.Flat`)."""
         if self.by_hand:
-            self.layers = [[Layer(w.data[e], b.data[e, 0], None if w.grad is None else w.grad[e],
-                                  None if b.grad is None else b.grad[e, 0])
-                            for w, b in zip(self.weights, self.biases)] for e in range(self.members)]
+            norms = [*zip(self.scales, self.shifts)] or [()] * len(self.biases)
+            self.layers = [[Layer(Part(w.data[e], None if w.grad is None else w.grad[e]), part(b, e),
+                                  *(part(each, e) for each in norm))
+                            for w, b, norm in zip(self.weights, self.biases, [*norms, ()])]
+                           for e in range(self.members)]
 
     @property
     def bound(self) -> bool:
@@ -87,56 +91,82 @@ class Ensemble(nn.Module):
                 x = self.activation(x)
         return x
 
-    def run(self, rows: Tensor) -> tuple[Tensor, Kept]:
+    def run(self, rows: Tensor) -> tuple[Tensor, list[Kept]]:
         """Outputs, and what :meth:`back` needs of a bound ensemble."""
         out = rows.new_empty(self.members, len(rows), self.outputs)
         return out, [self._forward(layers, rows, each, fresh) for layers, each in zip(self.layers, out)]
 
-    def back(self, kept: Kept, slope: Tensor, for_layers: bool = True, for_rows: bool = False) -> Tensor | None:
+    def back(
+        self, kept: Sequence[Kept], slope: Tensor, for_layers: bool = True, for_rows: bool = False
+    ) -> Tensor | None:
         """Add the gradient of a loss whose derivative by the outputs is ``slope`` [E, B, outputs] to the parameters'
         gradients. Returns that by the rows, if it is wanted."""
         total: Tensor | None = None
-        for layers, inputs, d in zip(self.layers, kept, slope):
-            d = self._back(layers, inputs, d, fresh, for_layers, add=True)
+        for layers, each, d in zip(self.layers, kept, slope):
+            d = self._back(layers, each, d, fresh, for_layers, add=True)
             if for_rows:
                 share = torch.mm(d, layers[0].back)
                 total = share if total is None else total + share
         return total
 
-    def ahead(self, rows: Tensor, scratch: Take) -> Tensor:
-        """Outputs of a bound ensemble, of which nothing is kept."""
-        out = rows.new_empty(self.members, len(rows), self.outputs)
-        for layers, each in zip(self.layers, out):
-            self._forward(layers, rows, each, scratch)
+    def ahead(self, rows: Tensor, scratch: Take, members: Sequence[int] | None = None) -> Tensor:
+        """Outputs [K, B, outputs] of K ``members`` (all) of a bound ensemble, of which nothing is kept."""
+        chosen = range(self.members) if members is None else members
+        out = rows.new_empty(len(chosen), len(rows), self.outputs)
+        for e, each in zip(chosen, out):
+            self._forward(self.layers[e], rows, each, scratch)
         return out
 
-    def there_and_back(self, rows: Tensor, slope: Callable[[Tensor], Tensor], scratch: Take) -> Tensor:
+    def there_and_back(
+        self, rows: Tensor, slope: Callable[[Tensor], Tensor], scratch: Take, members: Sequence[int] | None = None
+    ) -> Tensor:
         """Outputs of a bound ensemble; its parameters' gradients become those of a loss whose derivative by a member's
-        outputs [B, outputs] is ``slope`` of them. Members follow each other in the same memory."""
-        out = rows.new_empty(self.members, len(rows), self.outputs)
-        for layers, each in zip(self.layers, out):
+        outputs [B, outputs] is ``slope`` of them. Members follow each other in the same memory. ``members``: only
+        these, [K, B, outputs]; calls for others may run at once, in other memory."""
+        chosen = range(self.members) if members is None else members
+        out = rows.new_empty(len(chosen), len(rows), self.outputs)
+        for e, each in zip(chosen, out):
+            layers = self.layers[e]
             self._back(layers, self._forward(layers, rows, each, scratch), slope(each), scratch, True, add=False)
         return out
 
-    def _forward(self, layers: Sequence[Layer], rows: Tensor, out: Tensor, take: Take) -> list[Tensor]:
+    def by_rows(
+        self, rows: Tensor, slope: Callable[[Tensor], Tensor], scratch: Take, columns: slice,
+        members: Sequence[int] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """:meth:`there_and_back` to the rows instead: the derivative [K, B, J] by J ``columns`` of them, of each
+        member, beside the outputs; parameters' gradients stay as they are."""
+        chosen = range(self.members) if members is None else members
+        out = rows.new_empty(len(chosen), len(rows), self.outputs)
+        found = rows.new_empty(len(chosen), *rows[:, columns].shape)
+        for e, each, share in zip(chosen, out, found):
+            layers = self.layers[e]
+            d = self._back(layers, self._forward(layers, rows, each, scratch), slope(each), scratch, False, add=False)
+            torch.mm(d, layers[0].back[:, columns], out=share)
+        return out, found
+
+    def _forward(self, layers: Sequence[Layer], rows: Tensor, out: Tensor, take: Take) -> Kept:
         """A member's outputs into ``out`` [B, outputs]. Returns the inputs of its layers, in the types of their
-        products."""
-        inputs = [rows]
+        products, and what was normalized."""
+        inputs, norms = [rows], list[tuple[Tensor, Tensor, Tensor]]()
         for depth, layer in enumerate(layers[:-1]):
             weight, bias = layer.round() if self._kind(depth) is torch.bfloat16 else (layer.weight, layer.bias)
             place = take(depth, (len(rows), len(bias)), self._kind(depth))
-            x = torch.addmm(bias, inputs[-1], weight, out=place).relu_()
-            inputs.append(cast(x, self._kind(depth + 1), depth, take))
+            x = torch.addmm(bias, inputs[-1], weight, out=place)
+            if layer.scale is not None:
+                x, kept = layer.normalize(cast(x, torch.float32, depth, take), depth, take)
+                norms.append(kept)
+            inputs.append(cast(x.relu_(), self._kind(depth + 1), depth, take))
         torch.addmm(layers[-1].bias, inputs[-1], layers[-1].weight, out=out)
-        return inputs
+        return Kept(inputs, norms)
 
     def _back(
-        self, layers: Sequence[Layer], inputs: Sequence[Tensor], d: Tensor, take: Take, for_layers: bool, add: bool
+        self, layers: Sequence[Layer], kept: Kept, d: Tensor, take: Take, for_layers: bool, add: bool
     ) -> Tensor:
         """From the derivative ``d`` by a member's outputs to that by its first product [B, .]; the parameters'
         gradients are added to, or set. What comes after a layer is not needed any more: its memory is taken."""
         for depth in range(len(layers) - 1, -1, -1):
-            layer, x = layers[depth], inputs[depth]
+            layer, x = layers[depth], kept.inputs[depth]
             d = cast(d, self._kind(depth), depth + 1, take)
             if for_layers and layer.weight_grad is not None and layer.bias_grad is not None:
                 accumulate(layer.weight_grad, x.t(), d, add)
@@ -145,6 +175,9 @@ class Ensemble(nn.Module):
                 weight = layer.back if d.dtype is torch.float32 else layer.rounded.t()
                 d = torch.mm(d, weight, out=take(depth, (len(x), x.shape[1]), d.dtype))
                 torch.ops.aten.threshold_backward.grad_input(d, x, 0, grad_input=d)
+                if kept.norms:
+                    d = cast(d, torch.float32, depth, take)
+                    d = layers[depth - 1].normalize_back(d, kept.norms[depth - 1], for_layers, add)
         return d
 
     def _kind(self, depth: int) -> torch.dtype:
@@ -192,22 +225,64 @@ class Scratch:
         return found
 
 
-Kept = list[list[Tensor]]
-"""By member the input [B, .] of each layer."""
+class Kept(NamedTuple):
+    """Of a member the input [B, .] of each layer; and of each normalized product what was normalized [B, .], its mean
+    [B, 1] and one over its deviation [B, 1]."""
+
+    inputs: list[Tensor]
+    norms: list[tuple[Tensor, Tensor, Tensor]]
+
+
+class Part(NamedTuple):
+    """A member's share of a parameter, and its gradient to be added to, if any."""
+
+    value: Tensor
+    gradient: Tensor | None
+
+
+def part(parameter: Tensor, e: int) -> Part:
+    """Of a parameter [E, 1, J]: [J]."""
+    return Part(parameter.data[e, 0], None if parameter.grad is None else parameter.grad[e, 0])
 
 
 class Layer:
-    """A member's layer: weight [I, J] and bias [J], and their gradients to be added to, if any."""
+    """A member's layer: weight [I, J] and bias [J], and of a normalized one scale and shift [J]."""
 
-    def __init__(self, weight: Tensor, bias: Tensor, weight_grad: Tensor | None, bias_grad: Tensor | None) -> None:
-        self.weight, self.bias, self.back = weight, bias, weight.t()
-        self.weight_grad, self.bias_grad = weight_grad, bias_grad
-        self.rounded = weight
+    EPSILON = 1e-5  # of torch's layer_norm
+
+    def __init__(self, weight: Part, bias: Part, scale: Part | None = None, shift: Part | None = None) -> None:
+        (self.weight, self.weight_grad), (self.bias, self.bias_grad) = weight, bias
+        self.scale, self.shift = scale, shift
+        self.back = self.weight.t()
+        self.rounded = self.weight
 
     def round(self) -> tuple[Tensor, Tensor]:
         """Weight and bias as they are now in bfloat16; the weight is kept for the way back."""
         self.rounded = self.weight.bfloat16()
         return self.rounded, self.bias.bfloat16()
+
+    def normalize(self, x: Tensor, depth: int, take: Take) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+        """The product ``x`` [B, J] normalized, and what the way back needs."""
+        assert self.scale is not None and self.shift is not None
+        (rows, width), place = x.shape, -3 * depth - 3  # below the places of products
+        out, mean, over = (take(place + i, (rows, each), torch.float32) for i, each in enumerate((width, 1, 1)))
+        torch.ops.aten.native_layer_norm.out(
+            x, (width,), self.scale.value, self.shift.value, self.EPSILON, out0=out, out1=mean, out2=over)
+        return out, (x, mean, over)
+
+    def normalize_back(
+        self, d: Tensor, kept: tuple[Tensor, Tensor, Tensor], for_layers: bool, add: bool
+    ) -> Tensor:
+        """From the derivative by what was normalized to that by the product [B, J]."""
+        assert self.scale is not None and self.shift is not None
+        x, mean, over = kept
+        learns = for_layers and self.scale.gradient is not None
+        d, scale, shift = torch.ops.aten.native_layer_norm_backward(
+            d, x, (x.shape[1],), mean, over, self.scale.value, self.shift.value, [True, learns, learns])
+        for gradient, found in ((self.scale.gradient, scale), (self.shift.gradient, shift)) if learns else ():
+            assert gradient is not None
+            gradient.add_(found) if add else gradient.copy_(found)
+        return d
 
 
 class _ByHand(torch.autograd.Function):
@@ -247,11 +322,11 @@ class Quality(nn.Module):
 
     def __init__(
         self, obs_dim: int, action_dim: int, hidden: Sequence[int], *, members: int = 2, name: str = "relu",
-        layer_norm: bool = False, precision: str = "float32",
+        layer_norm: bool = False, precision: str = "float32", by_hand: bool = False, last_gain: float = 1.0,
     ) -> None:
         super().__init__()
-        self.net = Ensemble(members, obs_dim + action_dim, hidden, 1, name=name, layer_norm=layer_norm,
-                            precision=precision)
+        self.net = Ensemble(members, obs_dim + action_dim, hidden, 1, name=name, last_gain=last_gain,
+                            layer_norm=layer_norm, precision=precision, by_hand=by_hand)
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:
         """Values [E, B]."""

@@ -6,7 +6,9 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.runs import chunks, environments, learners, run_folders, trained, workers
@@ -15,6 +17,7 @@ from temporeal.policies.runs.interrupts import Interrupted, stop_asked
 from temporeal.policies.runs.settings.files import Settings, read, write
 from temporeal.policies.runs.trained_run import TrainedRun, events, naming_checkpoint
 from temporeal.policies.runs.tuning_runs import bases as tuning
+from temporeal.policies.runs.tuning_runs import beside
 
 if TYPE_CHECKING:
     from temporeal.policies.training.progress import Logger, Progress
@@ -45,7 +48,7 @@ def train(
         named = naming_checkpoint(folder, settings["processes"], again)
         with run_folders.opened_run(settings, folder, overwrite), named:
             return result_of(folder, workers.train(settings, folder, quiet))
-    return _Training(settings, folder, quiet, opened).run(module.train, configuration, overwrite, again)
+    return _Training(settings, folder, quiet, opened).run(module, configuration, overwrite, again)
 
 
 def checked(settings: Settings) -> tuple[Any, Any]:
@@ -61,7 +64,8 @@ def checked(settings: Settings) -> tuple[Any, Any]:
     environments.check_device(settings["device"])
     learners.check_training_seed(settings["seed"])
     found = learners.algorithm(settings)
-    if settings.get("dataset") and not learners.learns_from_data(found[0]):
+    if settings.get("dataset") and not (learners.learns_from_data(found[0])
+                                        or beside.asks_for(found[0], "demonstrations")):
         raise BadInput(f"dataset={settings['dataset']}: algo={settings['algo']['name']} learns in a simulation and "
                        f"reads no episodes; those that do: {', '.join(learners.from_data())}")
     if settings.get("cameras") and not (chunks.gives_chunks(settings) or getattr(found[0], "SEES", False)):
@@ -105,9 +109,10 @@ class _Training:
         if self.diverged is not None:
             diverged_worlds.keep(self.env, self.diverged)
 
-    def run(self, learn: Callable[..., Any], configuration: Any, overwrite: bool, again: str) -> TrainedRun:
+    def run(self, module: ModuleType, configuration: Any, overwrite: bool, again: str) -> TrainedRun:
         """Learn, in the run's folder."""
         self.started = time.perf_counter()
+        learn = partial(module.train, **beside.given(module, self.settings, self.env.task, configuration))
         with self._folder(overwrite):
             self.ranks.wait()
             again = again if self.base is None or tuning.tunes_chunks(self.settings) else ""  # a reflex does not resume

@@ -56,19 +56,19 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
                base.get("experiment"))
     check_own_options(base["task"], automatic, [str(o.value()) for o in parsed if o.key_or_group == "task"], known)
     lines = [f"{group}={base['task'][group]}" for group in automatic if str(base["task"][group]) in known[group]]
-    worlds = own_worlds(base["task"])
+    worlds = own_worlds(base)
     if automatic_worlds or base["num_worlds"] == AUTO:
         lines.append(f"num_worlds={worlds}")
     parsed = [o for o in parsed if o.key_or_group not in automatic]
     base = _compose([*lines, *[str(o.input_line) for o in parsed if o.key_or_group in known]])
-    own_worlds(base["task"])
+    own_worlds(base)
     for override in parsed:
         if override.key_or_group not in known:
             check_value(override.key_or_group, override.value(), base)
         lines.append(str(override.input_line))
     settings = _compose(lines, opened)
     refuse_old_names(settings)
-    own_worlds(settings["task"])
+    own_worlds(settings)
     check_device_name(settings["device"])  # before the task's module is imported, and torch with it
     return titled(with_robot(settings, robot), [o.value() for o in parsed if o.key_or_group == "task"])
 
@@ -94,8 +94,8 @@ def override(settings: Settings, overrides: Sequence[str]) -> Settings:
             out[key] = _compose([str(word.input_line)])[key]
             if key == "task":
                 check_task(out[key], (), [str(value)])
-                own_worlds(out[key])
                 titled(out, [value])
+            own_worlds({key: out[key]})
             continue
         check_value(key, value, out)
         node = out

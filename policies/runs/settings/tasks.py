@@ -21,7 +21,8 @@ name; the
 groups that come with it; how many worlds suit it; what its ``make`` takes; the share of starts in mid-mission."""
 
 WORLDS = 2048
-"""``num_worlds``, where neither the task's file says how many suit it, nor an experiment, nor the command line."""
+"""``num_worlds``, where the files of learner and task do not say how many suit them, nor an experiment, nor the command
+line."""
 
 
 def check_task(
@@ -78,12 +79,17 @@ def check_name(name: str, file: str) -> None:
     raise BadInput(f"{file}: there is no task {name!r}{hint(name, known)}; known: {', '.join(known)}")
 
 
-def own_worlds(task: Settings) -> int:
-    """How many worlds suit ``task``, as its file says it; taken out: how many there are is the settings' to say."""
-    worlds = task.pop("num_worlds", WORLDS)
-    if isinstance(worlds, bool) or not isinstance(worlds, int) or worlds < 1:
-        raise BadInput(f"the file of task {task['name']!r} says num_worlds: {worlds!r}; a whole number from 1")
-    return worlds
+def own_worlds(settings: Settings) -> int:
+    """How many worlds suit the learner, as its file says it, else the task, as its file does; taken out of both: how
+    many there are is the settings' to say."""
+    found = WORLDS
+    for group in ("task", "algo"):
+        worlds = settings.get(group, {}).pop("num_worlds", found)
+        if isinstance(worlds, bool) or not isinstance(worlds, int) or worlds < 1:
+            raise BadInput(f"the file of {group} {settings[group]['name']!r} says num_worlds: {worlds!r}; a whole "
+                           "number from 1")
+        found = worlds
+    return found
 
 
 def titled(settings: Settings, chosen: Sequence[Any]) -> Settings:

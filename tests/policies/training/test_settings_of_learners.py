@@ -15,9 +15,10 @@ from temporeal.policies.training.registries import FROM_DATA
 from temporeal.robots.registry import names
 
 ALGOS = "temporeal.policies.algos"
-TUNERS = [(ALGOS, name) for name in ("flow_sde", "flow_noise", "flow_grpo", "token_ppo", "dsrl", "residual")]
+TUNERS = [(ALGOS, name) for name in (
+    "flow_sde", "flow_noise", "flow_grpo", "token_ppo", "dsrl", "residual", "sac", "td3")]
 LEARNERS = [(package, name) for package in FROM_DATA for name in names(package)]
-ANY = {("cql", "entropy"), ("dsrl", "entropy")}  # a wish in nats may have any sign
+ANY = {("cql", "entropy"), ("dsrl", "entropy"), ("sac", "entropy")}  # a wish in nats may have any sign
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,167 @@
+"""Soft actor-critic (Haarnoja et al. 2018, arXiv 1812.05905), with what has made it fast since.
+
+    Q_e(s, a) <- r + gamma (min over a subset of Q'_e (s', a') - alpha log pi(a' | s'))     a' ~ pi(s')        eq. 5
+    pi        <- max E[Q(s, a) - alpha log pi(a | s)]                                                          eq. 10
+    alpha     <- so that the entropy is what is asked for                                                      eq. 17
+
+An ensemble of critics with layer norm, the least of a random subset in the targets (Chen et al. 2021, REDQ), many
+updates per step, n-step returns (of the rewards alone: the entropies in between are left out), and demonstrations in
+half of each batch: with these it is RLPD (Ball et al. 2023, arXiv 2302.02948; ``algo=rlpd``).
+
+B rows, O / C observation of actor / critics, A action. Derivatives are written out: autograd takes as long as the
+products, for networks of this size.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from temporeal.policies.data.transitions import Transitions
+from temporeal.policies.nets.bounded_actor import LOG_STD, SquashedActor, squashed
+from temporeal.policies.nets.ensembles import Scratch
+from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training.errors import require
+from temporeal.policies.training.off_policy import checkpoints, learner
+from temporeal.policies.training.off_policy.critics import Critics, Sizes
+from temporeal.policies.training.off_policy.learner import Batch, Evaluate, Result
+from temporeal.policies.training.off_policy.settings import OffPolicyConfig
+from temporeal.policies.training.offline.flat_parameters import Adam
+from temporeal.sim.types import VecEnv
+
+
+@dataclass(frozen=True)
+class SACConfig(OffPolicyConfig):
+    """Settings. ``configs/algo/sac.yaml`` has the same names, ``rlpd.yaml`` those of RLPD.
+
+    Args:
+        temperature: alpha: of the entropy at first; 0: none, and it stays so.
+        entropy: that is asked for, per number of the action, in nats; alpha is learned so that it is there. None:
+            alpha stays.
+        temperature_rate: of Adam, for alpha.
+        backup_entropy: whether values count the entropy of later actions.
+    """
+
+    temperature: float = 0.1
+    entropy: float | None = -1.0
+    temperature_rate: float = 3e-4
+    backup_entropy: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, temperature="[0, inf)", temperature_rate="(0, inf)")
+
+
+class SAC:
+    """An :class:`temporeal.policies.training.off_policy.learner.Algorithm`."""
+
+    figures = ("critic_loss", "value", "policy_value", "entropy", "temperature")
+
+    def __init__(self, sizes: Sizes, config: SACConfig, generator: torch.Generator) -> None:
+        self.config, self.generator, self.sizes, self.updates = config, generator, sizes, 0
+        self.critics = Critics(sizes, config, generator)
+        self.actor, self.temperature = make_actor(sizes, config), Temperature(config.temperature)
+        self.policy_adam = Adam(self.actor, rate=config.policy_rate)
+        self.temperature_adam = Adam(self.temperature, rate=config.temperature_rate)
+        self.scratch = Scratch()
+        self.modules = {"quality": self.critics.quality, "target": self.critics.target, "actor": self.actor,
+                        "temperature": self.temperature}
+        self.optimizers = {"critics": self.critics.adam, "policy": self.policy_adam,
+                           "temperature": self.temperature_adam}
+
+    def explore(self, obs: Tensor) -> Tensor:
+        """An action of the policy [N, A]."""
+        return self.actor.sample(obs, self.noise(len(obs)))[0]
+
+    def noise(self, rows: int) -> Tensor:
+        """Standard normal [rows, A]."""
+        return torch.randn(rows, self.sizes.action_dim, generator=self.generator)
+
+    @torch.no_grad()
+    def update(self, batch: Batch) -> Tensor:
+        """One step of the critics and, each so many times, of the policy and the temperature."""
+        wanted = self.wanted(batch)
+        value = self.critics.fit(batch.pair, wanted)
+        self.updates += 1
+        found = [(value - wanted).square().mean(), value.mean()]
+        every = self.config.policy_every
+        if self.updates % every:
+            return torch.stack([*found, *found[1].new_zeros(3)])
+        return torch.stack([*found, *(figure * every for figure in self.improve(batch))])  # means over all updates
+
+    def wanted(self, batch: Batch) -> Tensor:
+        """What the critics are to say [B] (eq. 5)."""
+        outputs = self.actor.net.ahead(batch.next_obs, self.scratch)[0]
+        action, log_prob = squashed(outputs, self.noise(len(outputs)))
+        value = self.critics.least(torch.cat([batch.next_critic, action], -1))
+        if self.config.backup_entropy:
+            value -= self.temperature() * log_prob
+        return batch.reward + batch.discount * value
+
+    def improve(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """One step of the policy (eq. 10) and of the temperature (eq. 17). Returns what the policy climbed, its
+        entropy and the temperature."""
+        temperature, noise, found = self.temperature(), self.noise(len(batch.obs)), list[Tensor]()
+
+        def slope(outputs: Tensor) -> Tensor:
+            action, log_prob = squashed(outputs, noise)
+            value, by_action = self.critics.slope(torch.cat([batch.critic, action], -1))
+            found.extend([value.mean(), -log_prob.mean()])
+            return by_outputs(outputs, noise, action, by_action, temperature)
+
+        self.actor.net.there_and_back(batch.obs, slope, self.scratch)
+        self.policy_adam.step()
+        value, entropy = found
+        if self.config.entropy is not None and self.config.temperature:
+            self.temperature_adam.gradient.copy_(entropy - self.config.entropy * self.sizes.action_dim)
+            self.temperature_adam.step()
+        return value, entropy, temperature
+
+
+def by_outputs(outputs: Tensor, noise: Tensor, action: Tensor, by_action: Tensor, temperature: Tensor) -> Tensor:
+    """The derivative [B, 2A] of mean(alpha log pi - Q) by the actor's ``outputs``; ``by_action`` [B, A]: of Q.
+
+    With u = mean + std * noise and a = tanh(u), the derivative of log pi by u is 2 a (its normal part does not depend
+    on the mean), by log std beside that -1.
+    """
+    log_std = outputs.chunk(2, -1)[1]
+    rows, inside = len(outputs), (log_std > LOG_STD[0]) & (log_std < LOG_STD[1])
+    by_raw = (2.0 * temperature * action - by_action * (1.0 - action.square())) / rows
+    by_log_std = by_raw * noise * log_std.clamp(*LOG_STD).exp() - temperature / rows
+    return torch.cat([by_raw, by_log_std * inside], -1)
+
+
+class Temperature(nn.Module):
+    """alpha, by its logarithm."""
+
+    def __init__(self, first: float) -> None:
+        super().__init__()
+        self.log = nn.Parameter(torch.tensor(math.log(first) if first else -math.inf))
+
+    def forward(self) -> Tensor:
+        """alpha []."""
+        return self.log.exp()
+
+
+def make_actor(sizes: Sizes, config: SACConfig) -> SquashedActor:
+    """The policy's network."""
+    return SquashedActor(sizes.obs_dim, sizes.action_dim, config.hidden, precision=config.precision)
+
+
+def train(
+    env: VecEnv, config: SACConfig, *, out: Path, seed: int = 0, demonstrations: Transitions | None = None,
+    evaluate: Evaluate | None = None, **watched: Any,
+) -> Result:
+    """Learn in the worlds of ``env``; for the rest see :func:`temporeal.policies.training.off_policy.learner.learn`."""
+    return learner.learn(env, config, SAC, out=out, seed=seed, demonstrations=demonstrations, evaluate=evaluate,
+                         **watched)
+
+
+def load_policy(path: Path, device: str = "cpu") -> tuple[nn.Module, Normalizer, SACConfig]:
+    """The policy in a checkpoint file, or in the last one of a run's folder: ``actor(normalizer(obs))``."""
+    return checkpoints.load_policy(path, SACConfig, make_actor, device)

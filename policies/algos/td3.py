@@ -1,0 +1,118 @@
+"""Twin delayed deterministic policy gradients (Fujimoto, van Hoof and Meger 2018, arXiv 1802.09477), with an ensemble.
+
+    Q_e(s, a) <- r + gamma min over a subset of Q'_e (s', pi'(s') + noise)         sections 4.2 and 5.3
+    pi        <- max Q(s, pi(s)), each so many updates                             section 5.2
+
+Critics, n-step returns, the update-to-data ratio and demonstrations are as in :mod:`temporeal.policies.algos.sac`.
+
+B rows, O / C observation of actor / critics, A action.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from temporeal.policies.data.transitions import Transitions
+from temporeal.policies.nets.bounded_actor import BoundedActor, smoothed
+from temporeal.policies.nets.ensembles import Scratch
+from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training.errors import require
+from temporeal.policies.training.off_policy import checkpoints, learner
+from temporeal.policies.training.off_policy.critics import Critics, Sizes
+from temporeal.policies.training.off_policy.learner import Batch, Evaluate, Result
+from temporeal.policies.training.off_policy.settings import OffPolicyConfig
+from temporeal.policies.training.offline.flat_parameters import Adam, Average
+from temporeal.sim.types import VecEnv
+
+
+@dataclass(frozen=True)
+class TD3Config(OffPolicyConfig):
+    """Settings. ``configs/algo/td3.yaml`` has the same names.
+
+    Args:
+        exploration: standard deviation of the noise on actions that are tried.
+        policy_noise: of the noise on the target policy's action ...
+        noise_clip: ... cut at this.
+    """
+
+    policy_every: int = 2
+    exploration: float = 0.1
+    policy_noise: float = 0.2
+    noise_clip: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, exploration="[0, inf)", policy_noise="[0, inf)", noise_clip="[0, inf)")
+
+
+class TD3:
+    """An :class:`temporeal.policies.training.off_policy.learner.Algorithm`."""
+
+    figures = ("critic_loss", "value", "policy_value")
+
+    def __init__(self, sizes: Sizes, config: TD3Config, generator: torch.Generator) -> None:
+        self.config, self.generator, self.updates = config, generator, 0
+        self.critics = Critics(sizes, config, generator)
+        self.actor, self.actor_target = make_actor(sizes, config), make_actor(sizes, config)
+        self.policy_adam = Adam(self.actor, rate=config.policy_rate)
+        self.average = Average(self.actor, self.actor_target)
+        self.scratch = Scratch()
+        self.modules = {"quality": self.critics.quality, "target": self.critics.target, "actor": self.actor,
+                        "actor_target": self.actor_target}
+        self.optimizers = {"critics": self.critics.adam, "policy": self.policy_adam}
+
+    def explore(self, obs: Tensor) -> Tensor:
+        """The policy's action with noise [N, A]."""
+        return smoothed(self.actor(obs), self.config.exploration, torch.inf, self.generator)
+
+    @torch.no_grad()
+    def update(self, batch: Batch) -> Tensor:
+        """One step of the critics and, each so many times, of the policy."""
+        config = self.config
+        action = smoothed(torch.tanh(self.actor_target.net.ahead(batch.next_obs, self.scratch)[0]),
+                          config.policy_noise, config.noise_clip, self.generator)
+        wanted = batch.reward + batch.discount * self.critics.least(torch.cat([batch.next_critic, action], -1))
+        value = self.critics.fit(batch.pair, wanted)
+        self.updates += 1
+        climbed = (self.improve(batch) * config.policy_every if self.updates % config.policy_every == 0
+                   else value.new_zeros(()))  # means over all updates
+        return torch.stack([(value - wanted).square().mean(), value.mean(), climbed])
+
+    def improve(self, batch: Batch) -> Tensor:
+        """One step of the policy and of its average. Returns what it climbed."""
+        found = list[Tensor]()
+
+        def slope(outputs: Tensor) -> Tensor:
+            action = torch.tanh(outputs)
+            value, by_action = self.critics.slope(torch.cat([batch.critic, action], -1))
+            found.append(value.mean())
+            return by_action * (1.0 - action.square()) / -len(action)
+
+        self.actor.net.there_and_back(batch.obs, slope, self.scratch)
+        self.policy_adam.step()
+        self.average.move(self.config.target_rate)
+        return found[0]
+
+
+def make_actor(sizes: Sizes, config: TD3Config) -> BoundedActor:
+    """The policy's network."""
+    return BoundedActor(sizes.obs_dim, sizes.action_dim, config.hidden, precision=config.precision)
+
+
+def train(
+    env: VecEnv, config: TD3Config, *, out: Path, seed: int = 0, demonstrations: Transitions | None = None,
+    evaluate: Evaluate | None = None, **watched: Any,
+) -> Result:
+    """Learn in the worlds of ``env``; for the rest see :func:`temporeal.policies.training.off_policy.learner.learn`."""
+    return learner.learn(env, config, TD3, out=out, seed=seed, demonstrations=demonstrations, evaluate=evaluate,
+                         **watched)
+
+
+def load_policy(path: Path, device: str = "cpu") -> tuple[nn.Module, Normalizer, TD3Config]:
+    """The policy in a checkpoint file, or in the last one of a run's folder: ``actor(normalizer(obs))``."""
+    return checkpoints.load_policy(path, TD3Config, make_actor, device)

@@ -1,0 +1,52 @@
+"""What a learner in simulation is given beside its worlds, where its ``train`` asks for it: recorded episodes of the
+task, and a judge of its deterministic policy."""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from temporeal.policies.runs import offline
+from temporeal.policies.runs.errors import bad_input
+from temporeal.policies.runs.settings.files import Settings
+from temporeal.policies.runs.tuning_runs.bases import JUDGES
+
+if TYPE_CHECKING:
+    from temporeal.policies.data.transitions import Transitions
+    from temporeal.sim.task import Task
+
+
+def asks_for(module: ModuleType, name: str) -> bool:
+    """Whether the learner's ``train`` has a parameter ``name``."""
+    return name in inspect.signature(module.train).parameters
+
+
+def given(module: ModuleType, settings: Settings, task: Task, configuration: Any) -> dict[str, Any]:
+    """The arguments by name."""
+    from temporeal.policies.evaluate.full_horizon import to_full_horizon
+
+    found = dict[str, Any]()
+    if asks_for(module, "demonstrations") and settings.get("dataset"):
+        with bad_input():
+            found["demonstrations"] = demonstrations(settings, task, configuration)
+    if asks_for(module, "evaluate") and configuration.evaluate_steps:
+        apart = {**settings, "seed": settings["seed"] + JUDGES}
+        found["evaluate"] = offline.evaluation(
+            apart, to_full_horizon(task), lambda actor, normalizer, env: lambda obs: actor(normalizer(obs)))
+    return found
+
+
+def demonstrations(settings: Settings, task: Task, configuration: Any) -> Transitions:
+    """The episodes of ``dataset=FOLDER`` as steps, as the critics see them."""
+    from temporeal.policies.data import learnable
+    from temporeal.policies.data.objective_rewards import by
+    from temporeal.policies.data.privileged_view import critic_view
+    from temporeal.policies.data.views import transitions
+
+    dataset = offline.open_dataset(str(settings["dataset"]))
+    learnable.require_sound(dataset)
+    offline.require_task(dataset, task)
+    view = critic_view(task, dataset.interface, configuration.privileged)
+    return transitions(
+        dataset, view, reward=by(task.objective) if configuration.demonstration_reward == "task" else None)

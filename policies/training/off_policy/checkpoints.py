@@ -1,0 +1,107 @@
+"""Checkpoints of learners from replay: their content, resumption, and the policy in them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import nn
+
+from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training import checkpoint, offline_learner
+from temporeal.policies.training.off_policy.critics import Sizes
+from temporeal.policies.training.off_policy.settings import MAY_CHANGE, OffPolicyConfig, plain
+from temporeal.sim.types import Obs
+
+if TYPE_CHECKING:
+    from temporeal.policies.training.off_policy.learner import Learner
+    from temporeal.policies.training.off_policy.replay import Replay
+
+KIND = "temporeal off-policy 1"
+NUMBERS = ("update", "seconds", "owed", "evaluated", "history")
+C = TypeVar("C", bound=OffPolicyConfig)
+
+
+def keep(learner: Learner, out: Path) -> None:
+    """Write a checkpoint, with all that is remembered, and remove older ones except the last."""
+    folder = out / "checkpoints"
+    checkpoint.save(checkpoint.file_of(folder, learner.update, 0, 1), {
+        "kind": KIND, "config": plain(learner.config), "sizes": learner.sizes._asdict(), "seed": learner.seed,
+        "worlds": learner.env.num_worlds, "data": digest(learner.demonstrations),
+        "updates": learner.algorithm.updates, **{name: getattr(learner, name) for name in NUMBERS},
+        "generator": learner.generator.get_state(), "torch_rng": torch.get_rng_state(),
+        "replay": learner.replay.state_dict(), "env": learner.env.state_dict(),
+        "obs": [learner.obs.actor, learner.obs.critic],
+        "normalizers": {name: each.state_dict() for name, each in learner.normalizers.items()},
+        **{part: {name: thing.state_dict() for name, thing in getattr(learner.algorithm, part).items()}
+           for part in ("modules", "optimizers")}})
+    checkpoint.prune(folder, 0, 1)
+
+
+def restore(learner: Learner, path: Path) -> None:
+    """Set ``learner`` to the state of the checkpoint ``path``."""
+    state = offline_learner.read(path, KIND)
+    same = checkpoint.require_same
+    same(path, "sizes", state["sizes"], learner.sizes._asdict(), MAY_CHANGE)
+    same(path, "configuration", state["config"], plain(learner.config), MAY_CHANGE)
+    same(path, "run", {name: state[name] for name in ("seed", "worlds", "data")},
+         {"seed": learner.seed, "worlds": learner.env.num_worlds, "data": digest(learner.demonstrations)}, MAY_CHANGE)
+    try:
+        learner.env.load_state_dict(state["env"])
+    except ValueError as error:
+        raise checkpoint.CheckpointError(f"{path} cannot be resumed: {error}") from error
+    for part in ("modules", "optimizers"):
+        for name, thing in getattr(learner.algorithm, part).items():
+            thing.load_state_dict(state[part][name])
+    for name, normalizer in learner.normalizers.items():
+        normalizer.load_state_dict(state["normalizers"][name])
+    learner.replay.load_state_dict(state["replay"])
+    for name in NUMBERS:
+        setattr(learner, name, state[name])
+    learner.algorithm.updates = state["updates"]
+    actor, critic = state["obs"]
+    learner.obs = Obs(actor, actor if learner.shared else critic)
+    learner.generator.set_state(state["generator"])
+    torch.set_rng_state(state["torch_rng"])
+
+
+def latest(out: Path) -> Path:
+    """The last checkpoint of the run in ``out``."""
+    return checkpoint.latest(Path(out) / "checkpoints", 0, 1)
+
+
+def digest(demonstrations: Replay | None) -> str:
+    """SHA-256 of what was demonstrated; "" without demonstrations."""
+    if demonstrations is None:
+        return ""
+    found = hashlib.sha256()
+    for table in (demonstrations.pair, demonstrations.after, demonstrations.told):
+        found.update(memoryview(table.numpy()).cast("B"))
+    return found.hexdigest()
+
+
+def load_policy(
+    path: Path, kind: type[C], make: Callable[[Sizes, C], nn.Module], device: str
+) -> tuple[nn.Module, Normalizer, C]:
+    """Actor, normalizer and configuration, a ``kind``, of the checkpoint or run in ``path``."""
+    state = offline_learner.read(path, KIND)
+    config, sizes = config_of(state, kind), Sizes(**state["sizes"])
+    weights = state["modules"]["actor"]
+    checkpoint.require_held(state["path"], [sizes.obs_dim, *config.hidden, sizes.action_dim], weights)
+    actor, normalizer = make(sizes, config), Normalizer(sizes.obs_dim)
+    actor.load_state_dict(weights)
+    normalizer.load_state_dict(state["normalizers"]["actor"])
+    return actor.to(device).eval(), normalizer.to(device), config
+
+
+def config_of(state: dict[str, Any], kind: type[C]) -> C:
+    """The configuration, a ``kind``, of the checkpoint ``state``."""
+    from dataclasses import fields
+
+    if different := set(state["config"]) ^ {each.name for each in fields(kind)}:
+        raise checkpoint.CheckpointError(
+            f"{state['path']} was written by another version: settings {sorted(different)} differ")
+    return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in state["config"].items()})

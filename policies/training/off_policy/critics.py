@@ -1,0 +1,85 @@
+"""The ensemble of critics Q(s, a) with its targets, in threads that share the members. E members, B rows, A action.
+
+Derivatives are written out (:mod:`temporeal.policies.nets.ensembles`): an update is little but its products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from temporeal.policies.nets.ensembles import Quality, Scratch
+from temporeal.policies.training.off_policy.settings import OffPolicyConfig
+from temporeal.policies.training.offline.flat_parameters import Adam, Average
+
+LAST_GAIN = 0.01  # the policy would first climb what critics say before they have learned anything
+T = TypeVar("T")
+
+
+class Sizes(NamedTuple):
+    """Numbers that the actor sees, that the critics see, and of an action."""
+
+    obs_dim: int
+    critic_dim: int
+    action_dim: int
+
+
+class Critics:
+    """The critics; a pair [B, C + A] is what they see beside the action."""
+
+    def __init__(self, sizes: Sizes, config: OffPolicyConfig, generator: torch.Generator) -> None:
+        self.config, self.generator, self.seen = config, generator, sizes.critic_dim
+        self.quality, self.target = (
+            Quality(sizes.critic_dim, sizes.action_dim, config.hidden, members=config.critics,
+                    layer_norm=config.layer_norm, precision=config.precision, by_hand=True, last_gain=LAST_GAIN)
+            for _ in range(2))
+        self.adam = Adam(self.quality, rate=config.learning_rate)
+        self.average = Average(self.quality, self.target)
+        threads = min(config.threads, config.critics)
+        self.shares = [share.tolist() for share in torch.arange(config.critics).tensor_split(threads)]
+        self.scratches = [Scratch() for _ in self.shares]
+        self.workers = ThreadPoolExecutor(max(1, threads - 1), "critics", _as_the_main_thread)
+
+    def fit(self, pair: Tensor, wanted: Tensor) -> Tensor:
+        """One step of all members to ``wanted`` [B], and of the targets after them. Returns Q [E, B] before."""
+        slope, wanted = 2.0 / len(pair), wanted[:, None]
+        found = self._shared(lambda members, scratch: self.quality.net.there_and_back(
+            pair, lambda q: (q - wanted).mul_(slope), scratch, members))
+        self.adam.step()
+        self.average.move(self.config.target_rate)
+        return torch.cat(found)[..., 0]
+
+    def least(self, pair: Tensor) -> Tensor:
+        """The least [B] of a subset of the targets, drawn anew."""
+        count, all_of_them = self.config.subset, self.config.critics
+        members = (range(all_of_them) if count == all_of_them
+                   else torch.randperm(all_of_them, generator=self.generator)[:count].tolist())
+        return self.target.net.ahead(pair, self.scratches[0], members)[..., 0].amin(0)
+
+    def slope(self, pair: Tensor) -> tuple[Tensor, Tensor]:
+        """What the policy climbs, [B], and its derivative by the action, [B, A]."""
+        columns = slice(self.seen, pair.shape[1])
+        found = self._shared(lambda members, scratch: self.quality.net.by_rows(
+            pair, torch.ones_like, scratch, columns, members))
+        value, slope = torch.cat([q for q, _ in found])[..., 0], torch.cat([d for _, d in found])
+        if self.config.policy_value == "mean":
+            return value.mean(0), slope.mean(0)
+        least = value.min(0)
+        return least.values, slope.gather(0, least.indices[None, :, None].expand(1, *slope.shape[1:]))[0]
+
+    def _shared(self, work: Callable[[Sequence[int], Scratch], T]) -> list[T]:
+        """``work`` on each thread's share of the members, in its own memory. Members do not depend on each other: the
+        result is the same for any number of threads."""
+        others = [self.workers.submit(work, members, scratch)
+                  for members, scratch in zip(self.shares[1:], self.scratches[1:])]
+        return [work(self.shares[0], self.scratches[0]), *(each.result() for each in others)]
+
+
+def _as_the_main_thread() -> None:
+    """One thread per operation, no graph of derivatives: both are said thread by thread."""
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)

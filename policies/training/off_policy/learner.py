@@ -1,0 +1,297 @@
+"""What learners from replay share: worlds are stepped, steps are remembered, batches are drawn, updates are made.
+
+An algorithm (:class:`Algorithm`) explores, and makes one update of a batch. With demonstrations a share of each batch
+is theirs (symmetric sampling: Ball et al. 2023, RLPD, arXiv 2302.02948). Time that cuts an episode is bootstrapped
+through. A resumed run goes on bit for bit.
+
+N worlds, O / C observation of actor / critics, A action, G updates at once, B rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from temporeal.policies.data.transitions import Transitions
+from temporeal.policies.nets.normalizer import Normalizer, moments
+from temporeal.policies.training import budget
+from temporeal.policies.training.errors import NonFiniteError, SettingsError
+from temporeal.policies.training.off_policy import checkpoints
+from temporeal.policies.training.off_policy.critics import Sizes
+from temporeal.policies.training.off_policy.replay import Drawn, Replay, remembered
+from temporeal.policies.training.off_policy.settings import OffPolicyConfig
+from temporeal.policies.training.offline_learner import threads
+from temporeal.policies.training.ppo_reports import count_episodes
+from temporeal.policies.training.progress import Logger, Progress
+from temporeal.policies.training.ranks import Ranks
+from temporeal.sim.types import Obs, Step, VecEnv
+
+
+class Batch(NamedTuple):
+    """B steps, normalized: for the actor [B, O] and for the critics [B, C] before and after up to n steps, the action
+    [B, A], beside what the critics saw [B, C + A], the summed rewards [B] and what the value after them counts [B]."""
+
+    obs: Tensor
+    critic: Tensor
+    action: Tensor
+    pair: Tensor
+    next_obs: Tensor
+    next_critic: Tensor
+    reward: Tensor
+    discount: Tensor
+
+
+class Algorithm(Protocol):
+    """What a learner is to the loop. ``updates``: how many it has made; set where a run is resumed."""
+
+    updates: int
+
+    @property
+    def figures(self) -> Sequence[str]:
+        """Names of what :meth:`update` returns."""
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        """All that learns, by name: saved and restored."""
+
+    @property
+    def optimizers(self) -> Mapping[str, Any]:
+        """Likewise."""
+
+    @property
+    def actor(self) -> nn.Module:
+        """The deterministic action [B, A] of a normalized observation [B, O]; what is evaluated and deployed."""
+
+    def explore(self, obs: Tensor) -> Tensor:
+        """An action [N, A] to try where [N, O] is seen, normalized."""
+
+    def update(self, batch: Batch) -> Tensor:
+        """One update. Returns its figures [F]."""
+
+
+class Result(NamedTuple):
+    """A trained policy: the deterministic action is ``actor(normalizer(obs))``."""
+
+    actor: nn.Module
+    normalizer: Normalizer
+    history: list[dict[str, float]]
+
+
+Evaluate = Callable[[nn.Module, nn.Module, int], Mapping[str, float]]
+"""``evaluate(actor, normalizer, episodes)``: figures of the deterministic policy on fresh episodes."""
+Build = Callable[[Sizes, Any, torch.Generator], Algorithm]
+"""``build(sizes, config, generator)``: the algorithm with new networks."""
+
+
+@dataclass
+class Learner:
+    """All state of a run, as in its checkpoints.
+
+    Args:
+        normalizers: of what the actor sees, and of what the critics see; one for both where that is the same.
+        update: control steps of all worlds so far, which the budget counts.
+        owed: updates that the steps so far have paid for.
+        evaluated: at how many steps the policy was last evaluated.
+        episodes: sums of figures over the episodes that ended since the last report.
+    """
+
+    config: OffPolicyConfig
+    env: VecEnv
+    algorithm: Algorithm
+    sizes: Sizes
+    seed: int
+    generator: torch.Generator
+    replay: Replay
+    demonstrations: Replay | None
+    normalizers: dict[str, Normalizer]
+    obs: Obs
+    update: int = 0
+    seconds: float = 0.0
+    owed: float = 0.0
+    evaluated: int = 0
+    history: list[dict[str, float]] = field(default_factory=list)
+    episodes: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def shared(self) -> bool:
+        """Whether the critics see what the actor sees, and nothing else."""
+        return len(self.normalizers) == 1
+
+
+def learn(
+    env: VecEnv, config: OffPolicyConfig, build: Build, *, out: Path, seed: int, resume: bool | Path = False,
+    demonstrations: Transitions | None = None, evaluate: Evaluate | None = None, progress: Progress | None = None,
+    logger: Logger | None = None, on_iteration: Callable[[Learner], bool | None] | None = None,
+    ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
+) -> Result:
+    """Learn in the worlds of ``env`` until the budget is spent. Checkpoints go to ``out/checkpoints``.
+
+    Args:
+        demonstrations: steps whose observations are the critics', which begin with the actor's.
+    """
+    if ranks.size > 1:
+        raise SettingsError(f"a learner from replay trains in one process, not in {ranks.size}: processes=1")
+    if env.device.type != "cpu":
+        raise SettingsError(f"a learner from replay learns on the cpu, not on {env.device}: device=cpu")
+    learner = start(env, config, build, seed, demonstrations)
+    if resume:
+        checkpoints.restore(learner, resume if isinstance(resume, Path) else checkpoints.latest(out))
+    with threads(1):
+        budget.spend(learner, partial(iterate, evaluate=evaluate), lambda found: found.update,
+                     partial(checkpoints.keep, out=Path(out)), progress, logger, on_iteration)
+    learner.algorithm.actor.eval()
+    return Result(learner.algorithm.actor, learner.normalizers["actor"], learner.history)
+
+
+def start(
+    env: VecEnv, config: OffPolicyConfig, build: Build, seed: int, demonstrations: Transitions | None
+) -> Learner:
+    """A learner at step 0 in a freshly reset environment."""
+    obs = env.reset()
+    shared = obs.critic is obs.actor or not config.privileged
+    sizes = Sizes(env.obs_dim, env.obs_dim if shared else env.critic_dim, env.action_dim)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        algorithm = build(sizes, config, generator)
+    parts = {"actor": sizes.obs_dim} if shared else {"actor": sizes.obs_dim, "critic": sizes.critic_dim}
+    times = max(2, -(-min(config.size, config.total_steps) // env.num_worlds))
+    learner = Learner(
+        config, env, algorithm, sizes, seed, generator,
+        Replay(times, env.num_worlds, sum(parts.values()), sizes.action_dim), None,
+        {name: Normalizer(size) for name, size in parts.items()}, obs)
+    if demonstrations is not None and config.demonstrated:
+        learner.demonstrations = shown(learner, demonstrations)
+    return learner
+
+
+def shown(learner: Learner, data: Transitions) -> Replay:
+    """Demonstrations as they are remembered; the normalizers know them from the start."""
+    sizes = learner.sizes
+    if data.obs.shape[1] != sizes.critic_dim or data.action.shape[1] != sizes.action_dim:
+        raise SettingsError(f"the demonstrations show {data.obs.shape[1]} numbers and {data.action.shape[1]} of an "
+                            f"action, the critics read {sizes.critic_dim} and {sizes.action_dim}")
+
+    def state(obs: Tensor) -> Tensor:
+        return obs if learner.shared else torch.cat([obs[:, : sizes.obs_dim], obs], -1)
+
+    found = remembered(data, state(data.obs), state(data.next_obs))
+    normalize(learner, state(data.obs))
+    return found
+
+
+@torch.no_grad()
+def iterate(learner: Learner, evaluate: Evaluate | None = None) -> dict[str, float]:
+    """The steps until the next report, with the updates that they pay for. Returns the figures."""
+    config, env = learner.config, learner.env
+    learner.episodes, total, count = {}, torch.zeros(len(learner.algorithm.figures)), 0
+    times = -(-min(config.report_steps, config.total_steps - learner.update) // env.num_worlds)
+    reward = torch.zeros(())
+    for _ in range(times):
+        reward += step(learner).mean() / times
+        for batch in batches(learner):
+            total += learner.algorithm.update(batch)
+            count += 1
+    figures = {"reward": float(reward), **means_of(learner.episodes)}
+    if count:
+        figures |= dict(zip(learner.algorithm.figures, (total / count).tolist()))
+    if bad := [name for name, value in figures.items() if not math.isfinite(value)]:
+        raise NonFiniteError(f"after {learner.update} steps not finite: {', '.join(bad)}")
+    return {**figures, "gradient_steps": float(learner.algorithm.updates), **evaluation(learner, evaluate)}
+
+
+@torch.no_grad()
+def step(learner: Learner) -> Tensor:
+    """One control step of all worlds, remembered. Returns the rewards [N]."""
+    config, seen = learner.config, state_of(learner, learner.obs)
+    normalize(learner, seen)
+    if learner.update < config.warmup:
+        shape = learner.env.num_worlds, learner.sizes.action_dim
+        action = torch.rand(shape, generator=learner.generator) * 2.0 - 1.0
+    else:
+        action = learner.algorithm.explore(learner.normalizers["actor"](learner.obs.actor))
+    found = learner.env.step(action)
+    ended = found.terminated | found.truncated
+    learner.replay.add(seen, action, found.reward, state_of(learner, found.final_obs), found.terminated, ended)
+    learner.obs = found.obs
+    learner.update += learner.env.num_worlds
+    if learner.update > config.warmup:
+        learner.owed += config.updates_per_step * min(learner.env.num_worlds, learner.update - config.warmup)
+    note(learner, found, ended)
+    return found.reward
+
+
+def note(learner: Learner, found: Step, ended: Tensor) -> None:
+    """Count the episodes that ended."""
+    rows = ended.nonzero()[:, 0]
+    if len(rows):
+        count_episodes(learner.episodes, found.info, rows)
+
+
+def state_of(learner: Learner, obs: Obs) -> Tensor:
+    """What is remembered of ``obs`` [N, S]: what the actor sees, and what the critics see where that is more."""
+    return obs.actor if learner.shared else torch.cat([obs.actor, obs.critic], -1)
+
+
+def normalize(learner: Learner, state: Tensor) -> None:
+    """Add states [N, S] to the statistics."""
+    if learner.config.normalize_observations:
+        parts = state.split([len(each.shift) for each in learner.normalizers.values()], -1)
+        for normalizer, part in zip(learner.normalizers.values(), parts):
+            normalizer.update(moments(part))
+
+
+def batches(learner: Learner) -> Iterator[Batch]:
+    """The batches of all updates that are paid for, drawn at once."""
+    count = int(learner.owed)
+    learner.owed -= count
+    if not count:
+        return
+    config = learner.config
+    told = config.demonstrated if learner.demonstrations is not None else 0
+    drawn = [replay.draw(count * rows, config.n_step, config.gamma, learner.generator)
+             for replay, rows in ((learner.replay, config.batch - told), (learner.demonstrations, told))
+             if replay is not None and rows]
+    together = Drawn(*(torch.cat([part.unflatten(0, (count, -1)) for part in parts], 1) for parts in zip(*drawn)))
+    for state in (together.pair, together.after):
+        begin = 0
+        for normalizer in learner.normalizers.values():
+            normalizer.normalize_(state[..., begin : begin + len(normalizer.shift)])
+            begin += len(normalizer.shift)
+    for each in zip(*together):
+        yield batch_of(learner.sizes, learner.shared, Drawn(*each))
+
+
+def batch_of(sizes: Sizes, shared: bool, drawn: Drawn) -> Batch:
+    """``drawn`` with its parts named."""
+    seen = drawn.pair.shape[1] - sizes.action_dim
+    begin = 0 if shared else sizes.obs_dim
+    pair = drawn.pair[:, begin:]
+    return Batch(drawn.pair[:, : sizes.obs_dim], drawn.pair[:, begin:seen], drawn.pair[:, seen:], pair,
+                 drawn.after[:, : sizes.obs_dim], drawn.after[:, begin:], drawn.reward, drawn.discount)
+
+
+def means_of(episodes: Mapping[str, Tensor]) -> dict[str, float]:
+    """Means over whole episodes, and their number."""
+    sums = {name: float(value) for name, value in episodes.items()}
+    count = sums.pop("count", 0.0)
+    return {"episodes": count, **{name: value / max(count, 1.0) for name, value in sums.items()}}
+
+
+def evaluation(learner: Learner, evaluate: Evaluate | None) -> dict[str, float]:
+    """Figures of the deterministic policy, where an evaluation is due."""
+    every = learner.config.evaluate_steps
+    if evaluate is None or not every:
+        return {}
+    if learner.update // every == learner.evaluated // every and learner.update < learner.config.total_steps:
+        return {}
+    learner.evaluated = learner.update
+    found = evaluate(learner.algorithm.actor, learner.normalizers["actor"], learner.config.evaluate_episodes)
+    return {f"evaluated_{name}": float(value) for name, value in found.items()}

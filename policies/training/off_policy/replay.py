@@ -1,0 +1,114 @@
+"""Steps that are remembered: flat tensors, allocated once, a ring over time. T times, N worlds, M rows drawn.
+
+A row is what was seen [S], the action [A], and what was seen next [S], before a new episode began; n-step returns are
+made when rows are drawn (Sutton and Barto 2018, section 7.1), so that one memory serves any n.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from temporeal.policies.data.transitions import Transitions
+
+REWARD, TERMINATED, ENDED = range(3)
+
+
+class Drawn(NamedTuple):
+    """M steps: the state and the action, side by side [M, S + A]; the sum of the discounted rewards [M] of up to n
+    steps, the state after them [M, S], and what its value counts [M]: 0 where the task ended, else gamma^steps."""
+
+    pair: Tensor
+    reward: Tensor
+    after: Tensor
+    discount: Tensor
+
+
+class Replay:
+    """The last T steps of N worlds.
+
+    Args:
+        state: S, numbers of what is seen.
+    """
+
+    def __init__(self, times: int, worlds: int, state: int, action: int) -> None:
+        self.pair = torch.empty(times, worlds, state + action)
+        self.after = torch.empty(times, worlds, state)
+        self.told = torch.empty(times, worlds, 3)
+        self.at = self.count = 0
+
+    @property
+    def times(self) -> int:
+        """T."""
+        return len(self.pair)
+
+    @property
+    def steps(self) -> int:
+        """That are remembered."""
+        return self.count * self.pair.shape[1]
+
+    def add(
+        self, state: Tensor, action: Tensor, reward: Tensor, after: Tensor, terminated: Tensor, ended: Tensor
+    ) -> None:
+        """A step of all worlds, over the oldest: [N, S], [N, A], [N], [N, S], whether the task ended there [N], and
+        whether the episode did [N]: time may have cut it, or the world diverged."""
+        torch.cat([state, action], -1, out=self.pair[self.at])
+        self.after[self.at] = after
+        told = self.told[self.at]
+        told[:, REWARD], told[:, TERMINATED], told[:, ENDED] = reward, terminated, ended
+        self.at, self.count = (self.at + 1) % self.times, min(self.count + 1, self.times)
+
+    def draw(self, rows: int, n_step: int, gamma: float, generator: torch.Generator) -> Drawn:
+        """``rows`` steps, each as likely."""
+        return self.take(torch.randint(self.steps, (rows,), generator=generator), n_step, gamma)
+
+    def take(self, chosen: Tensor, n_step: int, gamma: float) -> Drawn:
+        """The steps ``chosen`` [M]: numbers below :attr:`steps`, ``N t + i`` of the t-th oldest time and world i."""
+        worlds = self.pair.shape[1]
+        age, world = chosen // worlds, chosen % worlds
+        first = (self.at - self.count) % self.times
+
+        def place(ages: Tensor) -> Tensor:
+            return (ages + first) % self.times * worlds + world
+
+        told = self.told.flatten(0, 1)
+        row = told[place(age)]
+        reward, factor, last = row[:, REWARD].clone(), torch.full_like(row[:, 0], gamma), age
+        for _ in range(n_step - 1):
+            goes_on = (row[:, ENDED] == 0.0) & (last + 1 < self.count)  # the newest have fewer steps after them
+            last = last + goes_on
+            row = torch.where(goes_on[:, None], told[place(last)], row)
+            reward += torch.where(goes_on, factor * row[:, REWARD], 0.0)
+            factor = torch.where(goes_on, factor * gamma, factor)
+        return Drawn(self.pair.flatten(0, 1)[place(age)], reward, self.after.flatten(0, 1)[place(last)],
+                     torch.where(row[:, TERMINATED] == 0.0, factor, 0.0))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What is remembered, the oldest first, without the room for more."""
+        order = (torch.arange(self.count) + self.at - self.count) % self.times
+        return {name: getattr(self, name)[order] for name in TABLES}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Restore what :meth:`state_dict` returned, the newest of it where there is less room."""
+        for name in TABLES:
+            held = state[name][-self.times :]
+            getattr(self, name)[: len(held)] = held
+            self.count = len(held)
+        self.at = self.count % self.times
+
+
+TABLES = ("pair", "after", "told")
+
+
+def remembered(data: Transitions, state: Tensor, after: Tensor) -> Replay:
+    """Steps of a dataset as a memory of one world. ``state``, ``after``: [M, S], what was seen before and after."""
+    found = Replay(data.steps, 1, state.shape[1], data.action.shape[1])
+    found.pair[:, 0] = torch.cat([state, data.action], -1)
+    found.after[:, 0] = after
+    found.told[:, 0, REWARD], found.told[:, 0, TERMINATED] = data.reward, 1.0 - data.mask
+    found.told[:, 0, ENDED] = 0.0
+    found.told[(data.starts[1:] - 1)[data.starts[1:] > data.starts[:-1]], 0, ENDED] = 1.0
+    found.count = data.steps
+    return found

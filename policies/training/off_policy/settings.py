@@ -1,0 +1,110 @@
+"""Settings of all learners that learn in a simulation from what they remember of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from temporeal.policies.nets.ensembles import PRECISIONS
+from temporeal.policies.training.errors import SettingsError, choose, require, require_widths
+from temporeal.policies.training.progress import CLOCKS
+
+MAY_CHANGE = ("total_steps", "max_seconds", "clock", "checkpoint_seconds", "report_steps", "evaluate_steps",
+              "evaluate_episodes", "threads")
+"""Between a run and its resumption. Members of an ensemble are computed apart, so the result does not depend on
+``threads``."""
+POLICY_VALUES = ("least", "mean")
+REWARDS = ("task", "data")
+
+
+@dataclass(frozen=True)
+class OffPolicyConfig:
+    """Settings of SAC and TD3, those of RLPD among them.
+
+    Args:
+        total_steps: control steps of all worlds, the budget.
+        max_seconds: of the clock, earlier parts of a resumed run included; None: no limit.
+        clock: "wall", or "cpu": time that the process computes.
+        updates_per_step: updates of the critics per control step of a world: the update-to-data ratio.
+        warmup: control steps of random actions before the first update.
+        batch: steps of an update.
+        size: control steps that are remembered; the oldest are forgotten first.
+        n_step: rewards that are summed before a value is asked for; fewer where an episode ends.
+        gamma: discount per control step.
+        demonstrations: share of each batch that is drawn from the episodes of ``dataset=FOLDER`` (symmetric sampling:
+            Ball et al. 2023, RLPD); without them all is replay.
+        demonstration_reward: "task": computed from the episodes' signals, as the simulation pays it; "data": as stored.
+        privileged: the critics read what the task tells critics alone, such as true velocities.
+        hidden: widths of all networks.
+        critics: in the ensemble.
+        subset: of these, drawn at each update, whose least target counts (Chen et al. 2021, REDQ).
+        layer_norm: in the critics: their values stay bounded where no data are (RLPD).
+        policy_value: what the policy climbs: the "least" critic, or the "mean" of the ensemble.
+        policy_every: updates of the critics for one of the policy.
+        learning_rate: of Adam, for the critics; policy_rate: for the policy.
+        target_rate: of the target networks' moving average, per update.
+        precision: of products between hidden layers in updates: float32, or bfloat16.
+        normalize_observations: by their running mean and standard deviation.
+        report_steps: control steps between reports; an interrupted run stops after one.
+        evaluate_steps: between evaluations of the deterministic policy on fresh episodes, whose figures are logged; 0:
+            none.
+        evaluate_episodes: of such an evaluation.
+        checkpoint_seconds: between checkpoints, which hold all that is remembered; 0: after each report.
+        threads: that share the critics.
+    """
+
+    total_steps: int = 1_000_000
+    max_seconds: float | None = None
+    clock: str = "wall"
+    updates_per_step: float = 1.0
+    warmup: int = 5_000
+    batch: int = 256
+    size: int = 1_000_000
+    n_step: int = 1
+    gamma: float = 0.99
+    demonstrations: float = 0.5
+    demonstration_reward: str = "task"
+    privileged: bool = True
+    hidden: tuple[int, ...] = (128, 128)
+    critics: int = 2
+    subset: int = 2
+    layer_norm: bool = True
+    policy_value: str = "least"
+    policy_every: int = 1
+    learning_rate: float = 3e-4
+    policy_rate: float = 3e-4
+    target_rate: float = 0.005
+    precision: str = "float32"
+    normalize_observations: bool = True
+    report_steps: int = 1000
+    evaluate_steps: int = 0
+    evaluate_episodes: int = 128
+    checkpoint_seconds: float = 60.0
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        require(self, total_steps="[1, inf)", max_seconds="(0, inf)", updates_per_step="(0, inf)", warmup="[0, inf)",
+                batch="[2, inf)", size="[1, inf)", n_step="[1, inf)", gamma="[0, 1]", demonstrations="[0, 1]",
+                critics="[1, inf)", subset="[1, inf)", policy_every="[1, inf)", learning_rate="(0, inf)",
+                policy_rate="(0, inf)", target_rate="(0, 1]", report_steps="[1, inf)", evaluate_steps="[0, inf)",
+                evaluate_episodes="[1, inf)", checkpoint_seconds="[0, inf)", threads="[1, inf)")
+        require_widths(self, "hidden")
+        choose(self, clock=tuple(CLOCKS), policy_value=POLICY_VALUES, precision=tuple(PRECISIONS),
+               demonstration_reward=REWARDS)
+        if self.subset > self.critics:
+            raise SettingsError(f"algo.subset is of the {self.critics} critics, got {self.subset}")
+
+    @property
+    def updates(self) -> int:
+        """The budget as :mod:`temporeal.policies.training.budget` counts it: here in control steps."""
+        return self.total_steps
+
+    @property
+    def demonstrated(self) -> int:
+        """Steps of a batch that are drawn from demonstrations, where there are some."""
+        return round(self.demonstrations * self.batch)
+
+
+def plain(config: OffPolicyConfig) -> dict[str, Any]:
+    """The settings as plain values."""
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(config).items()}
