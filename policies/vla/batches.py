@@ -24,10 +24,12 @@ AT_ONCE = 256  # samples whose prefixes are computed together
 
 
 class VlaBatches(WindowBatches):
-    """Batches whose pictures are lit differently, whose words and numbers are hidden at times."""
+    """Batches whose pictures are lit differently, whose words and numbers are hidden at times. ``held``: windows that
+    are not learned from."""
 
-    def __init__(self, data: Windows, config: Any, sizes: Mapping[str, Any]) -> None:
+    def __init__(self, data: Windows, config: Any, sizes: Mapping[str, Any], held: Windows | None = None) -> None:
         super().__init__(data, config, sizes)
+        self.held = held
         self.seeing: SeeingConfig = config
         self.words = [name for name, spec in data.interface.signals.items() if is_words(spec)]
         unread = set(data.numbers) - set(sizes["interface"]["signals"])  # what is told must be true

@@ -80,6 +80,12 @@ class VlaConfig(SeeingConfig, ChunkConfig):
         tune: "all", or the "expert" alone: the prefix is frozen, and computed once for each sample.
         advantage: RECAP (arXiv 2511.14759): a token says whether a window's advantage is among the largest; deployed,
             the policy is asked for that. The dataset needs rewards or successes and failures.
+        plan: P, waypoints of the tool that the prefix must tell, with the boxes of target and place in a picture, by a
+            head that does not reach the commands (:mod:`temporeal.policies.vla.plan.head`); 0: no such head.
+        plan_step: control steps from a waypoint to the next.
+        plan_weight: of the loss in that.
+        plan_camera: whose pictures have the boxes; it stands still, where the dataset states.
+        plan_sizes: half an edge of the cubes that stand for target and place, m.
     """
 
     updates: int = 4000
@@ -90,11 +96,21 @@ class VlaConfig(SeeingConfig, ChunkConfig):
     take: str = "all"
     tune: str = "all"
     advantage: bool = False
+    plan: int = 0
+    plan_step: int = 8
+    plan_weight: float = 0.1
+    plan_camera: str = "front"
+    plan_sizes: Sequence[float] = (0.03, 0.06)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check()
         choose(self, take=TAKEN, tune=TUNED)
+        require(self, plan="[0, inf)", plan_step="[1, inf)", plan_weight="[0, inf)", plan_sizes="(0, inf)")
+        if len(self.plan_sizes) != len(TOLD):
+            raise SettingsError(f"algo.plan_sizes are two lengths, of target and place, got {list(self.plan_sizes)}")
+        if self.plan and self.shift:
+            raise SettingsError("algo.shift moves pictures, and plans are boxes in them: algo.shift=0 or algo.plan=0")
         if self.tune == "expert" and not self.policy:
             raise SettingsError("algo.tune=expert trains the expert on an encoder that can see and read already: "
                                 "algo.policy=RUN of algo=vla or algo=vla_grounding")

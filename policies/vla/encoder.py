@@ -19,6 +19,7 @@ from temporeal.policies.vla.frozen import lite0, minilm
 from temporeal.policies.vla.frozen.sentence import FrozenSentence
 from temporeal.policies.vla.pictures import POINTED, Eye
 from temporeal.policies.vla.places import Places
+from temporeal.policies.vla.plan.head import Plan
 from temporeal.policies.vla.text import Sentence
 from temporeal.robots.signals import SignalSpec
 from temporeal.sim.stl.instructions.vocabulary import Vocabulary
@@ -103,11 +104,12 @@ class VlaEncoder(nn.Module):
         normalizer: of the numbers that are read.
         plain: the signals that are these numbers.
         size: L * D.
+        plan: head of ``plan`` waypoints, which nothing here reads; None where there are to be none.
     """
 
     def __init__(
         self, specs: Sequence[SignalSpec], vocabulary: Vocabulary | None, sizes: SeeingConfig, labelled: bool = False,
-        told: Sequence[SignalSpec] = (),
+        told: Sequence[SignalSpec] = (), plan: int = 0,
     ) -> None:
         super().__init__()
         self.prefix = Prefix(specs, vocabulary, sizes, told)
@@ -118,6 +120,8 @@ class VlaEncoder(nn.Module):
                                    nn.LayerNorm(width)) if numbers else None
         self.label = nn.Parameter(0.02 * torch.randn(width)) if labelled else None
         self.size = width * (self.prefix.length + (self.state is not None) + (self.label is not None))
+        with torch.random.fork_rng(devices=[]):  # with or without it, the other weights are drawn alike
+            self.plan = Plan(self.prefix.length, width, plan) if plan else None
 
     @property
     def vocabulary(self) -> Vocabulary | None:

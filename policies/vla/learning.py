@@ -19,7 +19,7 @@ from temporeal.policies.data.episodes.interface import Interface, require_same
 from temporeal.policies.nets.encoders import count, is_picture, is_words
 from temporeal.policies.training import checkpoint, offline_learner
 from temporeal.policies.training.chunks import learner
-from temporeal.policies.training.chunks.learner import Build, Cloning, Result, WindowBatches
+from temporeal.policies.training.chunks.learner import Build, Cloning, Result
 from temporeal.policies.training.chunks.policy import ChunkPolicy
 from temporeal.policies.training.chunks.windows import Source, Windows, chosen
 from temporeal.policies.training.errors import SettingsError
@@ -29,6 +29,8 @@ from temporeal.policies.vla.batches import VlaBatches, with_maps, with_prefixes
 from temporeal.policies.vla.config import SIZES, SeeingConfig, VlaConfig
 from temporeal.policies.vla.encoder import POSITIVE, VlaEncoder
 from temporeal.policies.vla.frozen import weights
+from temporeal.policies.vla.plan import training as planning
+from temporeal.policies.vla.plan.training import Planning
 from temporeal.policies.vla.worded import worded
 from temporeal.robots.registry import UnknownName
 from temporeal.robots.signals import SignalSpec
@@ -50,13 +52,16 @@ def train(
     :func:`temporeal.policies.training.chunks.learner.train`. ``fit``: gives a new decoder its scales."""
     generator = torch.Generator().manual_seed(seed)
     algorithm, batches = begin(data, config, build, name, seed, generator, fit)
-    return learner.learned(algorithm, batches, batches.config, out=out, seed=seed, generator=generator, **rest)
+    result = learner.learned(algorithm, batches, batches.config, out=out, seed=seed, generator=generator, **rest)
+    if batches.held is not None:
+        result.history[-1].update(planning.judged(result.policy, batches.held))
+    return result
 
 
 def begin(
     data: Source, config: VlaConfig, build: Build, name: str, seed: int, generator: torch.Generator,
     fit: Fit | None = None,
-) -> tuple[Cloning, WindowBatches]:
+) -> tuple[Cloning, VlaBatches]:
     """A learner before its first update."""
     given = held(Path(config.policy), name, config) if config.policy else None
     data, vocabulary = worded(data, vocabulary_of(given) if given is not None else None)
@@ -64,7 +69,8 @@ def begin(
     config = resolved(config, data.interface, told)
     encode = partial(begun_encoder, vocabulary=vocabulary, told=told, given=given)
     algorithm, batches = learner.begin(data, config, build, seed, generator, encode,
-                                       lambda encoder, specs: encoder.prefix.places)
+                                       lambda encoder, specs: encoder.prefix.places,
+                                       partial(Planning, plan_weight=config.plan_weight) if config.plan else Cloning)
     if fit is not None:
         fit(algorithm, batches.data)
     if given is None and vocabulary is not None:
@@ -79,7 +85,8 @@ def begin(
         seen = with_prefixes(seen, algorithm.policy.encoder.prefix)
     if config.advantage:
         seen = replace(seen, numbers={**seen.numbers, POSITIVE: labels(data, seed)})
-    return algorithm, VlaBatches(seen, config, {**batches.sizes, **plain(vocabulary, told, config)})
+    seen, apart = planning.begin(algorithm, seen, data, config) if config.plan else (seen, None)
+    return algorithm, VlaBatches(seen, config, {**batches.sizes, **plain(vocabulary, told, config)}, apart)
 
 
 def silence_unseen(encoder: VlaEncoder, seen: Windows) -> None:
@@ -134,7 +141,7 @@ def vla_encoder(
     if any(map(is_words, specs)) and vocabulary is None:
         raise SettingsError("the policy reads a sentence, and its vocabulary is not known")
     return VlaEncoder(specs, vocabulary if any(map(is_words, specs)) else None, config, config.advantage,
-                      told)
+                      told, config.plan)
 
 
 def begun_encoder(
@@ -181,6 +188,8 @@ def check_scales(given: Mapping[str, Any], policy: ChunkPolicy, config: VlaConfi
     if (was := given["config"]["relative"]) != config.relative:
         raise SettingsError(f"{who}: its commands are relative to {was or 'nothing'}; set algo.relative={was!r}, or "
                             "algo.take=prefix")
+    if (was := given["config"].get("plan", 0)) != config.plan:
+        raise SettingsError(f"{who}: it plans {was} waypoints; set algo.plan={was}, or algo.take=prefix")
 
 
 def take(part: nn.Module, given: Mapping[str, Any], weights: Mapping[str, Any]) -> None:

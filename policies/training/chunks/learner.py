@@ -237,7 +237,10 @@ class Cloning:
 
     def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """What is minimized [], and its parts."""
-        context = self.policy.encoder(batch.signals)
+        return self.of_context(self.policy.encoder(batch.signals), batch)
+
+    def of_context(self, context: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The same, of the ``context`` of the batch."""
         figures = self.objective(context, self.policy.chunk(batch.command, batch.signals), batch.given, self.generator)
         if self.told is None:
             return figures[0], figures
@@ -291,7 +294,7 @@ def learned(algorithm: Cloning, batches: WindowBatches, config: CloningConfig, *
 
 def begin(
     data: Source, config: ChunkConfig, build: Build, seed: int, generator: torch.Generator,
-    encode: Encode = signal_encoder, tell: Tell = on_top,
+    encode: Encode = signal_encoder, tell: Tell = on_top, kind: Callable[..., Cloning] = Cloning,
 ) -> tuple[Cloning, WindowBatches]:
     """A learner before its first update, with the scales of ``data`` where none are given."""
     read = chosen(data.interface, config.signals)
@@ -307,7 +310,7 @@ def begin(
         if part is not None and len(part.normalizer.shift) and not bool(part.normalizer.count):
             part.normalizer.update(moments(vector(part.plain, shown)))
     decoder = policy.decoder
-    return (Cloning(policy, config, generator, decoder.loss, decoder.figures, told, config.auxiliary_weight),
+    return (kind(policy, config, generator, decoder.loss, decoder.figures, told, config.auxiliary_weight),
             WindowBatches(seen, config, {"interface": plain_interface(read)}))
 
 
@@ -349,7 +352,7 @@ def of_state(
 
 
 SIZES = ("context", "keypoints", "horizon", "train_steps", "width", "layers", "latent", "tokens", "camera_tokens",
-         "bins", "text_layers", "fusion_layers", "patches")
+         "bins", "text_layers", "fusion_layers", "patches", "plan")
 """Settings, of some algorithm, that networks take their sizes from."""
 
 
