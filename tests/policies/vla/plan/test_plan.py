@@ -53,7 +53,8 @@ def test_a_trajectory_has_a_direction_and_lengths() -> None:
     assert scores.oriented(line, line) == 0.0
     assert scores.oriented(line, line + tensor([0.0, 0.03, 0.0])) == pytest.approx(0.1, abs=1e-6)  # 3 of 30 cm
     turned = line[:, [1, 0, 2]]
-    assert scores.oriented(line, turned) == pytest.approx(float(scores.frechet(line, turned)) / 0.3 + 0.25 * 0.5, abs=1e-5)
+    across = float(scores.frechet(line, turned)) / 0.3
+    assert scores.oriented(line, turned) == pytest.approx(across + 0.25 * 0.5, abs=1e-5)
     longer = 2 * line
     assert scores.oriented(line, longer) == pytest.approx(0.2 / 0.3 + 0.1 * np.log(2), abs=1e-5)
     assert bool(scores.oriented(line[:1].repeat(3, 1), line).isfinite())  # one that stands still
