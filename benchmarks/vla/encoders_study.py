@@ -91,15 +91,17 @@ def study(out: Path, seeds: int = FEWEST, size: Size = Size(), arms: Sequence[st
     import torch
 
     torch.set_num_threads(1)
-    for name in (f"{arm}/{view}/{seed}" for seed in range(1, seeds + 1) for arm in arms for view in VIEWS):
-        if name in studies.read(out):
+    for seed, arm in ((seed, arm) for seed in range(1, seeds + 1) for arm in arms):
+        names = {view: f"{arm}/{view}/{seed}" for view in VIEWS}
+        missing = {view: name for view, name in names.items() if name not in studies.read(out)}
+        if not missing:
             continue
-        arm, view, number = name.split("/")
         began = time.process_time()
-        folder = trained(arm, int(number), size, out)
-        cost = time.process_time() - began  # 0 where an earlier trial's policy is judged
-        found = {**judge(view, folder, size, int(number)), "train_cpu_s": cost}
-        print(name, json.dumps(studies.add(out, name, found)), flush=True)
+        folder = trained(arm, seed, size, out)
+        cost = time.process_time() - began  # near 0 where it was trained before
+        for view, name in missing.items():
+            found = {**judge(view, folder, size, seed), "train_cpu_s": cost}
+            print(name, json.dumps(studies.add(out, name, found)), flush=True)
 
 
 def judged(trials: Mapping[str, studies.Trial]) -> list[Row]:
