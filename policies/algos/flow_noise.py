@@ -28,7 +28,7 @@ from temporeal.policies.training.chunk_rl.worlds import ChunkEnv
 from temporeal.policies.training.chunks.policy import ChunkPolicy
 from temporeal.policies.training.errors import SettingsError, require
 from temporeal.policies.vla.protocol import FlowPolicy
-from temporeal.policies.vla.samplers import LearnedNoise, chain_log_prob, flow_noise, grid, sample
+from temporeal.policies.vla.samplers import LearnedNoise, chain_log_prob, flow_noise, grid, sample, sharpness
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class NoiseAgent:
     def __init__(self, policy: ChunkPolicy, flow: FlowPolicy, spread: LearnedNoise, config: FlowNoiseConfig) -> None:
         self.policy, self.flow, self.spread, self.config = policy, flow, spread, config
         self.learns: dict[str, nn.Module] = {"policy": policy, "spread": spread}
-        self.step = flow_noise(spread)
+        self.step, self.sharpness = flow_noise(spread), sharpness(config.spread_low)
         self.terms = flow.steps + 1 if config.average else 1
 
     def draw(self, context: Tensor, generator: torch.Generator) -> Drawn:

@@ -25,14 +25,22 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.policies.training.chunk_rl import tuning
-from temporeal.policies.training.chunk_rl.ppo import PPO, Critic, PPOConfig
+from temporeal.policies.training.chunk_rl.ppo import PPO, SHARPEST, Critic, PPOConfig
 from temporeal.policies.training.chunk_rl.rollouts import Drawn
 from temporeal.policies.training.chunk_rl.tuning import Base, Result, make_worlds, tune
 from temporeal.policies.training.chunk_rl.worlds import ChunkEnv
 from temporeal.policies.training.chunks.policy import ChunkPolicy
 from temporeal.policies.training.errors import SettingsError, require
 from temporeal.policies.vla.protocol import FlowPolicy, as_flow
-from temporeal.policies.vla.samplers import Decision, correlated, decide, decision_log_prob, flow_sde
+from temporeal.policies.vla.samplers import (
+    Decision,
+    correlated,
+    decide,
+    decision_log_prob,
+    flow_sde,
+    least_std,
+    sharpness,
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,8 @@ class FlowSDEConfig(PPOConfig):
             its row teaches nothing.
         smooth: r, the correlation of the noise of neighbouring rows of a chunk; 0: none, as in pi_RL. White noise
             averages out while a chunk is played, and its many numbers share the divergence that an update may spend.
-            Nearer to 1 than .99 rounding spoils the probabilities.
+            Nearer to 1 than .99 rounding spoils the probabilities, and with it in very small ``noise``
+            (:func:`sharp_enough`).
     """
 
     target_kl: float = 0.02
@@ -72,6 +81,7 @@ class SDEAgent:
         if late > self.flow.steps:
             raise SettingsError(f"algo.late is at most {self.flow.steps}, the denoise steps of the policy, got {late}")
         self.learns: dict[str, nn.Module] = {"policy": policy}
+        self.sharpness = sharp_enough(noise, smooth, least_std(self.flow.steps, noise, late))
         rows = correlated(self.flow.horizon, smooth) if smooth else None
         self.step, self.execute = flow_sde(noise, rows), execute
 
@@ -85,6 +95,16 @@ class SDEAgent:
         decision = Decision(kept["x"], kept["x"], kept["next"], kept["step"], kept["x"])
         found = decision_log_prob(self.flow, context, self.step, decision, self.execute)
         return found, found.new_zeros(())
+
+
+def sharp_enough(noise: float, smooth: float, std: float) -> float:
+    """The sharpness of steps whose least standard deviation is ``std``; refused where rounding would be taken for
+    learning."""
+    found = sharpness(std, smooth)
+    if found > SHARPEST:
+        raise SettingsError(f"algo.noise is at least {noise * found / SHARPEST:.2g} with algo.smooth={smooth} and this "
+                            f"policy's denoise steps: below it rounding moves its probabilities; got {noise}")
+    return found
 
 
 def tunable(policy: ChunkPolicy) -> FlowPolicy:

@@ -109,6 +109,7 @@ class ResidualAgent:
     def __init__(self, policy: ChunkPolicy) -> None:
         self.policy, self.decoder = policy, cast("Corrected", policy.decoder)
         self.learns: dict[str, nn.Module] = {"policy": policy}
+        self.sharpness = 1.0  # of corrections in units of their own scale
 
     @torch.no_grad()
     def draw(self, context: Tensor, generator: torch.Generator) -> Drawn:

@@ -72,6 +72,7 @@ class TokenAgent:
         policy.requires_grad_(False)
         self.writer.expert.requires_grad_(True)
         self.learns: dict[str, nn.Module] = {"policy": policy}
+        self.sharpness = 1.0  # logits, as they are
 
     def draw(self, context: Tensor, generator: torch.Generator) -> Drawn:
         """Chunks, and their tokens."""

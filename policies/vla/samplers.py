@@ -121,6 +121,19 @@ def correlated(rows: int, r: float) -> Tensor:
     return torch.linalg.cholesky(correlation).float()
 
 
+def least_std(steps: int, a: float, last: int = 0) -> float:
+    """The least standard deviation of Flow-SDE's ``last`` of ``steps`` steps (0: of all) at noise level ``a``."""
+    level = grid(steps).double()
+    t, to = level[:-1][-last:], level[1:][-last:]
+    return float(((t - to).sqrt() * sigma(t, to, a)).min())
+
+
+def sharpness(std: float, r: float = 0.0) -> float:
+    """By how much an error of a mean, of its own in each row, is enlarged in what a log-probability squares: of noise
+    with the correlation r^|i - j| a row counts as (x[i] - r x[i - 1]) / sqrt(1 - r^2)."""
+    return math.sqrt((1.0 + r * r) / (1.0 - r * r)) / std
+
+
 def flow_sde(a: float, rows: Tensor | None = None) -> Step:
     """Flow-SDE's step at noise level ``a``, above 0, with noise whose correlation between rows has the factor ``rows``
     [H, H]; None: white noise."""

@@ -58,8 +58,8 @@ def on_body(site: Any, view: View, bodies: Sequence[str]) -> View:
     """``view`` of a ``site``, in the frame of the site's body."""
     pos, quat = np.zeros(3), np.zeros(4)
     mujoco.mju_mulPose(pos, quat, site.pos, site.quat, np.asarray(view.pos), np.asarray(view.quat))
-    (x, y, z), (w, *ijk) = pos.tolist(), quat.tolist()
-    return View((x, y, z), (w, *ijk), view.fovy_deg, bodies[int(site.bodyid[0])])
+    (x, y, z), (w, i, j, k) = pos.tolist(), quat.tolist()
+    return View((x, y, z), (w, i, j, k), view.fovy_deg, bodies[int(site.bodyid[0])])
 
 
 def looking(

@@ -125,6 +125,19 @@ def test_correlated_noise_has_the_density_that_torch_says() -> None:
             float(decision.log_prob[row]), abs=1e-3)
 
 
+def test_errors_of_rows_are_enlarged_by_the_sharpness() -> None:
+    policy, errors = policy_of(), torch.randn(4000, 64, 1, generator=torch.Generator().manual_seed(0))
+    for r in (0.0, 0.9):
+        whitened = torch.linalg.solve_triangular(samplers.correlated(64, r), errors, upper=False) / 0.02
+        assert float(whitened.std()) == pytest.approx(samplers.sharpness(0.02, r), rel=0.03)
+    for last in (0, 1):
+        x, least = torch.zeros(1, 8, 1), 1.0
+        for k, (t, to) in enumerate(samplers.levels(1, policy.steps)):
+            normal = flow_sde(0.3)(x, samplers.Ends(x, x), t, to)
+            least = min(least, float(normal.std.max())) if k >= policy.steps - last or not last else least
+        assert samplers.least_std(policy.steps, 0.3, last) == pytest.approx(least, rel=1e-6)
+
+
 def test_what_is_not_executed_has_no_share_in_the_probability() -> None:
     value, normal = torch.randn(3, 4, 2, requires_grad=True), Normal(torch.zeros(3, 4, 2), torch.ones(3, 4, 2))
     samplers.log_prob(value, normal, torch.tensor([True, False]), 3).sum().backward()

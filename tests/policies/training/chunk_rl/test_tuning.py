@@ -11,7 +11,7 @@ from temporeal.policies.algos import flow_sde
 from temporeal.policies.algos.flow_sde import FlowSDEConfig, SDEAgent
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.chunk_rl import ppo, tuning
-from temporeal.policies.training.chunk_rl.ppo import ClippedUpdate, RatioError
+from temporeal.policies.training.chunk_rl.ppo import ClippedUpdate, RatioError, require_ratio_of_one
 from temporeal.policies.training.chunk_rl.rollouts import Drawn, Rollout, Seen
 from temporeal.policies.training.errors import SettingsError
 
@@ -49,6 +49,30 @@ def test_another_policy_than_that_which_acted_is_refused() -> None:
     update = ClippedUpdate(agent, CONFIG)
     with pytest.raises(RatioError, match="not the one that acted"):
         update(rollout, torch.randn(rollout.rows), torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("changed", [0.0, 0.01])
+def test_small_noise_is_not_mistaken_for_another_policy(changed: float) -> None:
+    agent = SDEAgent(half_way(), 0.003, 4, 1, 0.9)
+    generator = torch.Generator().manual_seed(0)
+    context = torch.randn(300, 16, generator=generator)
+    parts = [agent.draw(part, generator) for part in context.split(1)]
+    found, kept = torch.cat([part.log_prob for part in parts]), {
+        name: torch.cat([part.kept[name] for part in parts]) for name in parts[0].kept}
+    with torch.no_grad():
+        next(iter(agent.flow.expert.net.parameters())).add_(changed)
+    ratio = (agent.log_prob(context, kept)[0].detach() - found).exp()
+    asked = float(ratio.mean()), float((ratio - 1.0).abs().max()), agent.sharpness
+    if changed:
+        with pytest.raises(RatioError):
+            require_ratio_of_one(*asked)
+    else:
+        require_ratio_of_one(*asked)
+
+
+def test_noise_that_rounding_drowns_is_refused() -> None:
+    with pytest.raises(SettingsError, match="algo.noise is at least 0.000.* with algo.smooth=0.9 .* got 1e-05"):
+        SDEAgent(half_way(), 1e-5, 4, 1, 0.9)
 
 
 def test_the_step_size_follows_the_divergence() -> None:
