@@ -37,6 +37,7 @@ from temporeal.policies.pretrained.serving.channel import (
     send,
 )
 from temporeal.policies.pretrained.serving.interface import Interface
+from temporeal.policies.pretrained.serving.openvla.checkpoint import Settings
 
 ROOT = Path(temporeal.__path__[0])  # not resolved: its folders may be links
 START = ROOT / "policies" / "pretrained" / "serving" / "start.py"
@@ -53,7 +54,7 @@ class Request:
 
     Args:
         folder: of the model. ``backbone``: of its vision-language model's configuration and tokenizer (None: beside).
-        dataset, raw, history: of the mapping. ``device``: where it runs. ``threads``: of its process.
+        dataset, raw, history, openvla: of the mapping. ``device``: where it runs. ``threads``: of its process.
     """
 
     folder: str
@@ -63,6 +64,7 @@ class Request:
     threads: int = 1
     raw: tuple[str, ...] = ()
     history: str = ""
+    openvla: Settings | None = None
 
 
 @dataclass(frozen=True)

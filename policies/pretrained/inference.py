@@ -19,9 +19,12 @@ import numpy as np
 from temporeal.policies.pretrained.binding import Binding, Robot, bind
 from temporeal.policies.pretrained.client import Request, Server, Where
 from temporeal.policies.pretrained.mapping import Mapping as Map
+from temporeal.policies.pretrained.mapping import MappingError
 from temporeal.policies.pretrained.serving.features import check_asked, check_interface
 from temporeal.policies.pretrained.serving.folders import KINDS, ModelFolder, open_folder
-from temporeal.policies.pretrained.serving.openvla_statistics import action_statistics
+from temporeal.policies.pretrained.serving.openvla.checkpoint import check_asked as openvla_asked
+from temporeal.policies.pretrained.serving.openvla.checkpoint import check_interface as openvla_interface
+from temporeal.policies.pretrained.serving.openvla.checkpoint import checkpoint_of
 from temporeal.policies.pretrained.serving.statistics import Normalization, normalization_of
 
 AT_ONCE = 16  # worlds in one inference: what a large model needs for each is hundreds of megabytes
@@ -58,12 +61,23 @@ def check(path: Path, mapping: Map) -> tuple[ModelFolder, Normalization | None]:
     """The model in ``path``, if it is one for ``mapping``, and its statistics, checked without loading it; None of
     OpenVLA's, which are in its config."""
     folder = open_folder(path)
-    if folder.kind == "openvla":
-        action_statistics(folder, mapping.dataset)
-        return folder, None
     sentence = bool(mapping.sentence or mapping.sentence_signal)
+    if folder.kind == "openvla":
+        check_unused(mapping, path)
+        openvla_asked(checkpoint_of(folder, mapping.dataset, mapping.openvla), len(mapping.inputs), mapping.size,
+                      sentence)
+        return folder, None
+    if mapping.openvla is not None:
+        raise MappingError(f"openvla is of OpenVLA's kind of model; {path} is of kind {folder.kind}")
     check_asked(folder, mapping.inputs, mapping.size, sentence, mapping.history)
     return folder, normalization_of(folder, mapping.dataset, mapping.not_normalized)
+
+
+def check_unused(mapping: Map, path: Path) -> None:
+    """Keys that would do nothing for an OpenVLA model."""
+    for key in ("not_normalized", "history"):
+        if getattr(mapping, key):
+            raise MappingError(f"{path} is an OpenVLA model, for which {key} does nothing")
 
 
 @contextmanager
@@ -74,11 +88,13 @@ def opened(
     """Serve the policy in ``path`` to ``robot`` by ``mapping``."""
     binding = bind(mapping, robot)
     folder, _ = check(path, mapping)
-    if library_of(folder) == "lerobot":
+    if folder.kind == "openvla":
+        openvla_interface(checkpoint_of(folder, mapping.dataset, mapping.openvla), binding.interface)
+    else:
         check_interface(folder, binding.interface, mapping.history)
     beside = None if backbone is None else str(backbone.resolve())
     request = Request(str(path.resolve()), mapping.dataset, beside, device, threads, mapping.not_normalized,
-                      mapping.history)
+                      mapping.history, mapping.openvla)
     with Server.start(request, binding.interface, where) as server:
         yield Pretrained(binding, server)
 

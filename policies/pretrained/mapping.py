@@ -18,6 +18,7 @@ does to our command. Read, checked and hashed here; :mod:`temporeal.policies.pre
       parts:
         - {kind: absolute, action: [0, 1, 2, 3, 4, 5, 6], command: [0, 1, 2, 3, 4, 5, 6], unit: rad, model_unit: deg}
         - {kind: absolute, action: [7], command: [7], unit: m, gain: 0.04, model_unit: "1"}
+    openvla: {decoding: parallel, rows: 8, bounds: q99, center_crop: true}   # of OpenVLA's kind of model only
 
 docs/how-to/pretrained-models.md explains each key.
 """
@@ -32,6 +33,8 @@ from typing import Any
 import yaml
 
 from temporeal.policies.pretrained.serving.interface import digest_of
+from temporeal.policies.pretrained.serving.openvla.checkpoint import DECODING, Settings
+from temporeal.policies.pretrained.serving.openvla.statistics import BOUNDS
 from temporeal.robots.handed_over.files import Refused, read_text
 from temporeal.robots.handed_over.texts import from_yaml
 from temporeal.robots.signals import is_number
@@ -102,6 +105,7 @@ class Mapping:
         not_normalized: features that the user says the model was trained on as they are.
         history: ``repeat``: a model that reads several observations gets the newest one several times.
         seed: of the noise that flow and diffusion policies begin with.
+        openvla: what no file of an OpenVLA model says; None for others.
     """
 
     dataset: str
@@ -118,10 +122,14 @@ class Mapping:
     not_normalized: tuple[str, ...] = ()
     history: str = ""
     seed: int = 0
+    openvla: Settings | None = None
 
     def digest(self) -> str:
         """SHA-256 of what the mapping says, however its file is laid out."""
-        return digest_of(asdict(self))
+        said = asdict(self)
+        if self.openvla is None:  # mappings of other kinds have the hash that they had before there was this key
+            del said["openvla"]
+        return digest_of(said)
 
 
 def read_mapping(path: Path) -> Mapping:
@@ -139,7 +147,7 @@ def read_mapping(path: Path) -> Mapping:
 
 
 TOP = ("dataset", "robot", "command", "rate_hz", "execute", "instruction", "inputs", "action", "not_normalized",
-       "history", "seed")
+       "history", "seed", "openvla")
 
 
 def mapping_of(given: Any) -> Mapping:
@@ -162,9 +170,19 @@ def mapping_of(given: Any) -> Mapping:
         not_normalized=tuple(text(name, "not_normalized") for name in listed(
             given.get("not_normalized") or [], "not_normalized", empty=True)),
         history=one_of(given.get("history", ""), "history", ("", "repeat")),
-        seed=whole(given.get("seed", 0), "seed", 0))
+        seed=whole(given.get("seed", 0), "seed", 0),
+        openvla=openvla_settings(given["openvla"]) if "openvla" in given else None)
     check_components(found)
     return found
+
+
+def openvla_settings(given: Any) -> Settings:
+    """How an OpenVLA model decodes: each key is stated."""
+    keys = tuple(f.name for f in fields(Settings))
+    table(given, "openvla", keys, keys)
+    return Settings(one_of(given["decoding"], "openvla.decoding", DECODING), whole(given["rows"], "openvla.rows"),
+                    one_of(given["bounds"], "openvla.bounds", tuple(BOUNDS)),
+                    truth(given["center_crop"], "openvla.center_crop"))
 
 
 def input_part(entry: Any, where: str) -> InputPart:

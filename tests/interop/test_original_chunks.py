@@ -5,6 +5,10 @@
 
 * pi0, pi0.5: LeRobot 0.4.4's own policies and pipelines, which read the folder, on transformers 4.53.2 with the five
   files of github.com/Physical-Intelligence/openpi (15a9616a, ``models_pytorch/transformers_replace``) over its own.
+* OpenVLA-OFT: ``OpenVLAForActionPrediction.predict_action`` of github.com/moojink/openvla-oft (213c5ff8), float32, with
+  its action head and projector, or from its tokens; timm 0.9.10 and transformers 4.40.1 with the Llama of the authors'
+  fork (bc339d9a: attention both ways). OpenVLA: that of github.com/openvla/openvla (c8f03f48), Llama as released. Both
+  loaded the folders' weights strictly.
 
 The environment comes from `temporeal pretrained install`; another one is named by TEMPOREAL_PRETRAINED_PYTHON.
 """
@@ -17,12 +21,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.policies.pretrained import tiny_pi
+from tests.policies.pretrained import tiny_openvla, tiny_pi
 
 from temporeal.policies.pretrained import environment
 from temporeal.policies.pretrained.client import Request, Server, Where
 from temporeal.policies.pretrained.serving.channel import ChannelError
 from temporeal.policies.pretrained.serving.interface import Field, Interface
+from temporeal.policies.pretrained.serving.openvla.checkpoint import Settings
 
 pytestmark = pytest.mark.slow
 ORIGINAL = json.loads((Path(__file__).parent / "original_chunks.json").read_text())
@@ -74,3 +79,41 @@ def test_weights_of_pi_fit_exactly(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps({**config, "image_resolution": [64, 64]}))
     with pytest.raises(ChannelError, match="scales pictures to 64 pixels, its weights are for 32"):
         served_pi(folder)
+
+
+OPENVLA = {"openvla oft": (tiny_openvla.OFT, 2, True), "openvla oft_tokens": (tiny_openvla.OFT, 1, False),
+           "openvla plain": (tiny_openvla.PLAIN, 1, False)}
+"""Settings, pictures, and whether there are an action head and the robot's state."""
+
+
+def served_openvla(folder: Path, inputs: dict[str, np.ndarray], settings: dict[str, object]) -> Server:
+    """The originals were given pictures of the model's own size, not cropped."""
+    request = Request(str(folder), tiny_openvla.SET, openvla=Settings(**{**settings, "center_crop": False}))
+    return Server.start(request, interface(inputs, tiny_openvla.ACTION), where())
+
+
+@pytest.mark.parametrize("kind", OPENVLA)
+def test_openvla_answers_as_the_original_does(tmp_path: Path, kind: str) -> None:
+    settings, pictures, oft = OPENVLA[kind]
+    inputs = tiny_openvla.inputs(pictures, oft)
+    with served_openvla(tiny_openvla.folder(tmp_path, oft), inputs, settings) as server:
+        chunk = server.ask(inputs, tiny_openvla.SENTENCES)
+        assert (server.rows, server.facts["kind"], server.facts["statistics"]) == (settings["rows"], "openvla", "key")
+        np.testing.assert_allclose(chunk, ORIGINAL[kind], atol=1e-4)
+        assert np.abs(server.ask(inputs, tiny_openvla.SENTENCES[::-1]) - chunk).max() > 0.1  # words are read
+        for name, value in inputs.items():  # each picture, and the state
+            other = {**inputs, name: value[::-1].copy()}
+            assert np.abs(server.ask(other, tiny_openvla.SENTENCES) - chunk).max() > 0.01
+
+
+def test_weights_of_openvla_fit_exactly(tmp_path: Path) -> None:
+    """A tensor that is missing, and one of an adapter that was not merged."""
+    folder, inputs = tiny_openvla.folder(tmp_path), tiny_openvla.inputs()
+    weights = tiny_openvla.numbers(tiny_openvla.shapes())
+    name = "language_model.model.layers.0.self_attn.q_proj.weight"
+    tiny_openvla.write_network(folder, {key: value for key, value in weights.items() if key != name})
+    with pytest.raises(ChannelError, match="another architecture than OpenVLA's: 1 are missing.*q_proj"):
+        served_openvla(folder, inputs, tiny_openvla.OFT)
+    tiny_openvla.write_network(folder, {**weights, "base_model.lora_A.weight": weights[name]})
+    with pytest.raises(ChannelError, match="1 are not known .base_model.lora_A"):
+        served_openvla(folder, inputs, tiny_openvla.OFT)

@@ -15,7 +15,6 @@ import importlib
 import json
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,13 +28,6 @@ from temporeal.policies.pretrained.serving.folders import KINDS, WEIGHTS, ModelF
 from temporeal.policies.pretrained.serving.interface import Interface
 from temporeal.policies.pretrained.serving.statistics import PIPELINES, normalization_of, steps_of
 from temporeal.robots.handed_over.files import Refused
-
-with suppress(RuntimeError):
-    # torchvision from PyPI is compiled for another torch; its import asks for these two operators' names only
-    library: Any = torch.library
-    OPERATORS = library.Library("torchvision", "DEF")
-    OPERATORS.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    OPERATORS.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 BACKBONE = "backbone"  # the folder beside the weights with the vision-language model's configuration and tokenizer
 FIXED = {"compile_model": False, "pretrained_path": None, "pretrained_backbone_weights": None, "push_to_hub": False,

@@ -3,7 +3,7 @@
     PYTHON -I start.py PACKAGE OVERLAY server SOCKET REQUEST
 
 REQUEST is a JSON text: folder, dataset, backbone (or null), device, threads, raw (features that are not normalized),
-history. The process serves one client, and ends with it.
+history, openvla (settings, or null). The process serves one client, and ends with it.
 """
 
 from __future__ import annotations
@@ -119,11 +119,14 @@ def loaded(request: dict[str, Any]) -> Model:
     """The model that a request asks for."""
     from temporeal.policies.pretrained.serving.folders import KINDS, open_folder
 
-    folder = open_folder(Path(request["folder"]))
+    folder = open_folder(Path(request["folder"]))  # before anything heavy is imported
+    from temporeal.policies.pretrained.serving.torchvision_operators import define
+
+    define()
     if KINDS[folder.kind].library == "lerobot":
         from temporeal.policies.pretrained.serving.lerobot_model import LeRobotModel
 
         return LeRobotModel(folder, request)
-    from temporeal.policies.pretrained.serving.openvla_model import OpenVLAModel
+    from temporeal.policies.pretrained.serving.openvla.model import OpenVLAModel
 
     return OpenVLAModel(folder, request)

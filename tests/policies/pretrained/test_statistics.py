@@ -11,7 +11,6 @@ import pytest
 from tests.policies.pretrained.folders import ACTION, CONFIG, STATE, model, write_tensors
 
 from temporeal.policies.pretrained.serving.folders import open_folder
-from temporeal.policies.pretrained.serving.openvla_statistics import action_statistics
 from temporeal.policies.pretrained.serving.statistics import normalization_of
 from temporeal.policies.pretrained.serving.tensor_files import tensors
 from temporeal.robots.handed_over.files import Refused
@@ -202,38 +201,6 @@ def test_a_tensor_lies_in_its_file(tmp_path):
     (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
     with pytest.raises(Refused, match="cannot be read"):
         tensors(tmp_path / "a.safetensors")
-
-
-# ---- OpenVLA
-
-OPEN = {"model_type": "openvla", "auto_map": {"AutoConfig": "configuration_prismatic.OpenVLAConfig"}}
-
-
-def test_openvlas_statistics_are_keyed_by_dataset(tmp_path):
-    of = {"bridge_orig": {"action": {"q01": [0.0] * 7, "q99": [1.0] * 7}}}
-    folder = open_folder(model(tmp_path, {**OPEN, "norm_stats": of}))
-    assert action_statistics(folder, "bridge_orig")["q99"].shape == (7,)
-    with pytest.raises(Refused, match="statistics of bridge_orig, not of dataset 'libero_spatial'"):
-        action_statistics(folder, "libero_spatial")
-
-
-@pytest.mark.parametrize(("action", "says"), [
-    ({}, "no action with q01 and q99"), ({"q01": "x", "q99": [1.0]}, "no action with q01 and q99"),
-    ({"q01": [0.0], "q99": [float("inf")]}, "Infinity"), ({"q01": [0.0] * 7, "q99": [0.0] * 7}, "no numbers of data"),
-    ({"q01": [0.0] * 7, "q99": [1.0] * 6}, "no numbers of data"), ({"q01": [[0.0]], "q99": [[1.0]]}, "of data"),
-    ({"q01": [0.0, 1.0], "q99": [1.0, 0.0]}, "no numbers of data"),
-])
-def test_openvlas_statistics_are_numbers_of_data(tmp_path, action, says):
-    folder = model(tmp_path, {**OPEN, "norm_stats": {}})
-    (folder / "dataset_statistics.json").write_text(json.dumps({"a": {"action": action}}))
-    with pytest.raises(Refused, match=says):
-        action_statistics(open_folder(folder), "a")
-
-
-@pytest.mark.parametrize("config", [OPEN, {**OPEN, "norm_stats": {}}, {**OPEN, "norm_stats": [1]}])
-def test_an_openvla_without_statistics_is_refused(tmp_path, config):
-    with pytest.raises(Refused, match="holds no normalization statistics"):
-        action_statistics(open_folder(model(tmp_path, config)), "a")
 
 
 # ---- whatever stands in the files
