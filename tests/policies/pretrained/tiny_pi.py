@@ -15,7 +15,7 @@ import numpy as np
 from tests.policies.pretrained.folders import write_tensors
 
 SET = "someone/pushes"
-STATE, ACTION, ROWS, PADDED = 5, 4, 6, 8
+STATE, ACTION, ROWS, PADDED = 8, 7, 6, 10  # as in LIBERO
 CAMERAS = {"observation.images.front": (48, 64), "observation.images.wrist": (32, 32)}
 SENTENCES = ["push the red cube", "open the drawer"]
 WORDS = 400

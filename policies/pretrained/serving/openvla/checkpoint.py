@@ -24,7 +24,6 @@ from temporeal.policies.pretrained.serving.tensor_files import header
 from temporeal.robots.handed_over.files import Refused, member
 
 HEAD, PROPRIO, INDEX = "action_head.safetensors", "proprio_projector.safetensors", "model.safetensors.index.json"
-DIFFUSION = "noisy_action_projector.safetensors"
 DECODING = ("parallel", "autoregressive")
 BACKBONE = "dinosiglip-vit-so-224px"  # of every published OpenVLA: DINOv2 and SigLIP, side by side
 LANGUAGE = ("llama2-7b-pure", "llama2-13b-pure", "llama2-7b-chat", "llama2-13b-chat", "vicuna-v15-7b", "vicuna-v15-13b")
@@ -110,9 +109,10 @@ def check_network(folder: ModelFolder) -> None:
         if folder.config.get(key) not in legal:
             raise Refused(f"{folder.path}: its {key} is {str(folder.config.get(key))[:60]!r}; served: "
                           f"{', '.join(legal)}")
-    if has(folder, DIFFUSION):
-        raise Refused(f"{folder.path} holds {DIFFUSION}: OpenVLA-OFT's diffusion head is not served, its regression "
-                      "head and its tokens are")
+    known = {HEAD, PROPRIO, *(file.name for file in weight_files(folder.path))}
+    if unread := sorted(file.name for file in folder.path.glob("*.safetensors") if file.name not in known):
+        raise Refused(f"{folder.path} holds {unread[0]}, which nothing here reads: served are OpenVLA-OFT's regression "
+                      "head and its tokens, not its diffusion head, and no FiLM")
 
 
 def check_sizes(found: Checkpoint) -> None:
