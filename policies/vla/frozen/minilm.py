@@ -116,7 +116,7 @@ def load(vocabulary: Vocabulary) -> MiniLM:
 
 def filled(path: Path, found: Mapping[str, Tensor], pieces: Mapping[str, int], vocabulary: Vocabulary) -> MiniLM:
     """The network with the weights ``found``, whose shapes say its sizes. ``pieces``: their numbers."""
-    layers = 1 + max((int(name.split(".")[2]) for name in found if name.startswith("encoder.layer.")), default=-1)
+    layers = len({name.split(".")[2] for name in found if name.startswith("encoder.layer.")})
     width, inner = sizes(found)
     if missing := [piece for piece in (FIRST, LAST, UNKNOWN) if piece not in pieces]:
         raise SettingsError(f"{path.parent / PIECES} lacks the pieces {', '.join(missing)}")
