@@ -59,7 +59,10 @@ def worded(data: Source, known: Vocabulary | None = None) -> tuple[Source, Vocab
     """``data`` with its instruction, and its words: those that are ``known`` already, if any are. None: it has one
     sentence or none, so that there is nothing to read."""
     if said := [spec for spec in data.interface.signals.values() if is_words(spec)]:
-        vocabulary = vocabulary_of(data.interface.task)
+        try:
+            vocabulary = vocabulary_of(data.interface.task)
+        except InstructionError as error:
+            raise DataError(str(error)) from error
         check_numbers(data, said[0], vocabulary)
         if known is not None and known != vocabulary:
             raise DataError("algo.policy: the run knows other words than the dataset's, in which its sentences are "

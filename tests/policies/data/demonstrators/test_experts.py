@@ -9,6 +9,7 @@ from temporeal.policies.data.demonstrators.scripted import EXPERTS, said, script
 from temporeal.robots.registry import names
 from temporeal.sim.env import make_env
 from temporeal.sim.stl.instructions.grammar import SUITE
+from temporeal.sim.stl.instructions.vocabulary import InstructionError
 from temporeal.sim.task import load_task
 
 
@@ -58,7 +59,9 @@ def test_each_expert_is_of_a_task_and_has_a_sentence():
 def test_each_episode_has_the_sentence_of_its_word_numbers():
     words = ["push the red cube into the tray", "open the drawer"]
     numbers = np.stack([SUITE.encode(text) for text in words]).astype(np.float32)  # as environments give them
-    assert said(load_task("reach"), numbers, 2) == words
+    assert said(load_task("tabletop", kinds="push+open"), numbers, 2) == words
+    with pytest.raises(InstructionError, match="task 'reach' does not say which words: .* VOCABULARY"):
+        said(load_task("reach"), numbers, 2)
     assert said(load_task("reach"), None, 2) == ["bring the gripper to the goal"] * 2
 
 
