@@ -148,6 +148,8 @@ def network_at(given: Checkpoint) -> Network:
 def part_of(path: Path, kind: Any, prefix: str = "") -> Any:
     """The action head or the projector of proprioception."""
     state = {name.removeprefix(DDP): value for name, value in load_file(path).items()}
+    if others := [name for name in state if not name.startswith(prefix)]:
+        raise Refused(f"{path} holds {others[0]}, which is no part of OpenVLA-OFT's")
     return built(kind, below(numbers_of(state, str(path)), prefix), str(path))
 
 

@@ -1,8 +1,8 @@
 """OpenVLA's and OpenVLA-OFT's network, of transformers' Llama and vision towers that are written here.
 
 transformers has no ``openvla``, and Python files that come with weights are not run. Written after the papers (arXiv
-2406.09246, 2502.19645) and github.com/moojink/openvla-oft (MIT, ``modeling_prismatic.py``), by the names of
-its weights; the authors' code gives the same numbers (``tests/interop/test_original_chunks.py``).
+2406.09246, 2502.19645) and github.com/moojink/openvla-oft (MIT, ``modeling_prismatic.py``), by the names of its
+weights; the authors' code gives the same numbers (``tests/interop/test_original_chunks.py``).
 
     [begin, patches of the pictures, (state), words, A * H empty places, end]  ->  Llama  ->  head or tokens
 
@@ -32,8 +32,9 @@ UNREAD = re.compile(r"language_model\.model\.layers\.\d+\.self_attn\.rotary_emb\
 """Weights that nothing reads: features are those of the last layer but one."""
 TEXT = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
         "vocab_size", "rms_norm_eps", "rope_theta", "max_position_embeddings", "pad_token_id")
-"""Keys of ``text_config`` that are read; the others have transformers' defaults, as in the original."""
-FOLLOWED = ("rope_scaling", "attention_bias", "mlp_bias")  # these would change the mathematics
+"""Keys of ``text_config`` that are read."""
+FIXED: Mapping[str, Any] = {"rope_scaling": None, "attention_bias": False, "mlp_bias": False, "hidden_act": "silu"}
+"""Those that every published OpenVLA leaves as they are; others would be another network."""
 
 
 class Multiplied(nn.Module):
@@ -256,8 +257,9 @@ def network_of(state: State, text: Mapping[str, Any], what: str) -> Network:
 
 def language_config(text: Mapping[str, Any], what: str) -> LlamaConfig:
     """Llama's configuration of ``text_config``."""
-    if changed := [key for key in FOLLOWED if text.get(key)]:
-        raise Refused(f"{what}: its text_config sets {changed[0]}, which no published OpenVLA does")
+    if changed := [key for key, value in FIXED.items() if text.get(key, value) != value]:
+        raise Refused(f"{what}: its text_config has {changed[0]} {str(text[changed[0]])[:40]!r}; served is "
+                      f"{FIXED[changed[0]]}")
     given = {key: value for key, value in text.items() if key in TEXT}
     if wrong := [key for key, value in given.items() if type(value) not in (int, float) or value <= 0]:
         raise Refused(f"{what}: its text_config has {wrong[0]} {str(given[wrong[0]])[:40]!r}; a number above 0 is "
