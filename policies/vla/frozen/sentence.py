@@ -53,7 +53,7 @@ class FrozenSentence(nn.Module):
                 self.remembered.clear()
             for row, key in enumerate(keys):
                 if key not in self.remembered:
-                    self.remembered[key] = self.net(words[row : row + 1])[0]
+                    self.remembered[key] = self.net(words[row : row + 1])[0].cpu()
             return torch.stack([self.remembered[key] for key in keys]).to(words.device)
 
     def forward(self, tokens: Tensor) -> Tensor:
