@@ -12,7 +12,7 @@ from typing import Any
 from temporeal.policies.runs.environments import GREATEST_SEED, check_seed, fits
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.settings.compose import of_group
-from temporeal.policies.training.registries import FROM_DATA, LEARNERS
+from temporeal.policies.training.registries import LEARNERS
 
 RANK_SEED = 1_000_003  # between the seeds of the processes of one run: their worlds must differ
 REGISTRIES = (*LEARNERS, "temporeal.policies.planners")
@@ -58,11 +58,16 @@ def learns_from_data(module: ModuleType) -> bool:
     return "data" in inspect.signature(module.train).parameters
 
 
+def reads_episodes(module: ModuleType) -> bool:
+    """Whether a learner takes a dataset, be it beside an environment."""
+    return bool({"data", "demonstrations"} & set(inspect.signature(module.train).parameters))
+
+
 def from_data() -> list[str]:
     """The names of the learners that take a dataset."""
     from temporeal.robots.registry import names
 
-    return sorted(name for package in FROM_DATA for name in names(package) if learns_from_data(module_of(name)))
+    return sorted(name for package in LEARNERS for name in names(package) if reads_episodes(module_of(name)))
 
 
 def configured(name: str, kind: Any, values: Mapping[str, Any]) -> Any:

@@ -64,8 +64,7 @@ def checked(settings: Settings) -> tuple[Any, Any]:
     environments.check_device(settings["device"])
     learners.check_training_seed(settings["seed"])
     found = learners.algorithm(settings)
-    if settings.get("dataset") and not (learners.learns_from_data(found[0])
-                                        or beside.asks_for(found[0], "demonstrations")):
+    if settings.get("dataset") and not learners.reads_episodes(found[0]):
         raise BadInput(f"dataset={settings['dataset']}: algo={settings['algo']['name']} learns in a simulation and "
                        f"reads no episodes; those that do: {', '.join(learners.from_data())}")
     if settings.get("cameras") and not (chunks.gives_chunks(settings) or getattr(found[0], "SEES", False)):
