@@ -54,7 +54,10 @@ def train(
     algorithm, batches = begin(data, config, build, name, seed, generator, fit)
     result = learner.learned(algorithm, batches, batches.config, out=out, seed=seed, generator=generator, **rest)
     if batches.held is not None:
-        result.history[-1].update(planning.judged(result.policy, batches.held))
+        figures = planning.judged(result.policy, batches.held)
+        result.history[-1].update(figures)
+        if (logger := rest.get("logger")) is not None:
+            logger(algorithm.updates, figures)
     return result
 
 

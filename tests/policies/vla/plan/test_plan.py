@@ -88,8 +88,10 @@ def test_the_truth_is_what_the_camera_sees() -> None:
 
 def test_plans_are_learned_and_judged_on_episodes_apart(tmp_path: Path) -> None:
     config = vla.FlowVlaConfig(updates=60, report_updates=60, **SMALL, **PLAN)
-    result = vla.train(table(), config, out=tmp_path)
+    logged = list[dict[str, float]]()
+    result = vla.train(table(), config, out=tmp_path, logger=lambda step, figures: logged.append(dict(figures)))
     last = result.history[-1]
+    assert logged[-1] == {name: last[name] for name in ("plan_iou", "plan_frechet_m", "plan_reward")}
     assert last["plan_iou"] > 0.15 and last["plan_frechet_m"] < 0.3 and last["plan_reward"] > 0.3
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"algo": {"name": "vla"}}))
     policy, data = vla.load_chunks(tmp_path), table(6, seed=5)
