@@ -44,11 +44,12 @@ class Worlds(Protocol):
 
 
 class Halves:
-    """Two sets of worlds as one: :class:`Worlds`."""
+    """Two sets of worlds as one: :class:`Worlds`. ``side_by_side``: false: one after the other, with the same results
+    bit for bit, which is what that is for."""
 
-    def __init__(self, first: ChunkWorlds, second: ChunkWorlds) -> None:
+    def __init__(self, first: ChunkWorlds, second: ChunkWorlds, side_by_side: bool = True) -> None:
         self.first, self.second, self.env = first, second, first.env
-        self.pool = ThreadPoolExecutor(2, thread_name_prefix="worlds", initializer=torch.set_num_threads, initargs=(1,))
+        self.pool = ThreadPoolExecutor(1 + side_by_side, thread_name_prefix="worlds", initializer=torch.set_num_threads, initargs=(1,))
 
     @property
     def steps(self) -> int:

@@ -11,8 +11,11 @@ from temporeal.policies.algos import flow_sde
 from temporeal.policies.algos.flow_sde import FlowSDEConfig, SDEAgent
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.chunk_rl import ppo, tuning
+from temporeal.policies.training.chunk_rl.halves import Halves
 from temporeal.policies.training.chunk_rl.ppo import ClippedUpdate, RatioError, require_ratio_of_one
+from temporeal.policies.training.chunk_rl.rewards import Sparse
 from temporeal.policies.training.chunk_rl.rollouts import Drawn, Rollout, Seen
+from temporeal.policies.training.chunk_rl.worlds import ChunkWorlds
 from temporeal.policies.training.errors import SettingsError
 
 CONFIG = FlowSDEConfig(target_kl=0.01, execute=4, minibatch=64, learning_rate=1e-4, total_steps=2048, evaluate_steps=0)
@@ -73,6 +76,22 @@ def test_small_noise_is_not_mistaken_for_another_policy(changed: float) -> None:
 def test_noise_that_rounding_drowns_is_refused() -> None:
     with pytest.raises(SettingsError, match="algo.noise is at least 0.000.* with algo.smooth=0.9 .* got 1e-05"):
         SDEAgent(half_way(), 1e-5, 4, 1, 0.9)
+
+
+def test_halves_side_by_side_learn_what_they_learn_one_after_the_other() -> None:
+    found = []
+    for side_by_side in (False, True):
+        agent, parts = SDEAgent(half_way(), 0.5, 4), []
+        for seed in (0, 1):
+            env = PointWorlds(8, seed)
+            parts.append(ChunkWorlds(env, agent.flow, env.true_signals, (), 4, Sparse(env)))
+        worlds = Halves(*parts, side_by_side)
+        torch.manual_seed(0)
+        learner = ppo.PPO(agent, CONFIG, ppo.Critic(worlds.context_dim(), worlds.critic_dim, CONFIG))
+        for _ in range(3):
+            learner.iterate(worlds, torch.Generator().manual_seed(1))
+        found.append([*agent.policy.parameters(), *learner.critic.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
 def test_the_step_size_follows_the_divergence() -> None:
