@@ -60,7 +60,8 @@ def done(run: Path, folder: Path, int8: bool, episodes: int) -> np.ndarray:
     if not (folder / "manifest.json").exists():
         export_run(run, folder, int8=int8)
     found = load_trained(folder)
-    judged = evaluate_on(found, found.settings, found.settings["backend"]["name"], EvaluationConfig(episodes, seed=SEED))
+    asked = EvaluationConfig(episodes, seed=SEED)
+    judged = evaluate_on(found, found.settings, found.settings["backend"]["name"], asked)
     return np.asarray(judged.evaluation.episodes.satisfied)
 
 

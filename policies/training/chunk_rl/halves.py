@@ -49,7 +49,8 @@ class Halves:
 
     def __init__(self, first: ChunkWorlds, second: ChunkWorlds, side_by_side: bool = True) -> None:
         self.first, self.second, self.env = first, second, first.env
-        self.pool = ThreadPoolExecutor(1 + side_by_side, thread_name_prefix="worlds", initializer=torch.set_num_threads, initargs=(1,))
+        self.pool = ThreadPoolExecutor(1 + side_by_side, thread_name_prefix="worlds",
+                                       initializer=torch.set_num_threads, initargs=(1,))
 
     @property
     def steps(self) -> int:
