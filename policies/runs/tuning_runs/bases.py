@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from temporeal.policies.training.chunk_rl.tuning import Base
     from temporeal.policies.training.chunk_rl.worlds import ChunkEnv
     from temporeal.policies.training.chunks.policy import ChunkPolicy
+    from temporeal.policies.training.progress_models.protocol import ProgressModel
+    from temporeal.robots.signals import SignalSpec
     from temporeal.sim.task import Task
 
 WORLDS = 256  # of a tuning, unless said: a decision is of many numbers, and gradients of few worlds are noise
@@ -73,10 +77,43 @@ def base_of(settings: Settings, task: Task) -> Base:
         raise BadInput(f"algo.policy={run} was trained on task {title_of(before)}, this is {title_of(settings)}")
     policy = chunks.load_chunks(before, run, task)
     pictures = tuple(name for name, spec in policy.interface.signals.items() if is_picture(spec))
-    model = str(settings["algo"].get("progress_model") or "")
     return Base(policy, run, measuring(policy.signals, pictures), pictures, judge(settings, task, policy),
-                progress=load_progress(Path(model)) if model else None,
+                progress=progress_of(settings, task),
                 beside=lambda: beside(settings, policy))
+
+
+def progress_of(settings: Settings, task: Task) -> ProgressModel | None:
+    """The model of ``algo.reward=progress``; None: another reward. :class:`BadInput` names what it reads that ``task``
+    and the cameras of ``settings`` do not show, or show otherwise."""
+    from temporeal.policies.data.episodes.interface import differences
+
+    run = str(settings["algo"].get("progress_model") or "")
+    if not run:
+        return None
+    model = load_progress(Path(run))
+    if (learned := model.interface) is not None:
+        seen = {**task.schema, **pictures_of(settings)}
+        rate = learned.rate_hz if isclose(learned.rate_hz * task.control_dt, 1.0) else 1.0 / task.control_dt
+        here = replace(learned, robot=task.robot.name, rate_hz=rate,
+                       signals={name: seen[name] for name in learned.signals if name in seen})
+        if said := differences(learned, here):
+            raise BadInput(f"algo.progress_model={run} does not fit {title_of(settings)}: {'; '.join(said)}")
+    return model
+
+
+def pictures_of(settings: Mapping[str, Any]) -> dict[str, SignalSpec]:
+    """The pictures that the cameras of ``settings`` give, as a dataset has them."""
+    from temporeal.robots.signals import SignalSpec
+    from temporeal.sim.rendering.cameras import parse_cameras
+
+    found = dict[str, SignalSpec]()
+    for camera in parse_cameras(settings.get("cameras")):
+        size = (camera.height, camera.width)
+        if "rgb" in camera.kinds:
+            found[f"{camera.name}_rgb"] = SignalSpec(f"{camera.name}_rgb", (*size, 3), "1", dtype="uint8")
+        if "depth" in camera.kinds:
+            found[f"{camera.name}_depth"] = SignalSpec(f"{camera.name}_depth", size, "m")
+    return found
 
 
 def beside(settings: Settings, policy: ChunkPolicy) -> ChunkEnv:

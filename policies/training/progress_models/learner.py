@@ -223,7 +223,8 @@ def load(run: Path, kind: type[C], build: Build, device: str = "cpu") -> Progres
     """The averaged model in a checkpoint file, or in the last one of a run's folder."""
     state = offline_learner.read(Path(run))
     config, weights = offline_learner.config_of(state, kind), state["modules"]["actor"]
-    specs = tuple(interface_of(state["sizes"]["interface"]).signals.values())
+    interface = interface_of(state["sizes"]["interface"])
+    specs = tuple(interface.signals.values())
     pictures = [[-(-side // 4) for side in spec.shape[:2]] for spec in specs if is_picture(spec)]
     for widths in ([config.context], [config.keypoints], *pictures):
         checkpoint.require_held(state["path"], widths, weights)
@@ -232,4 +233,5 @@ def load(run: Path, kind: type[C], build: Build, device: str = "cpu") -> Progres
         network.load_state_dict(weights)
     except RuntimeError as error:
         raise checkpoint.CheckpointError(f"{state['path']} holds no model of its settings: {error}") from error
+    network.interface = interface
     return network.to(device).eval()

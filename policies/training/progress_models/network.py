@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from temporeal.policies.data.episodes.interface import Interface
 from temporeal.policies.nets.encoders import SignalEncoder, is_words
 from temporeal.robots.signals import SignalSpec
 
@@ -59,13 +60,15 @@ class ProgressNetwork(nn.Module):
     what it remembers of an episode (:meth:`begin`), what the value is (:meth:`step`) and what is minimized.
 
     Attributes:
-        names: of the signals that are read.
+        names: of the signals that are read. ``interface``: of the set that it learned from, these signals alone; None
+            where it was not read from a run.
         encoder: raw signals, by name [N, *shape], to contexts [N, C]; its ``seen`` has the statistics of the numbers.
         figures: names of what :meth:`loss` gives; the first one is minimized.
     """
 
     figures: tuple[str, ...] = ("loss",)
     encoder: Any
+    interface: Interface | None = None
 
     def __init__(self, specs: Sequence[SignalSpec], encoder: nn.Module) -> None:
         super().__init__()

@@ -10,15 +10,19 @@ from typing import Protocol
 
 from torch import Tensor
 
+from temporeal.policies.data.episodes.interface import Interface
+
 
 class ProgressModel(Protocol):
     """Progress from what is seen, in two forms: of a whole episode, and of many worlds moment by moment.
 
     Attributes:
-        names: of the signals that it reads.
+        names: of the signals that it reads. ``interface``: robot, rate and these signals as it learned them; None: it
+            fits whatever shows them.
     """
 
     names: tuple[str, ...]
+    interface: Interface | None
 
     def values(self, signals: Mapping[str, Tensor]) -> Tensor:
         """[T] in [0, 1] of one episode's signals [T, *shape]."""

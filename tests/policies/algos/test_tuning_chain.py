@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from temporeal.policies.cli.main import main
+from temporeal.policies.data.episodes.interface import ActionSpec, Interface
+from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.settings.compose import compose
 from temporeal.policies.runs.tuning_runs import bases as tuning
 from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.task import load_task
 
 SHORT = ["num_worlds=2", "algo.total_steps=400", "algo.evaluate_steps=200", "algo.evaluate_episodes=2", "threads=1",
          "algo.execute=4"]
@@ -50,3 +56,23 @@ def test_the_run_says_which_task_it_is_about(few: Path) -> None:
     assert settings["task"]["name"] == "joint_target" and settings["task"]["settings"]["share"] == 0.25
     assert settings["num_worlds"] == tuning.WORLDS
     assert main(["train", "algo=flow_sde", f"algo.policy={few}", "task=reach"]) == 2
+
+
+def test_a_progress_model_of_another_interface_is_refused_by_what_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, words = load_task("joint_target"), ["task=joint_target", "algo=flow_sde", "algo.progress_model=runs/vlac"]
+    joints, picture = task.schema["joint_pos"], SignalSpec("front_rgb", (8, 6, 3), "1", dtype="uint8")
+    action, rate = ActionSpec("joint_pos_cmd", (0.0,), (1.0,)), 1.0 / task.control_dt
+
+    def found(robot: str, rate_hz: float, *signals: SignalSpec, cameras: str = "") -> object:
+        learned = Interface(robot, {spec.name: spec for spec in signals}, action, rate_hz)
+        model = SimpleNamespace(interface=learned)
+        monkeypatch.setattr(tuning, "load_progress", lambda run: model)
+        return tuning.progress_of(compose([*words, *([cameras] if cameras else [])]), task) is model
+
+    seen = "cameras.front={width: 6, height: 8, kinds: [rgb]}"
+    assert found(task.robot.name, rate, joints, picture, cameras=seen)
+    for refused, match in (((task.robot.name, rate, joints, picture), "signal front_rgb is missing"),
+                           ((task.robot.name, rate, SignalSpec("joint_pos", (3,), "rad")), "signal joint_pos, shape"),
+                           (("arm7", 7.0, joints), "robot: 'arm7' is needed, .*; rate_hz: 7.0 is needed")):
+        with pytest.raises(BadInput, match=f"algo.progress_model=runs/vlac does not fit .*{match}"):
+            found(*refused)
