@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from temporeal.policies.nets import normalized_layers
 from temporeal.policies.nets.actor import activation
 
 PRECISIONS = ("float32", "bfloat16")
@@ -148,15 +149,17 @@ class Ensemble(nn.Module):
     def _forward(self, layers: Sequence[Layer], rows: Tensor, out: Tensor, take: Take) -> Kept:
         """A member's outputs into ``out`` [B, outputs]. Returns the inputs of its layers, in the types of their
         products, and what was normalized."""
-        inputs, norms = [rows], list[tuple[Tensor, Tensor, Tensor]]()
+        inputs, norms = [rows], list[Norm]()
         for depth, layer in enumerate(layers[:-1]):
             weight, bias = layer.round() if self._kind(depth) is torch.bfloat16 else (layer.weight, layer.bias)
             place = take(depth, (len(rows), len(bias)), self._kind(depth))
             x = torch.addmm(bias, inputs[-1], weight, out=place)
             if layer.scale is not None:
-                x, kept = layer.normalize(cast(x, torch.float32, depth, take), depth, take)
-                norms.append(kept)
-            inputs.append(cast(x.relu_(), self._kind(depth + 1), depth, take))
+                norms.append(layer.normalize(cast(x, torch.float32, depth, take), depth, take))
+                x = norms[-1].out
+            else:
+                x.relu_()
+            inputs.append(cast(x, self._kind(depth + 1), depth, take))
         torch.addmm(layers[-1].bias, inputs[-1], layers[-1].weight, out=out)
         return Kept(inputs, norms)
 
@@ -174,10 +177,11 @@ class Ensemble(nn.Module):
             if depth:
                 weight = layer.back if d.dtype is torch.float32 else layer.rounded.t()
                 d = torch.mm(d, weight, out=take(depth, (len(x), x.shape[1]), d.dtype))
-                torch.ops.aten.threshold_backward.grad_input(d, x, 0, grad_input=d)
                 if kept.norms:
                     d = cast(d, torch.float32, depth, take)
                     d = layers[depth - 1].normalize_back(d, kept.norms[depth - 1], for_layers, add)
+                else:
+                    torch.ops.aten.threshold_backward.grad_input(d, x, 0, grad_input=d)
         return d
 
     def _kind(self, depth: int) -> torch.dtype:
@@ -225,12 +229,20 @@ class Scratch:
         return found
 
 
+class Norm(NamedTuple):
+    """A product [B, J], what it is normalized and rectified [B, J], its mean and one over its deviation [B, 1]."""
+
+    x: Tensor
+    out: Tensor
+    mean: Tensor
+    over: Tensor
+
+
 class Kept(NamedTuple):
-    """Of a member the input [B, .] of each layer; and of each normalized product what was normalized [B, .], its mean
-    [B, 1] and one over its deviation [B, 1]."""
+    """Of a member the input [B, .] of each layer, and of each that is normalized, how."""
 
     inputs: list[Tensor]
-    norms: list[tuple[Tensor, Tensor, Tensor]]
+    norms: list[Norm]
 
 
 class Part(NamedTuple):
@@ -248,8 +260,6 @@ def part(parameter: Tensor, e: int) -> Part:
 class Layer:
     """A member's layer: weight [I, J] and bias [J], and of a normalized one scale and shift [J]."""
 
-    EPSILON = 1e-5  # of torch's layer_norm
-
     def __init__(self, weight: Part, bias: Part, scale: Part | None = None, shift: Part | None = None) -> None:
         (self.weight, self.weight_grad), (self.bias, self.bias_grad) = weight, bias
         self.scale, self.shift = scale, shift
@@ -261,27 +271,33 @@ class Layer:
         self.rounded = self.weight.bfloat16()
         return self.rounded, self.bias.bfloat16()
 
-    def normalize(self, x: Tensor, depth: int, take: Take) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
-        """The product ``x`` [B, J] normalized, and what the way back needs."""
+    def normalize(self, x: Tensor, depth: int, take: Take) -> Norm:
+        """The product ``x`` [B, J], normalized and rectified."""
         assert self.scale is not None and self.shift is not None
         (rows, width), place = x.shape, -3 * depth - 3  # below the places of products
-        out, mean, over = (take(place + i, (rows, each), torch.float32) for i, each in enumerate((width, 1, 1)))
-        torch.ops.aten.native_layer_norm.out(
-            x, (width,), self.scale.value, self.shift.value, self.EPSILON, out0=out, out1=mean, out2=over)
-        return out, (x, mean, over)
+        found = Norm(x, *(take(place + i, (rows, each), torch.float32) for i, each in enumerate((width, 1, 1))))
+        if normalized_layers.serves(width):
+            normalized_layers.normalize(x, self.scale.value, self.shift.value, *found[1:])
+            return found
+        torch.ops.aten.native_layer_norm.out(x, (width,), self.scale.value, self.shift.value, normalized_layers.EPSILON,
+                                             out0=found.out, out1=found.mean, out2=found.over)
+        found.out.relu_()
+        return found
 
-    def normalize_back(
-        self, d: Tensor, kept: tuple[Tensor, Tensor, Tensor], for_layers: bool, add: bool
-    ) -> Tensor:
-        """From the derivative by what was normalized to that by the product [B, J]."""
+    def normalize_back(self, d: Tensor, norm: Norm, for_layers: bool, add: bool) -> Tensor:
+        """From the derivative ``d`` [B, J] by what was normalized and rectified, which is overwritten, to that by the
+        product."""
         assert self.scale is not None and self.shift is not None
-        x, mean, over = kept
-        learns = for_layers and self.scale.gradient is not None
+        grads = [each.gradient for each in (self.scale, self.shift)]
+        by_scale, by_shift = (torch.zeros_like(self.scale.value) if grad is None or not for_layers
+                              else grad if add else grad.zero_() for grad in grads)
+        if normalized_layers.serves(norm.x.shape[1]):
+            normalized_layers.back(d, *norm, self.scale.value, by_scale, by_shift)
+            return d
+        torch.ops.aten.threshold_backward.grad_input(d, norm.out, 0, grad_input=d)
         d, scale, shift = torch.ops.aten.native_layer_norm_backward(
-            d, x, (x.shape[1],), mean, over, self.scale.value, self.shift.value, [True, learns, learns])
-        for gradient, found in ((self.scale.gradient, scale), (self.shift.gradient, shift)) if learns else ():
-            assert gradient is not None
-            gradient.add_(found) if add else gradient.copy_(found)
+            d, norm.x, (norm.x.shape[1],), norm.mean, norm.over, self.scale.value, self.shift.value, [True] * 3)
+        by_scale.add_(scale), by_shift.add_(shift)
         return d
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -39,16 +40,15 @@ class Critics:
             for _ in range(2))
         self.adam = Adam(self.quality, rate=config.learning_rate)
         self.average = Average(self.quality, self.target)
-        threads = min(config.threads, config.critics)
-        self.shares = [share.tolist() for share in torch.arange(config.critics).tensor_split(threads)]
-        self.scratches = [Scratch() for _ in self.shares]
-        self.workers = ThreadPoolExecutor(max(1, threads - 1), "critics", _as_the_main_thread)
+        self.members = range(config.critics)
+        self.scratches = [Scratch() for _ in range(min(config.threads, config.critics))]
+        self.workers = ThreadPoolExecutor(max(1, len(self.scratches) - 1), "critics", _as_the_main_thread)
 
     def fit(self, pair: Tensor, wanted: Tensor) -> Tensor:
         """One step of all members to ``wanted`` [B], and of the targets after them. Returns Q [E, B] before."""
         slope, wanted = 2.0 / len(pair), wanted[:, None]
         found = self._shared(lambda members, scratch: self.quality.net.there_and_back(
-            pair, lambda q: (q - wanted).mul_(slope), scratch, members))
+            pair, lambda q: (q - wanted).mul_(slope), scratch, members), self.members)
         self.adam.step()
         self.average.move(self.config.target_rate)
         return torch.cat(found)[..., 0]
@@ -56,27 +56,30 @@ class Critics:
     def least(self, pair: Tensor) -> Tensor:
         """The least [B] of a subset of the targets, drawn anew."""
         count, all_of_them = self.config.subset, self.config.critics
-        members = (range(all_of_them) if count == all_of_them
-                   else torch.randperm(all_of_them, generator=self.generator)[:count].tolist())
-        return self.target.net.ahead(pair, self.scratches[0], members)[..., 0].amin(0)
+        chosen = (self.members if count == all_of_them
+                  else torch.randperm(all_of_them, generator=self.generator)[:count].tolist())
+        found = self._shared(lambda members, scratch: self.target.net.ahead(pair, scratch, members), chosen)
+        return torch.cat(found)[..., 0].amin(0)
 
     def slope(self, pair: Tensor) -> tuple[Tensor, Tensor]:
         """What the policy climbs, [B], and its derivative by the action, [B, A]."""
         columns = slice(self.seen, pair.shape[1])
         found = self._shared(lambda members, scratch: self.quality.net.by_rows(
-            pair, torch.ones_like, scratch, columns, members))
+            pair, torch.ones_like, scratch, columns, members), self.members)
         value, slope = torch.cat([q for q, _ in found])[..., 0], torch.cat([d for _, d in found])
         if self.config.policy_value == "mean":
             return value.mean(0), slope.mean(0)
         least = value.min(0)
         return least.values, slope.gather(0, least.indices[None, :, None].expand(1, *slope.shape[1:]))[0]
 
-    def _shared(self, work: Callable[[Sequence[int], Scratch], T]) -> list[T]:
-        """``work`` on each thread's share of the members, in its own memory. Members do not depend on each other: the
-        result is the same for any number of threads."""
-        others = [self.workers.submit(work, members, scratch)
-                  for members, scratch in zip(self.shares[1:], self.scratches[1:])]
-        return [work(self.shares[0], self.scratches[0]), *(each.result() for each in others)]
+    def _shared(self, work: Callable[[Sequence[int], Scratch], T], members: Sequence[int]) -> list[T]:
+        """``work`` on each thread's share of the ``members``, in its own memory. Members do not depend on each other:
+        the result is the same for any number of threads."""
+        threads = min(len(self.scratches), len(members))
+        ends = [len(members) * i // threads for i in range(threads + 1)]
+        shares = [members[begin:end] for begin, end in pairwise(ends)]
+        others = [self.workers.submit(work, share, scratch) for share, scratch in zip(shares[1:], self.scratches[1:])]
+        return [work(shares[0], self.scratches[0]), *(each.result() for each in others)]
 
 
 def _as_the_main_thread() -> None:

@@ -33,9 +33,12 @@ def alone(critics: Critics, e: int) -> Quality:
     return one
 
 
-@pytest.mark.parametrize("layer_norm", [True, False])
-def test_derivatives_by_hand_are_those_of_autograd_for_each_network_alone(layer_norm: bool) -> None:
-    critics = made(layer_norm=layer_norm)
+@pytest.mark.parametrize("layer_norm, hidden", [(True, (8, 6)), (True, (16, 48)), (True, (16, 6)), (False, (8, 6))])
+def test_derivatives_by_hand_are_those_of_autograd_for_each_network_alone(
+    layer_norm: bool, hidden: tuple[int, ...]
+) -> None:
+    """Norms of 16 n numbers are compiled, others are torch's."""
+    critics = made(layer_norm=layer_norm, hidden=hidden)
     pair, wanted = torch.randn(5, 5), torch.randn(5)
     apart = [alone(critics, e) for e in range(3)]
     steps = [Adam(network, rate=0.01) for network in apart]
@@ -55,9 +58,9 @@ def test_derivatives_by_hand_are_those_of_autograd_for_each_network_alone(layer_
             assert torch.allclose(mine[e], theirs[0], atol=1e-4)  # Adam is of one's sign where a gradient is tiny
 
 
-@pytest.mark.parametrize("climbs", ["least", "mean"])
-def test_the_policy_climbs_what_is_said(climbs: str) -> None:
-    critics = made(policy_value=climbs)
+@pytest.mark.parametrize("climbs, hidden", [("least", (8, 6)), ("mean", (8, 6)), ("least", (16, 32))])
+def test_the_policy_climbs_what_is_said(climbs: str, hidden: tuple[int, ...]) -> None:
+    critics = made(policy_value=climbs, hidden=hidden)
     pair = torch.randn(7, 5)
     with torch.no_grad():
         value, slope = critics.slope(pair)
