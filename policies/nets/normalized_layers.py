@@ -1,4 +1,4 @@
-"""A layer's norm and its ReLU in one pass over the rows, there and back, compiled for this processor. B rows, J numbers.
+"""A layer's norm and its ReLU in one pass over the rows, there and back, compiled. B rows, J numbers.
 
 torch's own layer norm takes a third of the time of a critic's products (128 wide): each row is read several times, and
 the activation is another pass. Here a row stays in registers.
