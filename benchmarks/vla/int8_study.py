@@ -1,6 +1,6 @@
 """What 8-bit products cost in success: a policy's artifact in 32 and in 8 bits on the same fresh episodes, one by one.
 
-    python -m temporeal_benchmarks.vla.int8 RUN [RUN ...] --out FOLDER      of runs that are there
+    python -m temporeal_benchmarks.vla.int8_study RUN [RUN ...] --out FOLDER      of runs that are there
 
 The policies are those of ``rl_study``'s first seed, reach from pictures (algo=vla_few_shot, 0.7 million parameters, the
 size ``vla`` of ``benchmarks/vla/inference.py``; ``vla_small``, whose products are 1.5 times as fast in 8 bits, is
@@ -13,41 +13,59 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import sqrt
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from temporeal.policies.runs.evaluating import EvaluationConfig, evaluate_on
 from temporeal.policies.runs.exporting import export_run
 from temporeal.policies.runs.trained import load_trained
+from temporeal_benchmarks.data import studies
 from temporeal_benchmarks.rows import Row, at_most
 from temporeal_benchmarks.vla import rl_study
 
 MOST = 2.0  # target: points of success
-EPISODES, FEW, SEED = 512, 32, 8000
+EPISODES, SEED = 512, 8000
 ARMS = ("base", "residual+task")
 WIDE = 1.96  # standard errors of a 95 % interval
 
 
-def rows(quick: bool, out: Path) -> list[Row]:
-    """The losses of the study's policies. Quick: of the cloned one alone, on few episodes."""
-    found = list[Row]()
-    for arm in ARMS[: 1 if quick else len(ARMS)]:
-        run = rl_study.tuned(rl_study.Job("reach", "pictures", arm, 1), out / "study")
-        found.append(loss(arm.partition("+")[0], run, out / arm, FEW if quick else EPISODES))
-    return found
+def study(out: Path) -> None:
+    """The trials that are missing."""
+    for arm in ARMS:
+        if arm not in studies.read(out):
+            run = rl_study.tuned(rl_study.Job("reach", "pictures", arm, 1), out)
+            studies.add(out, arm, counted(run, out / "artifacts" / arm, EPISODES))
 
 
-def loss(name: str, run: Path, out: Path, episodes: int) -> Row:
-    """What the policy of ``run`` loses in 8 bits, points of success."""
+def judged(trials: Mapping[str, studies.Trial]) -> list[Row]:
+    """The loss of each policy."""
+    return [loss(arm, trials[arm]) if arm in trials else studies.missing(
+        name_of(arm), "points", MOST, "int8-study", "it is not there", "vla") for arm in ARMS]
+
+
+def name_of(policy: str) -> str:
+    """The row of a policy."""
+    return f"vla.int8.{policy.partition('+')[0]}.loss"
+
+
+def counted(run: Path, out: Path, episodes: int) -> dict[str, int]:
+    """How many of the same episodes the policy of ``run`` satisfies in 32 bits and in 8, and where they differ."""
     whole, small = (done(run, out / kind, kind == "int8", episodes) for kind in ("float32", "int8"))
-    lost, gained = int((whole & ~small).sum()), int((small & ~whole).sum())
+    return {"episodes": episodes, "float32": int(whole.sum()), "int8": int(small.sum()),
+            "lost": int((whole & ~small).sum()), "gained": int((small & ~whole).sum())}
+
+
+def loss(policy: str, found: Mapping[str, Any]) -> Row:
+    """What a policy loses in 8 bits, points of success."""
+    episodes, lost, gained = found["episodes"], found["lost"], found["gained"]
     points, error = 100 * (lost - gained) / episodes, 100 * error_of(lost, gained, episodes)
-    about = (f"{whole.sum()} of {episodes} in 32 bits, {small.sum()} in 8: {lost} lost, {gained} gained; "
+    about = (f"{found['float32']} of {episodes} in 32 bits, {found['int8']} in 8: {lost} lost, {gained} gained; "
              f"95 % [{points - WIDE * error:.1f}, {points + WIDE * error:.1f}]")
-    return at_most(f"vla.int8.{name}.loss", points, "points", MOST, about)
+    return at_most(name_of(policy), points, "points", MOST, about)
 
 
 def error_of(lost: int, gained: int, episodes: int) -> float:
@@ -73,7 +91,8 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--episodes", type=int, default=EPISODES)
     options = parser.parse_args(argv)
     for run in options.runs:
-        print(loss(run.parent.name, run, options.out / run.parent.name, options.episodes), flush=True)
+        name = run.parent.name
+        print(loss(name, counted(run, options.out / name, options.episodes)), flush=True)
     return 0
 
 
