@@ -73,7 +73,7 @@ def against_kept(kind: str, folder: Path) -> tuple[float, float]:
         sys.path.append(str(ROOT))  # of a clone: the tests write the folders that the original was given
     family = "pi" if kind.startswith("pi") else "openvla"
     tiny: Any = importlib.import_module(f"tests.policies.pretrained.tiny_{family}")
-    action = np.array(json.loads(ORIGINALS.read_text())[KEPT[kind]])
+    action = np.array(json.loads(ORIGINALS.read_text())[KEPT[kind]], np.float32)
     if family == "pi":
         return asked(Request(str(tiny.folder(kind, folder)), tiny.SET), tiny.inputs(), tiny.SENTENCES, action)
     oft = kind == "openvla_oft"
