@@ -39,11 +39,12 @@ def gives_chunks(settings: Mapping[str, Any]) -> bool:
 def load_chunks(settings: Mapping[str, Any], folder: Path, task: Task) -> ChunkPolicy:
     """The policy of the run in ``folder``, if it fits ``task``."""
     from temporeal.policies.training.checkpoint import CheckpointError
+    from temporeal.policies.training.errors import SettingsError
 
     try:
         policy: ChunkPolicy = module_of(settings["algo"]["name"]).load_chunks(folder)
-    except CheckpointError as error:
-        raise BadInput(str(error)) from error
+    except (CheckpointError, SettingsError) as error:
+        raise BadInput(f"{folder}: {error}" if isinstance(error, SettingsError) else str(error)) from error
     except (TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError, ValueError) as error:
         raise BadInput(f"{folder}: its last checkpoint holds no policy of this version ({type(error).__name__}: "
                        f"{error}): train anew, or judge the artifact that was exported then") from error

@@ -174,8 +174,9 @@ def held(run: Path, name: str, config: VlaConfig) -> dict[str, Any]:
     if unknown := [key for key in SIZES if key not in state["config"]]:
         raise SettingsError(f"algo.policy={run} was written by another version: it does not say algo.{unknown[0]}; "
                             "train it again")
-    if other := [f"{key} {state['config'][key]}" for key in SIZES if state["config"][key] != ours[key]]:
-        raise SettingsError(f"algo.policy={run} has other sizes: set algo.{', algo.'.join(other).replace(' ', '=')}")
+    if other := [f"algo.{key}={state['config'][key]}" for key in SIZES if state["config"][key] != ours[key]]:
+        raise SettingsError(f"algo.policy={run} has other sizes: set "
+                            f"{' '.join(each.replace(' ', '') for each in other)}")
     weights.require_same(run, state["sizes"].get("frozen"))
     return {**state, "algo": algo}
 

@@ -224,6 +224,8 @@ def test_what_cannot_be_is_refused_by_name(run: Path, tmp_path: Path) -> None:
         learner.make_policy(INTERFACE, flow.FlowConfig(hidden=(8,)), flow.Flow)
     with pytest.raises(SettingsError, match=r"other sizes: set algo.keypoints=8$"):
         begin(squares(4), vla.FlowVlaConfig(**{**SMALL, "keypoints": 4}, policy=str(run)))
+    with pytest.raises(SettingsError, match=r"other sizes: set algo.channels=\[8,16,16\] algo.keypoints=8$"):
+        begin(squares(4), vla.FlowVlaConfig(**{**SMALL, "keypoints": 4, "channels": (8, 8, 8)}, policy=str(run)))
     with pytest.raises(SettingsError, match="algo.policy=RUN"):
         vla.FlowVlaConfig(tune="expert")
     with pytest.raises(CheckpointError, match="written by another version"):

@@ -152,6 +152,14 @@ def test_what_repeats_is_computed_once(installed: Path, monkeypatch: pytest.Monk
         assert torch.allclose(stem(picture[at]), stem(maps), atol=0.02)  # but for 16 bits
 
 
+def test_a_run_goes_on_bit_for_bit(installed: Path, tmp_path: Path) -> None:
+    config = vla.FlowVlaConfig(updates=4, report_updates=2, **SMALL, **BOTH)
+    whole = vla.train(squares(6), config, out=tmp_path / "whole").policy.state_dict()
+    vla.train(squares(6), config, out=tmp_path / "parts", on_iteration=lambda loop: True)
+    parts = vla.train(squares(6), config, out=tmp_path / "parts", resume=True).policy.state_dict()
+    assert all(torch.equal(value, parts[name]) for name, value in whole.items())
+
+
 def test_a_sentence_means_its_difference_from_the_mean(installed: Path) -> None:
     sentence = vla_sentence()
     rows = torch.from_numpy(np.stack([WORDS.encode(text) for text in ("go to the red square", "the blue square")]))
