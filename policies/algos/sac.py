@@ -68,7 +68,7 @@ class SAC:
         self.actor, self.temperature = make_actor(sizes, config), Temperature(config.temperature)
         self.policy_adam = Adam(self.actor, rate=config.policy_rate)
         self.temperature_adam = Adam(self.temperature, rate=config.temperature_rate)
-        self.scratch = Scratch()
+        self.scratch, self.error = Scratch(), torch.zeros(0)
         self.modules = {"quality": self.critics.quality, "target": self.critics.target, "actor": self.actor,
                         "temperature": self.temperature}
         self.optimizers = {"critics": self.critics.adam, "policy": self.policy_adam,
@@ -86,7 +86,8 @@ class SAC:
     def update(self, batch: Batch) -> Tensor:
         """One step of the critics and, each so many times, of the policy and the temperature."""
         wanted = self.wanted(batch)
-        value = self.critics.fit(batch.pair, wanted)
+        value = self.critics.fit(batch.pair, wanted, batch.weight)
+        self.error = (value - wanted).abs().mean(0)
         self.updates += 1
         found = [(value - wanted).square().mean(), value.mean()]
         every = self.config.policy_every

@@ -61,7 +61,7 @@ class TD3:
         self.actor, self.actor_target = make_actor(sizes, config), make_actor(sizes, config)
         self.policy_adam = Adam(self.actor, rate=config.policy_rate)
         self.average = Average(self.actor, self.actor_target)
-        self.scratch = Scratch()
+        self.scratch, self.error = Scratch(), torch.zeros(0)
         self.modules = {"quality": self.critics.quality, "target": self.critics.target, "actor": self.actor,
                         "actor_target": self.actor_target}
         self.optimizers = {"critics": self.critics.adam, "policy": self.policy_adam}
@@ -77,7 +77,8 @@ class TD3:
         action = smoothed(torch.tanh(self.actor_target.net.ahead(batch.next_obs, self.scratch)[0]),
                           config.policy_noise, config.noise_clip, self.generator)
         wanted = batch.reward + batch.discount * self.critics.least(torch.cat([batch.next_critic, action], -1))
-        value = self.critics.fit(batch.pair, wanted)
+        value = self.critics.fit(batch.pair, wanted, batch.weight)
+        self.error = (value - wanted).abs().mean(0)
         self.updates += 1
         climbed = (self.improve(batch) * config.policy_every if self.updates % config.policy_every == 0
                    else value.new_zeros(()))  # means over all updates

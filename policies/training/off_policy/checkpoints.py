@@ -31,7 +31,7 @@ def keep(learner: Learner, out: Path) -> None:
     checkpoint.save(checkpoint.file_of(folder, learner.update, 0, 1), {
         "kind": KIND, "config": plain(learner.config), "sizes": learner.sizes._asdict(), "seed": learner.seed,
         "worlds": learner.env.num_worlds, "data": digest(learner.demonstrations),
-        "updates": learner.algorithm.updates, **{name: getattr(learner, name) for name in NUMBERS},
+        "demonstrated": errors(learner.demonstrations), "updates": learner.algorithm.updates, **{name: getattr(learner, name) for name in NUMBERS},
         "generator": learner.generator.get_state(), "torch_rng": torch.get_rng_state(),
         "replay": learner.replay.state_dict(), "env": learner.env.state_dict(),
         "obs": [learner.obs.actor, learner.obs.critic],
@@ -59,6 +59,9 @@ def restore(learner: Learner, path: Path) -> None:
     for name, normalizer in learner.normalizers.items():
         normalizer.load_state_dict(state["normalizers"][name])
     learner.replay.load_state_dict(state["replay"])
+    if learner.demonstrations is not None:
+        learner.demonstrations.error.copy_(state["demonstrated"]["error"])
+        learner.demonstrations.greatest = state["demonstrated"]["greatest"]
     for name in NUMBERS:
         setattr(learner, name, state[name])
     learner.algorithm.updates = state["updates"]
@@ -81,6 +84,11 @@ def digest(demonstrations: Replay | None) -> str:
     for table in (demonstrations.pair, demonstrations.after, demonstrations.told):
         found.update(memoryview(table.numpy()).cast("B"))
     return found.hexdigest()
+
+
+def errors(demonstrations: Replay | None) -> dict[str, Any] | None:
+    """What changes of demonstrations: their last errors."""
+    return None if demonstrations is None else {"error": demonstrations.error, "greatest": demonstrations.greatest}
 
 
 def load_policy(

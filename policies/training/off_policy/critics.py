@@ -44,9 +44,12 @@ class Critics:
         self.scratches = [Scratch() for _ in range(min(config.threads, config.critics))]
         self.workers = ThreadPoolExecutor(max(1, len(self.scratches) - 1), "critics", _as_the_main_thread)
 
-    def fit(self, pair: Tensor, wanted: Tensor) -> Tensor:
-        """One step of all members to ``wanted`` [B], and of the targets after them. Returns Q [E, B] before."""
-        slope, wanted = 2.0 / len(pair), wanted[:, None]
+    def fit(self, pair: Tensor, wanted: Tensor, weight: Tensor | None = None) -> Tensor:
+        """One step of all members to ``wanted`` [B], and of the targets after them. Returns Q [E, B] before.
+
+        ``weight`` [B]: of the squared errors; None: 1.
+        """
+        wanted, slope = wanted[:, None], 2.0 / len(pair) if weight is None else 2.0 / len(pair) * weight[:, None]
         found = self._shared(lambda members, scratch: self.quality.net.there_and_back(
             pair, lambda q: (q - wanted).mul_(slope), scratch, members), self.members)
         self.adam.step()

@@ -36,7 +36,8 @@ from temporeal.sim.types import Obs, Step, VecEnv
 
 class Batch(NamedTuple):
     """B steps, normalized: for the actor [B, O] and for the critics [B, C] before and after up to n steps, the action
-    [B, A], beside what the critics saw [B, C + A], the summed rewards [B] and what the value after them counts [B]."""
+    [B, A], beside what the critics saw [B, C + A], the summed rewards [B] and what the value after them counts [B];
+    ``weight`` [B] in the critics' loss, None: 1."""
 
     obs: Tensor
     critic: Tensor
@@ -46,12 +47,15 @@ class Batch(NamedTuple):
     next_critic: Tensor
     reward: Tensor
     discount: Tensor
+    weight: Tensor | None = None
 
 
 class Algorithm(Protocol):
-    """What a learner is to the loop. ``updates``: how many it has made; set where a run is resumed."""
+    """What a learner is to the loop. ``updates``: how many it has made; set where a run is resumed. ``error``: the
+    critics' mean distance [B] from what they were to say in the last batch."""
 
     updates: int
+    error: Tensor
 
     @property
     def figures(self) -> Sequence[str]:
@@ -249,24 +253,34 @@ def normalize(learner: Learner, state: Tensor) -> None:
 
 
 def batches(learner: Learner) -> Iterator[Batch]:
-    """The batches of all updates that are paid for, drawn at once."""
+    """The batches of all updates that are paid for, drawn at once. After each, the algorithm's errors are noted where
+    they are what the next ones are drawn by."""
     count = int(learner.owed)
     learner.owed -= count
     if not count:
         return
     config = learner.config
     told = config.demonstrated if learner.demonstrations is not None else 0
-    drawn = [replay.draw(count * rows, config.n_step, config.gamma, learner.generator)
-             for replay, rows in ((learner.replay, config.batch - told), (learner.demonstrations, told))
-             if replay is not None and rows]
-    together = Drawn(*(torch.cat([part.unflatten(0, (count, -1)) for part in parts], 1) for parts in zip(*drawn)))
+    parts = [(replay, rows) for replay, rows in (
+        (learner.replay, config.batch - told), (learner.demonstrations, told)) if replay is not None and rows]
+    drawn = [replay.draw(count * rows, config.n_step, config.gamma, learner.generator, config.priority)
+             for replay, rows in parts]
+    together = Drawn(*(torch.cat([value.unflatten(0, (count, -1)) for value in same], 1) for same in zip(*drawn)))
     for state in (together.pair, together.after):
         begin = 0
         for normalizer in learner.normalizers.values():
             normalizer.normalize_(state[..., begin : begin + len(normalizer.shift)])
             begin += len(normalizer.shift)
-    for each in zip(*together):
-        yield batch_of(learner.sizes, learner.shared, Drawn(*each))
+    for each in (Drawn(*values) for values in zip(*together)):
+        batch = batch_of(learner.sizes, learner.shared, each)
+        if not config.priority:
+            yield batch
+            continue
+        weight = each.chance.pow(-config.priority_correction)
+        yield batch._replace(weight=weight / weight.max())
+        sizes = [rows for _, rows in parts]
+        for (replay, _), chosen, error in zip(parts, each.chosen.split(sizes), learner.algorithm.error.split(sizes)):
+            replay.note(chosen, error)
 
 
 def batch_of(sizes: Sizes, shared: bool, drawn: Drawn) -> Batch:

@@ -6,7 +6,7 @@ made when rows are drawn (Sutton and Barto 2018, section 7.1), so that one memor
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,12 +18,15 @@ REWARD, TERMINATED, ENDED = range(3)
 
 class Drawn(NamedTuple):
     """M steps: the state and the action, side by side [M, S + A]; the sum of the discounted rewards [M] of up to n
-    steps, the state after them [M, S], and what its value counts [M]: 0 where the task ended, else gamma^steps."""
+    steps, the state after them [M, S], what its value counts [M]: 0 where the task ended, else gamma^steps; and which
+    steps these are [M], with the chance [M] of each to be drawn, times the number of all steps."""
 
     pair: Tensor
     reward: Tensor
     after: Tensor
     discount: Tensor
+    chosen: Tensor
+    chance: Tensor
 
 
 class Replay:
@@ -37,6 +40,8 @@ class Replay:
         self.pair = torch.empty(times, worlds, state + action)
         self.after = torch.empty(times, worlds, state)
         self.told = torch.empty(times, worlds, 3)
+        self.error = torch.empty(times, worlds)
+        self.greatest = 1.0  # error so far: what nobody has learned from counts as much
         self.at = self.count = 0
 
     @property
@@ -58,11 +63,28 @@ class Replay:
         self.after[self.at] = after
         told = self.told[self.at]
         told[:, REWARD], told[:, TERMINATED], told[:, ENDED] = reward, terminated, ended
+        self.error[self.at] = self.greatest
         self.at, self.count = (self.at + 1) % self.times, min(self.count + 1, self.times)
 
-    def draw(self, rows: int, n_step: int, gamma: float, generator: torch.Generator) -> Drawn:
-        """``rows`` steps, each as likely."""
-        return self.take(torch.randint(self.steps, (rows,), generator=generator), n_step, gamma)
+    def draw(
+        self, rows: int, n_step: int, gamma: float, generator: torch.Generator, priority: float = 0.0
+    ) -> Drawn:
+        """``rows`` steps, each as likely as its last error to the power of ``priority``."""
+        if not priority:
+            return self.take(torch.randint(self.steps, (rows,), generator=generator), n_step, gamma)
+        first = (self.at - self.count) % self.times
+        each = torch.cat([self.error[first : self.count], self.error[:first]]).flatten().double().pow(priority)
+        until = each.cumsum(0)
+        drawn = torch.rand(rows, generator=generator, dtype=torch.float64) * until[-1]
+        chosen = torch.searchsorted(until, drawn, right=True).clamp(max=len(each) - 1)
+        return self.take(chosen, n_step, gamma)._replace(chance=(each[chosen] / until[-1] * len(each)).float())
+
+    def note(self, chosen: Tensor, error: Tensor) -> None:
+        """The last errors [M] of the steps ``chosen`` [M]."""
+        worlds = self.pair.shape[1]
+        place = (chosen // worlds + self.at - self.count) % self.times * worlds + chosen % worlds
+        self.error.flatten()[place] = error + SMALLEST
+        self.greatest = max(self.greatest, float(error.max()))
 
     def take(self, chosen: Tensor, n_step: int, gamma: float) -> Drawn:
         """The steps ``chosen`` [M]: numbers below :attr:`steps`, ``N t + i`` of the t-th oldest time and world i."""
@@ -83,15 +105,16 @@ class Replay:
             reward += torch.where(goes_on, factor * row[:, REWARD], 0.0)
             factor = torch.where(goes_on, factor * gamma, factor)
         return Drawn(self.pair.flatten(0, 1)[place(age)], reward, self.after.flatten(0, 1)[place(last)],
-                     torch.where(row[:, TERMINATED] == 0.0, factor, 0.0))
+                     torch.where(row[:, TERMINATED] == 0.0, factor, 0.0), chosen, torch.ones_like(reward))
 
-    def state_dict(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Any]:
         """What is remembered, the oldest first, without the room for more."""
         order = (torch.arange(self.count) + self.at - self.count) % self.times
-        return {name: getattr(self, name)[order] for name in TABLES}
+        return {"greatest": self.greatest, **{name: getattr(self, name)[order] for name in TABLES}}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned, the newest of it where there is less room."""
+        self.greatest = state["greatest"]
         for name in TABLES:
             held = state[name][-self.times :]
             getattr(self, name)[: len(held)] = held
@@ -99,7 +122,8 @@ class Replay:
         self.at = self.count % self.times
 
 
-TABLES = ("pair", "after", "told")
+TABLES = ("pair", "after", "told", "error")
+SMALLEST = 1e-6  # error, so that no step is forgotten
 
 
 def remembered(data: Transitions, state: Tensor, after: Tensor) -> Replay:
@@ -110,5 +134,6 @@ def remembered(data: Transitions, state: Tensor, after: Tensor) -> Replay:
     found.told[:, 0, REWARD], found.told[:, 0, TERMINATED] = data.reward, 1.0 - data.mask
     found.told[:, 0, ENDED] = 0.0
     found.told[(data.starts[1:] - 1)[data.starts[1:] > data.starts[:-1]], 0, ENDED] = 1.0
+    found.error.fill_(found.greatest)
     found.count = data.steps
     return found

@@ -31,6 +31,9 @@ class OffPolicyConfig:
         size: control steps that are remembered; the oldest are forgotten first.
         n_step: rewards that are summed before a value is asked for; fewer where an episode ends.
         gamma: discount per control step.
+        priority: exponent of a step's last error in the chance that it is drawn (Schaul et al. 2016, alpha of eq. 1),
+            of demonstrations likewise; 0: all alike.
+        priority_correction: of the bias that this makes, in the critics' loss (beta of its section 3.4): 1: all of it.
         demonstrations: share of each batch that is drawn from the episodes of ``dataset=FOLDER`` (symmetric sampling:
             Ball et al. 2023, RLPD); without them all is replay.
         demonstration_reward: "task": computed from the episodes' signals, as the simulation pays it; "data": as stored.
@@ -62,6 +65,8 @@ class OffPolicyConfig:
     size: int = 1_000_000
     n_step: int = 1
     gamma: float = 0.99
+    priority: float = 0.0
+    priority_correction: float = 0.5
     demonstrations: float = 0.5
     demonstration_reward: str = "task"
     privileged: bool = True
@@ -85,9 +90,10 @@ class OffPolicyConfig:
     def __post_init__(self) -> None:
         require(self, total_steps="[1, inf)", max_seconds="(0, inf)", updates_per_step="(0, inf)", warmup="[0, inf)",
                 batch="[2, inf)", size="[1, inf)", n_step="[1, inf)", gamma="[0, 1]", demonstrations="[0, 1]",
-                critics="[1, inf)", subset="[1, inf)", policy_every="[1, inf)", learning_rate="(0, inf)",
-                policy_rate="(0, inf)", target_rate="(0, 1]", report_steps="[1, inf)", evaluate_steps="[0, inf)",
-                evaluate_episodes="[1, inf)", checkpoint_seconds="[0, inf)", threads="[1, inf)")
+                priority="[0, 1]", priority_correction="[0, 1]", critics="[1, inf)", subset="[1, inf)",
+                policy_every="[1, inf)", learning_rate="(0, inf)", policy_rate="(0, inf)", target_rate="(0, 1]",
+                report_steps="[1, inf)", evaluate_steps="[0, inf)", evaluate_episodes="[1, inf)",
+                checkpoint_seconds="[0, inf)", threads="[1, inf)")
         require_widths(self, "hidden")
         choose(self, clock=tuple(CLOCKS), policy_value=POLICY_VALUES, precision=tuple(PRECISIONS),
                demonstration_reward=REWARDS)

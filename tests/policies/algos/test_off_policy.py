@@ -19,7 +19,6 @@ from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.errors import NonFiniteError, SettingsError
 from temporeal.policies.training.off_policy.critics import Sizes
 from temporeal.policies.training.off_policy.learner import Batch, Learner, batch_of, batches, start, step
-from temporeal.policies.training.off_policy.replay import Drawn
 from temporeal.policies.training.ranks import Ranks
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -111,8 +110,9 @@ def test_values_of_a_policy_are_the_solution_of_the_soft_bellman_equation(backup
         at = torch.randint(3, (64,), generator=generator)
         after = (at + 1) % 3
         action = torch.rand(64, 1, generator=generator) * 2 - 1
-        drawn = Drawn(torch.cat([states[at], action], -1), reward[at], states[after], gamma * (1 - terminal[at]))
-        algorithm.update(batch_of(Sizes(3, 3, 1), True, drawn))
+        pair = torch.cat([states[at], action], -1)
+        algorithm.update(Batch(states[at], states[at], action, pair, states[after], states[after], reward[at],
+                               gamma * (1 - terminal[at])))
     with torch.no_grad():
         actions = torch.linspace(-1, 1, 5)
         for s in range(3):
@@ -176,13 +176,19 @@ def demonstrated(steps: int = 6) -> Transitions:
 
 
 @pytest.mark.parametrize("share, rows", [(0.5, 4), (0.0, 0), (1.0, 8), (0.3, 2)])
-def test_so_many_rows_of_each_batch_are_demonstrated(share: float, rows: int) -> None:
-    _, config = small("sac", demonstrations=share, warmup=0, normalize_observations=False)
+@pytest.mark.parametrize("priority", [0.0, 0.6])
+def test_so_many_rows_of_each_batch_are_demonstrated(share: float, rows: int, priority: float) -> None:
+    _, config = small("sac", demonstrations=share, warmup=0, normalize_observations=False, priority=priority)
     learner = made(worlds.PointMass(4), config, demonstrated())
     for _ in range(5):
         step(learner)
-    found = list(batches(learner))
+    found = []
+    for batch in batches(learner):
+        learner.algorithm.error = batch.reward.abs()
+        found.append(batch)
     assert len(found) == 20
+    if priority and rows:
+        assert learner.demonstrations.error.max() > 98.0 and learner.demonstrations.greatest == 99.0
     for batch in found:
         assert int((batch.reward > 50).sum()) == rows and len(batch.reward) == 8
         assert torch.equal(batch.reward > 50, batch.obs[:, 0] > 5)
@@ -206,7 +212,7 @@ def test_updates_are_as_many_as_the_steps_pay_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_training_that_stopped_goes_on_as_if_it_had_not(name: str, tmp_path: Path) -> None:
-    module, config = small(name, n_step=3, size=72, critics=3, subset=2, updates_per_step=0.6)
+    module, config = small(name, n_step=3, size=72, critics=3, subset=2, updates_per_step=0.6, priority=0.5)
     whole = module.train(worlds.PointMass(4, seed=1), config, out=tmp_path / "whole", demonstrations=demonstrated())
     module.train(worlds.PointMass(4, seed=1), replace(config, total_steps=64), out=tmp_path / "parts",
                  demonstrations=demonstrated())  # an ended one goes on likewise, with more steps

@@ -58,6 +58,15 @@ def test_derivatives_by_hand_are_those_of_autograd_for_each_network_alone(
             assert torch.allclose(mine[e], theirs[0], atol=1e-4)  # Adam is of one's sign where a gradient is tiny
 
 
+def test_errors_are_weighted() -> None:
+    twice, weighted = made(), made()
+    pair, wanted = torch.randn(3, 5), torch.randn(3)
+    with torch.no_grad():
+        twice.fit(pair[[0, 0, 1]], wanted[[0, 0, 1]])
+        weighted.fit(pair, wanted, torch.tensor([2.0, 1.0, 0.0]))
+    assert torch.allclose(twice.adam.gradient, weighted.adam.gradient, atol=1e-5)
+
+
 @pytest.mark.parametrize("climbs, hidden", [("least", (8, 6)), ("mean", (8, 6)), ("least", (16, 32))])
 def test_the_policy_climbs_what_is_said(climbs: str, hidden: tuple[int, ...]) -> None:
     critics = made(policy_value=climbs, hidden=hidden)

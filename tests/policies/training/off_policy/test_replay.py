@@ -59,6 +59,24 @@ def test_all_that_is_remembered_is_as_likely() -> None:
     assert float((counts / 1000 - 1).abs().max()) < 0.1
 
 
+@pytest.mark.parametrize("times", [3, 6])
+def test_steps_are_drawn_as_often_as_their_errors_say(times: int) -> None:
+    replay = filled(Replay(4, 2, 1, 1), times)
+    ages = torch.arange(replay.steps)
+    replay.note(ages, torch.zeros(len(ages)))
+    replay.note(torch.tensor([0, 3]), torch.tensor([4.0, 1.0]))  # of world 0 the oldest, of world 1 the second
+    drawn = replay.draw(6000, 1, 1.0, torch.Generator().manual_seed(0), priority=0.5)
+    values, counts = drawn.chosen[drawn.chance > 0.5].unique(return_counts=True)
+    assert values.tolist() == [0, 3] and float(counts[0] / counts[1]) == pytest.approx(2.0, rel=0.1)
+    assert torch.equal(drawn.pair, replay.take(drawn.chosen, 1, 1.0).pair)
+    # chances are relative to those of an even draw
+    assert drawn.chance[drawn.chosen == 0].unique() == pytest.approx(2 / 3 * len(ages), rel=0.01)
+    seen = torch.full((2, 1), 77.0)
+    replay.add(seen, seen, torch.zeros(2), seen, torch.zeros(2), torch.zeros(2))
+    often = replay.draw(6000, 1, 1.0, torch.Generator().manual_seed(0), priority=1.0).pair[:, 0]
+    assert float((often == 77.0).float().mean()) > 0.6  # what nobody has learned from counts as the greatest error
+
+
 def test_what_is_demonstrated_ends_where_its_episodes_do() -> None:
     # two episodes: of two steps, which time cut, and of one, which terminated
     obs = torch.tensor([[0.0], [1.0], [5.0]])
@@ -76,8 +94,8 @@ def test_what_was_remembered_comes_back_as_far_as_there_is_room(times: int, room
     kept = min(before.count, room)
     assert after.steps == 2 * kept
     rows = torch.arange(2 * kept)
-    for a, b in zip(before.take(rows + 2 * (before.count - kept), 2, 0.9), after.take(rows, 2, 0.9)):
-        assert torch.equal(a, b)
+    found = before.take(rows + 2 * (before.count - kept), 2, 0.9), after.take(rows, 2, 0.9)
+    assert all(torch.equal(getattr(found[0], name), getattr(found[1], name)) for name in ("pair", "reward", "after"))
     seen = torch.full((2, 1), 77.0)
     after.add(seen, seen, torch.zeros(2), seen, torch.zeros(2), torch.zeros(2))
     assert after.take(torch.tensor([after.steps - 1]), 1, 0.9).pair[0, 0] == 77.0
