@@ -31,7 +31,8 @@ def keep(learner: Learner, out: Path) -> None:
     checkpoint.save(checkpoint.file_of(folder, learner.update, 0, 1), {
         "kind": KIND, "config": plain(learner.config), "sizes": learner.sizes._asdict(), "seed": learner.seed,
         "worlds": learner.env.num_worlds, "data": digest(learner.demonstrations),
-        "demonstrated": errors(learner.demonstrations), "updates": learner.algorithm.updates, **{name: getattr(learner, name) for name in NUMBERS},
+        "demonstrated": errors(learner.demonstrations), "updates": learner.algorithm.updates,
+        **{name: getattr(learner, name) for name in NUMBERS},
         "generator": learner.generator.get_state(), "torch_rng": torch.get_rng_state(),
         "replay": learner.replay.state_dict(), "env": learner.env.state_dict(),
         "obs": [learner.obs.actor, learner.obs.critic],
