@@ -11,9 +11,12 @@ import numpy as np
 from temporeal.policies.evaluate.report.charts import curve
 
 SHOWN: Mapping[str, tuple[str, str]] = {
+    "evaluated_success": ("Fresh episodes of the deterministic policy that satisfied the formula", "share"),
     "satisfied": ("Episodes that satisfied the formula", "share"), "success": ("Success", "share"),
     "robustness": ("Robustness of whole episodes, mean", ""), "return": ("Return of an episode, mean", ""),
     "length": ("Length of an episode, mean", "steps"), "reward": ("Reward of a step, mean", ""),
+    "value": ("Value of what was done, mean", ""), "entropy": ("Entropy of the policy", ""),
+    "critic_loss": ("Squared error of the critics", ""),
     "std": ("Standard deviation of the actions", ""), "explained": ("Variance that the critic explains", "share"),
     "kl": ("Change of the policy, KL", ""), "learning_rate": ("Learning rate", "")}
 """Figures of a training that are drawn, the most telling first: title, unit."""
