@@ -23,7 +23,7 @@ from temporeal.policies.vla.plan.training import divided
 
 SMALL: dict[str, Any] = {
     "horizon": 4, "execute": 4, "context": 32, "keypoints": 8, "channels": (8, 16, 16), "width": 32, "layers": 1,
-    "heads": 2, "denoise_steps": 2, "batch": 48, "learning_rate": 3e-3, "average": 0.9, "evaluate_updates": 0,
+    "heads": 2, "denoise_steps": 2, "batch": 32, "learning_rate": 3e-3, "average": 0.9, "evaluate_updates": 0,
     "word_dropout": 0.0, "signals": ("front_rgb",)}
 PLAN: dict[str, Any] = {"plan": 2, "plan_step": 3, "plan_weight": 1.0, "plan_sizes": (0.125, 0.25)}
 
@@ -87,7 +87,7 @@ def test_the_truth_is_what_the_camera_sees() -> None:
 
 
 def test_plans_are_learned_and_judged_on_episodes_apart(tmp_path: Path) -> None:
-    config = vla.FlowVlaConfig(updates=60, report_updates=60, **SMALL, **PLAN)
+    config = vla.FlowVlaConfig(updates=40, report_updates=40, **SMALL, **PLAN)
     logged = list[dict[str, float]]()
     result = vla.train(table(), config, out=tmp_path, logger=lambda step, figures: logged.append(dict(figures)))
     last = result.history[-1]
