@@ -31,13 +31,16 @@ def done_of(metrics: Metrics) -> dict[str, str]:
     """What was done and how fast: environment steps, or updates of a learner from data."""
     if "updates" in metrics:
         return {"updates": f"{metrics['updates'] / 1e3:.1f} k", "rate": f"{metrics['rate']:.0f}/s"}
-    return {"steps": f"{metrics['steps'] / 1e6:.2f} M", "rate": f"{metrics['rate'] / 1e3:.0f} k/s"}
+    steps, rate = metrics["steps"], metrics["rate"]
+    return {"steps": f"{steps / 1e6:.2f} M" if steps >= 1e6 else f"{steps / 1e3:.1f} k",
+            "rate": f"{rate / 1e3:.0f} k/s" if rate >= 1e4 else f"{rate:.0f}/s"}
 
 
 def summary(metrics: Metrics) -> dict[str, str]:
     """The main figures as text, in order; missing ones are left out."""
     out = {**done_of(metrics), "elapsed": clock(metrics["seconds"]), "left": clock(metrics["eta"])}
-    for name, text in (("return", "{:.2f}"), ("length", "{:.0f}"), ("success", "{:.1%}"), ("robustness", "{:.2f}"),
+    for name, text in (("return", "{:.2f}"), ("length", "{:.0f}"), ("success", "{:.1%}"),
+                       ("evaluated_success", "{:.1%}"), ("robustness", "{:.2f}"),
                        ("reward", "{:.3f}"), ("std", "{:.2f}"), ("kl", "{:.4f}"), ("learning_rate", "{:.1e}"),
                        ("explained", "{:.2f}")):
         if name in metrics:
