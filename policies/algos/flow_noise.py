@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from temporeal.policies.algos.flow_sde import tunable
 from temporeal.policies.training.chunk_rl import tuning
-from temporeal.policies.training.chunk_rl.ppo import PPO, Critic, PPOConfig
+from temporeal.policies.training.chunk_rl.ppo import PPO, SHARPEST, Critic, PPOConfig
 from temporeal.policies.training.chunk_rl.rollouts import Drawn
 from temporeal.policies.training.chunk_rl.tuning import Base, Result, make_worlds, tune
 from temporeal.policies.training.chunk_rl.worlds import ChunkEnv
@@ -52,6 +52,9 @@ class FlowNoiseConfig(PPOConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, spread_hidden="[1, inf)")
+        if 0 < self.spread_low < 1.0 / SHARPEST:
+            raise SettingsError(f"algo.spread_low is at least {1.0 / SHARPEST:.2g}: below it rounding moves the "
+                                f"probabilities of chunks; got {self.spread_low}")
         if not 0 < self.spread_low < self.spread_high:
             raise SettingsError(f"algo.spread_low and algo.spread_high are positive, in this order; got "
                                 f"{self.spread_low} and {self.spread_high}")

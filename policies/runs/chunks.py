@@ -63,9 +63,15 @@ def check_task(policy: ChunkPolicy, task: Task, folder: Path) -> None:
     if policy.vocabulary is None:
         return
     from temporeal.sim.adapters.vocabularies import vocabulary_of as words_of_task
-    from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION
+    from temporeal.sim.stl.instructions.vocabulary import INSTRUCTION, InstructionError
 
-    if INSTRUCTION.name in task.schema and policy.vocabulary != words_of_task(task.name):
+    if INSTRUCTION.name not in task.schema:
+        return
+    try:
+        words = words_of_task(task.name)
+    except InstructionError as error:
+        raise BadInput(f"{folder}: its policy is told instructions: {error}") from error
+    if policy.vocabulary != words:
         raise BadInput(f"{folder}: its policy knows other words than those in which task {task.name!r} writes its "
                        "instructions as numbers: the same numbers would mean other words; train anew")
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from temporeal.policies.nets.encoders import count, is_picture, is_words, vector
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.nets.transformer import Block
+from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.vla.config import SeeingConfig
 from temporeal.policies.vla.frozen import lite0, minilm
 from temporeal.policies.vla.frozen.sentence import FrozenSentence
@@ -57,6 +58,9 @@ class Prefix(nn.Module):
             for spec in self.pictures})
         fused = 1 + len(self.pictures) * (sizes.camera_tokens + sizes.patches**2)
         self.pointed = len(self.pictures) * sizes.pointers * POINTED
+        if self.pointed > width:
+            raise SettingsError(f"algo.pointers={sizes.pointers} of {len(self.pictures)} cameras are {self.pointed} "
+                                f"numbers, and a token holds algo.context={width}")
         self.length = fused + (self.pointed > 0)
         self.place = nn.Parameter(0.02 * torch.randn(fused, width))
         self.blocks = nn.ModuleList(Block(width, sizes.heads) for _ in range(sizes.fusion_layers))

@@ -121,7 +121,7 @@ def looking(logits: Tensor, where: Tensor, size: Sequence[int]) -> Tensor:
     shares = near(at[..., 0], rows)[..., :, None] * near(at[..., 1], columns)[..., None, :]  # [B, Q, rows, columns]
     seen = where[..., 2]
     missed = -(shares.flatten(2) * torch.log_softmax(logits, -1)).sum(-1)
-    return (missed * seen).sum() / seen.sum().clamp(min=1.0)
+    return torch.where(seen > 0.0, missed, 0.0).sum() / seen.sum().clamp(min=1.0)
 
 
 def near(at: Tensor, count: int) -> Tensor:

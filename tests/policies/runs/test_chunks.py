@@ -52,12 +52,15 @@ def test_how_chunks_are_played_is_checked(algo: dict[str, Any], told: str) -> No
 def test_other_words_and_other_pictures_are_refused() -> None:
     words = Vocabulary(("go", "left"))
     known: Any = SimpleNamespace(vocabulary=words, interface=forks(2).interface, signals=("place_w",))
-    task: Any = SimpleNamespace(name="line", robot=SimpleNamespace(name="point"), command="velocity", control_dt=0.1,
-                                schema={"instruction": INSTRUCTION})
-    with pytest.raises(BadInput, match="knows other words than those in which task 'line' writes"):
+    task: Any = SimpleNamespace(name="tabletop", robot=SimpleNamespace(name="point"), command="velocity",
+                                control_dt=0.1, schema={"instruction": INSTRUCTION})
+    with pytest.raises(BadInput, match="knows other words than those in which task 'tabletop' writes"):
         chunks.check_task(known, task, Path("run"))
     known.vocabulary = SUITE
     chunks.check_task(known, task, Path("run"))
+    task.name = "line"
+    with pytest.raises(BadInput, match="task 'line' does not say which words"):
+        chunks.check_task(known, task, Path("run"))
     chunks.check_shapes(known, {"place_w": np.zeros((5, 2))})
     with pytest.raises(BadInput, match=r"signal place_w is \[3\], the policy reads \[2\]"):
         chunks.check_shapes(known, {"place_w": np.zeros((5, 3))})

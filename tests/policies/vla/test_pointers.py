@@ -38,6 +38,8 @@ def test_a_place_between_cells_is_shared_by_those_around_it() -> None:
     assert float(looking(logits, at + torch.tensor([4.0, 0.0, 0.0]), (SIDE, SIDE))) == pytest.approx(60.0)
     assert float(looking(logits, at + torch.tensor([2.0, 0.0, 0.0]), (SIDE, SIDE))) == pytest.approx(30.0)
     assert float(looking(logits, at * torch.tensor([3.0, 1.0, 0.0]), (SIDE, SIDE))) == 0.0  # out of sight
+    lost = torch.cat([at, torch.tensor([[[torch.nan, torch.nan, 0.0]]])])  # a world that was not drawn
+    assert float(looking(logits.expand(2, 1, 64), lost, (SIDE, SIDE))) < 1e-4
 
 
 def test_a_pointer_says_where_it_looks_and_how_spread_that_is() -> None:
@@ -64,6 +66,8 @@ def test_the_expert_is_told_where_pointers_look() -> None:
     assert tokens.shape == (5, encoder.prefix.length, 32) and encoder(signals).flatten(1).shape[1] == encoder.size
     without = VlaEncoder((FRONT, WRIST, joints), None, VlaConfig(**SMALL), told=PLACES)
     assert without.prefix.pointed == 0 and without.prefix.length == encoder.prefix.length - 1
+    with pytest.raises(SettingsError, match="algo.pointers=4 of 2 cameras are 24 numbers, .* algo.context=8"):
+        VlaEncoder((FRONT, WRIST, joints), None, VlaConfig(pointers=4, **{**SMALL, "context": 8}))
 
 
 class Scenes:
@@ -94,7 +98,7 @@ class Scenes:
 
 
 CONFIG: dict[str, Any] = {**SMALL, "ground": ("target_pos_w",), "pointers": 1, "follow": 0.0, "looks": 1,
-                          "frames": 256, "batch": 32, "updates": 150, "report_updates": 50, "pixels": 1.0}
+                          "frames": 256, "batch": 32, "updates": 100, "report_updates": 50, "pixels": 1.0}
 
 
 def test_pointers_learn_to_look_at_places(tmp_path: Path) -> None:

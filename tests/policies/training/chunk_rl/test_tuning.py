@@ -8,6 +8,7 @@ import torch
 from tests.policies.chunk_worlds import PointWorlds, base, half_way
 
 from temporeal.policies.algos import flow_sde
+from temporeal.policies.algos.flow_noise import FlowNoiseConfig
 from temporeal.policies.algos.flow_sde import FlowSDEConfig, SDEAgent
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.chunk_rl import ppo, tuning
@@ -76,6 +77,8 @@ def test_small_noise_is_not_mistaken_for_another_policy(changed: float) -> None:
 def test_noise_that_rounding_drowns_is_refused() -> None:
     with pytest.raises(SettingsError, match="algo.noise is at least 0.000.* with algo.smooth=0.9 .* got 1e-05"):
         SDEAgent(half_way(), 1e-5, 4, 1, 0.9)
+    with pytest.raises(SettingsError, match="algo.spread_low is at least 8.3e-05: .* got 1e-06"):
+        FlowNoiseConfig(spread_low=1e-6)
 
 
 def test_halves_side_by_side_learn_what_they_learn_one_after_the_other() -> None:
