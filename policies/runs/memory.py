@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from temporeal.policies.runs.errors import BadInput
 
 if TYPE_CHECKING:
+    from temporeal.policies.training.off_policy.settings import OffPolicyConfig
     from temporeal.sim.env import Env
 
 MANY = 1 << 18  # worlds: fewer fit anywhere, and are not worth a look
@@ -32,6 +33,21 @@ def check_memory(make: Callable[[int], Env], num_worlds: int, device: str, more:
         needed = f"{each * num_worlds / 1e9:.3g} GB of memory ({each:,} bytes each)"
         raise BadInput(f"{num_worlds:,} worlds need at least {needed}, {free / 1e9:.3g} GB are free: at most "
                        f"{free // each:,}")
+
+
+def check_replay(config: OffPolicyConfig, num_worlds: int, task: Any, device: str = "cpu") -> None:
+    """Refuse to remember more steps of ``task`` than there is memory for, checkpoints counted."""
+    from temporeal.policies.training.off_policy.learner import times_of
+    from temporeal.policies.training.off_policy.replay import COPIES, bytes_of_step
+
+    told = task.objective.privileged_dim if config.privileged else 0
+    state = task.observe.obs_dim + (task.observe.obs_dim + told if told else 0)
+    each, free = COPIES * bytes_of_step(state, task.act.action_dim), free_memory(device)
+    steps = times_of(config, num_worlds) * num_worlds
+    if free is not None and each * steps > free:
+        raise BadInput(f"algo.size={config.size}: {steps:,} steps that are remembered need {each * steps / 1e9:.3g} GB "
+                       f"of memory ({each:,} bytes each, with the copies for a checkpoint), {free / 1e9:.3g} GB are "
+                       f"free: at most algo.size={free // each // num_worlds * num_worlds}")
 
 
 def bytes_of_world(make: Callable[[int], Env]) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.runs import offline
 from temporeal.policies.runs.errors import bad_input
+from temporeal.policies.runs.memory import check_replay
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.tuning_runs.bases import JUDGES
 
@@ -25,11 +26,15 @@ def asks_for(module: ModuleType, name: str) -> bool:
 def given(module: ModuleType, settings: Settings, task: Task, configuration: Any) -> dict[str, Any]:
     """The arguments by name."""
     from temporeal.policies.evaluate.full_horizon import to_full_horizon
+    from temporeal.policies.training.off_policy.settings import require_demonstrations
 
     found = dict[str, Any]()
-    if asks_for(module, "demonstrations") and settings.get("dataset"):
+    if asks_for(module, "demonstrations"):
+        check_replay(configuration, settings["num_worlds"], task)
         with bad_input():
-            found["demonstrations"] = demonstrations(settings, task, configuration)
+            require_demonstrations(configuration, bool(settings.get("dataset")))
+            if settings.get("dataset"):
+                found["demonstrations"] = demonstrations(settings, task, configuration)
     if asks_for(module, "evaluate") and configuration.evaluate_steps:
         apart = {**settings, "seed": settings["seed"] + JUDGES}
         found["evaluate"] = offline.evaluation(

@@ -26,7 +26,7 @@ from temporeal.policies.training.errors import NonFiniteError, SettingsError
 from temporeal.policies.training.off_policy import checkpoints
 from temporeal.policies.training.off_policy.critics import Sizes
 from temporeal.policies.training.off_policy.replay import Drawn, Replay, remembered
-from temporeal.policies.training.off_policy.settings import OffPolicyConfig
+from temporeal.policies.training.off_policy.settings import OffPolicyConfig, require_demonstrations
 from temporeal.policies.training.offline_learner import threads
 from temporeal.policies.training.ppo_reports import count_episodes
 from temporeal.policies.training.progress import Logger, Progress
@@ -35,13 +35,12 @@ from temporeal.sim.types import Obs, Step, VecEnv
 
 
 class Batch(NamedTuple):
-    """B steps, normalized: for the actor [B, O] and for the critics [B, C] before and after up to n steps, the action
-    [B, A], beside what the critics saw [B, C + A], the summed rewards [B] and what the value after them counts [B];
+    """B steps, normalized: for the actor [B, O] and for the critics [B, C] before and after up to n steps, what the
+    critics saw beside the action [B, C + A], the summed rewards [B] and what the value after them counts [B];
     ``weight`` [B] in the critics' loss, None: 1."""
 
     obs: Tensor
     critic: Tensor
-    action: Tensor
     pair: Tensor
     next_obs: Tensor
     next_critic: Tensor
@@ -158,6 +157,7 @@ def start(
     env: VecEnv, config: OffPolicyConfig, build: Build, seed: int, demonstrations: Transitions | None
 ) -> Learner:
     """A learner at step 0 in a freshly reset environment."""
+    require_demonstrations(config, demonstrations is not None)
     obs = env.reset()
     shared = obs.critic is obs.actor or not config.privileged
     sizes = Sizes(env.obs_dim, env.obs_dim if shared else env.critic_dim, env.action_dim)
@@ -166,14 +166,18 @@ def start(
         torch.manual_seed(seed)
         algorithm = build(sizes, config, generator)
     parts = {"actor": sizes.obs_dim} if shared else {"actor": sizes.obs_dim, "critic": sizes.critic_dim}
-    times = max(2, -(-min(config.size, config.total_steps) // env.num_worlds))
     learner = Learner(
         config, env, algorithm, sizes, seed, generator,
-        Replay(times, env.num_worlds, sum(parts.values()), sizes.action_dim), None,
+        Replay(times_of(config, env.num_worlds), env.num_worlds, sum(parts.values()), sizes.action_dim), None,
         {name: Normalizer(size) for name, size in parts.items()}, obs)
-    if demonstrations is not None and config.demonstrated:
+    if demonstrations is not None:
         learner.demonstrations = shown(learner, demonstrations)
     return learner
+
+
+def times_of(config: OffPolicyConfig, worlds: int) -> int:
+    """Steps of all worlds that are remembered, T: no more than there will be."""
+    return max(2, -(-min(config.size, config.total_steps) // worlds))
 
 
 def shown(learner: Learner, data: Transitions) -> Replay:
@@ -287,8 +291,7 @@ def batch_of(sizes: Sizes, shared: bool, drawn: Drawn) -> Batch:
     """``drawn`` with its parts named."""
     seen = drawn.pair.shape[1] - sizes.action_dim
     begin = 0 if shared else sizes.obs_dim
-    pair = drawn.pair[:, begin:]
-    return Batch(drawn.pair[:, : sizes.obs_dim], drawn.pair[:, begin:seen], drawn.pair[:, seen:], pair,
+    return Batch(drawn.pair[:, : sizes.obs_dim], drawn.pair[:, begin:seen], drawn.pair[:, begin:],
                  drawn.after[:, : sizes.obs_dim], drawn.after[:, begin:], drawn.reward, drawn.discount)
 
 

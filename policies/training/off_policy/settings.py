@@ -15,6 +15,7 @@ MAY_CHANGE = ("total_steps", "max_seconds", "clock", "checkpoint_seconds", "repo
 ``threads``."""
 POLICY_VALUES = ("least", "mean")
 REWARDS = ("task", "data")
+HALF = 0.5  # of a batch is demonstrated, unless another share is said
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class OffPolicyConfig:
             of demonstrations likewise; 0: all alike.
         priority_correction: of the bias that this makes, in the critics' loss (beta of its section 3.4): 1: all of it.
         demonstrations: share of each batch that is drawn from the episodes of ``dataset=FOLDER`` (symmetric sampling:
-            Ball et al. 2023, RLPD); without them all is replay.
+            Ball et al. 2023, RLPD); None: half where there is such a dataset, else all is replay.
         demonstration_reward: "task": computed from the episodes' signals, as the simulation pays it; "data": as stored.
         privileged: the critics read what the task tells critics alone, such as true velocities.
         hidden: widths of all networks.
@@ -49,8 +50,8 @@ class OffPolicyConfig:
         precision: of products between hidden layers in updates: float32, or bfloat16.
         normalize_observations: by their running mean and standard deviation.
         report_steps: control steps between reports; an interrupted run stops after one.
-        evaluate_steps: between evaluations of the deterministic policy on fresh episodes, whose figures are logged; 0:
-            none.
+        evaluate_steps: between evaluations of the deterministic policy on fresh episodes, at reports, which log their
+            figures; 0: none.
         evaluate_episodes: of such an evaluation.
         checkpoint_seconds: between checkpoints, which hold all that is remembered; 0: after each report.
         threads: that share the critics.
@@ -67,7 +68,7 @@ class OffPolicyConfig:
     gamma: float = 0.99
     priority: float = 0.0
     priority_correction: float = 0.5
-    demonstrations: float = 0.5
+    demonstrations: float | None = None
     demonstration_reward: str = "task"
     privileged: bool = True
     hidden: tuple[int, ...] = (128, 128)
@@ -99,6 +100,13 @@ class OffPolicyConfig:
                demonstration_reward=REWARDS)
         if self.subset > self.critics:
             raise SettingsError(f"algo.subset is of the {self.critics} critics, got {self.subset}")
+        if self.updates_per_step * (self.total_steps - self.warmup) < 1.0:
+            raise SettingsError(f"no update would be made: algo.warmup={self.warmup} steps of the "
+                                f"algo.total_steps={self.total_steps} only explore, and each of the others pays for "
+                                f"algo.updates_per_step={self.updates_per_step:g}")
+        if 0 < self.evaluate_steps < self.report_steps:
+            raise SettingsError(f"policies are evaluated at reports: algo.evaluate_steps={self.evaluate_steps} is at "
+                                f"least algo.report_steps={self.report_steps}, or 0")
 
     @property
     def updates(self) -> int:
@@ -108,7 +116,18 @@ class OffPolicyConfig:
     @property
     def demonstrated(self) -> int:
         """Steps of a batch that are drawn from demonstrations, where there are some."""
-        return round(self.demonstrations * self.batch)
+        return round((HALF if self.demonstrations is None else self.demonstrations) * self.batch)
+
+
+def require_demonstrations(config: OffPolicyConfig, given: bool) -> None:
+    """Refuse demonstrations of which nothing is drawn, and a share of them where none are ``given``."""
+    if given and not config.demonstrated:
+        raise SettingsError(f"algo.demonstrations={config.demonstrations:g} of algo.batch={config.batch} are 0 rows: "
+                            f"nothing is learned from dataset=; at least {1.0 / config.batch:g}, or leave dataset= out")
+    if config.demonstrations and not given:
+        raise SettingsError(f"algo.demonstrations={config.demonstrations:g} of each batch are of dataset=FOLDER, and "
+                            "it is not given; to learn without demonstrations say algo=sac instead of algo=rlpd, or "
+                            "algo.demonstrations=null")
 
 
 def plain(config: OffPolicyConfig) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def test_the_policy_s_derivative_is_that_of_its_loss() -> None:
         for p in (*algorithm.actor.parameters(), *algorithm.critics.quality.parameters()):
             p += 0.5 * torch.randn(p.shape)
     obs, critic = torch.randn(6, 3), torch.randn(6, 4)
-    batch = Batch(obs, critic, torch.zeros(6, 2), torch.zeros(6, 6), obs, critic, torch.zeros(6), torch.zeros(6))
+    batch = Batch(obs, critic, torch.zeros(6, 6), obs, critic, torch.zeros(6), torch.zeros(6))
     state = algorithm.generator.get_state()
     with torch.no_grad():
         algorithm.improve(batch)
@@ -69,7 +69,7 @@ def test_td3_s_derivative_is_that_of_its_loss() -> None:
         for p in (*algorithm.actor.parameters(), *algorithm.critics.quality.parameters()):
             p += 0.5 * torch.randn(p.shape)
     obs, critic = torch.randn(6, 3), torch.randn(6, 4)
-    batch = Batch(obs, critic, torch.zeros(6, 2), torch.zeros(6, 6), obs, critic, torch.zeros(6), torch.zeros(6))
+    batch = Batch(obs, critic, torch.zeros(6, 6), obs, critic, torch.zeros(6), torch.zeros(6))
     with torch.no_grad():
         algorithm.improve(batch)
     found = algorithm.policy_adam.gradient.clone()
@@ -111,7 +111,7 @@ def test_values_of_a_policy_are_the_solution_of_the_soft_bellman_equation(backup
         after = (at + 1) % 3
         action = torch.rand(64, 1, generator=generator) * 2 - 1
         pair = torch.cat([states[at], action], -1)
-        algorithm.update(Batch(states[at], states[at], action, pair, states[after], states[after], reward[at],
+        algorithm.update(Batch(states[at], states[at], pair, states[after], states[after], reward[at],
                                gamma * (1 - terminal[at])))
     with torch.no_grad():
         actions = torch.linspace(-1, 1, 5)
@@ -125,7 +125,7 @@ def test_the_temperature_is_learned_until_the_entropy_is_there() -> None:
     config = sac.SACConfig(hidden=(8,), entropy=-0.5, temperature_rate=0.01)
     algorithm = sac.SAC(Sizes(2, 2, 1), config, torch.Generator().manual_seed(0))
     obs = torch.randn(32, 2)
-    batch = Batch(obs, obs, torch.zeros(32, 1), torch.zeros(32, 3), obs, obs, torch.zeros(32), torch.zeros(32))
+    batch = Batch(obs, obs, torch.zeros(32, 3), obs, obs, torch.zeros(32), torch.zeros(32))
     with torch.no_grad():
         entropy, before = float(algorithm.improve(batch)[1]), config.temperature
     assert entropy > -0.5 and float(algorithm.temperature().detach()) < before
@@ -140,7 +140,7 @@ def made(env: Any, config: Any, demonstrations: Transitions | None = None) -> Le
 
 def test_time_that_cuts_is_bootstrapped_from_the_true_successor() -> None:
     env = worlds.Chain(2, length=3, limit=4, ends=False)
-    _, config = small("sac", n_step=1, gamma=0.5, warmup=100)
+    _, config = small("sac", n_step=1, gamma=0.5)
     learner = made(env, config)
     for _ in range(6):
         step(learner)
@@ -156,7 +156,7 @@ def test_time_that_cuts_is_bootstrapped_from_the_true_successor() -> None:
 
 
 def test_critics_see_what_they_alone_are_told() -> None:
-    _, config = small("sac", warmup=100)
+    _, config = small("sac")
     env = worlds.Recall(4, steps=3)
     learner = made(env, config)
     before = learner.obs
@@ -164,7 +164,7 @@ def test_critics_see_what_they_alone_are_told() -> None:
     drawn = learner.replay.take(torch.arange(4), 1, 0.9)
     batch = batch_of(learner.sizes, learner.shared, drawn)
     assert torch.equal(batch.obs, before.actor) and torch.equal(batch.critic, before.critic)
-    assert torch.equal(batch.pair, torch.cat([batch.critic, batch.action], -1))
+    assert torch.equal(batch.pair, torch.cat([batch.critic, drawn.pair[:, -1:]], -1))
     blind = made(env, replace(config, privileged=False))
     assert blind.shared and blind.replay.after.shape[-1] == 2
 
@@ -175,9 +175,9 @@ def demonstrated(steps: int = 6) -> Transitions:
                        torch.zeros(steps, dtype=torch.int64), torch.tensor([0, steps]))
 
 
-@pytest.mark.parametrize("share, rows", [(0.5, 4), (0.0, 0), (1.0, 8), (0.3, 2)])
+@pytest.mark.parametrize("share, rows", [(None, 4), (1.0, 8), (0.3, 2)])
 @pytest.mark.parametrize("priority", [0.0, 0.6])
-def test_so_many_rows_of_each_batch_are_demonstrated(share: float, rows: int, priority: float) -> None:
+def test_so_many_rows_of_each_batch_are_demonstrated(share: float | None, rows: int, priority: float) -> None:
     _, config = small("sac", demonstrations=share, warmup=0, normalize_observations=False, priority=priority)
     learner = made(worlds.PointMass(4), config, demonstrated())
     for _ in range(5):
@@ -187,7 +187,7 @@ def test_so_many_rows_of_each_batch_are_demonstrated(share: float, rows: int, pr
         learner.algorithm.error = batch.reward.abs()
         found.append(batch)
     assert len(found) == 20
-    if priority and rows:
+    if priority:
         assert learner.demonstrations.error.max() > 98.0 and learner.demonstrations.greatest == 99.0
     for batch in found:
         assert int((batch.reward > 50).sum()) == rows and len(batch.reward) == 8
@@ -198,6 +198,16 @@ def test_demonstrations_of_another_size_are_refused() -> None:
     _, config = small("sac")
     with pytest.raises(SettingsError, match="show 2 numbers and 1 of an action, the critics read 5 and 1"):
         made(worlds.Chain(2, 5, 7, False), config, demonstrated())
+
+
+def test_demonstrations_of_no_use_and_those_that_are_missing_are_refused() -> None:
+    env = worlds.PointMass(2)
+    for share in (0.0, 0.04):
+        with pytest.raises(SettingsError, match=rf"demonstrations={share:g} of algo.batch=8 are 0 rows.* least 0.125"):
+            made(env, small("sac", demonstrations=share)[1], demonstrated())
+    with pytest.raises(SettingsError, match=r"demonstrations=0.5 .* dataset=FOLDER, .* not given; .* algo=sac"):
+        made(env, small("sac", demonstrations=0.5)[1])
+    assert made(env, small("sac", demonstrations=0.0)[1]).demonstrations is None
 
 
 def test_updates_are_as_many_as_the_steps_pay_for(tmp_path: Path) -> None:
@@ -228,9 +238,9 @@ def test_a_training_that_stopped_goes_on_as_if_it_had_not(name: str, tmp_path: P
     assert torch.allclose(actor(normalizer(obs)), whole.actor(whole.normalizer(obs)), atol=1e-6) and read.n_step == 3
 
 
-@pytest.mark.parametrize("changed, said", [({"gamma": 0.5}, "gamma"), ({"demonstrations": 0.0}, "demonstrations")])
+@pytest.mark.parametrize("changed, said", [({"gamma": 0.5}, "gamma"), ({"demonstrations": 0.25}, "demonstrations")])
 def test_another_run_is_not_resumed(changed: dict[str, Any], said: str, tmp_path: Path) -> None:
-    module, config = small("sac", total_steps=32)
+    module, config = small("sac", total_steps=36)
     module.train(worlds.PointMass(4), config, out=tmp_path, demonstrations=demonstrated())
     with pytest.raises(CheckpointError, match=said):
         module.train(worlds.PointMass(4), replace(config, **changed), out=tmp_path, resume=True,
@@ -254,7 +264,10 @@ def test_several_processes_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name, settings, said", [
     ("sac", {"subset": 3}, "algo.subset is of the 2 critics, got 3"), ("sac", {"n_step": 0}, "algo.n_step is at least"),
     ("td3", {"policy_value": "most"}, "one of least, mean"), ("sac", {"demonstrations": 1.5}, r"lies in \[0, 1\]"),
-    ("td3", {"precision": "half"}, "float32, bfloat16"), ("sac", {"hidden": ()}, "at least one")])
+    ("td3", {"precision": "half"}, "float32, bfloat16"), ("sac", {"hidden": ()}, "at least one"),
+    ("sac", {"warmup": 96}, "no update .*algo.warmup=96 .*algo.total_steps=96"),
+    ("td3", {"warmup": 90, "updates_per_step": 0.1}, "no update .*algo.updates_per_step=0.1"),
+    ("sac", {"evaluate_steps": 31}, "algo.evaluate_steps=31 is at least algo.report_steps=32")])
 def test_wrong_settings_are_refused(name: str, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         small(name, **settings)

@@ -1,19 +1,28 @@
 """Runs that learn from replay: demonstrations beside the simulation, few worlds, resumption, evaluation and export."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.policies.data.test_views import flown
 
-from temporeal.policies.runs import learners, offline
+from temporeal.policies.algos import sac
+from temporeal.policies.runs import environments, learners, memory, offline
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.evaluating import EvaluationConfig, evaluate_on
 from temporeal.policies.runs.exporting import export_run
 from temporeal.policies.runs.settings.compose import compose, override
+from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.trained import load_trained
 from temporeal.policies.runs.training import train
 
-SMALL = ["algo.hidden=[8]", "algo.warmup=16", "algo.batch=16", "algo.report_steps=32", "algo.critics=2", "num_worlds=4"]
+SMALL = ["algo.hidden=[8]", "algo.warmup=16", "algo.batch=16", "algo.report_steps=48", "algo.critics=2", "num_worlds=4"]
+
+
+def settings_of(dataset: Path, out: Path, *words: str) -> Settings:
+    """Of a small run, which is not worth compiling its worlds."""
+    found = offline.settings_of(["task=hover", f"dataset={dataset}", *words, *SMALL, f"out={out}"])
+    return {**found, "compiled": False}
 
 
 @pytest.fixture(scope="module")
@@ -25,32 +34,47 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_demonstrations_are_learned_from_beside_the_simulation(dataset: Path, tmp_path: Path) -> None:
-    words = ["task=hover", f"dataset={dataset}", "algo=rlpd", *SMALL, "algo.evaluate_steps=64",
-             "algo.evaluate_episodes=2", f"out={tmp_path / 'run'}"]
-    done = train(offline.settings_of([*words, "algo.total_steps=64"]), quiet=True)
-    assert done.figures["steps"] == 64 and done.figures["gradient_steps"] == 4 * 48
+    settings = settings_of(dataset, tmp_path / "run", "algo=rlpd", "algo.total_steps=48", "algo.evaluate_steps=48",
+                           "algo.evaluate_episodes=2")
+    assert settings["num_worlds"] == 4  # as was said
+    done = train(settings, quiet=True)
+    assert done.figures["steps"] == 48 and done.figures["gradient_steps"] == 4 * 32
     assert 0.0 <= done.figures["evaluated_success"] <= 1.0
-    more = train(offline.settings_of([*words, "algo.total_steps=96", "resume=true"]), quiet=True)
-    assert more.figures["steps"] == 96
-    settings = load_trained(done.folder).settings
-    judged = evaluate_on(load_trained(done.folder), settings, "quadrotor", EvaluationConfig(episodes=3))
+    more = train({**settings, "algo": {**settings["algo"], "total_steps": 64}, "resume": True}, quiet=True)
+    assert more.figures["steps"] == 64
+    found = load_trained(done.folder)
+    judged = evaluate_on(found, found.settings, "quadrotor", EvaluationConfig(episodes=3))
     assert judged.evaluation.satisfied.trials == 3
     assert "motor_cmd" in export_run(done.folder, tmp_path / "artifact").commands
 
 
-def test_critics_that_are_told_more_than_the_set_holds_are_refused(dataset: Path, tmp_path: Path) -> None:
-    words = ["task=hover", f"dataset={dataset}", "algo=td3", *SMALL, f"out={tmp_path / 'run'}"]
-    with pytest.raises(BadInput, match="signal 'rotor_speed', which the dataset has not .algo.privileged=false"):
-        train(offline.settings_of(words), quiet=True)
-    assert not (tmp_path / "run").exists()
+def test_what_cannot_be_learned_is_refused_before_the_run_has_a_folder(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_of(dataset, tmp_path / "run", "algo=rlpd")
+
+    def refused(said: str, **changes: Any) -> None:
+        algo = {**settings["algo"], **changes.pop("algo", {})}
+        with pytest.raises(BadInput, match=said):
+            train({**settings, "algo": algo, **changes}, quiet=True)
+        assert not (tmp_path / "run").exists()
+
+    refused("signal 'rotor_speed', which the dataset has not .algo.privileged=false", algo={"privileged": True})
+    refused("algo.demonstrations=0 of algo.batch=16 are 0 rows: nothing is learned", algo={"demonstrations": 0.0})
+    refused("demonstrations=0.5 of each batch are of dataset=FOLDER, and it is not given.* algo=sac", dataset=None)
+    refused("algo.warmup=16 .*algo.total_steps=16", algo={"total_steps": 16})
+    monkeypatch.setattr(memory, "free_memory", lambda device: 10**9)
+    refused(r"algo.size=1000000: 1,000,000 steps .* 3.6 GB of memory .*, 1 GB are free: at most algo.size=277776$",
+            algo={"total_steps": 10**9})
+    refused("at most algo.size=277776$", algo={"size": 277777})
+    memory.check_replay(sac.SACConfig(size=277776, privileged=False), 4, environments.make_task(settings))
 
 
 def test_few_worlds_unless_said_otherwise() -> None:
+    many = compose(["task=hover"])
+    found = override(many, ["algo=td3"])
+    assert many["num_worlds"] > 8 and found["algo"]["name"] == "td3" and "num_worlds" not in found["algo"]
     assert compose(["task=hover", "algo=sac"])["num_worlds"] == 8
-    assert compose(["task=hover", "algo=sac", "num_worlds=3"])["num_worlds"] == 3
-    assert compose(["task=hover"])["num_worlds"] > 8
-    found = override(compose(["task=hover"]), ["algo=td3"])
-    assert found["algo"]["name"] == "td3" and "num_worlds" not in found["algo"]
 
 
 def test_those_that_take_episodes_are_named() -> None:

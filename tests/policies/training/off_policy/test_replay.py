@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from temporeal.policies.data.transitions import Transitions
-from temporeal.policies.training.off_policy.replay import Replay, remembered
+from temporeal.policies.training.off_policy.replay import TABLES, Replay, bytes_of_step, remembered
 
 
 def filled(replay: Replay, times: int, ends: dict[int, str] | None = None) -> Replay:
@@ -75,6 +75,11 @@ def test_steps_are_drawn_as_often_as_their_errors_say(times: int) -> None:
     replay.add(seen, seen, torch.zeros(2), seen, torch.zeros(2), torch.zeros(2))
     often = replay.draw(6000, 1, 1.0, torch.Generator().manual_seed(0), priority=1.0).pair[:, 0]
     assert float((often == 77.0).float().mean()) > 0.6  # what nobody has learned from counts as the greatest error
+
+
+def test_what_a_step_takes_is_what_the_tables_hold() -> None:
+    replay = Replay(3, 2, 5, 4)
+    assert bytes_of_step(5, 4) * 6 == sum(getattr(replay, name).nbytes for name in TABLES)
 
 
 def test_what_is_demonstrated_ends_where_its_episodes_do() -> None:
