@@ -292,8 +292,9 @@ def positive(value: Any, where: str) -> float:
 
 def whole(value: Any, where: str, least: int = 1) -> int:
     """``value`` if it is a whole number in its bounds."""
-    if type(value) is not int or not least <= value <= (LARGEST if least else 2**31):
-        raise MappingError(f"{where} is {str(value)[:60]!r}; a whole number from {least} on is needed")
+    most = LARGEST if least else 2**31
+    if type(value) is not int or not least <= value <= most:
+        raise MappingError(f"{where} is {str(value)[:60]!r}; a whole number from {least} to {most} is needed")
     return value
 
 

@@ -4,9 +4,11 @@ computed once. B windows.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
-from tempfile import TemporaryFile
+from errno import EINVAL, EOPNOTSUPP
+from tempfile import TemporaryFile, gettempdir
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from torch import Tensor
 from temporeal.policies.nets.encoders import is_words
 from temporeal.policies.training.chunks.learner import WindowBatches
 from temporeal.policies.training.chunks.windows import Batch, Windows
+from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.vla.advantage import DROPOUT
 from temporeal.policies.vla.config import SeeingConfig
 from temporeal.policies.vla.encoder import POSITIVE, PREFIX, Prefix
@@ -72,12 +75,28 @@ def with_maps(data: Windows, prefix: Prefix, config: Any) -> Windows:
     for name, pictures in data.pictures.items():
         net = prefix.eyes[name].stem.net
         width = net(torch.from_numpy(np.array(pictures[:1]))).shape[1]
-        maps = np.memmap(TemporaryFile(), np.float16, "w+", shape=(len(pictures), width))
+        maps = nameless(len(pictures), width, f"algo.image_encoder={config.image_encoder}: the maps of {name}")
         for first in range(0, len(pictures), AT_ONCE):
             rows = torch.from_numpy(np.array(pictures[first : first + AT_ONCE]))
             maps[first : first + AT_ONCE] = net(rows).numpy()
         found[name] = maps
     return replace(data, pictures=found)
+
+
+def nameless(rows: int, width: int, what: str) -> np.ndarray:
+    """An array [rows, width] of float16 in a file without a name. Its place is taken at once: a write into a
+    mapped hole of a full disk ends the process (SIGBUS) and says nothing."""
+    file, size = TemporaryFile(), rows * width * np.dtype(np.float16).itemsize
+    try:
+        if hasattr(os, "posix_fallocate"):  # not on macOS
+            os.posix_fallocate(file.fileno(), 0, size)
+    except OSError as error:
+        if error.errno in (EINVAL, EOPNOTSUPP):  # this file system cannot
+            return np.memmap(file, np.float16, "w+", shape=(rows, width))
+        file.close()
+        raise SettingsError(f"{what} need {size / 1e9:.3g} GB in {gettempdir()}: {error.strerror}. TMPDIR=FOLDER names "
+                            "another folder") from error
+    return np.memmap(file, np.float16, "r+", shape=(rows, width))
 
 
 @torch.no_grad()

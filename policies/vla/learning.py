@@ -30,6 +30,7 @@ from temporeal.policies.vla.config import SIZES, SeeingConfig, VlaConfig
 from temporeal.policies.vla.encoder import POSITIVE, VlaEncoder
 from temporeal.policies.vla.frozen import weights
 from temporeal.policies.vla.plan import training as planning
+from temporeal.policies.vla.plan import truth
 from temporeal.policies.vla.plan.training import Planning
 from temporeal.policies.vla.worded import worded
 from temporeal.robots.registry import UnknownName
@@ -70,6 +71,8 @@ def begin(
     data, vocabulary = worded(data, vocabulary_of(given) if given is not None else None)
     told = places_of(given, given["sizes"]) if given is not None else chosen_places(config, data.interface)
     config = resolved(config, data.interface, told)
+    if config.plan:
+        truth.stated(data.interface, config)  # before anything long
     encode = partial(begun_encoder, vocabulary=vocabulary, told=told, given=given)
     algorithm, batches = learner.begin(data, config, build, seed, generator, encode,
                                        lambda encoder, specs: encoder.prefix.places,
@@ -177,7 +180,7 @@ def held(run: Path, name: str, config: VlaConfig) -> dict[str, Any]:
     if other := [f"algo.{key}={state['config'][key]}" for key in SIZES if state["config"][key] != ours[key]]:
         raise SettingsError(f"algo.policy={run} has other sizes: set "
                             f"{' '.join(each.replace(' ', '') for each in other)}")
-    weights.require_same(run, state["sizes"].get("frozen"))
+    weights.require_same(run, state["sizes"].get("frozen"), state["config"])
     return {**state, "algo": algo}
 
 
@@ -236,7 +239,7 @@ def places_of(state: Mapping[str, Any], sizes: Mapping[str, Any]) -> tuple[Signa
 
 def encode_of(state: Mapping[str, Any], sizes: Mapping[str, Any]) -> Callable[..., VlaEncoder]:
     """What makes the encoder that a checkpoint ``state`` describes by ``sizes``."""
-    weights.require_same(state["path"], sizes.get("frozen"))
+    weights.require_same(state["path"], sizes.get("frozen"), sizes.get("config", state["config"]))
     words = vocabulary_of({**state, "sizes": sizes})
     return partial(vla_encoder, vocabulary=words, told=places_of(state, sizes))
 

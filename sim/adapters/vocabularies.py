@@ -20,8 +20,9 @@ def vocabulary_of(task: str) -> Vocabulary:
         return OWN[task]
     try:
         found = getattr(task_module(task), "VOCABULARY", None)
-    except (ImportError, LookupError, ValueError):
-        found = None
+    except (ImportError, LookupError, ValueError) as error:
+        raise InstructionError(f"the signal instruction holds numbers of words, and task {task!r} does not say which "
+                               f"words: {error}") from error
     if not isinstance(found, Vocabulary):
         raise InstructionError(f"the signal instruction holds numbers of words, and task {task!r} does not say which "
                                f"words: a task of your own has VOCABULARY = Vocabulary((...)) in its file; tasks that "

@@ -6,16 +6,17 @@ Pictures that are kept as video are decoded and encoded again.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from temporeal.policies.data.episodes import layout
 from temporeal.policies.data.episodes.dataset import Dataset
 from temporeal.policies.data.episodes.episode import Episode
-from temporeal.policies.data.episodes.interface import DataError, Interface, require_same
+from temporeal.policies.data.episodes.interface import DIFFERS, SEEING, DataError, Interface, require_same
 from temporeal.policies.data.episodes.writer import DatasetWriter
 
 Progress = Callable[[int, int], None]
@@ -50,7 +51,7 @@ def write(
 def own_interface(*sets: Dataset) -> Interface:
     """The interface of a set that is made of ``sets``: theirs; where nobody knows the action's limits (sets of other
     programs), the range of the data is taken, and ``about`` says so."""
-    interface = sets[0].interface
+    interface = replace(sets[0].interface, about=common_about(sets))
     low, high = np.array(interface.action.low), np.array(interface.action.high)
     unknown = ~np.isfinite(low) | ~np.isfinite(high)
     if not unknown.any() or not sum(data.samples for data in sets):
@@ -61,6 +62,20 @@ def own_interface(*sets: Dataset) -> Interface:
     high = np.where(high > low, high, low + np.maximum(1e-3, 1e-3 * np.abs(low)))
     action = replace(interface.action, low=tuple(low.tolist()), high=tuple(high.tolist()))
     return replace(interface, action=action, about={**interface.about, "action_limits": "the range of the data"})
+
+
+def common_about(sets: Sequence[Dataset]) -> dict[str, Any]:
+    """What the first of ``sets`` is about. ``differs`` names the settings that are not the same in all of them; of
+    these, :data:`SEEING` are left out: who learns where things are in pictures must not take one set's camera for all.
+    """
+    abouts = [data.interface.about for data in sets]
+    stated = [found if isinstance(found := about.get("settings"), dict) else {} for about in abouts]
+    names = {key for other in stated for key in (*stated[0], *other) if other.get(key) != stated[0].get(key)}
+    names |= {key for about in abouts if isinstance(found := about.get(DIFFERS), list) for key in map(str, found)}
+    if not names:
+        return dict(abouts[0])
+    kept = {key: value for key, value in stated[0].items() if key not in SEEING or key not in names}
+    return {**abouts[0], "settings": kept, DIFFERS: sorted(names)}
 
 
 def originals(data: Dataset, chosen: Iterable[int]) -> Iterator[Episode]:

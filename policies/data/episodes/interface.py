@@ -10,6 +10,10 @@ from typing import Any
 
 from temporeal.robots.signals import Schema
 
+DIFFERS, SEEING = "differs", ("cameras", "randomize")
+"""Key of an interface's ``about``: names of settings that were not the same in all sets that were merged. Those of them
+that say what was seen from where, ``SEEING``, a merged set does not state."""
+
 
 class DataError(ValueError):
     """A dataset, an episode or a file of one is not what it must be; the message names dataset, episode and index."""

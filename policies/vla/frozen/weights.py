@@ -71,12 +71,18 @@ def chosen(config: Any) -> dict[str, str]:
     return {name: digest(name) for name in named if name in WHEELS}
 
 
-def require_same(path: object, was: Any) -> None:
+def require_same(path: object, was: Any, config: Mapping[str, Any]) -> None:
     """Refuse a checkpoint ``path`` that was trained with other weights than those installed; ``was``: name and SHA-256
-    of each, as :func:`chosen` gave them."""
+    of each, as :func:`chosen` gave them of its settings ``config``."""
+    if was is None:
+        raise CheckpointError(f"{path} was written by an older version, which knew no frozen encoders: train it again")
     if not isinstance(was, Mapping) or not set(was) <= set(WHEELS):
         raise CheckpointError(f"{path}: it names frozen encoders that are not known here: {was!r}; known: "
                               f"{', '.join(WHEELS)}")
+    wanted = {name for key in ("image_encoder", "text_encoder") if (name := str(config.get(key))) in WHEELS}
+    if wanted != set(was):
+        raise CheckpointError(f"{path}: its settings choose the frozen encoders {', '.join(sorted(wanted)) or 'none'}, "
+                              f"and it has the hashes of {', '.join(sorted(was)) or 'none'}")
     for name, before in was.items():
         if (now := digest(name)) != before:
             raise CheckpointError(f"{path} was trained with other weights of the frozen encoder {name!r}: SHA-256 "

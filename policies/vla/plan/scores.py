@@ -74,8 +74,9 @@ def oriented(a: Tensor, b: Tensor) -> Tensor:
     sizes = [way.norm(dim=-1) for way in ways]
     moves = (sizes[0][..., :, None] > STILL) & (sizes[1][..., None, :] > STILL)
     units = [way / size.clamp(min=STILL)[..., None] for way, size in zip(ways, sizes)]
-    cosine = (units[0][..., :, None, :] * units[1][..., None, :, :]).sum(-1)
-    angle = torch.where(moves, cosine.clamp(-1.0, 1.0).acos() / math.pi, torch.zeros_like(cosine))
+    one, other = units[0][..., :, None, :], units[1][..., None, :, :]
+    turn = 2.0 * torch.atan2((one - other).norm(dim=-1), (one + other).norm(dim=-1))  # of the same: 0, not about 0
+    angle = torch.where(moves, turn / math.pi, torch.zeros_like(turn))
     logs = [size.clamp(min=STILL).log() for size in sizes]
     longer = (logs[0][..., :, None] - logs[1][..., None, :]).abs()
     return coupled(apart(a, b) / REACH + TURN * angle + LENGTH * longer)

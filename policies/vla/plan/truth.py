@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from temporeal.policies.data.episodes.interface import DataError, Interface
+from temporeal.policies.data.episodes.interface import DIFFERS, SEEING, DataError, Interface
+from temporeal.policies.nets.encoders import is_picture
 from temporeal.policies.training.chunks.windows import Source, tensor
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.vla.config import TOLD, VlaConfig
@@ -30,14 +31,25 @@ in the picture; [S, P, 3] m."""
 
 def truth(data: Source, config: VlaConfig) -> dict[str, Tensor]:
     """Of all samples of ``data``."""
-    interface = data.interface
+    camera, tool = stated(data.interface, config)
+    places = torch.stack([tensor(data.column(name)) for name in TOLD], 1)
+    boxes, seen = boxes_of(places, config.plan_sizes, camera)
+    return {BOXES: boxes, SEEN: seen, PATH: path_of(tensor(data.column(tool)), data.starts, config)}
+
+
+def stated(interface: Interface, config: VlaConfig) -> tuple[Camera, str]:
+    """The plan's camera and the signal of the tool's place. A dataset that does not say where things are, and a camera
+    whose pictures are not among those that ``config.signals`` reads, are refused."""
     tool = f"{load_robot(interface.robot).tool}_pos_w"
     if missing := [name for name in (*TOLD, tool) if name not in interface.signals]:
         raise DataError(f"algo.plan={config.plan}: plans are learned of where target, place and tool are, and the "
                         f"dataset has no signal {', '.join(missing)}")
-    places = torch.stack([tensor(data.column(name)) for name in TOLD], 1)
-    boxes, seen = boxes_of(places, config.plan_sizes, camera_of(interface, config.plan_camera))
-    return {BOXES: boxes, SEEN: seen, PATH: path_of(tensor(data.column(tool)), data.starts, config)}
+    camera = camera_of(interface, config.plan_camera)
+    if (wanted := f"{camera.name}_rgb") not in config.signals:
+        read = [name for name in config.signals if name in interface.signals and is_picture(interface.signals[name])]
+        raise SettingsError(f"algo.plan_camera={camera.name}: boxes are places in the pictures {wanted}, which the "
+                            f"policy does not read; it reads: {', '.join(read) or 'no pictures'}")
+    return camera, tool
 
 
 def path_of(tool: Tensor, starts: np.ndarray, config: VlaConfig) -> Tensor:
@@ -65,6 +77,10 @@ def boxes_of(places: Tensor, sizes: Sequence[float], camera: Camera) -> tuple[Te
 def camera_of(interface: Interface, name: str) -> Camera:
     """The camera ``name`` as the dataset states it; one whose place it does not state is refused."""
     settings: Any = interface.about.get("settings")
+    differs = interface.about.get(DIFFERS)
+    if several := [key for key in SEEING if isinstance(differs, Sequence) and key in differs]:
+        raise DataError(f"algo.plan_camera={name}: the dataset was merged of sets that differ in {', '.join(several)}: "
+                        "where the camera stood is not the same for all episodes; plan with one of these sets alone")
     listed = settings.get("cameras") if isinstance(settings, Mapping) else None
     if not isinstance(listed, Mapping) or name not in listed:
         known = ", ".join(listed) if isinstance(listed, Mapping) else ""

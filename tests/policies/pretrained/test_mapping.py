@@ -147,6 +147,8 @@ def test_how_an_openvla_decodes_is_hashed_and_of_it_alone(tmp_path):
     said = asdict(plain)
     assert said.pop("openvla") is None and plain.digest() == digest_of(said)
     assert len({found.digest() for found in (plain, *two)}) == 3 and two[1].openvla.rows == 25
+    with pytest.raises(MappingError, match="openvla.rows is '1000000000'; a whole number from 1 to 1000 is needed"):
+        mapping_of(given(openvla={**tiny_openvla.OFT, "rows": 10**9}))
     with pytest.raises(MappingError, match="openvla is of OpenVLA's kind of model; .* is of kind smolvla"):
         check(model(tmp_path / "smolvla"), mapping_of(given(action=ONE, openvla=tiny_openvla.OFT)))
     folder = tiny_openvla.folder(tmp_path / "oft", weights={"a": np.zeros(1), "b": np.zeros(1)})
@@ -161,7 +163,7 @@ def test_how_an_openvla_decodes_is_hashed_and_of_it_alone(tmp_path):
     ({"rate_hz": 0}, "rate_hz is above 0"), ({"rate_hz": "20"}, "no finite number"),
     ({"extra": 1}, "unknown key 'extra'"),
     ({"inputs": {}}, "reads nothing"), ({"inputs": {"a": []}}, "a list is needed"), ({"dataset": ""}, "no text"),
-    ({"inputs": {"a": [{"signal": "joint_pos", "gain": float("nan")}]}}, "finite"), ({"execute": 0}, "from 1 on"),
+    ({"inputs": {"a": [{"signal": "joint_pos", "gain": float("nan")}]}}, "finite"), ({"execute": 0}, "from 1 to 1000"),
     ({"instruction": {"text": "a", "signal": "b"}}, "not both"), ({"history": "zeros"}, "legal: repeat"),
     ({"action": {"size": 9, "parts": given()["action"]["parts"]}}, "its 9 numbers are each used once"),
     ({"action": part("delta")}, "needs base"), ({"action": part("jump")}, "legal: absolute, delta, tool"),

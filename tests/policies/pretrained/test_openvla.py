@@ -19,6 +19,7 @@ from temporeal.policies.pretrained.serving.openvla.checkpoint import (
     Settings,
     check_asked,
     check_interface,
+    check_words,
     checkpoint_of,
     weight_files,
 )
@@ -70,6 +71,7 @@ def test_statistics_are_keyed_by_dataset(tmp_path):
     ({"q01": [0.0] * 7, "q99": [1.0] * 6}, "no numbers of data"), ({"q01": [[0.0]], "q99": [[1.0]]}, "of data"),
     ({"q01": [0.0, 1.0], "q99": [1.0, 0.0]}, "no numbers of data"),
     ({"q01": [0.0], "q99": [1.0], "mask": [1]}, "the mask"), ({"q01": [0.0], "q99": [1.0], "mask": [True] * 2}, "mask"),
+    ({"q01": [0.0] * 2, "q99": [1.0] * 2, "mask": [False] * 2}, "has no true component"),
 ])
 def test_statistics_are_numbers_of_data(tmp_path, action, says):
     folder = model(tmp_path, {**OPEN, "norm_stats": {}})
@@ -107,6 +109,7 @@ def test_bounds_are_one_and_what_is_masked_stays(oft):
 
 def test_a_folder_fits_its_mapping(oft):
     got = found(oft)
+    assert (got.bins.count, got.bins.padding) == (256, 64)
     assert got.head and got.proprio is not None and got.normal.pixels == tiny.PIXELS
     assert [file.name for file in got.weights()] == ["model-00001-of-00002.safetensors",
                                                      "model-00002-of-00002.safetensors"]
@@ -158,6 +161,11 @@ def test_how_it_decodes_is_said_by_the_mapping(oft):
 @pytest.mark.parametrize(("name", "keys", "says"), [
     ("config.json", {"vision_backbone_id": "siglip-vit-so400m"}, "served: dinosiglip"),
     ("config.json", {"llm_backbone_id": "phi-2-3b"}, "its llm_backbone_id is 'phi-2-3b'"),
+    ("config.json", {"n_action_bins": 1}, "its n_action_bins is '1'; a whole number from 2 to"),
+    ("config.json", {"n_action_bins": "256"}, "its n_action_bins is '256'"),
+    ("config.json", {"n_action_bins": True}, "its n_action_bins is 'True'"),
+    ("config.json", {"pad_to_multiple_of": -1}, "its pad_to_multiple_of is '-1'; a whole number from 0 to"),
+    ("config.json", {"pad_to_multiple_of": 0.5}, "its pad_to_multiple_of is '0.5'"),
     ("preprocessor_config.json", {"means": [[0.5] * 3]}, "two vision towers"),
     ("preprocessor_config.json", {"stds": [[0.5] * 3, [0.0] * 3]}, "numbers above 0"),
     ("preprocessor_config.json", {"input_sizes": [[3, 56, 56], [3, 64, 64]]}, "of one size"),
@@ -169,6 +177,12 @@ def test_another_network_is_refused_in_words(changed, name, keys, says):
     folder = changed(name, **keys)
     with pytest.raises(Refused, match=says):
         found(folder).weights()
+
+
+def test_each_bin_has_a_word(oft):
+    check_words(found(oft), 256 + 64)
+    with pytest.raises(Refused, match="n_action_bins=256 bins, and the vocabulary has 319 words"):
+        check_words(found(oft), 319)
 
 
 def test_parts_are_for_the_numbers_of_the_statistics(changed):

@@ -28,6 +28,7 @@ DECODING = ("parallel", "autoregressive")
 BACKBONE = "dinosiglip-vit-so-224px"  # of every published OpenVLA: DINOv2 and SigLIP, side by side
 LANGUAGE = ("llama2-7b-pure", "llama2-13b-pure", "llama2-7b-chat", "llama2-13b-chat", "vicuna-v15-7b", "vicuna-v15-13b")
 """Language models of the Llama architecture that a config may name (``configuration_prismatic.py``)."""
+MOST_WORDS = 1 << 20  # more than any vocabulary has
 DDP = "module."  # before names of tensors that several processes trained
 
 
@@ -49,12 +50,25 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class Bins:
+    """How tokens stand for numbers.
+
+    Args:
+        count: edges of bins from -1 to 1 (``n_action_bins``).
+        padding: words without a meaning at the vocabulary's end (``pad_to_multiple_of``).
+    """
+
+    count: int
+    padding: int
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """A folder that fits its mapping.
 
     Args:
         action, proprio: scales; proprio is None where the model does not read the robot's state.
-        head: whether numbers come from an action head; else from tokens. ``normal``: of pictures.
+        head: whether numbers come from an action head; else from tokens, by ``bins``. ``normal``: of pictures.
     """
 
     folder: ModelFolder
@@ -63,6 +77,7 @@ class Checkpoint:
     proprio: Scale | None
     head: bool
     normal: Normal
+    bins: Bins
 
     def weights(self) -> list[Path]:
         """The files of the network."""
@@ -84,7 +99,7 @@ def checkpoint_of(folder: ModelFolder, dataset: str, given: Mapping[str, Any] | 
                       "mapping says autoregressive")
     action = scale_of(folder, dataset, "action", settings.bounds)
     proprio = scale_of(folder, dataset, "proprio", settings.bounds) if has(folder, PROPRIO) else None
-    found = Checkpoint(folder, settings, action, proprio, head, normal_of(folder.path))
+    found = Checkpoint(folder, settings, action, proprio, head, normal_of(folder.path), bins_of(folder))
     check_sizes(found)
     return found
 
@@ -113,6 +128,28 @@ def check_network(folder: ModelFolder) -> None:
     if unread := sorted(file.name for file in folder.path.glob("*.safetensors") if file.name not in known):
         raise Refused(f"{folder.path} holds {unread[0]}, which nothing here reads: served are OpenVLA-OFT's regression "
                       "head and its tokens, not its diffusion head, and no FiLM")
+
+
+def bins_of(folder: ModelFolder) -> Bins:
+    """Those of the config, or, where it does not say, of every published OpenVLA."""
+    return Bins(whole(folder, "n_action_bins", 256, 2), whole(folder, "pad_to_multiple_of", 64, 0))
+
+
+def whole(folder: ModelFolder, key: str, published: int, least: int) -> int:
+    """A whole number of the config; ``published``: where it is not there."""
+    value = folder.config.get(key, published)
+    if type(value) is not int or not least <= value <= MOST_WORDS:
+        raise Refused(f"{folder.path}: its {key} is {str(value)[:60]!r}; a whole number from {least} to {MOST_WORDS} "
+                      "is needed")
+    return value
+
+
+def check_words(found: Checkpoint, words: int) -> None:
+    """The vocabulary of so many ``words`` has one for each bin."""
+    bins = found.bins
+    if bins.count > words - bins.padding:
+        raise Refused(f"{found.folder.path}: the last words stand for n_action_bins={bins.count} bins, and the "
+                      f"vocabulary has {words} words, pad_to_multiple_of={bins.padding} of them without a meaning")
 
 
 def check_sizes(found: Checkpoint) -> None:

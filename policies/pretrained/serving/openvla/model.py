@@ -21,6 +21,7 @@ from temporeal.policies.pretrained.serving.openvla.checkpoint import (
     PROPRIO,
     Checkpoint,
     check_interface,
+    check_words,
     checkpoint_of,
 )
 from temporeal.policies.pretrained.serving.openvla.network import (
@@ -38,7 +39,6 @@ from temporeal.robots.handed_over.files import Refused, read_text
 PROMPT = "In: What action should the robot take to {instruction}?\nOut:"
 """Of both repositories; instructions in lower case."""
 BEGIN, END, EMPTY = 1, 2, 29871  # of Llama 2's tokens: <s>, </s>, and the one of an empty word, which ends the prompt
-BINS = 256  # of a number, in tokens; ``n_action_bins``
 
 
 class OpenVLAModel:
@@ -97,9 +97,8 @@ class OpenVLAModel:
 
     def centres(self, tokens: Tensor) -> np.ndarray:
         """The middles [S] of the bins that tokens [1, S] stand for: the last words of the vocabulary, backwards."""
-        config = self.given.folder.config
-        words = self.network.language.config.vocab_size - int(config.get("pad_to_multiple_of", 64))
-        edges = np.linspace(-1.0, 1.0, int(config.get("n_action_bins", BINS)))
+        words = self.network.language.config.vocab_size - self.given.bins.padding
+        edges = np.linspace(-1.0, 1.0, self.given.bins.count)
         middles = (edges[:-1] + edges[1:]) / 2.0
         return np.asarray(middles[(words - tokens[0].cpu().numpy() - 1).clip(0, len(middles) - 1)])
 
@@ -160,6 +159,7 @@ def check_widths(model: OpenVLAModel) -> None:
         raise Refused(f"{HEAD} reads {model.head.fc1.in_features} numbers; {size} hidden states of {width} are given")
     if model.proprio is not None and list(model.proprio.children())[-1].out_features != width:
         raise Refused(f"{PROPRIO} gives another width than the language model's {width}")
+    check_words(model.given, model.network.language.config.vocab_size)
     towers: Any = model.network.vision_backbone
     sides = {int(tower.pixels) for tower in towers.values()}
     if sides != {model.given.normal.pixels}:

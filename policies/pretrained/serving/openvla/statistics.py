@@ -60,4 +60,7 @@ def scale_of(folder: ModelFolder, dataset: str, feature: str = "action", bounds:
     if mask.dtype != bool or mask.shape != low.shape:
         raise Refused(f"{where}: the mask of the {feature} statistics of {dataset!r} is {str(mask)[:80]}; true or "
                       f"false for each of {low.size} components is needed")
+    if not mask.any():
+        raise Refused(f"{where}: the mask of the {feature} statistics of {dataset!r} has no true component: nothing "
+                      "would be scaled, and the network's numbers would be commands")
     return Scale(low, high, mask)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.policies.data.curation.constructed import FLIGHT, climb, climbs
 
-from temporeal.policies.data.curation.copying import merged, originals, write
+from temporeal.policies.data.curation.copying import merged, originals, own_interface, write
 from temporeal.policies.data.curation.mirroring import mirrored, mirrors_of, within
 from temporeal.policies.data.curation.selection import Wanted, best, condition, masks, parts, returns, successes
 from temporeal.policies.data.episodes.dataset import Dataset
 from temporeal.policies.data.episodes.interface import DataError
 from temporeal.policies.data.episodes.writer import DatasetWriter
+from temporeal.policies.vla.plan.truth import camera_of
 from temporeal.robots.spec import load_robot
 from temporeal.sim.stl.language.parse import parse
 
@@ -80,10 +82,31 @@ def test_merged_sets_name_their_source_and_must_be_of_one_interface(data, tmp_pa
         list(merged([data, slow]))
 
 
+def seen_from(folder: Path, height: float, **others) -> Dataset:
+    """A climb, seen by a camera so many metres up."""
+    about = {"settings": {"cameras": {"front": {"pos": [0.0, 0.0, height]}}, "task": {"name": "hover"}, **others}}
+    with DatasetWriter(folder, replace(FLIGHT, about=about)) as writer:
+        writer.add(climb(1.0))
+    return Dataset.open(folder)
+
+
+def test_cameras_that_stand_elsewhere_are_stated_by_no_merged_set(tmp_path: Path):
+    low, same, high = (seen_from(tmp_path / name, z) for name, z in (("low", 1.0), ("same", 1.0), ("high", 2.0)))
+    assert own_interface(low, same).about == low.interface.about
+    found = own_interface(low, same, high).about
+    assert found == {"settings": {"task": {"name": "hover"}}, "differs": ["cameras"]}
+    write(tmp_path / "both", own_interface(low, high), merged([low, high]), "merge")
+    both = Dataset.open(tmp_path / "both")
+    assert own_interface(both, both).about["differs"] == own_interface(low, both).about["differs"] == ["cameras"]
+    with pytest.raises(DataError, match="merged of sets that differ in cameras"):
+        camera_of(both.interface, "front")
+    shaken = seen_from(tmp_path / "shaken", 1.0, randomize={"appearance": {}}, backend="warp")
+    about = own_interface(low, shaken).about
+    assert about["differs"] == ["backend", "randomize"] and set(about["settings"]) == {"cameras", "task"}
+
+
 def write_at(folder: Path, rate_hz: float) -> bool:
     """A climb at another rate."""
-    from dataclasses import replace
-
     with DatasetWriter(folder, replace(FLIGHT, rate_hz=rate_hz)) as writer:
         writer.add(climb(1.0))
     return True
@@ -117,8 +140,6 @@ def test_a_mirror_image_twice_is_the_episode(data):
 
 
 def test_robots_without_a_symmetry_and_signals_without_a_mirror_are_named():
-    from dataclasses import replace
-
     from temporeal.robots.signals import SignalSpec
 
     with pytest.raises(DataError, match="robot 'leap_hand' declares no symmetry"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.chunks import learner
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.vla import learning
+from temporeal.policies.vla.batches import nameless
 from temporeal.policies.vla.frozen import lite0, minilm, weights
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.stl.instructions.grammar import SUITE
@@ -112,7 +114,7 @@ def test_frozen_weights_are_in_no_checkpoint_and_in_every_artifact(run: Path, tm
     seen = schema(*(ROBOT.signals[name] for name in ("joint_pos", "grip_quat_w")),
                   SignalSpec("front_rgb", (32, 32, 3), "1", "", "uint8"), INSTRUCTION)
     policy = shaken(learner.make_policy(
-        interface_of(seen), vla.FlowVlaConfig(relative="joint_pos", **SMALL, **BOTH), vla.flow,
+        interface_of(seen), vla.FlowVlaConfig(relative="joint_pos", **{**SMALL, "denoise_steps": 1}, **BOTH), vla.flow,
         lambda interface, config: learning.vla_encoder(interface, config, WORDS, ())))
     policy.encoder.prefix.sentence.silence(torch.eye(16, dtype=torch.int32)[:6])
     words = np.zeros((4, 16), np.int32)
@@ -152,8 +154,23 @@ def test_what_repeats_is_computed_once(installed: Path, monkeypatch: pytest.Monk
         assert torch.allclose(stem(picture[at]), stem(maps), atol=0.02)  # but for 16 bits
 
 
+def test_a_full_disk_is_said_before_maps_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps = nameless(1000, 5000, "maps")
+    assert maps.shape == (1000, 5000) and maps.dtype == np.float16
+    wanted = list[int]()
+
+    def full(file: int, start: int, size: int) -> None:
+        wanted.append(size)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full, raising=False)
+    with pytest.raises(SettingsError, match=r"maps of front_rgb need 42 GB in .*: No space left on device. TMPDIR"):
+        nameless(2_000_000, 10_496, "the maps of front_rgb")
+    assert wanted == [2_000_000 * 10_496 * 2]
+
+
 def test_a_run_goes_on_bit_for_bit(installed: Path, tmp_path: Path) -> None:
-    config = vla.FlowVlaConfig(updates=4, report_updates=2, **SMALL, **BOTH)
+    config = vla.FlowVlaConfig(updates=2, report_updates=1, **{**SMALL, "batch": 4}, **BOTH)
     whole = vla.train(squares(6), config, out=tmp_path / "whole").policy.state_dict()
     vla.train(squares(6), config, out=tmp_path / "parts", on_iteration=lambda loop: True)
     parts = vla.train(squares(6), config, out=tmp_path / "parts", resume=True).policy.state_dict()
@@ -189,7 +206,12 @@ def test_other_weights_are_refused_by_name(
     with pytest.raises(SettingsError, match="other sizes: set algo.image_encoder=imagenet"):
         vla.train(squares(12), replace(config, policy=str(run), image_encoder="own"), out=tmp_path / "on")
     with pytest.raises(CheckpointError, match="frozen encoders that are not known here"):
-        weights.require_same(run, {"clip": "0"})
+        weights.require_same(run, {"clip": "0"}, BOTH)
+    with pytest.raises(CheckpointError, match="encoders imagenet, minilm, and it has the hashes of none"):
+        weights.require_same(run, {}, BOTH)
+    with pytest.raises(CheckpointError, match="written by an older version"):
+        weights.require_same(run, None, {})
+    weights.require_same(run, {}, {"image_encoder": "own", "text_encoder": "own"})
 
 
 def test_what_is_no_such_network_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
