@@ -7,7 +7,7 @@ Policies that differ in nothing but their encoders are cloned from the same few 
 episodes: of what training gives (``seen``), of wordings that it never gives, and with the front camera elsewhere, or
 with another light on another table (``randomize=look_shifted``). ``plain``: our own encoders without the changes of
 light and words that frozen ones go without in training, because their results are computed once. Needs the extra
-``encoders``. What is done is not done again, and a training that was stopped goes on.
+``encoders``. What is done is not done again, and a training that was stopped goes on; a folder is of one size.
 
 One core, a seed: demonstrations 15 s, training 2 to 6 minutes an arm, judging 2: 25 minutes; 3 seeds: 1.3 hours.
 """
@@ -19,10 +19,12 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from temporeal.policies.runs.errors import BadInput
+from temporeal.robots.atomic_files import write_whole
 from temporeal_benchmarks.data import studies
 from temporeal_benchmarks.rows import Row
 from temporeal_benchmarks.vla.metaworld_study import command
@@ -86,8 +88,28 @@ def shown(settings: Mapping[str, Any], view: str) -> dict[str, Any]:
     return found
 
 
+def require_same_size(out: Path, size: Size) -> None:
+    """Refuse a folder of another size: it is written there before a training begins."""
+    file, asked = out / "size.json", asdict(size)
+    if not (studies.read(out) or (out / "runs").exists()):
+        write_whole(file, json.dumps(asked).encode())
+    there = json.loads(file.read_text()) if file.exists() else {}
+    if different := [f"{key}={there.get(key, 'unknown')}, not {asked[key]}" for key in asked
+                     if there.get(key) != asked[key]]:
+        raise BadInput(f"{out} holds a study of another size ({'; '.join(different)}): name another folder")
+
+
+def chosen(arms: str) -> list[str]:
+    """The arms that a text such as ``own,plain`` names."""
+    found = arms.split(",")
+    if wrong := [arm for arm in found if arm not in ARMS]:
+        raise argparse.ArgumentTypeError(f"no such arm: {', '.join(map(repr, wrong))}; of {', '.join(ARMS)}")
+    return found
+
+
 def study(out: Path, seeds: int = FEWEST, size: Size = Size(), arms: Sequence[str] = tuple(ARMS)) -> None:
     """Make the trials that are missing."""
+    require_same_size(out, size)
     import torch
 
     torch.set_num_threads(1)
@@ -100,7 +122,7 @@ def study(out: Path, seeds: int = FEWEST, size: Size = Size(), arms: Sequence[st
         folder = trained(arm, seed, size, out)
         cost = time.process_time() - began  # near 0 where it was trained before
         for view, name in missing.items():
-            found = {**judge(view, folder, size, seed), "train_cpu_s": cost}
+            found = {**judge(view, folder, size, seed), "size": asdict(size), "train_cpu_s": cost}
             print(name, json.dumps(studies.add(out, name, found)), flush=True)
 
 
@@ -125,13 +147,17 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", type=int, default=FEWEST)
-    parser.add_argument("--arms", default=",".join(ARMS), help=f"of {', '.join(ARMS)}")
+    parser.add_argument("--arms", type=chosen, default=list(ARMS), help=f"of {', '.join(ARMS)}")
     parser.add_argument("--kinds", default=Size.kinds)
     for name in ("demonstrations", "updates", "episodes"):
         parser.add_argument(f"--{name}", type=int, default=getattr(Size, name))
     options = parser.parse_args(argv)
     size = Size(options.kinds, options.demonstrations, options.updates, options.episodes)
-    study(options.out, options.seeds, size, options.arms.split(","))
+    try:
+        require_same_size(options.out, size)
+    except BadInput as error:
+        parser.error(str(error))
+    study(options.out, options.seeds, size, options.arms)
     for row in judged(studies.read(options.out)):
         print(row)
     return 0

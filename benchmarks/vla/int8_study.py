@@ -12,6 +12,7 @@ ONNX Runtime, as a robot's worker runs them: a minute and a half of a core for e
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 from collections.abc import Mapping, Sequence
 from math import sqrt
@@ -20,8 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.evaluating import EvaluationConfig, evaluate_on
 from temporeal.policies.runs.exporting import export_run
+from temporeal.policies.runs.run_folders import CONFIG
 from temporeal.policies.runs.trained import load_trained
 from temporeal_benchmarks.data import studies
 from temporeal_benchmarks.rows import Row, at_most
@@ -38,7 +41,7 @@ def study(out: Path) -> None:
     for arm in ARMS:
         if arm not in studies.read(out):
             run = rl_study.tuned(rl_study.Job("reach", "pictures", arm, 1), out)
-            studies.add(out, arm, counted(run, out / "artifacts" / arm, EPISODES))
+            studies.add(out, arm, counted(run, out / "artifacts", EPISODES))
 
 
 def judged(trials: Mapping[str, studies.Trial]) -> list[Row]:
@@ -53,10 +56,22 @@ def name_of(policy: str) -> str:
 
 
 def counted(run: Path, out: Path, episodes: int) -> dict[str, int]:
-    """How many of the same episodes the policy of ``run`` satisfies in 32 bits and in 8, and where they differ."""
-    whole, small = (done(run, out / kind, kind == "int8", episodes) for kind in ("float32", "int8"))
+    """How many of the same episodes the policy of ``run`` satisfies in 32 bits and in 8, and where they differ. Its
+    artifacts are in ``out``."""
+    folder = out / key_of(run)
+    whole, small = (done(run, folder / kind, kind == "int8", episodes) for kind in ("float32", "int8"))
     return {"episodes": episodes, "float32": int(whole.sum()), "int8": int(small.sum()),
             "lost": int((whole & ~small).sum()), "gained": int((small & ~whole).sum())}
+
+
+def key_of(run: Path) -> str:
+    """The folder's name with a hash of what was learned and how: artifacts of other weights are none of this run's."""
+    found, files = hashlib.sha256(), sorted((run / "checkpoints").glob("*.pt"))
+    if not files:
+        raise BadInput(f"{run} holds no checkpoint: it is not the folder of a run")
+    for file in (*files, run / CONFIG):
+        found.update(hashlib.sha256(file.read_bytes()).digest())
+    return f"{run.resolve().name}-{found.hexdigest()[:12]}"
 
 
 def loss(policy: str, found: Mapping[str, Any]) -> Row:
@@ -90,9 +105,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--episodes", type=int, default=EPISODES)
     options = parser.parse_args(argv)
-    for run in options.runs:
-        name = run.parent.name
-        print(loss(name, counted(run, options.out / name, options.episodes)), flush=True)
+    try:
+        keys = list(map(key_of, options.runs))
+    except BadInput as error:
+        parser.error(str(error))
+    for key, run in zip(keys, options.runs):
+        print(loss(key, counted(run, options.out, options.episodes)), flush=True)
     return 0
 
 
