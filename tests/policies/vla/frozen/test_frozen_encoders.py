@@ -106,15 +106,20 @@ def test_a_picture_is_seen_as_by_efficientnet_lite(installed: Path) -> None:
     assert lite0.shapes(64, 64) == [(24, 16, 16), (40, 8, 8), (112, 4, 4)]
 
 
-def test_frozen_weights_are_in_no_checkpoint_and_in_every_artifact(run: Path, tmp_path: Path) -> None:
+def test_frozen_weights_are_in_no_checkpoint(run: Path) -> None:
     policy, state = vla.load_chunks(run), offline_learner.read(run)
     assert state["sizes"]["frozen"] == {name: weights.digest(name) for name in ("imagenet", "minilm")}
     assert not [name for name in state["modules"]["actor"] if name.startswith("encoder.") and ".net." in name]
     assert not [name for name, _ in policy.encoder.named_parameters() if ".net." in name]
+
+
+@pytest.mark.parametrize("eyes", ["own", pytest.param("imagenet", marks=pytest.mark.slow)])
+def test_frozen_weights_are_in_every_artifact(installed: Path, tmp_path: Path, eyes: str) -> None:
     seen = schema(*(ROBOT.signals[name] for name in ("joint_pos", "grip_quat_w")),
                   SignalSpec("front_rgb", (32, 32, 3), "1", "", "uint8"), INSTRUCTION)
+    config = vla.FlowVlaConfig(relative="joint_pos", **{**SMALL, **BOTH, "denoise_steps": 1, "image_encoder": eyes})
     policy = shaken(learner.make_policy(
-        interface_of(seen), vla.FlowVlaConfig(relative="joint_pos", **{**SMALL, "denoise_steps": 1}, **BOTH), vla.flow,
+        interface_of(seen), config, vla.flow,
         lambda interface, config: learning.vla_encoder(interface, config, WORDS, ())))
     policy.encoder.prefix.sentence.silence(torch.eye(16, dtype=torch.int32)[:6])
     words = np.zeros((4, 16), np.int32)
