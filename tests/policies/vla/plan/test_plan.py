@@ -94,7 +94,7 @@ def test_the_truth_is_what_the_camera_sees() -> None:
 
 
 def test_plans_are_learned_and_judged_on_episodes_apart(tmp_path: Path) -> None:
-    config = vla.FlowVlaConfig(updates=30, report_updates=30, **SMALL, **PLAN)
+    config = vla.FlowVlaConfig(updates=40, report_updates=40, **SMALL, **PLAN)
     logged = list[dict[str, float]]()
     result = vla.train(table(), config, out=tmp_path, logger=lambda step, figures: logged.append(dict(figures)))
     last = result.history[-1]
