@@ -45,7 +45,7 @@ def check_replay(config: OffPolicyConfig, num_worlds: int, task: Any, device: st
     each, free = COPIES * bytes_of_step(state, task.act.action_dim), free_memory(device)
     steps = times_of(config, num_worlds) * num_worlds
     if free is not None and each * steps > free:
-        raise BadInput(f"algo.size={config.size}: {steps:,} steps that are remembered need {each * steps / 1e9:,.1f} GB "
+        raise BadInput(f"algo.size={config.size}: {steps:,} remembered steps need {each * steps / 1e9:,.1f} GB "
                        f"of memory ({each:,} bytes each, with the copies for a checkpoint), {free / 1e9:,.1f} GB are "
                        f"free: at most algo.size={free // each // num_worlds * num_worlds}")
 
