@@ -64,7 +64,7 @@ def test_what_cannot_be_learned_is_refused_before_the_run_has_a_folder(
     refused("demonstrations=0.5 of each batch are of dataset=FOLDER, and it is not given.* algo=sac", dataset=None)
     refused("algo.warmup=16 .*algo.total_steps=16", algo={"total_steps": 16})
     monkeypatch.setattr(memory, "free_memory", lambda device: 10**9)
-    refused(r"algo.size=1000000: 1,000,000 remembered steps need 3.6 GB of memory .*, 1.0 GB are free: at most algo.size=277776$",
+    refused(r"algo.size=1000000: 1,000,000 remembered steps need 3.6 GB .*, 1.0 GB are free: at most algo.size=277776$",
             algo={"total_steps": 10**9})
     refused("at most algo.size=277776$", algo={"size": 277777})
     memory.check_replay(sac.SACConfig(size=277776, privileged=False), 4, environments.make_task(settings))
