@@ -47,7 +47,7 @@ CLONED = ("algo=flow", "algo.relative=joint_pos", "algo.updates=3000", "algo.con
           "algo.evaluate_updates=0")
 EYE_UPDATES = 4000
 EYE = ("algo=vla_grounding", "experiment=tabletop", "algo.frames=16384", f"algo.updates={EYE_UPDATES}",
-       "algo.wander=35", "seed=12")
+       "seed=12")
 WORLDS = 128  # of a tuning from pictures
 FEW = ("algo=vla_few_shot", "algo.relative=joint_pos", "algo.evaluate_updates=0")
 

@@ -48,9 +48,9 @@ class GroundingConfig(SeeingConfig, CloningConfig):
     Args:
         frames: S, of which one scene in 16 is held out, to measure the error.
         looks: frames of each scene: the arm is elsewhere in each.
-        wander: control steps between them, under one random action; None: the looks are spread over an episode. What
-            is only seen at its beginning is not known at its end: a prefix that saw the first 45 of 160 control steps
-            told what is pushed 3.6 cm off (median over demonstrations), and .9 cm in frames like its own (a trial).
+        wander: control steps between them, under one random action; None: the looks are spread over an episode. Then
+            what is pushed is told better (over demonstrations 1.9 cm off and not 3.7, medians, one trial), and what is
+            reached worse: 20 demonstrations on such an eye reached in .79 of 512 episodes, on that of 15 steps in .93.
         follow: share of the worlds in which the arm does what the sentence asks for, as the task's controller by hand
             does it, pushed aside; 0: of a task that has none.
         pixels: weight of the cross entropy of where pointers look.
@@ -62,8 +62,8 @@ class GroundingConfig(SeeingConfig, CloningConfig):
     shift: int = 0
     noise: float = 0.0
     frames: int = 4096
-    looks: int = 5
-    wander: int | None = None
+    looks: int = 4
+    wander: int | None = 15
     follow: float = 0.5
     pointers: int = 2
     pixels: float = 0.1
