@@ -83,7 +83,6 @@ def begin(
     silence_unseen(encoder, seen)
     policy = ChunkPolicy(read, 1, encoder, Decoder())
     algorithm = Grounding(policy, config, generator, policy.decoder.loss, (), told, 1.0)
-    algorithm.pixels = config.pixels
     return algorithm, {"interface": learner.plain_interface(read), **plain(words, specs, config)}
 
 

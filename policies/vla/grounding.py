@@ -88,9 +88,9 @@ class GroundingConfig(SeeingConfig, CloningConfig):
 
 
 class Grounding(Cloning):
-    """Learning of the places alone; the policy has no decoder. ``pixels``: weight of where pointers look."""
+    """Learning of the places alone; the policy has no decoder."""
 
-    pixels = 0.0
+    config: GroundingConfig
 
     def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The squared error, with the cross entropy; the error alone."""
@@ -100,7 +100,7 @@ class Grounding(Cloning):
         where = batch.signals.get(PIXELS)
         aside = [] if where is None else [looking(each, where[:, i], shape[:2])
                                           for i, (each, shape) in enumerate(zip(logits, self.shapes))]
-        return error + self.pixels * sum(aside), error[None]
+        return error + self.config.pixels * sum(aside), error[None]
 
     @property
     def shapes(self) -> list[Sequence[int]]:

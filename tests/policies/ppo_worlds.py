@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -207,6 +208,17 @@ def as_one_of_many(out: Path) -> None:
         "gradient": shared, "actor": result.actor.state_dict(), "normalizer": result.normalizer.state_dict(),
         "rates": [h.get("learning_rate", 0.0) for h in result.history], "listened": len(seen),
         "rows": torch.tensor(env.steps * WORLDS)})
+
+
+def mean_cost(actor: Callable[[torch.Tensor], torch.Tensor], normalizer: torch.nn.Module) -> float:
+    """Mean return of 256 fresh episodes of the point mass with the deterministic policy."""
+    env, total = PointMass(256, seed=999), torch.zeros(256)
+    obs = env.reset().actor
+    with torch.no_grad():
+        for _ in range(50):
+            step = env.step(actor(normalizer(obs)))
+            total, obs = total + step.reward, step.obs.actor
+    return float(total.mean())
 
 
 if __name__ == "__main__":

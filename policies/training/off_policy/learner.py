@@ -10,7 +10,7 @@ N worlds, O / C observation of actor / critics, A action, G updates at once, B r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,13 +21,12 @@ from torch import Tensor, nn
 
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.normalizer import Normalizer, moments
-from temporeal.policies.training import budget
+from temporeal.policies.training import budget, offline_learner
 from temporeal.policies.training.errors import NonFiniteError, SettingsError
 from temporeal.policies.training.off_policy import checkpoints
 from temporeal.policies.training.off_policy.critics import Sizes
 from temporeal.policies.training.off_policy.replay import Drawn, Replay, remembered
 from temporeal.policies.training.off_policy.settings import OffPolicyConfig, require_demonstrations
-from temporeal.policies.training.offline_learner import threads
 from temporeal.policies.training.ppo_reports import count_episodes
 from temporeal.policies.training.progress import Logger, Progress
 from temporeal.policies.training.ranks import Ranks
@@ -49,34 +48,14 @@ class Batch(NamedTuple):
     weight: Tensor | None = None
 
 
-class Algorithm(Protocol):
-    """What a learner is to the loop. ``updates``: how many it has made; set where a run is resumed. ``error``: the
-    critics' mean distance [B] from what they were to say in the last batch."""
+class Algorithm(offline_learner.Algorithm, Protocol):
+    """What a learner is to the loop: what one from data is, and it tries actions. ``error``: the critics' mean distance
+    [B] from what they were to say in the last batch."""
 
-    updates: int
     error: Tensor
-
-    @property
-    def figures(self) -> Sequence[str]:
-        """Names of what :meth:`update` returns."""
-
-    @property
-    def modules(self) -> Mapping[str, nn.Module]:
-        """All that learns, by name: saved and restored."""
-
-    @property
-    def optimizers(self) -> Mapping[str, Any]:
-        """Likewise."""
-
-    @property
-    def actor(self) -> nn.Module:
-        """The deterministic action [B, A] of a normalized observation [B, O]; what is evaluated and deployed."""
 
     def explore(self, obs: Tensor) -> Tensor:
         """An action [N, A] to try where [N, O] is seen, normalized."""
-
-    def update(self, batch: Batch) -> Tensor:
-        """One update. Returns its figures [F]."""
 
 
 class Result(NamedTuple):
@@ -146,7 +125,7 @@ def learn(
     learner = start(env, config, build, seed, demonstrations)
     if resume:
         checkpoints.restore(learner, resume if isinstance(resume, Path) else checkpoints.latest(out))
-    with threads(1):
+    with offline_learner.threads(1):
         budget.spend(learner, partial(iterate, evaluate=evaluate), lambda found: found.update,
                      partial(checkpoints.keep, out=Path(out)), progress, logger, on_iteration)
     learner.algorithm.actor.eval()

@@ -286,17 +286,6 @@ def test_the_deterministic_policy_is_evaluated_when_it_is_due(tmp_path: Path) ->
     assert torch.equal(seen[0], seen[1])
 
 
-def cost(actor: torch.nn.Module, normalizer: torch.nn.Module) -> float:
-    """Mean return of 256 fresh episodes of the point mass with the deterministic policy."""
-    env, total = worlds.PointMass(256, seed=999), torch.zeros(256)
-    obs = env.reset().actor
-    with torch.no_grad():
-        for _ in range(50):
-            found = env.step(actor(normalizer(obs)))
-            total, obs = total + found.reward, found.obs.actor
-    return float(total.mean())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LEARNERS)
 def test_it_learns_a_spring_and_a_damper(name: str, tmp_path: Path) -> None:
@@ -304,4 +293,4 @@ def test_it_learns_a_spring_and_a_damper(name: str, tmp_path: Path) -> None:
     module, config = small(name, total_steps=4000, warmup=500, report_steps=500, batch=128, hidden=(32, 32),
                            learning_rate=1e-3, policy_rate=1e-3, gamma=0.97)
     result = module.train(worlds.PointMass(8, seed=1), config, out=tmp_path)
-    assert cost(result.actor, result.normalizer) > -15.0
+    assert worlds.mean_cost(result.actor, result.normalizer) > -15.0

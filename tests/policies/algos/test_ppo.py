@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -158,17 +157,6 @@ def test_gradient_of_the_clipped_objective_by_hand() -> None:
 # ---------------------------------------------------------------- learning
 
 
-def mean_cost(actor: Callable[[torch.Tensor], torch.Tensor], normalizer: torch.nn.Module) -> float:
-    """Mean return of 256 fresh episodes of the point mass with the deterministic policy."""
-    env, total = worlds.PointMass(256, seed=999), torch.zeros(256)
-    obs = env.reset().actor
-    with torch.no_grad():
-        for _ in range(50):
-            step = env.step(actor(normalizer(obs)))
-            total, obs = total + step.reward, step.obs.actor
-    return float(total.mean())
-
-
 POINT_MASS = PPOConfig(total_steps=64 * 32 * 60, rollout_steps=32, actor_hidden=(32, 32), critic_hidden=(32, 32))
 # returns: -161 without any force, sum of E (x0 + 0.1 k v0)^2 + v0^2 / 10; -4.4 by this spring and damper
 SPRING_AND_DAMPER = torch.tensor([[-3.0], [-3.0]])
@@ -176,7 +164,7 @@ SPRING_AND_DAMPER = torch.tensor([[-3.0], [-3.0]])
 
 def good() -> float:
     """The return of spring and damper, less 0.6."""
-    return mean_cost(lambda obs: obs @ SPRING_AND_DAMPER, torch.nn.Identity()) - 0.6
+    return worlds.mean_cost(lambda obs: obs @ SPRING_AND_DAMPER, torch.nn.Identity()) - 0.6
 
 
 def test_the_largest_seed_is_one(tmp_path: Path) -> None:
@@ -206,7 +194,7 @@ def test_the_deviation_falls_over_the_second_half(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_a_point_mass_learns_to_stop_at_the_origin(tmp_path: Path, seed: int) -> None:
     result = train(worlds.PointMass(64, seed=seed), POINT_MASS, out=tmp_path, seed=seed)
-    assert mean_cost(result.actor, result.normalizer) > good()
+    assert worlds.mean_cost(result.actor, result.normalizer) > good()
     assert result.history[-1]["explained"] > 0.5
     assert result.history[-1]["return"] > result.history[5]["return"]
 
@@ -214,7 +202,7 @@ def test_a_point_mass_learns_to_stop_at_the_origin(tmp_path: Path, seed: int) ->
 @pytest.mark.slow
 def test_bfloat16_learns_too(tmp_path: Path) -> None:
     result = train(worlds.PointMass(64), replace(POINT_MASS, precision="bfloat16"), out=tmp_path)
-    assert mean_cost(result.actor, result.normalizer) > good()
+    assert worlds.mean_cost(result.actor, result.normalizer) > good()
 
 
 def recalled(memory: int, out: Path) -> float:
@@ -312,7 +300,7 @@ def stable_baselines(seed: int, steps: int) -> float:
     def actor(obs: torch.Tensor) -> torch.Tensor:
         return torch.from_numpy(model.predict(obs.numpy(), deterministic=True)[0])
 
-    return mean_cost(actor, torch.nn.Identity())
+    return worlds.mean_cost(actor, torch.nn.Identity())
 
 
 @pytest.mark.slow
@@ -327,7 +315,7 @@ def test_not_worse_than_stable_baselines(tmp_path: Path, capsys: pytest.CaptureF
         between = process_time()
         theirs.append(stable_baselines(seed, POINT_MASS.total_steps))
         seconds = [seconds[0] + between - began, seconds[1] + process_time() - between]
-        ours.append(mean_cost(result.actor, result.normalizer))
+        ours.append(worlds.mean_cost(result.actor, result.normalizer))
     with capsys.disabled():
         print(f"\npoint mass, {POINT_MASS.total_steps} steps, 5 seeds: return {mean(ours):.2f} in "
               f"{seconds[0] / 5:.1f} CPU s; stable-baselines3 {mean(theirs):.2f} in {seconds[1] / 5:.1f} CPU s")
