@@ -34,6 +34,7 @@ class Scenes:
     """Worlds that show the squares; each reset, others."""
 
     num_worlds, action_dim, rendering = 20, 2, True
+    rendered: Any = range(2, 50, 3)  # control steps that are the last before a look
 
     def __init__(self) -> None:
         self.task: Any = SimpleNamespace(
@@ -47,7 +48,7 @@ class Scenes:
         return SimpleNamespace(images={"front_rgb": torch.from_numpy(self.data.column("front_rgb")[::2])})
 
     def step(self, action: Tensor) -> Any:
-        assert action.shape == (20, 2) and self.rendering == (self.steps % 3 == 2)
+        assert action.shape == (20, 2) and self.rendering == (self.steps in self.rendered)
         self.steps += 1
         images = {"front_rgb": torch.from_numpy(self.data.column("front_rgb")[::2])} if self.rendering else {}
         return SimpleNamespace(obs=SimpleNamespace(images=images))
@@ -66,7 +67,16 @@ def test_frames_are_looks_at_fresh_scenes() -> None:
     assert seen.pictures["front_rgb"].shape == (50, SIZE, SIZE, 3)
     assert seen.numbers["instruction"].dtype == torch.int32 and set(seen.numbers) == {"instruction", "target_pos_w"}
     assert np.array_equal(seen.pictures["front_rgb"][:20], seen.pictures["front_rgb"][20:40])
-    assert grounding.wander_of(env.task, GroundingConfig(wander=None, **ALONE)) == 16  # four looks over 50 steps
+    assert grounding.wander_of(env.task, 4, None) == 16  # four looks over 50 steps
+
+
+def test_scenes_have_several_distances_between_looks_in_turn() -> None:
+    env: Any = Scenes()
+    env.rendered = (2, 8, 11, 17)
+    grounding.frames(env, GroundingConfig(frames=160, looks=2, wander=[3, 6], **ALONE), torch.Generator())
+    assert env.steps == 3 + 6 + 3 + 6  # of 20 worlds four times, two looks each
+    with pytest.raises(SettingsError, match=r"algo.wander=\[\]"):
+        GroundingConfig(wander=[], **ALONE)
 
 
 def test_arms_follow_the_controller_in_a_share_of_the_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
