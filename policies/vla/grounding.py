@@ -52,7 +52,7 @@ class GroundingConfig(SeeingConfig, CloningConfig):
         wander: control steps between them, under one random action; None: the looks are spread over an episode. Then
             what is pushed is told better (over demonstrations 1.9 cm off and not 3.7, medians, one trial), and what is
             reached worse: 20 demonstrations on such an eye reached in .79 of 512 episodes, on that of 15 steps in .93.
-            Of several, scenes have each in turn.
+            Scenes have each of them in turn.
         follow: share of the worlds in which the arm does what the sentence asks for, as the task's controller by hand
             does it, pushed aside; 0: of a task that has none.
         pixels: weight of the cross entropy of where pointers look.
@@ -65,7 +65,7 @@ class GroundingConfig(SeeingConfig, CloningConfig):
     noise: float = 0.0
     frames: int = 4096
     looks: int = 4
-    wander: int | None | Sequence[int | None] = 15
+    wander: Sequence[int | None] = (15,)
     follow: float = 0.5
     pointers: int = 2
     pixels: float = 0.1
@@ -75,8 +75,8 @@ class GroundingConfig(SeeingConfig, CloningConfig):
         require(self, looks="[1, inf)", frames="[16, inf)", follow="[0, 1]", pixels="[0, inf)")
         self.check()
         require(self, wander="[1, inf)")
-        if not self.wanders:
-            raise SettingsError("algo.wander=[] names no number of control steps: 15, null, or several: [15,null]")
+        if not self.wander:
+            raise SettingsError("algo.wander=[] names no number of control steps: [15], [null] or several, [15,null]")
         if self.follow and self.looks < 2:
             raise SettingsError(f"algo.follow={self.follow}: an arm follows between two looks, and algo.looks="
                                 f"{self.looks}; algo.follow=0")
@@ -88,11 +88,6 @@ class GroundingConfig(SeeingConfig, CloningConfig):
         if self.pointers and self.shift:
             raise SettingsError("algo.shift moves pictures, and pointers are taught where places are in them: "
                                 "algo.shift=0 or algo.pointers=0")
-
-    @property
-    def wanders(self) -> Sequence[int | None]:
-        """What ``wander`` of each scene is, in turn."""
-        return self.wander if isinstance(self.wander, Sequence) else (self.wander,)
 
 
 class Grounding(Cloning):
@@ -174,7 +169,7 @@ def read_of(env: TaskEnv, cameras: Mapping[str, Tensor], ground: Sequence[str]) 
 @torch.no_grad()
 def looks(env: TaskEnv, config: GroundingConfig, generator: torch.Generator) -> Iterator[dict[str, Tensor]]:
     """Pictures and signals of all worlds [N, ...], one look after the other, without an end."""
-    apart = [wander_of(env.task, config.looks, each) for each in config.wanders]
+    apart = [wander_of(env.task, config.looks, each) for each in config.wander]
     experts = expert_of(env.task) if config.follow else None
     for steps in cycle(apart):
         obs, drawn = env.reset(), torch.rand((2, env.num_worlds), generator=generator)
@@ -188,7 +183,7 @@ def wander_of(task: Task, looks: int, wander: int | None) -> int:
     """Control steps between so many looks; a clear error where episodes end before the last one."""
     steps = wander or (task.steps - 1) // max(looks - 1, 1)
     if not 0 < (looks - 1) * steps < task.steps and looks > 1:
-        raise SettingsError(f"algo.looks={looks} and algo.wander={wander}: the last look is after "
+        raise SettingsError(f"algo.looks={looks} and algo.wander=[{wander}]: the last look is after "
                             f"{(looks - 1) * max(steps, 1)} control steps, and an episode has {task.steps}")
     return steps
 

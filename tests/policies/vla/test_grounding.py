@@ -62,7 +62,7 @@ class Scenes:
 
 def test_frames_are_looks_at_fresh_scenes() -> None:
     env: Any = Scenes()
-    seen = grounding.frames(env, GroundingConfig(frames=50, looks=2, wander=3, **ALONE), torch.Generator())
+    seen = grounding.frames(env, GroundingConfig(frames=50, looks=2, wander=[3], **ALONE), torch.Generator())
     assert env.resets == 3 and env.steps == 3  # one to see what there is; two scenes, of which one was looked at twice
     assert seen.pictures["front_rgb"].shape == (50, SIZE, SIZE, 3)
     assert seen.numbers["instruction"].dtype == torch.int32 and set(seen.numbers) == {"instruction", "target_pos_w"}
@@ -90,7 +90,7 @@ def test_arms_follow_the_controller_in_a_share_of_the_worlds(monkeypatch: pytest
         return lambda s, pace: paces.append(pace) or torch.full((worlds, 2), 0.9)
 
     monkeypatch.setattr(grounding, "scripted", lambda task: expert)
-    config = GroundingConfig(frames=80, looks=2, wander=2, **{**SMALL, "follow": 0.4})
+    config = GroundingConfig(frames=80, looks=2, wander=[2], **{**SMALL, "follow": 0.4})
     grounding.frames(env, config, torch.Generator().manual_seed(0))
     follows = (moved[0] - 0.9).abs().amax(1) <= grounding.ASIDE
     assert 3 <= int(follows.sum()) <= 13 and torch.equal(moved[0][~follows], moved[1][~follows])
@@ -100,7 +100,7 @@ def test_arms_follow_the_controller_in_a_share_of_the_worlds(monkeypatch: pytest
 
 def test_a_scene_is_held_out_with_all_its_looks() -> None:
     env: Any = Scenes()
-    seen = grounding.frames(env, GroundingConfig(frames=80, looks=2, wander=3, **ALONE), torch.Generator())
+    seen = grounding.frames(env, GroundingConfig(frames=80, looks=2, wander=[3], **ALONE), torch.Generator())
     known, held = vla_grounding.divided(seen, env.num_worlds, 2)
     assert held.at.tolist() == [0, 16, 20, 36, 52, 72] and len(known.at) == 74
     assert len(held.numbers["target_pos_w"][held.at].unique(dim=0)) == 3
@@ -159,7 +159,7 @@ def test_what_cannot_be_learned_is_refused() -> None:
     with pytest.raises(SettingsError, match="algo.follow: task 'squares' has no expert by hand.*algo.follow=0"):
         grounding.frames(env, GroundingConfig(**{**SMALL, "follow": 0.5}), torch.Generator())
     with pytest.raises(SettingsError, match="an episode has 50"):
-        grounding.frames(env, GroundingConfig(looks=6, wander=10, **SMALL), torch.Generator())
+        grounding.frames(env, GroundingConfig(looks=6, wander=[10], **SMALL), torch.Generator())
     with pytest.raises(SettingsError, match="an arm follows between two looks, and algo.looks=1"):
         GroundingConfig(looks=1, **SMALL)
     with pytest.raises(SettingsError, match="names no signal"):
