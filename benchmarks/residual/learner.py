@@ -21,7 +21,8 @@ import numpy as np
 import torch
 
 from temporeal.policies.algos import sac
-from temporeal.policies.training.off_policy.learner import Learner, batches, start, step
+from temporeal.policies.training.off_policy.drawing import batches
+from temporeal.policies.training.off_policy.learner import Learner, start, step
 from temporeal.sim.types import EnvCapabilities, Obs, Step
 from temporeal_benchmarks.rows import Row, at_least, not_measured, spread
 

@@ -29,7 +29,9 @@ from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training.errors import require
 from temporeal.policies.training.off_policy import checkpoints, learner
 from temporeal.policies.training.off_policy.critics import Critics, Sizes
-from temporeal.policies.training.off_policy.learner import Batch, Evaluate, Result
+from temporeal.policies.training.off_policy.drawing import Batch
+from temporeal.policies.training.off_policy.imitation import pull
+from temporeal.policies.training.off_policy.learner import Evaluate, Result
 from temporeal.policies.training.off_policy.settings import OffPolicyConfig
 from temporeal.policies.training.offline.flat_parameters import Adam
 from temporeal.sim.types import VecEnv
@@ -93,7 +95,8 @@ class SAC:
         every = self.config.policy_every
         if self.updates % every:
             return torch.stack([*found, *found[1].new_zeros(3)])
-        return torch.stack([*found, *(figure * every for figure in self.improve(batch))])  # means over all updates
+        improved = self.improve(batch, value)
+        return torch.stack([*found, *(figure * every for figure in improved)])  # means over all updates
 
     def wanted(self, batch: Batch) -> Tensor:
         """What the critics are to say [B] (eq. 5)."""
@@ -104,16 +107,20 @@ class SAC:
             value -= self.temperature() * log_prob
         return batch.reward + batch.discount * value
 
-    def improve(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    def improve(self, batch: Batch, rated: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """One step of the policy (eq. 10) and of the temperature (eq. 17). Returns what the policy climbed, its
-        entropy and the temperature."""
+        entropy and the temperature. ``rated`` [E, B]: what the critics say of the batch's actions."""
         temperature, noise, found = self.temperature(), self.noise(len(batch.obs)), list[Tensor]()
 
         def slope(outputs: Tensor) -> Tensor:
             action, log_prob = squashed(outputs, noise)
             value, by_action = self.critics.slope(torch.cat([batch.critic, action], -1))
             found.extend([value.mean(), -log_prob.mean()])
-            return by_outputs(outputs, noise, action, by_action, temperature)
+            loss = by_outputs(outputs, noise, action, by_action, temperature)
+            if self.config.imitation:
+                likely = torch.tanh(outputs[:, : action.shape[1]])
+                loss[:, : action.shape[1]] += (1.0 - likely.square()) * pull(likely, value, batch, rated, self.config)
+            return loss
 
         self.actor.net.there_and_back(batch.obs, slope, self.scratch)
         self.policy_adam.step()

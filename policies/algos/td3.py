@@ -24,7 +24,9 @@ from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training.errors import require
 from temporeal.policies.training.off_policy import checkpoints, learner
 from temporeal.policies.training.off_policy.critics import Critics, Sizes
-from temporeal.policies.training.off_policy.learner import Batch, Evaluate, Result
+from temporeal.policies.training.off_policy.drawing import Batch
+from temporeal.policies.training.off_policy.imitation import pull
+from temporeal.policies.training.off_policy.learner import Evaluate, Result
 from temporeal.policies.training.off_policy.settings import OffPolicyConfig
 from temporeal.policies.training.offline.flat_parameters import Adam, Average
 from temporeal.sim.types import VecEnv
@@ -80,19 +82,22 @@ class TD3:
         value = self.critics.fit(batch.pair, wanted, batch.weight)
         self.error = (value - wanted).abs().mean(0)
         self.updates += 1
-        climbed = (self.improve(batch) * config.policy_every if self.updates % config.policy_every == 0
+        climbed = (self.improve(batch, value) * config.policy_every if self.updates % config.policy_every == 0
                    else value.new_zeros(()))  # means over all updates
         return torch.stack([(value - wanted).square().mean(), value.mean(), climbed])
 
-    def improve(self, batch: Batch) -> Tensor:
-        """One step of the policy and of its average. Returns what it climbed."""
+    def improve(self, batch: Batch, rated: Tensor) -> Tensor:
+        """One step of the policy and of its average. Returns what it climbed. ``rated`` [E, B]: the batch's actions."""
         found = list[Tensor]()
 
         def slope(outputs: Tensor) -> Tensor:
             action = torch.tanh(outputs)
             value, by_action = self.critics.slope(torch.cat([batch.critic, action], -1))
             found.append(value.mean())
-            return by_action * (1.0 - action.square()) / -len(action)
+            loss = by_action / -len(action)
+            if self.config.imitation:
+                loss += pull(action, value, batch, rated, self.config)
+            return loss * (1.0 - action.square())
 
         self.actor.net.there_and_back(batch.obs, slope, self.scratch)
         self.policy_adam.step()

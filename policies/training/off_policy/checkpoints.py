@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from temporeal.policies.training.off_policy.replay import Replay
 
 KIND = "temporeal off-policy 1"
+ABSENT_DEFAULTS = {"demonstration_bonus": None, "imitation": 0.0, "imitation_filter": True}
+"""Settings that older checkpoints lack, and their values then."""
 NUMBERS = ("update", "seconds", "owed", "evaluated", "history")
 C = TypeVar("C", bound=OffPolicyConfig)
 
@@ -47,7 +49,7 @@ def restore(learner: Learner, path: Path) -> None:
     state = offline_learner.read(path, KIND)
     same = checkpoint.require_same
     same(path, "sizes", state["sizes"], learner.sizes._asdict(), MAY_CHANGE)
-    same(path, "configuration", state["config"], plain(learner.config), MAY_CHANGE)
+    same(path, "configuration", {**ABSENT_DEFAULTS, **state["config"]}, plain(learner.config), MAY_CHANGE)
     same(path, "run", {name: state[name] for name in ("seed", "worlds", "data")},
          {"seed": learner.seed, "worlds": learner.env.num_worlds, "data": digest(learner.demonstrations)}, MAY_CHANGE)
     try:
@@ -110,7 +112,8 @@ def config_of(state: dict[str, Any], kind: type[C]) -> C:
     """The configuration, a ``kind``, of the checkpoint ``state``."""
     from dataclasses import fields
 
-    if different := set(state["config"]) ^ {each.name for each in fields(kind)}:
+    settings = {**ABSENT_DEFAULTS, **state["config"]}
+    if different := set(settings) ^ {each.name for each in fields(kind)}:
         raise checkpoint.CheckpointError(
             f"{state['path']} was written by another version: settings {sorted(different)} differ")
-    return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in state["config"].items()})
+    return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()})

@@ -4,13 +4,13 @@ An algorithm (:class:`Algorithm`) explores, and makes one update of a batch. Wit
 is theirs (symmetric sampling: Ball et al. 2023, RLPD, arXiv 2302.02948). Time that cuts an episode is bootstrapped
 through. A resumed run goes on bit for bit.
 
-N worlds, O / C observation of actor / critics, A action, G updates at once, B rows.
+N worlds, O / C observation of actor / critics, A action, B rows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,27 +25,13 @@ from temporeal.policies.training import budget, offline_learner
 from temporeal.policies.training.errors import NonFiniteError, SettingsError
 from temporeal.policies.training.off_policy import checkpoints
 from temporeal.policies.training.off_policy.critics import Sizes
-from temporeal.policies.training.off_policy.replay import Drawn, Replay, remembered
+from temporeal.policies.training.off_policy.drawing import batches
+from temporeal.policies.training.off_policy.replay import Replay, remembered
 from temporeal.policies.training.off_policy.settings import OffPolicyConfig, require_demonstrations
 from temporeal.policies.training.ppo_reports import count_episodes
 from temporeal.policies.training.progress import Logger, Progress
 from temporeal.policies.training.ranks import Ranks
 from temporeal.sim.types import Obs, Step, VecEnv
-
-
-class Batch(NamedTuple):
-    """B steps, normalized: for the actor [B, O] and for the critics [B, C] before and after up to n steps, what the
-    critics saw beside the action [B, C + A], the summed rewards [B] and what the value after them counts [B];
-    ``weight`` [B] in the critics' loss, None: 1."""
-
-    obs: Tensor
-    critic: Tensor
-    pair: Tensor
-    next_obs: Tensor
-    next_critic: Tensor
-    reward: Tensor
-    discount: Tensor
-    weight: Tensor | None = None
 
 
 class Algorithm(offline_learner.Algorithm, Protocol):
@@ -170,6 +156,7 @@ def shown(learner: Learner, data: Transitions) -> Replay:
         return obs if learner.shared else torch.cat([obs[:, : sizes.obs_dim], obs], -1)
 
     found = remembered(data, state(data.obs), state(data.next_obs))
+    found.bonus = learner.config.demonstration_bonus or 0.0
     normalize(learner, state(data.obs))
     return found
 
@@ -233,45 +220,6 @@ def normalize(learner: Learner, state: Tensor) -> None:
         parts = state.split([len(each.shift) for each in learner.normalizers.values()], -1)
         for normalizer, part in zip(learner.normalizers.values(), parts):
             normalizer.update(moments(part))
-
-
-def batches(learner: Learner) -> Iterator[Batch]:
-    """The batches of all updates that are paid for, drawn at once. After each, the algorithm's errors are noted where
-    they are what the next ones are drawn by."""
-    count = int(learner.owed)
-    learner.owed -= count
-    if not count:
-        return
-    config = learner.config
-    told = config.demonstrated if learner.demonstrations is not None else 0
-    parts = [(replay, rows) for replay, rows in (
-        (learner.replay, config.batch - told), (learner.demonstrations, told)) if replay is not None and rows]
-    drawn = [replay.draw(count * rows, config.n_step, config.gamma, learner.generator, config.priority)
-             for replay, rows in parts]
-    together = Drawn(*(torch.cat([value.unflatten(0, (count, -1)) for value in same], 1) for same in zip(*drawn)))
-    for state in (together.pair, together.after):
-        begin = 0
-        for normalizer in learner.normalizers.values():
-            normalizer.normalize_(state[..., begin : begin + len(normalizer.shift)])
-            begin += len(normalizer.shift)
-    for each in (Drawn(*values) for values in zip(*together)):
-        batch = batch_of(learner.sizes, learner.shared, each)
-        if not config.priority:
-            yield batch
-            continue
-        weight = each.chance.pow(-config.priority_correction)
-        yield batch._replace(weight=weight / weight.max())
-        sizes = [rows for _, rows in parts]
-        for (replay, _), chosen, error in zip(parts, each.chosen.split(sizes), learner.algorithm.error.split(sizes)):
-            replay.note(chosen, error)
-
-
-def batch_of(sizes: Sizes, shared: bool, drawn: Drawn) -> Batch:
-    """``drawn`` with its parts named."""
-    seen = drawn.pair.shape[1] - sizes.action_dim
-    begin = 0 if shared else sizes.obs_dim
-    return Batch(drawn.pair[:, : sizes.obs_dim], drawn.pair[:, begin:seen], drawn.pair[:, begin:],
-                 drawn.after[:, : sizes.obs_dim], drawn.after[:, begin:], drawn.reward, drawn.discount)
 
 
 def means_of(episodes: Mapping[str, Tensor]) -> dict[str, float]:

@@ -42,6 +42,7 @@ class Replay:
         self.told = torch.empty(times, worlds, 3)
         self.error = torch.empty(times, worlds)
         self.greatest = 1.0  # error so far: what nobody has learned from counts as much
+        self.bonus = 0.0  # that each step's error counts more
         self.at = self.count = 0
 
     @property
@@ -72,12 +73,14 @@ class Replay:
         """``rows`` steps, each as likely as its last error to the power of ``priority``."""
         if not priority:
             return self.take(torch.randint(self.steps, (rows,), generator=generator), n_step, gamma)
+        chosen, chance = by_chance(self.priorities(priority), rows, generator)
+        return self.take(chosen, n_step, gamma)._replace(chance=chance)
+
+    def priorities(self, priority: float) -> Tensor:
+        """What each step counts where steps are drawn [steps], the oldest first."""
         first = (self.at - self.count) % self.times
-        each = torch.cat([self.error[first : self.count], self.error[:first]]).flatten().double().pow(priority)
-        until = each.cumsum(0)
-        drawn = torch.rand(rows, generator=generator, dtype=torch.float64) * until[-1]
-        chosen = torch.searchsorted(until, drawn, right=True).clamp(max=len(each) - 1)
-        return self.take(chosen, n_step, gamma)._replace(chance=(each[chosen] / until[-1] * len(each)).float())
+        error = torch.cat([self.error[first : self.count], self.error[:first]]).flatten().double()
+        return (error + self.bonus).pow(priority)
 
     def note(self, chosen: Tensor, error: Tensor) -> None:
         """The last errors [M] of the steps ``chosen`` [M]."""
@@ -120,6 +123,14 @@ class Replay:
             getattr(self, name)[: len(held)] = held
             self.count = len(held)
         self.at = self.count % self.times
+
+
+def by_chance(each: Tensor, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """``rows`` numbers, each as often as ``each`` [M] says, and their chances times M."""
+    until = each.cumsum(0)
+    drawn = torch.rand(rows, generator=generator, dtype=torch.float64) * until[-1]
+    chosen = torch.searchsorted(until, drawn, right=True).clamp(max=len(each) - 1)
+    return chosen, (each[chosen] / until[-1] * len(each)).float()
 
 
 TABLES = ("pair", "after", "told", "error")

@@ -37,6 +37,14 @@ class OffPolicyConfig:
         priority_correction: of the bias that this makes, in the critics' loss (beta of its section 3.4): 1: all of it.
         demonstrations: share of each batch that is drawn from the episodes of ``dataset=FOLDER`` (symmetric sampling:
             Ball et al. 2023, RLPD); None: half where there is such a dataset, else all is replay.
+        demonstration_bonus: that a demonstrated step's error counts more where steps are drawn from one pool of replay
+            and demonstrations by ``priority`` (Vecerik et al. 2017, DDPGfD, arXiv 1707.08817: epsilon_D), in place of a
+            share; None: a share.
+        imitation: weight of the squared distance between the policy's action and what was demonstrated, in the
+            policy's loss and in units of the critics' mean absolute value there (Fujimoto and Gu 2021, arXiv
+            2106.06860, eq. 5); 0: none.
+        imitation_filter: only where the critics rate what was demonstrated higher than the policy's action (Nair et al.
+            2018, arXiv 1709.10089, eq. 5).
         demonstration_reward: "task": computed from the episodes' signals, as the simulation pays it; "data": as stored.
         privileged: the critics read what the task tells critics alone, such as true velocities.
         hidden: widths of all networks.
@@ -69,6 +77,9 @@ class OffPolicyConfig:
     priority: float = 0.0
     priority_correction: float = 0.5
     demonstrations: float | None = None
+    demonstration_bonus: float | None = None
+    imitation: float = 0.0
+    imitation_filter: bool = True
     demonstration_reward: str = "task"
     privileged: bool = True
     hidden: tuple[int, ...] = (128, 128)
@@ -94,10 +105,18 @@ class OffPolicyConfig:
                 priority="[0, 1]", priority_correction="[0, 1]", critics="[1, inf)", subset="[1, inf)",
                 policy_every="[1, inf)", learning_rate="(0, inf)", policy_rate="(0, inf)", target_rate="(0, 1]",
                 report_steps="[1, inf)", evaluate_steps="[0, inf)", evaluate_episodes="[1, inf)",
-                checkpoint_seconds="[0, inf)", threads="[1, inf)")
+                checkpoint_seconds="[0, inf)", threads="[1, inf)", demonstration_bonus="[0, inf)",
+                imitation="[0, inf)")
         require_widths(self, "hidden")
         choose(self, clock=tuple(CLOCKS), policy_value=POLICY_VALUES, precision=tuple(PRECISIONS),
                demonstration_reward=REWARDS)
+        if self.demonstration_bonus is not None and not self.priority:
+            raise SettingsError(f"algo.demonstration_bonus={self.demonstration_bonus:g} is of errors that steps are "
+                                "drawn by: algo.priority=0.6, or algo.demonstration_bonus=null")
+        if self.demonstration_bonus is not None and self.demonstrations is not None:
+            raise SettingsError(f"algo.demonstrations={self.demonstrations:g} of each batch are demonstrated, or as "
+                                f"many as algo.demonstration_bonus={self.demonstration_bonus:g} draws: one of the two, "
+                                "and null")
         if self.subset > self.critics:
             raise SettingsError(f"algo.subset is of the {self.critics} critics, got {self.subset}")
         if self.updates_per_step * (self.total_steps - self.warmup) < 1.0:
@@ -121,6 +140,9 @@ class OffPolicyConfig:
 
 def require_demonstrations(config: OffPolicyConfig, given: bool) -> None:
     """Refuse demonstrations of which nothing is drawn, and a share of them where none are ``given``."""
+    if config.imitation and not given:
+        raise SettingsError(f"algo.imitation={config.imitation:g} is of what dataset=FOLDER demonstrates, and it is "
+                            "not given; or algo.imitation=0")
     if given and not config.demonstrated:
         raise SettingsError(f"algo.demonstrations={config.demonstrations:g} of algo.batch={config.batch} are 0 rows: "
                             f"nothing is learned from dataset=; at least {1.0 / config.batch:g}, or leave dataset= out")

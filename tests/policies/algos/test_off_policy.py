@@ -18,7 +18,8 @@ from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.errors import NonFiniteError, SettingsError
 from temporeal.policies.training.off_policy.critics import Sizes
-from temporeal.policies.training.off_policy.learner import Batch, Learner, batch_of, batches, start, step
+from temporeal.policies.training.off_policy.drawing import Batch, batch_of, batches
+from temporeal.policies.training.off_policy.learner import Learner, start, step
 from temporeal.policies.training.ranks import Ranks
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -30,6 +31,7 @@ SPEC.loader.exec_module(worlds)
 
 SMALL: dict[str, Any] = {"total_steps": 96, "warmup": 32, "report_steps": 32, "batch": 8, "hidden": (8,),
                          "checkpoint_seconds": 0.0}
+RATED = torch.zeros(2, 0)  # of a batch's actions: read where demonstrations are imitated
 LEARNERS = {"sac": (sac, sac.SACConfig), "td3": (td3, td3.TD3Config)}
 
 
@@ -52,7 +54,7 @@ def test_the_policy_s_derivative_is_that_of_its_loss() -> None:
     batch = Batch(obs, critic, torch.zeros(6, 6), obs, critic, torch.zeros(6), torch.zeros(6))
     state = algorithm.generator.get_state()
     with torch.no_grad():
-        algorithm.improve(batch)
+        algorithm.improve(batch, RATED)
     found = algorithm.policy_adam.gradient.clone()
     algorithm.generator.set_state(state)
     action, log_prob = squashed(algorithm.actor.net.plain(obs)[0], algorithm.noise(6))
@@ -71,7 +73,7 @@ def test_td3_s_derivative_is_that_of_its_loss() -> None:
     obs, critic = torch.randn(6, 3), torch.randn(6, 4)
     batch = Batch(obs, critic, torch.zeros(6, 6), obs, critic, torch.zeros(6), torch.zeros(6))
     with torch.no_grad():
-        algorithm.improve(batch)
+        algorithm.improve(batch, RATED)
     found = algorithm.policy_adam.gradient.clone()
     action = torch.tanh(algorithm.actor.net.plain(obs)[0])
     algorithm.policy_adam.gradient.zero_()
@@ -127,7 +129,7 @@ def test_the_temperature_is_learned_until_the_entropy_is_there() -> None:
     obs = torch.randn(32, 2)
     batch = Batch(obs, obs, torch.zeros(32, 3), obs, obs, torch.zeros(32), torch.zeros(32))
     with torch.no_grad():
-        entropy, before = float(algorithm.improve(batch)[1]), config.temperature
+        entropy, before = float(algorithm.improve(batch, RATED)[1]), config.temperature
     assert entropy > -0.5 and float(algorithm.temperature().detach()) < before
 
 
@@ -194,6 +196,60 @@ def test_so_many_rows_of_each_batch_are_demonstrated(share: float | None, rows: 
         assert torch.equal(batch.reward > 50, batch.obs[:, 0] > 5)
 
 
+def test_demonstrations_in_one_pool_are_drawn_by_their_errors_and_the_bonus() -> None:
+    """Twenty steps of replay with error 1 and six demonstrated ones with error 1 + 4: 30 of 50 draws are theirs."""
+    _, config = small("sac", warmup=0, normalize_observations=False, priority=1.0, demonstration_bonus=4.0, batch=500)
+    learner = made(worlds.PointMass(4), config, demonstrated())
+    for _ in range(5):
+        step(learner)
+    drawn = batches(learner)
+    batch = next(drawn)
+    assert batch.shown is not None and batch.weight is not None and torch.equal(batch.shown > 0, batch.reward > 50)
+    assert abs(float(batch.shown.mean()) - 0.6) < 0.11  # five standard deviations
+    # importance corrects by the square root of the chances: 5 to 1
+    theirs, others = (batch.weight[batch.shown == flag].unique() for flag in (1.0, 0.0))
+    assert torch.allclose(theirs / others, torch.tensor([5.0**-0.5]), atol=1e-4)
+    learner.algorithm.error = torch.where(batch.shown > 0, 3.0, 7.0)
+    next(drawn)
+    for replay, error in ((learner.demonstrations, 3.0), (learner.replay, 7.0)):
+        assert set(replay.error[: replay.count].round(decimals=3).flatten().tolist()) == {error}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("filtered", [True, False])
+def test_what_is_demonstrated_draws_the_policy_where_it_is_better(name: str, filtered: bool) -> None:
+    torch.manual_seed(0)
+    module, config = small(name, imitation=0.7, imitation_filter=filtered, policy_rate=1e-9)
+    algorithm = (sac.SAC if name == "sac" else td3.TD3)(Sizes(3, 3, 2), config, torch.Generator().manual_seed(1))
+    plain = (sac.SAC if name == "sac" else td3.TD3)(
+        Sizes(3, 3, 2), replace(config, imitation=0.0), torch.Generator().manual_seed(1))
+    plain.actor.load_state_dict(algorithm.actor.state_dict())
+    for each in (algorithm, plain):
+        with torch.no_grad():
+            each.critics.quality.net.weights[-1].add_(torch.randn(2, 8, 1, generator=torch.Generator().manual_seed(3)))
+        each.critics.quality.load_state_dict(algorithm.critics.quality.state_dict())
+    obs, told = torch.randn(6, 3), torch.rand(6, 2) * 2 - 1
+    shown = torch.tensor([0.0, 1.0, 1.0, 1.0, 0.0, 1.0])
+    batch = Batch(obs, obs, torch.cat([obs, told], -1), obs, obs, torch.zeros(6), torch.zeros(6), None, shown)
+    rated = torch.stack([torch.tensor([9.0, 9.0, -9.0, 9.0, 9.0, -9.0])] * 2)
+    state = algorithm.generator.get_state()
+    with torch.no_grad():
+        for each in (algorithm, plain):
+            each.generator.set_state(state)
+            each.improve(batch, rated)
+    difference = algorithm.policy_adam.gradient - plain.policy_adam.gradient
+    algorithm.generator.set_state(state)
+    outputs = algorithm.actor.net.plain(obs)[0]
+    action = squashed(outputs, algorithm.noise(6))[0] if name == "sac" else torch.tanh(outputs)
+    value = algorithm.critics.quality.net.plain(torch.cat([obs, action], -1))[..., 0].amin(0).detach()
+    rows = [1, 3] if filtered else [1, 2, 3, 5]
+    likely = torch.tanh(outputs[:, :2])
+    algorithm.policy_adam.gradient.zero_()
+    (0.7 * value.abs().mean() * (likely - told)[rows].square().sum() / 4).backward()
+    wanted = algorithm.policy_adam.gradient
+    assert torch.allclose(difference, wanted, atol=1e-6) and float(wanted.norm()) > 0.01
+
+
 def test_demonstrations_of_another_size_are_refused() -> None:
     _, config = small("sac")
     with pytest.raises(SettingsError, match="show 2 numbers and 1 of an action, the critics read 5 and 1"):
@@ -207,6 +263,8 @@ def test_demonstrations_of_no_use_and_those_that_are_missing_are_refused() -> No
             made(env, small("sac", demonstrations=share)[1], demonstrated())
     with pytest.raises(SettingsError, match=r"demonstrations=0.5 .* dataset=FOLDER, .* not given; .* algo=sac"):
         made(env, small("sac", demonstrations=0.5)[1])
+    with pytest.raises(SettingsError, match=r"imitation=0.1 is of what dataset=FOLDER demonstrates"):
+        made(env, small("sac", imitation=0.1)[1])
     assert made(env, small("sac", demonstrations=0.0)[1]).demonstrations is None
 
 
@@ -267,6 +325,8 @@ def test_several_processes_are_refused(tmp_path: Path) -> None:
     ("td3", {"precision": "half"}, "float32, bfloat16"), ("sac", {"hidden": ()}, "at least one"),
     ("sac", {"warmup": 96}, "no update .*algo.warmup=96 .*algo.total_steps=96"),
     ("td3", {"warmup": 90, "updates_per_step": 0.1}, "no update .*algo.updates_per_step=0.1"),
+    ("sac", {"demonstration_bonus": 1.0}, "demonstration_bonus=1 is of errors .* algo.priority=0.6"),
+    ("sac", {"demonstration_bonus": 1.0, "priority": 0.5, "demonstrations": 0.5}, "one of the two"),
     ("sac", {"evaluate_steps": 31}, "algo.evaluate_steps=31 is at least algo.report_steps=32")])
 def test_wrong_settings_are_refused(name: str, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
