@@ -49,10 +49,10 @@ class GroundingConfig(SeeingConfig, CloningConfig):
     Args:
         frames: S, of which one scene in 16 is held out, to measure the error.
         looks: frames of each scene: the arm is elsewhere in each.
-        wander: control steps between them, under one random action; None: the looks are spread over an episode. Then
-            what is pushed is told better (over demonstrations 1.9 cm off and not 3.7, medians, one trial), and what is
-            reached worse: 20 demonstrations on such an eye reached in .79 of 512 episodes, on that of 15 steps in .93.
-            Scenes have each of them in turn.
+        wander: control steps between them, under one random action; None: at random moments of an episode. Scenes have
+            each in turn. Of the same number of frames, all of whole episodes tell better what is pushed (over
+            demonstrations 1.9 cm off and not 3.7, medians, one trial), and worse what is reached: 20 demonstrations on
+            such an eye reached in .79 of 512 episodes, on that of 15 steps in .93.
         follow: share of the worlds in which the arm does what the sentence asks for, as the task's controller by hand
             does it, pushed aside; 0: of a task that has none.
         pixels: weight of the cross entropy of where pointers look.
@@ -169,23 +169,31 @@ def read_of(env: TaskEnv, cameras: Mapping[str, Tensor], ground: Sequence[str]) 
 @torch.no_grad()
 def looks(env: TaskEnv, config: GroundingConfig, generator: torch.Generator) -> Iterator[dict[str, Tensor]]:
     """Pictures and signals of all worlds [N, ...], one look after the other, without an end."""
-    apart = [wander_of(env.task, config.looks, each) for each in config.wander]
+    for wander in config.wander:
+        check_wander(env.task, config.looks, wander)
     experts = expert_of(env.task) if config.follow else None
-    for steps in cycle(apart):
+    for wander in cycle(config.wander):
         obs, drawn = env.reset(), torch.rand((2, env.num_worlds), generator=generator)
         leads = led(env, experts(env.num_worlds), drawn[0] < config.follow, 0.3 + 0.7 * drawn[1]) if experts else alone
-        for look in range(config.looks):
-            obs = wander(env, steps, leads, generator) if look else obs
+        yield {**env.true_signals(), **obs.images}
+        for steps in apart(env.task, config.looks, wander, generator):
+            obs = wandered(env, steps, leads, generator)
             yield {**env.true_signals(), **obs.images}
 
 
-def wander_of(task: Task, looks: int, wander: int | None) -> int:
-    """Control steps between so many looks; a clear error where episodes end before the last one."""
-    steps = wander or (task.steps - 1) // max(looks - 1, 1)
-    if not 0 < (looks - 1) * steps < task.steps and looks > 1:
-        raise SettingsError(f"algo.looks={looks} and algo.wander=[{wander}]: the last look is after "
-                            f"{(looks - 1) * max(steps, 1)} control steps, and an episode has {task.steps}")
-    return steps
+def check_wander(task: Task, looks: int, wander: int | None) -> None:
+    """Refuse looks of which the last is after the episode's end."""
+    if (last := (looks - 1) * (wander or 1)) >= task.steps:
+        raise SettingsError(f"algo.looks={looks} and algo.wander=[{wander}]: the last look is after {last} control "
+                            f"steps, and an episode has {task.steps}")
+
+
+def apart(task: Task, looks: int, wander: int | None, generator: torch.Generator) -> list[int]:
+    """Control steps from each of so many looks to the next: ``wander``, or anywhere in an episode."""
+    if wander is not None:
+        return [wander] * (looks - 1)
+    times = torch.randperm(task.steps - 1, generator=generator)[: looks - 1].sort().values + 1
+    return torch.diff(times, prepend=times.new_zeros(1)).tolist()
 
 
 def expert_of(task: Task) -> Callable[[int], Controller]:
@@ -211,7 +219,7 @@ def led(env: Any, expert: Controller, follows: Tensor, pace: Tensor) -> Callable
     return leads
 
 
-def wander(env: Any, steps: int, leads: Callable[[Tensor], Tensor], generator: torch.Generator) -> Obs:
+def wandered(env: Any, steps: int, leads: Callable[[Tensor], Tensor], generator: torch.Generator) -> Obs:
     """The observations after steps with one random action in each world, or what ``leads`` makes of it; the last step
     alone is rendered."""
     action = 2.0 * torch.rand((env.num_worlds, env.action_dim), generator=generator) - 1.0

@@ -67,7 +67,15 @@ def test_frames_are_looks_at_fresh_scenes() -> None:
     assert seen.pictures["front_rgb"].shape == (50, SIZE, SIZE, 3)
     assert seen.numbers["instruction"].dtype == torch.int32 and set(seen.numbers) == {"instruction", "target_pos_w"}
     assert np.array_equal(seen.pictures["front_rgb"][:20], seen.pictures["front_rgb"][20:40])
-    assert grounding.wander_of(env.task, 4, None) == 16  # four looks over 50 steps
+
+
+def test_looks_are_so_many_steps_apart_or_anywhere_in_an_episode() -> None:
+    task, generator = Scenes().task, torch.Generator().manual_seed(1)
+    assert grounding.apart(task, 4, 15, generator) == [15, 15, 15]
+    drawn = torch.tensor([grounding.apart(task, 4, None, generator) for _ in range(400)])
+    last = drawn.sum(1)
+    assert drawn.shape == (400, 3) and int(drawn.min()) >= 1 and int(last.max()) == 49 and int(last.min()) < 20
+    assert abs(float(drawn.float().mean()) - 12.5) < 0.6  # three of 49 moments: a quarter of 50 apart, on average
 
 
 def test_scenes_have_several_distances_between_looks_in_turn() -> None:
