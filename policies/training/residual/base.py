@@ -6,6 +6,9 @@ in units of the action, after Ankile et al. 2024 (ResiP, arXiv 2407.16677) and J
 A base that gives commands (one that plays chunks, an artifact) is executed as it commands, moved by as much as the
 action map moves between the two actions: so scale 0 is the base, bit for bit, whatever the action map loses.
 
+Where actions move a target (:class:`temporeal.sim.maps.StepAction`), corrections of a commanding base are gathered: its
+rows of absolute targets would undo each at once. They begin anew where the base looks at the world anew.
+
 N worlds, K chosen ones, A action, U numbers of a command.
 """
 
@@ -17,8 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from temporeal.sim.maps import StepAction
+from temporeal.sim.task_parts.arms.actions import EffortAction, RateAction, ToolAction
+
 if TYPE_CHECKING:
-    from temporeal.sim.maps import Memory
+    from temporeal.sim.maps import ActionMap, Memory
     from temporeal.sim.task import Task
     from temporeal.sim.types import Obs
 
@@ -26,10 +32,17 @@ Signals = Mapping[str, Tensor]
 
 
 class Acted(NamedTuple):
-    """What a base does now: its action [N, A], and the command [N, U] itself where it gives commands."""
+    """What a base does now.
 
-    action: Tensor
+    Args:
+        action: [N, A]; None: the one that stands for its command.
+        command: [N, U], where it gives commands itself.
+        anew: [N] bool, whether that command follows from a new look at the world; None: nowhere.
+    """
+
+    action: Tensor | None
     command: Tensor | None = None
+    anew: Tensor | None = None
 
 
 class FrozenBase(Protocol):
@@ -49,9 +62,9 @@ class FrozenBase(Protocol):
     def act(self, obs: Obs, signals: Signals) -> Acted:
         """What it does now, once in each control step. ``obs`` [N, O], the true ``signals`` [N, ...]."""
 
-    def after(self, obs: Obs, signals: Signals) -> Tensor:
-        """The action [N, A] that would follow in ``obs``, which episodes ended in; for critics that look beyond the
-        end. It remembers nothing of it."""
+    def after(self, obs: Obs, signals: Signals) -> Tensor | None:
+        """The action [N, A] that would follow in ``obs``, which episodes ended in, for critics that look beyond the
+        end; None where it does not know it. It remembers nothing of it."""
 
     def state_dict(self) -> dict[str, Any]:
         """All state, for a bit-exact resume."""
@@ -65,24 +78,51 @@ def corrected(base: Tensor, u: Tensor, scale: float | Tensor) -> Tensor:
     return (base.clamp(-1.0, 1.0) + scale * u.clamp(-1.0, 1.0)).clamp(-1.0, 1.0)
 
 
-def command_of(task: Task, acted: Acted, action: Tensor, memory: Memory) -> Tensor | None:
-    """The command [N, U] of the executed ``action`` [N, A] where the base gives commands; else None: the action map
-    knows it. ``memory``: the observation map's, without this step's action."""
-    if acted.command is None:
-        return None
-    moved = mapped(task, action, memory) - mapped(task, acted.action.clamp(-1.0, 1.0), memory)
-    command, limits = acted.command + moved, task.robot.command(task.command)
-    low, high = command.new_tensor(limits.low), command.new_tensor(limits.high)
-    # a base's own command may be beyond: that is sent as it was
-    return torch.where(moved == 0.0, acted.command, torch.minimum(torch.maximum(command, low), high)).contiguous()
-
-
-def mapped(task: Task, action: Tensor, memory: Memory) -> Tensor:
-    """The command [N, U] of an action [N, A]."""
-    after: Memory = {**memory, **task.observe.record(memory, action)}  # type: ignore[operator]
-    return task.act(action, after)
-
-
 def conditioned(obs: Tensor, base: Tensor, condition: bool) -> Tensor:
     """What the residual sees: the observation [N, O], and the base's action [N, A] behind it."""
     return torch.cat([obs, base.clamp(-1.0, 1.0)], -1) if condition else obs
+
+
+class Mixing:
+    """How commands are corrected, of one task: functions of tensors, in worlds and in the graph of an artifact.
+
+    Attributes:
+        gathers: [U] 1 where the action map moves a target, so that corrections add up; else 0.
+    """
+
+    def __init__(self, task: Task) -> None:
+        limits = task.robot.command(task.command)
+        self.act, self.record = task.act, task.observe.record  # type: ignore[operator]
+        self.low, self.high = torch.tensor(limits.low), torch.tensor(limits.high)
+        self.gathers = gathered(task.act, len(limits.low))
+
+    def mapped(self, action: Tensor, memory: Memory) -> Tensor:
+        """The command [N, U] of an action [N, A]. ``memory``: the observation map's, before that action."""
+        after: Memory = {**memory, **self.record(memory, action)}
+        return self.act(action, after)
+
+    def stands_for(self, command: Tensor, offset: Tensor, memory: Memory) -> Tensor:
+        """The action [N, A] of a base's ``command`` [N, U], with what was corrected before it, in [-1, 1]."""
+        return self.act.inverse(command + offset, memory).clamp(-1.0, 1.0)
+
+    def moved(self, base: Tensor, executed: Tensor, offset: Tensor, memory: Memory) -> Tensor:
+        """How far the command is to be beside the base's, [N, U], for the ``executed`` action and the ``base``'s [N,
+        A]; ``offset`` [N, U] was so before."""
+        step = self.mapped(executed, memory) - self.mapped(base.clamp(-1.0, 1.0), memory)
+        return self.gathers.to(step.device) * offset + step
+
+    def command(self, base: Tensor, offset: Tensor) -> Tensor:
+        """The ``base``'s command [N, U] with its ``offset`` [N, U], within the limits. What is not moved is the base's
+        own, wherever that is."""
+        low, high = self.low.to(base.device), self.high.to(base.device)
+        return torch.where(offset == 0.0, base, torch.minimum(torch.maximum(base + offset, low), high))
+
+
+def gathered(act: ActionMap, size: int) -> Tensor:
+    """1 where the map moves a target that stays, [U]."""
+    found = torch.zeros(size)
+    if isinstance(act, StepAction):
+        found[:] = 1.0
+    elif isinstance(act, ToolAction) and not isinstance(act, (RateAction, EffortAction)):
+        found[: act.joints] = 1.0  # a gripper is commanded where it is to be
+    return found

@@ -11,25 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from temporeal.policies.training.chunk_rl.rewards import Reward
-from temporeal.policies.training.residual.base import Acted, FrozenBase, command_of, conditioned, corrected
-from temporeal.sim.types import EnvCapabilities, Obs, Step, TaskEnv
-
-
-class CorrectedEnv(TaskEnv, Protocol):
-    """The part of :class:`temporeal.sim.env.Env` that a corrected base takes."""
-
-    command_override: Tensor | None
-    column: dict[str, Tensor]
-    num_worlds: int
-
-    def begin_next(self, obs: Obs, ids: Tensor) -> Obs:
-        """Begin the next episodes of the worlds ``ids`` [K]: ``obs`` with their first observations."""
+from temporeal.policies.training.residual.base import FrozenBase, conditioned
+from temporeal.policies.training.residual.correction import CorrectedEnv, Correction
+from temporeal.sim.types import EnvCapabilities, Obs, Step
 
 
 class ResidualEnv:
@@ -45,23 +35,19 @@ class ResidualEnv:
         end_at_success: an episode that succeeds is over then, and terminated.
 
     Attributes:
-        acted: what the base does in the observation that was shown last.
+        now: the base, and what it does in the observation that was shown last (``now.action`` [N, A]).
     """
 
     def __init__(
         self, env: CorrectedEnv, base: FrozenBase, scale: float, *, condition: bool = True,
         reward: Reward | None = None, end_at_success: bool = False,
     ) -> None:
-        if base.action_dim != env.action_dim:
-            raise ValueError(f"{base.title} gives {base.action_dim} numbers of an action, the worlds take "
-                             f"{env.action_dim}")
-        self.env, self.base, self.scale, self.condition = env, base, scale, condition
+        self.env, self.scale, self.condition, self.now = env, scale, condition, Correction(env, base)
         self.reward, self.end_at_success = reward, end_at_success
         self.num_worlds, self.device, self.action_dim = env.num_worlds, env.device, env.action_dim
         more = env.action_dim if condition else 0
         self.obs_dim, self.critic_dim = env.obs_dim + more, env.critic_dim + more
         self.inner_obs_dim = env.obs_dim
-        self.acted = Acted(torch.zeros(env.num_worlds, env.action_dim, device=env.device))
 
     @property
     def capabilities(self) -> EnvCapabilities:
@@ -71,15 +57,11 @@ class ResidualEnv:
     def reset(self) -> Obs:
         """A new episode in every world."""
         obs = self.env.reset()
-        self.base.begin(torch.arange(self.num_worlds, device=self.device))
+        self.now.begin(torch.arange(self.num_worlds, device=self.device))
         if self.reward is not None:
             self.reward.start(self.env.true_signals())
-        return self.shown(self.look(obs), self.acted.action)
-
-    def look(self, obs: Obs) -> Obs:
-        """``obs``, in which the base has made up its mind."""
-        self.acted = self.base.act(obs, self.env.true_signals())
-        return obs
+        self.now.look(obs, self.env.true_signals())
+        return self.shown(obs, self.now.action)
 
     def shown(self, obs: Obs, base: Tensor) -> Obs:
         """What the residual and its critic see, the base's action [N, A] behind what the actor sees."""
@@ -93,24 +75,24 @@ class ResidualEnv:
     @torch.no_grad()
     def step(self, action: Tensor) -> Step:
         """One control step with the residual's ``action`` [N, A]."""
-        before, executed = self.acted.action, corrected(self.acted.action, action, self.scale)
-        self.env.command_override = command_of(self.env.task, self.acted, executed, memory_of(self.env.column))
+        before, executed = self.now.action, self.now.executed(action, self.scale)
         step = self.env.step(executed)
         if self.end_at_success:
             step = self.ended_by_success(step)
         step = replace(step, info={**step.info, "base_action": before, "executed_action": executed})
         if self.reward is not None:
             step = replace(step, reward=self.reward(step))
-        ended = (step.terminated | step.truncated).nonzero()[:, 0]
-        final = step.final_obs
-        if len(ended):
-            after = self.base.after(final, step.info["signals"]) if self.condition else before  # type: ignore[arg-type]
-            self.base.begin(ended)
-            obs = self.look(step.obs)
-            following = self.acted.action.index_copy(0, ended, after[ended])
-            return replace(step, obs=self.shown(obs, self.acted.action), final_obs=self.shown(final, following))
-        seen = self.shown(self.look(step.obs), self.acted.action)
-        return replace(step, obs=seen, final_obs=seen if final is step.obs else self.shown(final, self.acted.action))
+        final, ended = step.final_obs, (step.terminated | step.truncated).nonzero()[:, 0]
+        if not len(ended):
+            self.now.look(step.obs, self.env.true_signals())
+            seen = self.shown(step.obs, self.now.action)
+            return replace(step, obs=seen, final_obs=seen)
+        after = self.now.base.after(final, step.info["signals"])  # type: ignore[arg-type]
+        following = before if after is None else after
+        self.now.begin(ended)
+        self.now.look(step.obs, self.env.true_signals())
+        following = self.now.action.index_copy(0, ended, following[ended])
+        return replace(step, obs=self.shown(step.obs, self.now.action), final_obs=self.shown(final, following))
 
     def ended_by_success(self, step: Step) -> Step:
         """``step`` whose successful episodes are over: the next ones begin."""
@@ -129,26 +111,20 @@ class ResidualEnv:
 
     def state_dict(self) -> dict[str, object]:
         """All state, for a bit-exact resume."""
-        return {"env": self.env.state_dict(), "base": self.base.state_dict(), "scale": self.scale,
-                "reward": {} if self.reward is None else {k: v.clone() for k, v in self.reward.memory.items()},
-                "acted": tuple(None if each is None else each.clone() for each in self.acted)}
+        paid = {} if self.reward is None else {name: value.clone() for name, value in self.reward.memory.items()}
+        return {"env": self.env.state_dict(), "now": self.now.state_dict(), "scale": self.scale, "reward": paid}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned. ValueError: it is of other worlds, or of another base."""
-        if missing := {"env", "base", "acted"} - set(state):
+        if missing := {"env", "now", "scale", "reward"} - set(state):
             raise ValueError(f"not the state of worlds with a base: {', '.join(sorted(missing))} missing")
         self.env.load_state_dict(state["env"])
-        self.base.load_state_dict(state["base"])
-        self.scale, self.acted = state["scale"], Acted(*state["acted"])
+        self.now.load_state_dict(state["now"])
+        self.scale = state["scale"]
         if self.reward is not None:
             self.reward.start(self.env.true_signals())
             for name, value in self.reward.memory.items():
                 value.copy_(state["reward"][name])
-
-
-def memory_of(column: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The observation map's memory [N, ...] in the ``column`` of an environment."""
-    return {name.removeprefix("memory."): value for name, value in column.items() if name.startswith("memory.")}
 
 
 def distinct_copies(obs: Obs) -> tuple[Tensor, Tensor]:

@@ -84,7 +84,7 @@ def test_a_residual_moves_what_is_executed_and_the_information_says_both(command
     inner = made()
     env = ResidualEnv(inner, Remembering(inner, commands), 0.3)
     env.reset()
-    before, u = env.acted.action, torch.full_like(zeros(env), 0.5)
+    before, u = env.now.action, torch.full_like(zeros(env), 0.5)
     step = env.step(u)
     assert torch.equal(step.info["base_action"], before)
     assert torch.equal(step.info["executed_action"], corrected(before, u, 0.3))
@@ -100,7 +100,7 @@ def test_actor_and_critic_see_what_the_base_does():
     inner = made()
     env = ResidualEnv(inner, Remembering(inner), 0.3)
     obs = env.reset()
-    size, seen = inner.obs_dim, env.acted.action.clamp(-1.0, 1.0)
+    size, seen = inner.obs_dim, env.now.action.clamp(-1.0, 1.0)
     assert obs.actor.shape == (WORLDS, env.obs_dim) and obs.critic.shape == (WORLDS, env.critic_dim)
     assert torch.equal(obs.actor[:, size:], seen) and torch.equal(obs.critic[:, size : env.obs_dim], seen)
     bare = ResidualEnv(made(), Remembering(inner), 0.3, condition=False)
@@ -115,13 +115,13 @@ def test_the_true_successor_shows_what_the_base_would_have_done_there():
         step = env.step(zeros(env))
         if bool(step.truncated.all()):
             break
-        wanted = env.acted.action.clamp(-1.0, 1.0)
+        wanted = env.now.action.clamp(-1.0, 1.0)
         assert torch.equal(step.final_obs.actor[:, inner.obs_dim :], wanted)
     assert bool(step.truncated.all())
     age = 0.1 * float(inner.task.steps)
     there = (1.5 * torch.sin(step.final_obs.actor[:, : env.action_dim] + age)).clamp(-1.0, 1.0)
     assert torch.allclose(step.final_obs.actor[:, inner.obs_dim :], there)
-    assert torch.equal(env.base.age, torch.ones(WORLDS))  # the next episode's first step
+    assert torch.equal(env.now.base.age, torch.ones(WORLDS))  # the next episode's first step
 
 
 @pytest.mark.parametrize("reward", ["sparse", "formula"])
@@ -154,7 +154,7 @@ def test_an_episode_that_succeeds_is_over_and_paid_once():
         over = step.terminated
         assert torch.equal(step.reward > 0, over)
         assert bool((step.info["success"][over] > 0.5).all())
-        assert bool((env.base.age[over] == 1).all())
+        assert bool((env.now.base.age[over] == 1).all())
     assert float(ends.sum()) > 0 and torch.equal(total, ends)
 
 
