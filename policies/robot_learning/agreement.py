@@ -1,0 +1,100 @@
+"""What actor and learner must agree on before a step is learned from: signals, action, rate, robot, task, scales.
+
+Published real-robot results fail most often on exactly this: another order, scale, rate or normalization on the two
+sides, and nothing says so. Both sides make the agreement from their own settings, and compare all of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from temporeal.policies.data.episodes.interface import ActionSpec, Interface
+from temporeal.policies.robot_learning.messages import DTYPES
+from temporeal.policies.runs.errors import BadInput
+from temporeal.robots.signals import schema
+
+if TYPE_CHECKING:
+    from temporeal.policies.training.off_policy.settings import OffPolicyConfig
+    from temporeal.robots.signals import SignalSpec
+    from temporeal.sim.task import Task
+
+VERSION = 1  # of messages and of what is agreed
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """All that must be equal.
+
+    Args:
+        interface: signals, command, rate, robot.
+        observation: O, numbers that the policy is shown.
+        task: its name, settings and formula.
+        learner: algorithm, widths, normalization: what makes weights fit.
+        judged: what the reward is, and who judges success.
+        steps: of the longest episode.
+    """
+
+    interface: Interface
+    observation: int
+    task: Mapping[str, Any]
+    learner: Mapping[str, Any]
+    judged: Mapping[str, Any]
+    steps: int
+
+    def plain(self) -> dict[str, Any]:
+        """As it is hashed and sent: plain values."""
+        return json.loads(json.dumps({
+            "version": VERSION, "interface": self.interface.hashed(), "observation": self.observation,
+            "task": dict(self.task), "learner": dict(self.learner), "judged": dict(self.judged), "steps": self.steps}))
+
+    def digest(self) -> str:
+        """SHA-256 of it."""
+        return hashlib.sha256(json.dumps(self.plain(), sort_keys=True).encode()).hexdigest()
+
+
+def differences(wanted: Any, found: Any, name: str = "") -> Iterator[str]:
+    """Sentences on what differs between two :meth:`Agreement.plain`, by dotted names."""
+    if isinstance(wanted, Mapping) and isinstance(found, Mapping):
+        for key in dict.fromkeys((*wanted, *found)):
+            dotted = f"{name}.{key}" if name else str(key)
+            if key not in wanted or key not in found:
+                yield f"{dotted[:120]} is {'not of the learner' if key not in wanted else 'missing at the actor'}"
+            else:
+                yield from differences(wanted[key], found[key], dotted)
+    elif wanted != found:
+        yield f"{name} is {str(wanted)[:80]} at the learner and {str(found)[:80]} at the actor"
+
+
+def agreement(
+    task: Task, settings: Mapping[str, Any], config: OffPolicyConfig, judged: Mapping[str, Any], steps: int
+) -> Agreement:
+    """The agreement of a task as its policy sees it."""
+    command, act = task.robot.command(task.command), task.act
+    interface = Interface(
+        task.robot.name, schema(*(carried(task.schema[name]) for name in read_by(task))),
+        ActionSpec(command.name, tuple(map(float, command.low)), tuple(map(float, command.high)), command.unit),
+        1.0 / task.control_dt, task_action=act.action_dim, task=task.name)
+    group = {key: value for key, value in settings["task"].items() if key in ("name", "robot", "settings")}
+    learner = {"algorithm": settings["algo"]["name"], "hidden": list(config.hidden), "precision": config.precision,
+               "normalization": "running mean and deviation" if config.normalize_observations else "none"}
+    return Agreement(interface, task.observe.obs_dim, {**group, "formula": task.formula_text}, learner, judged, steps)
+
+
+def read_by(task: Task) -> tuple[str, ...]:
+    """The signals that the policy and the formula read, without the time, which the actor counts itself."""
+    from temporeal.sim.stl.language.queries import signals_in
+    from temporeal.sim.task import MISSION_TIME
+
+    names = dict.fromkeys((*task.observe.signals, *sorted(signals_in(task.formula))))
+    return tuple(name for name in names if name != MISSION_TIME.name)
+
+
+def carried(spec: SignalSpec) -> SignalSpec:
+    """A signal that messages can carry."""
+    if spec.dtype not in DTYPES:
+        raise BadInput(f"signal {spec.name} is of type {spec.dtype}; actor and learner exchange {', '.join(DTYPES)}")
+    return spec

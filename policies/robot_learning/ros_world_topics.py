@@ -1,0 +1,95 @@
+"""What an actor hears of the nodes around a robot: the guard's mode, the commands that it sent, the monitor's verdict.
+
+The commands are those of the guard's own records (``guard/command``), its stop actions included, so that what was
+executed is never what was only proposed, and all of it is compared with the command's limits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from temporeal.robots.signals import CommandSpec
+from temporeal_bridge.mission import CommandRecord, MissionStatus, mission_status
+from temporeal_bridge.transports import messages
+from temporeal_bridge.transports.transport import QOS, QoS, Received, Transport
+
+RECORDS = QoS(reliable=True, depth=1000)
+TOLERANCE = 1e-6  # of a command's range: commands travel as float32 in some messages
+REMEMBERED = 64  # commands of the controller that the guard has answered; older ones nobody asks for
+
+
+@dataclass
+class Audit:
+    """All commands that the guard sent since the world was opened.
+
+    Args:
+        sent: number of them; stops: of those that were the guard's own. limited: that were not what was proposed.
+        outside: sent outside the command's limits. asked_outside: proposed outside of them.
+    """
+
+    sent: int = 0
+    stops: int = 0
+    limited: int = 0
+    outside: int = 0
+    asked_outside: int = 0
+
+
+class Heard:
+    """The last words of guard and monitor."""
+
+    def __init__(self, transport: Transport, spec: CommandSpec) -> None:
+        self.low, self.high = np.array(spec.low), np.array(spec.high)
+        self.slack = TOLERANCE * (self.high - self.low)
+        self.status, self.event, self.verdict = MissionStatus("", -1, 0), "", dict[str, Any]()
+        self.audit, self.own = Audit(), 0
+        self.answered = OrderedDict[tuple[int, int], CommandRecord]()
+        self.last: CommandRecord | None = None
+        text = "std_msgs/msg/String"
+        transport.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], self._on_mission)
+        transport.subscribe("guard/event", text, QOS["default"], self._on_event)
+        transport.subscribe("guard/command", "std_msgs/msg/Float64MultiArray", RECORDS, self._on_command)
+        transport.subscribe("monitor/verdict", text, QOS["latched"], self._on_verdict)
+
+    def _on_mission(self, received: Received) -> None:
+        self.status = mission_status(received) or self.status
+
+    def _on_event(self, received: Received) -> None:
+        self.event = str(json.loads(messages.decode(received.type, received.data).data).get("reason", ""))
+
+    def _on_verdict(self, received: Received) -> None:
+        self.verdict = json.loads(messages.decode(received.type, received.data).data)
+
+    def _on_command(self, received: Received) -> None:
+        record = CommandRecord.of(messages.decode(received.type, received.data).data)
+        sent, asked, audit = np.asarray(record.sent), np.asarray(record.proposed), self.audit
+        self.last = record
+        audit.sent += 1
+        audit.outside += self._outside(sent)
+        if record.step < 0:
+            audit.stops += 1
+            return
+        audit.asked_outside += self._outside(asked)
+        audit.limited += bool((np.abs(sent - asked) > self.slack).any())
+        self.answered[record.flight, record.step] = record
+        while len(self.answered) > REMEMBERED:
+            self.answered.popitem(last=False)
+
+    def _outside(self, command: np.ndarray) -> bool:
+        return bool(((command < self.low - self.slack) | (command > self.high + self.slack)).any())
+
+    def changed(self, record: CommandRecord) -> str:
+        """Why what was sent is not what was proposed; "": it is."""
+        off = np.abs(np.asarray(record.sent) - np.asarray(record.proposed))
+        if not (off > self.slack).any():
+            return ""
+        return f"the guard changed the command by up to {off.max():.3g} (its limits, or its fade-in)"
+
+    def judged(self, flight: int) -> str:
+        """The monitor's verdict on mission ``flight``, once it is final; else ""."""
+        own = self.verdict.get("flight") == flight and bool(self.verdict.get("final"))
+        return str(self.verdict["verdict"]) if own else ""
