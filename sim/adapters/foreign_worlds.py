@@ -33,7 +33,8 @@ FORMULA = "F[0,{horizon:g}] (success > 0.5)"
 
 
 class Simulation(Protocol):
-    """N worlds of another library's environment."""
+    """N worlds of another library's environment. One that can step many at once has ``steps(worlds, actions [K, A])``,
+    which gives signals [K, ...], besides."""
 
     def reset(self, world: int, seed: int) -> Mapping[str, np.ndarray]:
         """Begin the episode of ``seed`` in ``world``: its signals."""
@@ -95,11 +96,19 @@ class ForeignWorlds:
 
     def step(self, ctrl: Tensor, substeps: int) -> None:
         """One control step of all worlds."""
-        for world, action in enumerate(ctrl.numpy()):
-            if np.isfinite(action).all():
-                self._put(world, self.simulation.step(world, action))
-            else:
-                self.bad[world] = True
+        actions = ctrl.numpy()
+        finite = np.isfinite(actions).all(1)
+        if not finite.all():
+            self.bad |= torch.from_numpy(~finite)
+        worlds = finite.nonzero()[0].tolist()
+        together: Callable[..., Mapping[str, np.ndarray]] | None = getattr(self.simulation, "steps", None)
+        if together is not None and worlds:
+            found = together(worlds, actions[worlds])
+            for name, value in self.value.items():
+                value[worlds] = torch.as_tensor(found[name], dtype=torch.float32)
+            return
+        for world in worlds:
+            self._put(world, self.simulation.step(world, actions[world]))
 
     def _put(self, world: int, signals: Mapping[str, np.ndarray]) -> None:
         for name, value in self.value.items():

@@ -45,6 +45,7 @@ SENTENCES: Mapping[str, str] = {
     "handle-pull-side-v3": "pull the handle up from the side",
     "handle-pull-v3": "pull the handle up",
     "lever-pull-v3": "pull the lever up",
+    "peg-hard": "insert the peg into the hole at the side",
     "peg-insert-side-v3": "insert the peg into the hole at the side",
     "peg-unplug-side-v3": "unplug the peg at the side",
     "pick-out-of-hole-v3": "pick the puck out of the hole",

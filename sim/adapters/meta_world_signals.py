@@ -84,3 +84,34 @@ class StateTold(Objective):
     def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """The state and the time, for the critic."""
         return torch.cat([signals["state"], super().privileged(signals, carry)], -1)
+
+
+class Motion(nn.Module):
+    """The library's state in numbers that a small network can use: what is there now [11], how fast it moves [11], the
+    second object [7], and the hand's distance from the object, the object's from the goal, and the goal, [3] each.
+
+    The library stacks two moments, whose difference is lost where each is normalized.
+
+    Args:
+        control_dt: between them, s.
+    """
+
+    signals = ("state",)
+    memory: Mapping[str, tuple[int, ...]] = {}
+    obs_dim = 11 + 11 + 7 + 3 * 3
+
+    def __init__(self, control_dt: float) -> None:
+        super().__init__()
+        self.control_dt = control_dt
+
+    def forward(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[Tensor, Memory]:
+        """Observation [N, 38]."""
+        state = signals["state"]
+        now, goal = state[:, :11], state[:, 36:39]
+        speed = (now - state[:, 18:29]) / self.control_dt
+        return torch.cat([now, speed, state[:, 11:18], state[:, :3] - state[:, 4:7], state[:, 4:7] - goal, goal],
+                         -1), dict(memory)
+
+    def record(self, memory: Memory, action: Tensor) -> Memory:
+        """Nothing is remembered."""
+        return dict(memory)

@@ -50,7 +50,7 @@ def test_a_scripted_policy_does_its_task_as_a_task_of_ours():
 def test_what_is_not_there_is_named():
     with pytest.raises(ValueError, match="env=door-opne-v3: no such environment; did you mean 'door-open-v3'"):
         load_task("metaworld", env="door-opne-v3")
-    with pytest.raises(ValueError, match="reward is dense or success"):
+    with pytest.raises(ValueError, match="reward is one of dense, success"):
         load_task("metaworld", reward="none")
     with pytest.raises(ValueError, match="take backend=auto"):
         make_env(load_task("metaworld"), num_worlds=1, backend="mujoco")
