@@ -177,12 +177,14 @@ class EnvCapabilities:
         health: counts by name of what has gone wrong: ``diverged``, ``warnings``, ``overflow``.
         curriculum: is told when an iteration is over.
         task_env: the environment itself, where its worlds are those of a task.
+        zero_start: a policy is to begin with the action 0 everywhere: what it learns is added to something.
     """
 
     stagger: Callable[[], None] | None = None
     health: Callable[[], Mapping[str, int]] | None = None
     curriculum: Curriculum | None = None
     task_env: TaskEnv | None = None
+    zero_start: bool = False
 
 
 class TaskEnv(VecEnv, Protocol):

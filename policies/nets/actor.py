@@ -183,6 +183,18 @@ def make_actor(
     return FeedForwardActor(obs_dim, action_dim, hidden, name, init_std)
 
 
+@torch.no_grad()
+def begin_at_zero(actor: nn.Module) -> None:
+    """Have the deterministic action of a new ``actor`` be 0 everywhere: its last layer is."""
+    if isinstance(actor, RecurrentActor):
+        last = [actor.head.weight, actor.head.bias]
+    else:
+        net: nn.Module = actor.net  # type: ignore[assignment]
+        last = [net.weights[-1], net.biases[-1]] if hasattr(net, "biases") else [net[-1].weight, net[-1].bias]  # type: ignore[index]
+    for each in last:
+        each.zero_()
+
+
 class Critic(nn.Module):
     """Privileged observation [..., C] to the value [...]."""
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from temporeal.policies.nets.actor import ACTIVATIONS, Actor, Critic, SeeingActor, make_actor
+from temporeal.policies.nets.actor import ACTIVATIONS, Actor, Critic, SeeingActor, begin_at_zero, make_actor
 from temporeal.policies.nets.normalizer import Moments, Normalizer
 from temporeal.policies.training.compiled_gradient.networks import Forward, Gradient, serves
 from temporeal.policies.training.errors import SettingsError
@@ -243,6 +243,8 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
         actor = make_actor(
             env.obs_dim, env.action_dim, config.actor_hidden, name=config.activation, init_std=config.init_std,
             hidden_dim=config.memory, pictures=shown_pictures(first, config), keypoints=config.keypoints).to(device)
+        if env.capabilities.zero_start:
+            begin_at_zero(actor)
         critic = Critic(env.critic_dim + seen_dim(actor, config), config.critic_hidden, config.activation).to(device)
     weights = flatten(actor, critic)
     ranks.copy_from_first([weights])

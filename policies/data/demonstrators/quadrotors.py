@@ -60,7 +60,7 @@ class Cascade:
         self.mass, self.dt, self.gains = mass(task.robot), task.control_dt, gains
         self.lag = task.robot.parameters["tau_up"].nominal[0]
         self.lacked = torch.zeros(worlds, 3)
-        self.before: Tensor | None = None
+        self.before = torch.full((worlds, 3), torch.nan)  # none yet
 
     def __call__(self, s: Mapping[str, Tensor], velocity: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
         """Thrust and angular accelerations."""
@@ -76,7 +76,7 @@ class Cascade:
 
     def turned(self, rate: Tensor, error: Tensor) -> Tensor:
         """Angular accelerations [N, 3] to command, for a ``rate`` [N, 3] and an ``error`` [N, 3] rad of attitude."""
-        now = (rate - (rate if self.before is None else self.before)) / self.dt
+        now = torch.where(self.before.isnan(), 0.0, rate - self.before) / self.dt
         self.before = rate.clone()
         p = torch.tensor([self.gains.turn, self.gains.turn, self.gains.yaw])
         return now + self.lag * (p**3 * error - 3 * p**2 * rate - 3 * p * now)

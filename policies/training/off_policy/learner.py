@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.policies.data.transitions import Transitions
+from temporeal.policies.nets.actor import begin_at_zero
 from temporeal.policies.nets.normalizer import Normalizer, moments
 from temporeal.policies.training import budget, offline_learner
 from temporeal.policies.training.errors import NonFiniteError, SettingsError
@@ -130,6 +131,9 @@ def start(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         algorithm = build(sizes, config, generator)
+    if env.capabilities.zero_start:
+        for name in {"actor", "actor_target"} & set(algorithm.modules):
+            begin_at_zero(algorithm.modules[name])
     parts = {"actor": sizes.obs_dim} if shared else {"actor": sizes.obs_dim, "critic": sizes.critic_dim}
     learner = Learner(
         config, env, algorithm, sizes, seed, generator,

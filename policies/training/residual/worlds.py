@@ -51,8 +51,8 @@ class ResidualEnv:
 
     @property
     def capabilities(self) -> EnvCapabilities:
-        """Those of the worlds."""
-        return self.env.capabilities
+        """Those of the worlds; and a residual begins as the base."""
+        return replace(self.env.capabilities, zero_start=True)
 
     def reset(self) -> Obs:
         """A new episode in every world."""
