@@ -111,7 +111,7 @@ class _Training:
     def run(self, module: ModuleType, configuration: Any, overwrite: bool, again: str) -> TrainedRun:
         """Learn, in the run's folder."""
         self.started = time.perf_counter()
-        learn = partial(module.train, **beside.given(module, self.settings, self.env.task, configuration))
+        learn = partial(module.train, **beside.given(module, self.settings, self.env, configuration))
         with self._folder(overwrite):
             self.ranks.wait()
             again = again if self.base is None or tuning.tunes_chunks(self.settings) else ""  # a reflex does not resume

@@ -14,7 +14,9 @@ from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.tuning_runs.bases import JUDGES
 
 if TYPE_CHECKING:
+    from temporeal.policies.data.episodes.dataset import Dataset
     from temporeal.policies.data.transitions import Transitions
+    from temporeal.sim.env import Env
     from temporeal.sim.task import Task
 
 
@@ -23,18 +25,22 @@ def asks_for(module: ModuleType, name: str) -> bool:
     return name in inspect.signature(module.train).parameters
 
 
-def given(module: ModuleType, settings: Settings, task: Task, configuration: Any) -> dict[str, Any]:
-    """The arguments by name."""
+def given(module: ModuleType, settings: Settings, env: Env, configuration: Any) -> dict[str, Any]:
+    """The arguments by name; ``env`` has the dataset's states as starts where that is asked for."""
+    from temporeal.policies.data.snapshots import begin_at_snapshots
     from temporeal.policies.evaluate.full_horizon import to_full_horizon
     from temporeal.policies.training.off_policy.settings import require_demonstrations
 
-    found = dict[str, Any]()
+    found, task = dict[str, Any](), env.task
     if asks_for(module, "demonstrations"):
         check_replay(configuration, settings["num_worlds"], task)
         with bad_input():
             require_demonstrations(configuration, bool(settings.get("dataset")))
             if settings.get("dataset"):
-                found["demonstrations"] = demonstrations(settings, task, configuration)
+                dataset = recorded(settings, task)
+                found["demonstrations"] = demonstrations(dataset, task, configuration)
+                if configuration.snapshots:
+                    begin_at_snapshots(env, dataset)
     if asks_for(module, "evaluate") and configuration.evaluate_steps:
         apart = {**settings, "seed": settings["seed"] + JUDGES}
         found["evaluate"] = offline.evaluation(
@@ -42,16 +48,22 @@ def given(module: ModuleType, settings: Settings, task: Task, configuration: Any
     return found
 
 
-def demonstrations(settings: Settings, task: Task, configuration: Any) -> Transitions:
-    """The episodes of ``dataset=FOLDER`` as steps, as the critics see them."""
+def recorded(settings: Settings, task: Task) -> Dataset:
+    """The set of ``dataset=FOLDER``, which is about ``task``."""
     from temporeal.policies.data import learnable
-    from temporeal.policies.data.objective_rewards import by
-    from temporeal.policies.data.privileged_view import critic_view
-    from temporeal.policies.data.views import transitions
 
     dataset = offline.open_dataset(str(settings["dataset"]))
     learnable.require_sound(dataset)
     offline.require_task(dataset, task)
+    return dataset
+
+
+def demonstrations(dataset: Dataset, task: Task, configuration: Any) -> Transitions:
+    """The episodes of ``dataset`` as steps, as the critics see them."""
+    from temporeal.policies.data.objective_rewards import by
+    from temporeal.policies.data.privileged_view import critic_view
+    from temporeal.policies.data.views import transitions
+
     view = critic_view(task, dataset.interface, configuration.privileged)
     return transitions(
         dataset, view, reward=by(task.objective) if configuration.demonstration_reward == "task" else None)

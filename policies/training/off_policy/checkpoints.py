@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from temporeal.policies.training.off_policy.replay import Replay
 
 KIND = "temporeal off-policy 1"
-ABSENT_DEFAULTS = {"demonstration_bonus": None, "imitation": 0.0, "imitation_filter": True}
+ABSENT_DEFAULTS = {"demonstration_bonus": None, "imitation": 0.0, "imitation_filter": True,
+                   "snapshots": 0.0, "snapshot_steps": None}
 """Settings that older checkpoints lack, and their values then."""
 NUMBERS = ("update", "seconds", "owed", "evaluated", "history")
 C = TypeVar("C", bound=OffPolicyConfig)

@@ -68,6 +68,7 @@ class Learner:
         update: control steps of all worlds so far, which the budget counts.
         owed: updates that the steps so far have paid for.
         evaluated: at how many steps the policy was last evaluated.
+        snapshots: share of episodes that begin at states of demonstrations now.
         episodes: sums of figures over the episodes that ended since the last report.
     """
 
@@ -85,6 +86,7 @@ class Learner:
     seconds: float = 0.0
     owed: float = 0.0
     evaluated: int = 0
+    snapshots: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
     episodes: dict[str, Tensor] = field(default_factory=dict)
 
@@ -169,6 +171,7 @@ def shown(learner: Learner, data: Transitions) -> Replay:
 def iterate(learner: Learner, evaluate: Evaluate | None = None) -> dict[str, float]:
     """The steps until the next report, with the updates that they pay for. Returns the figures."""
     config, env = learner.config, learner.env
+    choose_starts(learner)
     learner.episodes, total, count = {}, torch.zeros(len(learner.algorithm.figures)), 0
     times = -(-min(config.report_steps, config.total_steps - learner.update) // env.num_worlds)
     reward = torch.zeros(())
@@ -183,6 +186,14 @@ def iterate(learner: Learner, evaluate: Evaluate | None = None) -> dict[str, flo
     if bad := [name for name, value in figures.items() if not math.isfinite(value)]:
         raise NonFiniteError(f"after {learner.update} steps not finite: {', '.join(bad)}")
     return {**figures, "gradient_steps": float(learner.algorithm.updates), **evaluation(learner, evaluate)}
+
+
+def choose_starts(learner: Learner) -> None:
+    """How many of the next episodes begin at snapshots."""
+    share, worlds = learner.config.share_of_snapshots(learner.update), learner.env.capabilities.task_env
+    if worlds is not None and share != learner.snapshots:
+        worlds.set_mid_episode_starts(share)
+        learner.snapshots = share
 
 
 @torch.no_grad()

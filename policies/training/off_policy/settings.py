@@ -45,6 +45,9 @@ class OffPolicyConfig:
             2106.06860, eq. 5); 0: none.
         imitation_filter: only where the critics rate what was demonstrated higher than the policy's action (Nair et al.
             2018, arXiv 1709.10089, eq. 5).
+        snapshots: share of episodes, at first, that begin at states of the episodes in ``dataset=FOLDER``: a teacher's
+            trajectories (SnapshotRL); such episodes count in no figure.
+        snapshot_steps: control steps over which the share falls linearly to 0; None: it stays.
         demonstration_reward: "task": computed from the episodes' signals, as the simulation pays it; "data": as stored.
         privileged: the critics read what the task tells critics alone, such as true velocities.
         hidden: widths of all networks.
@@ -80,6 +83,8 @@ class OffPolicyConfig:
     demonstration_bonus: float | None = None
     imitation: float = 0.0
     imitation_filter: bool = True
+    snapshots: float = 0.0
+    snapshot_steps: int | None = None
     demonstration_reward: str = "task"
     privileged: bool = True
     hidden: tuple[int, ...] = (128, 128)
@@ -106,7 +111,7 @@ class OffPolicyConfig:
                 policy_every="[1, inf)", learning_rate="(0, inf)", policy_rate="(0, inf)", target_rate="(0, 1]",
                 report_steps="[1, inf)", evaluate_steps="[0, inf)", evaluate_episodes="[1, inf)",
                 checkpoint_seconds="[0, inf)", threads="[1, inf)", demonstration_bonus="[0, inf)",
-                imitation="[0, inf)")
+                imitation="[0, inf)", snapshots="[0, 1]", snapshot_steps="[1, inf)")
         require_widths(self, "hidden")
         choose(self, clock=tuple(CLOCKS), policy_value=POLICY_VALUES, precision=tuple(PRECISIONS),
                demonstration_reward=REWARDS)
@@ -127,6 +132,10 @@ class OffPolicyConfig:
             raise SettingsError(f"policies are evaluated at reports: algo.evaluate_steps={self.evaluate_steps} is at "
                                 f"least algo.report_steps={self.report_steps}, or 0")
 
+    def share_of_snapshots(self, steps: int) -> float:
+        """Of the episodes that begin after so many control steps."""
+        return self.snapshots * (max(0.0, 1.0 - steps / self.snapshot_steps) if self.snapshot_steps else 1.0)
+
     @property
     def updates(self) -> int:
         """The budget as :mod:`temporeal.policies.training.budget` counts it: here in control steps."""
@@ -140,10 +149,11 @@ class OffPolicyConfig:
 
 def require_demonstrations(config: OffPolicyConfig, given: bool) -> None:
     """Refuse demonstrations of which nothing is drawn, and a share of them where none are ``given``."""
-    if config.imitation and not given:
-        raise SettingsError(f"algo.imitation={config.imitation:g} is of what dataset=FOLDER demonstrates, and it is "
-                            "not given; or algo.imitation=0")
-    if given and not config.demonstrated:
+    for name in ("imitation", "snapshots"):
+        if getattr(config, name) and not given:
+            raise SettingsError(f"algo.{name}={getattr(config, name):g} is of what dataset=FOLDER demonstrates, and it "
+                                f"is not given; or algo.{name}=0")
+    if given and not config.demonstrated and not config.snapshots:
         raise SettingsError(f"algo.demonstrations={config.demonstrations:g} of algo.batch={config.batch} are 0 rows: "
                             f"nothing is learned from dataset=; at least {1.0 / config.batch:g}, or leave dataset= out")
     if config.demonstrations and not given:

@@ -263,8 +263,10 @@ def test_demonstrations_of_no_use_and_those_that_are_missing_are_refused() -> No
             made(env, small("sac", demonstrations=share)[1], demonstrated())
     with pytest.raises(SettingsError, match=r"demonstrations=0.5 .* dataset=FOLDER, .* not given; .* algo=sac"):
         made(env, small("sac", demonstrations=0.5)[1])
-    with pytest.raises(SettingsError, match=r"imitation=0.1 is of what dataset=FOLDER demonstrates"):
-        made(env, small("sac", imitation=0.1)[1])
+    for name in ("imitation", "snapshots"):
+        with pytest.raises(SettingsError, match=rf"{name}=0.1 is of what dataset=FOLDER demonstrates"):
+            made(env, small("sac", **{name: 0.1})[1])
+    assert made(env, small("sac", snapshots=0.1, demonstrations=0.0)[1], demonstrated()).demonstrations is not None
     assert made(env, small("sac", demonstrations=0.0)[1]).demonstrations is None
 
 

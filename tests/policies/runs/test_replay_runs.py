@@ -48,6 +48,19 @@ def test_demonstrations_are_learned_from_beside_the_simulation(dataset: Path, tm
     assert "motor_cmd" in export_run(done.folder, tmp_path / "artifact").commands
 
 
+def test_episodes_begin_at_states_of_the_set_and_a_resumed_run_goes_on_alike(dataset: Path, tmp_path: Path) -> None:
+    """A share that falls to nothing over the run, and no step of the set in a batch."""
+    words = ("algo=rlpd", "algo.total_steps=96", "algo.demonstrations=0", "algo.snapshots=1.0",
+             "algo.snapshot_steps=96", "algo.report_steps=16")
+    whole = train(settings_of(dataset, tmp_path / "whole", *words), quiet=True)
+    parts = settings_of(dataset, tmp_path / "parts", *words)
+    train({**parts, "algo": {**parts["algo"], "total_steps": 48}}, quiet=True)
+    again = train({**parts, "resume": True}, quiet=True)
+    timed = ("seconds", "eta", "rate", "fraction")
+    assert {k: v for k, v in whole.figures.items() if k not in timed} == {
+        k: v for k, v in again.figures.items() if k not in timed}
+
+
 def test_what_cannot_be_learned_is_refused_before_the_run_has_a_folder(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
