@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 import typing
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from temporeal.policies.runs import chunks, environments, progress, run_folders
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.interrupts import Interrupted, stop_asked
+from temporeal.policies.runs.pipelines.gates import FittedGate
 from temporeal.policies.runs.settings.compose import compose, override
 from temporeal.policies.runs.settings.files import Settings, read, write
 from temporeal.policies.runs.settings.handed_over import checked as plain
@@ -112,6 +114,8 @@ def train(
     with bad_input():
         data = shown(dataset, module, task, configuration)
         more = {"done": progress.done_at(dataset, task)} if hasattr(module, "load_progress") else {}
+    if "gate" in inspect.signature(module.train).parameters:
+        more["gate"] = FittedGate(configuration, settings["seed"])
     started, folder = time.perf_counter(), run_folders.run_folder(settings)
     with run_folders.opened_run(settings, folder, overwrite):
         with events(folder / run_folders.EVENTS) as logger, naming_checkpoint(folder, 1, again), stop_asked() as asked:
