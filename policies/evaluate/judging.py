@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from temporeal.policies.evaluate.evaluation import Evaluation, Reference
+from temporeal.policies.evaluate.pairs import Pairs
 from temporeal.policies.evaluate.rollout import Rollout
 from temporeal.sim.task import Task
 
@@ -17,11 +18,13 @@ EVALUATION_SEED = 0x5EED_0000
 
 
 class Judged(NamedTuple):
-    """An evaluation with its rollout, and the wall time of the rollout, s."""
+    """An evaluation with its rollout, and the wall time of the rollout, s; of a policy that corrects a base: its
+    episodes beside the base's."""
 
     evaluation: Evaluation
     rollout: Rollout
     seconds: float
+    pairs: Pairs | None = None
 
 
 def reference_of(task: Task) -> Reference | None:

@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.runs import environments
 from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.residual.acting import corrected_policy
+from temporeal.policies.runs.residual.opening import is_corrected
 from temporeal.policies.runs.run_folders import EVENTS, title_of
 from temporeal.policies.runs.settings.handed_over import described_by
 from temporeal.policies.runs.trained import Trained, trained_policy
 from temporeal.robots.registry import guess, names
 
 if TYPE_CHECKING:
+    from temporeal.policies.evaluate.evaluation import Evaluation
     from temporeal.policies.evaluate.judging import Judged
+    from temporeal.policies.evaluate.pairs import Pairs
     from temporeal.policies.evaluate.report.outputs import Report
+    from temporeal.sim.env import Env
+    from temporeal.sim.task import Task
 
 BACKEND_TITLES = {"quadrotor": "Own simulator (quadrotor)", "planar": "Own simulator (plane)", "mujoco": "MuJoCo"}
 """Titles of backends in reports, where not their names."""
@@ -63,7 +69,28 @@ def evaluate_on(
     found = rollout(env, act, progress=progress)
     seconds = time.perf_counter() - started
     evaluation = evaluate(found, task.formula, reference=reference_of(task), confidence=config.confidence)
-    return Judged(evaluation, found, seconds)
+    return Judged(evaluation, found, seconds, beside_base(trained, settings, env, evaluation))
+
+
+def beside_base(trained: Trained, settings: Mapping[str, Any], env: Env, evaluation: Evaluation) -> Pairs | None:
+    """Of a policy that corrects a base: its episodes beside the base's, from the same starts; else None."""
+    from temporeal.policies.evaluate.evaluation import evaluate
+    from temporeal.policies.evaluate.pairs import paired
+    from temporeal.policies.evaluate.rollout import rollout
+
+    if trained.artifact is not None or trained.served is not None or not is_corrected(settings):
+        return None
+    base = corrected_policy(trained.folder, settings, environments.make_task(settings), corrected=False)
+    env.reseed(env.seed)
+    alone = evaluate(rollout(env, base.act(env), keep=read_by(env.task)), env.task.formula, delays=0)
+    return paired(evaluation.episodes.satisfied, alone.episodes.satisfied)
+
+
+def read_by(task: Task) -> list[str]:
+    """The signals that the task's formula reads."""
+    from temporeal.sim.stl.language.queries import signals_in
+
+    return list(signals_in(task.formula))
 
 
 def write_report(

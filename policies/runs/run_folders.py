@@ -16,9 +16,10 @@ from temporeal.policies.runs.settings.files import Settings
 from temporeal.robots.registry import guess_file
 
 CONFIG, CHECKPOINTS, DIVERGED, EVENTS = "config.yaml", "checkpoints", "diverged", "events"  # in a run's folder
+BASE = "base"  # in a run's folder: a copy of what its policy corrects
 # what a run keeps over a resume; the learner knows the rest
 SAME = ("robot", "task", "backend", "randomize", "curriculum", "cameras", "augment", "renderer", "seed", "num_worlds",
-        "processes")
+        "processes", "base")
 # the values then of settings that older runs lack
 ABSENT_DEFAULTS: Mapping[str, Any] = {"curriculum": {"name": "none", "kind": "none", "parameters": {}}, "cameras": {},
                                         "augment": {}, "renderer": "auto"}
@@ -59,7 +60,7 @@ def opened_run(settings: Settings, folder: Path, overwrite: bool) -> Iterator[No
     try:
         yield
     except Exception:
-        if not resumes(settings) and {path.name for path in folder.iterdir()} <= {CONFIG, EVENTS}:
+        if not resumes(settings) and {path.name for path in folder.iterdir()} <= {CONFIG, EVENTS, BASE}:
             put_back(folder)
         raise
     finally:

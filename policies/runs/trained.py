@@ -13,6 +13,7 @@ from temporeal.policies.runs.artifacts import artifact_policy, artifact_settings
 from temporeal.policies.runs.environments import check_device
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.learners import algorithm
+from temporeal.policies.runs.residual.opening import is_corrected
 from temporeal.policies.runs.run_folders import load_run, read_run, title_of
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.tuning_runs import bases as tuning
@@ -85,6 +86,7 @@ def trained_policy(trained: Trained, settings: Mapping[str, Any], task: Task) ->
     from temporeal.policies.evaluate.falsification import weights_digest
     from temporeal.policies.evaluate.full_horizon import to_full_horizon
     from temporeal.policies.evaluate.measurement_recorder import with_recorder
+    from temporeal.policies.runs.residual.acting import corrected_policy
     from temporeal.policies.training.acting import graph_policy
     from temporeal.robots.artifact.manifest import POLICY
 
@@ -93,6 +95,8 @@ def trained_policy(trained: Trained, settings: Mapping[str, Any], task: Task) ->
 
         return TrainedPolicy(*served_policy(trained.served, settings, task))
     artifact = trained.artifact
+    if artifact is None and is_corrected(settings):
+        return corrected_policy(trained.folder, settings, task)
     if chunked := chunks.trained_chunks(trained.folder, artifact, settings, task):
         return TrainedPolicy(*chunked)
     if artifact is None:

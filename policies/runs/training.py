@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from temporeal.policies.runs import chunks, environments, learners, run_folders, trained, workers
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.interrupts import Interrupted, stop_asked
+from temporeal.policies.runs.residual import training as residual
 from temporeal.policies.runs.settings.files import Settings, read, write
 from temporeal.policies.runs.trained_run import TrainedRun, events, naming_checkpoint
 from temporeal.policies.runs.tuning_runs import bases as tuning
@@ -21,6 +22,7 @@ from temporeal.policies.runs.tuning_runs import beside
 
 if TYPE_CHECKING:
     from temporeal.policies.training.progress import Logger, Progress
+    from temporeal.sim.types import VecEnv
 
 
 def train(
@@ -64,6 +66,7 @@ def checked(settings: Settings) -> tuple[Any, Any]:
     environments.check_device(settings["device"])
     learners.check_training_seed(settings["seed"])
     found = learners.algorithm(settings)
+    residual.check_learner(settings, found[0])
     if settings.get("dataset") and not learners.reads_episodes(found[0]):
         raise BadInput(f"dataset={settings['dataset']}: algo={settings['algo']['name']} learns in a simulation and "
                        f"reads no episodes; those that do: {', '.join(learners.from_data())}")
@@ -101,9 +104,13 @@ class _Training:
         self.base = trained.base_of(self.settings, task)
         if self.base is not None:
             task = trained.shown_to(self.base, task)
+        self.corrected = residual.opened(self.settings, task)
+        if self.corrected is not None:
+            task = self.corrected.task
         seed = settings["seed"] + self.ranks.index * learners.RANK_SEED
         seed += tuning.APART if tuning.tunes_chunks(settings) else 0
         self.env = environments.make_env(self.settings, task=task, seed=seed, device=str(device), training=True)
+        self.worlds: VecEnv = self.env if self.corrected is None else residual.worlds(self.corrected, self.env)
         self.diverged = folder / run_folders.DIVERGED if "full_state" in self.env.backend.capabilities else None
         if self.diverged is not None:
             diverged_worlds.keep(self.env, self.diverged)
@@ -111,9 +118,14 @@ class _Training:
     def run(self, module: ModuleType, configuration: Any, overwrite: bool, again: str) -> TrainedRun:
         """Learn, in the run's folder."""
         self.started = time.perf_counter()
-        learn = partial(module.train, **beside.given(module, self.settings, self.env, configuration))
+        given = beside.given(module, self.settings, self.env, configuration)
+        if self.corrected is not None and "evaluate" in given:
+            given["evaluate"] = residual.evaluation(self.settings, self.corrected)
+        learn = partial(module.train, **given)
         with self._folder(overwrite):
             self.ranks.wait()
+            if self.corrected is not None:
+                residual.keep(self.corrected, self.folder)
             again = again if self.base is None or tuning.tunes_chunks(self.settings) else ""  # a reflex does not resume
             with self._events() as logger, naming_checkpoint(self.folder, self.ranks.size, again), stop_asked(
                     quiet=self.opened) as asked:
@@ -145,7 +157,7 @@ class _Training:
 
         try:
             result = learn(
-                self.env, configuration, out=self.folder, seed=self.settings["seed"],
+                self.worlds, configuration, out=self.folder, seed=self.settings["seed"],
                 resume=run_folders.resumes(self.settings), ranks=self.ranks, logger=logger, progress=self._progress(),
                 on_iteration=lambda _: bool(asked), **({} if self.base is None else {"base": self.base}))
         except (CheckpointError, SettingsError) as error:

@@ -91,6 +91,8 @@ def run(argv: Sequence[str]) -> int:
         judged[backend] = found
         if not options.json:
             say(describe(evaluating.BACKEND_TITLES.get(backend, backend), found.evaluation, found.seconds))
+            if found.pairs is not None:
+                say(f"  {found.pairs.said()}")
     report = evaluating.write_report(settings, judged, folder, options.require, policy.folder)
     return outcome(options, judged, report.html)
 
@@ -146,7 +148,9 @@ def outcome(options: Any, judged: dict[str, Judged], page: Path) -> int:
 
     passed = all(gate(found.evaluation, options.require, options.require_lower) for found in judged.values())
     if options.json:
-        figures: dict[str, Any] = {key: to_json(found.evaluation) for key, found in judged.items()}
+        figures: dict[str, Any] = {
+            key: {**to_json(found.evaluation), **({} if found.pairs is None else {"base": found.pairs.to_json()})}
+            for key, found in judged.items()}
         print_json({"passed": passed, "report": page, **figures})
     else:
         say(f"{page}\n{verdict(options, passed)}")

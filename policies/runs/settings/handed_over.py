@@ -20,7 +20,7 @@ GROUPS = ("robot", "task", "backend", "algo", "randomize", "curriculum")
 """Groups of settings whose ``name`` chooses one of the known ones."""
 
 KINDS: Mapping[str, tuple[type, ...]] = {
-    **dict.fromkeys((*GROUPS, "cameras", "augment", "deploy"), (dict,)),
+    **dict.fromkeys((*GROUPS, "cameras", "augment", "deploy", "base"), (dict,)),
     **dict.fromkeys(("seed", "num_worlds", "threads", "processes"), (int,)),
     **dict.fromkeys(("device", "renderer", "experiment"), (str,)), "compiled": (bool,)}
 """What the values at the top are, besides null; other keys are those of older versions, or not read."""

@@ -33,6 +33,7 @@ class ResidualEnv:
         condition: whether actor and critic see the base's action.
         reward: what is paid instead of the environment's reward; None: that.
         end_at_success: an episode that succeeds is over then, and terminated.
+        pictures: whether the residual sees those of the worlds.
 
     Attributes:
         now: the base, and what it does in the observation that was shown last (``now.action`` [N, A]).
@@ -40,10 +41,10 @@ class ResidualEnv:
 
     def __init__(
         self, env: CorrectedEnv, base: FrozenBase, scale: float, *, condition: bool = True,
-        reward: Reward | None = None, end_at_success: bool = False,
+        reward: Reward | None = None, end_at_success: bool = False, pictures: bool = True,
     ) -> None:
         self.env, self.scale, self.condition, self.now = env, scale, condition, Correction(env, base)
-        self.reward, self.end_at_success = reward, end_at_success
+        self.reward, self.end_at_success, self.pictures = reward, end_at_success, pictures
         self.num_worlds, self.device, self.action_dim = env.num_worlds, env.device, env.action_dim
         more = env.action_dim if condition else 0
         self.obs_dim, self.critic_dim = env.obs_dim + more, env.critic_dim + more
@@ -65,6 +66,8 @@ class ResidualEnv:
 
     def shown(self, obs: Obs, base: Tensor) -> Obs:
         """What the residual and its critic see, the base's action [N, A] behind what the actor sees."""
+        if not self.pictures:
+            obs = obs._replace(images={})
         if not self.condition:
             return obs
         actor = conditioned(obs.actor, base, True)

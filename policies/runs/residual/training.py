@@ -1,0 +1,102 @@
+"""A run that corrects a base: its worlds, what it keeps of the base, and how its policy is judged on the way."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+from temporeal.policies.runs import offline, run_folders
+from temporeal.policies.runs.errors import BadInput, bad_input
+from temporeal.policies.runs.residual.opening import Opened, config_of, open_base
+from temporeal.policies.runs.settings.files import Settings
+from temporeal.policies.runs.tuning_runs.bases import JUDGES
+
+if TYPE_CHECKING:
+    from temporeal.policies.training.residual.worlds import ResidualEnv
+    from temporeal.sim.env import Env
+    from temporeal.sim.task import Task
+
+LEARNERS = ("ppo", "sac", "td3")
+"""Modules of the learners whose policy is a function of what the worlds show."""
+
+
+def check_learner(settings: Mapping[str, Any], module: ModuleType) -> None:
+    """Refuse a learner that cannot correct a base, before anything slow."""
+    if not config_of(settings).given:
+        return
+    name = module.__name__.rpartition(".")[2]
+    if name not in LEARNERS:
+        raise BadInput(f"base: algo={settings['algo']['name']} corrects no base; those that do learn single steps by "
+                       f"what worlds show: {', '.join(LEARNERS)}, rlpd. Chunks are corrected whole by algo=residual")
+    if settings["processes"] > 1 or settings["device"] != "cpu":
+        raise BadInput(f"processes={settings['processes']} device={settings['device']}: a base is corrected in one "
+                       "process, on the cpu")
+
+
+def opened(settings: Settings, task: Task) -> Opened | None:
+    """The base of a training; that of a resumed run is the copy in its folder. None: there is none."""
+    if not config_of(settings).given:
+        return None
+    folder = run_folders.run_folder(settings)
+    resumed = run_folders.resumes(settings) and (folder / run_folders.BASE).is_dir()
+    return open_base(settings, task, folder if resumed else None)
+
+
+def worlds(base: Opened, env: Env) -> ResidualEnv:
+    """The worlds of ``env`` with the base in them."""
+    from temporeal.policies.training.chunk_rl.rewards import make_reward
+    from temporeal.policies.training.residual.worlds import ResidualEnv
+
+    config = base.config
+    sparse = config.reward == "sparse"
+    if sparse and env.capabilities.curriculum is not None:
+        raise BadInput("base.reward=sparse ends episodes at success, which a curriculum would not be told: "
+                       "curriculum=none, or base.reward=formula")
+    with bad_input():
+        paid = None if config.reward == "task" else make_reward(config.reward, env, None, 1)
+        env.rendering = env.rendering and (config.pictures or hasattr(base.graph, "pictures"))
+        return ResidualEnv(cast("Any", env), base.make(env), config.scale, condition=config.condition, reward=paid,
+                           end_at_success=sparse, pictures=config.pictures)
+
+
+def evaluation(settings: Settings, base: Opened) -> Callable[..., Mapping[str, float]]:
+    """``evaluate(actor, normalizer, episodes)`` of the corrected policy, on episodes that are neither the training's
+    nor those of ``temporeal eval``."""
+    from temporeal.policies.evaluate.full_horizon import to_full_horizon
+    from temporeal.policies.runs.residual.acting import corrected_act
+    from temporeal.policies.training.residual.graphs import Residual
+
+    config, apart = base.config, {**settings, "seed": settings["seed"] + JUDGES}
+    return offline.evaluation(apart, to_full_horizon(base.task), lambda actor, normalizer, env: corrected_act(
+        base, Residual(normalizer, actor, config.scale, config.condition), env))
+
+
+def keep(base: Opened, folder: Path) -> None:
+    """Copy the base to the run's ``folder``, which then needs no other; and say what it was trained on."""
+    from temporeal.policies.training.chunk_rl.tuning import copy_base
+    from temporeal.robots.atomic_files import write_whole
+
+    to = folder / run_folders.BASE
+    if base.folder is not None and base.folder != to:
+        if base.artifact is not None:
+            shutil.copytree(base.folder, to, dirs_exist_ok=True)
+        else:
+            copy_base(base.folder, to)
+    if base.digest:
+        to.mkdir(exist_ok=True)
+        write_whole(to / DIGEST, f"{base.digest}\n".encode())
+
+
+DIGEST = "weights.sha256"
+"""In the copy of a base: SHA-256 of its weights and normalization, as they were when the residual was trained."""
+
+
+def require_same(base: Opened, run: Path) -> None:
+    """Refuse a base whose weights or normalization are not those that the residual of ``run`` was trained on."""
+    file = run / run_folders.BASE / DIGEST
+    if base.digest and (not file.is_file() or file.read_text().strip() != base.digest):
+        raise BadInput(f"{run}: the weights or the normalization of its base, {run / run_folders.BASE}, are not those "
+                       "that the residual was trained on; train the residual anew")

@@ -1,0 +1,139 @@
+"""Base and residual as one graph between raw signals and raw commands: what is exported, and a base of others.
+
+N robots, O observation, A action, H rows of a chunk, U numbers of a command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from temporeal.policies.nets.actor import SeeingActor
+from temporeal.policies.nets.seeing_graph import SeeingGraph
+from temporeal.policies.training.chunks.policy import ChunkPolicy
+from temporeal.policies.training.residual.base import Mixing, conditioned, corrected
+from temporeal.robots.signals import SignalSpec
+from temporeal.sim.maps import Memory, PolicyGraph
+from temporeal.sim.task import Task
+
+OWN = "base_"
+"""Before the names of what a base carries from step to step."""
+
+
+class Residual(nn.Module):
+    """What is learned: network and normalizer, and how it corrects."""
+
+    def __init__(self, normalizer: nn.Module, actor: nn.Module, scale: float, condition: bool) -> None:
+        super().__init__()
+        self.normalizer, self.actor, self.scale, self.condition = normalizer, actor, scale, condition
+
+    def u(self, obs: Tensor, base: Tensor, pictures: Mapping[str, Tensor], hidden: Memory) -> tuple[Tensor, Memory]:
+        """The correction [N, A] before its scale, and its next hidden state."""
+        return self.of_seen(conditioned(obs, base, self.condition), pictures, hidden)
+
+    def of_seen(self, seen: Tensor, pictures: Mapping[str, Tensor], hidden: Memory) -> tuple[Tensor, Memory]:
+        """The same of what is seen, [N, O + A]."""
+        seen = self.normalizer(seen)
+        if isinstance(self.actor, SeeingActor):
+            return self.actor(seen, pictures), {}
+        if getattr(self.actor, "hidden_dim", 0):
+            u, after = self.actor(seen, hidden["hidden"])
+            return u, {"hidden": after}
+        return self.actor(seen), {}
+
+
+class ResidualGraph(PolicyGraph):
+    """A base that reads the same observation, and its residual."""
+
+    def __init__(self, base: PolicyGraph, residual: Residual) -> None:
+        super().__init__(base.observe, residual.normalizer, residual.actor, base.act)
+        self.base, self.residual = base, residual
+
+    @property
+    def carried(self) -> dict[str, tuple[int, ...]]:
+        """What both carry."""
+        return {**{f"{OWN}{name}": shape for name, shape in self.base.carried.items()}, **super().carried}
+
+    def decide(self, obs: Tensor, carried: Memory) -> tuple[Tensor, Memory]:
+        """The corrected action [N, A], and what is carried on."""
+        base, kept = self.base.decide(obs, {name: carried[f"{OWN}{name}"] for name in self.base.carried})
+        u, hidden = self.residual.u(obs, base, {}, carried)
+        return (corrected(base, u, self.residual.scale),
+                {**{f"{OWN}{name}": value for name, value in kept.items()}, **hidden})
+
+
+class SeeingResidualGraph(SeeingGraph):
+    """The same, where one of both or both read pictures."""
+
+    def __init__(self, base: PolicyGraph, residual: Residual) -> None:
+        seeing = residual.actor if isinstance(residual.actor, SeeingActor) else cast("Any", base).actor
+        super().__init__(base.observe, residual.normalizer, seeing, base.act)
+        self.base, self.residual = base, residual
+        self.pictures = {**getattr(base, "pictures", {}), **getattr(residual.actor, "pictures", {})}
+        if base.carried or getattr(residual.actor, "hidden_dim", 0):
+            raise ValueError("a base or a residual that remembers, and one that reads pictures: not both")
+
+    def see(self, obs: Tensor, pictures: Mapping[str, Tensor]) -> Tensor:
+        """The corrected action [N, A]."""
+        base = (cast("Any", self.base).see(obs, pictures) if hasattr(self.base, "see")
+                else self.base.decide(obs, {})[0])
+        return corrected(base, self.residual.u(obs, base, pictures, {})[0], self.residual.scale)
+
+
+def residual_graph(base: PolicyGraph, residual: Residual) -> PolicyGraph:
+    """``base`` with its ``residual``."""
+    sees = hasattr(base, "see") or isinstance(residual.actor, SeeingActor)
+    return (SeeingResidualGraph if sees else ResidualGraph)(base, residual).eval()
+
+
+class ResidualChunkGraph(nn.Module):
+    """A base that gives chunks, and the residual of each control step. The chunk under way is memory: ``chunk`` [N, H,
+    U], ``age`` [N] rows of it that were played. The graph infers a chunk at each step, and uses it where one is due.
+    """
+
+    def __init__(self, policy: ChunkPolicy, task: Task, residual: Residual, execute: int) -> None:
+        super().__init__()
+        self.policy, self.observe = policy, cast("nn.Module", task.observe)
+        self.residual, self.execute = residual, execute
+        self.map, self.mixing, self.command = cast("Any", task.observe), Mixing(task), task.command
+        self.size = policy.interface.action.size
+        self.hidden_dim = int(getattr(residual.actor, "hidden_dim", 0))
+        eyes = getattr(residual.actor, "pictures", {})
+        self.picture_specs = {name: SignalSpec(name, shape, dtype="uint8") for name, shape in eyes.items()}
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals that base and residual read."""
+        return tuple(dict.fromkeys((*self.policy.signals, *self.map.signals, *self.picture_specs)))
+
+    @property
+    def own(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the memory that is not the observation map's."""
+        return {"chunk": (self.policy.horizon, self.size), "age": (), "offset": (self.size,),
+                **({"hidden": (self.hidden_dim,)} if self.hidden_dim else {})}
+
+    def initial_memory(self, n: int) -> Memory:
+        """Of ``n`` robots at mission start: a chunk is due."""
+        shapes = {**self.map.memory, **self.own}
+        found = {name: torch.zeros(n, *shape) for name, shape in shapes.items()}
+        return {**found, "age": torch.full((n,), float(self.execute))}
+
+    def forward(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[dict[str, Tensor], Memory]:
+        """Commands ``{name: [N, U]}`` and the next memory."""
+        obs, seen = self.map(signals, {name: memory[name] for name in self.map.memory})
+        due = memory["age"] >= self.execute
+        chunk = torch.where(due[:, None, None], self.policy.rows(signals), memory["chunk"])
+        age = torch.where(due, 0.0, memory["age"])
+        offset = torch.where(due[:, None], 0.0, memory["offset"])
+        row = age[:, None, None].expand(-1, 1, self.size).long()
+        command = chunk.gather(1, row)[:, 0]
+        base = self.mixing.stands_for(command, offset, seen)
+        u, hidden = self.residual.u(obs, base, signals, memory)
+        executed = corrected(base, u, self.residual.scale)
+        offset = self.mixing.moved(base, executed, offset, seen)
+        own = {"chunk": chunk, "age": age + 1.0, "offset": offset, **hidden}
+        after = {**seen, **self.map.record(seen, executed), **own}
+        return {self.command: self.mixing.command(command, offset)}, after
