@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.policies.data.transitions import Transitions
-from temporeal.policies.nets.bounded_actor import LOG_STD, SquashedActor, squashed
+from temporeal.policies.nets.bounded_actor import LOG_STD, Ramped, SquashedActor, squashed
 from temporeal.policies.nets.ensembles import Scratch
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training.errors import require
@@ -70,6 +70,7 @@ class SAC:
         self.actor, self.temperature = make_actor(sizes, config), Temperature(config.temperature)
         self.policy_adam = Adam(self.actor, rate=config.policy_rate)
         self.temperature_adam = Adam(self.temperature, rate=config.temperature_rate)
+        self.reach = self.actor.reach if isinstance(self.actor, Ramped) else torch.ones(())
         self.scratch, self.error = Scratch(), torch.zeros(0)
         self.modules = {"quality": self.critics.quality, "target": self.critics.target, "actor": self.actor,
                         "temperature": self.temperature}
@@ -93,7 +94,7 @@ class SAC:
         self.updates += 1
         found = [(value - wanted).square().mean(), value.mean()]
         every = self.config.policy_every
-        if self.updates % every:
+        if self.updates % every or self.updates <= self.config.critic_first:
             return torch.stack([*found, *found[1].new_zeros(3)])
         improved = self.improve(batch, value)
         return torch.stack([*found, *(figure * every for figure in improved)])  # means over all updates
@@ -102,10 +103,10 @@ class SAC:
         """What the critics are to say [B] (eq. 5)."""
         outputs = self.actor.net.ahead(batch.next_obs, self.scratch)[0]
         action, log_prob = squashed(outputs, self.noise(len(outputs)))
-        value = self.critics.least(torch.cat([batch.next_critic, action], -1))
+        value = self.critics.least(torch.cat([batch.next_critic, self.reach * action], -1))
         if self.config.backup_entropy:
             value -= self.temperature() * log_prob
-        return batch.reward + batch.discount * value
+        return self.critics.bounded(batch.reward + batch.discount * value)
 
     def improve(self, batch: Batch, rated: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """One step of the policy (eq. 10) and of the temperature (eq. 17). Returns what the policy climbed, its
@@ -114,12 +115,13 @@ class SAC:
 
         def slope(outputs: Tensor) -> Tensor:
             action, log_prob = squashed(outputs, noise)
-            value, by_action = self.critics.slope(torch.cat([batch.critic, action], -1))
+            value, by_action = self.critics.slope(torch.cat([batch.critic, self.reach * action], -1))
             found.extend([value.mean(), -log_prob.mean()])
-            loss = by_outputs(outputs, noise, action, by_action, temperature)
+            loss = by_outputs(outputs, noise, action, self.reach * by_action, temperature)
             if self.config.imitation:
                 likely = torch.tanh(outputs[:, : action.shape[1]])
-                loss[:, : action.shape[1]] += (1.0 - likely.square()) * pull(likely, value, batch, rated, self.config)
+                drawn = self.reach * pull(self.reach * likely, value, batch, rated, self.config)
+                loss[:, : action.shape[1]] += (1.0 - likely.square()) * drawn
             return loss
 
         self.actor.net.there_and_back(batch.obs, slope, self.scratch)
@@ -156,9 +158,10 @@ class Temperature(nn.Module):
         return self.log.exp()
 
 
-def make_actor(sizes: Sizes, config: SACConfig) -> SquashedActor:
+def make_actor(sizes: Sizes, config: SACConfig) -> SquashedActor | Ramped:
     """The policy's network."""
-    return SquashedActor(sizes.obs_dim, sizes.action_dim, config.hidden, precision=config.precision)
+    actor = SquashedActor(sizes.obs_dim, sizes.action_dim, config.hidden, precision=config.precision)
+    return Ramped(actor) if config.ramp_steps else actor
 
 
 def train(

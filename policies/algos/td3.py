@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.policies.data.transitions import Transitions
-from temporeal.policies.nets.bounded_actor import BoundedActor, smoothed
+from temporeal.policies.nets.bounded_actor import BoundedActor, Ramped, smoothed
 from temporeal.policies.nets.ensembles import Scratch
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training.errors import require
@@ -63,6 +63,7 @@ class TD3:
         self.actor, self.actor_target = make_actor(sizes, config), make_actor(sizes, config)
         self.policy_adam = Adam(self.actor, rate=config.policy_rate)
         self.average = Average(self.actor, self.actor_target)
+        self.reach = self.actor.reach if isinstance(self.actor, Ramped) else torch.ones(())
         self.scratch, self.error = Scratch(), torch.zeros(0)
         self.modules = {"quality": self.critics.quality, "target": self.critics.target, "actor": self.actor,
                         "actor_target": self.actor_target}
@@ -76,14 +77,15 @@ class TD3:
     def update(self, batch: Batch) -> Tensor:
         """One step of the critics and, each so many times, of the policy."""
         config = self.config
-        action = smoothed(torch.tanh(self.actor_target.net.ahead(batch.next_obs, self.scratch)[0]),
-                          config.policy_noise, config.noise_clip, self.generator)
-        wanted = batch.reward + batch.discount * self.critics.least(torch.cat([batch.next_critic, action], -1))
+        outputs = self.actor_target.net.ahead(batch.next_obs, self.scratch)[0]
+        action = smoothed(self.reach * torch.tanh(outputs), config.policy_noise, config.noise_clip, self.generator)
+        wanted = self.critics.bounded(
+            batch.reward + batch.discount * self.critics.least(torch.cat([batch.next_critic, action], -1)))
         value = self.critics.fit(batch.pair, wanted, batch.weight)
         self.error = (value - wanted).abs().mean(0)
         self.updates += 1
-        climbed = (self.improve(batch, value) * config.policy_every if self.updates % config.policy_every == 0
-                   else value.new_zeros(()))  # means over all updates
+        due = self.updates % config.policy_every == 0 and self.updates > config.critic_first
+        climbed = self.improve(batch, value) * config.policy_every if due else value.new_zeros(())  # means over all
         return torch.stack([(value - wanted).square().mean(), value.mean(), climbed])
 
     def improve(self, batch: Batch, rated: Tensor) -> Tensor:
@@ -91,13 +93,14 @@ class TD3:
         found = list[Tensor]()
 
         def slope(outputs: Tensor) -> Tensor:
-            action = torch.tanh(outputs)
+            whole = torch.tanh(outputs)
+            action = self.reach * whole
             value, by_action = self.critics.slope(torch.cat([batch.critic, action], -1))
             found.append(value.mean())
             loss = by_action / -len(action)
             if self.config.imitation:
                 loss += pull(action, value, batch, rated, self.config)
-            return loss * (1.0 - action.square())
+            return loss * (self.reach * (1.0 - whole.square()))
 
         self.actor.net.there_and_back(batch.obs, slope, self.scratch)
         self.policy_adam.step()
@@ -105,9 +108,10 @@ class TD3:
         return found[0]
 
 
-def make_actor(sizes: Sizes, config: TD3Config) -> BoundedActor:
+def make_actor(sizes: Sizes, config: TD3Config) -> BoundedActor | Ramped:
     """The policy's network."""
-    return BoundedActor(sizes.obs_dim, sizes.action_dim, config.hidden, precision=config.precision)
+    actor = BoundedActor(sizes.obs_dim, sizes.action_dim, config.hidden, precision=config.precision)
+    return Ramped(actor) if config.ramp_steps else actor
 
 
 def train(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +57,33 @@ class SquashedActor(nn.Module):
     def sample(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Actions [..., B, A] of standard normal ``noise`` [..., B, A], and their log-densities [..., B]."""
         return squashed(self.net(obs)[0], noise)
+
+
+class Ramped(nn.Module):
+    """An actor of which a share is done: its action times ``reach`` [], which a learner sets."""
+
+    hidden_dim = 0
+
+    def __init__(self, own: BoundedActor | SquashedActor) -> None:
+        super().__init__()
+        self.own = own
+        self.register_buffer("reach", torch.ones(()))
+        self.reach: Tensor
+
+    @property
+    def net(self) -> Ensemble:
+        """The actor's."""
+        return self.own.net
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Deterministic action [B, A]."""
+        found: Tensor = self.own(obs)
+        return self.reach * found
+
+    def sample(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """As :meth:`SquashedActor.sample`; log-densities are those of the whole action."""
+        action, log_prob = cast("SquashedActor", self.own).sample(obs, noise)
+        return self.reach * action, log_prob
 
 
 def squashed(outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 KIND = "temporeal off-policy 1"
 ABSENT_DEFAULTS = {"demonstration_bonus": None, "imitation": 0.0, "imitation_filter": True,
-                   "snapshots": 0.0, "snapshot_steps": None}
+                   "snapshots": 0.0, "snapshot_steps": None, "base_episodes": 0, "base_failures": 1.0,
+                   "critic_first": 0, "ramp_steps": 0, "value_range": None, "keep_best": False}
 """Settings that older checkpoints lack, and their values then."""
-NUMBERS = ("update", "seconds", "owed", "evaluated", "history")
+NUMBERS = ("update", "seconds", "owed", "evaluated", "history", "best")
 C = TypeVar("C", bound=OffPolicyConfig)
 
 
@@ -47,7 +48,7 @@ def keep(learner: Learner, out: Path) -> None:
 
 def restore(learner: Learner, path: Path) -> None:
     """Set ``learner`` to the state of the checkpoint ``path``."""
-    state = offline_learner.read(path, KIND)
+    state = {"best": None, **offline_learner.read(path, KIND)}
     same = checkpoint.require_same
     same(path, "sizes", state["sizes"], learner.sizes._asdict(), MAY_CHANGE)
     same(path, "configuration", {**ABSENT_DEFAULTS, **state["config"]}, plain(learner.config), MAY_CHANGE)
@@ -101,11 +102,12 @@ def load_policy(
     """Actor, normalizer and configuration, a ``kind``, of the checkpoint or run in ``path``."""
     state = offline_learner.read(path, KIND)
     config, sizes = config_of(state, kind), Sizes(**state["sizes"])
-    weights = state["modules"]["actor"]
+    best = state.get("best")
+    weights = state["modules"]["actor"] if best is None else best["actor"]
     checkpoint.require_held(state["path"], [sizes.obs_dim, *config.hidden, sizes.action_dim], weights)
     actor, normalizer = make(sizes, config), Normalizer(sizes.obs_dim)
     actor.load_state_dict(weights)
-    normalizer.load_state_dict(state["normalizers"]["actor"])
+    normalizer.load_state_dict(state["normalizers"]["actor"] if best is None else best["normalizer"])
     return actor.to(device).eval(), normalizer.to(device), config
 
 

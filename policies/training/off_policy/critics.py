@@ -64,6 +64,10 @@ class Critics:
         found = self._shared(lambda members, scratch: self.target.net.ahead(pair, scratch, members), chosen)
         return torch.cat(found)[..., 0].amin(0)
 
+    def bounded(self, wanted: Tensor) -> Tensor:
+        """Targets [B] within the range of returns that there are."""
+        return wanted if self.config.value_range is None else wanted.clamp(*self.config.value_range)
+
     def slope(self, pair: Tensor) -> tuple[Tensor, Tensor]:
         """What the policy climbs, [B], and its derivative by the action, [B, A]."""
         columns = slice(self.seen, pair.shape[1])

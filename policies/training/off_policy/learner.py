@@ -32,14 +32,16 @@ from temporeal.policies.training.off_policy.settings import OffPolicyConfig, req
 from temporeal.policies.training.ppo_reports import count_episodes
 from temporeal.policies.training.progress import Logger, Progress
 from temporeal.policies.training.ranks import Ranks
+from temporeal.policies.training.residual.off_policy_episodes import both, own_episodes
 from temporeal.sim.types import Obs, Step, VecEnv
 
 
 class Algorithm(offline_learner.Algorithm, Protocol):
     """What a learner is to the loop: what one from data is, and it tries actions. ``error``: the critics' mean distance
-    [B] from what they were to say in the last batch."""
+    [B] from what they were to say in the last batch; ``reach`` []: the policy's share of its own action."""
 
     error: Tensor
+    reach: Tensor
 
     def explore(self, obs: Tensor) -> Tensor:
         """An action [N, A] to try where [N, O] is seen, normalized."""
@@ -68,6 +70,8 @@ class Learner:
         update: control steps of all worlds so far, which the budget counts.
         owed: updates that the steps so far have paid for.
         evaluated: at how many steps the policy was last evaluated.
+        best: the best policy by its evaluations, where that is kept.
+        base_steps: control steps of the base's own episodes, before the first.
         snapshots: share of episodes that begin at states of demonstrations now.
         episodes: sums of figures over the episodes that ended since the last report.
     """
@@ -86,6 +90,8 @@ class Learner:
     seconds: float = 0.0
     owed: float = 0.0
     evaluated: int = 0
+    best: dict[str, Any] | None = None
+    base_steps: int = 0
     snapshots: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
     episodes: dict[str, Tensor] = field(default_factory=dict)
@@ -111,6 +117,8 @@ def learn(
         raise SettingsError(f"a learner from replay trains in one process, not in {ranks.size}: processes=1")
     if env.device.type != "cpu":
         raise SettingsError(f"a learner from replay learns on the cpu, not on {env.device}: device=cpu")
+    if config.keep_best and evaluate is None:
+        raise SettingsError("algo.keep_best=true: nobody evaluates here; algo.keep_best=false")
     learner = start(env, config, build, seed, demonstrations)
     if resume:
         checkpoints.restore(learner, resume if isinstance(resume, Path) else checkpoints.latest(out))
@@ -118,6 +126,9 @@ def learn(
         budget.spend(learner, partial(iterate, evaluate=evaluate), lambda found: found.update,
                      partial(checkpoints.keep, out=Path(out)), progress, logger, on_iteration)
     learner.algorithm.actor.eval()
+    if learner.best is not None:
+        learner.algorithm.actor.load_state_dict(learner.best["actor"])
+        learner.normalizers["actor"].load_state_dict(learner.best["normalizer"])
     return Result(learner.algorithm.actor, learner.normalizers["actor"], learner.history)
 
 
@@ -141,6 +152,10 @@ def start(
         config, env, algorithm, sizes, seed, generator,
         Replay(times_of(config, env.num_worlds), env.num_worlds, sum(parts.values()), sizes.action_dim), None,
         {name: Normalizer(size) for name, size in parts.items()}, obs)
+    if config.base_episodes:
+        own, learner.base_steps = own_episodes(env, config.base_episodes, config.base_failures, not shared, generator)
+        demonstrations = own if demonstrations is None else both(demonstrations, own)
+        learner.obs = env.reset()
     if demonstrations is not None:
         learner.demonstrations = shown(learner, demonstrations)
     return learner
@@ -171,6 +186,7 @@ def shown(learner: Learner, data: Transitions) -> Replay:
 def iterate(learner: Learner, evaluate: Evaluate | None = None) -> dict[str, float]:
     """The steps until the next report, with the updates that they pay for. Returns the figures."""
     config, env = learner.config, learner.env
+    first = evaluation(learner, evaluate) if config.keep_best and not learner.update else {}
     choose_starts(learner)
     learner.episodes, total, count = {}, torch.zeros(len(learner.algorithm.figures)), 0
     times = -(-min(config.report_steps, config.total_steps - learner.update) // env.num_worlds)
@@ -185,7 +201,8 @@ def iterate(learner: Learner, evaluate: Evaluate | None = None) -> dict[str, flo
         figures |= dict(zip(learner.algorithm.figures, (total / count).tolist()))
     if bad := [name for name, value in figures.items() if not math.isfinite(value)]:
         raise NonFiniteError(f"after {learner.update} steps not finite: {', '.join(bad)}")
-    return {**figures, "gradient_steps": float(learner.algorithm.updates), **evaluation(learner, evaluate)}
+    return {**{f"first_{name}": value for name, value in first.items()}, **figures,
+            "gradient_steps": float(learner.algorithm.updates), **evaluation(learner, evaluate)}
 
 
 def choose_starts(learner: Learner) -> None:
@@ -201,6 +218,8 @@ def step(learner: Learner) -> Tensor:
     """One control step of all worlds, remembered. Returns the rewards [N]."""
     config, seen = learner.config, state_of(learner, learner.obs)
     normalize(learner, seen)
+    if config.ramp_steps:
+        learner.algorithm.reach.fill_(config.reach(learner.update))
     if learner.update < config.warmup:
         shape = learner.env.num_worlds, learner.sizes.action_dim
         action = torch.rand(shape, generator=learner.generator) * 2.0 - 1.0
@@ -249,8 +268,17 @@ def evaluation(learner: Learner, evaluate: Evaluate | None) -> dict[str, float]:
     every = learner.config.evaluate_steps
     if evaluate is None or not every:
         return {}
-    if learner.update // every == learner.evaluated // every and learner.update < learner.config.total_steps:
+    if learner.update // every == learner.evaluated // every and 0 < learner.update < learner.config.total_steps:
         return {}
     learner.evaluated = learner.update
-    found = evaluate(learner.algorithm.actor, learner.normalizers["actor"], learner.config.evaluate_episodes)
+    actor, normalizer = learner.algorithm.actor, learner.normalizers["actor"]
+    found = evaluate(actor, normalizer, learner.config.evaluate_episodes)
+    if learner.config.keep_best and (learner.best is None or found["success"] >= learner.best["success"]):
+        learner.best = {"success": float(found["success"]), "steps": learner.update, "actor": copied(actor),
+                        "normalizer": copied(normalizer)}
     return {f"evaluated_{name}": float(value) for name, value in found.items()}
+
+
+def copied(module: nn.Module) -> dict[str, Tensor]:
+    """A copy of a module's state."""
+    return {name: value.clone() for name, value in module.state_dict().items()}

@@ -48,6 +48,10 @@ class OffPolicyConfig:
         snapshots: share of episodes, at first, that begin at states of the episodes in ``dataset=FOLDER``: a teacher's
             trajectories (SnapshotRL); such episodes count in no figure.
         snapshot_steps: control steps over which the share falls linearly to 0; None: it stays.
+        base_episodes: of a residual: episodes of its base alone, played first, which are demonstrations beside those of
+            ``dataset=FOLDER``; 0: none.
+        base_failures: share of those that fail which is kept, too: of successes alone, values do not depend on the
+            action.
         demonstration_reward: "task": computed from the episodes' signals, as the simulation pays it; "data": as stored.
         privileged: the critics read what the task tells critics alone, such as true velocities.
         hidden: widths of all networks.
@@ -56,6 +60,11 @@ class OffPolicyConfig:
         layer_norm: in the critics: their values stay bounded where no data are (RLPD).
         policy_value: what the policy climbs: the "least" critic, or the "mean" of the ensemble.
         policy_every: updates of the critics for one of the policy.
+        critic_first: updates of the critics alone, before the policy's first.
+        ramp_steps: control steps after the warmup over which the policy's share of its own action grows from 0 to 1,
+            where it explores, learns, is evaluated and is kept alike (Yuan et al. 2024, Policy Decorator, arXiv
+            2412.13630, section 4.2, where it grows by chance); 0: all of it at once.
+        value_range: least and greatest return there can be, which targets are cut to; None: they are not.
         learning_rate: of Adam, for the critics; policy_rate: for the policy.
         target_rate: of the target networks' moving average, per update.
         precision: of products between hidden layers in updates: float32, or bfloat16.
@@ -64,6 +73,8 @@ class OffPolicyConfig:
         evaluate_steps: between evaluations of the deterministic policy on fresh episodes, at reports, which log their
             figures; 0: none.
         evaluate_episodes: of such an evaluation.
+        keep_best: the run's policy is the best one by its evaluations, of which the first is before the first step;
+            else the last.
         checkpoint_seconds: between checkpoints, which hold all that is remembered; 0: after each report.
         threads: that share the critics.
     """
@@ -85,6 +96,8 @@ class OffPolicyConfig:
     imitation_filter: bool = True
     snapshots: float = 0.0
     snapshot_steps: int | None = None
+    base_episodes: int = 0
+    base_failures: float = 1.0
     demonstration_reward: str = "task"
     privileged: bool = True
     hidden: tuple[int, ...] = (128, 128)
@@ -93,6 +106,9 @@ class OffPolicyConfig:
     layer_norm: bool = True
     policy_value: str = "least"
     policy_every: int = 1
+    critic_first: int = 0
+    ramp_steps: int = 0
+    value_range: tuple[float, float] | None = None
     learning_rate: float = 3e-4
     policy_rate: float = 3e-4
     target_rate: float = 0.005
@@ -101,6 +117,7 @@ class OffPolicyConfig:
     report_steps: int = 1000
     evaluate_steps: int = 0
     evaluate_episodes: int = 128
+    keep_best: bool = False
     checkpoint_seconds: float = 60.0
     threads: int = 1
 
@@ -111,7 +128,8 @@ class OffPolicyConfig:
                 policy_every="[1, inf)", learning_rate="(0, inf)", policy_rate="(0, inf)", target_rate="(0, 1]",
                 report_steps="[1, inf)", evaluate_steps="[0, inf)", evaluate_episodes="[1, inf)",
                 checkpoint_seconds="[0, inf)", threads="[1, inf)", demonstration_bonus="[0, inf)",
-                imitation="[0, inf)", snapshots="[0, 1]", snapshot_steps="[1, inf)")
+                imitation="[0, inf)", snapshots="[0, 1]", snapshot_steps="[1, inf)", base_episodes="[0, inf)",
+                base_failures="[0, 1]", critic_first="[0, inf)", ramp_steps="[0, inf)")
         require_widths(self, "hidden")
         choose(self, clock=tuple(CLOCKS), policy_value=POLICY_VALUES, precision=tuple(PRECISIONS),
                demonstration_reward=REWARDS)
@@ -131,10 +149,21 @@ class OffPolicyConfig:
         if 0 < self.evaluate_steps < self.report_steps:
             raise SettingsError(f"policies are evaluated at reports: algo.evaluate_steps={self.evaluate_steps} is at "
                                 f"least algo.report_steps={self.report_steps}, or 0")
+        if self.keep_best and not self.evaluate_steps:
+            raise SettingsError("algo.keep_best=true is of evaluations, and there are none: algo.evaluate_steps=5000, "
+                                "or algo.keep_best=false")
+        if self.value_range is not None and not (len(self.value_range) == 2 and self.value_range[0]
+                                                 < self.value_range[1]):
+            raise SettingsError(f"algo.value_range={list(self.value_range)}: the least and the greatest return, as "
+                                "[0, 1], or null")
 
     def share_of_snapshots(self, steps: int) -> float:
         """Of the episodes that begin after so many control steps."""
         return self.snapshots * (max(0.0, 1.0 - steps / self.snapshot_steps) if self.snapshot_steps else 1.0)
+
+    def reach(self, steps: int) -> float:
+        """The policy's share of its own action after so many control steps."""
+        return min(1.0, max(0.0, (steps - self.warmup) / self.ramp_steps)) if self.ramp_steps else 1.0
 
     @property
     def updates(self) -> int:
@@ -148,7 +177,9 @@ class OffPolicyConfig:
 
 
 def require_demonstrations(config: OffPolicyConfig, given: bool) -> None:
-    """Refuse demonstrations of which nothing is drawn, and a share of them where none are ``given``."""
+    """Refuse demonstrations of which nothing is drawn, and a share of them where none are ``given``; a base's own
+    episodes are some."""
+    given = given or bool(config.base_episodes)
     for name in ("imitation", "snapshots"):
         if getattr(config, name) and not given:
             raise SettingsError(f"algo.{name}={getattr(config, name):g} is of what dataset=FOLDER demonstrates, and it "
