@@ -26,6 +26,7 @@ from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.bounded_actor import LOG_STD, Ramped, SquashedActor, squashed
 from temporeal.policies.nets.ensembles import Scratch
 from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.nets.seeing_policy import behind_eyes
 from temporeal.policies.training.errors import require
 from temporeal.policies.training.off_policy import checkpoints, learner
 from temporeal.policies.training.off_policy.critics import Critics, Sizes
@@ -33,8 +34,11 @@ from temporeal.policies.training.off_policy.drawing import Batch
 from temporeal.policies.training.off_policy.imitation import pull
 from temporeal.policies.training.off_policy.learner import Evaluate, Result
 from temporeal.policies.training.off_policy.settings import OffPolicyConfig
+from temporeal.policies.training.off_policy.sight import Sight
 from temporeal.policies.training.offline.flat_parameters import Adam
 from temporeal.sim.types import VecEnv
+
+SEES = True  # whether cameras may be given
 
 
 @dataclass(frozen=True)
@@ -67,19 +71,21 @@ class SAC:
     def __init__(self, sizes: Sizes, config: SACConfig, generator: torch.Generator) -> None:
         self.config, self.generator, self.sizes, self.updates = config, generator, sizes, 0
         self.critics = Critics(sizes, config, generator)
-        self.actor, self.temperature = make_actor(sizes, config), Temperature(config.temperature)
-        self.policy_adam = Adam(self.actor, rate=config.policy_rate)
+        self.policy, self.temperature = make_policy(sizes, config), Temperature(config.temperature)
+        self.actor = behind_eyes(self.policy, sizes.pictures, config.keypoints)
+        self.sight = Sight.of(self.actor, config, generator)
+        self.policy_adam = Adam(self.policy, rate=config.policy_rate)
         self.temperature_adam = Adam(self.temperature, rate=config.temperature_rate)
-        self.reach = self.actor.reach if isinstance(self.actor, Ramped) else torch.ones(())
+        self.reach = self.policy.reach if isinstance(self.policy, Ramped) else torch.ones(())
         self.scratch, self.error = Scratch(), torch.zeros(0)
         self.modules = {"quality": self.critics.quality, "target": self.critics.target, "actor": self.actor,
                         "temperature": self.temperature}
         self.optimizers = {"critics": self.critics.adam, "policy": self.policy_adam,
-                           "temperature": self.temperature_adam}
+                           "temperature": self.temperature_adam, **Sight.optimizers(self.sight)}
 
     def explore(self, obs: Tensor) -> Tensor:
         """An action of the policy [N, A]."""
-        return self.actor.sample(obs, self.noise(len(obs)))[0]
+        return self.policy.sample(obs, self.noise(len(obs)))[0]
 
     def noise(self, rows: int) -> Tensor:
         """Standard normal [rows, A]."""
@@ -88,8 +94,12 @@ class SAC:
     @torch.no_grad()
     def update(self, batch: Batch) -> Tensor:
         """One step of the critics and, each so many times, of the policy and the temperature."""
+        if self.sight is not None:
+            batch = self.sight.shown(batch)
         wanted = self.wanted(batch)
         value = self.critics.fit(batch.pair, wanted, batch.weight)
+        if self.sight is not None:
+            self.sight.learn(self.critics.by_found)
         self.error = (value - wanted).abs().mean(0)
         self.updates += 1
         found = [(value - wanted).square().mean(), value.mean()]
@@ -101,7 +111,7 @@ class SAC:
 
     def wanted(self, batch: Batch) -> Tensor:
         """What the critics are to say [B] (eq. 5)."""
-        outputs = self.actor.net.ahead(batch.next_obs, self.scratch)[0]
+        outputs = self.policy.net.ahead(batch.next_obs, self.scratch)[0]
         action, log_prob = squashed(outputs, self.noise(len(outputs)))
         value = self.critics.least(torch.cat([batch.next_critic, self.reach * action], -1))
         if self.config.backup_entropy:
@@ -124,7 +134,7 @@ class SAC:
                 loss[:, : action.shape[1]] += (1.0 - likely.square()) * drawn
             return loss
 
-        self.actor.net.there_and_back(batch.obs, slope, self.scratch)
+        self.policy.net.there_and_back(batch.obs, slope, self.scratch)
         self.policy_adam.step()
         value, entropy = found
         if self.config.entropy is not None and self.config.temperature:
@@ -158,10 +168,15 @@ class Temperature(nn.Module):
         return self.log.exp()
 
 
-def make_actor(sizes: Sizes, config: SACConfig) -> SquashedActor | Ramped:
-    """The policy's network."""
-    actor = SquashedActor(sizes.obs_dim, sizes.action_dim, config.hidden, precision=config.precision)
+def make_policy(sizes: Sizes, config: SACConfig) -> SquashedActor | Ramped:
+    """The policy's network, which reads what eyes found beside the observation."""
+    actor = SquashedActor(sizes.obs_dim + sizes.found, sizes.action_dim, config.hidden, precision=config.precision)
     return Ramped(actor) if config.ramp_steps else actor
+
+
+def make_actor(sizes: Sizes, config: SACConfig) -> nn.Module:
+    """What is deployed: the policy, behind eyes where there are pictures."""
+    return behind_eyes(make_policy(sizes, config), sizes.pictures, config.keypoints)
 
 
 def train(

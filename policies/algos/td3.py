@@ -21,6 +21,7 @@ from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.bounded_actor import BoundedActor, Ramped, smoothed
 from temporeal.policies.nets.ensembles import Scratch
 from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.nets.seeing_policy import behind_eyes
 from temporeal.policies.training.errors import require
 from temporeal.policies.training.off_policy import checkpoints, learner
 from temporeal.policies.training.off_policy.critics import Critics, Sizes
@@ -28,8 +29,11 @@ from temporeal.policies.training.off_policy.drawing import Batch
 from temporeal.policies.training.off_policy.imitation import pull
 from temporeal.policies.training.off_policy.learner import Evaluate, Result
 from temporeal.policies.training.off_policy.settings import OffPolicyConfig
+from temporeal.policies.training.off_policy.sight import Sight
 from temporeal.policies.training.offline.flat_parameters import Adam, Average
 from temporeal.sim.types import VecEnv
+
+SEES = True  # whether cameras may be given
 
 
 @dataclass(frozen=True)
@@ -60,28 +64,34 @@ class TD3:
     def __init__(self, sizes: Sizes, config: TD3Config, generator: torch.Generator) -> None:
         self.config, self.generator, self.updates = config, generator, 0
         self.critics = Critics(sizes, config, generator)
-        self.actor, self.actor_target = make_actor(sizes, config), make_actor(sizes, config)
-        self.policy_adam = Adam(self.actor, rate=config.policy_rate)
-        self.average = Average(self.actor, self.actor_target)
-        self.reach = self.actor.reach if isinstance(self.actor, Ramped) else torch.ones(())
+        self.policy, self.actor_target = make_policy(sizes, config), make_policy(sizes, config)
+        self.actor = behind_eyes(self.policy, sizes.pictures, config.keypoints)
+        self.sight = Sight.of(self.actor, config, generator)
+        self.policy_adam = Adam(self.policy, rate=config.policy_rate)
+        self.average = Average(self.policy, self.actor_target)
+        self.reach = self.policy.reach if isinstance(self.policy, Ramped) else torch.ones(())
         self.scratch, self.error = Scratch(), torch.zeros(0)
         self.modules = {"quality": self.critics.quality, "target": self.critics.target, "actor": self.actor,
                         "actor_target": self.actor_target}
-        self.optimizers = {"critics": self.critics.adam, "policy": self.policy_adam}
+        self.optimizers = {"critics": self.critics.adam, "policy": self.policy_adam, **Sight.optimizers(self.sight)}
 
     def explore(self, obs: Tensor) -> Tensor:
         """The policy's action with noise [N, A]."""
-        return smoothed(self.actor(obs), self.config.exploration, torch.inf, self.generator)
+        return smoothed(self.policy(obs), self.config.exploration, torch.inf, self.generator)
 
     @torch.no_grad()
     def update(self, batch: Batch) -> Tensor:
         """One step of the critics and, each so many times, of the policy."""
         config = self.config
+        if self.sight is not None:
+            batch = self.sight.shown(batch)
         outputs = self.actor_target.net.ahead(batch.next_obs, self.scratch)[0]
         action = smoothed(self.reach * torch.tanh(outputs), config.policy_noise, config.noise_clip, self.generator)
         wanted = self.critics.bounded(
             batch.reward + batch.discount * self.critics.least(torch.cat([batch.next_critic, action], -1)))
         value = self.critics.fit(batch.pair, wanted, batch.weight)
+        if self.sight is not None:
+            self.sight.learn(self.critics.by_found)
         self.error = (value - wanted).abs().mean(0)
         self.updates += 1
         due = self.updates % config.policy_every == 0 and self.updates > config.critic_first
@@ -102,16 +112,21 @@ class TD3:
                 loss += pull(action, value, batch, rated, self.config)
             return loss * (self.reach * (1.0 - whole.square()))
 
-        self.actor.net.there_and_back(batch.obs, slope, self.scratch)
+        self.policy.net.there_and_back(batch.obs, slope, self.scratch)
         self.policy_adam.step()
         self.average.move(self.config.target_rate)
         return found[0]
 
 
-def make_actor(sizes: Sizes, config: TD3Config) -> BoundedActor | Ramped:
-    """The policy's network."""
-    actor = BoundedActor(sizes.obs_dim, sizes.action_dim, config.hidden, precision=config.precision)
+def make_policy(sizes: Sizes, config: TD3Config) -> BoundedActor | Ramped:
+    """The policy's network, which reads what eyes found beside the observation."""
+    actor = BoundedActor(sizes.obs_dim + sizes.found, sizes.action_dim, config.hidden, precision=config.precision)
     return Ramped(actor) if config.ramp_steps else actor
+
+
+def make_actor(sizes: Sizes, config: TD3Config) -> nn.Module:
+    """What is deployed: the policy, behind eyes where there are pictures."""
+    return behind_eyes(make_policy(sizes, config), sizes.pictures, config.keypoints)
 
 
 def train(

@@ -125,6 +125,21 @@ class RecurrentActor(nn.Module):
         return self.head(torch.stack(states))
 
 
+def eyes_of(pictures: Mapping[str, Sequence[int]], keypoints: int) -> nn.ModuleDict:
+    """An eye for each of the ``pictures``, shapes (H, W, 3) by name."""
+    eyes = nn.ModuleDict({picture: Keypoints(shape, keypoints) for picture, shape in pictures.items()})
+    for layer in eyes.modules():
+        if isinstance(layer, nn.Conv2d):  # torch's smaller weights give maps so flat that all keypoints are alike
+            nn.init.orthogonal_(layer.weight, math.sqrt(2.0))
+            nn.init.zeros_(layer.bias)
+    return eyes
+
+
+def looked(eyes: nn.ModuleDict, pictures: Mapping[str, Tensor]) -> Tensor:
+    """What the ``eyes`` find in ``pictures``, uint8 [N, H, W, 3] by name: [N, F]."""
+    return torch.cat([eye(pictures[name]) for name, eye in eyes.items()], -1)
+
+
 class SeeingActor(nn.Module):
     """Observation [N, O] and pictures, uint8 [N, H, W, 3] by name, to the deterministic action [N, A].
 
@@ -143,18 +158,14 @@ class SeeingActor(nn.Module):
     ) -> None:
         super().__init__()
         self.pictures = {picture: tuple(map(int, shape)) for picture, shape in pictures.items()}
-        self.eyes = nn.ModuleDict({picture: Keypoints(shape, keypoints) for picture, shape in self.pictures.items()})
-        for layer in self.eyes.modules():
-            if isinstance(layer, nn.Conv2d):  # torch's smaller weights give maps so flat that all keypoints are alike
-                nn.init.orthogonal_(layer.weight, math.sqrt(2.0))
-                nn.init.zeros_(layer.bias)
+        self.eyes = eyes_of(self.pictures, keypoints)
         self.seen_dim = 2 * keypoints * len(self.pictures)
         self.net = mlp(obs_dim + self.seen_dim, hidden, action_dim, name, 0.01)
         self.log_std = nn.Parameter(torch.full((action_dim,), math.log(init_std)))
 
     def look(self, pictures: Mapping[str, Tensor]) -> Tensor:
         """What the eyes find in ``pictures`` [N, F]."""
-        return torch.cat([eye(pictures[name]) for name, eye in self.eyes.items()], -1)
+        return looked(self.eyes, pictures)
 
     def decide(self, obs: Tensor, seen: Tensor) -> Tensor:
         """Deterministic action [N, A] of what was ``seen`` [N, F]."""

@@ -133,16 +133,17 @@ class Ensemble(nn.Module):
 
     def by_rows(
         self, rows: Tensor, slope: Callable[[Tensor], Tensor], scratch: Take, columns: slice,
-        members: Sequence[int] | None = None,
+        members: Sequence[int] | None = None, for_layers: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """:meth:`there_and_back` to the rows instead: the derivative [K, B, J] by J ``columns`` of them, of each
-        member, beside the outputs; parameters' gradients stay as they are."""
+        member, beside the outputs; parameters' gradients stay as they are, unless they are wanted ``for_layers``."""
         chosen = range(self.members) if members is None else members
         out = rows.new_empty(len(chosen), len(rows), self.outputs)
         found = rows.new_empty(len(chosen), *rows[:, columns].shape)
         for e, each, share in zip(chosen, out, found):
             layers = self.layers[e]
-            d = self._back(layers, self._forward(layers, rows, each, scratch), slope(each), scratch, False, add=False)
+            kept = self._forward(layers, rows, each, scratch)
+            d = self._back(layers, kept, slope(each), scratch, for_layers, add=False)
             torch.mm(d, layers[0].back[:, columns], out=share)
         return out, found
 

@@ -8,6 +8,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from temporeal.policies.nets.actor import SeeingActor
+from temporeal.policies.nets.seeing_policy import SeeingPolicy
 from temporeal.robots.signals import SignalSpec
 from temporeal.sim.maps import ActionMap, Memory, PolicyGraph
 
@@ -19,7 +20,9 @@ class SeeingGraph(PolicyGraph):
         pictures: shapes (H, W, 3) of the pictures it reads, uint8, by name.
     """
 
-    def __init__(self, observe: nn.Module, normalizer: nn.Module, actor: SeeingActor, act: ActionMap) -> None:
+    def __init__(
+        self, observe: nn.Module, normalizer: nn.Module, actor: SeeingActor | SeeingPolicy, act: ActionMap
+    ) -> None:
         super().__init__(observe, normalizer, actor, act)
         self.pictures = dict(actor.pictures)
 

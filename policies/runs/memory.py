@@ -35,14 +35,19 @@ def check_memory(make: Callable[[int], Env], num_worlds: int, device: str, more:
                        f"{free // each:,}")
 
 
-def check_replay(config: OffPolicyConfig, num_worlds: int, task: Any, device: str = "cpu") -> None:
-    """Refuse to remember more steps of ``task`` than there is memory for, checkpoints counted."""
+def check_replay(
+    config: OffPolicyConfig, num_worlds: int, task: Any, device: str = "cpu",
+    cameras: Mapping[str, Mapping[str, Any]] | None = None,
+) -> None:
+    """Refuse to remember more steps of ``task`` than there is memory for, pictures of ``cameras`` and checkpoints
+    counted."""
     from temporeal.policies.training.off_policy.learner import times_of
     from temporeal.policies.training.off_policy.replay import COPIES, bytes_of_step
 
-    told = task.objective.privileged_dim if config.privileged else 0
+    told = task.objective.privileged_dim if config.privileged and not cameras else 0
     state = task.observe.obs_dim + (task.observe.obs_dim + told if told else 0)
-    each, free = COPIES * bytes_of_step(state, task.act.action_dim), free_memory(device)
+    each = COPIES * bytes_of_step(state, task.act.action_dim, bytes_of_pictures(cameras or {}))
+    free = free_memory(device)
     steps = times_of(config, num_worlds) * num_worlds
     if free is not None and each * steps > free:
         raise BadInput(f"algo.size={config.size}: {steps:,} remembered steps need {each * steps / 1e9:,.1f} GB "
@@ -97,9 +102,13 @@ def number(file: Path) -> int | None:
         return None
 
 
+def bytes_of_pictures(cameras: Mapping[str, Mapping[str, Any]]) -> int:
+    """One of each of ``cameras``, in colour."""
+    return sum(3 * int(each["width"]) * int(each["height"]) for each in cameras.values())
+
+
 def rollout_bytes(settings: Mapping[str, Any], task: Any) -> int:
     """Bytes of a world in a learner's rollout, at least: what it saw, did and got at each step of ``task``."""
     steps = (settings.get("algo") or {}).get("rollout_steps")
     numbers = task.observe.obs_dim + task.objective.privileged_dim + task.act.action_dim + 3
-    seen = sum(3 * each["width"] * each["height"] for each in (settings.get("cameras") or {}).values())
-    return (4 * numbers + seen) * steps if isinstance(steps, int) else 0
+    return (4 * numbers + bytes_of_pictures(settings.get("cameras") or {})) * steps if isinstance(steps, int) else 0

@@ -73,7 +73,7 @@ def restore(learner: Learner, path: Path) -> None:
 def policy_of(state: Mapping[str, Any], kind: type[C], device: str) -> tuple[Actor, Normalizer, C]:
     """Actor, normalizer and configuration, a ``kind``, of the checkpoint ``state``."""
     config = config_of(state, kind)
-    for layers in (widths(config, state["sizes"]), *eyes(config, state["sizes"])):
+    for layers in (widths(config, state["sizes"]), *eyes(config.keypoints, state["sizes"].get("pictures", {}))):
         checkpoint.require_held(state["path"], layers, state["actor"])
     actor = make_actor(
         state["sizes"]["obs_dim"], state["sizes"]["action_dim"], config.actor_hidden, name=config.activation,
@@ -92,11 +92,11 @@ def widths(config: PPOConfig, sizes: Mapping[str, Any]) -> list[int]:
     return [sizes["obs_dim"] + seen, *config.actor_hidden, *memory, sizes["action_dim"]]
 
 
-def eyes(config: PPOConfig, sizes: Mapping[str, Any]) -> list[list[int]]:
-    """Of each picture numbers whose products its eye's weights and places exceed."""
+def eyes(keypoints: int, pictures: Mapping[str, Any]) -> list[list[int]]:
+    """Of each of the ``pictures`` numbers whose products its eye's weights and places exceed."""
     found: list[list[int]] = []
-    for rows, columns, colours in sizes.get("pictures", {}).values():
-        found += [[-(-rows // 4), -(-columns // 4)], [colours, config.keypoints]]
+    for rows, columns, colours in pictures.values():
+        found += [[-(-rows // 4), -(-columns // 4)], [colours, keypoints]]
     return found
 
 

@@ -242,7 +242,8 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
         torch.manual_seed(seed)
         actor = make_actor(
             env.obs_dim, env.action_dim, config.actor_hidden, name=config.activation, init_std=config.init_std,
-            hidden_dim=config.memory, pictures=shown_pictures(first, config), keypoints=config.keypoints).to(device)
+            hidden_dim=config.memory, pictures=shown_pictures(first, config.memory), keypoints=config.keypoints
+        ).to(device)
         if env.capabilities.zero_start:
             begin_at_zero(actor)
         critic = Critic(env.critic_dim + seen_dim(actor, config), config.critic_hidden, config.activation).to(device)
@@ -271,8 +272,9 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
         Normalizer(1).to(device), config.learning_rate)
 
 
-def shown_pictures(obs: Obs, config: PPOConfig) -> dict[str, tuple[int, ...]]:
-    """Shapes (H, W, 3) of the pictures that the actor reads, by name: all in colour; depth is not read.
+def shown_pictures(obs: Obs, memory: int = 0) -> dict[str, tuple[int, ...]]:
+    """Shapes (H, W, 3) of the pictures that the actor reads, by name: all in colour; depth is not read. ``memory``:
+    hidden units of a recurrent actor.
 
     Raises:
         SettingsError: cameras that give depth alone, or pictures for a recurrent actor.
@@ -281,8 +283,8 @@ def shown_pictures(obs: Obs, config: PPOConfig) -> dict[str, tuple[int, ...]]:
     if obs.images and not found:
         raise SettingsError(f"cameras: {', '.join(obs.images)}: a policy reads pictures in colour, and there are none: "
                             "kinds=[rgb]")
-    if found and config.memory:
-        raise SettingsError(f"memory is {config.memory}, but a recurrent actor reads no pictures ({', '.join(found)}): "
+    if found and memory:
+        raise SettingsError(f"memory is {memory}, but a recurrent actor reads no pictures ({', '.join(found)}): "
                             "leave the cameras out, or memory=0")
     return found
 

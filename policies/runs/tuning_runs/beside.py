@@ -33,7 +33,7 @@ def given(module: ModuleType, settings: Settings, env: Env, configuration: Any) 
 
     found, task = dict[str, Any](), env.task
     if asks_for(module, "demonstrations"):
-        check_replay(configuration, settings["num_worlds"], task)
+        check_replay(configuration, settings["num_worlds"], task, cameras=settings.get("cameras"))
         with bad_input():
             require_demonstrations(configuration, bool(settings.get("dataset")))
             if settings.get("dataset"):
@@ -44,7 +44,8 @@ def given(module: ModuleType, settings: Settings, env: Env, configuration: Any) 
     if asks_for(module, "evaluate") and configuration.evaluate_steps:
         apart = {**settings, "seed": settings["seed"] + JUDGES}
         found["evaluate"] = offline.evaluation(
-            apart, to_full_horizon(task), lambda actor, normalizer, env: lambda obs: actor(normalizer(obs)))
+            apart, to_full_horizon(task), lambda actor, normalizer, env: lambda obs: actor(
+                normalizer(obs), *([env.images] if env.rendering else [])))
     return found
 
 

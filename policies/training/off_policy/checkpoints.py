@@ -14,6 +14,7 @@ from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training import checkpoint, offline_learner
 from temporeal.policies.training.off_policy.critics import Sizes
 from temporeal.policies.training.off_policy.settings import MAY_CHANGE, OffPolicyConfig, plain
+from temporeal.policies.training.ppo_checkpoint import eyes
 from temporeal.sim.types import Obs
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from temporeal.policies.training.off_policy.replay import Replay
 
 KIND = "temporeal off-policy 1"
-ABSENT_DEFAULTS = {"demonstration_bonus": None, "imitation": 0.0, "imitation_filter": True,
-                   "snapshots": 0.0, "snapshot_steps": None, "base_episodes": 0, "base_failures": 1.0,
-                   "critic_first": 0, "ramp_steps": 0, "value_range": None, "keep_best": False}
+ABSENT_DEFAULTS = {"demonstration_bonus": None, "imitation": 0.0, "imitation_filter": True, "hide": [],
+                   "keypoints": 16, "shift": 3, "snapshots": 0.0, "snapshot_steps": None, "base_episodes": 0,
+                   "base_failures": 1.0, "critic_first": 0, "ramp_steps": 0, "value_range": None, "keep_best": False}
 """Settings that older checkpoints lack, and their values then."""
 NUMBERS = ("update", "seconds", "owed", "evaluated", "history", "best")
 C = TypeVar("C", bound=OffPolicyConfig)
@@ -39,7 +40,7 @@ def keep(learner: Learner, out: Path) -> None:
         **{name: getattr(learner, name) for name in NUMBERS},
         "generator": learner.generator.get_state(), "torch_rng": torch.get_rng_state(),
         "replay": learner.replay.state_dict(), "env": learner.env.state_dict(),
-        "obs": [learner.obs.actor, learner.obs.critic],
+        "obs": [learner.obs.actor, learner.obs.critic, dict(learner.obs.images)],
         "normalizers": {name: each.state_dict() for name, each in learner.normalizers.items()},
         **{part: {name: thing.state_dict() for name, thing in getattr(learner.algorithm, part).items()}
            for part in ("modules", "optimizers")}})
@@ -50,7 +51,7 @@ def restore(learner: Learner, path: Path) -> None:
     """Set ``learner`` to the state of the checkpoint ``path``."""
     state = {"best": None, **offline_learner.read(path, KIND)}
     same = checkpoint.require_same
-    same(path, "sizes", state["sizes"], learner.sizes._asdict(), MAY_CHANGE)
+    same(path, "sizes", Sizes(**state["sizes"])._asdict(), learner.sizes._asdict(), MAY_CHANGE)
     same(path, "configuration", {**ABSENT_DEFAULTS, **state["config"]}, plain(learner.config), MAY_CHANGE)
     same(path, "run", {name: state[name] for name in ("seed", "worlds", "data")},
          {"seed": learner.seed, "worlds": learner.env.num_worlds, "data": digest(learner.demonstrations)}, MAY_CHANGE)
@@ -70,8 +71,8 @@ def restore(learner: Learner, path: Path) -> None:
     for name in NUMBERS:
         setattr(learner, name, state[name])
     learner.algorithm.updates = state["updates"]
-    actor, critic = state["obs"]
-    learner.obs = Obs(actor, actor if learner.shared else critic)
+    actor, critic, *images = state["obs"]
+    learner.obs = Obs(actor, actor if learner.shared else critic, *images)
     learner.generator.set_state(state["generator"])
     torch.set_rng_state(state["torch_rng"])
 
@@ -104,7 +105,9 @@ def load_policy(
     config, sizes = config_of(state, kind), Sizes(**state["sizes"])
     best = state.get("best")
     weights = state["modules"]["actor"] if best is None else best["actor"]
-    checkpoint.require_held(state["path"], [sizes.obs_dim, *config.hidden, sizes.action_dim], weights)
+    widths = [sizes.obs_dim + sizes.found, *config.hidden, sizes.action_dim]
+    for layers in (widths, *eyes(config.keypoints, sizes.pictures)):
+        checkpoint.require_held(state["path"], layers, weights)
     actor, normalizer = make(sizes, config), Normalizer(sizes.obs_dim)
     actor.load_state_dict(weights)
     normalizer.load_state_dict(state["normalizers"]["actor"] if best is None else best["normalizer"])

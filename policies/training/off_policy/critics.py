@@ -5,7 +5,7 @@ Derivatives are written out (:mod:`temporeal.policies.nets.ensembles`): an updat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
@@ -22,20 +22,28 @@ T = TypeVar("T")
 
 
 class Sizes(NamedTuple):
-    """Numbers that the actor sees, that the critics see, and of an action."""
+    """Numbers that the actor sees, that the critics see, and of an action; shapes (H, W, 3) of the pictures that both
+    see, by name, and how many numbers eyes find in them, F."""
 
     obs_dim: int
     critic_dim: int
     action_dim: int
+    pictures: Mapping[str, Sequence[int]] = {}
+    found: int = 0
 
 
 class Critics:
-    """The critics; a pair [B, C + A] is what they see beside the action."""
+    """The critics; a pair [B, C + F + A] is what they see, what was found in pictures, and the action.
+
+    Attributes:
+        by_found: after :meth:`fit`, the derivative [B, F] of the loss by what was found in pictures.
+    """
 
     def __init__(self, sizes: Sizes, config: OffPolicyConfig, generator: torch.Generator) -> None:
-        self.config, self.generator, self.seen = config, generator, sizes.critic_dim
+        self.config, self.generator, self.seen = config, generator, sizes.critic_dim + sizes.found
+        self.columns, self.by_found = slice(sizes.critic_dim, self.seen), torch.zeros(0)
         self.quality, self.target = (
-            Quality(sizes.critic_dim, sizes.action_dim, config.hidden, members=config.critics,
+            Quality(self.seen, sizes.action_dim, config.hidden, members=config.critics,
                     layer_norm=config.layer_norm, precision=config.precision, by_hand=True, last_gain=LAST_GAIN)
             for _ in range(2))
         self.adam = Adam(self.quality, rate=config.learning_rate)
@@ -50,8 +58,15 @@ class Critics:
         ``weight`` [B]: of the squared errors; None: 1.
         """
         wanted, slope = wanted[:, None], 2.0 / len(pair) if weight is None else 2.0 / len(pair) * weight[:, None]
-        found = self._shared(lambda members, scratch: self.quality.net.there_and_back(
-            pair, lambda q: (q - wanted).mul_(slope), scratch, members), self.members)
+        if self.columns.start == self.columns.stop:
+            found = self._shared(lambda members, scratch: self.quality.net.there_and_back(
+                pair, lambda q: (q - wanted).mul_(slope), scratch, members), self.members)
+        else:
+            both = self._shared(lambda members, scratch: self.quality.net.by_rows(
+                pair, lambda q: (q - wanted).mul_(slope), scratch, self.columns, members, for_layers=True),
+                self.members)
+            found = [q for q, _ in both]
+            self.by_found = torch.cat([by_rows for _, by_rows in both]).sum(0)
         self.adam.step()
         self.average.move(self.config.target_rate)
         return torch.cat(found)[..., 0]

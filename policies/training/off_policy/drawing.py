@@ -9,7 +9,7 @@ O / C observation of actor / critics, A action, G updates at once, B rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class Batch(NamedTuple):
     """B steps, normalized: for the actor [B, O] and for the critics [B, C] before and after up to n steps, what the
     critics saw beside the action [B, C + A], the summed rewards [B] and what the value after them counts [B];
-    ``weight`` [B] in the critics' loss, None: 1; ``shown`` [B]: 1 where the step is demonstrated, None: none is."""
+    ``weight`` [B] in the critics' loss, None: 1; ``shown`` [B]: 1 where the step is demonstrated, None: none is;
+    ``pictures`` and ``next_pictures``, uint8 [B, H, W, 3] by name."""
 
     obs: Tensor
     critic: Tensor
@@ -36,6 +37,8 @@ class Batch(NamedTuple):
     discount: Tensor
     weight: Tensor | None = None
     shown: Tensor | None = None
+    pictures: Mapping[str, Tensor] = {}
+    next_pictures: Mapping[str, Tensor] = {}
 
 
 class Rows(NamedTuple):
@@ -65,6 +68,9 @@ def batches(learner: Learner) -> Iterator[Batch]:
         batch = batch_of(learner.sizes, learner.shared, each)
         if len(memories) > 1:
             batch = batch._replace(shown=memory.float())
+        if learner.replay.pictures is not None:
+            before, after = learner.replay.seen(each)
+            batch = batch._replace(pictures=before, next_pictures=after)
         if not config.priority:
             yield batch
             continue

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.actor import begin_at_zero
 from temporeal.policies.nets.normalizer import Normalizer, moments
+from temporeal.policies.nets.seeing_policy import places
 from temporeal.policies.training import budget, offline_learner
 from temporeal.policies.training.errors import NonFiniteError, SettingsError
 from temporeal.policies.training.off_policy import checkpoints
@@ -29,7 +30,9 @@ from temporeal.policies.training.off_policy.critics import Sizes
 from temporeal.policies.training.off_policy.drawing import batches
 from temporeal.policies.training.off_policy.replay import Replay, remembered
 from temporeal.policies.training.off_policy.settings import OffPolicyConfig, require_demonstrations
+from temporeal.policies.training.off_policy.sight import Sight
 from temporeal.policies.training.ppo_reports import count_episodes
+from temporeal.policies.training.ppo_state import shown_pictures
 from temporeal.policies.training.progress import Logger, Progress
 from temporeal.policies.training.ranks import Ranks
 from temporeal.policies.training.residual.off_policy_episodes import both, own_episodes
@@ -38,13 +41,15 @@ from temporeal.sim.types import Obs, Step, VecEnv
 
 class Algorithm(offline_learner.Algorithm, Protocol):
     """What a learner is to the loop: what one from data is, and it tries actions. ``error``: the critics' mean distance
-    [B] from what they were to say in the last batch; ``reach`` []: the policy's share of its own action."""
+    [B] from what they were to say in the last batch; ``reach`` []: the policy's share of its own action;
+    ``sight``: its eyes, where there are pictures."""
 
     error: Tensor
+    sight: Sight | None
     reach: Tensor
 
     def explore(self, obs: Tensor) -> Tensor:
-        """An action [N, A] to try where [N, O] is seen, normalized."""
+        """An action [N, A] to try where [N, O] is seen, normalized, with what eyes found beside it."""
 
 
 class Result(NamedTuple):
@@ -138,8 +143,12 @@ def start(
     """A learner at step 0 in a freshly reset environment."""
     require_demonstrations(config, demonstrations is not None)
     obs = env.reset()
-    shared = obs.critic is obs.actor or not config.privileged
-    sizes = Sizes(env.obs_dim, env.obs_dim if shared else env.critic_dim, env.action_dim)
+    pictures = shown_pictures(obs)
+    if pictures and demonstrations is not None:
+        raise SettingsError("a learner from replay reads no pictures of demonstrations: leave out dataset=, or cameras")
+    shared = obs.critic is obs.actor or not config.privileged or bool(pictures)
+    sizes = Sizes(env.obs_dim, env.obs_dim if shared else env.critic_dim, env.action_dim, pictures,
+                  places(pictures, config.keypoints))
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -150,7 +159,7 @@ def start(
     parts = {"actor": sizes.obs_dim} if shared else {"actor": sizes.obs_dim, "critic": sizes.critic_dim}
     learner = Learner(
         config, env, algorithm, sizes, seed, generator,
-        Replay(times_of(config, env.num_worlds), env.num_worlds, sum(parts.values()), sizes.action_dim), None,
+        Replay(times_of(config, env.num_worlds), env.num_worlds, sum(parts.values()), sizes.action_dim, pictures), None,
         {name: Normalizer(size) for name, size in parts.items()}, obs)
     if config.base_episodes:
         own, learner.base_steps = own_episodes(env, config.base_episodes, config.base_failures, not shared, generator)
@@ -224,9 +233,11 @@ def step(learner: Learner) -> Tensor:
         shape = learner.env.num_worlds, learner.sizes.action_dim
         action = torch.rand(shape, generator=learner.generator) * 2.0 - 1.0
     else:
-        action = learner.algorithm.explore(learner.normalizers["actor"](learner.obs.actor))
+        action = learner.algorithm.explore(observed(learner))
     found = learner.env.step(action)
     ended = found.terminated | found.truncated
+    if learner.replay.pictures is not None:
+        learner.replay.pictures.add(learner.obs, found.final_obs, found.truncated)
     learner.replay.add(seen, action, found.reward, state_of(learner, found.final_obs), found.terminated, ended)
     learner.obs = found.obs
     learner.update += learner.env.num_worlds
@@ -234,6 +245,12 @@ def step(learner: Learner) -> Tensor:
         learner.owed += config.updates_per_step * min(learner.env.num_worlds, learner.update - config.warmup)
     note(learner, found, ended)
     return found.reward
+
+
+def observed(learner: Learner) -> Tensor:
+    """What the actor reads now, normalized, with what is found in the pictures beside it [N, O + F]."""
+    obs, sight = learner.normalizers["actor"](learner.obs.actor), learner.algorithm.sight
+    return obs if sight is None else torch.cat([obs, sight.eyes(learner.obs.images)], -1)
 
 
 def note(learner: Learner, found: Step, ended: Tensor) -> None:

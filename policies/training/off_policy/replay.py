@@ -6,12 +6,14 @@ made when rows are drawn (Sutton and Barto 2018, section 7.1), so that one memor
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from temporeal.policies.data.transitions import Transitions
+from temporeal.policies.training.off_policy.pictures import Pictures
 
 REWARD, TERMINATED, ENDED = range(3)
 
@@ -19,7 +21,8 @@ REWARD, TERMINATED, ENDED = range(3)
 class Drawn(NamedTuple):
     """M steps: the state and the action, side by side [M, S + A]; the sum of the discounted rewards [M] of up to n
     steps, the state after them [M, S], what its value counts [M]: 0 where the task ended, else gamma^steps; and which
-    steps these are [M], with the chance [M] of each to be drawn, times the number of all steps."""
+    steps these are [M], with the chance [M] of each to be drawn, times the number of all steps, and the last of the
+    steps summed [M]."""
 
     pair: Tensor
     reward: Tensor
@@ -27,6 +30,7 @@ class Drawn(NamedTuple):
     discount: Tensor
     chosen: Tensor
     chance: Tensor
+    last: Tensor
 
 
 class Replay:
@@ -34,9 +38,12 @@ class Replay:
 
     Args:
         state: S, numbers of what is seen.
+        pictures: shapes (H, W, 3) of what is seen beside, by name.
     """
 
-    def __init__(self, times: int, worlds: int, state: int, action: int) -> None:
+    def __init__(
+        self, times: int, worlds: int, state: int, action: int, pictures: Mapping[str, Sequence[int]] | None = None
+    ) -> None:
         self.pair = torch.empty(times, worlds, state + action)
         self.after = torch.empty(times, worlds, state)
         self.told = torch.empty(times, worlds, 3)
@@ -44,6 +51,7 @@ class Replay:
         self.greatest = 1.0  # error so far: what nobody has learned from counts as much
         self.bonus = 0.0  # that each step's error counts more
         self.at = self.count = 0
+        self.pictures = Pictures(times, worlds, pictures) if pictures else None
 
     @property
     def times(self) -> int:
@@ -108,12 +116,22 @@ class Replay:
             reward += torch.where(goes_on, factor * row[:, REWARD], 0.0)
             factor = torch.where(goes_on, factor * gamma, factor)
         return Drawn(self.pair.flatten(0, 1)[place(age)], reward, self.after.flatten(0, 1)[place(last)],
-                     torch.where(row[:, TERMINATED] == 0.0, factor, 0.0), chosen, torch.ones_like(reward))
+                     torch.where(row[:, TERMINATED] == 0.0, factor, 0.0), chosen, torch.ones_like(reward),
+                     last * worlds + world)
+
+    def seen(self, drawn: Drawn) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Pictures before the steps that were ``drawn`` and after the last of each, by name [M, H, W, 3]."""
+        if self.pictures is None:
+            return {}, {}
+        worlds = self.pair.shape[1]
+        return (self.pictures.before(self.count - drawn.chosen // worlds, drawn.chosen % worlds),
+                self.pictures.after(self.count - drawn.last // worlds, drawn.last % worlds))
 
     def state_dict(self) -> dict[str, Any]:
         """What is remembered, the oldest first, without the room for more."""
         order = (torch.arange(self.count) + self.at - self.count) % self.times
-        return {"greatest": self.greatest, **{name: getattr(self, name)[order] for name in TABLES}}
+        pictures = {} if self.pictures is None else {"pictures": self.pictures.state_dict(self.count)}
+        return {"greatest": self.greatest, **{name: getattr(self, name)[order] for name in TABLES}, **pictures}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned, the newest of it where there is less room."""
@@ -123,6 +141,8 @@ class Replay:
             getattr(self, name)[: len(held)] = held
             self.count = len(held)
         self.at = self.count % self.times
+        if self.pictures is not None:
+            self.pictures.load_state_dict(state["pictures"], self.count)
 
 
 def by_chance(each: Tensor, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -138,9 +158,9 @@ COPIES = 3  # at once while a checkpoint is written: what is remembered, in orde
 SMALLEST = 1e-6  # error, so that no step is forgotten
 
 
-def bytes_of_step(state: int, action: int) -> int:
-    """What a step of one world takes: its row of all tables."""
-    return 4 * (2 * state + action + 3 + 1)
+def bytes_of_step(state: int, action: int, pictures: int = 0) -> int:
+    """What a step of one world takes: its row of all tables, and the bytes of its ``pictures``."""
+    return 4 * (2 * state + action + 3 + 1) + pictures
 
 
 def remembered(data: Transitions, state: Tensor, after: Tensor) -> Replay:

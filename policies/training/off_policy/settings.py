@@ -53,7 +53,11 @@ class OffPolicyConfig:
         base_failures: share of those that fail which is kept, too: of successes alone, values do not depend on the
             action.
         demonstration_reward: "task": computed from the episodes' signals, as the simulation pays it; "data": as stored.
-        privileged: the critics read what the task tells critics alone, such as true velocities.
+        privileged: the critics read what the task tells critics alone, such as true velocities. With cameras they read
+            what the actor reads: they would not need what their error is to teach the eyes.
+        hide: signals that the actor must find in pictures, and the critics with it.
+        keypoints: features whose places are found in each picture.
+        shift: pixels by which each picture is moved at random in an update (Yarats et al. 2021, DrQ-v2: 4 of 84).
         hidden: widths of all networks.
         critics: in the ensemble.
         subset: of these, drawn at each update, whose least target counts (Chen et al. 2021, REDQ).
@@ -100,6 +104,9 @@ class OffPolicyConfig:
     base_failures: float = 1.0
     demonstration_reward: str = "task"
     privileged: bool = True
+    hide: tuple[str, ...] = ()
+    keypoints: int = 16
+    shift: int = 3
     hidden: tuple[int, ...] = (128, 128)
     critics: int = 2
     subset: int = 2
@@ -128,7 +135,8 @@ class OffPolicyConfig:
                 policy_every="[1, inf)", learning_rate="(0, inf)", policy_rate="(0, inf)", target_rate="(0, 1]",
                 report_steps="[1, inf)", evaluate_steps="[0, inf)", evaluate_episodes="[1, inf)",
                 checkpoint_seconds="[0, inf)", threads="[1, inf)", demonstration_bonus="[0, inf)",
-                imitation="[0, inf)", snapshots="[0, 1]", snapshot_steps="[1, inf)", base_episodes="[0, inf)",
+                imitation="[0, inf)", snapshots="[0, 1]", snapshot_steps="[1, inf)", keypoints="[1, inf)",
+                shift="[0, inf)", base_episodes="[0, inf)",
                 base_failures="[0, 1]", critic_first="[0, inf)", ramp_steps="[0, inf)")
         require_widths(self, "hidden")
         choose(self, clock=tuple(CLOCKS), policy_value=POLICY_VALUES, precision=tuple(PRECISIONS),
