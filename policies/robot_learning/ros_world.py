@@ -153,8 +153,8 @@ class RosWorld:
             self.opened = False
 
     def judged(self, wait_s: float = 0.0) -> str:
-        """``satisfied``, ``violated`` or ``undecided``: the monitor's final verdict on this episode; "": not final
-        yet, after ``wait_s``."""
+        """The monitor's verdict on this episode, ``satisfied`` or ``violated`` (or, where samples were lost, what it
+        ends with); "": nothing is decided yet, after ``wait_s``."""
         until = self.transport.monotonic() + wait_s
         while not self.heard.judged(self.number) and self.transport.monotonic() < until:
             self._turn(until)

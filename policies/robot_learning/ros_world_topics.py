@@ -20,6 +20,7 @@ from temporeal_bridge.transports.transport import QOS, QoS, Received, Transport
 
 RECORDS = QoS(reliable=True, depth=1000)
 TOLERANCE = 1e-6  # of a command's range: commands travel as float32 in some messages
+DECIDED = ("satisfied", "violated")  # final or not: what still comes can only change by how much
 REMEMBERED = 64  # commands of the controller that the guard has answered; older ones nobody asks for
 
 
@@ -90,6 +91,6 @@ class Heard:
         return f"the guard changed the command by up to {off.max():.3g} (its limits, or its fade-in)"
 
     def judged(self, flight: int) -> str:
-        """The monitor's verdict on mission ``flight``, once it is final; else ""."""
-        own = self.verdict.get("flight") == flight and bool(self.verdict.get("final"))
-        return str(self.verdict["verdict"]) if own else ""
+        """The monitor's verdict on mission ``flight``, once nothing can change it; else ""."""
+        verdict = str(self.verdict.get("verdict")) if self.verdict.get("flight") == flight else ""
+        return verdict if verdict in DECIDED or self.verdict.get("final") else ""

@@ -2,6 +2,7 @@
 
     python -m temporeal_bridge.robot_sim --robot crazyflie --namespace /cf1 --seed 3
     python -m temporeal_bridge.robot_sim --robot franka --artifact outputs/reach --signals reach.yaml
+    python -m temporeal_bridge.robot_sim --robot crazyflie --hidden configs/hidden/quadrotor.yaml
 
 True state -> latency and noise -> the interface's state topics; command topics -> latency -> the driver (with its
 reaction to missing or wrong setpoints) -> actuators with lag -> MuJoCo. What differs between robots is a plant
@@ -54,6 +55,7 @@ from temporeal_bridge.recording import records
 from temporeal_bridge.simulated_robot import fault_injection, task_topics
 from temporeal_bridge.simulated_robot.camera_exposures import Looks, Shutter, open_shutter
 from temporeal_bridge.simulated_robot.drivers import Refused
+from temporeal_bridge.simulated_robot.hidden import biased, hidden_settings
 from temporeal_bridge.simulated_robot.outputs import Outputs
 from temporeal_bridge.simulated_robot.plants import Start, plant_of
 from temporeal_bridge.simulated_robot.sensors import DelayLine, measured, with_height
@@ -77,7 +79,7 @@ class SimOptions:
         command: the one that the robot takes; None: the interface's first.
         seed: of the first flight.
         out: folder for true trajectories; None: they are not kept.
-        settings: numbers in place of those in ``simulation`` of ``ros.yaml``.
+        settings: in place of those in ``simulation`` of ``ros.yaml``, and what a hidden robot has besides.
         scene: an arm or a hand among objects; None: alone. start: where flights start; None: near home.
         world: a task's, with its own scene, starts and added signals.
         eyes: makes the shutter of its cameras, of the plant's body and the world's looks; None: it has no cameras.
@@ -256,7 +258,8 @@ class RobotSim:
         stamp = self.transport.now()
         if self._due(self.slow_every) and not self.held:
             self.truth.append(stamp, true, self.plant.setpoint)
-        noisy = measured(self.robot, seen, self.settings["noise"], self.rng)
+        shown = biased(self.robot, seen, self.settings.get("bias", {}))
+        noisy = measured(self.robot, shown, self.settings["noise"], self.rng)
         self._publish(fault_injection.Sample(noisy, stamp))
         if self.shutter is not None:
             self.shutter.expose(time, self.origin + time, stamp)
@@ -325,7 +328,6 @@ class RobotSim:
 def make(args: argparse.Namespace, transport: Transport) -> RobotSim:
     """The node from its command line."""
     robot = robot_of(args)
-    settings = {} if args.spread is None else {"spread": args.spread}
     world, command = None, args.command
     manifest = load_manifest(args.artifact) if args.artifact else None
     if manifest is not None:
@@ -343,6 +345,8 @@ def make(args: argparse.Namespace, transport: Transport) -> RobotSim:
                                     task_topics.needed(manifest, world))
     interface = load_interface(robot, args.interface, extra)
     check_numbers("--seed", args.seed)
+    settings = {} if args.hidden is None else hidden_settings(args.hidden, robot, interface.simulation)
+    settings |= {} if args.spread is None else {"spread": args.spread}
     return RobotSim(transport, robot, interface, SimOptions(
         command=command or (world.command if world is not None else None), seed=args.seed, out=args.out,
         settings=settings, start=start, world=world,
@@ -366,6 +370,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.add_argument("--seed", type=int, default=0, help="seed of the first flight (default: %(default)s)")
     options.add_argument("--spread", type=float, default=None,
                          help="share 0..1 of the parameters' published ranges to draw from (default: ros.yaml)")
+    options.add_argument("--hidden", type=Path, default=None, metavar="YAML",
+                         help="how this robot differs from its spec (see temporeal_bridge.simulated_robot.hidden)")
     options.add_argument("--task", default=None,
                          help="task that gives the objects around the robot and its start states (arms and hands)")
     options.add_argument("--artifact", type=Path, default=None,

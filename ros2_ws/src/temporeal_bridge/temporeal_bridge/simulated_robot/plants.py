@@ -17,6 +17,7 @@ from temporeal_bridge.codecs.table import COMMAND_CODECS
 from temporeal_bridge.guard.px4 import OFFBOARD, Output
 from temporeal_bridge.interface.interface import CommandTopic, Interface, InterfaceError, Topic
 from temporeal_bridge.simulated_robot.drivers import Driver, Firmware, Parted, Refused, driver_of
+from temporeal_bridge.simulated_robot.hidden import altered
 from temporeal_bridge.simulated_robot.mobile_base import MobileBase
 from temporeal_bridge.simulated_robot.px4_commander import LANDED_M, Px4Commander
 
@@ -100,6 +101,7 @@ class Quadrotor:
         self.topics: tuple[CommandTopic | Topic, ...] = (topic,)
         self.codec, self.options = COMMAND_CODECS[topic.codec], topic.options
         self.dt, self.body = FLIGHT_DT, Robot(robot, command, FLIGHT_DT)
+        self.nominal = self.body.params()
 
     def reset(self, rng: np.random.Generator) -> None:
         """See :class:`Plant`."""
@@ -108,7 +110,8 @@ class Quadrotor:
 
     def place(self, rng: np.random.Generator) -> None:
         """Draw the parameters and the initial state of a flight."""
-        self.body.set_params(draw_parameters(self.robot, rng, float(self.settings["spread"])))
+        drawn = draw_parameters(self.robot, rng, float(self.settings["spread"]))
+        self.body.set_params(altered(drawn, self.nominal, self.settings))
         self.body.reset(self.start(rng))
 
     def read(self, message: Any, now_ns: int, number: int = 0) -> Any:
@@ -250,7 +253,8 @@ class Articulated:
         """See :class:`Plant`."""
         drawn = draw_parameters(self.robot, rng, float(self.settings["spread"]))
         # a robot with effort commands has no servos and none of their gains
-        self.body.set_params({**self.nominal, **{name: v for name, v in drawn.items() if name in self.nominal}})
+        has = {**self.nominal, **{name: v for name, v in drawn.items() if name in self.nominal}}
+        self.body.set_params(altered(has, self.nominal, self.settings))
         self.drawn, self.limp = self.body.params(), False
         self.body.reset(self.start(rng))
         self.setpoint: np.ndarray = self.body.holding()
@@ -312,7 +316,8 @@ def plant_of(
         return Quadrotor(robot, interface, command, settings, start)
     if robot.kind == "mobile_base":
         spread = float(settings["spread"])
-        return MobileBase(robot, interface, command, settings, start, lambda rng: draw_parameters(robot, rng, spread))
+        return MobileBase(robot, interface, command, settings, start,
+                          lambda rng: altered(draw_parameters(robot, rng, spread), {}, settings))
     if command not in robot.actuators or "joint_pos" not in robot.sources:
         raise InterfaceError(
             f"robot {robot.name!r} of kind {robot.kind!r} cannot be simulated behind topics: legal are a quadrotor, a "
