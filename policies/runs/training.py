@@ -39,6 +39,10 @@ def train(
         again: the command that continues the run, for the message of an interruption.
     """
     module, configuration = checked(settings)
+    if hasattr(module, "STAGES"):
+        from temporeal.policies.runs.pipelines import rl100
+
+        return rl100.train(settings, module, configuration, overwrite=overwrite, quiet=quiet, again=again)
     if learners.learns_from_data(module):
         from temporeal.policies.runs import offline
 
@@ -72,8 +76,8 @@ def checked(settings: Settings) -> tuple[Any, Any]:
                        f"reads no episodes; those that do: {', '.join(learners.from_data())}")
     if settings.get("cameras") and not (chunks.gives_chunks(settings) or getattr(found[0], "SEES", False)):
         raise BadInput(f"cameras: algo={settings['algo']['name']} learns from the observation alone and does not see "
-                       "pictures; algo=ppo and learners of chunks do (docs/how-to/learning-from-pictures.md), and "
-                       "Gymnasium, stable-baselines3 and rsl_rl (docs/how-to/other-learners.md)")
+                       "pictures; algo=ppo, sac, td3 and learners of chunks do "
+                       "(docs/how-to/learning-from-pictures.md), and Gymnasium, stable-baselines3 and rsl_rl (docs/how-to/other-learners.md)")
     if settings["algo"].get("hide") and not settings.get("cameras"):
         raise BadInput(f"algo.hide={list(settings['algo']['hide'])} are signals to be found in pictures, and there is "
                        "no camera: cameras.front.width=64 cameras.front.height=64, or leave algo.hide out")

@@ -28,14 +28,21 @@ def test_what_cannot_be_learned_from_pictures_is_named(words: list[str], said: s
         training.train(compose(["task=hover", *words, f"out={tmp_path / 'run'}"]), quiet=True)
 
 
+LEARNERS = {
+    "ppo": ["algo.rollout_steps=8"],
+    "sac": ["algo.hidden=[8]", "algo.warmup=64", "algo.batch=8", "algo.report_steps=32", "algo.evaluate_steps=96",
+            "algo.evaluate_episodes=2"]}
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("name", LEARNERS)
 def test_a_run_with_a_camera_is_evaluated_resumed_and_exported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
 ) -> None:
     pytest.importorskip("mujoco.egl")
     run, artifact = tmp_path / "run", tmp_path / "artifact"
-    words = ["train", "task=hover", "algo=ppo", *CAMERA, "algo.hide=[base_pos_w]", f"out={run}", "num_worlds=4",
-             "algo.rollout_steps=8", "algo.threads=1"]
+    words = ["train", "task=hover", f"algo={name}", *CAMERA, "algo.hide=[base_pos_w]", f"out={run}",
+             "num_worlds=4", "algo.threads=1", *LEARNERS[name]]
     assert main([*words, "algo.total_steps=96"]) == 0
     assert main([*words, "algo.total_steps=128", "resume=true"]) == 0
     assert main(["export", str(run), "--out", str(artifact)]) == 0
