@@ -63,7 +63,10 @@ class RobotWorld(Protocol):
 
     def reset(self) -> Sample:
         """Make the robot ready for an episode, as far as the world itself can: a simulation draws a new one, a robot
-        waits until it is sampled and its guard lets commands through. A :class:`WorldError` says why it cannot."""
+        waits until it is sampled and its guard lets commands through. A :class:`WorldError` says why it cannot.
+
+        Where that moves anything, the world has ``resume``, too, which moves nothing: a second policy resets it then.
+        """
 
     def step(self, command: np.ndarray) -> Sample:
         """Send ``command`` [U] at once, and return at the next sampling time with what was measured then."""

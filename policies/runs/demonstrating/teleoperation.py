@@ -301,17 +301,22 @@ def screen_keys() -> Device:
 
 
 def leader_of(request: Request, task: Task, keys: Device | None) -> Operator:
+    """The leader arm of a recording."""
+    return leader_on(request.leader, request.interface, request.domain, task, keys)
+
+
+def leader_on(
+    namespace: str, interface: str | None, domain: int | None, task: Task, keys: Device | None
+) -> Operator:
     """A leader arm on the bus, of the task's robot."""
     from temporeal.policies.data.recording.leader_arm import LeaderArm
     from temporeal_bridge.interface.loading import load_interface
     from temporeal_bridge.transports.selection import open_transport
 
-    transport = open_transport("auto", "temporeal_recorder", request.leader, domain=request.domain)
+    transport = open_transport("auto", "temporeal_recorder", namespace, domain=domain)
     try:
-        return LeaderArm(transport, task.robot, load_interface(task.robot, request.interface), task.command,
+        return LeaderArm(transport, task.robot, load_interface(task.robot, interface), task.command,
                          task.act.action_dim, keys)
     except BaseException:
         transport.close()
         raise
-
-

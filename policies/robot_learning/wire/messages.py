@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -26,14 +27,24 @@ from temporeal.policies.pretrained.serving.channel import (
     parsed,
 )
 
-__all__ = ["DIGEST", "DTYPES", "LARGEST", "Message", "MessageError", "array_of", "decode", "encode", "sealed",
-           "text_of", "unsealed", "whole_of"]
+__all__ = ["DIGEST", "DTYPES", "LARGEST", "ROOM", "Message", "MessageError", "Published", "array_of", "decode",
+           "encode", "sealed", "text_of", "unsealed", "whole_of"]
 LARGEST = 1 << 28  # bytes of a message: an hour of state, or 1,300 pictures of 256 x 256
+ROOM = 1 << 16  # bytes of a message beside its arrays: prefix and header
 DIGEST = hashlib.sha256().digest_size
 
 
 class MessageError(ValueError):
     """Bytes that are no message, or not the one that must be here; says whose and what."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """Weights as they are handed out: the bytes of a message, and the digest by which an actor knows that it has them.
+    """
+
+    digest: str
+    data: bytes
 
 
 def encode(message: Message, largest: int = LARGEST) -> bytes:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from temporeal.policies.robot_learning.agreement import Agreement
-from temporeal.policies.robot_learning.messages import Message, MessageError, array_of, text_of, whole_of
+from temporeal.policies.robot_learning.wire.agreement import Agreement
+from temporeal.policies.robot_learning.wire.messages import Message, MessageError, array_of, text_of, whole_of
 
 ID = re.compile(r"\d{20}-[0-9a-f]{12}")
 PREFIX = "signal."  # of the names of arrays that are signals

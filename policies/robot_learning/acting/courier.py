@@ -17,10 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from temporeal.policies.robot_learning.client import BadEpisode, Client, Refused, Unreachable
-from temporeal.policies.robot_learning.messages import MessageError, decode, text_of
-from temporeal.policies.robot_learning.security import Security, read_token
-from temporeal.policies.robot_learning.spool import AGREEMENT, Spool, State
+from temporeal.policies.robot_learning.acting.spool import AGREEMENT, Spool, State
+from temporeal.policies.robot_learning.wire.client import BadEpisode, Client, Refused, Unreachable
+from temporeal.policies.robot_learning.wire.messages import MessageError, decode, text_of
+from temporeal.policies.robot_learning.wire.security import Security, read_token
 
 POLL_S, BACK_OFF_S, LONGEST_S = 0.1, 0.2, 5.0  # s: between looks at the folder; after a failure, at first and at most
 
@@ -47,7 +47,7 @@ class Courier:
                 self.due = time.monotonic() + self.weights_s
             self.note(replace(self.state, connected=True, trouble="", fatal=False))
             return True
-        except Refused as error:
+        except (Refused, BadEpisode) as error:
             self.note(replace(self.state, connected=False, trouble=str(error), fatal=True))
         except (Unreachable, MessageError) as error:
             self.note(replace(self.state, connected=False, trouble=str(error), fatal=False))
@@ -92,7 +92,7 @@ def ends_with_parent() -> None:
 def start(folder: Path, address: str, token: Path, tls: Path | None, weights_s: float) -> subprocess.Popen[bytes]:
     """Start the courier of the actor in ``folder``."""
     words = [str(folder), address, str(token), str(tls or ""), str(weights_s)]
-    return subprocess.Popen([sys.executable, "-m", "temporeal.policies.robot_learning.courier", *words],
+    return subprocess.Popen([sys.executable, "-m", "temporeal.policies.robot_learning.acting.courier", *words],
                             stdin=subprocess.PIPE, start_new_session=True)
 
 

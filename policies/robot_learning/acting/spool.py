@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from temporeal.policies.robot_learning.messages import sealed, unsealed
+from temporeal.policies.robot_learning.wire.messages import sealed, unsealed
 from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.atomic_files import write_whole
 

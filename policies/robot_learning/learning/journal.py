@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from temporeal.policies.robot_learning.messages import DIGEST, LARGEST, MessageError
-from temporeal.policies.robot_learning.service import ROOM
+from temporeal.policies.robot_learning.wire.messages import DIGEST, LARGEST, ROOM, MessageError
 from temporeal.policies.runs.errors import BadInput
 
 NAME = "received.episodes"  # in a run's folder

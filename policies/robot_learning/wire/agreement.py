@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.data.episodes.interface import ActionSpec, Interface
-from temporeal.policies.robot_learning.messages import DTYPES
+from temporeal.policies.robot_learning.wire.messages import DTYPES
 from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.signals import schema
 

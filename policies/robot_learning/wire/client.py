@@ -7,10 +7,10 @@ from typing import Any
 
 import grpc
 
-from temporeal.policies.robot_learning import security
-from temporeal.policies.robot_learning.messages import LARGEST, Message, MessageError, decode, encode, text_of
-from temporeal.policies.robot_learning.security import Security
-from temporeal.policies.robot_learning.service import METHODS, OPTIONS, SERVICE, agreement_hello
+from temporeal.policies.robot_learning.wire import security
+from temporeal.policies.robot_learning.wire.messages import LARGEST, Message, MessageError, decode, encode, text_of
+from temporeal.policies.robot_learning.wire.security import Security
+from temporeal.policies.robot_learning.wire.service import METHODS, OPTIONS, SERVICE, agreement_hello
 
 LEARNER = "the learner"
 SECONDS = 30.0  # for an answer

@@ -5,40 +5,31 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
 
-from temporeal.policies.robot_learning import security
-from temporeal.policies.robot_learning.agreement import Agreement, differences
-from temporeal.policies.robot_learning.episodes import Episode, from_message
-from temporeal.policies.robot_learning.messages import (
+from temporeal.policies.robot_learning.wire import security
+from temporeal.policies.robot_learning.wire.agreement import Agreement, differences
+from temporeal.policies.robot_learning.wire.episodes import Episode, from_message
+from temporeal.policies.robot_learning.wire.messages import (
     LARGEST,
+    ROOM,
     Message,
     MessageError,
+    Published,
     decode,
     encode,
     text_of,
 )
-from temporeal.policies.robot_learning.security import Security
+from temporeal.policies.robot_learning.wire.security import Security
 from temporeal.policies.runs.errors import BadInput
 
 SERVICE = "temporeal.RobotLearning"
 THREADS = 4
-ROOM = 1 << 16  # bytes of a message beside what LARGEST bounds: prefix, header
 OPTIONS = (("grpc.max_receive_message_length", LARGEST + ROOM), ("grpc.max_send_message_length", LARGEST + ROOM),
            ("grpc.so_reuseport", 0))
 ACTOR = "the actor"
-
-
-@dataclass(frozen=True)
-class Published:
-    """Weights as they are handed out: the bytes of a message, and the digest by which an actor knows that it has them.
-    """
-
-    digest: str
-    data: bytes
 
 
 class Service:

@@ -1,0 +1,258 @@
+"""The learner: takes episodes that actors deliver, in place of worlds that it steps, and publishes what it learns.
+
+What arrives is on the disk before it is acknowledged (:mod:`temporeal.policies.robot_learning.learning.journal`). A
+checkpoint holds how many episodes were learned from: after a kill those behind it are read again, and nothing is lost
+but updates.
+
+O observation, A action, T steps of an episode.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from temporeal.policies.robot_learning.learning.journal import Journal
+from temporeal.policies.robot_learning.wire.agreement import Agreement
+from temporeal.policies.robot_learning.wire.episodes import Episode, from_message
+from temporeal.policies.robot_learning.wire.messages import Published, decode
+from temporeal.policies.robot_learning.wire.weights import publish
+from temporeal.policies.training.errors import NonFiniteError, SettingsError
+from temporeal.policies.training.off_policy.drawing import batches
+from temporeal.policies.training.off_policy.learner import Build, Learner, means_of, normalize, start
+from temporeal.policies.training.off_policy.replay import Replay
+from temporeal.sim.types import EnvCapabilities, Obs, Step
+
+if TYPE_CHECKING:
+    from temporeal.policies.data.transitions import Transitions
+    from temporeal.policies.training.off_policy.settings import OffPolicyConfig
+
+REPORT_S = 10.0  # s between reports, where something happened
+WAIT_S = 0.1  # s: longest wait for an episode at a time
+AT_ONCE = 8  # updates between looks for episodes and for what is due
+BY_HAND = 100_000  # steps of interventions that are remembered among demonstrations; the oldest are forgotten first
+
+
+class Received:
+    """Where a learner expects worlds: those of actors, which it does not step. ``episodes``: learned from so far."""
+
+    num_worlds = 1
+    device = torch.device("cpu")
+    capabilities = EnvCapabilities()
+
+    def __init__(self, obs_dim: int, action_dim: int) -> None:
+        self.obs_dim = self.critic_dim = obs_dim
+        self.action_dim, self.episodes = action_dim, 0
+
+    def reset(self) -> Obs:
+        """Nothing is seen yet."""
+        nothing = torch.zeros(1, self.obs_dim)
+        return Obs(nothing, nothing)
+
+    def step(self, action: Tensor) -> Step:
+        """Actors step their own worlds."""
+        raise NotImplementedError("steps come from actors")
+
+    def state_dict(self) -> dict[str, object]:
+        """How many episodes were learned from."""
+        return {"episodes": self.episodes}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore it."""
+        self.episodes = int(state["episodes"])
+
+
+class Inbox:
+    """Episodes between the threads that receive them and the learner: kept for good, each once."""
+
+    def __init__(self, journal: Journal, agreed: Agreement) -> None:
+        self.journal, self.ids, self.lock = journal, set[str](), threading.Lock()
+        self.before = [self._known(data, agreed) for data in journal.records()]
+        self.new: queue.Queue[Episode] = queue.Queue()
+
+    def _known(self, data: bytes, agreed: Agreement) -> Episode:
+        episode = from_message(decode(data, str(self.journal.path), "episode"), agreed, str(self.journal.path))
+        self.ids.add(episode.id)
+        return episode
+
+    def keep(self, episode: Episode, data: bytes) -> bool:
+        """Store an episode for good; False: it was there."""
+        with self.lock:
+            if episode.id in self.ids:
+                return False
+            self.journal.append(data)
+            self.ids.add(episode.id)
+            self.new.put(episode)
+            return True
+
+    def take(self, wait_s: float) -> list[Episode]:
+        """Episodes that came, in the order of the journal; waits for one up to ``wait_s``."""
+        found = list[Episode]()
+        try:
+            found.append(self.new.get(timeout=wait_s) if wait_s > 0 else self.new.get_nowait())
+            while True:
+                found.append(self.new.get_nowait())
+        except queue.Empty:
+            return found
+
+
+@dataclass
+class Counts:
+    """Of episodes since the last report."""
+
+    steps: int = 0
+    by_hand: int = 0
+    late: int = 0
+
+
+class Learning:
+    """A learner fed by actors.
+
+    Args:
+        publish_s: s between publications of new weights.
+        demonstrations: of ``dataset=``, whose rewards are of the same kind as the actors'.
+    """
+
+    def __init__(
+        self, agreed: Agreement, config: OffPolicyConfig, build: Build, seed: int, inbox: Inbox, publish_s: float,
+        demonstrations: Transitions | None = None,
+    ) -> None:
+        self.agreed, self.digest, self.inbox, self.publish_s = agreed, agreed.digest(), inbox, publish_s
+        env = Received(agreed.observation, agreed.interface.task_action)
+        # interventions are demonstrations that come later: a share of them may be asked for with none there yet
+        first = config if demonstrations is not None else replace(config, demonstrations=None)
+        self.learner = start(env, first, build, seed, demonstrations)
+        self.learner.config = config
+        self.env, self.told, self.counts = env, _with_room(self.learner), Counts()
+        self._show_demonstrations()
+        self.published = self._weights()
+        self.published_at, self.changed = time.monotonic(), False
+
+    def fast_forward(self, episodes: int) -> None:
+        """Show interventions of the first ``episodes`` of the journal, before a checkpoint is restored that was made
+        after them."""
+        if episodes > len(self.inbox.before):
+            raise SettingsError(f"{self.inbox.journal.path} holds {len(self.inbox.before)} episodes, the "
+                                f"checkpoint learned from {episodes}: the file does not belong to it")
+        for episode in self.inbox.before[:episodes]:
+            self._remember_by_hand(episode, *_tensors(episode))
+
+    def catch_up(self) -> None:
+        """Take in the episodes of the journal that the checkpoint did not know."""
+        for episode in self.inbox.before[self.env.episodes :]:
+            self.take_in(episode)
+        self.inbox.before = []
+        self.published = self._weights()
+
+    @torch.no_grad()
+    def take_in(self, episode: Episode) -> None:
+        """Remember an episode, and owe the updates that it pays for."""
+        learner, (obs, action, reward) = self.learner, _tensors(episode)
+        normalize(learner, obs[:-1])
+        for t, ended in enumerate(_ends(episode.steps)):
+            learner.replay.add(obs[t : t + 1], action[t : t + 1], reward[t : t + 1], obs[t + 1 : t + 2],
+                               torch.tensor([float(ended and episode.terminated)]), torch.tensor([float(ended)]))
+        self._remember_by_hand(episode, obs, action, reward)
+        before, warmup = learner.update, learner.config.warmup
+        learner.update += episode.steps
+        learner.owed += learner.config.updates_per_step * max(0, learner.update - max(before, warmup))
+        self.env.episodes += 1
+        self._count(episode)
+
+    def _remember_by_hand(self, episode: Episode, obs: Tensor, action: Tensor, reward: Tensor) -> None:
+        """Steps at which a person acted, as demonstrations. A row of them ends where the person let go."""
+        last = episode.steps - 1
+        for t in map(int, episode.intervened.nonzero()[0]):
+            ended = t == last or not episode.intervened[t + 1]
+            self.told.add(obs[t : t + 1], action[t : t + 1], reward[t : t + 1], obs[t + 1 : t + 2],
+                          torch.tensor([float(t == last and episode.terminated)]), torch.tensor([float(ended)]))
+        self._show_demonstrations()
+
+    def _show_demonstrations(self) -> None:
+        """Batches are drawn from demonstrations as soon as there are some, where a share of them is."""
+        if self.told.count and self.learner.config.demonstrated:
+            self.learner.demonstrations = self.told
+
+    def _count(self, episode: Episode) -> None:
+        sums = {"count": 1.0, "length": float(episode.steps), "return": float(episode.reward.sum()),
+                "success": float(bool(episode.success))}
+        for name, value in sums.items():
+            self.learner.episodes[name] = self.learner.episodes.get(name, torch.zeros(())) + value
+        self.counts.steps += episode.steps
+        self.counts.by_hand += int(episode.intervened.sum())
+        self.counts.late += episode.late
+
+    def iterate(self, asked: Sequence[int], evaluate: Callable[[Learner], dict[str, float]]) -> dict[str, float]:
+        """Learn until the next report: some seconds in which something happened, or a stop was asked. Its figures."""
+        learner, began = self.learner, time.monotonic()
+        learner.episodes, self.counts = {}, Counts()
+        total, count = torch.zeros(len(learner.algorithm.figures)), 0
+        while not asked:
+            for episode in self.inbox.take(0.0 if learner.owed >= 1.0 else WAIT_S):
+                self.take_in(episode)
+            for figures in self._updates():
+                total += figures
+                count += 1
+            self._publish(bool(count))
+            due = time.monotonic() - began > REPORT_S or self.counts.steps >= learner.config.report_steps
+            spent = learner.update >= learner.config.total_steps
+            if learner.owed < 1.0 and spent or (due and (count or self.counts.steps) and not spent):
+                break
+        found = {**means_of(learner.episodes), "by_hand": float(self.counts.by_hand), "late": float(self.counts.late)}
+        if count:
+            found |= dict(zip(learner.algorithm.figures, (total / count).tolist()))
+        if bad := [name for name, value in found.items() if not math.isfinite(value)]:
+            raise NonFiniteError(f"after {learner.update} steps not finite: {', '.join(bad)}")
+        return {**found, "gradient_steps": float(learner.algorithm.updates), **evaluate(learner)}
+
+    @torch.no_grad()
+    def _updates(self) -> list[Tensor]:
+        """Some of the updates that are owed. Their figures."""
+        learner = self.learner
+        rest = max(0.0, learner.owed - AT_ONCE)
+        learner.owed -= rest
+        found = [learner.algorithm.update(batch) for batch in batches(learner)]
+        learner.owed += rest
+        self.changed = self.changed or bool(found)
+        return found
+
+    def _publish(self, moved: bool) -> None:
+        if time.monotonic() - self.published_at >= self.publish_s and (moved or self.changed):
+            self.published, self.published_at, self.changed = self._weights(), time.monotonic(), False
+
+    def _weights(self) -> Published:
+        learner = self.learner
+        random = learner.update < learner.config.warmup
+        return publish(learner.algorithm.actor, learner.normalizers["actor"], learner.algorithm.updates, random,
+                       self.digest)
+
+
+def _tensors(episode: Episode) -> tuple[Tensor, Tensor, Tensor]:
+    """Observations [T + 1, O], actions [T, A], rewards [T]."""
+    return torch.from_numpy(episode.obs), torch.from_numpy(episode.action), torch.from_numpy(episode.reward)
+
+
+def _ends(steps: int) -> list[bool]:
+    return [False] * (steps - 1) + [True]
+
+
+def _with_room(learner: Learner) -> Replay:
+    """The demonstrations of a dataset, with room for interventions; zeros where nothing is: their digest is known."""
+    given, replay = learner.demonstrations, learner.replay
+    times = (given.times if given is not None else 0) + min(BY_HAND, replay.times)
+    state = replay.pair.shape[2] - learner.sizes.action_dim
+    found = Replay(times, 1, state, learner.sizes.action_dim)
+    for table in (found.pair, found.after, found.told, found.error):
+        table.zero_()
+    found.bonus = learner.config.demonstration_bonus or 0.0
+    if given is not None:
+        found.load_state_dict(given.state_dict())
+    return found
