@@ -169,7 +169,7 @@ class Improvement:
 
     Attributes:
         actor: the last accepted policy.
-        memory: the step size, and how many policies were accepted and refused.
+        memory: the step size, how many policies were accepted and refused, and what the gate said of each.
     """
 
     figures = ("value_loss", "quality_loss", "advantage", "policy_loss", "kl", "accepted", "refused", "lower")
@@ -187,7 +187,7 @@ class Improvement:
             self.critics, data, gamma=config.gamma, expectile=config.expectile, target_rate=config.target_rate,
             learning_rate=config.critic_learning_rate)
         self.memory = self.step.memory
-        self.memory |= {"accepted": 0, "refused": 0, "lower": 0.0}
+        self.memory |= {"accepted": 0, "refused": 0, "lower": 0.0, "why": []}
         self.modules = {"policy": self.policy, "actor": self.actor, "critics": self.critics}
         self.optimizers: dict[str, Any] = {"policy": self.step.adam, "critics": self.learn_critics.adam,
                                            "memory": Memory(self.memory)}
@@ -225,6 +225,7 @@ class Improvement:
                                                            self.decide(self.actor))
         if verdict is not None:
             self.memory["lower"] = verdict.lower
+            self.memory["why"] = [*self.memory["why"], verdict.why]
         if verdict is None or verdict.accepted:
             self.actor.load_state_dict(self.policy.state_dict())
             self.memory["accepted"] += 1

@@ -30,12 +30,13 @@ from torch import Tensor
 
 from temporeal.policies.data.episodes.interface import require_same
 from temporeal.policies.training import checkpoint, offline_learner
+from temporeal.policies.training.chunk_rl.tuning import BASE
 from temporeal.policies.training.chunks import learner
 from temporeal.policies.training.chunks.learner import Cloning, CloningConfig, Result, WindowBatches
 from temporeal.policies.training.chunks.policy import ChunkPolicy, Decoder, Denoising
 from temporeal.policies.training.chunks.windows import Source, windows
 from temporeal.policies.training.errors import SettingsError, choose, require
-from temporeal.policies.training.policy_graphs import algorithm_of
+from temporeal.policies.training.policy_graphs import algorithm_of, learner_of
 from temporeal.policies.vla.worded import worded
 from temporeal.robots.registry import resolve
 
@@ -49,7 +50,8 @@ class ConsistencyConfig(CloningConfig):
     """Settings of the learner. ``configs/algo/consistency.yaml`` has the same names.
 
     Args:
-        policy: the folder of the teacher's run, of algo=flow, algo=diffusion or algo=vla.
+        policy: the folder of the teacher's run, of algo=flow, algo=diffusion or algo=vla, or of one that was tuned
+            (algo=flow_sde, algo=dppo, algo=rl100_offline).
         method: regression or consistency.
         levels: K of the teacher while it teaches; 0: as many as it is deployed with.
         fixed: share of the batch whose noise is the one that is deployed, with method=regression.
@@ -140,12 +142,18 @@ def train(data: Source, config: ConsistencyConfig, *, out: Path, seed: int = 0, 
 
 
 def teacher_of(run: Path) -> tuple[ChunkPolicy, dict[str, Any]]:
-    """The policy of a teacher's run, and what it is rebuilt from."""
-    name = algorithm_of(run)
+    """The policy of a teacher's run, and what it is rebuilt from: of one that was tuned, the run that it began as."""
+    root = run
+    while (name := algorithm_of(root)) not in TEACHERS and (root / BASE).is_dir():
+        root = root / BASE
     if name not in TEACHERS:
-        raise SettingsError(f"algo.policy={run} was trained by algo={name}; a teacher is of {' or '.join(TEACHERS)}")
-    state = offline_learner.read(run)
-    policy: ChunkPolicy = resolve(REGISTRY, name).load_chunks(run)
+        raise SettingsError(f"algo.policy={run} was trained by algo={name}; a teacher is of {' or '.join(TEACHERS)}, "
+                            "or was tuned of one")
+    policy: ChunkPolicy = learner_of(run).load_chunks(run)
+    if not isinstance(policy.decoder, Denoising):
+        raise SettingsError(f"algo.policy={run}: what algo={algorithm_of(run)} made of its base is not denoised in "
+                            "steps any more, and so cannot be distilled to one")
+    state = offline_learner.read(root)
     return policy, {"algo": name, "config": state["config"], **state["sizes"]}
 
 

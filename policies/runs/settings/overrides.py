@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 OPEN = ("task.settings", "randomize.parameters", "randomize.sensors", "randomize.disturbances", "randomize.appearance",
-        "curriculum.parameters", "cameras", "augment")
-"""Groups below which keys may be added: their readers (a task's ``make``, the randomization) check them."""
+        "curriculum.parameters", "cameras", "augment", "algo.stages")
+"""Groups below which keys may be added: their readers (a task's ``make``, the randomization, a pipeline's stages) check
+them."""
 
 DISTRIBUTION = ("kind", "shared", "components", "when", "optional", "scale", "low", "high", "std", "mean", "by",
                 "values", "weights", "value")
