@@ -35,7 +35,8 @@ class Driven(MemoryTransport):
         count = self._deliver()
         if count or timeout_s <= 0:
             return count
-        self.lockstep.run(min(max(timeout_s, LEAST_S), TURN_S), until=lambda: any(reader.queue for reader in self.readers))
+        spent = min(max(timeout_s, LEAST_S), TURN_S)
+        self.lockstep.run(spent, until=lambda: any(reader.queue for reader in self.readers))
         return self._deliver()
 
 
