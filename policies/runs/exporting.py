@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from temporeal.policies.runs import chunks, environments
 from temporeal.policies.runs.errors import BadInput, bad_input
+from temporeal.policies.runs.residual.exporting import export_corrected
+from temporeal.policies.runs.residual.opening import is_corrected
 from temporeal.policies.runs.run_folders import load_run, title_of
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.settings.handed_over import described_by
@@ -39,6 +41,11 @@ def export_run(
         here = {**settings, "device": "cpu"}  # an artifact runs on a CPU, wherever the run was trained
         if chunks.gives_chunks(settings):
             return _export_chunks(here, run, task, out, name or title_of(settings), instruction, int8)
+        if is_corrected(here):
+            with writable(out), bad_input():
+                made = export_corrected(here, run, task, out, name or title_of(settings))
+            if made is not None:
+                return made
         if instruction or int8:
             raise BadInput("instruction=... and --int8 are for policies that give chunks; this run's gives one command "
                            "at a time, in microseconds")

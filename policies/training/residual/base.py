@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from temporeal.sim.maps import StepAction
-from temporeal.sim.task_parts.arms.actions import EffortAction, RateAction, ToolAction
+from temporeal.sim.task_parts.arms.actions import EffortAction, RateAction
 
 if TYPE_CHECKING:
     from temporeal.sim.maps import ActionMap, Memory
@@ -121,8 +120,6 @@ class Mixing:
 def gathered(act: ActionMap, size: int) -> Tensor:
     """1 where the map moves a target that stays, [U]."""
     found = torch.zeros(size)
-    if isinstance(act, StepAction):
-        found[:] = 1.0
-    elif isinstance(act, ToolAction) and not isinstance(act, (RateAction, EffortAction)):
-        found[: act.joints] = 1.0  # a gripper is commanded where it is to be
+    if "target" in getattr(act, "memory", {}) and not isinstance(act, (RateAction, EffortAction)):
+        found[: getattr(act, "joints", size)] = 1.0  # a gripper is commanded where it is to be
     return found

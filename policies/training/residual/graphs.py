@@ -90,8 +90,8 @@ def residual_graph(base: PolicyGraph, residual: Residual) -> PolicyGraph:
 
 
 class ResidualChunkGraph(nn.Module):
-    """A base that gives chunks, and the residual of each control step. The chunk under way is memory: ``chunk`` [N, H,
-    U], ``age`` [N] rows of it that were played. The graph infers a chunk at each step, and uses it where one is due.
+    """A base that gives chunks, and the residual of each control step. The chunk under way is memory: ``base_chunk``
+    [N, H, U], ``base_age`` [N] rows of it that were played. The graph infers a chunk at each step, and uses those due.
     """
 
     def __init__(self, policy: ChunkPolicy, task: Task, residual: Residual, execute: int) -> None:
@@ -112,28 +112,28 @@ class ResidualChunkGraph(nn.Module):
     @property
     def own(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the memory that is not the observation map's."""
-        return {"chunk": (self.policy.horizon, self.size), "age": (), "offset": (self.size,),
+        return {"base_chunk": (self.policy.horizon, self.size), "base_age": (), "base_offset": (self.size,),
                 **({"hidden": (self.hidden_dim,)} if self.hidden_dim else {})}
 
     def initial_memory(self, n: int) -> Memory:
         """Of ``n`` robots at mission start: a chunk is due."""
         shapes = {**self.map.memory, **self.own}
         found = {name: torch.zeros(n, *shape) for name, shape in shapes.items()}
-        return {**found, "age": torch.full((n,), float(self.execute))}
+        return {**found, "base_age": torch.full((n,), float(self.execute))}
 
     def forward(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[dict[str, Tensor], Memory]:
         """Commands ``{name: [N, U]}`` and the next memory."""
         obs, seen = self.map(signals, {name: memory[name] for name in self.map.memory})
-        due = memory["age"] >= self.execute
-        chunk = torch.where(due[:, None, None], self.policy.rows(signals), memory["chunk"])
-        age = torch.where(due, 0.0, memory["age"])
-        offset = torch.where(due[:, None], 0.0, memory["offset"])
+        due = memory["base_age"] >= self.execute
+        chunk = torch.where(due[:, None, None], self.policy.rows(signals), memory["base_chunk"])
+        age = torch.where(due, 0.0, memory["base_age"])
+        offset = torch.where(due[:, None], 0.0, memory["base_offset"])
         row = age[:, None, None].expand(-1, 1, self.size).long()
         command = chunk.gather(1, row)[:, 0]
         base = self.mixing.stands_for(command, offset, seen)
         u, hidden = self.residual.u(obs, base, signals, memory)
         executed = corrected(base, u, self.residual.scale)
         offset = self.mixing.moved(base, executed, offset, seen)
-        own = {"chunk": chunk, "age": age + 1.0, "offset": offset, **hidden}
+        own = {"base_chunk": chunk, "base_age": age + 1.0, "base_offset": offset, **hidden}
         after = {**seen, **self.map.record(seen, executed), **own}
         return {self.command: self.mixing.command(command, offset)}, after
