@@ -91,6 +91,9 @@ class SAC:
         """Standard normal [rows, A]."""
         return torch.randn(rows, self.sizes.action_dim, generator=self.generator)
 
+    def ended(self, worlds: Tensor) -> None:
+        """Nothing goes on from one step to the next."""
+
     @torch.no_grad()
     def update(self, batch: Batch) -> Tensor:
         """One step of the critics and, each so many times, of the policy and the temperature."""

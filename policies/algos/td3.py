@@ -79,6 +79,9 @@ class TD3:
         """The policy's action with noise [N, A]."""
         return smoothed(self.policy(obs), self.config.exploration, torch.inf, self.generator)
 
+    def ended(self, worlds: Tensor) -> None:
+        """Nothing goes on from one step to the next."""
+
     @torch.no_grad()
     def update(self, batch: Batch) -> Tensor:
         """One step of the critics and, each so many times, of the policy."""

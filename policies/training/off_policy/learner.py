@@ -51,6 +51,9 @@ class Algorithm(offline_learner.Algorithm, Protocol):
     def explore(self, obs: Tensor) -> Tensor:
         """An action [N, A] to try where [N, O] is seen, normalized, with what eyes found beside it."""
 
+    def ended(self, worlds: Tensor) -> None:
+        """The episodes of ``worlds`` [N] bool ended in the last step."""
+
 
 class Result(NamedTuple):
     """A trained policy: the deterministic action is ``actor(normalizer(obs))``."""
@@ -240,6 +243,7 @@ def step(learner: Learner) -> Tensor:
         learner.replay.pictures.add(learner.obs, found.final_obs, found.truncated)
     learner.replay.add(seen, action, found.reward, state_of(learner, found.final_obs), found.terminated, ended)
     learner.obs = found.obs
+    learner.algorithm.ended(ended)
     learner.update += learner.env.num_worlds
     if learner.update > config.warmup:
         learner.owed += config.updates_per_step * min(learner.env.num_worlds, learner.update - config.warmup)

@@ -61,6 +61,20 @@ def test_episodes_begin_at_states_of_the_set_and_a_resumed_run_goes_on_alike(dat
         k: v for k, v in again.figures.items() if k not in timed}
 
 
+@pytest.mark.slow
+def test_a_policy_of_sequences_is_evaluated_at_all_rates_and_exported(tmp_path: Path) -> None:
+    settings = compose(["task=hover", "algo=sequence_sac", *SMALL, "algo.total_steps=48", "algo.sequence=3",
+                        "algo.decide_every=2", "algo.evaluate_steps=48", "algo.evaluate_episodes=2",
+                        f"out={tmp_path / 'run'}"])
+    done = train({**settings, "compiled": False}, quiet=True)
+    assert 0.0 <= done.figures["evaluated_frequency_averaged"] <= 1.0
+    found = load_trained(done.folder)
+    judged = evaluate_on(found, found.settings, "quadrotor", EvaluationConfig(episodes=3))
+    assert judged.evaluation.satisfied.trials == 3
+    artifact = export_run(done.folder, tmp_path / "artifact")  # replays the golden trace, what is played in it
+    assert "motor_cmd" in artifact.commands
+
+
 def test_what_cannot_be_learned_is_refused_before_the_run_has_a_folder(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
