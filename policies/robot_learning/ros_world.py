@@ -17,7 +17,7 @@ robot: nothing here can make it faster.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import floor
 from pathlib import Path
@@ -95,8 +95,8 @@ class RosWorld:
             raise WorldError(f"interface {interface.name!r} has an autopilot, which must be armed for each episode: "
                              "learning over it is not supported; choose an interface without one")
         self.transport, self.manifest, self.robot, self.link = transport, manifest, robot, link
-        self.spec, self.identity, self.after = robot.command(manifest.commands[0].name), identity(manifest), \
-            episodes.after
+        self.spec, self.identity = robot.command(manifest.commands[0].name), identity(manifest)
+        self.after = episodes.after
         self.command, self.period_s = self.spec.name, 1.0 / manifest.rate_hz
         reads = {signal.name: signal for signal in manifest.signals}
         self.signals: Schema = {**reads, MISSION_TIME.name: MISSION_TIME}
@@ -113,7 +113,7 @@ class RosWorld:
     def reset(self) -> Sample:
         """See :class:`RobotWorld`. The guard's reason is cleared, the robot brought to a start, and sampled."""
         self.hold()
-        self.number, self.steps = self.number + 1, 0
+        self.number, self.steps, self.start_ns = self.number + 1, 0, 0
         self._release()
         self.resets.ask(self.number)
         self._wait(self.resets.done, self.resets.limit_s, lambda: self.resets.what)
@@ -156,9 +156,9 @@ class RosWorld:
         """The monitor's verdict on this episode, ``satisfied`` or ``violated`` (or, where samples were lost, what it
         ends with); "": nothing is decided yet, after ``wait_s``."""
         until = self.transport.monotonic() + wait_s
-        while not self.heard.judged(self.number) and self.transport.monotonic() < until:
+        while not self.heard.judged(self.number, self.start_ns) and self.transport.monotonic() < until:
             self._turn(until)
-        return self.heard.judged(self.number)
+        return self.heard.judged(self.number, self.start_ns)
 
     def close(self) -> None:
         """See :class:`RobotWorld`."""
@@ -270,6 +270,27 @@ class RosWorld:
             oldest=self.state.since))
         if not taken and kind in (datagrams.BEGIN, datagrams.COMMAND):
             raise WorldError("no guard takes the proposals: is guard_node running, in this namespace and domain?")
+
+
+class ByMonitor:
+    """The monitor beside the robot judges (:class:`temporeal.policies.robot_learning.success.Judge`): it saw each state
+    that came, and is not the process that learns."""
+
+    names: tuple[str, ...] = ()
+
+    def __init__(self, world: RosWorld) -> None:
+        self.world = world
+
+    def begin(self) -> None:
+        """The world knows which episode it is."""
+
+    def update(self, signals: Mapping[str, np.ndarray]) -> bool | None:
+        """What is known by now."""
+        return {"satisfied": True, "violated": False}.get(self.world.judged())
+
+    def finish(self) -> bool | None:
+        """What the monitor says in the end; None: it does not know."""
+        return {"satisfied": True, "violated": False}.get(self.world.judged(VERDICT_S))
 
 
 def open_world(

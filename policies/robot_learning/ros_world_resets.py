@@ -1,13 +1,12 @@
 """How a robot behind ROS 2 gets to where an episode can begin. A simulated robot is put there; a real one is not.
 
-``Simulated`` orders it of ``robot_sim``, the process that stands for the robot: nothing like it exists on a machine.
-``Operator`` waits until somebody says that the robot is there: a person who put it back, or a program that did, such as
-a reset policy that was flown by a controller of its own. Either says so with ``mission/start``, as for any mission.
+``Simulated`` orders it of ``robot_sim``, the process that stands for the robot: no machine has such a topic.
+``Standing`` is for a machine: before the world is reset a person has put things back (the actor's ``reset=ask``), or a
+second policy has, through the same guard (``reset=POLICY``, :mod:`temporeal.policies.robot_learning.resets`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from temporeal_bridge.transports import messages
@@ -53,24 +52,17 @@ class Simulated:
         return self.at == self.wanted and self.transport.monotonic() >= self.since + SETTLE_S
 
 
-class Operator:
-    """Somebody puts the robot back and says ``mission/start``. ``say``: shows an operator what is waited for."""
+class Standing:
+    """The robot is where it is: whoever lets episodes begin has seen to that."""
 
-    what = "the operator (mission/start, once the robot is back at a start)"
+    limit_s, what = 1.0, "nobody"
 
-    def __init__(self, transport: Transport, say: Callable[[str], None], limit_s: float = 600.0) -> None:
-        self.say, self.limit_s, self.told = say, limit_s, False
-        transport.subscribe("mission/start", NUMBER, QOS["default"], self._on_start)
-
-    def _on_start(self, received: Received) -> None:
-        self.told = True
+    def __init__(self, transport: Transport) -> None:
+        """Nothing is advertised: no order of ours moves a robot to a start."""
 
     def ask(self, number: int) -> None:
-        """See :class:`Reset`. What was said before is not about this episode."""
-        self.told = False
-        self.say(f"episode {number}: put the robot back, then say mission/start "
-                 "(python -m temporeal_bridge.operator_messages start)")
+        """See :class:`Reset`."""
 
     def done(self) -> bool:
         """See :class:`Reset`."""
-        return self.told
+        return True

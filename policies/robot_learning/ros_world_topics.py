@@ -47,7 +47,7 @@ class Heard:
         self.low, self.high = np.array(spec.low), np.array(spec.high)
         self.slack = TOLERANCE * (self.high - self.low)
         self.status, self.event, self.verdict = MissionStatus("", -1, 0), "", dict[str, Any]()
-        self.audit, self.own = Audit(), 0
+        self.audit = Audit()
         self.answered = OrderedDict[tuple[int, int], CommandRecord]()
         self.last: CommandRecord | None = None
         text = "std_msgs/msg/String"
@@ -90,7 +90,9 @@ class Heard:
             return ""
         return f"the guard changed the command by up to {off.max():.3g} (its limits, or its fade-in)"
 
-    def judged(self, flight: int) -> str:
-        """The monitor's verdict on mission ``flight``, once nothing can change it; else ""."""
-        verdict = str(self.verdict.get("verdict")) if self.verdict.get("flight") == flight else ""
-        return verdict if verdict in DECIDED or self.verdict.get("final") else ""
+    def judged(self, flight: int, start_ns: int) -> str:
+        """The monitor's verdict on mission ``flight``, which began at ``start_ns``, once nothing can change it;
+        else ""."""
+        ours = (self.verdict.get("flight"), self.verdict.get("start_ns")) == (flight, start_ns)
+        verdict = str(self.verdict["verdict"]) if ours else ""
+        return verdict if verdict in DECIDED or (ours and self.verdict.get("final")) else ""

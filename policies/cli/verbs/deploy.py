@@ -66,6 +66,8 @@ def parser() -> Parser:
     p.add_argument("--seed", type=int, default=0, help="with --sim: of the first flight (%(default)s)")
     p.add_argument("--spread", type=float, default=0.0,
                    help="with --sim: share 0..1 of the parameters' published ranges to draw robots from (%(default)s)")
+    p.add_argument("--hidden", type=Path, metavar="YAML",
+                   help="with --sim: how the robot differs from its spec (docs/how-to/crossing-the-gap.md)")
     p.add_argument("--instruction", action="append", default=[], metavar="SENTENCE",
                    help="what the policy is told; with --sim repeatable, for the flights in turn")
     p.add_argument("--trust", type=Path, metavar="PUB.pem",
@@ -129,7 +131,7 @@ def simulate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> 
                 robot, options.flights, options.parallel, options.seed, interface=deploy["interface"],
                 spread=options.spread, transport=deploy["transport"],
                 signals=None if deploy["signals"] is None else Path(deploy["signals"]),
-                instructions=tuple(options.instruction))
+                instructions=tuple(options.instruction), hidden=options.hidden)
             report = fly(options.artifact, plan, out, None if options.json else lambda row: say(flight_line(row)))
     except TransportError as error:
         raise BadInput(str(error)) from error
@@ -189,7 +191,7 @@ def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> i
 
 def check_real(options: Any, deploy: Mapping[str, Any], robot: str) -> None:
     """Checks of a flight with a real robot, before anything is made or started."""
-    for name in ("flights", "parallel", "seed", "spread"):
+    for name in ("flights", "parallel", "seed", "spread", "hidden"):
         if getattr(options, name) != parser().get_default(name):
             raise BadInput(f"--{name} needs --sim: a real robot flies one mission at a time")
     if len(options.instruction) > 1:

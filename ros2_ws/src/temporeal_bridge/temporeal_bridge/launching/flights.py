@@ -46,6 +46,7 @@ from temporeal_bridge.process.files import fresh
 from temporeal_bridge.recording.recovery import rescue
 from temporeal_bridge.simulated_robot import task_topics
 from temporeal_bridge.simulated_robot.camera_exposures import cameras_of
+from temporeal_bridge.simulated_robot.hidden import hidden_settings
 from temporeal_bridge.transports.selection import open_transport
 
 NAMES = {"crazyflie": "cf"}  # prefix of a robot's namespace; other robots are named by their kind: /arm1, /hand1
@@ -63,6 +64,7 @@ class FlightPlan:
         domain: DDS domain; None: one that is free on this machine. Traffic stays on this machine.
         signals: file of extra topics: cameras, for instance. Signals that the task adds need not be in it.
         instructions: sentences that the flights are told, in turn.
+        hidden: how the robots differ from their spec (:mod:`temporeal_bridge.simulated_robot.hidden`); None: not.
     """
 
     robot: str
@@ -75,6 +77,7 @@ class FlightPlan:
     domain: int | None = None
     signals: Path | None = None
     instructions: tuple[str, ...] = ()
+    hidden: Path | None = None
 
     def __post_init__(self) -> None:
         if self.flights < 1 or self.parallel < 1:
@@ -128,6 +131,8 @@ def fly(artifact: Path, plan: FlightPlan, out: Path, progress: Progress | None =
     interface = load_interface(spec, plan.interface, signals)
     check_mission(manifest, spec, interface, require_words(manifest, plan.instructions))
     cameras_of(interface)
+    if plan.hidden is not None:
+        hidden_settings(plan.hidden, spec, interface.simulation)
     domain = free_domain() if plan.domain is None else plan.domain
     out.mkdir(parents=True, exist_ok=True)
     bus = open_transport(plan.transport, "flights", "/", domain=domain, loopback=True)
@@ -139,7 +144,7 @@ def fly(artifact: Path, plan: FlightPlan, out: Path, progress: Progress | None =
 
     def launch(pilot: Pilot) -> None:
         pilot.out = fresh(out / pilot.namespace.strip("/"))
-        pilot.processes = robot_processes(pilot, artifact, shared, plan.spread, interface)
+        pilot.processes = robot_processes(pilot, artifact, shared, plan, interface)
         started.extend(pilot.processes)
 
     try:
@@ -178,7 +183,7 @@ def free_domain() -> int:
 
 
 def robot_processes(
-    pilot: Pilot, artifact: Path, shared: list[str], spread: float, interface: Interface
+    pilot: Pilot, artifact: Path, shared: list[str], plan: FlightPlan, interface: Interface
 ) -> list[Process]:
     """Robot, guard, controller, monitor of one namespace, and the worker of a controller whose policy gives chunks.
 
@@ -186,9 +191,11 @@ def robot_processes(
     """
     orders = None if interface.autopilot is None else interface.autopilot.orders
     own = [*shared, "--namespace", pilot.namespace, "--out", str(pilot.out)]
+    drawn = ["--spread", str(plan.spread)] if plan.spread or plan.hidden is None else []  # else the file's
+    hidden = [] if plan.hidden is None else ["--hidden", str(plan.hidden)]
     first = ["--priority", "auto"]  # robot and controller keep their time on a busy machine, where that is permitted
     options = {
-        "robot_sim": [*first, "--artifact", str(artifact), "--spread", str(spread)],
+        "robot_sim": [*first, "--artifact", str(artifact), *drawn, *hidden],
         "guard_node": [*first, "--artifact", str(artifact), *([] if orders is None else ["--arm", "ask"])],
         "policy_node": [*first, "--artifact", str(artifact), "--after", "silence", "--peer-timeout", str(READY_S)],
         "monitor_node": ["--artifact", str(artifact)]}
