@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 BOTH = ("token", "tls", "plaintext", "success", "threshold", "reward")
 LEARNER = (*BOTH, "listen", "publish")
 ACTOR = (*BOTH, "connect", "episodes", "weights", "explore", "intervene", "speed", "leader", "interface", "domain",
-         "reset", "reset_formula", "reset_seconds", "deliver")
+         "reset", "reset_formula", "reset_seconds", "deliver", "priority")
 REWARDS = ("success", "task")
+PRIORITIES = ("auto", "realtime", "normal")
 YES, NO = ("true", "yes", "1"), ("false", "no", "0")
 ALGORITHM = "rlpd"  # where none is named
 
@@ -60,7 +61,8 @@ def common(words: Sequence[str], own: Sequence[str], more: Sequence[str] = ()) -
     if not any(word.startswith("algo=") for word in others):
         others.append(f"algo={ALGORITHM}")
     settings = compose([*others, *more, "num_worlds=1"])
-    settings["algo"]["privileged"] = False  # on a robot nobody tells critics more
+    if "privileged" in settings["algo"]:
+        settings["algo"]["privileged"] = False  # on a robot nobody tells critics more
     module, config = learners.algorithm(settings)
     build, task = explorer_of(module, settings["algo"]["name"]), environments.make_task(settings)
     refuse_simulated(config)
@@ -120,6 +122,7 @@ class ActorWords:
         leader, interface, domain: of a leader arm on the bus.
         reset: world, ask, or the folder of a policy; reset_formula: what it makes true, within reset_s.
         deliver_s: at the end, how long to wait until all episodes are delivered.
+        priority: of the control loop: realtime, normal, or auto: real-time where that is permitted.
     """
 
     common: Common
@@ -137,6 +140,7 @@ class ActorWords:
     reset_formula: str
     reset_s: float
     deliver_s: float
+    priority: str
 
 
 def actor_words(words: Sequence[str]) -> ActorWords:
@@ -157,7 +161,8 @@ def actor_words(words: Sequence[str]) -> ActorWords:
         whole(own, "episodes", None, 1), number(own, "weights", 1.0, 0.01, 3600.0), flag(own, "explore", True),
         own.get("intervene", "none"), number(own, "speed", 1.0, 1e-6, 1.0), own.get("leader", "/leader"),
         own.get("interface"), whole(own, "domain", None, 0), reset, own.get("reset_formula", ""),
-        number(own, "reset_seconds", 10.0, 0.0, 3600.0), number(own, "deliver", 10.0, 0.0, 86400.0))
+        number(own, "reset_seconds", 10.0, 0.0, 3600.0), number(own, "deliver", 10.0, 0.0, 86400.0),
+        choice(own, "priority", PRIORITIES))
 
 
 def number(own: Mapping[str, str], key: str, default: float, low: float, high: float) -> float:

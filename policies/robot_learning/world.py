@@ -96,14 +96,14 @@ class Pacer:
         self.due = self.now()
 
     def sent(self) -> int:
-        """The command of this cycle is sent now. Returns how many cycles that makes late, as `temporeal bench deploy`
-        counts them; ``delay``: s since the cycle began."""
+        """The command of this cycle is sent now. Returns 1 where that is late, else 0; ``delay``: s since the cycle
+        began."""
         self.delay = self.now() - self.due
-        return max(0, floor(self.delay / self.period_s + LATE))
+        return int(self.delay > LATE * self.period_s)
 
     def wait(self) -> int:
-        """Wait until the next cycle begins. Returns how many cycles have passed meanwhile and are left out: who comes
-        late does not catch up."""
+        """Wait until the next cycle begins. Returns how many cycles passed meanwhile without a command: who comes late
+        does not catch up."""
         self.due += self.period_s
         left = self.due - self.now()
         if left > 0:

@@ -23,6 +23,7 @@ Words beside those of `temporeal train`, which must be the learner's:
   reset=world              or ask: the operator; or the folder of a policy, with reset_formula="..." and reset_seconds=
   weights=1                seconds between questions for new weights
   deliver=10               seconds to wait at the end until all is delivered
+  priority=auto            of the control loop: realtime, normal; auto: real-time where that is permitted
 --sim takes the task's simulation as the robot, in real time.
 
 Example:

@@ -169,11 +169,9 @@ class Actor:
         intervenes = heard is not None and heard.intervenes
         if heard is not None and heard.action is not None:
             proposed = torch.from_numpy(np.asarray(heard.action, np.float32))[None]
-        if heard is not None and heard.command is not None:
-            command = np.clip(np.asarray(heard.command, np.float32), self.low, self.high)
-            proposed = self.inverse(command, memory)
-        else:
-            command = self.task.act(proposed, {**memory, **self.observe.record(memory, proposed)})[0].numpy()
+        if heard is not None and heard.command is not None:  # approached as fast as actions can, which are learned
+            proposed = self.inverse(np.clip(np.asarray(heard.command, np.float32), self.low, self.high), memory)
+        command = self.task.act(proposed, {**memory, **self.observe.record(memory, proposed)})[0].numpy()
         sample = self.world.step(command)
         executed = command if sample.command is None else np.asarray(sample.command, np.float32).reshape(-1)
         action, changed = proposed, bool((np.abs(executed - command) > SAME * (self.high - self.low)).any())

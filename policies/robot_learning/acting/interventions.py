@@ -28,8 +28,8 @@ class Heard:
     """What a person did in a control step.
 
     Args:
-        action: [A] in [-1, 1], in place of the policy's; command: [U], in place of an action's. Both None: the policy
-            acts.
+        action: [A] in [-1, 1], in place of the policy's; command: [U], that an action is to come as near to as it
+            can. Both None: the policy acts.
         events: out of :data:`temporeal.policies.data.recording.controls.EVENTS`.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from temporeal.policies.robot_learning.success import Judge
     from temporeal.policies.robot_learning.words import ActorWords
     from temporeal.policies.robot_learning.world import RobotWorld
+
+FIFO_PRIORITY = 10  # below a guard's and a controller's
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ def act(
         actor = Actor(world, common.task, policy, judge, spool, common.agreed, refresher, intervention=person,
                       reward=rewards(words), tell=tell)
         if wait_for_weights(refresher, policy, asked, tell):
+            take_priority(words.priority)
             actor.run(beginning(words, world, person, tell), words.episodes, asked)
         tally = actor.tally
     finally:
@@ -78,6 +82,19 @@ def act(
             person.close()
         world.close()
     return Acted(tally, len(spool.waiting()), spool.state().refused)
+
+
+def take_priority(kind: str) -> None:
+    """Give this thread, the control loop, real-time priority: it waits for nobody who computes. The other threads and
+    the courier, which began before, keep theirs."""
+    if kind == "normal":
+        return
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
+    except (AttributeError, OSError) as error:
+        if kind == "realtime":
+            raise BadInput(f"priority=realtime: {error}; allow it (rtprio in /etc/security/limits.conf), or "
+                           "priority=normal") from error
 
 
 def beginning(

@@ -10,8 +10,6 @@ O observation, A action, T steps of an episode.
 from __future__ import annotations
 
 import math
-import queue
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from temporeal.policies.robot_learning.learning.journal import Journal
+from temporeal.policies.robot_learning.learning.inbox import Inbox
 from temporeal.policies.robot_learning.wire.agreement import Agreement
-from temporeal.policies.robot_learning.wire.episodes import Episode, from_message
-from temporeal.policies.robot_learning.wire.messages import Published, decode
+from temporeal.policies.robot_learning.wire.episodes import Episode
+from temporeal.policies.robot_learning.wire.messages import Published
 from temporeal.policies.robot_learning.wire.weights import publish
 from temporeal.policies.training.errors import NonFiniteError, SettingsError
 from temporeal.policies.training.off_policy.drawing import batches
@@ -68,40 +66,6 @@ class Received:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore it."""
         self.episodes = int(state["episodes"])
-
-
-class Inbox:
-    """Episodes between the threads that receive them and the learner: kept for good, each once."""
-
-    def __init__(self, journal: Journal, agreed: Agreement) -> None:
-        self.journal, self.ids, self.lock = journal, set[str](), threading.Lock()
-        self.before = [self._known(data, agreed) for data in journal.records()]
-        self.new: queue.Queue[Episode] = queue.Queue()
-
-    def _known(self, data: bytes, agreed: Agreement) -> Episode:
-        episode = from_message(decode(data, str(self.journal.path), "episode"), agreed, str(self.journal.path))
-        self.ids.add(episode.id)
-        return episode
-
-    def keep(self, episode: Episode, data: bytes) -> bool:
-        """Store an episode for good; False: it was there."""
-        with self.lock:
-            if episode.id in self.ids:
-                return False
-            self.journal.append(data)
-            self.ids.add(episode.id)
-            self.new.put(episode)
-            return True
-
-    def take(self, wait_s: float) -> list[Episode]:
-        """Episodes that came, in the order of the journal; waits for one up to ``wait_s``."""
-        found = list[Episode]()
-        try:
-            found.append(self.new.get(timeout=wait_s) if wait_s > 0 else self.new.get_nowait())
-            while True:
-                found.append(self.new.get_nowait())
-        except queue.Empty:
-            return found
 
 
 @dataclass

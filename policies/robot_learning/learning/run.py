@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.robot_learning.learning import demonstrations
+from temporeal.policies.robot_learning.learning.inbox import Inbox
 from temporeal.policies.robot_learning.learning.journal import NAME, Journal
-from temporeal.policies.robot_learning.learning.learner import Inbox, Learning
+from temporeal.policies.robot_learning.learning.learner import Learning
 from temporeal.policies.robot_learning.wire.messages import MessageError
 from temporeal.policies.robot_learning.wire.security import Security, make_token, security
 from temporeal.policies.runs import run_folders
