@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -109,9 +109,13 @@ class ArtifactSpec:
     instruction: InstructionSpec | None = None
 
 
+Trace = Callable[[Exportable, Manifest], bytes]
+"""The ONNX file of a policy, as its manifest describes it."""
+
+
 def export(
     policy: Exportable, path: str | Path, spec: ArtifactSpec, golden: Mapping[str, np.ndarray], *,
-    between: Exportable | None = None, int8: bool = False,
+    between: Exportable | None = None, int8: bool = False, traced: Trace | None = None,
 ) -> Artifact:
     """Write ``policy`` as an artifact to the folder ``path`` and return it loaded.
 
@@ -121,7 +125,7 @@ def export(
     then renamed. An older artifact there is replaced; anything else there is an error. With a chunk, commands are [N,
     steps, *shape], and [T, steps, *shape] in ``golden``. With a reflex, ``between`` decides at the steps between
     evaluations of the task network, with the same memory as ``policy``. ``int8``: products in 8-bit numbers
-    (:mod:`temporeal.policies.export.int8`).
+    (:mod:`temporeal.policies.export.int8`). ``traced``: makes the graph of ``policy``, in place of :func:`trace`.
     """
     if (spec.reflex is None) != (between is None):
         raise ArtifactError("a reflex and the network of the steps between belong together")
@@ -129,7 +133,7 @@ def export(
     refuse_other_folder(path)
     manifest = manifest_of(spec, policy)
     check(manifest)
-    data = {POLICY: trace(policy, manifest), GOLDEN: pack(golden, manifest)}
+    data = {POLICY: (traced or trace)(policy, manifest), GOLDEN: pack(golden, manifest)}
     if between is not None:
         data[REFLEX] = trace(between, manifest)
     if int8:

@@ -106,8 +106,9 @@ def corrected_graph(run: Path, task: Task, base: BaseConfig, device: str = "cpu"
     """The policy of ``run``, which corrects a copy of another run's in its folder, as ``base`` says."""
     if not (run / BASE / CONFIG).is_file() or hasattr(learner_of(run / BASE), "load_chunks"):
         raise CheckpointError(f"the policy in {run} corrects one that reads signals itself, not the task's observation "
-                              f"({base.title}): here one that reads the observation is needed; temporeal eval and "
-                              "temporeal export take it, and temporeal data generate with expert=RUN")
+                              f"({base.title}): here one that reads the observation is needed. temporeal eval, "
+                              "temporeal export and temporeal data generate (expert=RUN) take it, and base.policy its "
+                              "artifact")
     own = load_graph(run / BASE, task, device)
     shown_task = task if own.observe is task.observe else replace(task, observe=cast("ObserveMap", own.observe))
     return residual_graph(own, load_residual(run, shown_task, base, device))

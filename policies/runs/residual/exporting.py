@@ -50,11 +50,12 @@ def export_chunked(
 ) -> Artifact:
     """A base that gives chunks: the chunk under way is memory."""
     from temporeal.policies.export.writer import export
-    from temporeal.policies.training.residual.graphs import ResidualChunkGraph
+    from temporeal.policies.training.residual.graphs import ResidualCommandGraph, Rows
 
     assert base.policy is not None
     task, policy = base.plain, base.policy
-    graph = ResidualChunkGraph(policy, task, residual, base.execute).eval()
+    rows = Rows(policy.rows, policy.signals, (policy.horizon, policy.interface.action.size), base.execute)
+    graph = ResidualCommandGraph(rows, task, residual).eval()
     spec = spec_of(task, graph.signals, settings, name, {**policy.interface.signals, **graph.picture_specs})
     steps = None if len(graph.signals) == len(set(graph.signals) & set(task.schema)) else PICTURED
     return export(graph, out, spec, golden_trace(graph, corrected_act(base, residual, env), env, steps))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -76,13 +75,18 @@ def evaluation(settings: Settings, base: Opened) -> Callable[..., Mapping[str, f
 
 def keep(base: Opened, folder: Path) -> None:
     """Copy the base to the run's ``folder``, which then needs no other; and say what it was trained on."""
+    from temporeal.policies.training.checkpoint import LARGEST
     from temporeal.policies.training.chunk_rl.tuning import copy_base
+    from temporeal.robots.artifact.manifest import MANIFEST
     from temporeal.robots.atomic_files import write_whole
+    from temporeal.robots.handed_over.files import read
 
     to = folder / run_folders.BASE
     if base.folder is not None and base.folder != to:
         if base.artifact is not None:
-            shutil.copytree(base.folder, to, dirs_exist_ok=True)
+            for name in (MANIFEST, *base.artifact.manifest.files):
+                to.mkdir(exist_ok=True)
+                write_whole(to / name, read(base.folder / name, LARGEST, within=base.folder))
         else:
             copy_base(base.folder, to)
     if base.digest:

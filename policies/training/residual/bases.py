@@ -125,13 +125,11 @@ class ArtifactBase:
             value[rows] = start[name]
 
     def act(self, obs: Obs, signals: Signals) -> Acted:
-        """Its command; the action is the one it remembers, where it remembers one."""
+        """Its command. It goes by what it remembers, so corrections are never in it."""
         commands, memory = self.artifact.act_batch(dict(self.measured()), self.memory)
         self.memory = {name: np.array(value) for name, value in memory.items()}
         command = torch.as_tensor(commands[self.command])
-        acted = self.memory.get("last_action")
-        known = acted is not None and acted.shape[-1] == self.action_dim
-        return Acted(torch.as_tensor(acted).clone() if known else None, command.reshape(len(command), -1))
+        return Acted(None, command.reshape(len(command), -1))
 
     def after(self, obs: Obs, signals: Signals) -> Tensor | None:
         """Unknown: worlds that ended show their next episode."""

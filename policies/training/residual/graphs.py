@@ -5,15 +5,14 @@ N robots, O observation, A action, H rows of a chunk, U numbers of a command.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from temporeal.policies.nets.actor import SeeingActor
 from temporeal.policies.nets.seeing_graph import SeeingGraph
-from temporeal.policies.training.chunks.policy import ChunkPolicy
 from temporeal.policies.training.residual.base import Mixing, conditioned, corrected
 from temporeal.robots.signals import SignalSpec
 from temporeal.sim.maps import Memory, PolicyGraph
@@ -89,17 +88,32 @@ def residual_graph(base: PolicyGraph, residual: Residual) -> PolicyGraph:
     return (SeeingResidualGraph if sees else ResidualGraph)(base, residual).eval()
 
 
-class ResidualChunkGraph(nn.Module):
-    """A base that gives chunks, and the residual of each control step. The chunk under way is memory: ``base_chunk``
+class Rows(NamedTuple):
+    """Where a base's commands come from.
+
+    Args:
+        of: raw signals to the commands [N, H, U] of the next control steps.
+        signals: that it reads. ``shape``: H, U. ``execute``: rows that are played.
+        anew: whether they follow from a look at the world alone, so that earlier corrections are in them.
+    """
+
+    of: Callable[[Mapping[str, Tensor]], Tensor]
+    signals: tuple[str, ...]
+    shape: tuple[int, int]
+    execute: int
+    anew: bool = True
+
+
+class ResidualCommandGraph(nn.Module):
+    """A base that gives commands, and the residual of each control step. The chunk under way is memory: ``base_chunk``
     [N, H, U], ``base_age`` [N] rows of it that were played. The graph infers a chunk at each step, and uses those due.
     """
 
-    def __init__(self, policy: ChunkPolicy, task: Task, residual: Residual, execute: int) -> None:
+    def __init__(self, base: Rows, task: Task, residual: Residual) -> None:
         super().__init__()
-        self.policy, self.observe = policy, cast("nn.Module", task.observe)
-        self.residual, self.execute = residual, execute
+        self.base, self.observe, self.residual = base, cast("nn.Module", task.observe), residual
         self.map, self.mixing, self.command = cast("Any", task.observe), Mixing(task), task.command
-        self.size = policy.interface.action.size
+        self.size = base.shape[1]
         self.hidden_dim = int(getattr(residual.actor, "hidden_dim", 0))
         eyes = getattr(residual.actor, "pictures", {})
         self.picture_specs = {name: SignalSpec(name, shape, dtype="uint8") for name, shape in eyes.items()}
@@ -107,27 +121,27 @@ class ResidualChunkGraph(nn.Module):
     @property
     def signals(self) -> tuple[str, ...]:
         """Names of the signals that base and residual read."""
-        return tuple(dict.fromkeys((*self.policy.signals, *self.map.signals, *self.picture_specs)))
+        return tuple(dict.fromkeys((*self.base.signals, *self.map.signals, *self.picture_specs)))
 
     @property
     def own(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the memory that is not the observation map's."""
-        return {"base_chunk": (self.policy.horizon, self.size), "base_age": (), "base_offset": (self.size,),
+        return {"base_chunk": self.base.shape, "base_age": (), "base_offset": (self.size,),
                 **({"hidden": (self.hidden_dim,)} if self.hidden_dim else {})}
 
     def initial_memory(self, n: int) -> Memory:
         """Of ``n`` robots at mission start: a chunk is due."""
         shapes = {**self.map.memory, **self.own}
         found = {name: torch.zeros(n, *shape) for name, shape in shapes.items()}
-        return {**found, "base_age": torch.full((n,), float(self.execute))}
+        return {**found, "base_age": torch.full((n,), float(self.base.execute))}
 
     def forward(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[dict[str, Tensor], Memory]:
         """Commands ``{name: [N, U]}`` and the next memory."""
         obs, seen = self.map(signals, {name: memory[name] for name in self.map.memory})
-        due = memory["base_age"] >= self.execute
-        chunk = torch.where(due[:, None, None], self.policy.rows(signals), memory["base_chunk"])
+        due = memory["base_age"] >= self.base.execute
+        chunk = torch.where(due[:, None, None], self.base.of(signals), memory["base_chunk"])
         age = torch.where(due, 0.0, memory["base_age"])
-        offset = torch.where(due[:, None], 0.0, memory["base_offset"])
+        offset = torch.where(due[:, None], 0.0, memory["base_offset"]) if self.base.anew else memory["base_offset"]
         row = age[:, None, None].expand(-1, 1, self.size).long()
         command = chunk.gather(1, row)[:, 0]
         base = self.mixing.stands_for(command, offset, seen)
