@@ -218,8 +218,8 @@ class Actor:
         tally.interventions += int(sum(rows.intervened))
         tally.judged += ending.success is not None
         tally.successes += bool(ending.success)
-        self.tell(f"episode {tally.episodes}: {episode.steps} steps, {ending.why}; late cycles {rows.late}; by hand "
-                  f"{int(sum(rows.intervened))}; weights of {episode.updates} updates")
+        self.tell(f"episode {tally.episodes}, {episode.id}: {episode.steps} steps, {ending.why}; late cycles "
+                  f"{rows.late}; by hand {int(sum(rows.intervened))}; weights of {episode.updates} updates")
 
     def made(self, rows: Rows, ending: Ending) -> Episode:
         """The episode as it is delivered."""
