@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from temporeal.policies.training.off_policy.drawing import Batch
 from temporeal.policies.training.off_policy.learner import start, step
 from temporeal.policies.training.residual.base import Acted
 from temporeal.policies.training.residual.off_policy_episodes import both, own_episodes, relabelled
+from temporeal.policies.training.residual.schedule_best import KeepBest
 from temporeal.sim.types import EnvCapabilities, Obs, Step
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -211,3 +213,16 @@ def test_recorded_episodes_are_relabelled_by_a_base_that_begins_with_each() -> N
     torch.testing.assert_close(found.next_obs[:, 1], torch.tensor([0.2, 0.4, 0.4, -0.1, -0.1]))
     told = relabelled(data, Remembers, 0.5, 1, {"more": torch.full((5,), 0.05)}, condition=False)
     assert torch.equal(told.obs, obs) and float(told.action[0, 0]) == pytest.approx(0.1)
+
+
+def test_the_best_policy_of_a_watched_learner_is_put_back() -> None:
+    shares, actor, normalizer = iter([0.5, 0.25, 0.75, 0.5]), torch.nn.Linear(1, 1), Normalizer(1)
+    kept, held = KeepBest(lambda *_: next(shares), 100), list[Tensor]()
+    for steps in (0, 60, 120, 180, 260, 350):
+        held.append(actor.weight.detach().clone())
+        kept(SimpleNamespace(actor=actor, normalizer=normalizer, steps=steps))
+        with torch.no_grad():
+            actor.weight += 1.0
+    assert kept.seen == [(0, 0.5), (120, 0.25), (260, 0.75), (350, 0.5)]
+    kept.put_back(actor, normalizer)
+    assert torch.equal(actor.weight, held[4])
