@@ -41,11 +41,12 @@ class SimWorld:
         task = env.task
         self.env, self.robot, self.command, self.period_s = env, task.robot, task.command, task.control_dt
         self.name, self.spec = f"simulation: {simulator(env)}", task.robot.command(task.command)
-        names = [name for name in task.observe.signals if name != MISSION_TIME.name]
+        observe: Any = task.observe
+        names = [name for name in observe.signals if name != MISSION_TIME.name]
         self.signals = {**{name: task.schema[name] for name in names}, **picture_specs(env)}
         self.limits = limits or Bounds(self.spec.low, self.spec.high, self.period_s)
-        self.pacer, self.before = pacer or Pacer(self.period_s), None
-        self.before: Motion | None
+        self.pacer = pacer or Pacer(self.period_s)
+        self.before: Motion | None = None
         self.idle, self.newest, self.broken = torch.zeros(1, env.action_dim), dict[str, np.ndarray](), "no episode yet"
 
     def reset(self) -> Sample:
@@ -71,7 +72,8 @@ class SimWorld:
         self.env.command_override = torch.from_numpy(executed)[None]
         step = self.env.step(self.idle)
         self.broken = "the simulated robot can go no further" if bool(step.terminated[0] | step.truncated[0]) else ""
-        now = self.measure() if not self.broken else self.last(step.info["signals"])
+        truth: Any = step.info["signals"]
+        now = self.last(truth) if self.broken else self.measure()
         return Sample(now, executed, verdict.reason, self.broken, late + self.pacer.wait())
 
     def measure(self) -> dict[str, np.ndarray]:
@@ -98,4 +100,5 @@ def open_simulation(settings: Mapping[str, Any], task: Task, also: tuple[str, ..
     """The simulation that the settings describe. ``also``: signals that are measured beside what policy and formula
     read."""
     task = prolonged(with_recorder(task, (*read_by(task), *also)), FOREVER)
-    return SimWorld(environments.make_env({**settings, "num_worlds": 1}, task=task))
+    # one thread: others would have to wait for theirs, which have no real-time priority
+    return SimWorld(environments.make_env({**settings, "num_worlds": 1, "threads": 1}, task=task))

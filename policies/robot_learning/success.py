@@ -92,7 +92,7 @@ class ByProgress:
 class ByOperator:
     """Nobody but the operator's keys."""
 
-    names = ()
+    names: tuple[str, ...] = ()
 
     def begin(self) -> None:
         """Nothing is remembered."""

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.cli.console import Parser, add_json, add_overrides, print_json, say
 from temporeal.policies.runs.errors import OK, BadInput
+
+if TYPE_CHECKING:
+    from temporeal.policies.robot_learning.success import Judge
+    from temporeal.policies.robot_learning.words import ActorWords
+    from temporeal.policies.robot_learning.world import RobotWorld
 
 SUMMARY = "learning on a robot, the acting half: acts at its rate, delivers episodes"
 HELP = """\
@@ -24,10 +31,14 @@ Words beside those of `temporeal train`, which must be the learner's:
   weights=1                seconds between questions for new weights
   deliver=10               seconds to wait at the end until all is delivered
   priority=auto            of the control loop: realtime, normal; auto: real-time where that is permitted
---sim takes the task's simulation as the robot, in real time.
+--sim takes the task's simulation as the robot, in real time. --ros takes a robot behind ROS 2, whose guard and monitor
+run ARTIFACT and stay in the path; with --correct the artifact acts, and the policy's commands are corrections of it
+(docs/how-to/crossing-the-gap.md). The bus is that of the group deploy (deploy.namespace=/cf1, ...).
 
 Example:
   temporeal actor --sim task=reach algo=rlpd algo.warmup=0 token=outputs/learner/token episodes=100
+  temporeal actor --ros outputs/artifact --namespace /arm task=reach algo=rlpd algo.warmup=0 token=token reset=ask
+  temporeal actor --ros outputs/artifact --correct 0.2 task=waypoints algo=sac reset=ask token=outputs/learner/token
 """
 
 
@@ -36,24 +47,51 @@ def parser() -> Parser:
     p = Parser("actor", HELP)
     add_overrides(p)
     p.add_argument("--sim", action="store_true", help="the robot is the task's simulation, in real time")
+    p.add_argument("--ros", type=Path, metavar="ARTIFACT", help="the robot is on the bus, behind its guard")
+    p.add_argument("--namespace", default="/", help="of the robot on the bus (%(default)s)")
+    p.add_argument("--domain", type=int, help="of DDS")
+    p.add_argument("--put-back", action="store_true", help="the robot on the bus is simulated, and puts itself back")
+    add_trust(p)
+    p.add_argument("--ros", type=Path, metavar="ARTIFACT",
+                   help="the robot is behind ROS 2; its guard and monitor run this artifact")
+    p.add_argument("--correct", type=float, metavar="SCALE",
+                   help="with --ros: the artifact acts, and this share 0..1 of the policy's command is added")
+    p.add_argument("--put-back", action="store_true",
+                   help="with --ros: the robot is robot_sim, which is ordered to a start before each episode")
     add_json(p)
     return p
+
+
+def open_robot(options: Any, words: ActorWords) -> tuple[RobotWorld, Judge]:
+    """The robot that is asked for, and who judges."""
+    if options.ros is not None:
+        from temporeal.policies.cli.deployment.requirements import needs_bridge
+
+        needs_bridge()
+        from temporeal.policies.robot_learning.ros_world_opening import open_ros
+
+        return open_ros(words.common, options.ros, options.correct, options.put_back)
+    from temporeal.policies.robot_learning.acting.run import judge_for
+    from temporeal.policies.robot_learning.simulated import open_simulation
+
+    judge = judge_for(words)
+    return open_simulation(words.common.settings, words.common.task, judge.names), judge
 
 
 def run(argv: Sequence[str]) -> int:
     """Act until as many episodes are made, or it is stopped."""
     options = parser().parse_intermixed_args(argv)
-    if not options.sim:
-        raise BadInput("which robot? --sim: the task's simulation in real time")
-    from temporeal.policies.robot_learning.acting.run import act, judge_for
-    from temporeal.policies.robot_learning.simulated import open_simulation
+    if options.sim == (options.ros is not None):
+        raise BadInput("which robot? --sim: the task's simulation in real time; or --ros ARTIFACT: one behind ROS 2")
+    if options.sim and (options.correct is not None or options.put_back):
+        raise BadInput("--correct and --put-back are of a robot behind ROS 2 (--ros)")
+    from temporeal.policies.robot_learning.acting.run import act
     from temporeal.policies.robot_learning.words import actor_words
     from temporeal.policies.runs.interrupts import Interrupted, stop_asked
 
     words = actor_words(options.overrides)
     with stop_asked("ending the episode; it is dropped", quiet=options.json) as asked:
-        judge = judge_for(words)
-        world = open_simulation(words.common.settings, words.common.task, judge.names)
+        world, judge = open_robot(options, words)
         done = act(words, world, judge, asked=asked, tell=(lambda text: None) if options.json else say)
     if options.json:
         print_json({"folder": words.folder, **done.to_json()})
@@ -65,3 +103,23 @@ def run(argv: Sequence[str]) -> int:
     if asked:
         raise Interrupted(asked[0])
     return OK
+
+
+def robot(options: Any, words: ActorWords) -> tuple[RobotWorld, Judge]:
+    """The robot that is asked for, and who judges its episodes."""
+    from temporeal.policies.robot_learning.acting.run import judge_for
+    from temporeal.policies.robot_learning.success import FORMULA
+    from temporeal.policies.runs.errors import bad_input
+
+    if options.sim:
+        from temporeal.policies.robot_learning.simulated import open_simulation
+
+        judge = judge_for(words)
+        return open_simulation(words.common.settings, words.common.task, judge.names), judge
+    with bad_input():
+        from temporeal.policies.robot_learning.ros_world import ByMonitor, open_world
+        from temporeal.policies.robot_learning.ros_world_resets import Simulated, Standing
+
+        world = open_world(options.ros, options.namespace, domain=options.domain, trust=options.trust,
+                           reset=Simulated if options.put_back else Standing)
+    return world, ByMonitor(world) if words.common.success == FORMULA else judge_for(words)

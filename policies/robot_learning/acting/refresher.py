@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from collections import deque
@@ -16,24 +17,37 @@ from temporeal.policies.runs.errors import BadInput
 LOOK_S = 0.2  # s between looks for new weights
 
 
+def real_time(priority: int) -> None:
+    """Give the calling thread real-time priority; what it starts has none."""
+    os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(priority))
+
+
 class Refresher:
     """Reads weights as they come; the control loop takes them between two steps.
 
     Args:
         start: starts the courier's process.
+
+    Attributes:
+        ahead: real-time priority that the thread takes; 0: none. With the interpreter's lock in its hand it must not
+            wait for other processes while the control loop waits for it.
     """
 
     def __init__(self, spool: Spool, policy: Policy, start: Callable[[], subprocess.Popen[bytes]]) -> None:
         self.spool, self.policy, self.start = spool, policy, start
         self.next = deque[Weights](maxlen=1)  # taken and put by two threads: no other order can lose one
         self.wrong = ""
-        self.over = threading.Event()
+        self.over, self.ahead = threading.Event(), 0
         self.process = start()
         self.thread = threading.Thread(target=self._look, name="weights", daemon=True)
         self.thread.start()
 
     def _look(self) -> None:
+        taken = 0
         while not self.over.wait(LOOK_S):
+            if self.ahead != taken:
+                taken = self.ahead
+                real_time(taken)
             try:
                 data = self.spool.new_weights()
                 if data is not None:

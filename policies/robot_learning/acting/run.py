@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from temporeal.policies.robot_learning.acting import courier
 from temporeal.policies.robot_learning.acting.actor import Actor, Tally, wait_for_weights
 from temporeal.policies.robot_learning.acting.interventions import Intervention, intervention_of
-from temporeal.policies.robot_learning.acting.refresher import Refresher
+from temporeal.policies.robot_learning.acting.refresher import Refresher, real_time
 from temporeal.policies.robot_learning.acting.spool import Spool
 from temporeal.policies.robot_learning.resets import Begin, by_asking, second_policy
 from temporeal.policies.robot_learning.success import judge_of, require_signals
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from temporeal.policies.robot_learning.world import RobotWorld
 
 FIFO_PRIORITY = 10  # below a guard's and a controller's
+SWITCH_S = 5e-4  # s: longest wait for the other thread's hold of the interpreter; python's own is ten times that
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def act(
         actor = Actor(world, common.task, policy, judge, spool, common.agreed, refresher, intervention=person,
                       reward=rewards(words), tell=tell)
         if wait_for_weights(refresher, policy, asked, tell):
-            take_priority(words.priority)
+            take_priority(words.priority, refresher)
             actor.run(beginning(words, world, person, tell), words.episodes, asked)
         tally = actor.tally
     finally:
@@ -84,13 +85,15 @@ def act(
     return Acted(tally, len(spool.waiting()), spool.state().refused)
 
 
-def take_priority(kind: str) -> None:
-    """Give this thread, the control loop, real-time priority: it waits for nobody who computes. The other threads and
-    the courier, which began before, keep theirs."""
+def take_priority(kind: str, refresher: Refresher) -> None:
+    """Give this thread, the control loop, real-time priority: it waits for nobody who computes; and the thread that it
+    shares the interpreter with. The courier keeps its own."""
+    sys.setswitchinterval(SWITCH_S)
     if kind == "normal":
         return
     try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
+        real_time(FIFO_PRIORITY)
+        refresher.ahead = FIFO_PRIORITY - 1
     except (AttributeError, OSError) as error:
         if kind == "realtime":
             raise BadInput(f"priority=realtime: {error}; allow it (rtprio in /etc/security/limits.conf), or "

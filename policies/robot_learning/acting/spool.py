@@ -53,8 +53,8 @@ class Spool:
     """The folder, as actor and courier see it."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.held = folder, None
-        self.held: IO[bytes] | None
+        self.folder = folder
+        self.held: IO[bytes] | None = None
         self.newest: tuple[int, int] | None = None
         for name in (EPISODES, REFUSED):
             (folder / name).mkdir(parents=True, exist_ok=True)

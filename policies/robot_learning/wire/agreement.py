@@ -47,9 +47,10 @@ class Agreement:
 
     def plain(self) -> dict[str, Any]:
         """As it is hashed and sent: plain values."""
-        return json.loads(json.dumps({
+        found: dict[str, Any] = json.loads(json.dumps({
             "version": VERSION, "interface": self.interface.hashed(), "observation": self.observation,
             "task": dict(self.task), "learner": dict(self.learner), "judged": dict(self.judged), "steps": self.steps}))
+        return found
 
     def digest(self) -> str:
         """SHA-256 of it."""
@@ -81,7 +82,8 @@ def agreement(
     group = {key: value for key, value in settings["task"].items() if key in ("name", "robot", "settings")}
     learner = {"algorithm": settings["algo"]["name"], "hidden": list(config.hidden), "precision": config.precision,
                "normalization": "running mean and deviation" if config.normalize_observations else "none"}
-    return Agreement(interface, task.observe.obs_dim, {**group, "formula": task.formula_text}, learner, judged, steps)
+    observe: Any = task.observe
+    return Agreement(interface, int(observe.obs_dim), {**group, "formula": task.formula_text}, learner, judged, steps)
 
 
 def read_by(task: Task) -> tuple[str, ...]:
@@ -89,7 +91,8 @@ def read_by(task: Task) -> tuple[str, ...]:
     from temporeal.sim.stl.language.queries import signals_in
     from temporeal.sim.task import MISSION_TIME
 
-    names = dict.fromkeys((*task.observe.signals, *sorted(signals_in(task.formula))))
+    observe: Any = task.observe
+    names = dict.fromkeys((*observe.signals, *sorted(signals_in(task.formula))))
     return tuple(name for name in names if name != MISSION_TIME.name)
 
 
