@@ -79,7 +79,8 @@ def behind_ros(artifact: Path, out: Path, first: int, hidden: Path | None = None
     """A robot with guard, monitor and recorder in processes of their own, and the world of an actor. ``first``: number
     of the first episode. ``hidden``: how the robot differs; only its own process is told."""
     from temporeal.policies.robot_learning.ros_world import Episodes, open_world
-    from temporeal_bridge.process.children import end, start
+    from temporeal.policies.robot_learning.world import WorldError
+    from temporeal_bridge.process.children import end, how_ended, start
     from temporeal_bridge.transports.dds import free_domain
 
     out.mkdir(parents=True, exist_ok=True)
@@ -98,5 +99,8 @@ def behind_ros(artifact: Path, out: Path, first: int, hidden: Path | None = None
             yield world
         finally:
             world.close()
+    except WorldError as error:
+        ended = [how_ended(process) for process in started if process.poll() is not None]
+        raise RuntimeError("; ".join([str(error), *ended, f"logs: {out}"])) from error
     finally:
         end(started)

@@ -47,7 +47,7 @@ from temporeal_bridge.transports.transport import QOS, Transport
 
 HELLO_S = 0.25  # between greetings to the guard outside episodes, as a controller's
 AGAIN_S = 0.6  # between resets of the guard, which takes none soon after a stop
-READY_S = 30.0  # for guard, robot and monitor to be there and in order
+READY_S = 60.0  # for guard and robot to be there and in order, on a busy machine
 SILENT_S = 2.0  # without a new state an episode cannot go on
 VERDICT_S = 5.0  # from the last sample to the monitor's verdict, which waits for late samples
 TURN_S = 0.002  # longest wait for messages at a time, so that the guard's answers are heard as well
@@ -80,6 +80,7 @@ class RosWorld:
         link: to the guard. reset: how the robot gets to a start.
 
     Attributes:
+        signals: all that the topics carry, pictures only as far as the artifact reads them, and the mission's time.
         number: of the episode. steps: its control steps so far. opened: whether its mission runs at the guard.
         heard: the guard's and the monitor's words, and the audit of all commands.
     """
@@ -99,8 +100,8 @@ class RosWorld:
         self.after = episodes.after
         self.command, self.period_s = self.spec.name, 1.0 / manifest.rate_hz
         reads = {signal.name: signal for signal in manifest.signals}
-        self.signals: Schema = {**reads, MISSION_TIME.name: MISSION_TIME}
-        self.state = StateInput(transport, robot, interface, wanted=[*reads], pictures=[*reads])
+        self.signals: Schema = {**interface.state, **reads, MISSION_TIME.name: MISSION_TIME}
+        self.state = StateInput(transport, robot, interface, wanted=[*self.signals], pictures=[*reads])
         self.heard, self.resets = Heard(transport, self.spec), reset(transport)
         self.unlatch = transport.advertise("mission/reset", "std_msgs/msg/Empty", QOS["default"])
         self.schedule = StepSchedule(self.period_s, 1.0 / interface.states[0].rate_hz)
@@ -114,14 +115,12 @@ class RosWorld:
         """See :class:`RobotWorld`. The guard's reason is cleared, the robot brought to a start, and sampled."""
         self.hold()
         self.number, self.steps, self.start_ns = self.number + 1, 0, 0
+        self._wait(lambda: self.state.complete, READY_S, lambda: f"the robot: no message on {self.state.missing}")
         self._release()
         self.resets.ask(self.number)
         self._wait(self.resets.done, self.resets.limit_s, lambda: self.resets.what)
         self._wait(self._ready, READY_S, lambda: f"guard and robot (guard: {self.heard.status.mode or 'silent'} "
                    f"{self.answer.reason or self.heard.event}; topics without a message: {self.state.missing})")
-        self.schedule.restart(self.transport.monotonic())
-        self._wait(lambda: self.state.paced.at > self.schedule.used, SILENT_S, lambda: "a new state of the robot")
-        self.schedule.next = self.due = self.state.paced.at
         return self._sample()
 
     def step(self, command: np.ndarray) -> Sample:
@@ -129,11 +128,11 @@ class RosWorld:
         values = np.asarray(command, dtype=np.float64).reshape(-1)
         if values.size != self.spec.size or not np.isfinite(values).all():
             raise WorldError(f"{self.command} is {self.spec.size} finite numbers, got {values.tolist()}")
-        now = self.transport.monotonic()
         if self.steps == 0:
             self._begin()
         elif not self.opened:
             raise WorldError("this episode is over: reset first")
+        now = self.transport.monotonic()
         late = max(0, floor((now - self.due) / self.period_s + LATE))
         missed = self.schedule.missed(now)
         self.steps += missed + 1
@@ -174,6 +173,11 @@ class RosWorld:
         return round(self.manifest.horizon_s * self.manifest.rate_hz) + 1
 
     def _begin(self) -> None:
+        """Time zero is now. However long ago the first sample was, the robot rests as it did: the next state stands for
+        it, so that a guard does not take the command for one of an old state."""
+        self.schedule.restart(self.transport.monotonic())
+        self._wait(lambda: self.state.paced.at > self.schedule.used, SILENT_S, lambda: "a new state of the robot")
+        self.seen = self.schedule.next = self.due = self.state.paced.at
         self.start_ns, self.opened = self.transport.now(), True
         self.answer = Answer("active", self.number, self.start_ns)
         self.executed = np.zeros(self.spec.size)
@@ -221,7 +225,7 @@ class RosWorld:
         self.seen = self.state.paced.at
         newest = self.state.newest()
         time_s = np.asarray(self.steps * self.period_s, dtype=np.float32)
-        signals = {name: time_s if name == MISSION_TIME.name else newest[name] for name in self.signals}
+        signals = {**{name: newest[name] for name in self.signals if name in newest}, MISSION_TIME.name: time_s}
         return Sample(signals, command, changed, failed, late)
 
     # ---- between episodes

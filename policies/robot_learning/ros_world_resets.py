@@ -13,6 +13,7 @@ from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import QOS, Endpoint, Received, Transport
 
 NUMBER = "std_msgs/msg/UInt64"
+AGAIN_S = 2.0  # between orders to a robot that does not answer
 SETTLE_S = 0.1  # after "the robot is there": several states of the new episode have arrived. As in `deploy --sim`
 
 
@@ -35,7 +36,7 @@ class Simulated:
     limit_s, what = 10.0, "the simulated robot (sim/episode)"
 
     def __init__(self, transport: Transport) -> None:
-        self.transport, self.wanted, self.at, self.since = transport, -1, -1, 0.0
+        self.transport, self.wanted, self.at, self.since, self.asked = transport, -1, -1, 0.0, 0.0
         self.endpoint: Endpoint = transport.advertise("sim/reset", NUMBER, QOS["default"])
         transport.subscribe("sim/episode", NUMBER, QOS["latched"], self._on_episode)
 
@@ -44,11 +45,13 @@ class Simulated:
 
     def ask(self, number: int) -> None:
         """See :class:`Reset`."""
-        self.wanted, self.at = number, -1
+        self.wanted, self.at, self.asked = number, -1, self.transport.monotonic()
         self.transport.publish(self.endpoint, messages.encode(NUMBER, messages.record(NUMBER)(data=number)))
 
     def done(self) -> bool:
-        """See :class:`Reset`."""
+        """See :class:`Reset`. What was said before the robot listened is said again."""
+        if self.at != self.wanted and self.transport.monotonic() >= self.asked + AGAIN_S:
+            self.ask(self.wanted)
         return self.at == self.wanted and self.transport.monotonic() >= self.since + SETTLE_S
 
 
