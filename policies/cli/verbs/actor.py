@@ -37,7 +37,6 @@ run ARTIFACT and stay in the path; with --correct the artifact acts, and the pol
 
 Example:
   temporeal actor --sim task=reach algo=rlpd algo.warmup=0 token=outputs/learner/token episodes=100
-  temporeal actor --ros outputs/artifact --namespace /arm task=reach algo=rlpd algo.warmup=0 token=token reset=ask
   temporeal actor --ros outputs/artifact --correct 0.2 task=waypoints algo=sac reset=ask token=outputs/learner/token
 """
 
@@ -47,11 +46,6 @@ def parser() -> Parser:
     p = Parser("actor", HELP)
     add_overrides(p)
     p.add_argument("--sim", action="store_true", help="the robot is the task's simulation, in real time")
-    p.add_argument("--ros", type=Path, metavar="ARTIFACT", help="the robot is on the bus, behind its guard")
-    p.add_argument("--namespace", default="/", help="of the robot on the bus (%(default)s)")
-    p.add_argument("--domain", type=int, help="of DDS")
-    p.add_argument("--put-back", action="store_true", help="the robot on the bus is simulated, and puts itself back")
-    add_trust(p)
     p.add_argument("--ros", type=Path, metavar="ARTIFACT",
                    help="the robot is behind ROS 2; its guard and monitor run this artifact")
     p.add_argument("--correct", type=float, metavar="SCALE",
@@ -103,23 +97,3 @@ def run(argv: Sequence[str]) -> int:
     if asked:
         raise Interrupted(asked[0])
     return OK
-
-
-def robot(options: Any, words: ActorWords) -> tuple[RobotWorld, Judge]:
-    """The robot that is asked for, and who judges its episodes."""
-    from temporeal.policies.robot_learning.acting.run import judge_for
-    from temporeal.policies.robot_learning.success import FORMULA
-    from temporeal.policies.runs.errors import bad_input
-
-    if options.sim:
-        from temporeal.policies.robot_learning.simulated import open_simulation
-
-        judge = judge_for(words)
-        return open_simulation(words.common.settings, words.common.task, judge.names), judge
-    with bad_input():
-        from temporeal.policies.robot_learning.ros_world import ByMonitor, open_world
-        from temporeal.policies.robot_learning.ros_world_resets import Simulated, Standing
-
-        world = open_world(options.ros, options.namespace, domain=options.domain, trust=options.trust,
-                           reset=Simulated if options.put_back else Standing)
-    return world, ByMonitor(world) if words.common.success == FORMULA else judge_for(words)
