@@ -50,6 +50,8 @@ from temporeal.policies.training.ppo_state import (
 )
 from temporeal.policies.training.progress import CLOCKS, Logger, Progress
 from temporeal.policies.training.ranks import Ranks
+from temporeal.policies.training.warm_starts import ppo_start
+from temporeal.policies.training.warm_starts.ppo_start import WarmStart
 from temporeal.sim.types import Obs, VecEnv
 
 CHUNK = 8192  # rows differentiated at once: larger tensors cost page faults, smaller ones the interpreter
@@ -73,14 +75,14 @@ def train(
     env: VecEnv, config: PPOConfig, *, out: Path, seed: int = 0, resume: bool | Path = False,
     progress: Progress | None = None, logger: Logger | None = None, on_iteration: OnIteration | None = None,
     ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
-    companion: Companion | None = None,
+    companion: Companion | None = None, warm: WarmStart | None = None,
 ) -> Result:
     """Train on ``env`` until the budget, including the companion's finish, is spent.
 
     ``on_iteration`` (of the first process) ends the training at once by returning True. Checkpoints go to
     ``out/checkpoints``; ``resume`` continues from the last of them, or from the one given, exactly as an uninterrupted
     run, except that the formula's metrics begin anew. ``seed`` sets networks, actions and shuffles; ``env`` has its
-    own.
+    own. ``warm``: the policy of ``config.adapt``.
 
     Raises:
         SettingsError: the task follows schedules, and no companion chooses them.
@@ -89,6 +91,7 @@ def train(
     check_view(env, companion)
     learner = start(env, config, seed, ranks)
     learner.companion = companion
+    ppo_start.begin(learner, warm)
     if resume:
         restore(learner, resume if isinstance(resume, Path) else latest(out, ranks))
     rollout = allocate(learner)

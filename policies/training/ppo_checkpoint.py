@@ -20,7 +20,8 @@ from temporeal.sim.types import Obs, VecEnv
 
 MAY_CHANGE = ("total_steps", "max_seconds", "clock", "checkpoint_seconds")  # between a run and its resumption
 KIND = "temporeal ppo 2"
-ABSENT_DEFAULTS = {"stagger": False, "hide": [], "keypoints": 16, "shift": 0, "critic_sees": False}
+ABSENT_DEFAULTS = {"stagger": False, "hide": [], "keypoints": 16, "shift": 0, "critic_sees": False,
+                   "adapt": "", "adapters": 0, "modulate": False}
 """Settings that older checkpoints lack, and their values then."""
 MODULES = ("actor", "critic", "normalizer", "critic_normalizer", "return_moments", "optimizer")
 """What learns, by its name in a learner."""

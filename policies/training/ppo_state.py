@@ -75,6 +75,10 @@ class PPOConfig:
     # explore, and must not need it to cross an edge. None: it does not fall
     final_std: float | None = None
     memory: int = 0  # hidden units of a recurrent (GRU) actor; 0: feed-forward
+    # a warm start (:mod:`temporeal.policies.training.warm_starts.ppo_start`)
+    adapt: str = ""  # folder of the run whose policy this one begins as; "": it begins anew
+    adapters: int = 0  # rank of what is learned beside its frozen layers; 0, and modulate false: all weights go on
+    modulate: bool = False  # a scale of each output of its frozen layers is learned
     # pictures, where there are cameras
     hide: Sequence[str] = ()  # signals that the actor must find in the pictures; the critic is given their true values
     keypoints: int = 16  # features whose places are found in each picture
@@ -102,7 +106,7 @@ class PPOConfig:
         for name in ("max_seconds", "value_clip", "max_std", "final_std"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive or null, got {getattr(self, name)}")
-        for name in ("memory", "checkpoint_seconds", "value_coef", "entropy_coef", "shift"):
+        for name in ("memory", "checkpoint_seconds", "value_coef", "entropy_coef", "shift", "adapters"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         if self.max_std is not None and self.max_std < self.init_std:

@@ -4,6 +4,7 @@ task, and a judge of its deterministic policy."""
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from temporeal.policies.runs.errors import bad_input
 from temporeal.policies.runs.memory import check_replay
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.tuning_runs.bases import JUDGES
+from temporeal.policies.runs.tuning_runs.warm import warm_start
 
 if TYPE_CHECKING:
     from temporeal.policies.data.episodes.dataset import Dataset
@@ -38,9 +40,11 @@ def given(module: ModuleType, settings: Settings, env: Env, configuration: Any) 
             require_demonstrations(configuration, bool(settings.get("dataset")))
             if settings.get("dataset"):
                 dataset = recorded(settings, task)
-                found["demonstrations"] = demonstrations(dataset, task, configuration)
+                found["demonstrations"] = demonstrations(dataset, env, configuration)
                 if configuration.snapshots:
                     begin_at_snapshots(env, dataset)
+    if asks_for(module, "warm") and configuration.adapt:
+        found["warm"] = warm_start(settings, task, configuration)
     if asks_for(module, "evaluate") and configuration.evaluate_steps:
         apart = {**settings, "seed": settings["seed"] + JUDGES}
         found["evaluate"] = offline.evaluation(
@@ -59,12 +63,16 @@ def recorded(settings: Settings, task: Task) -> Dataset:
     return dataset
 
 
-def demonstrations(dataset: Dataset, task: Task, configuration: Any) -> Transitions:
-    """The episodes of ``dataset`` as steps, as the critics see them."""
+def demonstrations(dataset: Dataset, env: Env, configuration: Any) -> Transitions:
+    """The episodes of ``dataset`` as steps, as the critics see them, with the pictures that cameras of ``env`` show."""
+    from temporeal.policies.data.episodes.layout import is_picture
     from temporeal.policies.data.objective_rewards import by
     from temporeal.policies.data.privileged_view import critic_view
     from temporeal.policies.data.views import transitions
 
-    view = critic_view(task, dataset.interface, configuration.privileged)
-    return transitions(
+    task, cameras = env.task, () if env.pictures is None else tuple(env.pictures.rig.signals)
+    view = critic_view(task, dataset.interface, configuration.privileged and not cameras)
+    found = transitions(
         dataset, view, reward=by(task.objective) if configuration.demonstration_reward == "task" else None)
+    held = [name for name in cameras if name in dataset.interface.signals and is_picture(dataset.interface.signals[name])]
+    return replace(found, pictures={name: dataset.column(name) for name in held})
