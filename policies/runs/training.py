@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from temporeal.policies.runs import chunks, environments, learners, run_folders, trained, workers
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.interrupts import Interrupted, stop_asked
+from temporeal.policies.runs.residual import relabelling
 from temporeal.policies.runs.residual import training as residual
 from temporeal.policies.runs.settings.files import Settings, read, write
 from temporeal.policies.runs.trained_run import TrainedRun, events, naming_checkpoint
@@ -125,6 +126,9 @@ class _Training:
         given = beside.given(module, self.settings, self.env, configuration)
         if self.corrected is not None and "evaluate" in given:
             given["evaluate"] = residual.evaluation(self.settings, self.corrected)
+        if self.corrected is not None and "demonstrations" in given:
+            recorded = beside.recorded(self.settings, self.env.task)
+            given["demonstrations"] = relabelling.demonstrations(self.corrected, recorded, configuration)
         learn = partial(module.train, **given)
         with self._folder(overwrite):
             self.ranks.wait()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from temporeal.policies.algos import sac, td3
-from temporeal.policies.data.transitions import Transitions
+from temporeal.policies.data.views import Padded
 from temporeal.policies.nets.bounded_actor import Ramped, squashed
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training.errors import SettingsError
@@ -21,7 +21,8 @@ from temporeal.policies.training.off_policy.critics import Sizes
 from temporeal.policies.training.off_policy.drawing import Batch
 from temporeal.policies.training.off_policy.learner import start, step
 from temporeal.policies.training.residual.base import Acted
-from temporeal.policies.training.residual.off_policy_episodes import both, own_episodes, relabelled
+from temporeal.policies.training.residual.off_policy_episodes import both, own_episodes
+from temporeal.policies.training.residual.off_policy_relabelling import RelabelledView, at_success
 from temporeal.policies.training.residual.schedule_best import KeepBest
 from temporeal.sim.types import EnvCapabilities, Obs, Step
 
@@ -202,17 +203,53 @@ class Remembers:
         return Acted(action[:, None])
 
 
+class Shown:
+    """Two numbers, of which critics alone see the second."""
+
+    names = ("seen",)
+
+    def check(self, interface: Any) -> None:
+        raise NotImplementedError
+
+    def __call__(self, episodes: Padded, action: Any) -> tuple[Tensor, Tensor]:
+        return episodes.signals["seen"], episodes.command
+
+
 def test_recorded_episodes_are_relabelled_by_a_base_that_begins_with_each() -> None:
-    obs = torch.tensor([[0.0, 9.0], [0.1, 9.0], [0.2, 9.0], [-0.1, 9.0], [-0.2, 9.0]])  # the second: critics alone
-    action, episode = torch.tensor([[0.1], [0.2], [0.9], [-0.1], [5.0]]), torch.tensor([0, 0, 0, 1, 1])
-    data = Transitions(obs, action, torch.zeros(5), obs + 0.5, torch.ones(5), episode, torch.tensor([0, 3, 5]))
-    found = relabelled(data, Remembers, 0.5, 1)
-    base = torch.tensor([0.0, 0.1 + 0.1, 0.2 + 0.2, -0.1, -0.2 + 0.1])
-    torch.testing.assert_close(found.obs, torch.stack([obs[:, 0], base, obs[:, 1]], -1))
-    torch.testing.assert_close(found.action[:, 0], torch.tensor([0.2, 0.0, 1.0, 0.0, 1.0]))
-    torch.testing.assert_close(found.next_obs[:, 1], torch.tensor([0.2, 0.4, 0.4, -0.1, -0.1]))
-    told = relabelled(data, Remembers, 0.5, 1, {"more": torch.full((5,), 0.05)}, condition=False)
-    assert torch.equal(told.obs, obs) and float(told.action[0, 0]) == pytest.approx(0.1)
+    seen = torch.tensor([[[0.0, 9.0], [-0.1, 9.0]], [[0.1, 9.0], [-0.2, 9.0]], [[0.2, 9.0], [-0.3, 9.0]]])
+    command = torch.tensor([[[0.1], [-0.1]], [[0.2], [1.0]], [[0.9], [0.0]]])
+    episodes = Padded({"seen": seen, "more": torch.zeros(3, 2)}, command, None)
+    view = RelabelledView(Shown(), ("seen", "more"), Remembers, 0.5, 1)  # type: ignore[arg-type]
+    for _ in range(2):  # a second batch of episodes begins anew, too
+        obs, u = view(episodes, None)  # type: ignore[arg-type]
+        base = torch.tensor([[0.0, -0.1], [0.2, -0.1], [0.4, -0.1]])
+        torch.testing.assert_close(obs, torch.stack([seen[..., 0], base, seen[..., 1]], -1))
+        torch.testing.assert_close(u[..., 0], torch.tensor([[0.2, 0.0], [0.0, 1.0], [1.0, 0.2]]))
+        torch.testing.assert_close(view.executed[..., 0], torch.tensor([[0.1, -0.1], [0.2, 0.4], [0.9, 0.0]]))
+    told = Padded({**episodes.signals, "more": torch.full((3, 2), 0.05)}, command, None)
+    obs, u = RelabelledView(Shown(), (), Remembers, 0.5, 1, condition=False)(told, None)  # type: ignore[arg-type]
+    assert torch.equal(obs, seen) and float(u[0, 0]) == pytest.approx(0.1)
+    paid = view.paid(lambda signals, actions: (actions[..., 0], actions[..., 0] > 0.5))
+    torch.testing.assert_close(paid({}, u)[0], view.executed[..., 0])
+
+
+def test_demonstrations_of_a_sparse_reward_end_at_success() -> None:
+    class Late:
+        carry, privileged_dim = {"best": ()}, 0
+
+        def start(self, signals: Any, carry: Any) -> Any:
+            return {"best": signals["height"]}
+
+        def step(self, signals: Any, action: Tensor, carry: Any) -> Any:
+            best = torch.maximum(carry["best"], signals["height"])
+            return -torch.ones(1), torch.zeros(1, dtype=torch.bool), {"best": best}
+
+        def success(self, signals: Any, carry: Any) -> Tensor:
+            return carry["best"] > 1.0
+
+    height = torch.tensor([[0.0], [0.5], [2.0], [0.0]])
+    reward, over = at_success(Late())({"height": height}, torch.zeros(4, 1, 1))  # type: ignore[arg-type]
+    assert reward[:, 0].tolist() == [0.0, 1.0, 1.0, 0.0] and over[:, 0].tolist() == [False, True, True, False]
 
 
 def test_the_best_policy_of_a_watched_learner_is_put_back() -> None:
