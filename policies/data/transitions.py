@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+import numpy as np
 from torch import Tensor
 
 
@@ -20,6 +22,8 @@ class Transitions:
         weight: [E], how often an episode is drawn, relative; None: all steps alike.
         success: [E], 1 or 0, NaN where nobody judged.
         obs_names: a name for each of the O numbers, for goals and plots; () where unknown.
+        sample: [M] int64, number of the sample in the dataset that a step begins with; None where unknown.
+        pictures: of the dataset, those that a learner reads, by name, uint8 [samples, H, W, 3], memory-mapped.
     """
 
     obs: Tensor
@@ -32,6 +36,8 @@ class Transitions:
     weight: Tensor | None = None
     success: Tensor | None = None
     obs_names: tuple[str, ...] = ()
+    sample: Tensor | None = None
+    pictures: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def steps(self) -> int:

@@ -185,7 +185,8 @@ def transitions(
         **joined, episode=torch.repeat_interleave(torch.arange(len(counts)), counts),
         starts=torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)]),
         weight=None if weight is None else torch.as_tensor(weight, dtype=torch.float32),
-        success=torch.tensor(success), obs_names=view.obs_names(dataset.interface))
+        success=torch.tensor(success), obs_names=view.obs_names(dataset.interface),
+        sample=torch.cat([int(dataset.starts[e]) + torch.arange(int(n)) for e, n in zip(chosen, counts)]))
 
 
 def _together(lengths: np.ndarray) -> Iterator[slice]:

@@ -74,5 +74,5 @@ def demonstrations(dataset: Dataset, env: Env, configuration: Any) -> Transition
     view = critic_view(task, dataset.interface, configuration.privileged and not cameras)
     found = transitions(
         dataset, view, reward=by(task.objective) if configuration.demonstration_reward == "task" else None)
-    held = [name for name in cameras if name in dataset.interface.signals and is_picture(dataset.interface.signals[name])]
-    return replace(found, pictures={name: dataset.column(name) for name in held})
+    known = {name for name, spec in dataset.interface.signals.items() if is_picture(spec)}
+    return replace(found, pictures={name: dataset.column(name) for name in cameras if name in known})

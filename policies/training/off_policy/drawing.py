@@ -69,7 +69,7 @@ def batches(learner: Learner) -> Iterator[Batch]:
         if len(memories) > 1:
             batch = batch._replace(shown=memory.float())
         if learner.replay.pictures is not None:
-            before, after = learner.replay.seen(each)
+            before, after = seen(memories, each, memory)
             batch = batch._replace(pictures=before, next_pictures=after)
         if not config.priority:
             yield batch
@@ -112,6 +112,19 @@ def pooled(memories: Sequence[Replay], rows: int, learner: Learner) -> tuple[Dra
         places.append(place)
     order = torch.cat(places).argsort()
     return Drawn(*(torch.cat(same)[order] for same in zip(*parts))), memory
+
+
+def seen(
+    memories: Sequence[Replay], drawn: Drawn, memory: Tensor
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Pictures before the steps that were ``drawn`` and after the last of each, by name [B, H, W, 3]; ``memory`` [B]:
+    of which of the ``memories`` each is."""
+    places = [(memory == number).nonzero()[:, 0] for number in range(len(memories))]
+    parts = [replay.seen(drawn.chosen[place], drawn.last[place]) for replay, place in zip(memories, places)]
+    order = torch.cat(places).argsort()
+    before, after = ({name: torch.cat([part[side][name] for part in parts])[order] for name in parts[0][side]}
+                     for side in (0, 1))
+    return before, after
 
 
 def batch_of(sizes: Sizes, shared: bool, drawn: Drawn) -> Batch:

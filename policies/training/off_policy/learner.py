@@ -147,8 +147,7 @@ def start(
     require_demonstrations(config, demonstrations is not None)
     obs = env.reset()
     pictures = shown_pictures(obs)
-    if pictures and demonstrations is not None:
-        raise SettingsError("a learner from replay reads no pictures of demonstrations: leave out dataset=, or cameras")
+    require_pictures(pictures, demonstrations, config)
     shared = obs.critic is obs.actor or not config.privileged or bool(pictures)
     sizes = Sizes(env.obs_dim, env.obs_dim if shared else env.critic_dim, env.action_dim, pictures,
                   places(pictures, config.keypoints))
@@ -171,6 +170,21 @@ def start(
     if demonstrations is not None:
         learner.demonstrations = shown(learner, demonstrations)
     return learner
+
+
+def require_pictures(
+    pictures: Mapping[str, tuple[int, ...]], demonstrations: Transitions | None, config: OffPolicyConfig
+) -> None:
+    """Refuse demonstrations that do not show what cameras show, in its size."""
+    if pictures and config.base_episodes:
+        raise SettingsError(f"algo.base_episodes={config.base_episodes}: the base's own episodes are kept without "
+                            "pictures; algo.base_episodes=0, or no cameras")
+    shown = {} if demonstrations is None else demonstrations.pictures
+    for name, shape in pictures.items() if demonstrations is not None else ():
+        if name not in shown or tuple(shown[name].shape[1:]) != tuple(shape):
+            has = ", ".join(f"{each} {list(value.shape[1:])}" for each, value in shown.items()) or "none"
+            raise SettingsError(f"cameras show {name} {list(shape)} (rows, columns, colours), the demonstrations do "
+                                f"not: of these cameras they have {has}; record them with the same cameras")
 
 
 def times_of(config: OffPolicyConfig, worlds: int) -> int:

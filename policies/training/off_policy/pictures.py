@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -56,6 +57,17 @@ class Pictures:
         for name, lasts in self.lasts.items():
             lasts[rows] = final.images[name][worlds]
         self.time += 1
+
+    def fill(self, pictures: Mapping[str, np.ndarray], sample: Tensor, cut: Tensor) -> None:
+        """With the T steps of one world that begin with samples [T] of ``pictures`` [samples, H, W, 3], of which time
+        ``cut`` [T] the episode: what is seen next is the next sample."""
+        rows, last = sample.numpy(), sample[cut].numpy() + 1
+        for name, table in self.table.items():
+            table[:-1, 0] = torch.from_numpy(np.asarray(pictures[name][rows]))
+            table[-1] = 0
+            self.lasts[name] = torch.from_numpy(np.asarray(pictures[name][last]))
+        self.last_of[:-1, 0][cut] = torch.arange(len(last))
+        self.time = len(rows)
 
     def make_room(self, count: int) -> None:
         """For so many more last pictures."""

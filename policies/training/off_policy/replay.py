@@ -119,13 +119,13 @@ class Replay:
                      torch.where(row[:, TERMINATED] == 0.0, factor, 0.0), chosen, torch.ones_like(reward),
                      last * worlds + world)
 
-    def seen(self, drawn: Drawn) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Pictures before the steps that were ``drawn`` and after the last of each, by name [M, H, W, 3]."""
+    def seen(self, chosen: Tensor, last: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Pictures before the steps ``chosen`` [M] and after the steps ``last`` [M], by name [M, H, W, 3]."""
         if self.pictures is None:
             return {}, {}
         worlds = self.pair.shape[1]
-        return (self.pictures.before(self.count - drawn.chosen // worlds, drawn.chosen % worlds),
-                self.pictures.after(self.count - drawn.last // worlds, drawn.last % worlds))
+        return (self.pictures.before(self.count - chosen // worlds, chosen % worlds),
+                self.pictures.after(self.count - last // worlds, last % worlds))
 
     def state_dict(self) -> dict[str, Any]:
         """What is remembered, the oldest first, without the room for more."""
@@ -165,7 +165,8 @@ def bytes_of_step(state: int, action: int, pictures: int = 0) -> int:
 
 def remembered(data: Transitions, state: Tensor, after: Tensor) -> Replay:
     """Steps of a dataset as a memory of one world. ``state``, ``after``: [M, S], what was seen before and after."""
-    found = Replay(data.steps, 1, state.shape[1], data.action.shape[1])
+    shapes = {name: pictures.shape[1:] for name, pictures in data.pictures.items()}
+    found = Replay(data.steps, 1, state.shape[1], data.action.shape[1], shapes)
     found.pair[:, 0] = torch.cat([state, data.action], -1)
     found.after[:, 0] = after
     found.told[:, 0, REWARD], found.told[:, 0, TERMINATED] = data.reward, 1.0 - data.mask
@@ -173,4 +174,7 @@ def remembered(data: Transitions, state: Tensor, after: Tensor) -> Replay:
     found.told[(data.starts[1:] - 1)[data.starts[1:] > data.starts[:-1]], 0, ENDED] = 1.0
     found.error.fill_(found.greatest)
     found.count = data.steps
+    if found.pictures is not None:
+        assert data.sample is not None
+        found.pictures.fill(data.pictures, data.sample, (found.told[:, 0, ENDED] > 0) & (data.mask > 0))
     return found

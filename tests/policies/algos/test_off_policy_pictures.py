@@ -7,16 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from temporeal.policies.algos import sac, td3
+from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.seeing_policy import SeeingPolicy
-from temporeal.policies.runs.memory import check_replay
+from temporeal.policies.runs import memory
+from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.off_policy.drawing import batches
 from temporeal.policies.training.off_policy.learner import Learner, start, step
 from temporeal.policies.training.off_policy.pictures import Pictures
+from temporeal.sim.task import load_task
 from temporeal.sim.types import EnvCapabilities, Obs, Step
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -71,7 +75,7 @@ def learner_of(env: Any, name: str = "sac", **changes: Any) -> Learner:
 def successors(learner: Learner) -> tuple[torch.Tensor, torch.Tensor]:
     """What all remembered steps show before, and after n = 1."""
     drawn = learner.replay.take(torch.arange(learner.replay.steps), 1, 0.9)
-    before, after = learner.replay.seen(drawn)
+    before, after = learner.replay.seen(drawn.chosen, drawn.last)
     return before["eye_rgb"][:, 0, 0, 0].int(), after["eye_rgb"][:, 0, 0, 0].int()
 
 
@@ -91,7 +95,8 @@ def test_returns_of_several_steps_end_in_the_last_picture_of_the_episode() -> No
     for _ in range(7):
         step(learner)
     drawn = learner.replay.take(torch.arange(7), 3, 0.9)
-    before, after = (pictures["eye_rgb"][:, 0, 0, 0].tolist() for pictures in learner.replay.seen(drawn))
+    before, after = (pictures["eye_rgb"][:, 0, 0, 0].tolist()
+                     for pictures in learner.replay.seen(drawn.chosen, drawn.last))
     assert before == [0, 1, 2, 103, 104, 105, 206] and after == [3, 3, 3, 106, 106, 106, 207]
 
 
@@ -166,25 +171,43 @@ def test_a_run_from_pictures_resumes_exactly(name: str, tmp_path: Path) -> None:
         whole.normalizer(seen.actor), seen.images), atol=1e-6)
 
 
-def test_pictures_that_have_no_room_and_demonstrations_without_pictures_are_refused(
+def demonstrated(side: int = 2) -> Transitions:
+    """Two episodes of a longer set: samples 3 to 6, cut by time, and 8 to 10, which ended the task; pictures show their
+    sample's number and 200 more."""
+    pictures = np.broadcast_to(np.arange(200, 212, dtype=np.uint8)[:, None, None, None], (12, side, side, 3))
+    sample = torch.tensor([3, 4, 5, 8, 9])
+    return Transitions(torch.zeros(5, 1), torch.zeros(5, 1), torch.full((5,), 99.0), torch.zeros(5, 1),
+                       torch.tensor([1.0, 1.0, 1.0, 1.0, 0.0]), torch.tensor([0, 0, 0, 1, 1]), torch.tensor([0, 3, 5]),
+                       sample=sample, pictures={"eye_rgb": pictures})
+
+
+def test_demonstrations_show_their_pictures_beside_those_of_replay() -> None:
+    learner = start(Counting(2), sac.SACConfig(**{**SMALL, "warmup": 0, "batch": 64, "n_step": 1}), sac.SAC, 0,
+                    demonstrated())
+    for _ in range(6):
+        step(learner)
+    batch = next(batches(learner))
+    before, after = (seen["eye_rgb"][:, 0, 0, 0].int() for seen in (batch.pictures, batch.next_pictures))
+    assert batch.shown is not None and int(batch.shown.sum()) == 32 and torch.equal(batch.shown > 0, batch.reward > 50)
+    counts = batch.discount > 0  # where the task ended nothing that follows counts
+    assert torch.equal(after[counts], before[counts] + 1) and not bool(counts.all())
+    assert set(before[batch.shown > 0].tolist()) == {203, 204, 205, 208, 209}
+    assert set(before[batch.shown == 0].tolist()) < set(range(110))
+
+
+def test_pictures_that_have_no_room_and_demonstrations_of_other_pictures_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from temporeal.policies.runs import memory
-    from temporeal.policies.runs.errors import BadInput
-    from temporeal.sim.task import load_task
-
     monkeypatch.setattr(memory, "free_memory", lambda device: 10**9)
     task, cameras = load_task("hover"), {"front": {"width": 64, "height": 64}}
     config = sac.SACConfig(size=60_000)
-    check_replay(config, 4, task)
+    memory.check_replay(config, 4, task)
     with pytest.raises(BadInput, match="algo.size=60000: .* at most algo.size=[12][0-9]{4}$"):
-        check_replay(config, 4, task, cameras=cameras)
-    with pytest.raises(SettingsError, match="reads no pictures of demonstrations"):
-        from temporeal.policies.data.transitions import Transitions
-
-        told = Transitions(*(torch.zeros(6, n) for n in (1, 1)), torch.zeros(6), torch.zeros(6, 1), torch.ones(6),
-                           torch.zeros(6, dtype=torch.int64), torch.tensor([0, 6]))
-        start(Spot(4), sac.SACConfig(**SMALL), sac.SAC, 0, told)
+        memory.check_replay(config, 4, task, cameras=cameras)
+    for told, said in ((demonstrated(3), r"they have eye_rgb \[3, 3, 3\]"),
+                       (replace(demonstrated(), pictures={}), "they have none")):
+        with pytest.raises(SettingsError, match=r"cameras show eye_rgb \[2, 2, 3\].*" + said):
+            start(Counting(4), sac.SACConfig(**SMALL), sac.SAC, 0, told)
 
 
 def test_last_pictures_make_room_for_each_other() -> None:
