@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from temporeal.policies.runs import chunks, environments
 from temporeal.policies.runs.errors import BadInput
-from temporeal.policies.runs.residual.acting import corrected_act, load_residual
-from temporeal.policies.runs.residual.opening import Opened, open_base
+from temporeal.policies.runs.residual.acting import load_residual
+from temporeal.policies.runs.residual.merging import export_merged
+from temporeal.policies.runs.residual.opening import open_base
 from temporeal.policies.runs.residual.training import require_same
+from temporeal.policies.runs.run_folders import BASE, load_run
 from temporeal.policies.runs.settings.files import Settings
 
 if TYPE_CHECKING:
-    from temporeal.policies.export.writer import ArtifactSpec
-    from temporeal.policies.training.residual.graphs import Residual
     from temporeal.robots.artifact.runtime import Artifact
-    from temporeal.sim.env import Env
     from temporeal.sim.task import Task
 
 
@@ -39,60 +37,9 @@ def export_corrected(settings: Settings, run: Path, task: Task, out: Path, name:
     residual = load_residual(settings, run, base)
     env = environments.make_env(settings, task=base.task, num_worlds=1, compiled=False)
     if base.artifact is not None:
-        from temporeal.policies.runs.residual.merging import export_merged
-
         return export_merged(base, residual, settings, env, out, name)
-    return export_chunked(base, residual, settings, env, out, name)
-
-
-def export_chunked(
-    base: Opened, residual: Residual, settings: Settings, env: Env, out: Path, name: str
-) -> Artifact:
-    """A base that gives chunks: the chunk under way is memory."""
-    from temporeal.policies.export.writer import export
-    from temporeal.policies.training.residual.graphs import ResidualCommandGraph, Rows
-
-    assert base.policy is not None
-    task, policy = base.plain, base.policy
-    rows = Rows(policy.rows, policy.signals, (policy.horizon, policy.interface.action.size), base.execute)
-    graph = ResidualCommandGraph(rows, task, residual).eval()
-    spec = spec_of(task, graph.signals, settings, name, {**policy.interface.signals, **graph.picture_specs})
-    steps = None if len(graph.signals) == len(set(graph.signals) & set(task.schema)) else PICTURED
-    return export(graph, out, spec, golden_trace(graph, corrected_act(base, residual, env), env, steps))
-
-
-PICTURED = 32  # steps of a golden trace with pictures: an episode of them would be most of the artifact
-
-
-def spec_of(task: Task, signals: tuple[str, ...], settings: Settings, name: str, more: Any) -> ArtifactSpec:
-    """What the artifact states; ``more``: signals that neither the robot nor the task has."""
-    from temporeal.policies.export.writer import ArtifactSpec
-    from temporeal.sim.stl.language.queries import horizon
-
-    reach = horizon(task.formula)
-    return ArtifactSpec(
-        robot=task.robot, signals=signals, command=task.command, rate_hz=1 / task.control_dt,
-        formula_text=task.formula_text, constants=task.constants,
-        horizon_s=reach if isfinite(reach) else task.episode_s, training=settings, seed=settings["seed"],
-        stop=task.stop, name=name, task_signals={**task.schema, **more})
-
-
-def golden_trace(graph: Any, act: Any, env: Env, steps: int | None) -> dict[str, np.ndarray]:
-    """One episode of one world under ``act``, the policy as it was trained: what was measured, what the worlds were
-    commanded, and the memory that ``graph`` has of it before each step."""
-    import torch
-
-    rows, memory, command = list[dict[str, np.ndarray]](), graph.initial_memory(1), env.task.command
-    obs = env.reset()
-    with torch.no_grad():
-        for _ in range(steps or env.task.steps):
-            seen = {name: value.copy() for name, value in chunks.measured(env, graph.signals).items()}
-            row = {f"signals.{name}": value[0] for name, value in seen.items()}
-            row |= {f"memory.{name}": value[0].numpy().copy() for name, value in memory.items()}
-            step = env.step(act(obs.actor))
-            _, memory = graph({name: torch.from_numpy(value) for name, value in seen.items()}, memory)
-            rows.append({**row, f"commands.{command}": env.command[0].numpy().copy()})
-            obs = step.obs
-            if bool((step.terminated | step.truncated)[0]):
-                break
-    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    with TemporaryDirectory() as folder:
+        # its graph is the one that its own artifact would have: traced beside others, constants are folded otherwise
+        place = Path(folder) / "base"
+        made = chunks.export_chunks(base.policy, base.plain, place, env, load_run(run / BASE), name)
+        return export_merged(replace(base, artifact=made, folder=place), residual, settings, env, out, name)

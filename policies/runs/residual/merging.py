@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from temporeal.policies.runs import chunks
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.residual.acting import corrected_act
-from temporeal.policies.runs.residual.exporting import PICTURED, spec_of
 from temporeal.policies.runs.residual.opening import Opened
 from temporeal.policies.runs.settings.files import Settings
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from temporeal.policies.export.writer import ArtifactSpec
     from temporeal.policies.training.residual.graphs import Residual, ResidualCommandGraph
     from temporeal.robots.artifact.manifest import Manifest
     from temporeal.robots.artifact.runtime import Artifact
     from temporeal.sim.env import Env
+    from temporeal.sim.task import Task
 
 COMMAND = "base_command"
 """The artifact's command, as the residual's graph reads it."""
@@ -67,7 +70,6 @@ def export_merged(
     """Write both as one artifact."""
     from temporeal.policies.export.merging import merged
     from temporeal.policies.export.writer import export, trace
-    from temporeal.policies.runs.residual.exporting import golden_trace
     from temporeal.policies.training.residual.graphs import ResidualCommandGraph, Rows
     from temporeal.robots.artifact.manifest import POLICY
     from temporeal.robots.signals import SignalSpec
@@ -103,3 +105,40 @@ def export_merged(
     limited = None if all(signal in base.plain.schema for signal in whole.signals) else PICTURED
     golden = golden_trace(whole, corrected_act(base, residual, env), env, limited)
     return export(whole, out, spec, golden, traced=traced)
+
+
+PICTURED = 32  # steps of a golden trace with pictures: an episode of them would be most of the artifact
+
+
+def spec_of(task: Task, signals: tuple[str, ...], settings: Settings, name: str, more: Any) -> ArtifactSpec:
+    """What the artifact states; ``more``: signals that neither the robot nor the task has."""
+    from temporeal.policies.export.writer import ArtifactSpec
+    from temporeal.sim.stl.language.queries import horizon
+
+    reach = horizon(task.formula)
+    return ArtifactSpec(
+        robot=task.robot, signals=signals, command=task.command, rate_hz=1 / task.control_dt,
+        formula_text=task.formula_text, constants=task.constants,
+        horizon_s=reach if isfinite(reach) else task.episode_s, training=settings, seed=settings["seed"],
+        stop=task.stop, name=name, task_signals={**task.schema, **more})
+
+
+def golden_trace(graph: Any, act: Any, env: Env, steps: int | None) -> dict[str, np.ndarray]:
+    """One episode of one world under ``act``, the policy as it was trained: what was measured, what the worlds were
+    commanded, and the memory that ``graph`` has of it before each step."""
+    import torch
+
+    rows, memory, command = list[dict[str, np.ndarray]](), graph.initial_memory(1), env.task.command
+    obs = env.reset()
+    with torch.no_grad():
+        for _ in range(steps or env.task.steps):
+            seen = {name: value.copy() for name, value in chunks.measured(env, graph.signals).items()}
+            row = {f"signals.{name}": value[0] for name, value in seen.items()}
+            row |= {f"memory.{name}": value[0].numpy().copy() for name, value in memory.items()}
+            step = env.step(act(obs.actor))
+            _, memory = graph({name: torch.from_numpy(value) for name, value in seen.items()}, memory)
+            rows.append({**row, f"commands.{command}": env.command[0].numpy().copy()})
+            obs = step.obs
+            if bool((step.terminated | step.truncated)[0]):
+                break
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
