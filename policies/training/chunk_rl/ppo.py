@@ -28,6 +28,7 @@ from temporeal.policies.training.chunk_rl.rollouts import Drawn, Rollout, Seen
 from temporeal.policies.training.chunk_rl.settings import TuningConfig
 from temporeal.policies.training.chunks.policy import ChunkPolicy
 from temporeal.policies.training.errors import SettingsError, choose, require, require_widths
+from temporeal.policies.training.warm_starts.adapters import optimizer
 
 
 class RatioError(RuntimeError):
@@ -56,6 +57,8 @@ class ClipConfig(TuningConfig):
         learning_rate: of Adam, at first; it stays between ``learning_rate_low`` and ``learning_rate_high``.
         grad_norm: the gradient is scaled down to at most this length.
         entropy: weight of the entropy, where the agent learns its spread.
+        adapters: rank of what is learned beside the policy's linear layers, which are then frozen; 0: all is learned.
+        modulate: a scale of each output of its frozen layers is learned.
     """
 
     epochs: int = 3
@@ -69,12 +72,14 @@ class ClipConfig(TuningConfig):
     learning_rate_high: float = 1e-3
     grad_norm: float = 1.0
     entropy: float = 0.0
+    adapters: int = 0
+    modulate: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, epochs="[1, inf)", minibatch="[1, inf)", clip="(0, inf)", clip_high="(0, inf)",
                 target_kl="(0, inf)", stop_kl="(0, inf)", learning_rate_low="(0, inf)", grad_norm="(0, inf)",
-                entropy="[0, inf)")
+                entropy="[0, inf)", adapters="[0, inf)")
         if not self.learning_rate_low <= self.learning_rate <= self.learning_rate_high:
             raise SettingsError(f"algo.learning_rate is from {self.learning_rate_low} (learning_rate_low) to "
                                 f"{self.learning_rate_high} (learning_rate_high), got {self.learning_rate}")
@@ -166,7 +171,8 @@ class ClippedUpdate:
     def __init__(self, agent: Agent, config: ClipConfig) -> None:
         self.agent, self.config = agent, config
         self.weights = [value for part in agent.learns.values() for value in part.parameters() if value.requires_grad]
-        self.adam = torch.optim.Adam(self.weights, config.learning_rate, foreach=True)
+        self.adam = optimizer(list(agent.learns.values()), self.weights, config.learning_rate, rank=config.adapters,
+                              modulate=config.modulate)
         self.memory: dict[str, Any] = {"learning_rate": config.learning_rate, "largest": config.learning_rate_high}
 
     def soften(self) -> None:

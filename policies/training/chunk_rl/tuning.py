@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -294,7 +294,8 @@ def restore(tuning: Tuning, path: Path) -> None:
     """Set ``tuning`` to the state of the checkpoint ``path``."""
     state, method = offline_learner.read(path, KIND), tuning.method
     same = checkpoint.require_same
-    same(path, "configuration", state["config"], plain(tuning.config), (*MAY_CHANGE, "policy"))
+    now = plain(tuning.config)
+    same(path, "configuration", settings_in(state, now), now, (*MAY_CHANGE, "policy"))
     same(path, "run", {"seed": state["seed"], "base": state["base"]},
          {"seed": tuning.seed, "base": digest(tuning.base.policy)}, ())
     try:
@@ -320,6 +321,15 @@ def digest(policy: nn.Module) -> str:
     return found.hexdigest()
 
 
+ABSENT_DEFAULTS: Mapping[str, Any] = {"adapters": 0, "modulate": False}
+"""Settings that older checkpoints lack, and their values then."""
+
+
+def settings_in(state: Mapping[str, Any], legal: Collection[str]) -> dict[str, Any]:
+    """The settings in a checkpoint's ``state``, of a learner that has the ``legal`` ones."""
+    return {**{key: value for key, value in ABSENT_DEFAULTS.items() if key in legal}, **state["config"]}
+
+
 C = TypeVar("C", bound=TuningConfig)
 
 
@@ -335,9 +345,11 @@ def load(
 
     folder, file = checkpoint_of(Path(run))
     state = offline_learner.read(file, KIND)
-    if different := set(state["config"]) ^ {each.name for each in fields(kind)}:
+    legal = {each.name for each in fields(kind)}
+    given = settings_in(state, legal)
+    if different := set(given) ^ legal:
         raise checkpoint.CheckpointError(f"{file} was written by another version: settings {sorted(different)} differ")
-    settings: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in state["config"].items()}
+    settings: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
     policy: ChunkPolicy = learner_of(folder / BASE).load_chunks(folder / BASE)
     weights = (state["modules"] if state["best"] is None else state["best"]["modules"])["policy"]
     try:

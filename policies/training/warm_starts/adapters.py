@@ -47,10 +47,16 @@ class Adapter(nn.Module):
 
     @torch.no_grad()
     def take_gradients(self) -> None:
-        """From the layer's, to the small parts."""
+        """From the layer's, to the small parts. A layer that was given other weights meanwhile (a learner that went
+        back to its best policy) is the frozen one from there on, with small parts that begin anew."""
         layer = self.layer[0]
         if layer.weight.grad is None:
             return
+        if not torch.equal(layer.weight, self.merged()):
+            self.weight.copy_(layer.weight)
+            self.bias.copy_(self.bias if layer.bias is None else layer.bias)
+            self.up.zero_()
+            self.scale.zero_()
         slope = layer.weight.grad
         self.up.grad, self.down.grad = slope @ self.down.T, self.up.T @ slope
         if self.scale.requires_grad:
@@ -58,11 +64,15 @@ class Adapter(nn.Module):
             fixed = layer.bias is None or layer.bias.grad is None
             self.scale.grad = own if fixed else own + layer.bias.grad * self.bias  # type: ignore[operator]
 
+    def merged(self) -> Tensor:
+        """W."""
+        return (1.0 + self.scale)[:, None] * self.weight + self.up @ self.down
+
     @torch.no_grad()
     def merge(self) -> None:
         """Write the layer's weights."""
         layer = self.layer[0]
-        layer.weight.copy_((1.0 + self.scale)[:, None] * self.weight + self.up @ self.down)
+        layer.weight.copy_(self.merged())
         if layer.bias is not None:
             layer.bias.copy_((1.0 + self.scale) * self.bias)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.policies.chunk_worlds import PointWorlds, base, flow, half_way, success, writer
 
-from temporeal.policies.algos import dsrl, flow_grpo, flow_noise, flow_sde, residual, token_ppo
+from temporeal.policies.algos import dppo, dsrl, flow_grpo, flow_noise, flow_sde, residual, token_ppo
 from temporeal.policies.training.chunk_rl import tuning
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.vla.protocol import as_flow
@@ -21,6 +21,7 @@ FAST = {
     "residual": (residual, residual.ResidualConfig(total_steps=6000, **{**CLIPPED, "learning_rate": 1e-3})),
 }
 SLOW = {
+    "dppo": (dppo, dppo.DPPOConfig(total_steps=8000, **CLIPPED)),
     "flow_noise": (flow_noise, flow_noise.FlowNoiseConfig(total_steps=16000, **CLIPPED)),
     "dsrl": (dsrl, dsrl.DSRLConfig(total_steps=15000, warmup=250, critic_only=50, batch=128, critics=2, hidden=(64, 64),
                                    **SHARED)),
@@ -50,6 +51,21 @@ def test_it_improves(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_it_improves_slowly(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, after = improved(name, *SLOW[name], tmp_path, monkeypatch)
     assert after > before + 0.15
+
+
+def test_adapters_change_a_policy_in_no_more_directions_than_their_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tuning, "copy_base", lambda run, to: None)
+    policy = half_way()
+    settings = {**CLIPPED, "evaluate_steps": 0, "critic_warmup": 0, "learning_rate": 1e-3}
+    config = dppo.DPPOConfig(total_steps=1500, adapters=1, **settings)
+    found = dppo.train(PointWorlds(32), config, out=tmp_path, base=base(policy, tmp_path)).policy
+    before, after = policy.state_dict(), found.state_dict()
+    apart = {name: after[name] - before[name] for name in before if name.startswith("decoder.net")}
+    ranks = {name: int(torch.linalg.matrix_rank(value, atol=1e-6)) for name, value in apart.items() if value.dim() == 2}
+    assert max(ranks.values()) == 1
+    assert not any(bool(value.any()) for value in apart.values() if value.dim() == 1)  # biases stay
 
 
 @pytest.mark.parametrize(("scale", "same"), [(0.0, True), (0.2, False)])

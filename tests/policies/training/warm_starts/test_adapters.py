@@ -81,6 +81,24 @@ def test_it_begins_as_it_was_and_changes_in_no_more_directions_than_its_rank() -
         assert int(torch.linalg.matrix_rank(layer.weight.detach() - old, atol=1e-6)) == 2
 
 
+def test_after_going_back_to_other_weights_it_goes_on_from_those() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    adam = adapters.optimizer([net], list(net.parameters()), 1e-3, rank=1, modulate=True)
+    best = {name: value.clone() for name, value in net.state_dict().items()}
+    for _ in range(20):
+        adam.zero_grad()
+        net(torch.randn(8, 4)).square().sum().backward()
+        adam.step()
+    net.load_state_dict(best)
+    adam.state.clear()
+    adam.zero_grad()
+    net(torch.randn(8, 4)).square().sum().backward()
+    adam.step()  # one step from the best weights: of 1e-3 in the scales, and none in W by U D, whose U is 0
+    for name, value in net.state_dict().items():
+        assert float((value - best[name]).abs().max()) < 5e-3
+
+
 def warm(tmp_path: Path) -> WarmStart:
     found = ppo.train(worlds.PointMass(16), SMALL, out=tmp_path / "base")
     return WarmStart("BASE", found.actor, found.normalizer, SMALL, torch.tensor([-1, 0, 1]))
