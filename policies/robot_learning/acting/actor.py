@@ -107,10 +107,10 @@ class Actor:
         """
         while not asked and (episodes is None or self.tally.episodes < episodes):
             self.refresher.check()
-            first = begin()
-            if first is None:
-                break
-            with undisturbed():
+            with undisturbed():  # from before the first sample: cycles begin with it
+                first = begin()
+                if first is None:
+                    break
                 rows, ending = self.episode(first, asked)
             self.world.hold()
             self.finish(rows, ending)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -146,6 +147,23 @@ def test_what_the_guard_executed_is_what_the_learner_sees(tmp_path: Path) -> Non
 def test_late_cycles_are_counted_and_told(tmp_path: Path) -> None:
     actor, (one,) = acted(tmp_path, Arm())
     assert actor.tally.cycles == one.steps == STEPS and actor.tally.late == one.late == 2 * STEPS
+
+
+def test_garbage_is_collected_before_the_first_sample_and_never_in_a_cycle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A collection takes as long as many cycles: after the first sample all of them would be late."""
+    done, world = list[str](), Arm()
+    monkeypatch.setattr("gc.collect", lambda: done.append("collect"))
+    for name in ("reset", "step"):
+        def noted(*words: Any, name: str = name, of: Any = getattr(world, name)) -> Sample:
+            done.append(name if not gc.isenabled() else f"{name}, and garbage may be collected")
+            found: Sample = of(*words)
+            return found
+
+        monkeypatch.setattr(world, name, noted)
+    acted(tmp_path, world)
+    assert done == ["collect", "reset", *["step"] * STEPS] and gc.isenabled()
 
 
 class Person:
