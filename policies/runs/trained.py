@@ -95,8 +95,10 @@ def trained_policy(trained: Trained, settings: Mapping[str, Any], task: Task) ->
 
         return TrainedPolicy(*served_policy(trained.served, settings, task))
     artifact = trained.artifact
-    if artifact is None and is_corrected(settings):
-        return corrected_policy(trained.folder, settings, task)
+    if artifact is None and is_corrected(trained.settings):
+        played = settings if is_corrected(settings) else trained.settings  # who judges it may play it otherwise
+        own = {**settings, "algo": trained.settings["algo"], "base": played["base"]}
+        return corrected_policy(trained.folder, own, task)
     if chunked := chunks.trained_chunks(trained.folder, artifact, settings, task):
         return TrainedPolicy(*chunked)
     if artifact is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from temporeal.policies.runs import chunks, environments, learners, run_folders, trained, workers
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.interrupts import Interrupted, stop_asked
-from temporeal.policies.runs.residual import relabelling
+from temporeal.policies.runs.residual import relabelling, teaching
 from temporeal.policies.runs.residual import training as residual
 from temporeal.policies.runs.settings.files import Settings, read, write
 from temporeal.policies.runs.trained_run import TrainedRun, events, naming_checkpoint
@@ -110,8 +110,9 @@ class _Training:
         if self.base is not None:
             task = trained.shown_to(self.base, task)
         self.corrected = residual.opened(self.settings, task)
-        if self.corrected is not None:
-            task = self.corrected.task
+        self.teacher = teaching.teacher(self.settings, task)
+        if (shown := self.corrected or self.teacher) is not None:
+            task = shown.task
         seed = settings["seed"] + self.ranks.index * learners.RANK_SEED
         seed += tuning.APART if tuning.tunes_chunks(settings) else 0
         self.env = environments.make_env(self.settings, task=task, seed=seed, device=str(device), training=True)
@@ -126,6 +127,8 @@ class _Training:
         given = beside.given(module, self.settings, self.env, configuration)
         if self.corrected is not None and "evaluate" in given:
             given["evaluate"] = residual.evaluation(self.settings, self.corrected)
+        if self.teacher is not None:
+            given["make_expert"] = self.teacher.experts(self.env)
         if self.corrected is not None and "demonstrations" in given:
             recorded = beside.recorded(self.settings, self.env.task)
             given["demonstrations"] = relabelling.demonstrations(self.corrected, recorded, configuration)

@@ -59,7 +59,12 @@ def commands(folder: Path, *words: str, worlds: int = 3) -> np.ndarray:
     return np.stack(found)
 
 
-@pytest.mark.parametrize("name", ["ppo", "flow", "ppo_artifact", "flow_artifact", "scripted"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param("ppo", marks=SLOW), "flow", pytest.param("ppo_artifact", marks=SLOW),
+    pytest.param("flow_artifact", marks=SLOW), "scripted"])
 def test_scale_0_is_the_base_bit_for_bit_and_an_artifact_is_the_run(
     name: str, bases: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -80,6 +85,7 @@ def test_scale_0_is_the_base_bit_for_bit_and_an_artifact_is_the_run(
     np.testing.assert_allclose(commands(tmp_path / "artifact")[:10], corrected[:10], atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ppo", "flow", "ppo_artifact"])
 def test_an_artifact_at_scale_0_commands_what_the_bases_artifact_does(
     name: str, bases: dict[str, Path], tmp_path: Path
@@ -90,6 +96,7 @@ def test_an_artifact_at_scale_0_commands_what_the_bases_artifact_does(
     np.testing.assert_array_equal(commands(tmp_path / "artifact"), commands(base))
 
 
+@pytest.mark.slow
 def test_training_begins_as_the_base_and_resumes_bit_for_bit(bases: dict[str, Path], tmp_path: Path) -> None:
     words = [f"base.policy={bases['flow']}", "base.reward=sparse"]
     first = settings_of(tmp_path / "first", *words, "algo.learning_rate=1e-30", "algo.schedule=constant")
@@ -105,6 +112,7 @@ def test_training_begins_as_the_base_and_resumes_bit_for_bit(bases: dict[str, Pa
     np.testing.assert_array_equal(commands(tmp_path / "whole"), commands(tmp_path / "half"))
 
 
+@pytest.mark.slow
 def test_a_learner_from_replay_corrects_and_is_judged_with_its_base(bases: dict[str, Path], tmp_path: Path) -> None:
     words = ["algo=td3", "num_worlds=4", "algo.total_steps=48", "algo.warmup=16", "algo.hidden=[8]", "algo.batch=16",
              "algo.report_steps=48", "algo.critics=2", "algo.evaluate_steps=48", "algo.evaluate_episodes=2"]
@@ -177,6 +185,7 @@ def test_a_base_whose_weights_changed_or_whose_trace_fails_is_refused(bases: dic
         train(settings_of(tmp_path / "other", f"base.policy={broken}"), quiet=True)
 
 
+@pytest.mark.slow
 def test_the_copy_of_the_base_is_all_that_a_run_needs(bases: dict[str, Path], tmp_path: Path) -> None:
     base = tmp_path / "base"
     train(settings_of(base), quiet=True)
@@ -187,3 +196,24 @@ def test_the_copy_of_the_base_is_all_that_a_run_needs(bases: dict[str, Path], tm
     train(settings_of(tmp_path / "second", f"base.policy={tmp_path / 'run'}"), quiet=True)  # a residual of a residual
     np.testing.assert_array_equal(commands(tmp_path / "second", "base.scale=0"), first)
     assert torch.isfinite(torch.from_numpy(commands(tmp_path / "second"))).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["flow", "scripted"])
+def test_base_and_residual_teach_one_policy(name: str, bases: dict[str, Path], tmp_path: Path) -> None:
+    word = "base.expert=scripted" if name == "scripted" else f"base.policy={bases[name]}"
+    train(settings_of(tmp_path / "run", word), quiet=True)
+    words = ["algo=dagger", f"algo.expert={tmp_path / 'run'}", "algo.updates=4", "algo.round_updates=2",
+             "algo.hidden=[8]", "algo.batch=8", "num_worlds=2", f"out={tmp_path / 'student'}"]
+    train({**compose([*TASK, *words]), "compiled": False}, quiet=True)
+    assert np.isfinite(commands(tmp_path / "student")).all()
+    assert export_run(tmp_path / "student", tmp_path / "artifact").manifest.memory is not None
+
+
+@pytest.mark.slow
+def test_episodes_of_base_and_residual_are_a_dataset(bases: dict[str, Path], tmp_path: Path) -> None:
+    from temporeal.policies.runs.demonstrating import demonstrations
+
+    train(settings_of(tmp_path / "run", f"base.policy={bases['flow']}"), quiet=True)
+    request = demonstrations.request_of([*TASK, f"expert={tmp_path / 'run'}", "episodes=2", f"out={tmp_path / 'set'}"])
+    assert demonstrations.generate(request).episodes == 2
