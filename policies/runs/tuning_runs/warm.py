@@ -18,13 +18,19 @@ if TYPE_CHECKING:
 LEARNER = "ppo"
 
 
-def warm_start(settings: Settings, task: Task, configuration: Any) -> WarmStart:
-    """The policy of the run ``algo.adapt`` for ``task``."""
+def warm_starts(settings: Settings, task: Task, configuration: Any) -> list[WarmStart]:
+    """The generalist ``algo.adapt`` and the specialists for ``task``."""
+    runs = [run for run in (configuration.adapt, *configuration.specialists) if run]
+    return [warm_start(settings, task, str(run)) for run in runs]
+
+
+def warm_start(settings: Settings, task: Task, folder: str) -> WarmStart:
+    """The policy of the run ``folder`` for ``task``."""
     from temporeal.policies.training.checkpoint import CheckpointError
     from temporeal.policies.training.warm_starts.by_name import correspondence
     from temporeal.policies.training.warm_starts.ppo_start import WarmStart
 
-    run = Path(str(configuration.adapt))
+    run = Path(folder)
     before = load_run(run)
     if before["algo"]["name"] != LEARNER:
         raise BadInput(f"algo.adapt={run} was trained by algo={before['algo']['name']}; "

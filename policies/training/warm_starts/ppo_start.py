@@ -100,6 +100,24 @@ def take_weights(learner: Learner, warm: WarmStart) -> None:
         value.copy_(state[name])
 
 
+@torch.no_grad()
+def on_this_task(warm: WarmStart) -> tuple[Normalizer, Actor]:
+    """Normalizer and actor of a feed-forward policy as they read what this task shows; new numbers are not read."""
+    size, state = len(warm.columns), warm.actor.state_dict()
+    first = FIRST[FeedForwardActor]
+    weights = {**state, first: widened(state[first], warm.columns)}
+    layers = [value for name, value in weights.items() if name.startswith("net.") and name.endswith("weight")]
+    actor = FeedForwardActor(size, len(state["log_std"]), [len(value) for value in layers[:-1]],
+                             warm.config.activation, warm.config.init_std)
+    actor.load_state_dict(weights)
+    normalizer = Normalizer(size, limit=warm.normalizer.limit)
+    for name in ("mean", "var", "shift", "scale"):
+        getattr(normalizer, name).copy_(vector_of(getattr(warm.normalizer, name), warm.columns,
+                                                  getattr(normalizer, name)))
+    normalizer.count.copy_(warm.normalizer.count)
+    return normalizer, actor
+
+
 def take_statistics(learner: Learner, warm: WarmStart) -> None:
     """The policy's; of numbers that are new, those of the first observations."""
     own = learner.normalizer
