@@ -67,13 +67,16 @@ def resting(task: Task) -> Any:
 
 
 def require_mission(manifest: Manifest, task: Task) -> None:
-    """Refuse an artifact whose monitor would judge another mission than the one that is learned."""
-    if manifest.formula != task.formula_text or plain(manifest.constants) != plain(task.constants):
+    """Refuse an artifact whose monitor would judge another mission than the one that is learned: formulas are compared
+    as they are read, with their constants in them."""
+    from temporeal.sim.stl.language.errors import FormulaError
+    from temporeal.sim.stl.language.parse import parse
+
+    try:
+        same = parse(manifest.formula, task.schema, dict(manifest.constants)) == task.formula
+    except FormulaError:  # of signals or constants that the task has not
+        same = False
+    if not same:
         raise BadInput("the artifact's formula is not the task's: the monitor would judge another mission. Artifact: "
-                       f"{manifest.formula} with {plain(manifest.constants)}; task: {task.formula_text} with "
-                       f"{plain(task.constants)}")
-
-
-def plain(constants: Any) -> dict[str, Any]:
-    """Constants as a manifest has them: lists as tuples."""
-    return {name: tuple(value) if isinstance(value, (list, tuple)) else value for name, value in constants.items()}
+                       f"{manifest.formula} with {dict(manifest.constants)}; task: {task.formula_text} with "
+                       f"{dict(task.constants)}")

@@ -69,7 +69,8 @@ def open_robot(options: Any, words: ActorWords) -> tuple[RobotWorld, Judge]:
     from temporeal.policies.robot_learning.simulated import open_simulation
 
     judge = judge_for(words)
-    return open_simulation(words.common.settings, words.common.task, judge.names), judge
+    world: Any = open_simulation(words.common.settings, words.common.task, judge.names)
+    return world, judge
 
 
 def run(argv: Sequence[str]) -> int:

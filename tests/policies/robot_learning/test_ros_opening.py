@@ -1,0 +1,23 @@
+"""What `temporeal actor --ros` refuses before it moves anything."""
+
+from __future__ import annotations
+
+import pytest
+
+from temporeal.policies.cli.verbs import actor
+from temporeal.policies.robot_learning.ros_world_opening import resting
+from temporeal.policies.runs.errors import BadInput
+from temporeal.sim.task import load_task
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    ([], "which robot"), (["--sim", "--ros", "artifact"], "which robot"),
+    (["--sim", "--correct", "0.2"], "are of a robot behind ROS 2"), (["--sim", "--put-back"], "behind ROS 2")])
+def test_one_robot_is_named(words: list[str], told: str) -> None:
+    with pytest.raises(BadInput, match=told):
+        actor.run(words)
+
+
+def test_actions_that_move_a_target_have_no_command_that_corrects_nothing() -> None:
+    with pytest.raises(BadInput, match="its actions move a target"):
+        resting(load_task("reach"))
