@@ -127,7 +127,7 @@ def begin_at_snapshots(env: Env, dataset: Dataset) -> None:
     (:meth:`temporeal.sim.env.Env.set_mid_episode_starts`)."""
     if share := env.distribution.mid_episode_starts:
         raise DataError(f"task.mid_episode_starts={share:g} are the task's own, algo.snapshots those of the dataset: "
-                        "one of the two is 0")
+                        "task.mid_episode_starts=0, or algo.snapshots=0")
     settable = getattr(getattr(env.backend, "model", None), "writes", ())
     found = snapshots_of(dataset, env.task, settable)
     env.task = replace(env.task, initial=found.initial, mid_episode=found.mid_episode)
