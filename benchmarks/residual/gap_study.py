@@ -3,7 +3,7 @@
     temporeal bench residual --parts gap-study
 
 The "real" robot is a Crazyflie in MuJoCo with the hidden parameters, delays and noise of the file
-``configs/hidden/quadrotor.yaml`` behind its ROS 2 topics, in real time, with guard and monitor in processes of their
+``examples/gap_quadrotor.yaml`` behind its ROS 2 topics, in real time, with guard and monitor in processes of their
 own; only ``robot_sim`` reads that file. The base (:mod:`temporeal_benchmarks.residual.gap_robot`) is written by hand
 for the nominal robot and never changes. A residual is learned by ``temporeal learner`` and an actor
 (:mod:`temporeal.policies.robot_learning`) that proposes base plus correction to the guard. Shares are of episodes that
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 PART, SEEDS, EPISODES, LEARNED, NOMINAL = "gap-study", (1, 2, 3), 100, 200, 40
 FRESH = 100_000  # number of the first judged episode: learning counts from its seed's thousand
-HIDDEN = Path(__file__).resolve().parents[2] / "configs" / "hidden" / "quadrotor.yaml"
+HIDDEN = Path(__file__).resolve().parents[2] / "examples" / "gap_quadrotor.yaml"
 SCALE = 0.2  # of the task's actions of 0.2 N and 5, 5, 2 rad/s: 0.04 N is an eighth of the weight
 LOSS, TARGET = 0.15, 0.95
 SETTINGS = ("algo=sac", "algo.warmup=2000", "algo.critic_first=2000", "algo.updates_per_step=1.0",

@@ -2,7 +2,7 @@
 
     python -m temporeal_bridge.robot_sim --robot crazyflie --namespace /cf1 --seed 3
     python -m temporeal_bridge.robot_sim --robot franka --artifact outputs/reach --signals reach.yaml
-    python -m temporeal_bridge.robot_sim --robot crazyflie --hidden configs/hidden/quadrotor.yaml
+    python -m temporeal_bridge.robot_sim --robot crazyflie --hidden examples/gap_quadrotor.yaml
 
 True state -> latency and noise -> the interface's state topics; command topics -> latency -> the driver (with its
 reaction to missing or wrong setpoints) -> actuators with lag -> MuJoCo. What differs between robots is a plant
