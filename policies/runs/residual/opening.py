@@ -13,6 +13,7 @@ from temporeal.policies.runs import artifacts, chunks, environments
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.run_folders import BASE, load_run, title_of
 from temporeal.policies.runs.settings.files import Settings
+from temporeal.policies.training.residual.settings import SERVED
 
 if TYPE_CHECKING:
     from temporeal.policies.training.chunks.policy import ChunkPolicy
@@ -65,12 +66,12 @@ def is_corrected(settings: Mapping[str, Any]) -> bool:
 def open_base(settings: Settings, task: Task, run: Path | None = None) -> Opened:
     """The base that ``settings`` name, for ``task``; of a ``run`` that was trained: the copy in its folder."""
     config = config_of(settings)
-    if config.expert:
-        return by_hand(config, task)
-    if config.model:
+    if config.expert == SERVED:
         from temporeal.policies.runs.residual.served import served
 
-        return served(config, settings, task)
+        return served(config, task)
+    if config.expert:
+        return by_hand(config, task)
     folder = Path(config.policy) if run is None else run / BASE
     if not folder.exists():
         where = f"base.policy={folder}" if run is None else f"{run}: the copy of its base, {folder},"

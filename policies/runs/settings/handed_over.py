@@ -13,8 +13,9 @@ from typing import Any
 
 from temporeal.policies.runs.errors import BadInput, bad_input
 
-PROGRAMS = {"backend.python": "give backend.python=... yourself, or set TEMPOREAL_ISAACGYM_PYTHON"}
-"""Settings that name a program to be started, and where they are taken from instead."""
+PROGRAMS = {"backend.python": "give backend.python=... yourself, or set TEMPOREAL_ISAACGYM_PYTHON",
+            "base.model": "give base.model=... yourself", "base.map": "give base.map=... yourself"}
+"""Settings that name a program to be started, or what a program loads, and where they are taken from instead."""
 
 GROUPS = ("robot", "task", "backend", "algo", "randomize", "curriculum")
 """Groups of settings whose ``name`` chooses one of the known ones."""
@@ -111,10 +112,10 @@ def _without_programs(settings: Mapping[str, Any], where: str) -> dict[str, Any]
     for key, instead in PROGRAMS.items():
         group, _, name = key.partition(".")
         held = found.get(group) or {}
-        if held.get(name) is not None:
+        if held.get(name):
             warnings.warn(f"{where}: its setting {key}, {held[name]!r}, names a program and is left out; {instead}",
                           UserWarning, stacklevel=4)
-            found[group] = {**held, name: None}
+            found[group] = {**held, name: "" if group == "base" else None}
     return found
 
 

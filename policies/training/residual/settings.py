@@ -9,7 +9,7 @@ from typing import Any
 
 from temporeal.policies.training.errors import SettingsError
 
-SCRIPTED = "scripted"
+SCRIPTED, SERVED = "scripted", "served"
 REWARDS = ("task", "sparse", "formula")
 KINDS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("policy", "expert", "model", "map", "reward"), (str,)), "execute": (int, type(None)),
@@ -19,13 +19,12 @@ KINDS: Mapping[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class BaseConfig:
-    """Settings of a base. Without policy, expert and model there is none.
+    """Settings of a base. Without policy and expert there is none.
 
     Args:
         policy: folder of the run or of the artifact whose policy is corrected.
-        expert: ``scripted``: the task's controller by hand.
-        model: folder of a pretrained model of another library, served by a process of its own; ``map``: the file that
-            connects it.
+        expert: ``scripted``: the task's controller by hand; ``served``: a pretrained model of another library, in a
+            process of its own. ``model``: its folder; ``map``: the file that connects it.
         execute: control steps of a chunk that are played before the next; None: as the base was trained.
         scale: of the residual, in units of the action, which fills -1 to 1; 0: the base, bit for bit.
         condition: whether the residual sees the base's action beside the observation.
@@ -45,15 +44,14 @@ class BaseConfig:
     pictures: bool = False
 
     def __post_init__(self) -> None:
-        named = [name for name in ("policy", "expert", "model") if getattr(self, name)]
-        if len(named) > 1:
-            raise SettingsError(f"one base is corrected, not {len(named)}: base.{' and base.'.join(named)} are given")
-        if self.expert not in ("", SCRIPTED):
-            raise SettingsError(f"base.expert={self.expert}: {SCRIPTED}, the task's controller by hand; a trained "
-                                "policy is named by base.policy=RUN")
-        if bool(self.model) != bool(self.map):
-            raise SettingsError("base.model and base.map belong together: a pretrained model's folder, and the file "
-                                "that connects it (docs/how-to/pretrained-models.md)")
+        if self.policy and self.expert:
+            raise SettingsError("one base is corrected, not 2: base.policy and base.expert are given")
+        if self.expert not in ("", SCRIPTED, SERVED):
+            raise SettingsError(f"base.expert={self.expert}: {SCRIPTED}, the task's controller by hand, or {SERVED}, a "
+                                "pretrained model; a trained policy is named by base.policy=RUN")
+        if bool(self.model) != bool(self.map) or (self.model and self.expert != SERVED):
+            raise SettingsError(f"base.expert={SERVED}, base.model and base.map belong together: a pretrained model's "
+                                "folder, and the file that connects it (docs/how-to/pretrained-models.md)")
         if self.reward not in REWARDS:
             raise SettingsError(f"base.reward={self.reward}: one of {', '.join(REWARDS)}")
         if not (isfinite(self.scale) and 0.0 <= self.scale <= 2.0):
@@ -64,13 +62,14 @@ class BaseConfig:
     @property
     def given(self) -> bool:
         """Whether there is a base."""
-        return bool(self.policy or self.expert or self.model)
+        return bool(self.policy or self.expert)
 
     @property
     def title(self) -> str:
         """Which it is, in the words of the settings."""
-        return next((f"base.{name}={value}" for name in ("policy", "expert", "model") if (value := getattr(self, name))
-                     ), "no base")
+        if self.expert == SERVED:
+            return f"base.model={self.model}"
+        return f"base.expert={self.expert}" if self.expert else f"base.policy={self.policy}"
 
 
 def base_config(settings: Mapping[str, Any]) -> BaseConfig:

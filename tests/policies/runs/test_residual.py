@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import torch
 from tests.policies.data.test_views import flown
+from tests.policies.runs import test_pretrained
 
 from temporeal.policies.evaluate.pairs import Pairs, paired
+from temporeal.policies.pretrained.client import Server, Where
 from temporeal.policies.runs import environments, offline
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.evaluating import EvaluationConfig, evaluate_on
@@ -30,19 +32,33 @@ def settings_of(out: Path, *words: str) -> Settings:
     return {**compose([*TASK, *PPO, f"out={out}", *words]), "compiled": False}
 
 
+class Bases(dict[str, Path]):
+    """Runs of single commands and of chunks on ``hover``, and their artifacts, made where they are asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def __missing__(self, name: str) -> Path:
+        self[name] = self.folder / name
+        if name.endswith("_artifact"):
+            export_run(self[name.removesuffix("_artifact")], self[name])
+        elif name == "ppo":
+            train(settings_of(self[name]), quiet=True)
+        else:
+            flown(self.folder / "set")
+            found = offline.settings_of([
+                *TASK, f"dataset={self.folder / 'set'}", "algo=flow", "algo.updates=2", "algo.batch=4",
+                "algo.horizon=4", "algo.execute=3", "algo.hidden=[8]", "algo.context=8", "algo.evaluate_updates=0",
+                f"out={self[name]}"])
+            train({**found, "compiled": False}, quiet=True)
+        return self[name]
+
+
 @pytest.fixture(scope="module")
-def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Runs of single commands and of chunks on ``hover``, and their artifacts."""
-    folder = tmp_path_factory.mktemp("bases")
-    train(settings_of(folder / "ppo"), quiet=True)
-    flown(folder / "set")
-    found = offline.settings_of([
-        *TASK, f"dataset={folder / 'set'}", "algo=flow", "algo.updates=2", "algo.batch=4", "algo.horizon=4",
-        "algo.execute=3", "algo.hidden=[8]", "algo.context=8", "algo.evaluate_updates=0", f"out={folder / 'flow'}"])
-    train({**found, "compiled": False}, quiet=True)
-    for name in ("ppo", "flow"):
-        export_run(folder / name, folder / f"{name}_artifact")
-    return {name: folder / name for name in ("ppo", "flow", "ppo_artifact", "flow_artifact")}
+def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
+    """Of all tests here."""
+    return Bases(tmp_path_factory.mktemp("bases"))
 
 
 def commands(folder: Path, *words: str, worlds: int = 3) -> np.ndarray:
@@ -66,7 +82,7 @@ SLOW = pytest.mark.slow
     pytest.param("ppo", marks=SLOW), "flow", pytest.param("ppo_artifact", marks=SLOW),
     pytest.param("flow_artifact", marks=SLOW), "scripted"])
 def test_scale_0_is_the_base_bit_for_bit_and_an_artifact_is_the_run(
-    name: str, bases: dict[str, Path], tmp_path: Path
+    name: str, bases: Bases, tmp_path: Path
 ) -> None:
     word = "base.expert=scripted" if name == "scripted" else f"base.policy={bases[name]}"
     run = tmp_path / "run"
@@ -88,7 +104,7 @@ def test_scale_0_is_the_base_bit_for_bit_and_an_artifact_is_the_run(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ppo", "flow", "ppo_artifact"])
 def test_an_artifact_at_scale_0_commands_what_the_bases_artifact_does(
-    name: str, bases: dict[str, Path], tmp_path: Path
+    name: str, bases: Bases, tmp_path: Path
 ) -> None:
     run, base = tmp_path / "run", bases[name.removesuffix("_artifact") + "_artifact"]
     train(settings_of(run, f"base.policy={bases[name]}", "base.scale=0.0"), quiet=True)
@@ -97,7 +113,7 @@ def test_an_artifact_at_scale_0_commands_what_the_bases_artifact_does(
 
 
 @pytest.mark.slow
-def test_training_begins_as_the_base_and_resumes_bit_for_bit(bases: dict[str, Path], tmp_path: Path) -> None:
+def test_training_begins_as_the_base_and_resumes_bit_for_bit(bases: Bases, tmp_path: Path) -> None:
     words = [f"base.policy={bases['flow']}", "base.reward=sparse"]
     first = settings_of(tmp_path / "first", *words, "algo.learning_rate=1e-30", "algo.schedule=constant")
     train(first, quiet=True)
@@ -113,7 +129,7 @@ def test_training_begins_as_the_base_and_resumes_bit_for_bit(bases: dict[str, Pa
 
 
 @pytest.mark.slow
-def test_a_learner_from_replay_corrects_and_is_judged_with_its_base(bases: dict[str, Path], tmp_path: Path) -> None:
+def test_a_learner_from_replay_corrects_and_is_judged_with_its_base(bases: Bases, tmp_path: Path) -> None:
     words = ["algo=td3", "num_worlds=4", "algo.total_steps=48", "algo.warmup=16", "algo.hidden=[8]", "algo.batch=16",
              "algo.report_steps=48", "algo.critics=2", "algo.evaluate_steps=48", "algo.evaluate_episodes=2"]
     settings = {**compose([*TASK, *words, f"base.policy={bases['ppo']}", f"out={tmp_path / 'run'}"]), "compiled": False}
@@ -141,17 +157,18 @@ def test_pairs_by_hand() -> None:
     (["base.policy={ppo}", "base.scale=3.0"], "base.scale=3.0: from 0 to 2"),
     (["base.policy={flow}", "base.execute=9"], "base.execute is from 1 to 4"),
     (["base.policy={ppo}", "algo=tgpo"], "algo=tgpo corrects no base; those that do"),
-    (["base.model=somewhere"], "base.model and base.map belong together")])
+    (["base.model=somewhere"], "base.expert=served, base.model and base.map belong together"),
+    (["base.expert=served"], "base.expert=served: say which model")])
 def test_what_does_not_go_is_refused(
-    words: list[str], told: str, bases: dict[str, Path], tmp_path: Path
+    words: list[str], told: str, bases: Bases, tmp_path: Path
 ) -> None:
-    words = [word.format(**bases) for word in words]
+    words = [word.format_map(bases) for word in words]
     with pytest.raises(BadInput, match=told):
         train({**compose([*TASK, *words, f"out={tmp_path / 'run'}", "num_worlds=4"]), "compiled": False}, quiet=True)
     assert not (tmp_path / "run").exists()
 
 
-def test_another_task_robot_or_rate_is_refused_by_name(bases: dict[str, Path]) -> None:
+def test_another_task_robot_or_rate_is_refused_by_name(bases: Bases) -> None:
     def refused(name: str, *words: str) -> str:
         settings: Any = compose([*words, f"base.policy={bases[name]}"])
         with pytest.raises(BadInput) as error:
@@ -165,7 +182,7 @@ def test_another_task_robot_or_rate_is_refused_by_name(bases: dict[str, Path]) -
     assert "Hz" in refused("ppo_artifact", "task=hover", "task.settings.control_dt=0.02")
 
 
-def test_a_base_whose_weights_changed_or_whose_trace_fails_is_refused(bases: dict[str, Path], tmp_path: Path) -> None:
+def test_a_base_whose_weights_changed_or_whose_trace_fails_is_refused(bases: Bases, tmp_path: Path) -> None:
     from temporeal.policies.training import checkpoint
 
     run = tmp_path / "run"
@@ -180,13 +197,13 @@ def test_a_base_whose_weights_changed_or_whose_trace_fails_is_refused(bases: dic
     broken.mkdir()
     for each in bases["ppo_artifact"].iterdir():
         (broken / each.name).write_bytes(each.read_bytes())
-    (broken / "golden.npz").write_bytes(bases["flow_artifact"].joinpath("golden.npz").read_bytes())
+    (broken / "golden.npz").write_bytes((broken / "policy.onnx").read_bytes())
     with pytest.raises(BadInput, match="golden.npz"):
         train(settings_of(tmp_path / "other", f"base.policy={broken}"), quiet=True)
 
 
 @pytest.mark.slow
-def test_the_copy_of_the_base_is_all_that_a_run_needs(bases: dict[str, Path], tmp_path: Path) -> None:
+def test_the_copy_of_the_base_is_all_that_a_run_needs(bases: Bases, tmp_path: Path) -> None:
     base = tmp_path / "base"
     train(settings_of(base), quiet=True)
     train(settings_of(tmp_path / "run", f"base.policy={base}"), quiet=True)
@@ -200,7 +217,7 @@ def test_the_copy_of_the_base_is_all_that_a_run_needs(bases: dict[str, Path], tm
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["flow", "scripted"])
-def test_base_and_residual_teach_one_policy(name: str, bases: dict[str, Path], tmp_path: Path) -> None:
+def test_base_and_residual_teach_one_policy(name: str, bases: Bases, tmp_path: Path) -> None:
     word = "base.expert=scripted" if name == "scripted" else f"base.policy={bases[name]}"
     train(settings_of(tmp_path / "run", word), quiet=True)
     words = ["algo=dagger", f"algo.expert={tmp_path / 'run'}", "algo.updates=4", "algo.round_updates=2",
@@ -211,9 +228,27 @@ def test_base_and_residual_teach_one_policy(name: str, bases: dict[str, Path], t
 
 
 @pytest.mark.slow
-def test_episodes_of_base_and_residual_are_a_dataset(bases: dict[str, Path], tmp_path: Path) -> None:
+def test_episodes_of_base_and_residual_are_a_dataset(bases: Bases, tmp_path: Path) -> None:
     from temporeal.policies.runs.demonstrating import demonstrations
 
     train(settings_of(tmp_path / "run", f"base.policy={bases['flow']}"), quiet=True)
     request = demonstrations.request_of([*TASK, f"expert={tmp_path / 'run'}", "episodes=2", f"out={tmp_path / 'set'}"])
     assert demonstrations.generate(request).episodes == 2
+
+
+@pytest.mark.slow
+def test_a_pretrained_model_that_is_served_is_corrected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked once each three steps; a run that was handed over names no model."""
+    monkeypatch.setattr(Server, "start", staticmethod(test_pretrained.in_a_thread(test_pretrained.Still())))
+    monkeypatch.setattr("temporeal.policies.runs.pretrained.serving.where", lambda served: Where("python"))
+    folder = test_pretrained.folder.__wrapped__(tmp_path)
+    words = ["base.expert=served", f"base.model={folder}", f"base.map={test_pretrained.mapping.__wrapped__(tmp_path)}"]
+    made = {**compose(["task=reach", *PPO, *words, f"out={tmp_path / 'run'}"]), "compiled": False}
+    train(made, quiet=True)
+    with pytest.warns(UserWarning, match="its setting base.model, .* is left out; give base.model=... yourself"):
+        with pytest.raises(BadInput, match="base.expert=served: say which model"):
+            commands(tmp_path / "run")
+    with pytest.warns(UserWarning, match="base.map"):
+        assert np.isfinite(commands(tmp_path / "run", *words[1:])).all()
