@@ -15,8 +15,10 @@ from temporeal.policies.algos import sac, td3
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.bounded_actor import squashed
 from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training import checkpoint
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.errors import NonFiniteError, SettingsError
+from temporeal.policies.training.off_policy import checkpoints
 from temporeal.policies.training.off_policy.critics import Sizes
 from temporeal.policies.training.off_policy.drawing import Batch, batch_of, batches
 from temporeal.policies.training.off_policy.learner import Learner, start, step
@@ -296,6 +298,21 @@ def test_a_training_that_stopped_goes_on_as_if_it_had_not(name: str, tmp_path: P
     actor, normalizer, read = module.load_policy(tmp_path / "parts")
     obs = torch.randn(5, 2)
     assert torch.allclose(actor(normalizer(obs)), whole.actor(whole.normalizer(obs)), atol=1e-6) and read.n_step == 3
+
+
+def test_a_run_from_before_there_were_these_settings_is_loaded_and_goes_on(tmp_path: Path) -> None:
+    module, config = small("sac", total_steps=64)
+    module.train(worlds.PointMass(4, seed=1), config, out=tmp_path)
+    path = checkpoints.latest(tmp_path)
+    state = checkpoint.load(path)
+    state["config"] = {key: value for key, value in state["config"].items() if key not in checkpoints.ABSENT_DEFAULTS}
+    state["sizes"] = {key: state["sizes"][key] for key in ("obs_dim", "critic_dim", "action_dim")}
+    del state["best"]
+    state["obs"] = state["obs"][:2]
+    checkpoint.save(path, state)
+    assert module.load_policy(tmp_path)[2] == config
+    more = module.train(worlds.PointMass(4), replace(config, total_steps=96), out=tmp_path, resume=True)
+    assert more.history[-1]["steps"] == 96
 
 
 @pytest.mark.parametrize("changed, said", [({"gamma": 0.5}, "gamma"), ({"demonstrations": 0.25}, "demonstrations")])
