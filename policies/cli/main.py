@@ -1,8 +1,8 @@
 """The command ``temporeal``: finds the verb's module and runs it.
 
-A verb is a module ``policies/cli/verbs/<verb>.py`` with ``SUMMARY`` (one line), ``HELP`` (text with an example) and
-``run(argv) -> exit status``. Modules import slow packages (torch, hydra, matplotlib) inside their functions, so that
-help and completion answer at once.
+A verb is a module ``<verb>.py`` in ``policies/cli/verbs`` or a folder of it, with ``SUMMARY`` (one line), ``HELP`` (text
+with an example) and ``run(argv) -> exit status``. Modules import slow packages (torch, hydra, matplotlib) inside their
+functions, so that help and completion answer at once.
 """
 
 from __future__ import annotations
@@ -45,10 +45,17 @@ first steps:
 """
 
 
+def verbs() -> dict[str, str]:
+    """The module of each verb, by the verb's name. Lists files, imports nothing."""
+    folder = Path(__file__).parent
+    found = [path for path in folder.glob("verbs/**/*.py") if "\nSUMMARY = " in path.read_text()]
+    return {path.stem: ".".join(("temporeal.policies.cli", *path.relative_to(folder).with_suffix("").parts))
+            for path in found}
+
+
 def verb_names() -> list[str]:
-    """Verbs in the order of a first day, then any others by name. Lists files, imports nothing."""
-    folder = Path(__file__).parent / "verbs"
-    found = {path.stem for path in folder.glob("*.py") if "\nSUMMARY = " in path.read_text()}
+    """Verbs in the order of a first day, then any others by name."""
+    found = set(verbs())
     return [v for v in ORDER if v in found] + sorted(found - set(ORDER))
 
 
@@ -57,7 +64,7 @@ def load_verb(name: str) -> ModuleType:
     known = verb_names()
     if name not in known:
         raise BadInput(f"no verb {name!r}; {guess(name, known)}verbs: {', '.join(known)}")
-    return importlib.import_module(f"temporeal.policies.cli.verbs.{name}")
+    return importlib.import_module(verbs()[name])
 
 
 def usage() -> str:

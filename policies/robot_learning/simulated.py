@@ -21,6 +21,7 @@ from temporeal.policies.runs.artifacts import picture_specs
 from temporeal.policies.runs.demonstrating.demonstrations import simulator
 from temporeal.robots.motion import shield
 from temporeal.robots.motion.rate_limiter import Bounds, Motion
+from temporeal.robots.signals import SignalSpec
 from temporeal.sim.task import MISSION_TIME
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class SimWorld:
         self.name, self.spec = f"simulation: {simulator(env)}", task.robot.command(task.command)
         observe: Any = task.observe
         names = [name for name in observe.signals if name != MISSION_TIME.name]
-        self.signals = {**{name: task.schema[name] for name in names}, **picture_specs(env)}
+        self.signals: dict[str, SignalSpec] = {**{name: task.schema[name] for name in names}, **picture_specs(env)}
         self.limits = limits or Bounds(self.spec.low, self.spec.high, self.period_s)
         self.pacer = pacer or Pacer(self.period_s)
         self.before: Motion | None = None

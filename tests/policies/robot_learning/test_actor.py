@@ -155,13 +155,16 @@ def test_garbage_is_collected_before_the_first_sample_and_never_in_a_cycle(
     """A collection takes as long as many cycles: after the first sample all of them would be late."""
     done, world = list[str](), Arm()
     monkeypatch.setattr("gc.collect", lambda: done.append("collect"))
-    for name in ("reset", "step"):
-        def noted(*words: Any, name: str = name, of: Any = getattr(world, name)) -> Sample:
-            done.append(name if not gc.isenabled() else f"{name}, and garbage may be collected")
-            found: Sample = of(*words)
-            return found
 
-        monkeypatch.setattr(world, name, noted)
+    def noted(name: str, of: Callable[..., Sample]) -> Callable[..., Sample]:
+        def call(*words: Any) -> Sample:
+            done.append(name if not gc.isenabled() else f"{name}, and garbage may be collected")
+            return of(*words)
+
+        return call
+
+    for name in ("reset", "step"):
+        monkeypatch.setattr(world, name, noted(name, getattr(world, name)))
     acted(tmp_path, world)
     assert done == ["collect", "reset", *["step"] * STEPS] and gc.isenabled()
 
