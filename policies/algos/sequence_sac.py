@@ -11,8 +11,8 @@ fills in the states between them, where critics that know single steps rate the 
 Where it is evaluated (``algo.evaluate_steps``) it is so at J rates: looking at each step, each second, ... each J-th;
 the mean is the frequency-averaged score.
 
-The abstract and an outline of the method were read, no code: that the derivative stops at the model's states, and that
-the model's target is a difference of normalized observations, are choices made here.
+The abstract and an outline of the method were read, no code. That the derivative stops at the model's states, that the
+model's target is a difference of normalized observations, and an actor without a recurrent unit are choices made here.
 
 B rows, O observation, A action, J actions in a sequence, N worlds.
 """

@@ -1,4 +1,6 @@
-"""Starts at states of recorded episodes (SnapshotRL: an episode begins where a teacher's trajectory has been).
+"""Starts at states of recorded episodes: an episode begins where a teacher's trajectory has been.
+
+Zhao et al. 2024, SnapshotRL (arXiv 2403.00673): all samples are as likely here, without its classification of states.
 
 A start is what the simulator is set to (signals of the dataset, velocities where the simulator takes them), and what
 the task's maps and its objective would remember there: the episode is run through both. Contacts, the inner states of

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 KIND = "temporeal off-policy 1"
 ABSENT_DEFAULTS = {"demonstration_bonus": None, "imitation": 0.0, "imitation_filter": True, "hide": [],
-                   "keypoints": 16, "shift": 3, "snapshots": 0.0, "snapshot_steps": None, "base_episodes": 0,
-                   "base_failures": 1.0, "critic_first": 0, "ramp_steps": 0, "value_range": None, "keep_best": False}
+                   "keypoints": 16, "shift": 3, "snapshots": 0.0, "snapshot_steps": None, "snapshot_length": None,
+                   "base_episodes": 0, "base_failures": 1.0, "critic_first": 0, "ramp_steps": 0,
+                   "value_range": None, "keep_best": False}
 """Settings that older checkpoints lack, and their values then."""
 NUMBERS = ("update", "seconds", "owed", "evaluated", "history", "best")
 C = TypeVar("C", bound=OffPolicyConfig)

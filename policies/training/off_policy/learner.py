@@ -235,7 +235,7 @@ def choose_starts(learner: Learner) -> None:
     """How many of the next episodes begin at snapshots."""
     share, worlds = learner.config.share_of_snapshots(learner.update), learner.env.capabilities.task_env
     if worlds is not None and share != learner.snapshots:
-        worlds.set_mid_episode_starts(share)
+        worlds.set_mid_episode_starts(share, learner.config.snapshot_length)
         learner.snapshots = share
 
 

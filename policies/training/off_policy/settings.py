@@ -46,8 +46,10 @@ class OffPolicyConfig:
         imitation_filter: only where the critics rate what was demonstrated higher than the policy's action (Nair et al.
             2018, arXiv 1709.10089, eq. 5).
         snapshots: share of episodes, at first, that begin at states of the episodes in ``dataset=FOLDER``: a teacher's
-            trajectories (SnapshotRL); such episodes count in no figure.
+            trajectories (Zhao et al. 2024, SnapshotRL, arXiv 2403.00673); such episodes count in no figure.
         snapshot_steps: control steps over which the share falls linearly to 0; None: it stays.
+        snapshot_length: control steps, on average, after which such episodes are cut off (its student trajectory
+            truncation), in a share of worlds, all of whose episodes begin so; None: they go on to their end.
         base_episodes: of a residual: episodes of its base alone, played first, which are demonstrations beside those of
             ``dataset=FOLDER``; 0: none.
         base_failures: share of those that fail which is kept, too: of successes alone, values do not depend on the
@@ -100,6 +102,7 @@ class OffPolicyConfig:
     imitation_filter: bool = True
     snapshots: float = 0.0
     snapshot_steps: int | None = None
+    snapshot_length: int | None = None
     base_episodes: int = 0
     base_failures: float = 1.0
     demonstration_reward: str = "task"
@@ -135,9 +138,9 @@ class OffPolicyConfig:
                 policy_every="[1, inf)", learning_rate="(0, inf)", policy_rate="(0, inf)", target_rate="(0, 1]",
                 report_steps="[1, inf)", evaluate_steps="[0, inf)", evaluate_episodes="[1, inf)",
                 checkpoint_seconds="[0, inf)", threads="[1, inf)", demonstration_bonus="[0, inf)",
-                imitation="[0, inf)", snapshots="[0, 1]", snapshot_steps="[1, inf)", keypoints="[1, inf)",
-                shift="[0, inf)", base_episodes="[0, inf)",
-                base_failures="[0, 1]", critic_first="[0, inf)", ramp_steps="[0, inf)")
+                imitation="[0, inf)", snapshots="[0, 1]", snapshot_steps="[1, inf)", snapshot_length="[1, inf)",
+                keypoints="[1, inf)", shift="[0, inf)", base_episodes="[0, inf)", base_failures="[0, 1]",
+                critic_first="[0, inf)", ramp_steps="[0, inf)")
         require_widths(self, "hidden")
         choose(self, clock=tuple(CLOCKS), policy_value=POLICY_VALUES, precision=tuple(PRECISIONS),
                demonstration_reward=REWARDS)

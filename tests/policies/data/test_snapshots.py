@@ -67,11 +67,12 @@ def test_a_share_of_episodes_begins_so_and_the_others_as_the_task_says(flights: 
 
 def test_the_share_falls_over_the_steps(flights: tuple) -> None:
     learner = start(begun(flights[1], 4), sac.SACConfig(), sac.SAC, 0, None)
-    learner.config = sac.SACConfig(snapshots=0.8, snapshot_steps=200)
+    learner.config = sac.SACConfig(snapshots=0.8, snapshot_steps=200, snapshot_length=7)
     for steps, share in ((0, 0.8), (100, 0.4), (300, 0.0)):
         learner.update = steps
         choose_starts(learner)
         assert learner.env.distribution.mid_episode_starts == pytest.approx(share)
+    assert learner.env.distribution.truncate_after == 7
 
 
 def test_failures_are_no_teacher_s(flights: tuple) -> None:
