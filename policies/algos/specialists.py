@@ -11,7 +11,7 @@ What they are together is one policy, which is judged and exported as any other,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -237,8 +237,11 @@ def plain(config: SpecialistsConfig) -> dict[str, Any]:
 def load_policy(run: Path, device: str = "cpu") -> tuple[Switch, Normalizer, SpecialistsConfig]:
     """The policy of a checkpoint file, or of the last one of a run's folder, and the settings."""
     state = offline_learner.read(Path(run), KIND)
-    config = SpecialistsConfig(**{key: tuple(value) if isinstance(value, list) else value
-                                  for key, value in state["config"].items()})
+    given: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in state["config"].items()}
+    if different := set(given) ^ {each.name for each in fields(SpecialistsConfig)}:
+        raise checkpoint.CheckpointError(f"{state['path']} was written by another version: settings "
+                                         f"{sorted(different)} differ")
+    config = SpecialistsConfig(**given)
     members = [rebuilt(state["path"], each, state["switch"]) for each in state["sizes"]["policies"]]
     size = len(members[0].normalizer.shift)
     checkpoint.require_held(state["path"], [size, *config.hidden, len(members)], state["switch"])

@@ -26,7 +26,7 @@ from temporeal.policies.training.chunks.flow_matching import FlowMatching
 from temporeal.policies.training.chunks.policy import ChunkPolicy, Denoising
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.vla import samplers
-from temporeal.policies.vla.protocol import as_flow, require_statistics
+from temporeal.policies.vla.protocol import FlowPolicy, as_flow, require_statistics
 from temporeal.policies.vla.samplers import Normal, log_prob
 
 Move = Callable[[Tensor, Tensor, Tensor], Normal]
@@ -91,7 +91,7 @@ def denoising(policy: ChunkPolicy) -> Denoising:
 
 def flow_steps(policy: ChunkPolicy, noise: float) -> tuple[Move, float]:
     """Flow-SDE's steps, and their least standard deviation."""
-    flow = as_flow(policy)
+    flow = cast("FlowPolicy", as_flow(policy))
     grid, step = samplers.grid(flow.steps), samplers.flow_sde(noise)
 
     def move(context: Tensor, x: Tensor, which: Tensor) -> Normal:

@@ -113,7 +113,7 @@ def train(
         require_task(dataset, task, ", or algo.evaluate_updates=0, which learns without a simulation")
     with bad_input():
         data = shown(dataset, module, task, configuration)
-        more = {"done": progress.done_at(dataset, task)} if hasattr(module, "load_progress") else {}
+        more: dict[str, Any] = {"done": progress.done_at(dataset, task)} if hasattr(module, "load_progress") else {}
     if "gate" in inspect.signature(module.train).parameters:
         more["gate"] = FittedGate(configuration, settings["seed"])
     started, folder = time.perf_counter(), run_folders.run_folder(settings)

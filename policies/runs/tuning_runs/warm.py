@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from temporeal.policies.runs import environments
 from temporeal.policies.runs.errors import BadInput, bad_input
@@ -13,6 +13,7 @@ from temporeal.policies.runs.settings.files import Settings
 
 if TYPE_CHECKING:
     from temporeal.policies.training.warm_starts.ppo_start import WarmStart
+    from temporeal.sim.maps import ObserveMap
     from temporeal.sim.task import Task
 
 LEARNER = "ppo"
@@ -39,7 +40,8 @@ def warm_start(settings: Settings, task: Task, folder: str) -> WarmStart:
     known = environments.make_task(before)
     require_commands(run, known, task)
     with bad_input():
-        columns = correspondence(known.observe, task.observe, (known.schema, task.schema), str(run))
+        maps = cast("ObserveMap", known.observe), cast("ObserveMap", task.observe)
+        columns = correspondence(*maps, (known.schema, task.schema), str(run))
         try:
             actor, normalizer, config = module_of(LEARNER).load_policy(run)
         except CheckpointError as error:

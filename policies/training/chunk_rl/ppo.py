@@ -270,7 +270,7 @@ class PPO:
         self.step = ClippedUpdate(agent, config)
         self.value_adam = torch.optim.Adam(critic.parameters(), config.critic_learning_rate, foreach=True)
         self.modules = {**agent.learns, "critic": critic}
-        self.optimizers = {"policy": self.step.adam, "critic": self.value_adam}
+        self.optimizers: dict[str, Any] = {"policy": self.step.adam, "critic": self.value_adam}
         self.memory = self.step.memory
         self.memory["rollouts"] = 0
         self.soften = self.step.soften
