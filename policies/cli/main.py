@@ -1,8 +1,8 @@
 """The command ``temporeal``: finds the verb's module and runs it.
 
-A verb is a module ``<verb>.py`` in ``policies/cli/verbs`` or a folder of it, with ``SUMMARY`` (one line), ``HELP`` (text
-with an example) and ``run(argv) -> exit status``. Modules import slow packages (torch, hydra, matplotlib) inside their
-functions, so that help and completion answer at once.
+A verb is a module ``<verb>.py`` in ``policies/cli/verbs`` or a folder of it, with ``SUMMARY`` (one line), ``HELP``
+(text with an example) and ``run(argv) -> exit status``. Modules import slow packages (torch, hydra, matplotlib) inside
+their functions, so that help and completion answer at once.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.robot_learning.success import FORMULA, THRESHOLD, judged
 from temporeal.policies.robot_learning.wire.agreement import Agreement, agreement
+from temporeal.policies.robot_learning.wire.messages import LARGEST
 from temporeal.policies.robot_learning.wire.security import check_address
 from temporeal.policies.runs import environments, learners, run_folders
 from temporeal.policies.runs.errors import BadInput
@@ -70,6 +71,9 @@ def common(words: Sequence[str], own: Sequence[str], more: Sequence[str] = ()) -
     reward = choice(given, "reward", REWARDS)
     settings = environments.resolved(settings)
     agreed = agreement(task, settings, config, judged(success, threshold, reward), task.steps)
+    if agreed.largest > LARGEST:
+        raise BadInput(f"an episode of {task.steps} steps of this task has up to {agreed.largest:,} bytes; at most "
+                       f"{LARGEST:,} are delivered: a shorter episode, or smaller signals")
     return Common(settings, task, config, build, agreed, path(given, "token"), path(given, "tls"),
                   flag(given, "plaintext", False), success, threshold, reward), given
 

@@ -105,6 +105,7 @@ class Actor:
 
         ``begin``: makes the robot ready, and gives the first sample; None: the operator quits.
         """
+        self.warm()
         while not asked and (episodes is None or self.tally.episodes < episodes):
             self.refresher.check()
             with undisturbed():  # from before the first sample: cycles begin with it
@@ -119,12 +120,26 @@ class Actor:
         return self.tally
 
     @torch.no_grad()
+    def warm(self) -> None:
+        """Go through observation, policy, action and verdict once: what is compiled then is not compiled in a cycle."""
+        nothing = {name: np.zeros(spec.shape, spec.dtype) for name, spec in self.world.signals.items()}
+        rows, sample = Rows(), Sample(nothing)
+        memory = self.see(sample, rows, initial_memory(self.observe, 1))
+        action = self.policy(torch.from_numpy(rows.obs[0])[None])
+        self.task.act(action, {**memory, **self.observe.record(memory, action)})
+        self.judge.begin()
+        if self.judge.names:
+            self.judge.update(self.timed(sample, 0))
+
+    @torch.no_grad()
     def episode(self, first: Sample, asked: list[int]) -> tuple[Rows, Ending]:
         """Act until the episode ends."""
         rows = Rows()
         memory = self.start(first, rows)
         self.judge.update(self.timed(first, 0))  # of a start at which it is done already: a step is taken
         while True:
+            if not np.isfinite(rows.obs[-1]).all():
+                return rows, Ending(None, False, "what is measured is not finite", kept=False)
             self.refresher.put()
             proposed = self.policy(torch.from_numpy(rows.obs[-1])[None])
             heard = self.hear(rows, proposed)

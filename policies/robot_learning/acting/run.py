@@ -50,6 +50,17 @@ def act(
 
     ``intervention``: in place of the device that is asked for, as a test's double.
     """
+    try:
+        return acted(words, world, judge, asked, tell, intervention)
+    finally:
+        world.close()
+
+
+def acted(
+    words: ActorWords, world: RobotWorld, judge: Judge, asked: list[int], tell: Callable[[str], None],
+    intervention: Intervention | None,
+) -> Acted:
+    """See :func:`act`."""
     import torch
 
     torch.set_num_threads(1)  # of networks this small more threads only wait for each other, and one may come late
@@ -81,7 +92,6 @@ def act(
         refresher.close(words.deliver_s)
         if person is not None:
             person.close()
-        world.close()
     return Acted(tally, len(spool.waiting()), spool.state().refused)
 
 

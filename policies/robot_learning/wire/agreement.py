@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from temporeal.policies.data.episodes.interface import ActionSpec, Interface
 from temporeal.policies.robot_learning.wire.messages import DTYPES
 from temporeal.policies.runs.errors import BadInput
@@ -44,6 +46,13 @@ class Agreement:
     learner: Mapping[str, Any]
     judged: Mapping[str, Any]
     steps: int
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the arrays of the longest episode."""
+        signals = sum(np.dtype(spec.dtype).itemsize * spec.size for spec in self.interface.signals.values())
+        step = 4 * (self.observation + 2 * self.interface.task_action + self.interface.action.size + 1) + 1
+        return (self.steps + 1) * (step + signals)
 
     def plain(self) -> dict[str, Any]:
         """As it is hashed and sent: plain values."""

@@ -101,11 +101,11 @@ class Doorkeeper(grpc.ServerInterceptor):  # type: ignore[misc]
     def __init__(self, token: str) -> None:
         self.token = token
 
-        def refuse(data: bytes, context: grpc.ServicerContext) -> bytes:
+        def refuse(unread: Any, context: grpc.ServicerContext) -> bytes:
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is not the learner's: token=FILE")
             raise AssertionError("abort raises")
 
-        self.refusal = grpc.unary_unary_rpc_method_handler(refuse)
+        self.refusal = grpc.stream_unary_rpc_method_handler(refuse)  # a stream is not read before it is asked for
 
     def intercept_service(self, continuation: Any, details: grpc.HandlerCallDetails) -> Any:
         """The handler of a call."""

@@ -248,6 +248,16 @@ def test_a_robot_that_cannot_go_on_terminates_the_episode(tmp_path: Path) -> Non
     assert (one.steps, one.success, one.terminated) == (3, False, True)
 
 
+def test_what_is_not_finite_moves_nothing_and_is_not_learned_from(tmp_path: Path) -> None:
+    world, measured = Arm(), Arm.measured
+    world.measured = lambda: {**measured(world), "joint_vel": np.full(  # type: ignore[method-assign]
+        JOINTS, np.nan if len(world.sent) == 2 else 0.0, np.float32)}
+    spool = Spool(tmp_path)
+    actor = Actor(world, TASK, policy(), ByKeys(), spool, agreed(), REFRESHER, tell=lambda text: None)
+    actor.run(lambda: world.reset() if not world.sent else None, None, [])
+    assert len(world.sent) == 2 and spool.waiting() == [] and actor.tally.discarded == 1
+
+
 def test_a_stop_that_is_asked_for_drops_the_open_episode(tmp_path: Path) -> None:
     spool, world, asked = Spool(tmp_path), Arm(), list[int]()
     actor = Actor(world, TASK, policy(), ByKeys(), spool, agreed(), REFRESHER, tell=lambda text: asked.append(2))

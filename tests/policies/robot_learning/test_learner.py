@@ -144,6 +144,50 @@ def test_a_stop_that_is_asked_for_ends_the_wait(journal: Journal) -> None:
     assert asked == [15]
 
 
+def test_demonstrations_are_paid_once_where_they_succeed() -> None:
+    """Two episodes, side by side: the first is above 0.5 from its third sample on, the second never."""
+    from temporeal.policies.robot_learning.learning.demonstrations import at_success
+    from temporeal.policies.robot_learning.success import ByFormula
+    from temporeal.robots.signals import SignalSpec
+    from temporeal.sim.stl.language.parse import parse
+
+    rewards = at_success(ByFormula(parse("F[0,1] (x > 0.5)", {"x": SignalSpec("x")}), 0.1))
+    x = torch.tensor([[0.0, 0.0], [0.4, 0.4], [0.6, 0.4], [0.9, 0.4]])
+    reward, over = rewards({"x": x}, torch.zeros(4, 2, 1))
+    assert reward.T.tolist() == [[0.0, 1.0, 0.0, 0.0], [0.0] * 4]
+    assert over.T.tolist() == [[False, True, False, False], [False] * 4]
+
+
+def test_the_same_command_goes_on(tmp_path: Path) -> None:
+    """Stopped, started again: the journal is known, others' settings are refused, the token stays."""
+    from temporeal.policies.robot_learning.learning.run import learn
+
+    words = learner_words([*BASE, f"out={tmp_path / 'run'}", "listen=127.0.0.1:0"])
+    assert learn(words, asked=[15], tell=lambda text: None).env.episodes == 0
+    token, shapes = (tmp_path / "run" / "token").read_text(), words.common.agreed
+    journal = Journal(tmp_path / "run" / "received.episodes")
+    list(journal.records())
+    steps, size = 3, shapes.interface.task_action
+    signals = {name: np.zeros((steps + 1, *spec.shape), spec.dtype) for name, spec in shapes.interface.signals.items()}
+    one = replace(episode(RNG, steps), agreement=shapes.digest(), obs=np.ones((steps + 1, shapes.observation), "f4"),
+                  action=np.zeros((steps, size), "f4"), proposed=np.zeros((steps, size), "f4"),
+                  command=np.zeros((steps, shapes.interface.action.size), "f4"), signals=signals)
+    journal.append(bytes_of(one))
+    journal.close()
+    again = learn(words, asked=[15], tell=lambda text: None)
+    assert again.env.episodes == 1 and again.learner.update == steps
+    assert (tmp_path / "run" / "token").read_text() == token
+    other = learner_words([*BASE, f"out={tmp_path / 'run'}", "listen=127.0.0.1:0", "seed=2"])
+    with pytest.raises(BadInput, match="seed of the run is 1, now 2"):
+        learn(other, asked=[15], tell=lambda text: None)
+
+
+def test_an_episode_that_cannot_be_delivered_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("temporeal.policies.robot_learning.words.LARGEST", 1000)
+    with pytest.raises(BadInput, match="at most 1,000 are delivered"):
+        learner_words(BASE)
+
+
 BASE = ["task=joint_target", "algo=sac", "algo.hidden=[8,8]"]
 
 
