@@ -80,9 +80,9 @@ def beside_base(trained: Trained, settings: Mapping[str, Any], env: Env, evaluat
 
     if trained.artifact is not None or trained.served is not None or not is_corrected(settings):
         return None
-    base = corrected_policy(trained.folder, settings, environments.make_task(settings), corrected=False)
+    _, act, _ = corrected_policy(trained.folder, settings, environments.make_task(settings), corrected=False)
     env.reseed(env.seed)
-    alone = evaluate(rollout(env, base.act(env), keep=read_by(env.task)), env.task.formula, delays=0)
+    alone = evaluate(rollout(env, act(env), keep=read_by(env.task)), env.task.formula, delays=0)
     return paired(evaluation.episodes.satisfied, alone.episodes.satisfied)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from temporeal.policies.runs import chunks, environments, trained
+from temporeal.policies.runs import chunks, environments, graphs, trained
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.run_folders import load_run
 
@@ -91,7 +91,7 @@ def _judge(
         raise BadInput(f"{folder}: algo={settings['algo']['name']} gives chunks of commands, and single steps of a "
                        "dataset do not say which chunk they belong to: judge it in simulation (temporeal eval)")
     task = environments.make_task(settings)
-    graph = trained.load_graph(settings, folder, task)
+    graph = graphs.load_graph(settings, folder, task)
     policy = policy_of(graph, folder)
     with bad_input():
         data, formula = _steps(dataset, trained.shown_to(graph, task), asked)

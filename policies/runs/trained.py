@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.runs import chunks
 from temporeal.policies.runs.artifacts import artifact_policy, artifact_settings, is_artifact, load_artifact
-from temporeal.policies.runs.environments import check_device
 from temporeal.policies.runs.errors import BadInput
-from temporeal.policies.runs.learners import algorithm
+from temporeal.policies.runs.graphs import load_graph
+from temporeal.policies.runs.residual.acting import corrected_policy
 from temporeal.policies.runs.residual.opening import is_corrected
 from temporeal.policies.runs.run_folders import load_run, read_run, title_of
 from temporeal.policies.runs.settings.files import Settings
@@ -86,7 +86,6 @@ def trained_policy(trained: Trained, settings: Mapping[str, Any], task: Task) ->
     from temporeal.policies.evaluate.falsification import weights_digest
     from temporeal.policies.evaluate.full_horizon import to_full_horizon
     from temporeal.policies.evaluate.measurement_recorder import with_recorder
-    from temporeal.policies.runs.residual.acting import corrected_policy
     from temporeal.policies.training.acting import graph_policy
     from temporeal.robots.artifact.manifest import POLICY
 
@@ -98,7 +97,7 @@ def trained_policy(trained: Trained, settings: Mapping[str, Any], task: Task) ->
     if artifact is None and is_corrected(trained.settings):
         played = settings if is_corrected(settings) else trained.settings  # who judges it may play it otherwise
         own = {**settings, "algo": trained.settings["algo"], "base": played["base"]}
-        return corrected_policy(trained.folder, own, task)
+        return TrainedPolicy(*corrected_policy(trained.folder, own, task))
     if chunked := chunks.trained_chunks(trained.folder, artifact, settings, task):
         return TrainedPolicy(*chunked)
     if artifact is None:
@@ -108,27 +107,6 @@ def trained_policy(trained: Trained, settings: Mapping[str, Any], task: Task) ->
     return TrainedPolicy(
         to_full_horizon(with_recorder(task, artifact.schema)), lambda env: artifact_policy(artifact, env),
         lambda: hashlib.sha256(file.read_bytes()).hexdigest())
-
-
-def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyGraph:
-    """The policy of the run in ``folder`` between raw signals and raw commands of ``task``."""
-    from temporeal.policies.training import policy_graphs
-    from temporeal.policies.training.checkpoint import CheckpointError
-
-    if hasattr(algorithm(settings)[0], "load_progress"):
-        raise BadInput(f"{folder}: algo={settings['algo']['name']} learned a model of progress, and no policy: "
-                       f"temporeal data progress {folder} SET judges it")
-    if chunks.gives_chunks(settings):
-        raise BadInput(f"{folder}: its policy gives chunks of commands; here one that gives single ones is needed, or "
-                       f"an artifact: temporeal export {folder}")
-    check_device(settings["device"])
-    try:
-        return policy_graphs.load_graph(folder, task, settings["device"])
-    except CheckpointError as error:
-        raise BadInput(str(error)) from error
-    except (TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
-        raise BadInput(f"{folder}: its last checkpoint holds no policy of this version ({type(error).__name__}: "
-                       f"{error}): train anew, or judge the artifact that was exported then") from error
 
 
 def shown_to(graph: PolicyGraph | Base, task: Task) -> Task:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from temporeal.policies.runs import chunks, environments, learners, run_folders, trained, workers
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.interrupts import Interrupted, stop_asked
-from temporeal.policies.runs.residual import relabelling, teaching
+from temporeal.policies.runs.residual import copies, relabelling, teaching
 from temporeal.policies.runs.residual import training as residual
 from temporeal.policies.runs.settings.files import Settings, read, write
 from temporeal.policies.runs.trained_run import TrainedRun, events, naming_checkpoint
@@ -23,7 +23,6 @@ from temporeal.policies.runs.tuning_runs import beside
 
 if TYPE_CHECKING:
     from temporeal.policies.training.progress import Logger, Progress
-    from temporeal.sim.types import VecEnv
 
 
 def train(
@@ -116,7 +115,7 @@ class _Training:
         seed = settings["seed"] + self.ranks.index * learners.RANK_SEED
         seed += tuning.APART if tuning.tunes_chunks(settings) else 0
         self.env = environments.make_env(self.settings, task=task, seed=seed, device=str(device), training=True)
-        self.worlds: VecEnv = self.env if self.corrected is None else residual.worlds(self.corrected, self.env)
+        self.worlds = self.env if self.corrected is None else residual.worlds(self.corrected, self.env)
         self.diverged = folder / run_folders.DIVERGED if "full_state" in self.env.backend.capabilities else None
         if self.diverged is not None:
             diverged_worlds.keep(self.env, self.diverged)
@@ -136,7 +135,7 @@ class _Training:
         with self._folder(overwrite):
             self.ranks.wait()
             if self.corrected is not None:
-                residual.keep(self.corrected, self.folder)
+                copies.keep(self.corrected, self.folder)
             again = again if self.base is None or tuning.tunes_chunks(self.settings) else ""  # a reflex does not resume
             with self._events() as logger, naming_checkpoint(self.folder, self.ranks.size, again), stop_asked(
                     quiet=self.opened) as asked:

@@ -81,7 +81,7 @@ def run(argv: Sequence[str]) -> int:
             raise BadInput(f"--{name} is at least 1, got {getattr(options, name)}")
     from temporeal.policies.cli.deployment.flights import shortfall
     from temporeal.policies.cli.deployment.requirements import needs_bridge, needs_training
-    from temporeal.policies.runs import environments, run_folders, trained
+    from temporeal.policies.runs import environments, graphs, run_folders
     from temporeal.policies.runs.replacing import refuse_to_replace
     from temporeal.policies.runs.settings.compose import compose
     from temporeal.robots.atomic_files import write_whole
@@ -99,7 +99,7 @@ def run(argv: Sequence[str]) -> int:
     announce(f"mission ({task.robot.name}):\n{task.formula_text}\n\n1. train")
     words = shlex.join(["experiment=demo", *options.overrides, f"out={settings['out']}", "resume=true"])
     learned = train(settings, options.json, f"temporeal train {words}")
-    graph = trained.load_graph(settings, options.out / "run", task)
+    graph = graphs.load_graph(settings, options.out / "run", task)
     announce(f"   {learned['env_steps'] / 1e6:.1f} M steps in {learned['seconds']:.0f} s\n2. judge")
     judged = {"native": judge(settings, graph, "quadrotor", options.episodes, options.json),
               "mujoco": judge(settings, graph, "mujoco", max(1, options.episodes // 2), options.json)}

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from temporeal.policies.runs.errors import BadInput
-from temporeal.policies.runs.residual.opening import Opened, config_of, open_base
-from temporeal.policies.runs.residual.training import require_same
+from temporeal.policies.runs.residual.copies import require_same
+from temporeal.policies.runs.residual.opened import Opened
+from temporeal.policies.runs.residual.opening import config_of, open_base
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from temporeal.policies.runs.trained import TrainedPolicy
     from temporeal.policies.training.acting import Act
     from temporeal.policies.training.residual.graphs import Residual
     from temporeal.sim.env import Env
@@ -56,12 +56,14 @@ def load_residual(settings: Mapping[str, Any], run: Path, base: Opened) -> Resid
                        f"{error}): train anew, or judge the artifact that was exported then") from error
 
 
-def corrected_policy(run: Path, settings: Mapping[str, Any], task: Task, *, corrected: bool = True) -> TrainedPolicy:
-    """The corrected policy of ``run`` on ``task``; not ``corrected``: its base."""
+def corrected_policy(
+    run: Path, settings: Mapping[str, Any], task: Task, *, corrected: bool = True
+) -> tuple[Task, Callable[[Env], Act], Callable[[], str]]:
+    """The corrected policy of ``run`` on ``task``; not ``corrected``: its base. ``task`` as an environment must show
+    it, what makes the policy of a batch of episodes, and SHA-256 of the weights."""
     from temporeal.policies.data.hidden_signals import without
     from temporeal.policies.evaluate.falsification import weights_digest
     from temporeal.policies.evaluate.full_horizon import to_full_horizon
-    from temporeal.policies.runs.trained import TrainedPolicy
 
     task = without(task, settings["algo"].get("hide") or ())
     base = open_base(dict(settings), task, run)
@@ -72,4 +74,4 @@ def corrected_policy(run: Path, settings: Mapping[str, Any], task: Task, *, corr
         own = "" if residual is None else weights_digest(residual)
         return hashlib.sha256(f"{base.digest} {own} {base.config.scale}".encode()).hexdigest()
 
-    return TrainedPolicy(to_full_horizon(base.task), lambda env: corrected_act(base, residual, env), digest)
+    return to_full_horizon(base.task), lambda env: corrected_act(base, residual, env), digest

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from temporeal.policies.runs import chunks, environments
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.residual.acting import load_residual
+from temporeal.policies.runs.residual.copies import require_same
 from temporeal.policies.runs.residual.merging import export_merged
 from temporeal.policies.runs.residual.opening import open_base
-from temporeal.policies.runs.residual.training import require_same
 from temporeal.policies.runs.run_folders import BASE, load_run
 from temporeal.policies.runs.settings.files import Settings
 
@@ -38,6 +38,7 @@ def export_corrected(settings: Settings, run: Path, task: Task, out: Path, name:
     env = environments.make_env(settings, task=base.task, num_worlds=1, compiled=False)
     if base.artifact is not None:
         return export_merged(base, residual, settings, env, out, name)
+    assert base.policy is not None
     with TemporaryDirectory() as folder:
         # its graph is the one that its own artifact would have: traced beside others, constants are folded otherwise
         place = Path(folder) / "base"

@@ -13,7 +13,7 @@ import numpy as np
 from temporeal.policies.runs import chunks
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.residual.acting import corrected_act
-from temporeal.policies.runs.residual.opening import Opened
+from temporeal.policies.runs.residual.opened import Opened
 from temporeal.policies.runs.settings.files import Settings
 
 if TYPE_CHECKING:

@@ -3,51 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from temporeal.policies.runs import artifacts, chunks, environments
 from temporeal.policies.runs.errors import BadInput, bad_input
+from temporeal.policies.runs.graphs import load_graph
+from temporeal.policies.runs.residual.opened import Opened, rows_of
+from temporeal.policies.runs.residual.served import served
 from temporeal.policies.runs.run_folders import BASE, load_run, title_of
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.training.residual.settings import SERVED
 
 if TYPE_CHECKING:
-    from temporeal.policies.training.chunks.policy import ChunkPolicy
     from temporeal.policies.training.residual.base import FrozenBase
     from temporeal.policies.training.residual.settings import BaseConfig
-    from temporeal.robots.artifact.runtime import Artifact
     from temporeal.sim.env import Env
-    from temporeal.sim.maps import PolicyGraph
     from temporeal.sim.task import Task
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A base on a task.
-
-    Args:
-        task: as worlds must show it. ``plain``: as the residual sees it, without what is recorded for the base.
-        make: the base in the worlds of an environment of ``task``.
-        folder: of its files; None: it has none.
-        graph, policy, artifact: what it is made of, each None where it is not that.
-        execute: rows of a chunk that are played.
-        digest: of its weights, normalization included.
-    """
-
-    config: BaseConfig
-    task: Task
-    plain: Task
-    make: Callable[[Env], FrozenBase]
-    folder: Path | None = None
-    graph: PolicyGraph | None = None
-    policy: ChunkPolicy | None = None
-    artifact: Artifact | None = None
-    execute: int = 1
-    digest: str = ""
 
 
 def config_of(settings: Mapping[str, Any]) -> BaseConfig:
@@ -67,8 +42,6 @@ def open_base(settings: Settings, task: Task, run: Path | None = None) -> Opened
     """The base that ``settings`` name, for ``task``; of a ``run`` that was trained: the copy in its folder."""
     config = config_of(settings)
     if config.expert == SERVED:
-        from temporeal.policies.runs.residual.served import served
-
         return served(config, task)
     if config.expert:
         return by_hand(config, task)
@@ -107,7 +80,6 @@ def differences(folder: Path, before: Settings, settings: Settings, task: Task) 
 def by_network(config: BaseConfig, folder: Path, before: Settings, settings: Settings, task: Task) -> Opened:
     """A run whose policy reads the task's observation."""
     from temporeal.policies.evaluate.falsification import weights_digest
-    from temporeal.policies.runs.trained import load_graph
     from temporeal.policies.training.residual.bases import GraphBase
 
     if settings["algo"].get("hide"):
@@ -190,21 +162,6 @@ def by_artifact(config: BaseConfig, folder: Path, task: Task) -> Opened:
 
     digest = str(artifact.manifest.files.get(POLICY, ""))
     return Opened(config, shown, task, make, folder, artifact=artifact, execute=execute, digest=digest)
-
-
-def rows_of(env: Env, infer: chunks.Infer, names: tuple[str, ...], ids: Any) -> Any:
-    """Commands [K, H, U] of the worlds ``ids`` [K], inferred of what is measured there now; pictures are rendered."""
-    import torch
-
-    from temporeal.policies.evaluate.measurement_recorder import measured
-
-    seen = {name: value[ids.numpy()] for name, value in measured(env).items() if name in names}
-    if len(seen) < len(names):
-        seen |= {name: value.cpu().numpy() for name, value in env.render(ids).items() if name in names}
-    if missing := [name for name in names if name not in seen]:
-        raise BadInput(f"the base reads {', '.join(missing)}, which task {env.task.name!r} as set does not show "
-                       "(pictures: cameras=...)")
-    return torch.from_numpy(infer({name: seen[name] for name in names}))
 
 
 def by_hand(config: BaseConfig, task: Task) -> Opened:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from temporeal.policies.runs.errors import BadInput, bad_input
-from temporeal.policies.runs.residual.opening import Opened
+from temporeal.policies.runs.residual.opened import Opened
 
 if TYPE_CHECKING:
     from temporeal.policies.data.episodes.dataset import Dataset

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.runs import artifacts, chunks
 from temporeal.policies.runs.errors import BadInput, bad_input
-from temporeal.policies.runs.residual.opening import Opened, rows_of
+from temporeal.policies.runs.residual.opened import Opened, rows_of
 
 if TYPE_CHECKING:
     from temporeal.policies.training.residual.base import FrozenBase

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.residual.acting import corrected_act, load_residual
-from temporeal.policies.runs.residual.opening import Opened, is_corrected, open_base
-from temporeal.policies.runs.residual.training import require_same
+from temporeal.policies.runs.residual.copies import require_same
+from temporeal.policies.runs.residual.opened import Opened
+from temporeal.policies.runs.residual.opening import is_corrected, open_base
 from temporeal.policies.runs.run_folders import CONFIG, load_run, title_of
 
 if TYPE_CHECKING:

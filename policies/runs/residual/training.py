@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from temporeal.policies.runs import offline, run_folders
 from temporeal.policies.runs.errors import BadInput, bad_input
-from temporeal.policies.runs.residual.opening import Opened, config_of, open_base
+from temporeal.policies.runs.residual.acting import corrected_act
+from temporeal.policies.runs.residual.opened import Opened
+from temporeal.policies.runs.residual.opening import config_of, open_base
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.tuning_runs.bases import JUDGES
 
@@ -65,42 +66,8 @@ def evaluation(settings: Settings, base: Opened) -> Callable[..., Mapping[str, f
     """``evaluate(actor, normalizer, episodes)`` of the corrected policy, on episodes that are neither the training's
     nor those of ``temporeal eval``."""
     from temporeal.policies.evaluate.full_horizon import to_full_horizon
-    from temporeal.policies.runs.residual.acting import corrected_act
     from temporeal.policies.training.residual.graphs import Residual
 
     config, apart = base.config, {**settings, "seed": settings["seed"] + JUDGES}
     return offline.evaluation(apart, to_full_horizon(base.task), lambda actor, normalizer, env: corrected_act(
         base, Residual(normalizer, actor, config.scale, config.condition), env))
-
-
-def keep(base: Opened, folder: Path) -> None:
-    """Copy the base to the run's ``folder``, which then needs no other; and say what it was trained on."""
-    from temporeal.policies.training.checkpoint import LARGEST
-    from temporeal.policies.training.chunk_rl.tuning import copy_base
-    from temporeal.robots.artifact.manifest import MANIFEST
-    from temporeal.robots.atomic_files import write_whole
-    from temporeal.robots.handed_over.files import read
-
-    to = folder / run_folders.BASE
-    if base.folder is not None and base.folder != to:
-        if base.artifact is not None:
-            for name in (MANIFEST, *base.artifact.manifest.files):
-                to.mkdir(exist_ok=True)
-                write_whole(to / name, read(base.folder / name, LARGEST, within=base.folder))
-        else:
-            copy_base(base.folder, to)
-    if base.digest:
-        to.mkdir(exist_ok=True)
-        write_whole(to / DIGEST, f"{base.digest}\n".encode())
-
-
-DIGEST = "weights.sha256"
-"""In the copy of a base: SHA-256 of its weights and normalization, as they were when the residual was trained."""
-
-
-def require_same(base: Opened, run: Path) -> None:
-    """Refuse a base whose weights or normalization are not those that the residual of ``run`` was trained on."""
-    file = run / run_folders.BASE / DIGEST
-    if base.digest and (not file.is_file() or file.read_text().strip() != base.digest):
-        raise BadInput(f"{run}: the weights or the normalization of its base, {run / run_folders.BASE}, are not those "
-                       "that the residual was trained on; train the residual anew")

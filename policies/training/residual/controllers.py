@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from temporeal.policies.data.demonstrators.arms import Controller
 from temporeal.policies.training.residual.base import Acted, Signals
 from temporeal.policies.training.residual.bases import require_same_parts
 from temporeal.sim.types import Obs
+
+if TYPE_CHECKING:
+    from temporeal.policies.data.demonstrators.arms import Controller
 
 OURS = "temporeal.policies.data.demonstrators"
 Place = tuple[Callable[[], Any], Callable[[Any], None]]

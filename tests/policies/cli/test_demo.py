@@ -12,7 +12,7 @@ import pytest
 
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.verbs import demo, deploy
-from temporeal.policies.runs import trained
+from temporeal.policies.runs import graphs
 from temporeal.sim.task import Task, load_task
 from temporeal_bridge.launching.flights import FlightReport
 
@@ -43,7 +43,7 @@ def run(
     good = {"seed": 9, "verdict": "satisfied", "truth": truth(task, tmp_path / "good.npz")}
     judged = demo.judge_flights(task, manifest, flown([good]))["ros2"]
     monkeypatch.setattr(demo, "train", lambda *_: {"seconds": 1.0, "env_steps": 10**6})
-    monkeypatch.setattr(trained, "load_graph", lambda *_: None)
+    monkeypatch.setattr(graphs, "load_graph", lambda *_: None)
     monkeypatch.setattr(demo, "judge", lambda *_: judged)
     monkeypatch.setattr(demo, "export", lambda *_: manifest)
     monkeypatch.setattr(demo, "fly", lambda *_: flown(rows, fault))
