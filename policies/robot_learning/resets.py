@@ -22,8 +22,8 @@ from temporeal.policies.robot_learning.success import ByFormula, require_signals
 from temporeal.policies.robot_learning.world import RobotWorld, Sample
 from temporeal.policies.runs import environments
 from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.graphs import load_graph
 from temporeal.policies.runs.run_folders import load_run
-from temporeal.policies.runs.trained import load_graph
 from temporeal.sim.task import MISSION_TIME
 
 if TYPE_CHECKING:
