@@ -13,6 +13,9 @@ import pytest
 from rosbags.highlevel import AnyReader
 
 from temporeal.robots.artifact.manifest import ArtifactError
+from temporeal.robots.spec import load_robot
+from temporeal_bridge.interface.interface import InterfaceError
+from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.launching import conductor, flights
 from temporeal_bridge.launching.conductor import FAILED, conduct, join, refuse_taken
 from temporeal_bridge.launching.flights import FlightPlan, fly
@@ -305,6 +308,25 @@ def test_the_report_does_with_what_is_there(artifact: Path, tmp_path: Path) -> N
     assert report.latency_ms == {"p50": None, "p99": None, "max": None} and report.worst_lag_ms is None
     assert report.flights[0]["missed"] is None and "truth" not in report.flights[0]
     assert report.flights[1]["reason"] == "not flown: the recorder ended"
+
+
+def test_only_the_simulated_robot_is_told_how_it_differs(artifact: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    started: dict[str, list[str]] = {}
+    monkeypatch.setattr(flights, "start", lambda name, words, log: started.update({name: words}))
+    pilot, interface = join(MemoryTransport(Bus(), "flights"), "/cf1"), load_interface(load_robot("crazyflie"))
+    gap = tmp_path / "gap.yaml"
+    flights.robot_processes(pilot, artifact, [], FlightPlan("crazyflie", hidden=gap), interface)
+    assert [name for name, words in started.items() if str(gap) in words] == ["robot_sim"]
+    assert "--spread" not in started["robot_sim"]  # the file's own
+    flights.robot_processes(pilot, artifact, [], FlightPlan("crazyflie"), interface)
+    assert not any("--hidden" in words for words in started.values()) and "--spread" in started["robot_sim"]
+
+
+def test_a_wrong_file_of_a_robot_is_refused_before_anything_starts(artifact: Path, tmp_path: Path) -> None:
+    gap = tmp_path / "gap.yaml"
+    gap.write_text("mass: 2", encoding="utf-8")
+    with pytest.raises(InterfaceError, match=r"has the keys \['mass'\]; legal: parameters"):
+        fly(artifact, FlightPlan("crazyflie", hidden=gap), tmp_path / "out")
 
 
 def test_at_least_one_flight(artifact, tmp_path):
