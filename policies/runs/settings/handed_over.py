@@ -13,9 +13,10 @@ from typing import Any
 
 from temporeal.policies.runs.errors import BadInput, bad_input
 
-PROGRAMS = {"backend.python": "give backend.python=... yourself, or set TEMPOREAL_ISAACGYM_PYTHON",
-            "base.model": "give base.model=... yourself", "base.map": "give base.map=... yourself"}
-"""Settings that name a program to be started, or what a program loads, and where they are taken from instead."""
+PROGRAMS = {"backend.python": "give backend.python=... yourself, or set TEMPOREAL_ISAACGYM_PYTHON"}
+"""Settings that name a program to be started, and where they are taken from instead."""
+LOADED = {"base.model": "give base.model=... yourself", "base.map": "give base.map=... yourself"}
+"""The same of settings that name what a program loads."""
 
 GROUPS = ("robot", "task", "backend", "algo", "randomize", "curriculum")
 """Groups of settings whose ``name`` chooses one of the known ones."""
@@ -109,13 +110,14 @@ def _check_robots(settings: Mapping[str, Any]) -> None:
 def _without_programs(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
     """``settings`` in which nothing names a program; what did is said."""
     found = dict(settings)
-    for key, instead in PROGRAMS.items():
+    for key, instead in {**PROGRAMS, **LOADED}.items():
         group, _, name = key.partition(".")
         held = found.get(group) or {}
         if held.get(name):
-            warnings.warn(f"{where}: its setting {key}, {held[name]!r}, names a program and is left out; {instead}",
+            what = "a program" if key in PROGRAMS else "what a program loads"
+            warnings.warn(f"{where}: its setting {key}, {held[name]!r}, names {what} and is left out; {instead}",
                           UserWarning, stacklevel=4)
-            found[group] = {**held, name: "" if group == "base" else None}
+            found[group] = {**held, name: "" if key in LOADED else None}
     return found
 
 
