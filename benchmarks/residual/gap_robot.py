@@ -71,7 +71,7 @@ def task_words() -> list[str]:
     constants = ", ".join(f"{name}: {list(value) if isinstance(value, tuple) else value}"
                           for name, value in CONSTANTS.items())
     return ["task=waypoints", "randomize=none", f'task.settings.formula="{FORMULA}"',
-            f"task.settings.constants={{{constants}}}", "task.settings.slack=0.0"]
+            f"task.settings.constants={{{constants}}}"]
 
 
 @contextmanager

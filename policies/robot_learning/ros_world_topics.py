@@ -41,13 +41,13 @@ class Audit:
 
 
 class Heard:
-    """The last words of guard and monitor."""
+    """The last words of guard and monitor. What cannot be read is ignored, and counted (``unreadable``)."""
 
     def __init__(self, transport: Transport, spec: CommandSpec) -> None:
         self.low, self.high = np.array(spec.low), np.array(spec.high)
         self.slack = TOLERANCE * (self.high - self.low)
         self.status, self.event, self.verdict = MissionStatus("", -1, 0), "", dict[str, Any]()
-        self.audit = Audit()
+        self.audit, self.unreadable = Audit(), 0
         self.answered = OrderedDict[tuple[int, int], CommandRecord]()
         self.last: CommandRecord | None = None
         text = "std_msgs/msg/String"
@@ -60,13 +60,29 @@ class Heard:
         self.status = mission_status(received) or self.status
 
     def _on_event(self, received: Received) -> None:
-        self.event = str(json.loads(messages.decode(received.type, received.data).data).get("reason", ""))
+        self.event = str(self._content(received).get("reason", ""))
 
     def _on_verdict(self, received: Received) -> None:
-        self.verdict = json.loads(messages.decode(received.type, received.data).data)
+        self.verdict = self._content(received) or self.verdict
+
+    def _content(self, received: Received) -> dict[str, Any]:
+        """The object in a JSON text; empty where it is none, which is counted."""
+        try:
+            found = json.loads(messages.decode(received.type, received.data).data)
+        except (messages.MessageError, ValueError, RecursionError):
+            found = None
+        self.unreadable += not isinstance(found, dict)
+        return found if isinstance(found, dict) else {}
 
     def _on_command(self, received: Received) -> None:
-        record = CommandRecord.of(messages.decode(received.type, received.data).data)
+        try:
+            record = CommandRecord.of(messages.decode(received.type, received.data).data)
+        except (messages.MessageError, ValueError):
+            self.unreadable += 1
+            return
+        if len(record.sent) != len(self.low):  # another command's: not of this guard's artifact
+            self.unreadable += 1
+            return
         sent, asked, audit = np.asarray(record.sent), np.asarray(record.proposed), self.audit
         self.last = record
         audit.sent += 1

@@ -15,8 +15,13 @@ from tests.policies.robot_learning.ros_rig import Rig
 from temporeal.policies.robot_learning.ros_world import ByMonitor, Episodes
 from temporeal.policies.robot_learning.ros_world_base import CorrectedWorld
 from temporeal.policies.robot_learning.ros_world_resets import Standing
+from temporeal.policies.robot_learning.ros_world_topics import Heard
 from temporeal.policies.robot_learning.world import WorldError
 from temporeal.policies.runs.errors import BadInput
+from temporeal.robots.spec import load_robot
+from temporeal_bridge.transports import messages
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
+from temporeal_bridge.transports.transport import QOS
 
 
 @pytest.fixture(scope="module")
@@ -119,3 +124,23 @@ def test_a_machine_is_not_put_anywhere(short: Path) -> None:
 def test_how_episodes_end_is_one_of_two_words() -> None:
     with pytest.raises(ValueError, match="legal: stop, silence"):
         Episodes(after="land")
+
+
+def test_words_that_nobody_can_read_change_nothing() -> None:
+    """Anybody may publish on a bus."""
+    bus, text, numbers = Bus(), "std_msgs/msg/String", "std_msgs/msg/Float64MultiArray"
+    transport, other = MemoryTransport(bus, "actor", "/r"), MemoryTransport(bus, "other", "/r")
+    heard = Heard(transport, load_robot("crazyflie").command("ctbr_cmd"))
+    for topic, message in (("monitor/verdict", messages.record(text)(data="{")),
+                           ("monitor/verdict", messages.record(text)(data="[1]")),
+                           ("guard/event", messages.record(text)(data="no")),
+                           ("guard/command", messages.array64(np.zeros(3)))):
+        kind = numbers if topic == "guard/command" else text
+        latched = QOS["latched"] if topic == "monitor/verdict" else QOS["default"]
+        other.publish(other.advertise(topic, kind, latched), messages.encode(kind, message))
+        transport.wait(0.0)
+    assert heard.unreadable == 4 and heard.audit.sent == 0 and heard.judged(0, 0) == ""
+
+
+def test_a_verdict_on_an_earlier_mission_of_the_same_number_is_none(rig: Rig) -> None:
+    assert rig.world.heard.judged(rig.world.number, 1) == ""
