@@ -62,6 +62,9 @@ def open_robot(options: Any, words: ActorWords) -> tuple[RobotWorld, Judge]:
         from temporeal.policies.cli.deployment.requirements import needs_bridge
 
         needs_bridge()
+        if options.correct is not None and words.reset not in ("world", "ask"):
+            raise BadInput(f"--correct with reset={words.reset}: the base would be added to the second policy's commands "
+                           "as well; reset=ask, or without --correct")
         from temporeal.policies.robot_learning.ros_world_opening import open_ros
 
         return open_ros(words.common, options.ros, options.correct, options.put_back)
