@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isclose
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from temporeal.policies.data.recording.controls import BEGIN, QUIT
 from temporeal.policies.robot_learning.success import ByFormula, require_signals
 from temporeal.policies.robot_learning.world import RobotWorld, Sample
 from temporeal.policies.runs import environments
+from temporeal.policies.runs.artifacts import is_artifact, load_artifact
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.graphs import load_graph
 from temporeal.policies.runs.run_folders import load_run
@@ -28,6 +31,7 @@ from temporeal.sim.task import MISSION_TIME
 
 if TYPE_CHECKING:
     from temporeal.policies.robot_learning.acting.interventions import Intervention
+    from temporeal.robots.artifact.runtime import Artifact
     from temporeal.sim.maps import PolicyGraph
     from temporeal.sim.task import Task
 
@@ -71,7 +75,7 @@ class SecondPolicy:
     """
 
     world: RobotWorld
-    graph: PolicyGraph
+    graph: PolicyGraph | OfArtifact
     judge: ByFormula
     seconds: float
     otherwise: Begin
@@ -92,7 +96,8 @@ class SecondPolicy:
     @torch.no_grad()
     def tried(self, sample: Sample) -> Sample | None:
         """One try; None: it did not come about."""
-        memory, dt = self.graph.initial_memory(1), self.world.period_s
+        memory: Any = self.graph.initial_memory(1)
+        dt = self.world.period_s
         self.judge.begin()
         for step in range(max(1, round(self.seconds / dt))):
             signals = {**sample.signals, MISSION_TIME.name: np.asarray(step * dt, np.float32)}
@@ -107,27 +112,55 @@ class SecondPolicy:
         return None
 
 
+class OfArtifact:
+    """An artifact as a graph between raw signals and raw commands."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact, self.signals = artifact, tuple(artifact.schema)
+
+    def initial_memory(self, n: int) -> Mapping[str, Any]:
+        """At an episode's start."""
+        return self.artifact.initial_memory(n)
+
+    def __call__(self, signals: Mapping[str, Tensor], memory: Any) -> tuple[dict[str, Tensor], Any]:
+        """Commands and the next memory."""
+        commands, memory = self.artifact.act_batch({name: value.numpy() for name, value in signals.items()}, memory)
+        return {name: torch.as_tensor(value) for name, value in commands.items()}, memory
+
+
 def second_policy(
     folder: Path, formula: str, seconds: float, world: RobotWorld, task: Task, otherwise: Begin,
     tell: Callable[[str], None],
 ) -> SecondPolicy:
-    """The policy of the run in ``folder``, for the same robot, rate and command."""
+    """The policy of the run or artifact in ``folder``, for the same robot, rate and command."""
     from temporeal.sim.stl.language.errors import FormulaError
     from temporeal.sim.stl.language.parse import parse
 
-    settings = load_run(folder)
-    own = environments.make_task(settings)
-    for name, mine, theirs in (("robot", task.robot.name, own.robot.name), ("command", task.command, own.command),
-                               ("period in s", task.control_dt, own.control_dt)):
-        if mine != theirs:
-            raise BadInput(f"reset={folder}: its {name} is {theirs}, the task's is {mine}: the two take turns on one "
-                           "robot")
+    graph = opened(folder, task)
     try:
         judge = ByFormula(parse(formula, task.schema, dict(task.constants)), task.control_dt)
     except FormulaError as error:
         raise BadInput(f"reset_formula: {error}") from error
     require_signals(judge, world.signals)
-    graph = load_graph(settings, folder, own)
     if missing := [name for name in graph.signals if name not in world.signals and name != MISSION_TIME.name]:
         raise BadInput(f"reset={folder}: it reads {', '.join(missing)}, which the world does not measure")
     return SecondPolicy(world, graph, judge, seconds, otherwise, tell)
+
+
+def opened(folder: Path, task: Task) -> PolicyGraph | OfArtifact:
+    """The policy in ``folder``, which takes turns with the one that learns ``task``."""
+    graph: PolicyGraph | OfArtifact
+    if is_artifact(folder):
+        artifact = load_artifact(folder)
+        manifest, graph = artifact.manifest, OfArtifact(artifact)
+        found = manifest.robot, manifest.commands[0].name, 1.0 / manifest.rate_hz
+    else:
+        settings = load_run(folder)
+        own = environments.make_task(settings)
+        found, graph = (own.robot.name, own.command, own.control_dt), load_graph(settings, folder, own)
+    for name, mine, theirs in zip(("robot", "command"), (task.robot.name, task.command), found):
+        if mine != theirs:
+            raise BadInput(f"reset={folder}: its {name} is {theirs}, the task's is {mine}: one robot is both's")
+    if not isclose(found[2], task.control_dt, rel_tol=1e-6):
+        raise BadInput(f"reset={folder}: its period is {found[2]:g} s, the task's is {task.control_dt:g} s")
+    return graph

@@ -411,6 +411,17 @@ def test_a_second_policy_resets_until_its_formula_is_satisfied() -> None:
     assert back_home(world, 0.2, lambda: asked.append(1))() is None and asked == [1], "it asks when tries are over"
 
 
+def test_an_artifact_may_be_the_second_policy() -> None:
+    def act_batch(signals: Any, memory: Any) -> Any:
+        return {TASK.command: signals["joint_pos"] + 0.1}, {"steps": memory["steps"] + 1}
+
+    artifact: Any = SimpleNamespace(schema={"joint_pos": None}, act_batch=act_batch,
+                                    initial_memory=lambda n: {"steps": np.zeros(n)})
+    graph = resets.OfArtifact(artifact)
+    commands, memory = graph({"joint_pos": torch.ones(1, JOINTS)}, graph.initial_memory(1))
+    assert torch.allclose(commands[TASK.command], torch.full((1, JOINTS), 1.1)) and memory["steps"] == 1
+
+
 def test_a_world_that_is_not_the_tasks_is_refused_by_name() -> None:
     words: Any = SimpleNamespace(common=SimpleNamespace(task=TASK, agreed=agreed()))
     require_world(Arm(), words)
