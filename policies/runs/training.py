@@ -42,7 +42,7 @@ def train(
     if hasattr(module, "STAGES"):
         from temporeal.policies.runs.pipelines import rl100
 
-        return rl100.train(settings, module, configuration, overwrite=overwrite, quiet=quiet, again=again)
+        return rl100.train(settings, module, configuration, train, overwrite=overwrite, quiet=quiet, again=again)
     if learners.learns_from_data(module):
         from temporeal.policies.runs import offline
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,17 +30,21 @@ if TYPE_CHECKING:
 REPORT, TEXT = "report.json", "report.txt"
 
 
+Learn = Callable[..., TrainedRun]
+""":func:`temporeal.policies.runs.training.train`, which trains the run of a stage."""
+
+
 def train(
-    settings: Settings, module: ModuleType, config: RL100Config, *, overwrite: bool = False, quiet: bool = False,
-    again: str = "",
+    settings: Settings, module: ModuleType, config: RL100Config, learn: Learn, *, overwrite: bool = False,
+    quiet: bool = False, again: str = "",
 ) -> TrainedRun:
-    """Run all stages as the settings say; see :func:`temporeal.policies.runs.training.train`."""
+    """Run all stages as the settings say, each by ``learn``."""
     if not settings.get("dataset"):
         raise BadInput("algo=rl100 begins with episodes: dataset=FOLDER; `temporeal data generate` makes a set, "
                        "`temporeal data record` records one")
     started, folder = time.perf_counter(), run_folders.run_folder(settings)
     settings = environments.resolved(settings)
-    stages = Stages(settings, config, folder, quiet, again)
+    stages = Stages(settings, config, folder, learn, quiet=quiet, again=again)
     stages.check()
     if run_folders.resumes(settings):
         check_same(folder, settings)
@@ -90,8 +94,11 @@ class Stages:
             with its interval; of an offline iteration, how many policies its gate accepted and refused.
     """
 
-    def __init__(self, settings: Settings, config: RL100Config, folder: Path, quiet: bool, again: str) -> None:
-        self.settings, self.config, self.folder, self.quiet, self.again = settings, config, folder, quiet, again
+    def __init__(
+        self, settings: Settings, config: RL100Config, folder: Path, learn: Learn, *, quiet: bool, again: str
+    ) -> None:
+        self.settings, self.config, self.folder, self.learn = settings, config, folder, learn
+        self.quiet, self.again = quiet, again
         self.done: list[dict[str, Any]] = []
 
     def check(self) -> None:
@@ -106,8 +113,6 @@ class Stages:
 
     def learned(self, name: str, algo: str, *, data: Path | None = None, policy: Path | None = None) -> Path:
         """The run of a stage, by an algorithm, from a dataset or of the run ``policy``."""
-        from temporeal.policies.runs import training
-
         folder = self.folder / name
         if self.is_done(name):
             return folder
@@ -115,7 +120,7 @@ class Stages:
         begun = any((folder / run_folders.CHECKPOINTS).glob("*.pt"))
         settings = {**self.settings_of(name, algo, data, policy), "resume": begun or None}
         try:
-            training.train(settings, overwrite=not begun, quiet=self.quiet)
+            self.learn(settings, overwrite=not begun, quiet=self.quiet)
         except Interrupted as stop:
             raise Interrupted(stop.number, f"{stop}, stage {name}" + (f"; go on with: {self.again}" if self.again
                                                                       else "")) from None
