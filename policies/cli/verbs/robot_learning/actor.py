@@ -63,8 +63,8 @@ def open_robot(options: Any, words: ActorWords) -> tuple[RobotWorld, Judge]:
 
         needs_bridge()
         if options.correct is not None and words.reset not in ("world", "ask"):
-            raise BadInput(f"--correct with reset={words.reset}: the base would be added to the second policy's commands "
-                           "as well; reset=ask, or without --correct")
+            raise BadInput(f"--correct with reset={words.reset}: the base would be added to the second policy's "
+                           "commands as well; reset=ask, or without --correct")
         from temporeal.policies.robot_learning.ros_world_opening import open_ros
 
         return open_ros(words.common, options.ros, options.correct, options.put_back)
