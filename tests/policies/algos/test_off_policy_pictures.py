@@ -225,7 +225,7 @@ def test_last_pictures_make_room_for_each_other() -> None:
 def test_a_policy_learns_to_point_at_what_only_pictures_show(name: str, tmp_path: Path) -> None:
     """Mean squares of what it is off; blind 0.26 at best. PPO needs 8,192 steps (test_ppo_pictures.py)."""
     module, kind = LEARNERS[name]
-    config = kind(total_steps=3000, warmup=300, report_steps=500, batch=64, hidden=(32, 32), keypoints=4, shift=1,
+    config = kind(total_steps=1500, warmup=300, report_steps=500, batch=64, hidden=(32, 32), keypoints=4, shift=1,
                   gamma=0.0, learning_rate=1e-3, policy_rate=1e-3)
     policy = module.train(Spot(8), config, out=tmp_path, seed=1)
     assert spots.error(policy) < 0.3 * float(Spot(512, seed=7).place().square().mean())
