@@ -18,6 +18,7 @@ about 2.5 hours of the clock on two cores. On a machine that is busy with other 
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -49,6 +50,7 @@ SETTINGS = ("algo=sac", "algo.warmup=2000", "algo.critic_first=2000", "algo.upda
             "algo.size=200000", "algo.report_steps=2000", "reward=task", "success=formula", "publish=1")
 """Critics before the policy and a slow policy, as for any residual (docs/how-to/residual-off-policy.md), not tuned. The
 learner is stopped when the actor has its episodes; no budget of steps ends it before."""
+COUNTED = ("cycles", "late", "clock_s", "sent", "stops", "limited", "outside", "asked_outside")
 START_S, END_S = 60.0, 60.0  # of the learner's process
 ROWS = ("residual.gap.nominal", "residual.gap.loss", "residual.gap.learned", "residual.gap.outside")
 Act = Callable[["Sample"], np.ndarray]
@@ -115,23 +117,40 @@ def trial(out: Path, artifact: Path, seed: int, episodes: int, learned: int) -> 
 
 
 def learning(out: Path, artifact: Path, run: Path, seed: int, learned: int) -> dict[str, Any]:
-    """Actor and learner until ``learned`` episodes are in the learner's journal; what the actor did in this part."""
+    """Actor and learner until ``learned`` episodes are in the learner's journal; what was done in all parts of it."""
     from temporeal.policies.robot_learning.acting.run import act
     from temporeal.policies.robot_learning.ros_world import ByMonitor
     from temporeal.policies.robot_learning.words import actor_words
 
-    known = episodes_of(run)
-    if known >= learned:
-        return {"episodes": known}
-    words = [*gap_robot.task_words(), *SETTINGS, f"seed={seed}"]
-    with learner(words, run, out / f"learner-{seed}.log") as connect:
-        asked = actor_words([*shared(words), f"connect={connect}", f"token={run / 'token'}",
-                             f"episodes={learned - known}", f"out={out / 'actors' / str(seed)}", "deliver=30"])
-        first = 1000 * seed + known
-        with gap_robot.behind_ros(artifact, out / "nodes" / f"learning-{seed}", first, HIDDEN) as world:
-            began = time.monotonic()
-            done = act(asked, corrected_of(world, artifact), ByMonitor(world), asked=[])
-            return {**done.to_json(), "clock_s": time.monotonic() - began, **asdict(world.heard.audit)}
+    known, parts = episodes_of(run), out / f"learning-{seed}.jsonl"
+    if known < learned:
+        words = [*gap_robot.task_words(), *SETTINGS, f"seed={seed}"]
+        with learner(words, run, out / f"learner-{seed}.log") as connect:
+            asked = actor_words([*shared(words), f"connect={connect}", f"token={run / 'token'}",
+                                 f"episodes={learned - known}", f"out={out / 'actors' / str(seed)}", "deliver=30"])
+            first = 1000 * seed + known
+            with gap_robot.behind_ros(artifact, out / "nodes" / f"learning-{seed}", first, HIDDEN) as world:
+                began, done = time.monotonic(), dict[str, Any]()
+                try:
+                    done = act(asked, corrected_of(world, artifact), ByMonitor(world), asked=[]).to_json()
+                finally:  # also of a part that was stopped: every command counts
+                    note(parts, {**done, "clock_s": time.monotonic() - began, **asdict(world.heard.audit)})
+    return {**summed(parts), "episodes": episodes_of(run)}
+
+
+def note(path: Path, part: Mapping[str, Any]) -> None:
+    """Add a part of a learning to the file."""
+    with path.open("a") as file:
+        file.write(json.dumps(part) + "\n")
+
+
+def summed(path: Path) -> dict[str, float]:
+    """The counts and seconds of all parts of a learning."""
+    total: dict[str, float] = {}
+    for part in map(json.loads, path.read_text().splitlines() if path.exists() else ()):
+        for name in COUNTED:
+            total[name] = total.get(name, 0) + part.get(name, 0)
+    return total
 
 
 def shared(words: list[str]) -> list[str]:
@@ -231,8 +250,8 @@ def judged(trials: Mapping[str, studies.Trial]) -> list[Row]:
     if len(found) < len(SEEDS):
         return [*rows, studies.missing(ROWS[2], "1", TARGET, PART, there, "residual"),
                 studies.missing(ROWS[3], "1", 0, PART, there, "residual")]
-    outside = sum(each["outside"] + each["learning"].get("outside", 0) for each in found)
-    sent = sum(each["sent"] + each["learning"].get("sent", 0) for each in found)
+    outside = sum(each["outside"] + each["learning"]["outside"] for each in found)
+    sent = sum(each["sent"] + each["learning"]["sent"] for each in found)
     return [*rows, at_least(ROWS[2], min(map(share, found)), "1", TARGET, f"the worst of {len(found)} seeds: "
                             f"{', '.join(map(said, found))}; {LEARNED} real-time episodes each"),
             none_of(ROWS[3], outside, f"of {sent:,} commands that the guard sent")]

@@ -43,6 +43,14 @@ def test_the_worst_seed_counts_and_so_does_every_command() -> None:
     assert rows_of(nominal=trial(40, 40), zero_shot=trial(0, 100), **learned)["residual.gap.outside"].ok is False
 
 
+def test_a_learning_that_was_stopped_counts_all_its_commands(tmp_path: Path) -> None:
+    parts = tmp_path / "learning-1.jsonl"
+    for outside in (0, 2):
+        gap_study.note(parts, {"sent": 10, "outside": outside, "clock_s": 1.5, "late_share": 0.1})
+    found = gap_study.summed(parts)
+    assert (found["sent"], found["outside"], found["clock_s"]) == (20, 2, 3.0) and "late_share" not in found
+
+
 def test_the_mission_of_the_base_is_the_task_that_is_learned(tmp_path: Path) -> None:
     from temporeal.policies.robot_learning.ros_world_opening import require_mission, resting
     from temporeal.policies.runs.errors import BadInput
