@@ -28,12 +28,13 @@ def demonstrations(base: Opened, dataset: Dataset, configuration: Any) -> Transi
     from temporeal.policies.data.privileged_view import critic_view
     from temporeal.policies.data.views import transitions
     from temporeal.policies.training.residual.off_policy_relabelling import RelabelledView, at_success
+    from temporeal.policies.training.residual.settings import SCRIPTED
 
     config, task = base.config, base.task
-    if not config.expert and (base.graph is None or hasattr(base.graph, "pictures")):
+    if config.expert != SCRIPTED and (base.graph is None or hasattr(base.graph, "pictures")):
         raise BadInput(f"dataset: {config.title} reads what is measured in worlds, and its actions in recorded steps "
-                       "are not known; those of a run of single commands without pictures and of base.expert are: "
-                       "leave dataset out (algo.base_episodes=100 are demonstrations, too)")
+                       "are not known; those of a run of single commands without pictures and of base.expert=scripted "
+                       "are: leave dataset out (algo.base_episodes=100 are demonstrations, too)")
     if config.reward == "formula" and configuration.demonstration_reward == "task":
         raise BadInput("dataset: recorded steps are not paid by base.reward=formula: base.reward=sparse or task, or "
                        "algo.demonstration_reward=data")

@@ -233,6 +233,19 @@ def test_recorded_episodes_are_relabelled_by_a_base_that_begins_with_each() -> N
     torch.testing.assert_close(paid({}, u)[0], view.executed[..., 0])
 
 
+def test_recorded_steps_of_a_base_that_reads_worlds_are_refused() -> None:
+    from temporeal.policies.runs.errors import BadInput
+    from temporeal.policies.runs.residual.relabelling import demonstrations
+    from temporeal.policies.training.residual.settings import BaseConfig
+
+    config = td3.TD3Config()
+    for asked, said in ((BaseConfig(policy="RUN"), "base.policy=RUN reads what is measured in worlds"),
+                        (BaseConfig(expert="scripted", reward="formula"), "not paid by base.reward=formula")):
+        base: Any = SimpleNamespace(config=asked, task=None, graph=None)
+        with pytest.raises(BadInput, match=said):
+            demonstrations(base, None, config)  # type: ignore[arg-type]
+
+
 def test_demonstrations_of_a_sparse_reward_end_at_success() -> None:
     class Late:
         carry, privileged_dim = {"best": ()}, 0
