@@ -9,6 +9,7 @@ each of them reached on the same fresh episodes.
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -122,8 +123,8 @@ class Stages:
         try:
             self.learn(settings, overwrite=not begun, quiet=self.quiet)
         except Interrupted as stop:
-            raise Interrupted(stop.number, f"{stop}, stage {name}" + (f"; go on with: {self.again}" if self.again
-                                                                      else "")) from None
+            told = f"stopped in stage {name} ({signal.Signals(stop.number).name})"
+            raise Interrupted(stop.number, f"{told}; go on with: {self.again}" if self.again else told) from None
         except BadInput as error:
             raise BadInput(f"stage {name}: {error}") from error
         self.finish({"name": name, "kind": "policy", "algo": algo, "seconds": time.perf_counter() - started,
