@@ -2,12 +2,14 @@
 
 Judged is P(success) of the deployed policy, by fitted Q evaluation of its decisions. The candidate replaces its parent
 if it is not worse by more than a margin, with a confidence that all comparisons of a run share (Bonferroni). Where its
-chunks leave the data the estimate extrapolates, and it is refused.
+chunks leave the data the estimate extrapolates, and it is refused: in more than 5 % of the states, or, where its parent
+leaves them in more (a chunk has many numbers, and a clone of few episodes is seldom where the data are), in more than
+that one does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,22 +19,21 @@ if TYPE_CHECKING:
     from temporeal.policies.evaluate.ope.evaluator import Evaluator
     from temporeal.policies.evaluate.ope.gate import Verdict
 
-ESTIMATOR = "fqe"
-
 
 @dataclass
 class FittedGate:
     """A :data:`temporeal.policies.denoising_rl.improvement.Gate` of the run with these settings and this seed.
 
     Attributes:
-        accepted: the estimate of the last policy that was let through; None: nobody was.
+        accepted: of the last policy that was let through, the estimate and the share of the states where it leaves the
+            data; None: nobody was.
         verdicts: all so far, of this process.
     """
 
     config: OfflineRL100Config
     seed: int
     evaluator: Evaluator | None = None
-    accepted: Estimate | None = None
+    accepted: tuple[Estimate, float] | None = None
     verdicts: list[Verdict] = field(default_factory=list)
 
     def __call__(self, data: Transitions, candidate: Decide, parent: Decide) -> Verdict:
@@ -41,12 +42,30 @@ class FittedGate:
 
         if self.evaluator is None:
             self.evaluator = evaluator_of(data, self.config, self.seed)
-        before = self.accepted or self.evaluator.estimate(parent, ESTIMATOR)
-        now = self.evaluator.estimate(candidate, ESTIMATOR)
-        found = gate(now, before, share_of(self.config.confidence, self.config.gates), least=-self.config.margin)
+        before = self.accepted or estimated(self.evaluator, parent)
+        now = estimated(self.evaluator, candidate)
+        found = gate(now[0], before[0], share_of(self.config.confidence, self.config.gates), least=-self.config.margin)
+        found = within(found, now[1], before[1])
         self.accepted = now if found.accepted else before
         self.verdicts.append(found)
         return found
+
+
+def estimated(evaluator: Evaluator, policy: Decide) -> tuple[Estimate, float]:
+    """The estimate of a policy, and the share of the data's states where it leaves the data."""
+    return evaluator.fit(policy).estimate(), evaluator.outside(policy)
+
+
+def within(verdict: Verdict, share: float, parents: float) -> Verdict:
+    """``verdict``, refused where the candidate leaves the data more than it may."""
+    from temporeal.policies.evaluate.ope.support import MOST_OUTSIDE
+
+    if share <= max(MOST_OUTSIDE, parents):
+        return verdict
+    return replace(verdict, accepted=False, why=(
+        f"its chunks leave the data in {share:.1%} of the states, and {MOST_OUTSIDE:.0%}, or as many as those of its "
+        f"parent ({parents:.1%}), are the most: what is estimated there is extrapolated; record more, or take smaller "
+        "steps (algo.noise, algo.gate_rounds)"))
 
 
 def evaluator_of(data: Transitions, config: OfflineRL100Config, seed: int) -> Evaluator:
