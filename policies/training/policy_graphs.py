@@ -117,7 +117,6 @@ def corrected_graph(run: Path, task: Task, base: BaseConfig, device: str = "cpu"
 def load_residual(run: Path, task: Task, base: BaseConfig, device: str = "cpu") -> Residual:
     """What ``run`` learned to correct in ``task`` as it is shown, played as ``base`` says."""
     module = learner_of(run)
-    actor, normalizer, config = module.load_policy(run, device)
-    task = told(run, task, getattr(config, "hide", ()))
+    actor, normalizer, _ = module.load_policy(run, device)
     check_reads(run, normalizer, task, task.act.action_dim if base.condition else 0)
     return Residual(normalizer, actor, base.scale, base.condition).eval()

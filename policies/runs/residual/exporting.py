@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -35,12 +36,12 @@ def export_corrected(settings: Settings, run: Path, task: Task, out: Path, name:
                        f"learn from both: temporeal train algo=dagger algo.expert={run} task=..., or temporeal data "
                        f"generate expert={run} and a learner of data (docs/how-to/residual.md)")
     residual = load_residual(settings, run, base)
-    env = environments.make_env(settings, task=base.task, num_worlds=1, compiled=False)
+    world = partial(environments.make_env, settings, task=base.task, num_worlds=1, compiled=False)
     if base.artifact is not None:
-        return export_merged(base, residual, settings, env, out, name)
+        return export_merged(base, residual, settings, world(), out, name)
     assert base.policy is not None
     with TemporaryDirectory() as folder:
         # its graph is the one that its own artifact would have: traced beside others, constants are folded otherwise
         place = Path(folder) / "base"
-        made = chunks.export_chunks(base.policy, base.plain, place, env, load_run(run / BASE), name)
-        return export_merged(replace(base, artifact=made, folder=place), residual, settings, env, out, name)
+        made = chunks.export_chunks(base.policy, base.plain, place, world(), load_run(run / BASE), name)
+        return export_merged(replace(base, artifact=made, folder=place), residual, settings, world(), out, name)

@@ -13,11 +13,13 @@ from torch import Tensor, nn
 
 from temporeal.policies.nets.actor import SeeingActor
 from temporeal.policies.nets.seeing_graph import SeeingGraph
+from temporeal.policies.nets.seeing_policy import SeeingPolicy
 from temporeal.policies.training.residual.base import Mixing, conditioned, corrected
 from temporeal.robots.signals import SignalSpec
 from temporeal.sim.maps import Memory, PolicyGraph
 from temporeal.sim.task import Task
 
+SEEING = (SeeingActor, SeeingPolicy)
 OWN = "base_"
 """Before the names of what a base carries from step to step."""
 
@@ -36,7 +38,7 @@ class Residual(nn.Module):
     def of_seen(self, seen: Tensor, pictures: Mapping[str, Tensor], hidden: Memory) -> tuple[Tensor, Memory]:
         """The same of what is seen, [N, O + A]."""
         seen = self.normalizer(seen)
-        if isinstance(self.actor, SeeingActor):
+        if isinstance(self.actor, SEEING):
             return self.actor(seen, pictures), {}
         if getattr(self.actor, "hidden_dim", 0):
             u, after = self.actor(seen, hidden["hidden"])
@@ -68,7 +70,7 @@ class SeeingResidualGraph(SeeingGraph):
     """The same, where one of both or both read pictures."""
 
     def __init__(self, base: PolicyGraph, residual: Residual) -> None:
-        seeing = residual.actor if isinstance(residual.actor, SeeingActor) else cast("Any", base).actor
+        seeing = residual.actor if isinstance(residual.actor, SEEING) else cast("Any", base).actor
         super().__init__(base.observe, residual.normalizer, seeing, base.act)
         self.base, self.residual = base, residual
         self.pictures = {**getattr(base, "pictures", {}), **getattr(residual.actor, "pictures", {})}
@@ -84,7 +86,7 @@ class SeeingResidualGraph(SeeingGraph):
 
 def residual_graph(base: PolicyGraph, residual: Residual) -> PolicyGraph:
     """``base`` with its ``residual``."""
-    sees = hasattr(base, "see") or isinstance(residual.actor, SeeingActor)
+    sees = hasattr(base, "see") or isinstance(residual.actor, SEEING)
     return (SeeingResidualGraph if sees else ResidualGraph)(base, residual).eval()
 
 
