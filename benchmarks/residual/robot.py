@@ -12,12 +12,14 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +32,7 @@ LATE = 0.001  # target: share of cycles
 WORDS = ("task=hover", "algo=sac", "algo.warmup=0", "algo.batch=256", "algo.updates_per_step=50",
          "algo.checkpoint_seconds=2")
 EPISODE = re.compile(r"episode \d+, (\d{20}-[0-9a-f]{12}):")
+PORTS = 20_000, 32_000
 START_S, END_S = 300.0, 300.0  # s, at most: until a process is up, until all is delivered
 
 
@@ -94,16 +97,22 @@ def actor(folder: Path, *words: str) -> Side:
 
 
 def port_of(folder: Path) -> int:
-    """A port that was free when it was first asked for."""
+    """A port that was free when it was first asked for: below those that the system gives to whoever connects, for an
+    actor that asks again and again would be given that of the learner that is gone."""
     file = folder / "port"
     if not file.exists():
-        import socket
-
         folder.mkdir(parents=True, exist_ok=True)
-        with socket.socket() as link:
-            link.bind(("127.0.0.1", 0))
-            file.write_text(str(link.getsockname()[1]))
+        file.write_text(str(free_port(np.random.default_rng())))
     return int(file.read_text())
+
+
+def free_port(rng: np.random.Generator) -> int:
+    """A free port of :data:`PORTS`."""
+    while True:
+        port = int(rng.integers(*PORTS))
+        with socket.socket() as link, suppress(OSError):
+            link.bind(("127.0.0.1", port))
+            return port
 
 
 def until(true: Callable[[], bool], seconds: float, sides: Sequence[Side] = ()) -> None:

@@ -110,7 +110,7 @@ def learner_words(words: Sequence[str]) -> LearnerWords:
     """The request of ``temporeal learner``."""
     both, own = common(words, LEARNER)
     return LearnerWords(both, run_folders.run_folder(both.settings),
-                        check_address(own.get("listen", "127.0.0.1:50061"), "listen"),
+                        check_address(own.get("listen", "127.0.0.1:15061"), "listen"),
                         number(own, "publish", 2.0, 0.01, 3600.0))
 
 
@@ -161,7 +161,7 @@ def actor_words(words: Sequence[str]) -> ActorWords:
         raise BadInput("reset=POLICY, the folder of a run, and reset_formula='...', what it is to make true, go "
                        "together")
     return ActorWords(
-        both, folder, check_address(own.get("connect", "127.0.0.1:50061"), "connect"),
+        both, folder, check_address(own.get("connect", "127.0.0.1:15061"), "connect"),
         whole(own, "episodes", None, 1), number(own, "weights", 1.0, 0.01, 3600.0), flag(own, "explore", True),
         own.get("intervene", "none"), number(own, "speed", 1.0, 1e-6, 1.0), own.get("leader", "/leader"),
         own.get("interface"), whole(own, "domain", None, 0), reset, own.get("reset_formula", ""),

@@ -66,7 +66,7 @@ def check_address(address: str, word: str) -> str:
     """``host:port``."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 <= int(port) < 1 << 16:
-        raise BadInput(f"{word}={address}: a host and a port, as in 127.0.0.1:50061")
+        raise BadInput(f"{word}={address}: a host and a port, as in 127.0.0.1:15061")
     return address
 
 

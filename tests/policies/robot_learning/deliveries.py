@@ -62,10 +62,9 @@ def until(true: Callable[[], bool], seconds: float = 60.0) -> None:
 def receive(folder: Path, port: int) -> None:
     """A learner without learning: the real service, inbox and journal, until it is killed."""
     inbox = Inbox(Journal(folder / "received.episodes"), agreed())
-    _, port = serve(f"127.0.0.1:{port}", Security(TOKEN), Service(
+    server, _ = serve(f"127.0.0.1:{port}", Security(TOKEN), Service(
         agreed(), inbox.keep, lambda: Published("none", b"")))
-    (folder / "port").write_text(str(port))
-    time.sleep(3600.0)
+    server.wait_for_termination()  # a server that nobody holds ends
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from temporeal.policies.robot_learning.acting.spool import Spool
 from temporeal.policies.robot_learning.learning.inbox import Inbox
 from temporeal.policies.robot_learning.learning.journal import Journal
 from temporeal.policies.robot_learning.learning.learner import Received
+from temporeal_benchmarks.residual.robot import free_port, killed
 
 RNG = np.random.default_rng(11)
 FAST, SLOW, OF_COMMANDS = 3, 50, 6  # kills
@@ -43,9 +44,8 @@ def test_episodes_survive_kills_of_both_sides(tmp_path: Path, kills: int) -> Non
     (tmp_path / "token").write_text(TOKEN)
     (tmp_path / "token").chmod(0o600)
     spool.begin(agreed().plain(), agreed().digest())
-    learner = receiver(run, 0)
-    until(lambda: (run / "port").exists())
-    port = int((run / "port").read_text())
+    port = free_port(RNG)
+    learner = receiver(run, port)
 
     def carrier() -> subprocess.Popen[bytes]:
         return courier.start(tmp_path / "actor", f"127.0.0.1:{port}", tmp_path / "token", None, 0.05)
@@ -64,7 +64,8 @@ def test_episodes_survive_kills_of_both_sides(tmp_path: Path, kills: int) -> Non
             else:
                 kill(learner)
                 learner = receiver(run, port)
-        until(lambda: not spool.waiting())
+        until(lambda: not spool.waiting() or learner.poll() is not None)
+        assert learner.poll() is None, "the receiver lives"
     finally:
         kill(carried)
         kill(learner)
@@ -114,8 +115,6 @@ def test_another_agreement_does_not_mix_with_what_waits(tmp_path: Path) -> None:
 def test_learner_and_actor_survive_kills(tmp_path: Path) -> None:
     """The commands themselves: what the actor had made is learned from, once, and learning goes on. Fifty kills are a
     benchmark: temporeal bench residual --parts robot."""
-    from temporeal_benchmarks.residual.robot import killed
-
     found = killed(tmp_path, OF_COMMANDS, np.random.default_rng(int(RNG.integers(2**31))))
     assert found.lost == 0 and found.twice == 0 and found.refused == 0
     assert found.episodes > 0 and found.learned == found.episodes

@@ -21,7 +21,7 @@ Episodes wait on the disk until the learner has them. While a person intervenes,
 from as a demonstration. Started again with the same words it goes on: all but the open episode is kept.
 
 Words beside those of `temporeal train`, which must be the learner's:
-  connect=127.0.0.1:50061  the learner
+  connect=127.0.0.1:15061  the learner
   token=FILE tls=FOLDER plaintext=true   as the learner's
   success= threshold= reward=            as the learner's
   episodes=50              then it ends; without: until it is stopped

@@ -14,7 +14,7 @@ publishes new weights to it. The run is a training's: temporeal eval and export 
 same words it goes on where it was stopped or killed: what it has acknowledged is on its disk.
 
 Words beside those of `temporeal train`:
-  listen=127.0.0.1:50061   where actors come; port 0: any that is free
+  listen=127.0.0.1:15061   where actors come; port 0: any that is free
   token=FILE               the secret of both sides; without it RUN/token is made: copy it to the actor
   tls=FOLDER               ca.pem, cert.pem, key.pem: needed beyond this machine, unless plaintext=true
   success=formula          or operator, or the run of a model of progress with threshold=0.9
