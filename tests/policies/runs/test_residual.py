@@ -79,8 +79,7 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", [
-    pytest.param("ppo", marks=SLOW), "flow", pytest.param("ppo_artifact", marks=SLOW),
-    pytest.param("flow_artifact", marks=SLOW), "scripted"])
+    *(pytest.param(name, marks=SLOW) for name in ("ppo", "flow", "ppo_artifact", "flow_artifact")), "scripted"])
 def test_scale_0_is_the_base_bit_for_bit_and_an_artifact_is_the_run(
     name: str, bases: Bases, tmp_path: Path
 ) -> None:

@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from temporeal.policies.data.demonstrators.scripted import scripted
+from temporeal.policies.nets.actor import begin_at_zero, make_actor
+from temporeal.policies.nets.bounded_actor import BoundedActor, SquashedActor
 from temporeal.policies.training.residual.base import Mixing, gathered
 from temporeal.policies.training.residual.bases import ChunkBase
 from temporeal.policies.training.residual.controllers import ControllerBase
@@ -96,3 +98,13 @@ def test_corrections_of_absolute_targets_add_up_until_the_base_looks_anew():
     own = torch.tensor([[9.0, -9.0, 0.1, 0.2, 0.3, 0.4, 0.5]])  # beyond the limits, as a base may command
     assert torch.equal(mixing.command(own, torch.zeros(1, n)), own)
     assert bool((mixing.command(own, one)[0, 0] <= mixing.high[0]).all())
+
+
+@pytest.mark.parametrize("actor", [
+    make_actor(3, 2, (4,)), make_actor(3, 2, (4, 4), hidden_dim=5), BoundedActor(3, 2, (4,)),
+    SquashedActor(3, 2, (4,))])
+def test_what_corrects_begins_with_the_action_0_everywhere(actor):
+    begin_at_zero(actor)
+    seen = (torch.randn(6, 3), torch.randn(6, 5)) if actor.hidden_dim else (torch.randn(6, 3),)
+    found = actor(*seen)
+    assert torch.equal(found[0] if actor.hidden_dim else found, torch.zeros(6, 2))
