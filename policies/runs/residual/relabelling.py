@@ -43,7 +43,7 @@ def demonstrations(base: Opened, dataset: Dataset, configuration: Any) -> Transi
     with bad_input():
         view = RelabelledView(
             critic_view(task, dataset.interface, configuration.privileged), names,
-            lambda worlds: base.make(cast("Any", Count(worlds, size))), config.scale, task.observe.obs_dim,
+            lambda worlds: base.make(cast("Any", Count(worlds, size))), config.scale, cast("int", task.observe.obs_dim),
             config.condition)
         paid = at_success(task.objective) if config.reward == "sparse" else by(task.objective)
         return transitions(
