@@ -3,8 +3,8 @@
 Judged is P(success) of the deployed policy, by fitted Q evaluation of its decisions. The candidate replaces its parent
 if it is not worse by more than a margin, with a confidence that all comparisons of a run share (Bonferroni). Where its
 chunks leave the data the estimate extrapolates, and it is refused: in more than 5 % of the states, or, where its parent
-leaves them in more (a chunk has many numbers, and a clone of few episodes is seldom where the data are), in more than
-that one does.
+leaves them in more (a chunk has many numbers, and a clone of few episodes is seldom where the data are), in 1 % more
+than that one does.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def estimated(evaluator: Evaluator, policy: Decide) -> tuple[Estimate, float]:
 
 def within(verdict: Verdict, share: float, parents: float) -> Verdict:
     """``verdict``, refused where the candidate leaves the data more than it may."""
-    from temporeal.policies.evaluate.ope.support import MOST_OUTSIDE
+    from temporeal.policies.evaluate.ope.support import MOST_OUTSIDE, RARE
 
-    if share <= max(MOST_OUTSIDE, parents):
+    if share <= max(MOST_OUTSIDE, parents + RARE):
         return verdict
     return replace(verdict, accepted=False, why=(
-        f"its chunks leave the data in {share:.1%} of the states, and {MOST_OUTSIDE:.0%}, or as many as those of its "
-        f"parent ({parents:.1%}), are the most: what is estimated there is extrapolated; record more, or take smaller "
+        f"its chunks leave the data in {share:.1%} of the states, and {MOST_OUTSIDE:.0%}, or {RARE:.0%} more than "
+        f"those of its parent ({parents:.1%}), are the most: what is estimated there is extrapolated; record more, or take smaller "
         "steps (algo.noise, algo.gate_rounds)"))
 
 

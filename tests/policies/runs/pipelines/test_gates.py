@@ -20,7 +20,8 @@ CONFIG = OfflineRL100Config(execute=4, fqe_updates=30)
 
 def test_a_share_outside_is_measured_by_the_parents() -> None:
     verdict = Verdict(True, 0.1, 0.05, 0.95, "better")
-    assert within(verdict, 0.04, 0.0) is verdict and within(verdict, 0.10, 0.10) is verdict
+    assert within(verdict, 0.04, 0.0) is verdict and within(verdict, 0.105, 0.10) is verdict
+    assert not within(verdict, 0.12, 0.10).accepted
     refused = within(verdict, 0.10, 0.02)
     assert not refused.accepted and "leave the data in 10.0% of the states, and 5%" in refused.why
     assert not within(replace(verdict, accepted=False), 0.0, 0.0).accepted
