@@ -64,8 +64,8 @@ def within(verdict: Verdict, share: float, parents: float) -> Verdict:
         return verdict
     return replace(verdict, accepted=False, why=(
         f"its chunks leave the data in {share:.1%} of the states, and {MOST_OUTSIDE:.0%}, or {RARE:.0%} more than "
-        f"those of its parent ({parents:.1%}), are the most: what is estimated there is extrapolated; record more, or take smaller "
-        "steps (algo.noise, algo.gate_rounds)"))
+        f"those of its parent ({parents:.1%}), are the most: what is estimated there is extrapolated; record "
+        "more, or take smaller steps (algo.noise, algo.gate_rounds)"))
 
 
 def evaluator_of(data: Transitions, config: OfflineRL100Config, seed: int) -> Evaluator:
