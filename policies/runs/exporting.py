@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Literal
 
 from temporeal.policies.runs import chunks, environments
 from temporeal.policies.runs.errors import BadInput, bad_input
-from temporeal.policies.runs.graphs import load_graph
 from temporeal.policies.runs.residual.exporting import export_corrected
 from temporeal.policies.runs.residual.opening import is_corrected
 from temporeal.policies.runs.run_folders import load_run, title_of
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.settings.handed_over import described_by
 from temporeal.policies.runs.trained import shown_to
+from temporeal.policies.runs.tuning_runs.graphs import load_graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from temporeal.policies.runs import chunks, environments, graphs, trained
+from temporeal.policies.runs import chunks, environments, trained
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.run_folders import load_run
+from temporeal.policies.runs.tuning_runs import graphs
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from temporeal.policies.runs import chunks
 from temporeal.policies.runs.artifacts import artifact_policy, artifact_settings, is_artifact, load_artifact
 from temporeal.policies.runs.errors import BadInput
-from temporeal.policies.runs.graphs import load_graph
 from temporeal.policies.runs.residual.acting import corrected_policy
 from temporeal.policies.runs.residual.opening import is_corrected
 from temporeal.policies.runs.run_folders import load_run, read_run, title_of
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.tuning_runs import bases as tuning
+from temporeal.policies.runs.tuning_runs.graphs import load_graph
 
 if TYPE_CHECKING:
     from temporeal.policies.runs.pretrained.serving import Served

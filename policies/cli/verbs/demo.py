@@ -81,9 +81,10 @@ def run(argv: Sequence[str]) -> int:
             raise BadInput(f"--{name} is at least 1, got {getattr(options, name)}")
     from temporeal.policies.cli.deployment.flights import shortfall
     from temporeal.policies.cli.deployment.requirements import needs_bridge, needs_training
-    from temporeal.policies.runs import environments, graphs, run_folders
+    from temporeal.policies.runs import environments, run_folders
     from temporeal.policies.runs.replacing import refuse_to_replace
     from temporeal.policies.runs.settings.compose import compose
+    from temporeal.policies.runs.tuning_runs import graphs
     from temporeal.robots.atomic_files import write_whole
 
     needs_bridge()

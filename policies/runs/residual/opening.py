@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from temporeal.policies.runs import artifacts, chunks, environments
 from temporeal.policies.runs.errors import BadInput, bad_input
-from temporeal.policies.runs.graphs import load_graph
 from temporeal.policies.runs.residual.opened import Opened, rows_of
 from temporeal.policies.runs.residual.served import served
 from temporeal.policies.runs.run_folders import BASE, load_run, title_of
 from temporeal.policies.runs.settings.files import Settings
+from temporeal.policies.runs.tuning_runs.graphs import load_graph
 from temporeal.policies.training.residual.settings import SERVED
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.verbs import demo, deploy
-from temporeal.policies.runs import graphs
+from temporeal.policies.runs.tuning_runs import graphs
 from temporeal.sim.task import Task, load_task
 from temporeal_bridge.launching.flights import FlightReport
 
