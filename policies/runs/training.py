@@ -77,7 +77,8 @@ def checked(settings: Settings) -> tuple[Any, Any]:
     if settings.get("cameras") and not (chunks.gives_chunks(settings) or getattr(found[0], "SEES", False)):
         raise BadInput(f"cameras: algo={settings['algo']['name']} learns from the observation alone and does not see "
                        "pictures; algo=ppo, sac, td3 and learners of chunks do "
-                       "(docs/how-to/learning-from-pictures.md), and Gymnasium, stable-baselines3 and rsl_rl (docs/how-to/other-learners.md)")
+                       "(docs/how-to/learning-from-pictures.md), and Gymnasium, stable-baselines3 and rsl_rl "
+                       "(docs/how-to/other-learners.md)")
     if settings["algo"].get("hide") and not settings.get("cameras"):
         raise BadInput(f"algo.hide={list(settings['algo']['hide'])} are signals to be found in pictures, and there is "
                        "no camera: cameras.front.width=64 cameras.front.height=64, or leave algo.hide out")
