@@ -25,8 +25,8 @@ from temporeal.policies.robot_learning.world import RobotWorld, Sample
 from temporeal.policies.runs import environments
 from temporeal.policies.runs.artifacts import is_artifact, load_artifact
 from temporeal.policies.runs.errors import BadInput
-from temporeal.policies.runs.graphs import load_graph
 from temporeal.policies.runs.run_folders import load_run
+from temporeal.policies.runs.tuning_runs.graphs import load_graph
 from temporeal.sim.task import MISSION_TIME
 
 if TYPE_CHECKING:
