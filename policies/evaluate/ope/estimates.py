@@ -21,7 +21,8 @@ class Estimate:
         value: the estimate.
         shares: [E], what each episode adds: their mean is ``value``, their spread its error (the influence function).
         draws: [B], the estimate on resampled episodes; those of two estimates of one ``seed`` are paired.
-        effective: the effective number of episodes, E / (1 + variance of their weights over their squared mean).
+        effective: the effective number of episodes, E / (1 + variance of their weights over their squared mean);
+            NaN where no episode has a weight.
         independent: the draws are a few separate fits, and not a resampling of one.
         below, above: how much lower and higher the value may be beside the error of its draws.
         outside: share of the data's states where the policy's action leaves the data; NaN where it does not matter.

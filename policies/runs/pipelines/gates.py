@@ -1,7 +1,8 @@
 """The gate of an offline iteration: off-policy evaluation of a chunk policy's decisions on recorded episodes.
 
 Judged is P(success) of the deployed policy, by fitted Q evaluation of its decisions. The candidate replaces its parent
-if it is not worse by more than a margin, with a confidence that all comparisons of a run share (Bonferroni). Where its
+if it is not worse by more than a margin, neither than the parent nor than the policy that the stage began with: else
+small losses would add up. All comparisons of a run share its confidence (Bonferroni). Where its
 chunks leave the data the estimate extrapolates, and it is refused: in more than 5 % of the states, or, where its parent
 leaves them in more (a chunk has many numbers, and a clone of few episodes is seldom where the data are), in 1 % more
 than that one does.
@@ -25,6 +26,7 @@ class FittedGate:
     """A :data:`temporeal.policies.denoising_rl.improvement.Gate` of the run with these settings and this seed.
 
     Attributes:
+        began: the estimate of the policy that the stage began with.
         accepted: of the last policy that was let through, the estimate and the share of the states where it leaves the
             data; None: nobody was.
         verdicts: all so far, of this process.
@@ -33,6 +35,7 @@ class FittedGate:
     config: OfflineRL100Config
     seed: int
     evaluator: Evaluator | None = None
+    began: Estimate | None = None
     accepted: tuple[Estimate, float] | None = None
     verdicts: list[Verdict] = field(default_factory=list)
 
@@ -43,8 +46,13 @@ class FittedGate:
         if self.evaluator is None:
             self.evaluator = evaluator_of(data, self.config, self.seed)
         before = self.accepted or estimated(self.evaluator, parent)
+        self.began = self.began or before[0]
         now = estimated(self.evaluator, candidate)
-        found = gate(now[0], before[0], share_of(self.config.confidence, self.config.gates), least=-self.config.margin)
+        share = share_of(self.config.confidence, 2 * self.config.gates)
+        found = gate(now[0], before[0], share, least=-self.config.margin)
+        if found.accepted and before[0] is not self.began:
+            overall = gate(now[0], self.began, share, least=-self.config.margin)
+            found = found if overall.accepted else replace(overall, why=f"since the stage began: {overall.why}")
         found = within(found, now[1], before[1])
         self.accepted = now if found.accepted else before
         self.verdicts.append(found)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from tests.policies.chunk_worlds import half_way
@@ -11,6 +14,7 @@ from tests.policies.denoising_rl.point_data import PointData
 
 from temporeal.policies.denoising_rl.decisions import decisions
 from temporeal.policies.denoising_rl.improvement import OfflineRL100Config
+from temporeal.policies.evaluate.ope.estimates import Estimate
 from temporeal.policies.evaluate.ope.gate import Verdict
 from temporeal.policies.runs.pipelines import gates
 from temporeal.policies.runs.pipelines.gates import FittedGate, within
@@ -25,6 +29,20 @@ def test_a_share_outside_is_measured_by_the_parents() -> None:
     refused = within(verdict, 0.10, 0.02)
     assert not refused.accepted and "leave the data in 10.0% of the states, and 5%" in refused.why
     assert not within(replace(verdict, accepted=False), 0.0, 0.0).accepted
+
+
+def test_small_losses_do_not_add_up() -> None:
+    values = iter([0.80, 0.76, 0.72, 0.76])  # of the policy at first, then of candidates, each known well
+
+    def estimate() -> Estimate:
+        value, noise = next(values), np.linspace(-1e-3, 1e-3, 64)
+        return Estimate(value, value + noise, value + noise, 64.0, outside=0.0)
+
+    evaluator = SimpleNamespace(fit=lambda policy: SimpleNamespace(estimate=estimate), outside=lambda policy: 0.0)
+    gate, policy = FittedGate(CONFIG, 0, cast("Any", evaluator)), cast("Any", None)
+    verdicts = [gate(policy, policy, policy) for _ in range(3)]
+    assert CONFIG.margin == 0.05 and [each.accepted for each in verdicts] == [True, False, True]
+    assert verdicts[1].why.startswith("since the stage began:")
 
 
 def test_a_policy_far_from_the_data_is_refused_and_the_parent_itself_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
