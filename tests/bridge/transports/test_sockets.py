@@ -71,7 +71,7 @@ def test_a_bus_that_is_not_on_the_loopback_is_open(monkeypatch):
 
 
 def test_an_interface_that_is_named_to_cyclone_is_what_it_sends_by_and_not_what_it_listens_on(monkeypatch):
-    """As docs/reference/security.md says. The loopback is the interface that every machine has; others are treated
+    """As docs/reference/transports.md says. The loopback is the interface that every machine has; others are treated
     alike."""
     monkeypatch.delenv("ROS_AUTOMATIC_DISCOVERY_RANGE", raising=False)
     monkeypatch.setenv("CYCLONEDDS_URI", dds.loopback_config())
