@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from temporeal.policies.robot_learning.corrections import refuse_base
 from temporeal.policies.robot_learning.success import FORMULA, THRESHOLD, judged
 from temporeal.policies.robot_learning.wire.agreement import Agreement, agreement
 from temporeal.policies.robot_learning.wire.messages import LARGEST
@@ -62,6 +63,7 @@ def common(words: Sequence[str], own: Sequence[str], more: Sequence[str] = ()) -
     if not any(word.startswith("algo=") for word in others):
         others.append(f"algo={ALGORITHM}")
     settings = compose([*others, *more, "num_worlds=1"])
+    refuse_base(others, settings)
     if "privileged" in settings["algo"]:
         settings["algo"]["privileged"] = False  # on a robot nobody tells critics more
     module, config = learners.algorithm(settings)
