@@ -22,8 +22,8 @@ from temporeal.policies.data.recording.controls import DISCARD, END, FAILURE, QU
 from temporeal.policies.robot_learning.acting.spool import Spool, new_id
 from temporeal.policies.robot_learning.success import Judge
 from temporeal.policies.robot_learning.wire.agreement import Agreement
-from temporeal.policies.robot_learning.wire.episodes import Episode, to_message
-from temporeal.policies.robot_learning.wire.messages import encode
+from temporeal.policies.robot_learning.wire.episodes import GREATEST, Episode, require_range, to_message
+from temporeal.policies.robot_learning.wire.messages import MessageError, encode
 from temporeal.policies.robot_learning.wire.weights import Policy
 from temporeal.policies.robot_learning.world import RobotWorld, Sample
 from temporeal.sim.maps import Memory, initial_memory
@@ -138,8 +138,8 @@ class Actor:
         memory = self.start(first, rows)
         self.judge.update(self.timed(first, 0))  # of a start at which it is done already: a step is taken
         while True:
-            if not np.isfinite(rows.obs[-1]).all():
-                return rows, Ending(None, False, "what is measured is not finite", kept=False)
+            if not (np.abs(rows.obs[-1]) <= GREATEST).all():
+                return rows, Ending(None, False, f"what is measured is not finite, or beyond {GREATEST:g}", kept=False)
             self.refresher.put()
             proposed = self.policy(torch.from_numpy(rows.obs[-1])[None])
             heard = self.hear(rows, proposed)
@@ -228,7 +228,13 @@ class Actor:
             self.tell(f"an episode of {steps} steps is dropped: {ending.why if not ending.kept else 'no step'}")
             return
         episode = self.made(rows, ending)
-        self.spool.keep(episode.id, encode(to_message(episode)))
+        try:
+            require_range(episode, self.agreed, "the actor")
+            self.spool.keep(episode.id, encode(to_message(episode)))
+        except (MessageError, OSError) as error:
+            tally.discarded += 1
+            self.tell(f"DROPPED: a finished episode of {steps} steps is not kept and not learned from: {error}")
+            return
         tally.episodes += 1
         tally.interventions += int(sum(rows.intervened))
         tally.judged += ending.success is not None

@@ -7,20 +7,31 @@ import threading
 
 from temporeal.policies.robot_learning.learning.journal import Journal
 from temporeal.policies.robot_learning.wire.agreement import Agreement
-from temporeal.policies.robot_learning.wire.episodes import Episode, from_message
+from temporeal.policies.robot_learning.wire.episodes import Episode, OutOfRange, require_range, unranged
 from temporeal.policies.robot_learning.wire.messages import decode
 
 
 class Inbox:
-    """Episodes between the threads that receive them and the learner: kept for good, each once."""
+    """Episodes between the threads that receive them and the learner: kept for good, each once.
+
+    Attributes:
+        before: what the journal held when it was opened. aside: identities of those of them that are out of range,
+            which nobody would take now, and why: they are not learned from.
+    """
 
     def __init__(self, journal: Journal, agreed: Agreement) -> None:
+        self.aside = dict[str, str]()
         self.journal, self.ids, self.lock = journal, set[str](), threading.Lock()
         self.before = [self._known(data, agreed) for data in journal.records()]
         self.new: queue.Queue[Episode] = queue.Queue()
 
     def _known(self, data: bytes, agreed: Agreement) -> Episode:
-        episode = from_message(decode(data, str(self.journal.path), "episode"), agreed, str(self.journal.path))
+        where = str(self.journal.path)
+        episode = unranged(decode(data, where, "episode"), agreed, where)
+        try:
+            require_range(episode, agreed, where)
+        except OutOfRange as error:
+            self.aside[episode.id] = str(error)
         self.ids.add(episode.id)
         return episode
 

@@ -40,7 +40,11 @@ BY_HAND = 100_000  # steps of interventions that are remembered among demonstrat
 
 
 class Received:
-    """Where a learner expects worlds: those of actors, which it does not step. ``episodes``: learned from so far."""
+    """Where a learner expects worlds: those of actors, which it does not step.
+
+    Attributes:
+        episodes: of the journal, taken in so far. aside: identities of those of them that were set aside.
+    """
 
     num_worlds = 1
     device = torch.device("cpu")
@@ -48,7 +52,7 @@ class Received:
 
     def __init__(self, obs_dim: int, action_dim: int) -> None:
         self.obs_dim = self.critic_dim = obs_dim
-        self.action_dim, self.episodes = action_dim, 0
+        self.action_dim, self.episodes, self.aside = action_dim, 0, list[str]()
 
     def reset(self) -> Obs:
         """Nothing is seen yet."""
@@ -60,12 +64,12 @@ class Received:
         raise NotImplementedError("steps come from actors")
 
     def state_dict(self) -> dict[str, object]:
-        """How many episodes were learned from."""
-        return {"episodes": self.episodes}
+        """How many episodes were learned from, and which were not."""
+        return {"episodes": self.episodes, "aside": list(self.aside)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore it."""
-        self.episodes = int(state["episodes"])
+        self.episodes, self.aside = int(state["episodes"]), list(state.get("aside", ()))
 
 
 @dataclass
@@ -100,19 +104,23 @@ class Learning:
         self.published = self._weights()
         self.published_at, self.changed = time.monotonic(), False
 
-    def fast_forward(self, episodes: int) -> None:
+    def fast_forward(self, episodes: int, aside: Sequence[str] = ()) -> None:
         """Show interventions of the first ``episodes`` of the journal, before a checkpoint is restored that was made
-        after them."""
+        after them; without those that it had set ``aside``."""
         if episodes > len(self.inbox.before):
             raise SettingsError(f"{self.inbox.journal.path} holds {len(self.inbox.before)} episodes, the "
                                 f"checkpoint learned from {episodes}: the file does not belong to it")
-        for episode in self.inbox.before[:episodes]:
+        for episode in (one for one in self.inbox.before[:episodes] if one.id not in aside):
             self._remember_by_hand(episode, *_tensors(episode))
 
     def catch_up(self) -> None:
         """Take in the episodes of the journal that the checkpoint did not know."""
         for episode in self.inbox.before[self.env.episodes :]:
-            self.take_in(episode)
+            if episode.id in self.inbox.aside:
+                self.env.episodes += 1
+                self.env.aside.append(episode.id)
+            else:
+                self.take_in(episode)
         self.inbox.before = []
         self.published = self._weights()
 

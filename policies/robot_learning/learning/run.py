@@ -23,12 +23,14 @@ from temporeal.policies.runs import run_folders
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.settings import files
 from temporeal.policies.runs.trained_run import events
+from temporeal.robots.atomic_files import write_whole
 
 if TYPE_CHECKING:
     from temporeal.policies.robot_learning.words import LearnerWords
     from temporeal.policies.training.off_policy.learner import Learner
     from temporeal.policies.training.progress import Progress
 
+ASIDE = "set-aside"  # folder beside the journal: ID.txt says why that episode of the journal is not learned from
 TOKEN = "token"  # in the run's folder, where none is given
 GRACE_S = 2.0  # s: answers that are on their way when the learner ends
 
@@ -98,18 +100,29 @@ def begun(words: LearnerWords, journal: Journal, tell: Callable[[str], None]) ->
         inbox = Inbox(journal, common.agreed)
         if journal.torn:
             tell(f"{journal.path}: {journal.torn:,} bytes of an episode that was not acknowledged are cut off")
+        set_aside(inbox, tell)
         with bad_input():
             shown = demonstrations.demonstrations(common)
         learning = Learning(common.agreed, common.config, common.build, common.settings["seed"], inbox,
                             words.publish_s, shown)
         if any((words.folder / run_folders.CHECKPOINTS).glob("*.pt")):
             path = checkpoints.latest(words.folder)
-            learning.fast_forward(int(offline_learner.read(path, checkpoints.KIND)["env"]["episodes"]))
+            known = offline_learner.read(path, checkpoints.KIND)["env"]
+            learning.fast_forward(int(known["episodes"]), known.get("aside", ()))
             checkpoints.restore(learning.learner, path)
         learning.catch_up()
         return learning
     except (CheckpointError, SettingsError, MessageError) as error:
         raise BadInput(str(error)) from error
+
+
+def set_aside(inbox: Inbox, tell: Callable[[str], None]) -> None:
+    """Say which episodes of the journal nobody learns from, and write why beside it."""
+    for identity, why in inbox.aside.items():
+        file = inbox.journal.path.parent / ASIDE / f"{identity}.txt"
+        tell(f"episode {identity} is set aside, it is not learned from ({file}): {why}")
+        if not file.exists():
+            write_whole(file, f"{why}\n".encode())
 
 
 def evaluation(words: LearnerWords) -> Callable[[Learner], dict[str, float]]:

@@ -15,6 +15,12 @@ ID = re.compile(r"\d{20}-[0-9a-f]{12}")
 PREFIX = "signal."  # of the names of arrays that are signals
 OUTCOMES = {"success": True, "failure": False, "unknown": None}
 ROUNDING = 1e-6  # of an action's range
+COMMAND_ROUNDING = 1e-4  # of a command's range, by which what was executed may lie outside of it
+GREATEST = 1e6  # of observations, rewards and signals, in absolute value: what is beyond was not measured
+
+
+class OutOfRange(MessageError):
+    """An episode of the right shape whose numbers no robot measures or executes: it is not learned from."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,36 @@ def to_message(episode: Episode) -> Message:
 
 def from_message(message: Message, agreed: Agreement, who: str) -> Episode:
     """The episode of a message, each array of the agreed name, type and shape, in the agreed range."""
+    found = unranged(message, agreed, who)
+    require_range(found, agreed, who)
+    return found
+
+
+def require_range(episode: Episode, agreed: Agreement, who: str) -> None:
+    """Refuse numbers that are out of range: an action beyond [-1, 1], a command beyond its limits, and what is beyond
+    :data:`GREATEST`, which would poison what is learned of all that came before."""
+    who = f"{who}, episode {episode.id}"
+    for name in ("action", "proposed"):
+        _within(getattr(episode, name), -1.0 - ROUNDING, 1.0 + ROUNDING, f"{who}: {name} lies in [-1, 1]")
+    low, high = np.asarray(agreed.interface.action.low), np.asarray(agreed.interface.action.high)
+    room = COMMAND_ROUNDING * (np.where(np.isfinite(high - low), high - low, 0.0)) + ROUNDING
+    _within(episode.command, np.maximum(low - room, -GREATEST), np.minimum(high + room, GREATEST),
+            f"{who}: command {agreed.interface.action.name} lies in its limits")
+    floats = {f"{PREFIX}{name}": value for name, value in episode.signals.items() if value.dtype.kind == "f"}
+    for name, value in {"obs": episode.obs, "reward": episode.reward, **floats}.items():
+        _within(value, -GREATEST, GREATEST, f"{who}: {name} lies in [{-GREATEST:g}, {GREATEST:g}]")
+    if episode.intervened.max() > 1:
+        raise OutOfRange(f"{who}: intervened is 0 or 1, got {int(episode.intervened.max())}")
+
+
+def _within(found: np.ndarray, low: np.ndarray | float, high: np.ndarray | float, rule: str) -> None:
+    outside = ~((found >= low) & (found <= high))  # also where a number is none
+    if outside.any():
+        raise OutOfRange(f"{rule}, got {float(found[outside][0]):g} at {np.argwhere(outside)[0].tolist()}")
+
+
+def unranged(message: Message, agreed: Agreement, who: str) -> Episode:
+    """The episode of a message, each array of the agreed name, type and shape, finite, in whatever range."""
     fields, interface = message.fields, agreed.interface
     identity = text_of(fields, "id", who)
     if not ID.fullmatch(identity):
@@ -86,11 +122,6 @@ def from_message(message: Message, agreed: Agreement, who: str) -> Episode:
                for name, spec in interface.signals.items()}
     if unknown := set(message.arrays) - set(ARRAYS) - {f"{PREFIX}{name}" for name in signals}:
         raise MessageError(f"{who}: nobody asked for the arrays {', '.join(sorted(unknown))[:200]}")
-    for name in ("action", "proposed"):
-        if np.abs(arrays[name]).max() > 1.0 + ROUNDING:
-            raise MessageError(f"{who}: {name} lies in [-1, 1], got {float(np.abs(arrays[name]).max()):g}")
-    if arrays["intervened"].max() > 1:
-        raise MessageError(f"{who}: intervened is 0 or 1, got {int(arrays['intervened'].max())}")
     outcome, terminated = text_of(fields, "outcome", who), fields.get("terminated")
     if outcome not in OUTCOMES or not isinstance(terminated, bool):
         raise MessageError(f"{who}: outcome is {outcome[:40]!r}, one of {', '.join(OUTCOMES)}; terminated is "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -256,6 +256,29 @@ def test_what_is_not_finite_moves_nothing_and_is_not_learned_from(tmp_path: Path
     actor = Actor(world, TASK, policy(), ByKeys(), spool, agreed(), REFRESHER, tell=lambda text: None)
     actor.run(lambda: world.reset() if not world.sent else None, None, [])
     assert len(world.sent) == 2 and spool.waiting() == [] and actor.tally.discarded == 1
+
+
+@pytest.mark.parametrize("value", [1e20, -2e8])  # observed in tens
+def test_what_nobody_measures_moves_nothing_and_is_not_learned_from(tmp_path: Path, value: float) -> None:
+    world, measured, said = Arm(), Arm.measured, list[str]()
+    world.measured = lambda: {**measured(world), "joint_vel": np.full(  # type: ignore[method-assign]
+        JOINTS, value if len(world.sent) == 2 else 0.0, np.float32)}
+    actor = Actor(world, TASK, policy(), ByKeys(), Spool(tmp_path), agreed(), REFRESHER, tell=said.append)
+    actor.run(lambda: world.reset() if not world.sent else None, None, [])
+    assert len(world.sent) == 2 and actor.spool.waiting() == [] and actor.tally.discarded == 1
+    assert "beyond 1e+06" in said[0]
+
+
+def test_an_episode_that_the_learner_would_refuse_is_dropped_and_said(tmp_path: Path) -> None:
+    """A robot that says that it executed what is beyond its command's limits."""
+    world, said = Arm(), list[str]()
+    step = world.step
+    world.step = lambda command: replace(step(command), command=np.full(  # type: ignore[method-assign]
+        JOINTS, 1e30, np.float32))
+    actor = Actor(world, TASK, policy(), ByKeys(), Spool(tmp_path), agreed(), REFRESHER, tell=said.append)
+    actor.run(lambda: world.reset() if not world.sent else None, None, [])
+    assert (actor.spool.waiting(), actor.tally.episodes, actor.tally.discarded) == ([], 0, 1)
+    assert "DROPPED" in said[-1] and "command joint_pos_cmd lies in its limits" in said[-1]
 
 
 def test_a_stop_that_is_asked_for_drops_the_open_episode(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from temporeal.policies.cli.main import main
 from temporeal.policies.robot_learning.learning.inbox import Inbox
 from temporeal.policies.robot_learning.learning.journal import Journal
 from temporeal.policies.robot_learning.learning.learner import Learning
+from temporeal.policies.robot_learning.learning.run import set_aside
 from temporeal.policies.robot_learning.simulated import SimWorld, open_simulation
 from temporeal.policies.robot_learning.wire.episodes import Episode
 from temporeal.policies.robot_learning.words import actor_words, learner_words
@@ -123,6 +124,36 @@ def test_a_killed_learner_has_all_it_acknowledged(tmp_path: Path) -> None:
     again.close()
 
 
+@pytest.mark.parametrize("name", ["obs", "reward", "command"])
+def test_an_episode_of_the_journal_that_is_out_of_range_is_set_aside(tmp_path: Path, name: str) -> None:
+    """It was acknowledged before ranges were checked: the learner goes on without it, also from a checkpoint."""
+    journal, bad = Journal(tmp_path / "received.episodes"), by_hand(5, (0, 2))
+    getattr(bad, name)[3] = 1e20
+    good = [by_hand(4, (1,)), by_hand(6, (2, 3))]
+    for one in (good[0], bad, good[1]):
+        journal.append(bytes_of(one))
+    journal.close()
+    journal, told = Journal(tmp_path / "received.episodes"), list[str]()
+    made = learning(journal)
+    set_aside(made.inbox, told.append)
+    made.catch_up()
+    assert (made.learner.update, made.env.episodes, made.told.count) == (10, 3, 3)
+    assert len(told) == 1 and bad.id in told[0] and f"{name} " in told[0]
+    assert f"{name} " in (tmp_path / "set-aside" / f"{bad.id}.txt").read_text()
+    assert not made.inbox.keep(good[0], bytes_of(good[0]))
+    report(made)
+    checkpoints.keep(made.learner, tmp_path)
+    journal.close()
+    journal = Journal(tmp_path / "received.episodes")
+    again, path = learning(journal), checkpoints.latest(tmp_path)
+    known = offline_learner.read(path, checkpoints.KIND)["env"]
+    again.fast_forward(known["episodes"], known["aside"])
+    checkpoints.restore(again.learner, path)
+    again.catch_up()
+    assert (again.env.episodes, again.env.aside, again.learner.update) == (3, [bad.id], 10)
+    journal.close()
+
+
 def test_another_runs_journal_is_refused(journal: Journal) -> None:
     with pytest.raises(SettingsError, match="holds 0 episodes, the checkpoint learned from 4"):
         learning(journal).fast_forward(4)
@@ -167,11 +198,11 @@ def test_the_same_command_goes_on(tmp_path: Path) -> None:
     token, shapes = (tmp_path / "run" / "token").read_text(), words.common.agreed
     journal = Journal(tmp_path / "run" / "received.episodes")
     list(journal.records())
-    steps, size = 3, shapes.interface.task_action
+    steps, size, limits = 3, shapes.interface.task_action, shapes.interface.action
     signals = {name: np.zeros((steps + 1, *spec.shape), spec.dtype) for name, spec in shapes.interface.signals.items()}
     one = replace(episode(RNG, steps), agreement=shapes.digest(), obs=np.ones((steps + 1, shapes.observation), "f4"),
                   action=np.zeros((steps, size), "f4"), proposed=np.zeros((steps, size), "f4"),
-                  command=np.zeros((steps, shapes.interface.action.size), "f4"), signals=signals)
+                  command=np.tile(np.mean([limits.low, limits.high], 0), (steps, 1)).astype("f4"), signals=signals)
     journal.append(bytes_of(one))
     journal.close()
     again = learn(words, asked=[15], tell=lambda text: None)

@@ -101,6 +101,11 @@ def spoilt(**changes: object) -> bytes:
     return bytes_of(replace(episode(RNG), **changes))  # type: ignore[arg-type]
 
 
+def test_what_rounding_makes_of_a_limit_is_taken(client: Client) -> None:
+    one = replace(episode(RNG), command=np.full((4, 1), np.float32(2.0) + np.float32(1e-4)))
+    assert client.deliver(one.id, bytes_of(one))
+
+
 @pytest.mark.parametrize(("data", "named"), [
     (spoilt(agreement="0" * 64), "another agreement"),
     (spoilt(id="../../etc/passwd"), "no identity"),
@@ -109,6 +114,11 @@ def spoilt(**changes: object) -> bytes:
     (spoilt(reward=np.full(4, np.nan, np.float32)), "'reward' is not finite"),
     (spoilt(action=np.full((4, 1), 1.5, np.float32)), r"action lies in \[-1, 1\]"),
     (spoilt(intervened=np.full(4, 2, np.uint8)), "intervened is 0 or 1"),
+    (spoilt(obs=np.full((5, 3), 1e20, np.float32)), r"obs lies in \[-1e\+06, 1e\+06\], got 1e\+20 at \[0, 0\]"),
+    (spoilt(reward=np.full(4, -1e20, np.float32)), "reward lies in .*got -1e"),
+    (spoilt(command=np.full((4, 1), 1e30, np.float32)), "command .* lies in its limits, got 1e"),
+    (spoilt(command=np.full((4, 1), -2.01, np.float32)), "command .* lies in its limits, got -2.01"),
+    (spoilt(signals={**episode(RNG).signals, "place": np.full((5, 2), 1e7, np.float32)}), "signal.place lies in"),
     (spoilt(signals={"place": np.zeros((5, 2), np.float32)}), "'signal.eye_rgb' is missing"),
     (spoilt(signals={**episode(RNG).signals, "more": np.zeros(5, np.float32)}), "nobody asked for .* signal.more"),
     (bytes_of(episode(RNG, STEPS + 1)), f"steps is {STEPS + 1}; a whole number from 1 to {STEPS}"),
