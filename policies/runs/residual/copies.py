@@ -10,7 +10,7 @@ from temporeal.policies.runs.residual.opened import Opened
 
 
 def keep(base: Opened, folder: Path) -> None:
-    """Copy the base to the run's ``folder``, which then needs no other; and say what it was trained on."""
+    """Copy the base to the run's ``folder``, which then needs no other; and say what it was trained on, once."""
     from temporeal.policies.training.checkpoint import LARGEST
     from temporeal.policies.training.chunk_rl.tuning import copy_base
     from temporeal.robots.artifact.manifest import MANIFEST
@@ -25,7 +25,9 @@ def keep(base: Opened, folder: Path) -> None:
                 write_whole(to / name, read(base.folder / name, LARGEST, within=base.folder))
         else:
             copy_base(base.folder, to)
-    if base.digest:
+    if base.digest and (to / DIGEST).is_file():
+        require_same(base, folder)  # what it was trained on does not change
+    elif base.digest:
         to.mkdir(exist_ok=True)
         write_whole(to / DIGEST, f"{base.digest}\n".encode())
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from temporeal.policies.runs import offline, run_folders
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.residual.acting import corrected_act
+from temporeal.policies.runs.residual.copies import require_same
 from temporeal.policies.runs.residual.opened import Opened
 from temporeal.policies.runs.residual.opening import config_of, open_base
 from temporeal.policies.runs.settings.files import Settings
@@ -37,12 +38,16 @@ def check_learner(settings: Mapping[str, Any], module: ModuleType) -> None:
 
 
 def opened(settings: Settings, task: Task) -> Opened | None:
-    """The base of a training; that of a resumed run is the copy in its folder. None: there is none."""
+    """The base of a training; that of a resumed run is the copy in its folder, as it was. None: there is none."""
     if not config_of(settings).given:
         return None
     folder = run_folders.run_folder(settings)
-    resumed = run_folders.resumes(settings) and (folder / run_folders.BASE).is_dir()
-    return open_base(settings, task, folder if resumed else None)
+    if not (run_folders.resumes(settings) and run_folders.is_run(folder)):
+        return open_base(settings, task)
+    run_folders.check_same(run_folders.read_run(folder), settings)
+    base = open_base(settings, task, folder)
+    require_same(base, folder)
+    return base
 
 
 def worlds(base: Opened, env: Env) -> ResidualEnv:

@@ -1,5 +1,6 @@
 """Runs that correct a base: trained, resumed, judged beside it, exported with it; what does not fit is refused."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from temporeal.policies.runs import environments, offline
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.evaluating import EvaluationConfig, evaluate_on
 from temporeal.policies.runs.exporting import export_run
+from temporeal.policies.runs.residual.copies import DIGEST, keep
 from temporeal.policies.runs.residual.opening import open_base
 from temporeal.policies.runs.settings.compose import compose, override
 from temporeal.policies.runs.settings.files import Settings
@@ -184,14 +186,22 @@ def test_another_task_robot_or_rate_is_refused_by_name(bases: Bases) -> None:
 def test_a_base_whose_weights_changed_or_whose_trace_fails_is_refused(bases: Bases, tmp_path: Path) -> None:
     from temporeal.policies.training import checkpoint
 
-    run = tmp_path / "run"
-    train(settings_of(run, f"base.policy={bases['ppo']}"), quiet=True)
+    run, word = tmp_path / "run", f"base.policy={bases['ppo']}"
+    train(settings_of(run, word), quiet=True)
     file = checkpoint.latest(run / "base" / "checkpoints", 0, 1)
     state = checkpoint.load(file)
     state["normalizer"]["shift"] += 1.0
     checkpoint.save(file, state)
+    noted = (run / "base" / DIGEST).read_text()
+    for again in (lambda: commands(run), lambda: train({**settings_of(run, word), "resume": True}, quiet=True)):
+        with pytest.raises(BadInput, match="the weights or the normalization of its base"):
+            again()
+        assert (run / "base" / DIGEST).read_text() == noted
     with pytest.raises(BadInput, match="the weights or the normalization of its base"):
-        commands(run)
+        keep(open_base(settings_of(run, word), environments.make_task(settings_of(run)), run), run)
+    shutil.rmtree(run / "base")  # the original is no substitute for the copy
+    with pytest.raises(BadInput, match="the copy of its base, .* is not there"):
+        train({**settings_of(run, word), "resume": True}, quiet=True)
     broken = tmp_path / "broken"
     broken.mkdir()
     for each in bases["ppo_artifact"].iterdir():
