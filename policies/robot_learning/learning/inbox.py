@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import queue
 import threading
 
 from temporeal.policies.robot_learning.learning.journal import Journal
 from temporeal.policies.robot_learning.wire.agreement import Agreement
 from temporeal.policies.robot_learning.wire.episodes import Episode, OutOfRange, require_range, unranged
-from temporeal.policies.robot_learning.wire.messages import decode
+from temporeal.policies.robot_learning.wire.messages import MessageError, decode
 
 
 class Inbox:
@@ -21,7 +22,7 @@ class Inbox:
 
     def __init__(self, journal: Journal, agreed: Agreement) -> None:
         self.aside = dict[str, str]()
-        self.journal, self.ids, self.lock = journal, set[str](), threading.Lock()
+        self.journal, self.ids, self.lock = journal, dict[str, bytes](), threading.Lock()
         self.before = [self._known(data, agreed) for data in journal.records()]
         self.new: queue.Queue[Episode] = queue.Queue()
 
@@ -32,16 +33,20 @@ class Inbox:
             require_range(episode, agreed, where)
         except OutOfRange as error:
             self.aside[episode.id] = str(error)
-        self.ids.add(episode.id)
+        self.ids[episode.id] = hashlib.sha256(data).digest()
         return episode
 
     def keep(self, episode: Episode, data: bytes) -> bool:
-        """Store an episode for good; False: it was there."""
+        """Store an episode for good; False: it was there. Another one of the same identity is refused."""
+        digest = hashlib.sha256(data).digest()
         with self.lock:
-            if episode.id in self.ids:
+            if (known := self.ids.get(episode.id)) is not None:
+                if known != digest:
+                    raise MessageError(f"episode {episode.id} is known with other content: SHA-256 "
+                                       f"{known.hex()[:12]}, this is {digest.hex()[:12]}")
                 return False
             self.journal.append(data)
-            self.ids.add(episode.id)
+            self.ids[episode.id] = digest
             self.new.put(episode)
             return True
 

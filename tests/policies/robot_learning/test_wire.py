@@ -63,6 +63,21 @@ def test_an_episode_arrives_bit_for_bit_and_once(client: Client, inbox: Inbox) -
     assert inbox.take(0.0) == []
 
 
+def test_the_same_identity_with_other_content_is_refused_by_name(client: Client, inbox: Inbox, tmp_path: Path) -> None:
+    one = episode(RNG)
+    other = replace(episode(RNG), id=one.id)
+    assert client.deliver(one.id, bytes_of(one))
+    with pytest.raises(BadEpisode, match=f"episode {one.id} is known with other content"):
+        client.deliver(one.id, bytes_of(other))
+    assert inbox.journal.count == 1
+    inbox.journal.close()
+    again = Inbox(Journal(inbox.journal.path), agreed())  # after a restart, too
+    with pytest.raises(MessageError, match="known with other content"):
+        again.keep(other, bytes_of(other))
+    assert not again.keep(one, bytes_of(one))
+    again.journal.close()
+
+
 def test_weights_come_where_the_actor_has_others(client: Client) -> None:
     data = client.weights("")
     assert data is not None and decode(data, "it", "weights").arrays["a"].tolist() == [1.0, 1.0]
