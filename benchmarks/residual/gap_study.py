@@ -118,6 +118,7 @@ def trial(out: Path, artifact: Path, seed: int, episodes: int, learned: int) -> 
 
 def learning(out: Path, artifact: Path, run: Path, seed: int, learned: int) -> dict[str, Any]:
     """Actor and learner until ``learned`` episodes are in the learner's journal; what was done in all parts of it."""
+    from temporeal.policies.robot_learning import corrections
     from temporeal.policies.robot_learning.acting.run import act
     from temporeal.policies.robot_learning.ros_world import ByMonitor
     from temporeal.policies.robot_learning.words import actor_words
@@ -125,9 +126,10 @@ def learning(out: Path, artifact: Path, run: Path, seed: int, learned: int) -> d
     known, parts = episodes_of(run), out / f"learning-{seed}.jsonl"
     if known < learned:
         words = [*gap_robot.task_words(), *SETTINGS, f"seed={seed}"]
-        with learner(words, run, out / f"learner-{seed}.log") as connect:
+        with learner([*of_base(artifact), *words], run, out / f"learner-{seed}.log") as connect:
             asked = actor_words([*shared(words), f"connect={connect}", f"token={run / 'token'}",
-                                 f"episodes={learned - known}", f"out={out / 'actors' / str(seed)}", "deliver=30"])
+                                 f"episodes={learned - known}", f"out={out / 'actors' / str(seed)}", "deliver=30"],
+                                corrections.asked(SCALE, artifact, "--ros"))
             first = 1000 * seed + known
             with gap_robot.behind_ros(artifact, out / "nodes" / f"learning-{seed}", first, HIDDEN) as world:
                 began, done = time.monotonic(), dict[str, Any]()
@@ -151,6 +153,11 @@ def summed(path: Path) -> dict[str, float]:
         for name in COUNTED:
             total[name] = total.get(name, 0) + part.get(name, 0)
     return total
+
+
+def of_base(artifact: Path) -> list[str]:
+    """Options by which the learner knows what its actor corrects."""
+    return ["--base", str(artifact), "--correct", str(SCALE)]
 
 
 def shared(words: list[str]) -> list[str]:

@@ -18,6 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from temporeal.policies.robot_learning.corrections import correction
 from temporeal.policies.robot_learning.world import RobotWorld, Sample, WorldError
 from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.artifact.runtime import Artifact
@@ -32,10 +33,14 @@ class CorrectedWorld:
     Args:
         rest: [U], the command that corrects nothing.
         scale: share of the learner's command that is added, 0 to 1.
+
+    Attributes:
+        correction: what of it the learner must be of, too.
     """
 
     def __init__(self, world: RobotWorld, base: Artifact, rest: np.ndarray, scale: float) -> None:
-        require_base(world, base, scale)
+        require_base(world, base)
+        self.correction = correction(base.manifest, scale)
         self.world, self.base, self.scale = world, base, scale
         self.rest = np.asarray(rest, dtype=np.float64).reshape(-1)
         self.robot, self.command, self.period_s = world.robot, world.command, world.period_s
@@ -79,7 +84,7 @@ class CorrectedWorld:
         return np.asarray(found, dtype=np.float64).reshape(-1)
 
 
-def require_base(world: RobotWorld, base: Artifact, scale: float) -> None:
+def require_base(world: RobotWorld, base: Artifact) -> None:
     """Refuse a base that is of something else than the world, by the names of what differs."""
     manifest = base.manifest
     differs = [f"{name} is {theirs} of the base and {ours} of the world" for name, theirs, ours in (
@@ -93,5 +98,3 @@ def require_base(world: RobotWorld, base: Artifact, scale: float) -> None:
         differs.append("the base gives chunks, one command at a time is needed")
     if differs:
         raise BadInput(f"the base {manifest.name!r} does not fit: {'; '.join(differs)}")
-    if not 0.0 <= scale <= 1.0:
-        raise BadInput(f"the scale of a correction is from 0 to 1, got {scale:g}")

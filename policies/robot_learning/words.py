@@ -56,13 +56,15 @@ class Common:
     reward: str
 
 
-def common(words: Sequence[str], own: Sequence[str], more: Sequence[str] = ()) -> tuple[Common, dict[str, str]]:
+def common(
+    words: Sequence[str], own: Sequence[str], correction: Mapping[str, Any] | None
+) -> tuple[Common, dict[str, str]]:
     """What both sides are told, and the words of this side."""
     given = {key: value for key, _, value in (word.partition("=") for word in words) if key in own}
     others = [word for word in words if word.partition("=")[0] not in own]
     if not any(word.startswith("algo=") for word in others):
         others.append(f"algo={ALGORITHM}")
-    settings = compose([*others, *more, "num_worlds=1"])
+    settings = compose([*others, "num_worlds=1"])
     refuse_base(others, settings)
     if "privileged" in settings["algo"]:
         settings["algo"]["privileged"] = False  # on a robot nobody tells critics more
@@ -72,7 +74,7 @@ def common(words: Sequence[str], own: Sequence[str], more: Sequence[str] = ()) -
     success, threshold = given.get("success", FORMULA), number(given, "threshold", THRESHOLD, 0.0, 1.0)
     reward = choice(given, "reward", REWARDS)
     settings = environments.resolved(settings)
-    agreed = agreement(task, settings, config, judged(success, threshold, reward), task.steps)
+    agreed = agreement(task, settings, config, judged(success, threshold, reward), task.steps, correction)
     if agreed.largest > LARGEST:
         raise BadInput(f"an episode of {task.steps} steps of this task has up to {agreed.largest:,} bytes; at most "
                        f"{LARGEST:,} are delivered: a shorter episode, or smaller signals")
@@ -108,9 +110,13 @@ class LearnerWords:
     publish_s: float
 
 
-def learner_words(words: Sequence[str]) -> LearnerWords:
-    """The request of ``temporeal learner``."""
-    both, own = common(words, LEARNER)
+def learner_words(words: Sequence[str], correction: Mapping[str, Any] | None = None) -> LearnerWords:
+    """The request of ``temporeal learner``. ``correction``: of the base that the policy corrects
+    (:func:`temporeal.policies.robot_learning.corrections.asked`)."""
+    both, own = common(words, LEARNER, correction)
+    if correction and both.settings.get("dataset"):
+        raise BadInput(f"dataset={both.settings['dataset']}: its actions are whole commands, and with --correct the "
+                       "policy learns corrections; interventions are of the same kind")
     return LearnerWords(both, run_folders.run_folder(both.settings),
                         check_address(own.get("listen", "127.0.0.1:15061"), "listen"),
                         number(own, "publish", 2.0, 0.01, 3600.0))
@@ -149,9 +155,9 @@ class ActorWords:
     priority: str
 
 
-def actor_words(words: Sequence[str]) -> ActorWords:
-    """The request of ``temporeal actor``."""
-    both, own = common(words, ACTOR)
+def actor_words(words: Sequence[str], correction: Mapping[str, Any] | None = None) -> ActorWords:
+    """The request of ``temporeal actor``. ``correction``: as the learner's."""
+    both, own = common(words, ACTOR, correction)
     settings = both.settings
     if both.token is None:
         raise BadInput("token=FILE is needed: the learner writes it into its run's folder, RUN/token; copy it (mode "

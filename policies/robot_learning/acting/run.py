@@ -14,6 +14,7 @@ from temporeal.policies.robot_learning.acting.refresher import Refresher, real_t
 from temporeal.policies.robot_learning.acting.spool import Spool
 from temporeal.policies.robot_learning.resets import Begin, by_asking, second_policy
 from temporeal.policies.robot_learning.success import judge_of, require_signals
+from temporeal.policies.robot_learning.wire.agreement import UNCORRECTED, differences
 from temporeal.policies.robot_learning.wire.security import security
 from temporeal.policies.robot_learning.wire.weights import Policy
 from temporeal.policies.runs.errors import BadInput, bad_input
@@ -128,8 +129,11 @@ def beginning(
 
 
 def require_world(world: RobotWorld, words: ActorWords) -> None:
-    """Refuse a world that is not the task's, by the names of what differs."""
-    task, interface = words.common.task, words.common.agreed.interface
+    """Refuse a world that is not the task's, or of another correction than was agreed on, by names."""
+    task, agreed = words.common.task, words.common.agreed
+    interface, correction = agreed.interface, getattr(world, "correction", UNCORRECTED)
+    if found := list(differences(agreed.correction, correction, "correction", ("actor and learner", "the world"))):
+        raise BadInput(f"the world does not move the robot as was agreed: {'; '.join(found)}")
     for name, mine, theirs in (("robot", task.robot.name, world.robot.name), ("command", task.command, world.command)):
         if mine != theirs:
             raise BadInput(f"the task's {name} is {mine}, the world's {theirs}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from temporeal.robots.signals import SignalSpec
     from temporeal.sim.task import Task
 
-VERSION = 1  # of messages and of what is agreed
+VERSION = 2  # of messages and of what is agreed
+UNCORRECTED = {"scale": "none", "base": "none", "sha256": "none"}
+"""The correction where the policy moves the robot alone: without a base."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Agreement:
         learner: algorithm, widths, normalization: what makes weights fit.
         judged: what the reward is, and who judges success.
         steps: of the longest episode.
+        correction: scale, name and SHA-256 of the base that the policy corrects; its keys are always these.
     """
 
     interface: Interface
@@ -46,6 +49,7 @@ class Agreement:
     learner: Mapping[str, Any]
     judged: Mapping[str, Any]
     steps: int
+    correction: Mapping[str, Any] = field(default_factory=lambda: dict(UNCORRECTED))
 
     @property
     def largest(self) -> int:
@@ -58,7 +62,8 @@ class Agreement:
         """As it is hashed and sent: plain values."""
         found: dict[str, Any] = json.loads(json.dumps({
             "version": VERSION, "interface": self.interface.hashed(), "observation": self.observation,
-            "task": dict(self.task), "learner": dict(self.learner), "judged": dict(self.judged), "steps": self.steps}))
+            "task": dict(self.task), "learner": dict(self.learner), "judged": dict(self.judged), "steps": self.steps,
+            "correction": dict(self.correction)}))
         return found
 
     def digest(self) -> str:
@@ -66,23 +71,26 @@ class Agreement:
         return hashlib.sha256(json.dumps(self.plain(), sort_keys=True).encode()).hexdigest()
 
 
-def differences(wanted: Any, found: Any, name: str = "") -> Iterator[str]:
-    """Sentences on what differs between two :meth:`Agreement.plain`, by dotted names."""
+def differences(
+    wanted: Any, found: Any, name: str = "", sides: tuple[str, str] = ("the learner", "the actor")
+) -> Iterator[str]:
+    """Sentences on what differs between two :meth:`Agreement.plain`, by dotted names. ``sides``: whose."""
     if isinstance(wanted, Mapping) and isinstance(found, Mapping):
         for key in dict.fromkeys((*wanted, *found)):
             dotted = f"{name}.{key}" if name else str(key)
             if key not in wanted or key not in found:
-                yield f"{dotted[:120]} is {'not of the learner' if key not in wanted else 'missing at the actor'}"
+                yield f"{dotted[:120]} is {f'not of {sides[0]}' if key not in wanted else f'missing at {sides[1]}'}"
             else:
-                yield from differences(wanted[key], found[key], dotted)
+                yield from differences(wanted[key], found[key], dotted, sides)
     elif wanted != found:
-        yield f"{name} is {str(wanted)[:80]} at the learner and {str(found)[:80]} at the actor"
+        yield f"{name} is {str(wanted)[:80]} at {sides[0]} and {str(found)[:80]} at {sides[1]}"
 
 
 def agreement(
-    task: Task, settings: Mapping[str, Any], config: OffPolicyConfig, judged: Mapping[str, Any], steps: int
+    task: Task, settings: Mapping[str, Any], config: OffPolicyConfig, judged: Mapping[str, Any], steps: int,
+    correction: Mapping[str, Any] | None = None,
 ) -> Agreement:
-    """The agreement of a task as its policy sees it."""
+    """The agreement of a task as its policy sees it, and of the ``correction`` that its commands are, if any."""
     command, act = task.robot.command(task.command), task.act
     interface = Interface(
         task.robot.name, schema(*(carried(task.schema[name]) for name in read_by(task))),
@@ -92,7 +100,8 @@ def agreement(
     learner = {"algorithm": settings["algo"]["name"], "hidden": list(config.hidden), "precision": config.precision,
                "normalization": "running mean and deviation" if config.normalize_observations else "none"}
     observe: Any = task.observe
-    return Agreement(interface, int(observe.obs_dim), {**group, "formula": task.formula_text}, learner, judged, steps)
+    return Agreement(interface, int(observe.obs_dim), {**group, "formula": task.formula_text}, learner, judged, steps,
+                     correction or UNCORRECTED)
 
 
 def read_by(task: Task) -> tuple[str, ...]:

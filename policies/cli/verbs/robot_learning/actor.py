@@ -32,7 +32,8 @@ Words beside those of `temporeal train`, which must be the learner's:
   deliver=10               seconds to wait at the end until all is delivered
   priority=auto            of the control loop: realtime, normal; auto: real-time where that is permitted
 --sim takes the task's simulation as the robot, in real time. --ros takes a robot behind ROS 2, whose guard and monitor
-run ARTIFACT and stay in the path; with --correct the artifact acts, and the policy's commands are corrections of it
+run ARTIFACT and stay in the path; with --correct the artifact acts, and the policy's commands are corrections of it:
+the learner is told the same (--base ARTIFACT --correct SCALE), and an actor of another base or scale is refused
 (docs/how-to/crossing-the-gap.md). The bus is that of the group deploy (deploy.namespace=/cf1, ...).
 
 Example:
@@ -84,10 +85,11 @@ def run(argv: Sequence[str]) -> int:
     if options.sim and (options.correct is not None or options.put_back):
         raise BadInput("--correct and --put-back are of a robot behind ROS 2 (--ros)")
     from temporeal.policies.robot_learning.acting.run import act
+    from temporeal.policies.robot_learning.corrections import asked as correction_asked
     from temporeal.policies.robot_learning.words import actor_words
     from temporeal.policies.runs.interrupts import Interrupted, stop_asked
 
-    words = actor_words(options.overrides)
+    words = actor_words(options.overrides, correction_asked(options.correct, options.ros, "--ros"))
     with stop_asked("ending the episode; it is dropped", quiet=options.json) as asked:
         world, judge = open_robot(options, words)
         done = act(words, world, judge, asked=asked, tell=(lambda text: None) if options.json else say)

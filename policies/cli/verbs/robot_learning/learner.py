@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from temporeal.policies.cli.console import Parser, add_json, add_overrides, add_overwrite, print_json, say
-from temporeal.policies.runs.errors import OK
+from temporeal.policies.runs.errors import OK, BadInput
 
 SUMMARY = "learning on a robot, the learning half: takes episodes, publishes weights"
 HELP = """\
@@ -21,9 +22,12 @@ Words beside those of `temporeal train`:
   reward=success           1 at success, else 0; or task: the task's own reward on what was measured
   publish=2                seconds between publications
   dataset=FOLDER           demonstrations, in a share of each batch; interventions join them
+--base ARTIFACT --correct SCALE: actors correct this base by this scale, as their --ros and --correct say; the policy is
+one of corrections, and actors of another base, of another scale or of none are refused.
 
 Example:
   temporeal learner task=reach algo=rlpd algo.warmup=0 dataset=demos out=outputs/learner
+  temporeal learner --base outputs/artifact --correct 0.2 task=waypoints algo=sac out=outputs/learner
 """
 
 
@@ -31,6 +35,8 @@ def parser() -> Parser:
     """Options of this verb."""
     p = Parser("learner", HELP)
     add_overrides(p)
+    p.add_argument("--base", type=Path, metavar="ARTIFACT", help="with --correct: the base that the actors correct")
+    p.add_argument("--correct", type=float, metavar="SCALE", help="with --base: the actors' --correct, 0..1")
     add_overwrite(p)
     add_json(p)
     return p
@@ -39,12 +45,15 @@ def parser() -> Parser:
 def run(argv: Sequence[str]) -> int:
     """Learn until the budget is spent or it is stopped."""
     options = parser().parse_intermixed_args(argv)
+    if options.base is not None and options.correct is None:
+        raise BadInput(f"--base {options.base}: by what scale is it corrected? --correct SCALE, as the actors' say")
+    from temporeal.policies.robot_learning.corrections import asked as correction_asked
     from temporeal.policies.robot_learning.learning.run import learn
     from temporeal.policies.robot_learning.words import learner_words
     from temporeal.policies.runs.interrupts import Interrupted, stop_asked
     from temporeal.policies.training import progress
 
-    words = learner_words(options.overrides)
+    words = learner_words(options.overrides, correction_asked(options.correct, options.base, "--base"))
     title = f"{words.folder.name}, {words.common.settings['algo']['name']}"
     quiet = options.json
     with stop_asked(quiet=quiet) as asked:
