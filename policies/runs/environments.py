@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import math
-import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,7 @@ from temporeal.policies.runs.settings.compose import of_group
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.settings.robots import arguments
 from temporeal.policies.runs.settings.values import check_device_name
+from temporeal.policies.training.errors import fits
 
 if TYPE_CHECKING:
     from temporeal.sim.env import Env
@@ -159,24 +158,3 @@ def check_device(device: str) -> None:
 
         if not torch.cuda.is_available():
             raise BadInput(f"device={device}: torch sees no GPU here; use device=cpu, or ask `temporeal doctor`")
-
-
-def fits(value: object, hint: Any) -> bool:
-    """Whether ``value`` is of the annotated type ``hint``: an int passes for a float, a list for a sequence of ints."""
-    choices = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    for choice in choices:
-        kind = typing.get_origin(choice) or choice
-        if kind is type(None):
-            good = value is None
-        elif kind in (int, float):
-            good = isinstance(value, (int, kind)) and not isinstance(value, bool) and math.isfinite(value)
-        elif kind in (bool, str):
-            good = isinstance(value, kind)
-        elif kind in (tuple, list, Sequence):
-            item = (typing.get_args(choice) or (int,))[0]
-            good = isinstance(value, (tuple, list)) and all(fits(each, item) for each in value)
-        else:
-            good = True  # the class itself must check what is no plain value
-        if good:
-            return True
-    return False

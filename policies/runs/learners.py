@@ -9,9 +9,10 @@ from dataclasses import fields
 from types import ModuleType
 from typing import Any
 
-from temporeal.policies.runs.environments import GREATEST_SEED, check_seed, fits
+from temporeal.policies.runs.environments import GREATEST_SEED, check_seed
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.settings.compose import of_group
+from temporeal.policies.training.errors import fits
 from temporeal.policies.training.registries import LEARNERS
 
 RANK_SEED = 1_000_003  # between the seeds of the processes of one run: their worlds must differ

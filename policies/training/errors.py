@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import types
+import typing
 from collections.abc import Sequence
+from typing import Any
 
 
 class SettingsError(ValueError):
@@ -49,3 +53,32 @@ def choose(config: object, **legal: Sequence[str]) -> None:
     for name, words in legal.items():
         if getattr(config, name) not in words:
             raise SettingsError(f"algo.{name}={getattr(config, name)}: one of {', '.join(words)}")
+
+
+def require_kinds(config: Any) -> None:
+    """Refuse settings of the dataclass ``config`` that are not of their annotated kinds: before their ranges."""
+    for name, hint in typing.get_type_hints(type(config)).items():
+        if not fits(value := getattr(config, name), hint):
+            wanted = hint.__name__ if isinstance(hint, type) else str(hint).replace("collections.abc.", "")
+            raise SettingsError(f"algo.{name}={value!r}: expected {wanted}, finite")
+
+
+def fits(value: object, hint: Any) -> bool:
+    """Whether ``value`` is of the annotated type ``hint``: an int passes for a float, a list for a sequence of ints."""
+    choices = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    for choice in choices:
+        kind = typing.get_origin(choice) or choice
+        if kind is type(None):
+            good = value is None
+        elif kind in (int, float):
+            good = isinstance(value, (int, kind)) and not isinstance(value, bool) and math.isfinite(value)
+        elif kind in (bool, str):
+            good = isinstance(value, kind)
+        elif kind in (tuple, list, Sequence):
+            item = (typing.get_args(choice) or (int,))[0]
+            good = isinstance(value, (tuple, list)) and all(fits(each, item) for each in value)
+        else:
+            good = True  # the class itself must check what is no plain value
+        if good:
+            return True
+    return False

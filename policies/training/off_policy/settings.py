@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from temporeal.policies.nets.ensembles import PRECISIONS
-from temporeal.policies.training.errors import SettingsError, choose, require, require_widths
+from temporeal.policies.training.errors import SettingsError, choose, require, require_kinds, require_widths
 from temporeal.policies.training.progress import CLOCKS
 
 MAY_CHANGE = ("total_steps", "max_seconds", "clock", "checkpoint_seconds", "report_steps", "evaluate_steps",
@@ -132,6 +132,7 @@ class OffPolicyConfig:
     threads: int = 1
 
     def __post_init__(self) -> None:
+        require_kinds(self)
         require(self, total_steps="[1, inf)", max_seconds="(0, inf)", updates_per_step="(0, inf)", warmup="[0, inf)",
                 batch="[2, inf)", size="[1, inf)", n_step="[1, inf)", gamma="[0, 1]", demonstrations="[0, 1]",
                 priority="[0, 1]", priority_correction="[0, 1]", critics="[1, inf)", subset="[1, inf)",

@@ -161,6 +161,10 @@ def test_the_best_policy_is_kept_from_before_the_first_step_on(tmp_path: Path) -
         td3.TD3Config(keep_best=True)
     with pytest.raises(SettingsError, match=r"value_range=\[1, 0\]"):
         td3.TD3Config(value_range=(1, 0))
+    for name, value in (("value_range", ("a", "b")), ("value_range", (0.0, float("inf"))), ("n_step", 1.5),
+                        ("keep_best", 1), ("clock", None), ("hidden", (8.5,))):
+        with pytest.raises(SettingsError, match=f"algo.{name}=.*: expected .*, finite"):
+            td3.TD3Config(**{name: value})
 
 
 def test_a_base_s_own_episodes_are_as_many_of_each_world_and_failures_by_a_share() -> None:
