@@ -18,12 +18,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from temporeal.policies.robot_learning.wire.agreement import FILE as AGREEMENT
+from temporeal.policies.robot_learning.wire.agreement import differences, read_agreed, write_agreed
 from temporeal.policies.robot_learning.wire.messages import sealed, unsealed
 from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.atomic_files import write_whole
 
-EPISODES, REFUSED, WEIGHTS, AGREEMENT, STATE, LOCK = (
-    "episodes", "refused", "weights", "agreement.json", "courier.json", ".actor")
+EPISODES, REFUSED, WEIGHTS, STATE, LOCK = "episodes", "refused", "weights", "courier.json", ".actor"
 SUFFIX = ".episode"
 
 
@@ -72,14 +73,18 @@ class Spool:
     def begin(self, agreed: Mapping[str, Any], digest: str) -> None:
         """Of this agreement. Episodes of another one that wait here would be refused: they are the person's."""
         file = self.folder / AGREEMENT
-        before = json.loads(file.read_text()) if file.exists() else {}
-        if before.get("digest", digest) != digest and self.waiting():
+        before = read_agreed(file, f"it says what the {len(self.waiting())} episodes that wait here are of: remove it "
+                                   "where they were made with these words (the learner refuses others), or name "
+                                   "another folder: out=ANOTHER")
+        same = before is not None and before[1] == digest
+        if before is not None and not same and self.waiting():
+            what = "; ".join(differences(agreed, before[0], sides=("this actor", "the one that made them")))
             raise BadInput(f"{self.folder} holds {len(self.waiting())} episodes that no learner has yet, of another "
-                           "task, robot or learner: deliver them first with the settings they were made with, or name "
-                           "another folder: out=ANOTHER")
-        if before.get("digest") != digest:
+                           f"task, robot or learner ({what}): deliver them first with the settings they were made "
+                           "with, or name another folder: out=ANOTHER")
+        if not same:
             (self.folder / WEIGHTS).unlink(missing_ok=True)
-        write_whole(file, json.dumps({"digest": digest, "agreement": dict(agreed)}).encode())
+        write_agreed(file, agreed, digest)
         (self.folder / STATE).unlink(missing_ok=True)
 
     def keep(self, identity: str, data: bytes) -> None:

@@ -7,7 +7,7 @@ import queue
 import threading
 
 from temporeal.policies.robot_learning.learning.journal import Journal
-from temporeal.policies.robot_learning.wire.agreement import Agreement
+from temporeal.policies.robot_learning.wire.agreement import FILE, Agreement, differences, read_agreed, write_agreed
 from temporeal.policies.robot_learning.wire.episodes import Episode, OutOfRange, require_range, unranged
 from temporeal.policies.robot_learning.wire.messages import MessageError, decode
 
@@ -23,12 +23,23 @@ class Inbox:
     def __init__(self, journal: Journal, agreed: Agreement) -> None:
         self.aside = dict[str, str]()
         self.journal, self.ids, self.lock = journal, dict[str, bytes](), threading.Lock()
+        file = journal.path.with_name(FILE)
+        kept = read_agreed(file, "remove it: it only tells in words what the episodes beside it are of")
+        # of runs from before this file was written nothing can be told in words
+        self.other = "" if kept is None else "; ".join(differences(agreed.plain(), kept[0], sides=(
+            "this learner", "the one that received them")))
         self.before = [self._known(data, agreed) for data in journal.records()]
+        if kept is None or self.other:
+            write_agreed(file, agreed.plain(), agreed.digest())
         self.new: queue.Queue[Episode] = queue.Queue()
 
     def _known(self, data: bytes, agreed: Agreement) -> Episode:
         where = str(self.journal.path)
-        episode = unranged(decode(data, where, "episode"), agreed, where)
+        message = decode(data, where, "episode")
+        if self.other and message.fields.get("agreement") != agreed.digest():
+            raise MessageError(f"{where} holds episodes of another learner: {self.other}; go on with the words that "
+                               "they were received with, or begin another run: out=ANOTHER")
+        episode = unranged(message, agreed, where)
         try:
             require_range(episode, agreed, where)
         except OutOfRange as error:

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,8 @@ import numpy as np
 from temporeal.policies.data.episodes.interface import ActionSpec, Interface
 from temporeal.policies.robot_learning.wire.messages import DTYPES
 from temporeal.policies.runs.errors import BadInput
+from temporeal.robots.atomic_files import write_whole
+from temporeal.robots.handed_over.texts import Refused, from_json
 from temporeal.robots.signals import schema
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from temporeal.sim.task import Task
 
 VERSION = 2  # of messages and of what is agreed
+FILE = "agreement.json"  # beside the episodes: what they are of
 UNCORRECTED = {"scale": "none", "base": "none", "sha256": "none"}
 """The correction where the policy moves the robot alone: without a base."""
 
@@ -84,6 +88,25 @@ def differences(
                 yield from differences(wanted[key], found[key], dotted, sides)
     elif wanted != found:
         yield f"{name} is {str(wanted)[:80]} at {sides[0]} and {str(found)[:80]} at {sides[1]}"
+
+
+def write_agreed(file: Path, agreed: Mapping[str, Any], digest: str) -> None:
+    """Write down what the episodes beside ``file`` are of: an :meth:`Agreement.plain` and its digest."""
+    write_whole(file, json.dumps({"digest": digest, "agreement": dict(agreed)}).encode())
+
+
+def read_agreed(file: Path, mend: str) -> tuple[Mapping[str, Any], str] | None:
+    """What :func:`write_agreed` was given; None: there is no file. ``mend``: what to do where it is damaged."""
+    try:
+        found = from_json(file.read_bytes(), str(file))
+    except FileNotFoundError:
+        return None
+    except (OSError, Refused) as error:
+        raise BadInput(f"{file} cannot be read: {error}; {mend}") from error
+    digest, agreed = (found.get("digest"), found.get("agreement")) if isinstance(found, Mapping) else (None, None)
+    if not isinstance(digest, str) or not isinstance(agreed, Mapping):
+        raise BadInput(f"{file} is damaged: an object with digest, a text, and agreement, an object, is needed; {mend}")
+    return agreed, digest
 
 
 def agreement(
