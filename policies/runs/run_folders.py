@@ -12,6 +12,7 @@ from typing import Any
 from temporeal.policies.runs.environments import backend_defaults, resolved
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.settings import files, values
+from temporeal.policies.runs.settings.compose import PRESET
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.robots.registry import guess_file
 
@@ -42,8 +43,14 @@ def run_folder(settings: Mapping[str, Any]) -> Path:
         raise BadInput(f"out={settings['out']}: one folder")
     if settings["out"] is not None:
         return Path(str(settings["out"]))
-    task = settings["task"]
-    return Path("outputs/train") / f"{task.get('title', task['name'])}-{settings['algo']['name']}-{settings['seed']}"
+    return Path("outputs/train") / f"{title_of(settings)}-{learner_of(settings)}-{settings['seed']}"
+
+
+def learner_of(settings: Mapping[str, Any]) -> str:
+    """The learner in the name of a run's folder: of a run that corrects a base, the word that was chosen, so that
+    ``algo=resip`` is beside the ``algo=ppo`` that it corrects."""
+    algo, base = settings["algo"], settings.get("base") or {}
+    return str(algo.get(PRESET, algo["name"]) if base.get("policy") or base.get("expert") else algo["name"])
 
 
 def title_of(settings: Mapping[str, Any]) -> str:

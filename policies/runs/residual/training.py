@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,6 +13,7 @@ from temporeal.policies.runs.residual.acting import corrected_act
 from temporeal.policies.runs.residual.copies import require_same
 from temporeal.policies.runs.residual.opened import Opened
 from temporeal.policies.runs.residual.opening import config_of, open_base
+from temporeal.policies.runs.settings.compose import PRESET
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.tuning_runs.bases import JUDGES
 
@@ -24,9 +26,17 @@ LEARNERS = ("ppo", "sac", "td3")
 """Modules of the learners whose policy is a function of what the worlds show."""
 
 
+PRESETS = ("resip", "resfit")
+"""Files of settings that are for correcting a base."""
+
+
 def check_learner(settings: Mapping[str, Any], module: ModuleType) -> None:
-    """Refuse a learner that cannot correct a base, before anything slow."""
-    if not config_of(settings).given:
+    """Refuse a learner that cannot correct a base, and settings that are for one without it, before anything slow."""
+    config, algo = config_of(settings), settings["algo"]
+    if not config.given:
+        if (preset := algo.get(PRESET)) in PRESETS:
+            raise BadInput(f"algo={preset} corrects a base, and there is none: base.policy=RUN, or "
+                           f"base.expert=scripted; to learn from nothing: algo={algo['name']}")
         return
     name = module.__name__.rpartition(".")[2]
     if name not in LEARNERS:
@@ -35,6 +45,19 @@ def check_learner(settings: Mapping[str, Any], module: ModuleType) -> None:
     if settings["processes"] > 1 or settings["device"] != "cpu":
         raise BadInput(f"processes={settings['processes']} device={settings['device']}: a base is corrected in one "
                        "process, on the cpu")
+    if algo.get("value_range") is not None and config.reward != "sparse":
+        raise BadInput(f"base.reward={config.reward} with algo.value_range={list(algo['value_range'])}: targets are "
+                       "cut to returns of 1 at success, and others would be cut off: base.reward=sparse, or "
+                       "algo.value_range=null")
+    check_apart(run_folders.run_folder(settings), config.policy)
+
+
+def check_apart(folder: Path, policy: str) -> None:
+    """Refuse a run's ``folder`` that is its base's, or inside it, or around it: the run would overwrite its base."""
+    here, base = folder.resolve(), Path(policy).resolve()
+    if policy and (here.is_relative_to(base) or base.is_relative_to(here)):
+        raise BadInput(f"out={folder} is the folder of base.policy={policy}, or one inside the other: a run and what "
+                       "it corrects need folders of their own: out=<folder>")
 
 
 def opened(settings: Settings, task: Task) -> Opened | None:

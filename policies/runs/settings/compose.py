@@ -195,9 +195,16 @@ def with_names(settings: Settings, choices: Mapping[str, str]) -> Settings:
     }
     if choices.get("experiment") is not None:
         named["experiment"] = choices["experiment"]
+    if named["algo"]["name"] != choices["algo"]:
+        named["algo"][PRESET] = choices["algo"]
     return named
 
 
+PRESET = "preset"
+"""Of ``algo``: the file of settings that was chosen, where that is not the learner's own: resip, of ppo."""
+
+
 def of_group(settings: Mapping[str, Any], group: str) -> Settings:
-    """A group's own settings, without its name: keywords of its module."""
-    return {key: value for key, value in (settings.get(group) or {}).items() if key != "name"}
+    """A group's own settings, without its name and that of its file: keywords of its module."""
+    hidden = ("name", PRESET) if group == "algo" else ("name",)
+    return {key: value for key, value in (settings.get(group) or {}).items() if key not in hidden}

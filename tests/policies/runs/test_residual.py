@@ -18,6 +18,7 @@ from temporeal.policies.runs.evaluating import EvaluationConfig, evaluate_on
 from temporeal.policies.runs.exporting import export_run
 from temporeal.policies.runs.residual.copies import DIGEST, keep
 from temporeal.policies.runs.residual.opening import open_base
+from temporeal.policies.runs.run_folders import run_folder
 from temporeal.policies.runs.settings.compose import compose, override
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.trained import load_trained, trained_policy
@@ -159,7 +160,12 @@ def test_pairs_by_hand() -> None:
     (["base.policy={flow}", "base.execute=9"], "base.execute is from 1 to 4"),
     (["base.policy={ppo}", "algo=tgpo"], "algo=tgpo corrects no base; those that do"),
     (["base.model=somewhere"], "base.expert=served, base.model and base.map belong together"),
-    (["base.expert=served"], "base.expert=served: say which model")])
+    (["base.expert=served"], "base.expert=served: say which model"),
+    (["algo=resip"], "algo=resip corrects a base, and there is none: base.policy=RUN, or base.expert=scripted"),
+    (["algo=resfit"], "algo=resfit corrects a base, and there is none"),
+    (["algo=resfit", "base.expert=scripted"],
+     r"base.reward=task with algo.value_range=\[0.0, 1.0\]: .* base.reward=sparse"),
+    (["algo=resfit", "base.expert=scripted", "base.reward=formula"], "base.reward=formula with algo.value_range")])
 def test_what_does_not_go_is_refused(
     words: list[str], told: str, bases: Bases, tmp_path: Path
 ) -> None:
@@ -167,6 +173,22 @@ def test_what_does_not_go_is_refused(
     with pytest.raises(BadInput, match=told):
         train({**compose([*TASK, *words, f"out={tmp_path / 'run'}", "num_worlds=4"]), "compiled": False}, quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_residual_has_a_folder_of_its_own(bases: Bases, tmp_path: Path) -> None:
+    base, before = bases["ppo"], sorted(bases["ppo"].rglob("*"))
+    (tmp_path / "link").symlink_to(base)
+    for out in (base, base / "residual", base.parent, tmp_path / "link"):
+        with pytest.raises(BadInput, match="is the folder of base.policy=.*, or one inside the other.*out=<folder>"):
+            train(settings_of(out, f"base.policy={base}"), overwrite=True, quiet=True)
+    assert sorted(base.rglob("*")) == before
+    titles = {words: str(run_folder(compose([*TASK, *words]))) for words in (
+        ("algo=resip", f"base.policy={base}"), ("algo=resfit", "base.expert=scripted"), ("algo=ppo",),
+        ("algo=td3", "base.expert=scripted"), ("algo=rlpd",))}
+    assert list(titles.values()) == [f"outputs/train/hover-{name}-1" for name in (
+        "resip", "resfit", "ppo", "td3", "sac")]
+    kept = override(compose([*TASK, "algo=resip", f"base.policy={base}"]), ["algo=sac"])
+    assert str(run_folder(kept)) == "outputs/train/hover-sac-1"
 
 
 def test_another_task_robot_or_rate_is_refused_by_name(bases: Bases) -> None:
