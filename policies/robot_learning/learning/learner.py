@@ -217,9 +217,10 @@ def _ends(steps: int) -> list[bool]:
 
 
 def _with_room(learner: Learner) -> Replay:
-    """The demonstrations of a dataset, with room for interventions; zeros where nothing is: their digest is known."""
+    """The demonstrations of a dataset, with room for interventions: as much whatever the budget is, which may be
+    raised; zeros where nothing is, as older checkpoints say."""
     given, replay = learner.demonstrations, learner.replay
-    times = (given.times if given is not None else 0) + min(BY_HAND, replay.times)
+    times = (given.times if given is not None else 0) + min(BY_HAND, learner.config.size)
     state = replay.pair.shape[2] - learner.sizes.action_dim
     found = Replay(times, 1, state, learner.sizes.action_dim)
     for table in (found.pair, found.after, found.told, found.error):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training import checkpoint, offline_learner
@@ -54,8 +54,11 @@ def restore(learner: Learner, path: Path) -> None:
     same = checkpoint.require_same
     same(path, "sizes", Sizes(**state["sizes"])._asdict(), learner.sizes._asdict(), MAY_CHANGE)
     same(path, "configuration", {**ABSENT_DEFAULTS, **state["config"]}, plain(learner.config), MAY_CHANGE)
+    mine, held = learner.demonstrations, state["demonstrated"]
+    older = mine is not None and held is not None and state["data"] == _older_digest(mine, len(held["error"]))
+    data = state["data"] if older else digest(mine)
     same(path, "run", {name: state[name] for name in ("seed", "worlds", "data")},
-         {"seed": learner.seed, "worlds": learner.env.num_worlds, "data": digest(learner.demonstrations)}, MAY_CHANGE)
+         {"seed": learner.seed, "worlds": learner.env.num_worlds, "data": data}, MAY_CHANGE)
     try:
         learner.env.load_state_dict(state["env"])
     except ValueError as error:
@@ -66,9 +69,8 @@ def restore(learner: Learner, path: Path) -> None:
     for name, normalizer in learner.normalizers.items():
         normalizer.load_state_dict(state["normalizers"][name])
     learner.replay.load_state_dict(state["replay"])
-    if learner.demonstrations is not None:
-        learner.demonstrations.error.copy_(state["demonstrated"]["error"])
-        learner.demonstrations.greatest = state["demonstrated"]["greatest"]
+    if mine is not None:
+        _restore_errors(mine, held, older)
     for name in NUMBERS:
         setattr(learner, name, state[name])
     learner.algorithm.updates = state["updates"]
@@ -84,18 +86,47 @@ def latest(out: Path) -> Path:
 
 
 def digest(demonstrations: Replay | None) -> str:
-    """SHA-256 of what was demonstrated; "" without demonstrations."""
+    """SHA-256 of what was demonstrated, the oldest first, whatever room there is for more; "" without demonstrations.
+    """
     if demonstrations is None:
         return ""
-    found = hashlib.sha256()
+    count, times = demonstrations.count, demonstrations.times
+    first, found = (demonstrations.at - count) % times, hashlib.sha256()
     for table in (demonstrations.pair, demonstrations.after, demonstrations.told):
-        found.update(memoryview(table.numpy()).cast("B"))
+        for rows in (table[first : first + count], table[: max(0, first + count - times)]):
+            found.update(memoryview(rows.numpy()).cast("B") if len(rows) else b"")
+    return found.hexdigest()
+
+
+def _older_digest(demonstrations: Replay, times: int) -> str:
+    """As checkpoints of before had it: of whole tables of ``times``, as they lie in memory, zeros where nothing is."""
+    found, rows = hashlib.sha256(), min(times, demonstrations.times)
+    for table in (demonstrations.pair, demonstrations.after, demonstrations.told):
+        found.update(memoryview(table[:rows].numpy()).cast("B"))
+        found.update(bytes((times - rows) * table[0].numel() * table.element_size()))
     return found.hexdigest()
 
 
 def errors(demonstrations: Replay | None) -> dict[str, Any] | None:
-    """What changes of demonstrations: their last errors."""
-    return None if demonstrations is None else {"error": demonstrations.error, "greatest": demonstrations.greatest}
+    """What changes of demonstrations: their last errors [times], the oldest first."""
+    if demonstrations is None:
+        return None
+    return {"error": demonstrations.error[_order(demonstrations)], "greatest": demonstrations.greatest}
+
+
+def _order(demonstrations: Replay) -> Tensor:
+    """Where the times are, the oldest first."""
+    return (torch.arange(demonstrations.count) + demonstrations.at - demonstrations.count) % demonstrations.times
+
+
+def _restore_errors(demonstrations: Replay, held: dict[str, Any], older: bool) -> None:
+    """Set them to what :func:`errors` found; ``older``: of whole tables, as they lay in memory."""
+    error, demonstrations.greatest = held["error"], held["greatest"]
+    if older:
+        rows = min(len(error), demonstrations.times)
+        demonstrations.error[:rows] = error[:rows]
+        return
+    demonstrations.error[_order(demonstrations)] = error
 
 
 def load_policy(

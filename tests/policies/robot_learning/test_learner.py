@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from tests.policies.robot_learning.deliveries import agreed, bytes_of, episode
 
 from temporeal.policies.algos.sac import SAC, SACConfig
 from temporeal.policies.cli.main import main
+from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.robot_learning.learning.inbox import Inbox
 from temporeal.policies.robot_learning.learning.journal import Journal
 from temporeal.policies.robot_learning.learning.learner import Learning
@@ -25,9 +27,10 @@ from temporeal.policies.robot_learning.words import actor_words, learner_words
 from temporeal.policies.robot_learning.world import Pacer
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.training import offline_learner
+from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.off_policy import checkpoints
-from temporeal.policies.training.off_policy.replay import ENDED, REWARD, TERMINATED
+from temporeal.policies.training.off_policy.replay import ENDED, REWARD, TERMINATED, Replay
 
 CONFIG = SACConfig(hidden=(8, 8), warmup=6, batch=8, size=400, total_steps=1000, report_steps=4, updates_per_step=1.0)
 RNG = np.random.default_rng(5)
@@ -152,6 +155,70 @@ def test_an_episode_of_the_journal_that_is_out_of_range_is_set_aside(tmp_path: P
     again.catch_up()
     assert (again.env.episodes, again.env.aside, again.learner.update) == (3, [bad.id], 10)
     journal.close()
+
+
+def stopped(folder: Path, config: SACConfig, shown: Transitions | None, some: Sequence[Episode]) -> Learning:
+    """A learner that took ``some`` in, learned, and kept a checkpoint."""
+    journal = Journal(folder / "received.episodes")
+    made = Learning(agreed(), config, SAC, 3, Inbox(journal, agreed()), 0.0, shown)
+    for one in some:
+        made.inbox.keep(one, bytes_of(one))
+    report(made)
+    checkpoints.keep(made.learner, folder)
+    journal.close()
+    return made
+
+
+def resumed(folder: Path, config: SACConfig, shown: Transitions | None) -> Learning:
+    journal = Journal(folder / "received.episodes")
+    made, path = Learning(agreed(), config, SAC, 3, Inbox(journal, agreed()), 0.0, shown), checkpoints.latest(folder)
+    made.fast_forward(made.inbox.journal.count)
+    checkpoints.restore(made.learner, path)
+    journal.close()
+    return made
+
+
+def demonstrated(steps: int) -> Transitions:
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.from_numpy(RNG.uniform(-1, 1, shape).astype(np.float32))
+
+    return Transitions(draw(steps, 3), draw(steps, 1), draw(steps), draw(steps, 3), torch.ones(steps),
+                       torch.zeros(steps, dtype=torch.int64), torch.tensor([0, steps]))
+
+
+BUDGET = replace(CONFIG, total_steps=40, priority=0.6)
+
+
+@pytest.mark.parametrize("dataset", [False, True])
+@pytest.mark.parametrize("lengths", [(5, 6, 5), (6,) * 7], ids=["within", "beyond"])
+def test_a_budget_is_raised_after_interventions(tmp_path: Path, dataset: bool, lengths: tuple[int, ...]) -> None:
+    """Also where the last episodes went beyond the budget, all of them by hand."""
+    shown = demonstrated(9) if dataset else None
+    before = stopped(tmp_path, BUDGET, shown, [by_hand(steps, range(steps)) for steps in lengths])
+    after = resumed(tmp_path, replace(BUDGET, total_steps=90), shown)
+    assert after.told.count == before.told.count == sum(lengths) + 9 * dataset
+    for name in ("pair", "after", "told", "error"):
+        assert torch.equal(getattr(after.told, name), getattr(before.told, name)), name
+    assert len(after.told.error[: after.told.count].unique()) > 5, "last errors are remembered"
+    with pytest.raises(CheckpointError, match="data"):
+        resumed(tmp_path, replace(BUDGET, total_steps=90), demonstrated(8))
+
+
+@pytest.mark.parametrize("total_steps", [40, 90])
+def test_checkpoints_with_the_digest_of_whole_tables_resume(
+    tmp_path: Path, total_steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def whole(told: Replay | None) -> str:
+        tables = () if told is None else (told.pair, told.after, told.told)
+        return hashlib.sha256(b"".join(table.numpy().tobytes() for table in tables)).hexdigest()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("temporeal.policies.robot_learning.learning.learner.BY_HAND", 40)  # the budget's, then
+        patch.setattr(checkpoints, "digest", whole)
+        patch.setattr(checkpoints, "errors", lambda told: {"error": told.error, "greatest": told.greatest})
+        before = stopped(tmp_path, BUDGET, None, [by_hand(5, (0, 1, 3)), by_hand(6, (2,))])
+    after = resumed(tmp_path, replace(BUDGET, total_steps=total_steps), None)
+    assert torch.equal(after.told.error[:4], before.told.error[:4]) and after.told.count == 4
 
 
 def test_another_runs_journal_is_refused(journal: Journal) -> None:
