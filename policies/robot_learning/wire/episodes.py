@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from temporeal.policies.robot_learning.wire.agreement import Agreement
+from temporeal.policies.robot_learning.wire.agreement import UNCORRECTED, Agreement
 from temporeal.policies.robot_learning.wire.messages import Message, MessageError, array_of, text_of, whole_of
 
 ID = re.compile(r"\d{20}-[0-9a-f]{12}")
@@ -88,6 +88,8 @@ def require_range(episode: Episode, agreed: Agreement, who: str) -> None:
         _within(getattr(episode, name), -1.0 - ROUNDING, 1.0 + ROUNDING, f"{who}: {name} lies in [-1, 1]")
     low, high = np.asarray(agreed.interface.action.low), np.asarray(agreed.interface.action.high)
     room = COMMAND_ROUNDING * (np.where(np.isfinite(high - low), high - low, 0.0)) + ROUNDING
+    if agreed.correction["scale"] != UNCORRECTED["scale"]:  # what a guard cut of it is told divided by the scale
+        room = np.full_like(room, np.inf)
     _within(episode.command, np.maximum(low - room, -GREATEST), np.minimum(high + room, GREATEST),
             f"{who}: command {agreed.interface.action.name} lies in its limits")
     floats = {f"{PREFIX}{name}": value for name, value in episode.signals.items() if value.dtype.kind == "f"}

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from tests.bridge.conftest import write_artifact
+from tests.policies.robot_learning.deliveries import agreed, episode
 
 from temporeal.policies.cli.main import main
 from temporeal.policies.robot_learning.acting.run import require_world
 from temporeal.policies.robot_learning.corrections import asked, correction
 from temporeal.policies.robot_learning.wire.agreement import differences
+from temporeal.policies.robot_learning.wire.episodes import OutOfRange, require_range
 from temporeal.policies.robot_learning.wire.messages import MessageError, Published
 from temporeal.policies.robot_learning.wire.service import Service, agreement_hello
 from temporeal.policies.robot_learning.words import actor_words, learner_words
@@ -93,3 +97,11 @@ def test_an_actor_declares_what_its_options_say(
     monkeypatch.setattr(actor, "open_robot", opened)
     assert main(["actor", "--ros", str(bases[0]), "--correct", "0.2", *BASE, "token=t"]) == BAD_INPUT
     assert f"agreed: {correction(load_manifest(bases[0]), 0.2)}" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_correction_that_the_guard_cut_may_be_beyond_the_commands_limits() -> None:
+    """Limits of the toy are 2 m/s: what a guard took away, divided by a scale of 0.2, is more."""
+    one = replace(episode(np.random.default_rng(3)), command=np.full((4, 1), -9.0, np.float32))
+    require_range(one, agreed(correction={"scale": 0.2, "base": "cascade", "sha256": "0"}), "it")
+    with pytest.raises(OutOfRange, match="command .* lies in its limits"):
+        require_range(one, agreed(), "it")
