@@ -8,6 +8,7 @@ an episode is written between episodes. O observation, A action, U command.
 from __future__ import annotations
 
 import gc
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from temporeal.policies.robot_learning.wire.episodes import GREATEST, Episode, r
 from temporeal.policies.robot_learning.wire.messages import MessageError, encode
 from temporeal.policies.robot_learning.wire.weights import Policy
 from temporeal.policies.robot_learning.world import RobotWorld, Sample
+from temporeal.policies.runs.errors import BadInput
 from temporeal.sim.maps import Memory, initial_memory
 from temporeal.sim.task import MISSION_TIME
 
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from temporeal.policies.robot_learning.acting.refresher import Refresher
     from temporeal.sim.task import Task
 
+MIB = 1 << 20
+LEAST_FREE = 64 * MIB  # bytes of the actor's disk, and of twice the longest episode: with less none begins
 SAME = 1e-5  # of a command's range: less than this is no change, as in temporeal.robots.motion.shield.clamp
 
 
@@ -108,6 +112,7 @@ class Actor:
         self.warm()
         while not asked and (episodes is None or self.tally.episodes < episodes):
             self.refresher.check()
+            self.require_room()
             with undisturbed():  # from before the first sample: cycles begin with it
                 first = begin()
                 if first is None:
@@ -118,6 +123,14 @@ class Actor:
             if ending.quit:
                 break
         return self.tally
+
+    def require_room(self) -> None:
+        """Refuse to begin an episode that the disk may not take."""
+        free, least = shutil.disk_usage(self.spool.folder).free, max(LEAST_FREE, 2 * self.agreed.largest)
+        if free < least:
+            raise BadInput(f"{self.spool.folder} has {free / MIB:,.0f} MiB free, and no episode begins with less than "
+                           f"{least / MIB:,.0f}; {len(self.spool.waiting())} episodes wait there for the learner: make "
+                           "room, and begin again with the same words")
 
     @torch.no_grad()
     def warm(self) -> None:
@@ -233,7 +246,8 @@ class Actor:
             self.spool.keep(episode.id, encode(to_message(episode)))
         except (MessageError, OSError) as error:
             tally.discarded += 1
-            self.tell(f"DROPPED: a finished episode of {steps} steps is not kept and not learned from: {error}")
+            self.tell(f"DROPPED: a finished episode of {steps} steps ({ending.why}) is not kept and not learned from: "
+                      f"{error}")
             return
         tally.episodes += 1
         tally.interventions += int(sum(rows.intervened))

@@ -32,6 +32,7 @@ class Courier:
         self.spool, self.client, self.weights_s = spool, client, weights_s
         self.agreed: Mapping[str, Any] = json.loads((spool.folder / AGREEMENT).read_text())
         self.state, self.have, self.due, self.greeted, self.told = State(), "", 0.0, False, False
+        self.said = ""
 
     def round(self) -> bool:
         """One look: greet, deliver all that waits, fetch weights. Whether the learner answered."""
@@ -51,6 +52,9 @@ class Courier:
             self.note(replace(self.state, connected=False, trouble=str(error), fatal=True))
         except (Unreachable, MessageError) as error:
             self.note(replace(self.state, connected=False, trouble=str(error), fatal=False))
+        except OSError as error:  # a full disk: what waits is delivered all the same, which makes room
+            self.note(replace(self.state, connected=False, trouble=f"the actor's folder {self.spool.folder}: {error}",
+                              fatal=False))
         self.greeted = False
         return False
 
@@ -73,10 +77,18 @@ class Courier:
             self.have = text_of(decode(data, "the learner", "weights").fields, "digest", "the learner")
 
     def note(self, state: State) -> None:
-        """Write what changed."""
-        if state != self.state or not self.told:
-            self.state, self.told = state, True
+        """Write what changed; where the disk takes it not, say it, and try again the next time."""
+        if state == self.state and self.told:
+            return
+        self.state = state
+        try:
             self.spool.put_state(state)
+            self.told, self.said = True, ""
+        except OSError as error:
+            self.told = False
+            if self.said != (said := f"the courier cannot write what it knows: {error}; {state.trouble}"):
+                self.said = said
+                print(said.removesuffix("; "), file=sys.stderr, flush=True)
 
 
 def ends_with_parent() -> None:

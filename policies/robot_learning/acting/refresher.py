@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from temporeal.policies.robot_learning.acting.spool import Spool
+from temporeal.policies.robot_learning.acting.spool import REFUSED, SUFFIX, Spool
 from temporeal.policies.robot_learning.wire.messages import MessageError
 from temporeal.policies.robot_learning.wire.weights import Policy, Weights
 from temporeal.policies.runs.errors import BadInput
 
 LOOK_S = 0.2  # s between looks for new weights
+LONGEST_S = 10.0  # s: longest wait before a courier that ended is started again; one that lived longer begins at once
 
 
 def real_time(priority: int) -> None:
@@ -26,17 +28,22 @@ class Refresher:
     """Reads weights as they come; the control loop takes them between two steps.
 
     Args:
-        start: starts the courier's process.
+        start: starts the courier's process. tell: says what is wrong. now: a clock, s.
 
     Attributes:
         ahead: real-time priority that the thread takes; 0: none. With the interpreter's lock in its hand it must not
             wait for other processes while the control loop waits for it.
     """
 
-    def __init__(self, spool: Spool, policy: Policy, start: Callable[[], subprocess.Popen[bytes]]) -> None:
-        self.spool, self.policy, self.start = spool, policy, start
+    def __init__(
+        self, spool: Spool, policy: Policy, start: Callable[[], subprocess.Popen[bytes]],
+        tell: Callable[[str], None] = print, now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.spool, self.policy, self.start, self.tell, self.now = spool, policy, start, tell, now
         self.next = deque[Weights](maxlen=1)  # taken and put by two threads: no other order can lose one
-        self.wrong = ""
+        self.wrong = self.ended = self.said = ""
+        self.refused = set(refusals(spool))
+        self.begun, self.wait = now(), LOOK_S
         self.over, self.ahead = threading.Event(), 0
         self.process = start()
         self.thread = threading.Thread(target=self._look, name="weights", daemon=True)
@@ -55,8 +62,23 @@ class Refresher:
                     self.wrong = ""
             except (MessageError, OSError) as error:
                 self.wrong = str(error)
-            if self.process.poll() is not None:
-                self.process = self.start()
+            self.keep_alive()
+
+    def keep_alive(self) -> None:
+        """Start a courier that ended again: at once, then, where it ends again and again, after longer and longer."""
+        code, lived = self.process.poll(), self.now() - self.begun
+        if code is None:
+            if lived > LONGEST_S:
+                self.ended, self.wait = "", LOOK_S
+            return
+        self.ended = self.ended or f"the courier ended with status {code}; it is started again"
+        if lived < self.wait:
+            return
+        self.begun, self.wait = self.now(), min(2.0 * self.wait, LONGEST_S)
+        try:
+            self.process = self.start()
+        except OSError as error:
+            self.ended = f"the courier cannot be started: {error}"
 
     def put(self) -> None:
         """Give the policy the newest weights, if there are new ones."""
@@ -65,10 +87,19 @@ class Refresher:
 
     def trouble(self) -> str:
         """What is wrong between this actor and its learner; "": nothing."""
-        return self.wrong or self.spool.state().trouble
+        return self.wrong or self.ended or self.spool.state().trouble
 
     def check(self) -> None:
-        """Refuse to go on where the learner will not speak with this actor."""
+        """Say what is wrong since the last time, and refuse to go on where the learner will not speak with this actor.
+        """
+        for identity, why in refusals(self.spool).items():
+            if identity not in self.refused:
+                self.refused.add(identity)
+                self.tell(f"REFUSED: the learner will not learn from episode {identity}: {why} (kept in "
+                          f"{self.spool.folder / REFUSED})")
+        if (trouble := self.trouble()) != self.said:
+            self.said = trouble
+            self.tell(f"trouble: {trouble}" if trouble else "the trouble is over")
         state = self.spool.state()
         if state.fatal:
             raise BadInput(f"{state.trouble}; {len(self.spool.waiting())} episodes wait in {self.spool.folder}")
@@ -89,3 +120,13 @@ class Refresher:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def refusals(spool: Spool) -> dict[str, str]:
+    """Episodes that the learner refused for good, and why, as far as the disk took it."""
+    found = {}
+    for path in sorted((spool.folder / REFUSED).glob(f"*{SUFFIX}")):
+        with suppress(OSError):
+            found[path.stem] = "not noted"
+            found[path.stem] = path.with_suffix(".txt").read_text().strip()
+    return found

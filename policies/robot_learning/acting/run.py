@@ -79,7 +79,7 @@ def acted(
                                              words.domain)
     token, tls = common.token, common.tls
     refresher = Refresher(spool, policy, lambda: courier.start(words.folder, words.connect, token, tls,
-                                                               words.weights_s))
+                                                               words.weights_s), tell)
     try:
         if person is not None and person.words:
             tell(person.words)

@@ -18,7 +18,7 @@ from temporeal.policies.data.episodes.interface import DataError
 from temporeal.policies.data.recording.controls import DISCARD, LAYOUTS, QUIT, SUCCESS, Controls
 from temporeal.policies.data.recording.operators import Scripted, Wish
 from temporeal.policies.robot_learning import resets
-from temporeal.policies.robot_learning.acting.actor import Actor, undisturbed
+from temporeal.policies.robot_learning.acting.actor import LEAST_FREE, Actor, undisturbed
 from temporeal.policies.robot_learning.acting.interventions import ByHand, ByOperator, Heard, moves
 from temporeal.policies.robot_learning.acting.run import require_world
 from temporeal.policies.robot_learning.acting.spool import Spool
@@ -279,6 +279,37 @@ def test_an_episode_that_the_learner_would_refuse_is_dropped_and_said(tmp_path: 
     actor.run(lambda: world.reset() if not world.sent else None, None, [])
     assert (actor.spool.waiting(), actor.tally.episodes, actor.tally.discarded) == ([], 0, 1)
     assert "DROPPED" in said[-1] and "command joint_pos_cmd lies in its limits" in said[-1]
+
+
+def test_an_episode_that_the_disk_does_not_take_is_said_to_be_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said, spool, keep = list[str](), Spool(tmp_path), Spool.keep
+
+    def full(identity: str, data: bytes) -> None:
+        if not said:
+            raise OSError(28, "No space left on device")
+        keep(spool, identity, data)
+
+    monkeypatch.setattr(spool, "keep", full)
+    actor = Actor(Arm(), TASK, policy(), ByKeys(), spool, agreed(), REFRESHER, tell=said.append)
+    actor.run(actor.world.reset, 1, [])
+    assert f"DROPPED: a finished episode of {STEPS} steps" in said[0] and "No space left" in said[0]
+    assert (actor.tally.episodes, actor.tally.discarded, len(spool.waiting())) == (1, 1, 1), "it goes on"
+
+
+def test_no_episode_begins_where_the_disk_may_not_take_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, spool = Arm(), Spool(tmp_path)
+    actor = Actor(world, TASK, policy(), ByKeys(), spool, agreed(), REFRESHER, tell=lambda text: None)
+    for free, begins in ((LEAST_FREE, True), (LEAST_FREE - 1, False)):
+        monkeypatch.setattr("shutil.disk_usage", lambda folder, free=free: SimpleNamespace(free=free))
+        world.sent.clear()
+        if begins:
+            actor.run(world.reset, 1, [])
+        else:
+            with pytest.raises(BadInput, match="64 MiB free, and no episode begins with less than 64; 1 episodes wait"):
+                actor.run(world.reset, 2, [])
+        assert bool(world.sent) is begins
 
 
 def test_a_stop_that_is_asked_for_drops_the_open_episode(tmp_path: Path) -> None:
