@@ -128,8 +128,11 @@ def test_a_killed_learner_has_all_it_acknowledged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["obs", "reward", "command"])
-def test_an_episode_of_the_journal_that_is_out_of_range_is_set_aside(tmp_path: Path, name: str) -> None:
+def test_an_episode_of_the_journal_that_is_out_of_range_is_set_aside(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was acknowledged before ranges were checked: the learner goes on without it, also from a checkpoint."""
+    monkeypatch.setattr("temporeal.policies.robot_learning.learning.learner.REPORT_S", 0.0)
     journal, bad = Journal(tmp_path / "received.episodes"), by_hand(5, (0, 2))
     getattr(bad, name)[3] = 1e20
     good = [by_hand(4, (1,)), by_hand(6, (2, 3))]
