@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from temporeal.policies.runs import artifacts, chunks, environments
+from temporeal.policies.runs import artifacts, chunks
 from temporeal.policies.runs.errors import BadInput, bad_input
+from temporeal.policies.runs.residual.fitting import check_fit, check_worlds
 from temporeal.policies.runs.residual.opened import Opened, rows_of
 from temporeal.policies.runs.residual.served import served
-from temporeal.policies.runs.run_folders import BASE, load_run, title_of
+from temporeal.policies.runs.run_folders import BASE, load_run
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.tuning_runs.graphs import load_graph
 from temporeal.policies.training.residual.settings import SERVED
@@ -50,31 +50,12 @@ def open_base(settings: Settings, task: Task, run: Path | None = None) -> Opened
         where = f"base.policy={folder}" if run is None else f"{run}: the copy of its base, {folder},"
         raise BadInput(f"{where} is not there: the folder of a run or of an artifact is needed")
     if artifacts.is_artifact(folder):
-        return by_artifact(config, folder, task)
+        return by_artifact(config, folder, settings, task, trained=run is not None)
     before = load_run(folder)
-    if found := differences(folder, before, settings, task):
-        raise BadInput(f"base.policy={folder} does not fit {title_of(settings)}: {'; '.join(found)}")
+    check_fit(folder, before, settings, task, trained=run is not None)
     if chunks.gives_chunks(before):
         return by_chunks(config, folder, before, task)
     return by_network(config, folder, before, settings, task)
-
-
-def differences(folder: Path, before: Settings, settings: Settings, task: Task) -> list[str]:
-    """What differs between the task of a base and ``task``, in words."""
-    then = environments.make_task(before)
-    shown = [("task", before["task"]["name"], settings["task"]["name"]), ("robot", then.robot.name, task.robot.name),
-             ("command", then.command, task.command), ("action", f"{then.act.action_dim} numbers",
-                                                       f"{task.act.action_dim} numbers")]
-    found = [f"{what} {was}, here {now}" for what, was, now in shown if was != now]
-    if not math.isclose(then.control_dt, task.control_dt, rel_tol=1e-6):
-        found.append(f"rate {1 / then.control_dt:g} Hz, here {1 / task.control_dt:g} Hz")
-    if not chunks.gives_chunks(before) and then.observe.obs_dim != task.observe.obs_dim:
-        found.append(f"observation of {then.observe.obs_dim} numbers, here {task.observe.obs_dim}")
-    for name, spec in then.schema.items():
-        now = task.schema.get(name)
-        if now is not None and (spec.shape, spec.unit) != (now.shape, now.unit):
-            found.append(f"signal {name} {list(spec.shape)} {spec.unit}, here {list(now.shape)} {now.unit}")
-    return found
 
 
 def by_network(config: BaseConfig, folder: Path, before: Settings, settings: Settings, task: Task) -> Opened:
@@ -136,12 +117,14 @@ def execute_of(config: BaseConfig, algo: Mapping[str, Any]) -> int:
     return execute
 
 
-def by_artifact(config: BaseConfig, folder: Path, task: Task) -> Opened:
-    """An artifact, run by its own runtime; it replays its golden trace first."""
+def by_artifact(config: BaseConfig, folder: Path, settings: Settings, task: Task, *, trained: bool) -> Opened:
+    """An artifact, run by its own runtime; it replays its golden trace first. ``trained``: see :func:`check_fit`."""
     from temporeal.policies.evaluate.measurement_recorder import with_recorder
     from temporeal.robots.artifact.manifest import POLICY
 
     artifact = artifacts.load_artifact(folder)
+    if not trained and "task" in artifact.manifest.training:
+        check_worlds(folder, artifacts.artifact_settings(folder, artifact), settings)
     shown, size = with_recorder(task, artifact.schema), task.act.action_dim
     artifacts.check_rate(artifact.manifest.rate_hz, task)
     chunk, execute = artifact.manifest.chunk, 1
