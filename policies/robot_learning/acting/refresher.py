@@ -92,17 +92,21 @@ class Refresher:
     def check(self) -> None:
         """Say what is wrong since the last time, and refuse to go on where the learner will not speak with this actor.
         """
-        for identity, why in refusals(self.spool).items():
-            if identity not in self.refused:
-                self.refused.add(identity)
-                self.tell(f"REFUSED: the learner will not learn from episode {identity}: {why} (kept in "
-                          f"{self.spool.folder / REFUSED})")
+        self.tell_refusals()
         if (trouble := self.trouble()) != self.said:
             self.said = trouble
             self.tell(f"trouble: {trouble}" if trouble else "the trouble is over")
         state = self.spool.state()
         if state.fatal:
             raise BadInput(f"{state.trouble}; {len(self.spool.waiting())} episodes wait in {self.spool.folder}")
+
+    def tell_refusals(self) -> None:
+        """Say which episodes were refused since the last time."""
+        for identity, why in refusals(self.spool).items():
+            if identity not in self.refused:
+                self.refused.add(identity)
+                self.tell(f"REFUSED: the learner will not learn from episode {identity}: {why} (kept in "
+                          f"{self.spool.folder / REFUSED})")
 
     def close(self, deliver_s: float = 0.0) -> None:
         """End the courier, after it has delivered what waits, as far as it does so within ``deliver_s``."""
@@ -120,6 +124,7 @@ class Refresher:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self.tell_refusals()
 
 
 def refusals(spool: Spool) -> dict[str, str]:
