@@ -225,7 +225,7 @@ def by_run(world: RosWorld, artifact: Path, run: Path) -> tuple[Any, Callable[[]
     from temporeal.policies.runs.run_folders import load_run
     from temporeal.policies.runs.trained import load_graph
 
-    graph = load_graph(load_run(run), run, task_of())
+    graph = load_graph(load_run(run, corrections=True), run, task_of())
 
     def begin() -> Act:
         memory = graph.initial_memory(1)

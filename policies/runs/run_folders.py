@@ -18,6 +18,7 @@ from temporeal.robots.registry import guess_file
 
 CONFIG, CHECKPOINTS, DIVERGED, EVENTS = "config.yaml", "checkpoints", "diverged", "events"  # in a run's folder
 BASE = "base"  # in a run's folder: a copy of what its policy corrects
+AGREEMENT = "agreement.json"  # in the folder of a run on a robot: what actor and learner agreed on
 # what a run keeps over a resume; the learner knows the rest
 SAME = ("robot", "task", "backend", "randomize", "curriculum", "cameras", "augment", "renderer", "seed", "num_worlds",
         "processes", "base")
@@ -180,10 +181,32 @@ def is_run(folder: Path) -> bool:
         return False
 
 
-def load_run(folder: Path) -> Settings:
-    """Settings of the run in ``folder``, with the defaults of its backend, which is imported for them."""
+def load_run(folder: Path, corrections: bool = False) -> Settings:
+    """Settings of the run in ``folder``, with the defaults of its backend, which is imported for them.
+
+    ``corrections``: whether it may be one whose policy was learned on a robot beside a base, and is none without it.
+    """
     settings = read_run(folder)
+    if not corrections and (base := corrected_base(folder)):
+        raise BadInput(f"{folder}: its policy was learned on a robot as corrections of {base} (temporeal learner "
+                       "--base --correct), and moves nothing alone; it acts beside its base: temporeal actor --ros "
+                       "ARTIFACT --correct SCALE explore=false")
     return {**settings, "backend": backend_defaults(settings.get("backend"))}
+
+
+def corrected_base(folder: Path) -> str:
+    """What the policy of a learner's run corrects; "": nothing."""
+    from temporeal.robots.handed_over.files import Refused
+    from temporeal.robots.handed_over.texts import from_json
+
+    file = folder / AGREEMENT
+    if not file.is_file():
+        return ""
+    try:
+        correction = from_json(file.read_bytes(), str(file))["correction"]
+        return "" if correction["scale"] == "none" else str(correction["base"])
+    except (Refused, ValueError, LookupError, TypeError) as error:
+        raise BadInput(f"{file} does not say what the policy of this run corrects, if anything: {error}") from error
 
 
 def read_run(folder: Path) -> Settings:

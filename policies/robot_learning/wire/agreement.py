@@ -18,6 +18,7 @@ import numpy as np
 from temporeal.policies.data.episodes.interface import ActionSpec, Interface
 from temporeal.policies.robot_learning.wire.messages import DTYPES
 from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.run_folders import AGREEMENT
 from temporeal.robots.atomic_files import write_whole
 from temporeal.robots.handed_over.texts import Refused, from_json
 from temporeal.robots.signals import schema
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from temporeal.sim.task import Task
 
 VERSION = 2  # of messages and of what is agreed
-FILE = "agreement.json"  # beside the episodes: what they are of
+FILE = AGREEMENT  # beside the episodes: what they are of
 UNCORRECTED = {"scale": "none", "base": "none", "sha256": "none"}
 """The correction where the policy moves the robot alone: without a base."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,23 @@ def test_new_run_holds_all_its_settings(tmp_path: Path) -> None:
     made = settings(tmp_path)
     run_folders.open_run(made, tmp_path / "run", overwrite=False)
     assert run_folders.load_run(tmp_path / "run") == made
+
+
+def test_what_was_learned_beside_a_base_does_not_act_alone(tmp_path: Path) -> None:
+    made, run = settings(tmp_path), tmp_path / "run"
+    run_folders.open_run(made, run, overwrite=False)
+    for scale, refused in (("none", False), (0.2, True), (0.0, True)):
+        (run / "agreement.json").write_text(json.dumps({"correction": {"scale": scale, "base": "hover"}}))
+        assert run_folders.load_run(run, corrections=True) == made
+        if refused:
+            with pytest.raises(BadInput, match="learned on a robot as corrections of hover"):
+                run_folders.load_run(run)
+        else:
+            assert run_folders.load_run(run) == made
+    for torn in ("{", "{}", "[1]", '{"correction": 1}'):
+        (run / "agreement.json").write_text(torn)
+        with pytest.raises(BadInput, match="does not say what the policy of this run corrects"):
+            run_folders.load_run(run)
 
 
 def test_a_run_of_before_takes_settings_that_its_backend_has_had_since(tmp_path: Path) -> None:
