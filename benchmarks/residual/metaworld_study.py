@@ -35,6 +35,7 @@ PART, FEWEST = "metaworld-study", 3
 TASKS = {"peg": "peg-insert-side-v3", "peg-hard": "peg-hard", "soccer": "soccer-v3"}
 WORLDS = {"resip": 32, "resfit": 8}
 STEPS = {"resip": 300_000, "resfit": 40_000}  # targets: at most so many control steps
+TOTAL = {"resip": 294_912, "resfit": 40_000}  # of a training: whole iterations, and so many between evaluations
 TRAINED, WATCHED, JUDGED = 200, 200, 500  # control steps of an episode in training, on the way, in the end
 STARTS, WATCHES, EACH = 1000, 100, 20  # fresh starts in the end and on the way; worlds that play them
 EVERY = {"resip": 24_576, "resfit": 5_000}  # control steps between evaluations on the way
@@ -119,7 +120,7 @@ def train(job: Job, out: Path, words: Sequence[str] = ()) -> Trained:
     from temporeal.policies.runs.offline import settings_of
 
     module, config = algorithm(settings_of([
-        "task=metaworld", f"algo={job.learner}", f"algo.total_steps={STEPS[job.learner]}", *words]))
+        "task=metaworld", f"algo={job.learner}", f"algo.total_steps={TOTAL[job.learner]}", *words]))
     env = worlds(job.task, WORLDS[job.learner], job.seed, TRAINED)
     watch = worlds(job.task, EACH, ON_THE_WAY + job.seed, WATCHED)
 
