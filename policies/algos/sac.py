@@ -140,10 +140,15 @@ class SAC:
         self.policy.net.there_and_back(batch.obs, slope, self.scratch)
         self.policy_adam.step()
         value, entropy = found
-        if self.config.entropy is not None and self.config.temperature:
-            self.temperature_adam.gradient.copy_(entropy - self.config.entropy * self.sizes.action_dim)
-            self.temperature_adam.step()
+        cool(self.temperature_adam, self.config, entropy, self.sizes.action_dim)
         return value, entropy, temperature
+
+
+def cool(adam: Adam, config: SACConfig, entropy: Tensor, actions: int) -> None:
+    """One step of the temperature (eq. 17) that ``adam`` moves, where it is learned; of ``actions`` numbers."""
+    if config.entropy is not None and config.temperature:
+        adam.gradient.copy_(entropy - config.entropy * actions)
+        adam.step()
 
 
 def by_outputs(outputs: Tensor, noise: Tensor, action: Tensor, by_action: Tensor, temperature: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from temporeal.policies.algos.sac import SACConfig, Temperature, by_outputs
+from temporeal.policies.algos.sac import SACConfig, Temperature, by_outputs, cool
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.bounded_actor import squashed
 from temporeal.policies.nets.ensembles import Ensemble, Scratch
@@ -168,9 +168,7 @@ class SequenceSAC:
         self.actor.net.there_and_back(batch.obs, slope, self.scratch)
         self.policy_adam.step()
         value, entropy = found
-        if self.config.entropy is not None and self.config.temperature:
-            self.temperature_adam.gradient.copy_(entropy - self.config.entropy * self.sizes.action_dim)
-            self.temperature_adam.step()
+        cool(self.temperature_adam, self.config, entropy, self.sizes.action_dim)
         return value, entropy, temperature
 
     def between(self, obs: Tensor, actions: Tensor) -> Tensor:
