@@ -17,10 +17,16 @@ def sinusoids(position: Tensor, width: int) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Multi-head attention of tokens [N, L, D] to ``memory`` [N, M, D]; written out, so that every exporter has it."""
+    """Multi-head attention of tokens [N, L, D] to ``memory`` [N, M, D]; written out, so that every exporter has it.
 
-    def __init__(self, width: int, heads: int) -> None:
+    Args:
+        heads: of attention.
+        any_length: an exported graph takes any L and M; else those that it was traced with.
+    """
+
+    def __init__(self, width: int, heads: int, any_length: bool = False) -> None:
         super().__init__()
+        self.any_length = any_length
         if width % heads:
             raise ValueError(f"width {width} is no multiple of the number of heads, {heads}")
         self.heads, self.size = heads, width // heads
@@ -34,12 +40,16 @@ class Attention(nn.Module):
         logits = query @ key.transpose(2, 3) / math.sqrt(self.size)
         share = torch.softmax(logits if hidden is None else logits + hidden, -1)
         found = (share @ value).transpose(1, 2)
-        return self.out(found.reshape(-1, int(found.shape[1]), self.heads * self.size))
+        return self.out(found.reshape(-1, self.length(found), self.heads * self.size))
 
     def split(self, tokens: Tensor, heads: int) -> Tensor:
-        """[N, L, heads * size] as [N, heads, L, size]. L is a number of the exported graph: asked for at each
-        inference, it costs a robot more than the products."""
-        return tokens.reshape(-1, int(tokens.shape[1]), heads, self.size).transpose(1, 2)
+        """[N, L, heads * size] as [N, heads, L, size]."""
+        return tokens.reshape(-1, self.length(tokens), heads, self.size).transpose(1, 2)
+
+    def length(self, tokens: Tensor) -> int:
+        """L. It is a number of the exported graph, where it may be: asked for at each inference, it costs a robot more
+        than the products of few tokens."""
+        return tokens.shape[1] if self.any_length else int(tokens.shape[1])
 
 
 class Block(nn.Module):

@@ -51,7 +51,7 @@ class Prefix(nn.Module):
         self.words = next((spec.name for spec in specs if is_words(spec)), "")
         self.sentence = reader(vocabulary, sizes) if vocabulary else None
         self.unsaid = nn.Parameter(torch.zeros(1, width))
-        net = lite0.load() if sizes.image_encoder == "imagenet" and self.pictures else None
+        self.net = net = lite0.load() if sizes.image_encoder == "imagenet" and self.pictures else None  # of all eyes
         self.eyes = nn.ModuleDict({
             spec.name: Eye(spec.shape, sizes.channels, sizes.keypoints, sizes.camera_tokens, sizes.patches, width,
                            sizes.pointers, net)
@@ -74,7 +74,10 @@ class Prefix(nn.Module):
     def looked(self, signals: Mapping[str, Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Tokens [N, L, D], and of each camera the logits [N, Q, cells] of where its pointers look."""
         told = self.told(signals)
-        seen = [self.eyes[spec.name](signals[spec.name], told) for spec in self.pictures]
+        pictures = {spec.name: signals[spec.name] for spec in self.pictures}
+        if self.net is not None:
+            pictures = lite0.mapped(self.net, pictures)
+        seen = [self.eyes[name](picture, told) for name, picture in pictures.items()]
         found = torch.cat([told[:, None], *(look.tokens for look in seen)], 1) + self.place
         for block in self.blocks:
             found = block(found)

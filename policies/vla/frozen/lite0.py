@@ -43,8 +43,11 @@ class Padded(nn.Conv2d):
         """Maps of ceil(size / stride) cells."""
         (kernel, _), (stride, _) = self.kernel_size, self.stride
         down, across = (max((-(-int(size) // stride) - 1) * stride + kernel - int(size), 0) for size in maps.shape[2:])
-        shape = (across // 2, across - across // 2, down // 2, down - down // 2)
-        return super().forward(nn.functional.pad(maps, shape))
+        even = (down // 2, across // 2)
+        if down % 2 or across % 2:  # a convolution pads both sides alike; padding apart costs a robot time, so only here
+            shape = (across // 2, across - across // 2, down // 2, down - down // 2)
+            maps, even = nn.functional.pad(maps, shape), (0, 0)
+        return nn.functional.conv2d(maps, self.weight, self.bias, self.stride, even, groups=self.groups)
 
 
 class Block(nn.Module):
@@ -89,6 +92,20 @@ class Lite0(nn.Module):
 def shapes(rows: int, columns: int) -> list[tuple[int, int, int]]:
     """Channels, rows and columns of each of the maps of a picture."""
     return [(BLOCKS[i].channels, -(-rows // stride), -(-columns // stride)) for i, stride in TAPS.items()]
+
+
+@torch.no_grad()
+def mapped(net: nn.Module, pictures: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The maps [N, F] of each of the ``pictures`` uint8 [N, H, W, 3]; those of one shape are seen in one pass, which
+    costs a robot less than one a camera. What is maps already stays so."""
+    found, shaped = dict(pictures), dict[tuple[int, ...], list[str]]()
+    for name, picture in pictures.items():
+        if picture.dim() > 2:
+            shaped.setdefault(tuple(int(size) for size in picture.shape[1:]), []).append(name)
+    for alike in shaped.values():
+        maps = net(torch.cat([pictures[name] for name in alike]))
+        found |= zip(alike, maps.reshape(len(alike), -1, int(maps.shape[1])).unbind(0))
+    return found
 
 
 # ---- weights

@@ -5,7 +5,8 @@ six layers (Devlin et al. 2018, arXiv 1810.04805), the mean over its tokens, nor
 known before, so each is cut into BERT's pieces once: of the 30,522 pieces a network keeps those that its vocabulary can
 say, and an exported policy takes any sentence of these words, without a tokenizer.
 
-N sentences, L words, P pieces of a word at most, M = P L + 2 tokens, E numbers of a vector.
+N sentences, L words, P pieces of a word at most, up to M = P L + 2 tokens, E numbers of a vector. Only the tokens that
+a sentence has are computed with: of a vocabulary of L = 16, P = 2 these are 6 to 12 of 34.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Layer(nn.Module):
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
-        self.own, self.first = Attention(width, width // HEAD), nn.LayerNorm(width, EPSILON)
+        self.own, self.first = Attention(width, width // HEAD, any_length=True), nn.LayerNorm(width, EPSILON)
         self.feed = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, width))
         self.last = nn.LayerNorm(width, EPSILON)
 
@@ -90,13 +91,24 @@ class MiniLM(nn.Module):
         edge = torch.zeros_like(words[:, :1])
         pieces = torch.cat([edge, self.rows[words].flatten(1), edge + 1], 1)
         there = torch.cat([edge + 1.0, self.there[words].flatten(1), edge + 1.0], 1)
-        place = (there.cumsum(1) - 1.0).long()  # gaps are hidden, and count nowhere
-        tokens = self.norm(self.pieces(pieces) + self.places(place))
+        pieces, there = together(pieces, there)
+        tokens = self.norm(self.pieces(pieces) + self.places.weight[: pieces.shape[1]])
         hidden = (there - 1.0)[:, None, None] * 1e4
         for layer in self.layers:
             tokens = layer(tokens, hidden)
         mean = (tokens * there[..., None]).sum(1) / there.sum(1, keepdim=True)
         return nn.functional.normalize(mean, dim=1)
+
+
+def together(pieces: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+    """The ``pieces`` [N, M] that are ``there`` (1, else 0) in their order, without gaps, and which of these are there
+    (1, else 0): [N, m], m those of the longest sentence. An exported graph takes m from what it reads."""
+    count = there.sum(1, keepdim=True)
+    last = pieces.shape[1]  # a column for the gaps
+    to = torch.where(there > 0, there.cumsum(1) - 1.0, float(last)).long()
+    packed = (0 * torch.cat([pieces, pieces[:, :1]], 1)).scatter(1, to, pieces)
+    longest = count.max().long()
+    return packed[:, :longest], (torch.arange(last)[None, :longest] < count).float()
 
 
 # ---- weights

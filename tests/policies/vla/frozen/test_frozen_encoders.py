@@ -86,6 +86,27 @@ def test_a_sentence_is_encoded_as_by_bert(installed: Path) -> None:
         assert torch.allclose(net(torch.from_numpy(WORDS.encode("the square"))[None]), wanted, atol=1e-5)
 
 
+def test_only_tokens_that_a_sentence_has_are_computed_with() -> None:
+    pieces, there = torch.tensor([[5, 0, 7, 9], [3, 4, 0, 0]]), torch.tensor([[1.0, 0, 1, 1], [1, 1, 0, 0]])
+    packed, which = minilm.together(pieces, there)
+    assert packed.tolist() == [[5, 7, 9], [3, 4, 0]] and which.tolist() == [[1, 1, 1], [1, 1, 0]]
+    alone, _ = minilm.together(pieces[1:], there[1:])
+    assert alone.tolist() == [[3, 4]]
+
+
+def test_cameras_alike_are_seen_in_one_pass(installed: Path) -> None:
+    net, calls = lite0.load(), list[int]()
+    net.register_forward_hook(lambda part, given, found: calls.append(len(found)))
+    left, right = torch.randint(0, 256, (2, 3, 16, 16, 3), dtype=torch.uint8)
+    small = torch.randint(0, 256, (3, 8, 8, 3), dtype=torch.uint8)
+    maps = torch.randn(3, 40)
+    found = lite0.mapped(net, {"left": left, "small": small, "right": right, "maps": maps})
+    assert calls == [6, 3] and list(found) == ["left", "small", "right", "maps"] and found["maps"] is maps
+    with torch.no_grad():
+        for name, picture in {"left": left, "right": right, "small": small}.items():
+            assert torch.allclose(found[name], net(picture), atol=1e-5)
+
+
 def test_a_picture_is_seen_as_by_efficientnet_lite(installed: Path) -> None:
     found, net = wheels.imagenet(), lite0.load()
     picture = torch.randint(0, 256, (2, 16, 13, 3), dtype=torch.uint8)
