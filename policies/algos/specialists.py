@@ -5,8 +5,12 @@ or anew (``algo.specialists=[RUN,RUN]``), all of algo=ppo. In turn each of them 
 ensemble learns which of them fail from where; who acts is decided in each control step
 (:mod:`temporeal.policies.training.warm_starts.easy_cases`). Nothing of the policies is trained.
 
+``algo.merge=true`` makes one network of them instead, where they were trained from the generalist: their weights are
+averaged (:mod:`temporeal.policies.training.warm_starts.merging`), by ``algo.weights`` or as held-out episodes say.
+
 What they are together is one policy, which is judged and exported as any other, and distilled to one network by
-``algo=dagger algo.expert=RUN``. N worlds, O observation. """
+``algo=dagger algo.expert=RUN``. N worlds, O observation.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,7 @@ from temporeal.policies.training import budget, checkpoint, offline_learner
 from temporeal.policies.training.errors import SettingsError, choose, require, require_widths
 from temporeal.policies.training.progress import CLOCKS, Logger, Progress
 from temporeal.policies.training.ranks import Ranks
+from temporeal.policies.training.warm_starts import merging
 from temporeal.policies.training.warm_starts.easy_cases import Judges, OnePolicy, Switch, judged_loss, untouched
 from temporeal.policies.training.warm_starts.ppo_start import WarmStart, on_this_task
 from temporeal.sim.types import TaskEnv
@@ -43,6 +48,9 @@ class SpecialistsConfig:
         learning_rate, weight_decay: of AdamW.
         width: deviations by which a specialist must surely be better. margin: and by how much, of the chance to fail.
         rows: that are kept, the latest ones.
+        merge: whether weights are averaged instead; of what is above only adapt and specialists count then.
+        weights: of each specialist's difference from the generalist; none: chosen. choices: those that are tried.
+        episodes: of each task in an evaluation.
     """
 
     adapt: str = ""
@@ -61,11 +69,23 @@ class SpecialistsConfig:
     rows: int = 500_000
     checkpoint_seconds: float = 30.0
     threads: int = 1
+    merge: bool = False
+    weights: Sequence[float] = ()
+    choices: Sequence[float] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+    episodes: int = 128
 
     def __post_init__(self) -> None:
         require(self, updates="[1, inf)", round_updates="[1, inf)", max_seconds="(0, inf)", members="[2, inf)",
                 batch="[1, inf)", learning_rate="(0, inf)", weight_decay="[0, inf)", width="[0, inf)",
-                margin="[0, 1]", rows="[1, inf)", checkpoint_seconds="[0, inf)", threads="[1, inf)")
+                margin="[0, 1]", rows="[1, inf)", checkpoint_seconds="[0, inf)", threads="[1, inf)",
+                episodes="[1, inf)")
+        for name in ("weights", "choices"):
+            if wrong := [x for x in getattr(self, name) if not -2.0 <= x <= 2.0]:
+                raise SettingsError(f"algo.{name}={wrong}: of a specialist's difference, -2 to 2; 1 is all of it")
+        if not (self.weights or self.choices):
+            raise SettingsError("algo.choices=[] leaves none to choose algo.weights from")
+        if self.weights and not self.merge:
+            raise SettingsError("algo.weights are those of merged specialists: algo.merge=true")
         require_widths(self, "hidden")
         choose(self, clock=tuple(CLOCKS))
 
@@ -73,7 +93,7 @@ class SpecialistsConfig:
 class Result(NamedTuple):
     """The policy: the deterministic action is ``actor(normalizer(obs))``; the normalizer changes nothing."""
 
-    actor: Switch
+    actor: Switch | FeedForwardActor
     normalizer: Normalizer
     history: list[dict[str, float]]
 
@@ -100,15 +120,19 @@ class Learner:
 
 def train(
     env: TaskEnv, config: SpecialistsConfig, *, out: Path, seed: int = 0, policies: Sequence[WarmStart] = (),
-    resume: bool | Path = False, progress: Progress | None = None, logger: Logger | None = None,
-    on_iteration: Callable[[Learner], bool | None] | None = None, ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
+    judges: Sequence[merging.Judge] = (), resume: bool | Path = False, progress: Progress | None = None,
+    logger: Logger | None = None,
+    on_iteration: Callable[[Any], bool | None] | None = None, ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
 ) -> Result:
-    """Fly and judge until the budget is spent or ``on_iteration`` returns True. ``policies``: the generalist first."""
+    """Fly and judge until the budget is spent or ``on_iteration`` returns True. ``policies``: the generalist first.
+    ``judges``: of their tasks, where they are merged."""
     if ranks.size > 1:
         raise SettingsError(f"specialists are judged in one process, not in {ranks.size}: processes=1")
     if len(policies) < 2:
         raise SettingsError("algo=specialists takes a generalist, algo.adapt=RUN, and one specialist at least, "
                             "algo.specialists=[RUN]")
+    if config.merge:
+        return merge(config, policies, judges, Path(out), resume, logger, on_iteration)
     learner = begin(env, config, policies, seed)
     if resume:
         restore(learner, resume if isinstance(resume, Path) else checkpoint.latest(Path(out) / "checkpoints", 0, 1))
@@ -116,6 +140,35 @@ def train(
         budget.spend(learner, round_of, lambda it: it.flown, lambda it: keep(it, Path(out)), progress, logger,
                      on_iteration)
     return Result(learner.switch.eval(), untouched(env.obs_dim), learner.history)
+
+
+def merge(
+    config: SpecialistsConfig, policies: Sequence[WarmStart], judges: Sequence[merging.Judge], out: Path,
+    resume: bool | Path, logger: Logger | None, on_iteration: Callable[[Any], bool | None] | None,
+) -> Result:
+    """Average the policies' weights, and write what came of it."""
+    if resume:
+        raise SettingsError("algo.merge=true has nothing to resume: it is judged anew, with --overwrite")
+    history: list[dict[str, float]] = []
+
+    def each(figures: dict[str, float]) -> bool:
+        history.append(figures)
+        if logger is not None:
+            logger(len(history), figures)
+        return on_iteration is not None and bool(on_iteration(None))
+
+    with offline_learner.threads(config.threads):
+        found = merging.merge(policies, judges, weights=config.weights, choices=config.choices,
+                              episodes=config.episodes, each=each)
+    if found is None:  # it was asked to stop
+        return Result(cast("FeedForwardActor", policies[0].actor), policies[0].normalizer, history)
+    merging.write(found, policies, judges, config.episodes, out)
+    one = OnePolicy(found.normalizer, found.actor)
+    checkpoint.save(checkpoint.file_of(out / "checkpoints", 1, 0, 1), {
+        "kind": KIND, "config": plain(config), "sizes": {"policies": [size_of(one)]}, "switch": one.state_dict()})
+    last = {f"weight_{i}": weight for i, weight in enumerate(found.weights)}
+    mean = sum(found.success[-1]) / max(len(judges), 1)
+    return Result(found.actor, found.normalizer, [*history, {**last, "merged_success": mean}])
 
 
 def begin(env: TaskEnv, config: SpecialistsConfig, policies: Sequence[WarmStart], seed: int) -> Learner:
@@ -186,6 +239,8 @@ def judge(learner: Learner) -> Tensor:
     return loss.detach()
 
 
+ABSENT = ("merge", "weights", "choices", "episodes")
+"""Settings that older checkpoints lack: their defaults are what was done then."""
 KEPT = ("obs", "who", "failed", "rounds", "update", "seconds", "flown", "history")
 
 
@@ -219,14 +274,16 @@ def restore(learner: Learner, path: Path) -> None:
 
 def sizes_of(switch: Switch) -> dict[str, Any]:
     """What the networks are rebuilt from: of each policy its layers' widths and the activation between them."""
-    members = []
-    for policy in switch.policies:
-        net = cast("FeedForwardActor", policy.actor).net
-        layers = [layer for layer in net if isinstance(layer, nn.Linear)]
-        others = [type(layer).__name__.lower() for layer in net if not isinstance(layer, nn.Linear)]
-        members.append({"widths": [layers[0].in_features, *(layer.out_features for layer in layers)],
-                        "activation": others[0] if others else "silu"})
-    return {"policies": members}
+    return {"policies": [size_of(cast("OnePolicy", policy)) for policy in switch.policies]}
+
+
+def size_of(policy: OnePolicy) -> dict[str, Any]:
+    """Widths of its layers, and the activation between them."""
+    net = cast("FeedForwardActor", policy.actor).net
+    layers = [layer for layer in net if isinstance(layer, nn.Linear)]
+    others = [type(layer).__name__.lower() for layer in net if not isinstance(layer, nn.Linear)]
+    return {"widths": [layers[0].in_features, *(layer.out_features for layer in layers)],
+            "activation": others[0] if others else "silu"}
 
 
 def plain(config: SpecialistsConfig) -> dict[str, Any]:
@@ -234,23 +291,33 @@ def plain(config: SpecialistsConfig) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in vars(config).items()}
 
 
-def load_policy(run: Path, device: str = "cpu") -> tuple[Switch, Normalizer, SpecialistsConfig]:
+def load_policy(run: Path, device: str = "cpu") -> tuple[nn.Module, Normalizer, SpecialistsConfig]:
     """The policy of a checkpoint file, or of the last one of a run's folder, and the settings."""
     state = offline_learner.read(Path(run), KIND)
     given: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in state["config"].items()}
+    given = {**{each: getattr(SpecialistsConfig, each) for each in ABSENT}, **given}
     if different := set(given) ^ {each.name for each in fields(SpecialistsConfig)}:
         raise checkpoint.CheckpointError(f"{state['path']} was written by another version: settings "
                                          f"{sorted(different)} differ")
     config = SpecialistsConfig(**given)
     members = [rebuilt(state["path"], each, state["switch"]) for each in state["sizes"]["policies"]]
+    if config.merge:
+        (one,) = members
+        filled(one, state)
+        return cast("FeedForwardActor", one.actor).to(device).eval(), one.normalizer.to(device), config
     size = len(members[0].normalizer.shift)
     checkpoint.require_held(state["path"], [size, *config.hidden, len(members)], state["switch"])
     switch = Switch(members, Judges(size, len(members), config.members, config.hidden), config.width, config.margin)
+    filled(switch, state)
+    return switch.to(device).eval(), untouched(size).to(device), config
+
+
+def filled(policy: nn.Module, state: Mapping[str, Any]) -> None:
+    """Take the weights of a checkpoint."""
     try:
-        switch.load_state_dict(state["switch"])
+        policy.load_state_dict(state["switch"])
     except RuntimeError as error:
         raise checkpoint.CheckpointError(f"{state['path']} holds no policy of its settings: {error}") from error
-    return switch.to(device).eval(), untouched(size).to(device), config
 
 
 def rebuilt(path: str, sizes: Mapping[str, Any], weights: Mapping[str, Tensor]) -> OnePolicy:

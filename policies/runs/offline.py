@@ -196,7 +196,7 @@ def evaluation(
         if episodes not in worlds:
             worlds[episodes] = environments.make_env(settings, task=shown, num_worlds=episodes, seed=seed)
         worlds[episodes].reseed(seed)  # the same episodes each time: what differs is the policy
-        found = evaluate(rollout(worlds[episodes], act(actor, normalizer, worlds[episodes])), shown.formula)
+        found = evaluate(rollout(worlds[episodes], act(actor, normalizer, worlds[episodes])), shown.formula, delays=0)
         return {"success": found.satisfied.estimate, "robustness": found.robustness.median}
 
     return judge

@@ -38,7 +38,7 @@ def keep(learner: Learner, out: Path) -> None:
         "steps": learner.steps, "seconds": learner.seconds, "history": learner.history,
         "generator": learner.generator.get_state(), "torch_rng": torch.get_rng_state(), "cuda_rng": cuda,
         "env": learner.env.state_dict(), "obs": list(learner.obs), "hidden": learner.hidden,
-        "running_return": learner.running_return,
+        "running_return": learner.running_return, "began": learner.began,
         "companion": None if learner.companion is None else learner.companion.state_dict()})
     ranks.wait()  # all processes have this iteration before any forgets an older one
     checkpoint.prune(folder, ranks.index, ranks.size)
@@ -54,7 +54,7 @@ def restore(learner: Learner, path: Path) -> None:
                             {"device": learner.device.type}, MAY_CHANGE)
     for name in MODULES:
         getattr(learner, name).load_state_dict(state[name])
-    for name in ("learning_rate", "iteration", "steps", "seconds", "history"):
+    for name in ("learning_rate", "iteration", "steps", "seconds", "history", "began"):
         setattr(learner, name, state[name])
     if learner.companion is not None:
         learner.companion.load_state_dict(state["companion"])
@@ -129,7 +129,7 @@ def _read(path: Path) -> dict[str, Any]:
     companion = state.get("companion") and with_current_names(state["companion"], renamed.COMPANION)
     config = {**ABSENT_DEFAULTS, **with_current_names(state["config"], renamed.SETTINGS)}
     history = [with_current_names(row, renamed.FIGURES) for row in state["history"]]
-    return {**state, "config": config, "companion": companion, "history": history}
+    return {"began": "", **state, "config": config, "companion": companion, "history": history}
 
 
 def latest(out: Path, ranks: Ranks) -> Path:

@@ -204,6 +204,7 @@ class Learner:
     companion: Companion | None = None
     finish_seconds: float = 0.0  # that its end will take, about
     metrics: FormulaMetrics | None = None  # None unless the task is a finite formula
+    began: str = ""  # digest of the policy that it began as; "": none
 
     @property
     def device(self) -> torch.device:

@@ -13,7 +13,7 @@ from temporeal.policies.runs.errors import bad_input
 from temporeal.policies.runs.memory import check_replay
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.tuning_runs.bases import JUDGES
-from temporeal.policies.runs.tuning_runs.warm import warm_start, warm_starts
+from temporeal.policies.runs.tuning_runs.warm import judges, warm_start, warm_starts
 
 if TYPE_CHECKING:
     from temporeal.policies.data.episodes.dataset import Dataset
@@ -47,6 +47,8 @@ def given(module: ModuleType, settings: Settings, env: Env, configuration: Any) 
         found["warm"] = warm_start(settings, task, configuration.adapt)
     if asks_for(module, "policies"):
         found["policies"] = warm_starts(settings, task, configuration)
+        if configuration.merge:
+            found["judges"] = judges(settings, configuration)
     if asks_for(module, "evaluate") and configuration.evaluate_steps:
         apart = {**settings, "seed": settings["seed"] + JUDGES}
         found["evaluate"] = offline.evaluation(

@@ -36,6 +36,7 @@ class WarmStart:
         run: the folder, for errors.
         columns: int64 [M], of each number that the new task shows the one that the policy read
             (:func:`temporeal.policies.training.warm_starts.by_name.correspondence`).
+        digest: of its weights and normalization. began: that of the policy that it began as; "": none, or not known.
     """
 
     run: str
@@ -43,6 +44,8 @@ class WarmStart:
     normalizer: Normalizer
     config: PPOConfig
     columns: Tensor
+    digest: str = ""
+    began: str = ""
 
 
 def begin(learner: Learner, warm: WarmStart | None) -> None:
@@ -56,6 +59,7 @@ def begin(learner: Learner, warm: WarmStart | None) -> None:
         raise SettingsError(f"algo.adapt={config.adapt}: only `temporeal train algo=ppo` begins with another run's "
                             "policy; algo.adapt=\"\"")
     check(learner, warm)
+    learner.began = warm.digest
     take_weights(learner, warm)
     take_statistics(learner, warm)
     if config.adapters or config.modulate:
