@@ -2,8 +2,8 @@
 
 A UR5e as its file has it, whose tool is its flange: kinds that need no fingers. A UR5e with a parallel gripper of boxes
 (:data:`GRIPPER`): all kinds. An SO-101, whose jaw turns and whose five joints choose no attitude: kinds that take
-nothing between fingers; its drawer is measured, and asked nothing. Robots are built by ``temporeal robot new`` from the
-files of :data:`temporeal_benchmarks.own_robot.models.PEER`.
+nothing between fingers. Robots are built by ``temporeal robot new`` from the files of
+:data:`temporeal_benchmarks.own_robot.models.PEER`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,10 @@ INSERTED = {"<!-- To add gripper -->": GRIPPER, "</mujoco>": FOLLOWS}  # robosui
 
 @dataclass(frozen=True)
 class Before:
-    """An arm and the kinds that are measured before it. ``more``: kinds of which nothing is asked."""
+    """An arm and the kinds that are measured before it."""
 
     robot: Foreign
     kinds: Sequence[str]
-    more: Sequence[str] = ()
 
 
 def with_hand(bare: Foreign) -> Foreign:
@@ -56,7 +55,7 @@ def with_hand(bare: Foreign) -> Foreign:
 
 ARMS = (Before(ROBOTS["ur5e"], ("reach", "push", "press")),
         Before(with_hand(ROBOTS["ur5e"]), KINDS),
-        Before(ROBOTS["so101"], ("reach", "push", "press"), ("open",)))
+        Before(ROBOTS["so101"], ("reach", "push", "press", "open")))
 
 
 def rows(quick: bool, out: Path) -> list[Row]:
@@ -67,12 +66,8 @@ def rows(quick: bool, out: Path) -> list[Row]:
 
 def before(arm: Before, episodes: int, out: Path) -> list[Row]:
     """All kinds before one arm."""
-    name, robots, found = arm.robot.name, out / "robots", list[Row]()
+    name, robots = arm.robot.name, out / "robots"
     if not (robots / name / "spec.yaml").is_file():
         build(arm.robot, robots, out, commands(robots))
-    for kind in (*arm.kinds, *arm.more):
-        row = of_kind(f"tabletop.{name}.{kind}", kind, "expert", episodes, out / f"{name}-{kind}",
-                      f"robot={(robots / name).absolute()}")
-        found.append(row if kind in arm.kinds else replace(row, target=None, ok=None))
-    return found
-
+    return [of_kind(f"tabletop.{name}.{kind}", kind, "expert", episodes, out / f"{name}-{kind}",
+                    f"robot={(robots / name).absolute()}") for kind in arm.kinds]

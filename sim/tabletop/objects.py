@@ -43,7 +43,8 @@ CLAMP = 1e4  # N s/m: nothing touches a marked place, so nothing moves it
 CABINET = (0.75, 0.13)  # m, the middle of the drawer's closed front
 BUTTON = (0.71, -0.14)
 TRAVEL = 0.12  # m, of the drawer
-BAR, GAP, REACH = 0.006, 0.055, 0.045  # m, of the handle's bar: half its thickness, from the front, half its length
+BAR, GAP, REACH = 0.006, 0.055, 0.045  # m, of the handle's bar: half its thickness, from the front, half its length;
+# the gap is for a hand, and before a smaller arm, whose hand is not smaller, it is as wide (:func:`gap_of`)
 HANDLE = 0.04  # m, height of the bar over the table: all is low enough for the hand to pass over it
 STROKE = 0.015  # m, of the button
 CAP = 0.05  # m, height of the button's top
@@ -54,6 +55,13 @@ SEEN = 'contype="0" conaffinity="0"'
 def size_of(of: Arm) -> float:
     """The share of their lengths that things have before ``of``: 1 before an arm that reaches a metre or more."""
     return min(1.0, of.scale)
+
+
+def gap_of(size: float) -> float:
+    """How far the handle's bar is from the front in lengths, m, that are then made ``size`` times as long: always the
+    same in the end. An SO-101's things have 0.44 of their lengths, and its closed jaws are 36 mm thick: a gap of that
+    share, 24 mm, they do not enter."""
+    return GAP / size
 
 
 def resized(mjcf: str, size: float) -> str:
@@ -129,7 +137,9 @@ def table(of: Arm) -> Object:
 
 
 def drawer(of: Arm) -> Object:
-    """A small cabinet whose drawer comes out towards the robot; a finger fits behind the bar of its handle."""
+    """A small cabinet whose drawer comes out towards the robot; a finger fits behind the bar of its handle. The handle
+    is where it is before any arm: a wider gap moves the cabinet back."""
+    gap = gap_of(size_of(of))
     bar = f'type="box" condim="4" friction="0.6 0.005 0.0001" {SOLID} rgba="0.15 0.15 0.17 1"'
     elements = f"""
       <geom name="body" type="box" size="0.065 0.06 0.026" pos="0.065 0 0.028" rgba="0.45 0.30 0.18 1"/>
@@ -139,12 +149,12 @@ def drawer(of: Arm) -> Object:
           solreflimit="0.005 1" solimplimit="0.95 0.99 0.001"/>
         <geom name="front" type="box" size="0.005 0.055 0.022" pos="-0.005 0 0" rgba="0.80 0.68 0.50 1"/>
         <geom name="inside" type="box" size="0.055 0.05 0.004" pos="0.055 0 -0.016" {SEEN} rgba="0.80 0.68 0.50 1"/>
-        <geom name="bar" {bar} size="{BAR} {REACH} {BAR}" pos="{-0.01 - GAP} 0 {HANDLE - 0.028}"/>
-        <geom name="post1" {bar} size="{GAP / 2} {BAR} {BAR}" pos="{-0.01 - GAP / 2} {REACH} {HANDLE - 0.028}"/>
-        <geom name="post2" {bar} size="{GAP / 2} {BAR} {BAR}" pos="{-0.01 - GAP / 2} {-REACH} {HANDLE - 0.028}"/>
-        <site name="handle" pos="{-0.01 - GAP} 0 {HANDLE - 0.028}" size="0.004"/>
+        <geom name="bar" {bar} size="{BAR} {REACH} {BAR}" pos="{-0.01 - gap} 0 {HANDLE - 0.028}"/>
+        <geom name="post1" {bar} size="{gap / 2} {BAR} {BAR}" pos="{-0.01 - gap / 2} {REACH} {HANDLE - 0.028}"/>
+        <geom name="post2" {bar} size="{gap / 2} {BAR} {BAR}" pos="{-0.01 - gap / 2} {-REACH} {HANDLE - 0.028}"/>
+        <site name="handle" pos="{-0.01 - gap} 0 {HANDLE - 0.028}" size="0.004"/>
       </body>"""
-    return fixture("cabinet", "drawer", "cabinet.handle", CABINET, elements, of)
+    return fixture("cabinet", "drawer", "cabinet.handle", (CABINET[0] + gap - GAP, CABINET[1]), elements, of)
 
 
 def button(of: Arm) -> Object:

@@ -18,7 +18,7 @@ from temporeal.policies.data.demonstrators.arms import Controller, moves, straig
 from temporeal.sim.rotations import rotation
 from temporeal.sim.stl.instructions.formulas import CONSTANTS
 from temporeal.sim.tabletop.objective import BEHIND, OVER, Objective, asked
-from temporeal.sim.tabletop.objects import BAR, GAP, HALF
+from temporeal.sim.tabletop.objects import BAR, HALF, gap_of
 from temporeal.sim.task import Task
 from temporeal.sim.task_parts.arms.actions import ToolAction
 
@@ -113,7 +113,7 @@ def open_(task: Task, worlds: int) -> Controller:
     tool, phases = task.robot.tool, Phases(worlds)
     cabinet = next(thing for thing in task.scene.objects if thing.name == "cabinet")
     inwards = rotation(torch.tensor([cabinet.quat]))[0, :, 0]
-    behind = (BAR + GAP / 2 - 0.006) * inwards
+    behind = (BAR + gap_of(cast(Objective, task.objective).size) / 2 - 0.006) * inwards
 
     def act(s: Mapping[str, Tensor], pace: Tensor) -> Tensor:
         gap, place = s["target_pos_w"] + behind, s[f"{tool}_pos_w"]

@@ -44,7 +44,7 @@ class Padded(nn.Conv2d):
         (kernel, _), (stride, _) = self.kernel_size, self.stride
         down, across = (max((-(-int(size) // stride) - 1) * stride + kernel - int(size), 0) for size in maps.shape[2:])
         even = (down // 2, across // 2)
-        if down % 2 or across % 2:  # a convolution pads both sides alike; padding apart costs a robot time, so only here
+        if down % 2 or across % 2:  # not what a convolution does itself; a step apart costs a robot time
             shape = (across // 2, across - across // 2, down // 2, down - down // 2)
             maps, even = nn.functional.pad(maps, shape), (0, 0)
         return nn.functional.conv2d(maps, self.weight, self.bias, self.stride, even, groups=self.groups)

@@ -27,7 +27,7 @@ from temporeal.sim.stl.instructions.grammar import (
 from temporeal.sim.stl.instructions.vocabulary import InstructionError
 from temporeal.sim.stl.semantics.robustness import robustness
 from temporeal.sim.tabletop.objective import kinds_in
-from temporeal.sim.tabletop.objects import BODIES, HALF, RADIUS, RGB
+from temporeal.sim.tabletop.objects import BODIES, CABINET, GAP, HALF, RADIUS, RGB
 from temporeal.sim.tabletop.scenes import Start, appearance, choices, possible, present
 from temporeal.sim.tabletop.signals import ABSENT, Asked
 from temporeal.sim.task import load_task
@@ -176,6 +176,17 @@ def test_a_smaller_arm_has_smaller_things(tmp_path):
     assert env.backend.model.mj.geom("tray.rim").contype == SEEN_ONLY  # a URDF's compiler drops looks
     with pytest.raises(ValueError, match="is for arms, and robot 'ant' is of kind 'quadruped'"):
         load_task("tabletop", robot="ant")
+
+
+def test_before_a_smaller_arm_the_handle_stays_and_its_gap_is_for_a_hand(tmp_path):
+    robot = str(foreign_robots.arm(tmp_path / "arm").model.parent)
+    of, small = arm("tabletop", robot), load_task("tabletop", robot=robot, kinds="open")
+    env = make_env(small, num_worlds=1, threads=1, compiled=False)
+    env.reset()
+    front, bar = (env.backend.model.mj.geom(f"cabinet.{name}") for name in ("front", "bar"))
+    assert front.pos[0] - front.size[0] - bar.pos[0] == pytest.approx(GAP)  # as before an arm that reaches a metre
+    handle = of.in_front(torch.tensor([[CABINET[0] - 0.01 - GAP, CABINET[1]]]))
+    assert torch.allclose(env.true_signals()["drawer_at_w"][:, :2], handle, atol=1e-5)
 
 
 def test_an_arm_without_a_gripper_does_what_needs_no_fingers(tmp_path):
