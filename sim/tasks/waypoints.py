@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from temporeal.sim.compiler.devices import on_device
 from temporeal.sim.maps import Disturbance
-from temporeal.sim.rewards.subgoal_automaton import NEVER, Progress, SubgoalAutomaton
+from temporeal.sim.rewards.subgoal_automaton import EPS, NEVER, Progress, SubgoalAutomaton
 from temporeal.sim.rotations import rotation
 from temporeal.sim.scene import Scene
 from temporeal.sim.stl.language.parse import parse
@@ -129,6 +129,7 @@ class Objective:
 
     def __init__(self, automaton: SubgoalAutomaton, points: Tensor, weights: Reward, action_dim: int) -> None:
         self.automaton, self.points, self.weights = automaton, points, weights
+        self.held_until = max((hold.hi for hold in automaton.holds), default=0.0) - EPS  # s
         self.guarded = [i for i, inv in enumerate(automaton.invariants) if inv not in automaton.holds]
         self.carry = {**automaton.memory, "last_action": (action_dim,), "distance": (len(points),), "broken": ()}
         self.privileged_dim = 3 + 9 + 6 + 4 + 3 + 3 + len(automaton.subgoals) + len(points)
@@ -186,8 +187,10 @@ class Objective:
         ], -1)
 
     def success(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
-        """Every subgoal hit and nothing broken: implies that the formula is satisfied at the horizon."""
-        return (carry["hit"] > 0).all(-1) & (carry["broken"] == 0)
+        """Every subgoal hit, every hold over and nothing broken: implies that the formula is satisfied at the horizon.
+        Who pays for success on the way must not pay for a place that has yet to be held."""
+        held = (carry["tick"] - 1.0) * self.automaton.dt >= self.held_until
+        return (carry["hit"] > 0).all(-1) & (carry["broken"] == 0) & held
 
 
 def initial(draw: Draw) -> dict[str, Tensor]:

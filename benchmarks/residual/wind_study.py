@@ -1,0 +1,138 @@
+"""A study of a residual in a wind: a quadrotor's mission flown by a policy of calm air, corrected where it gusts.
+
+    python -m temporeal_benchmarks.residual.wind_study outputs/wind                     all that is missing
+    python -m temporeal_benchmarks.residual.wind_study outputs/wind --seeds 1           some of it
+    python -m temporeal_benchmarks.residual.wind_study outputs/try --seeds 1 --episodes 128 \\
+        --base algo.max_seconds=20 --words algo.max_seconds=20                          a try
+
+The base is PPO's policy of the mission ``waypoints`` in the usual randomization without its steady force: no air ever
+moved. The wind is the simulator's own (m/s, by which the drag pushes; Crazyflie: at most 0.0147 N s/m): horizontal,
+each component uniform within ``WIND``, drawn anew every 1 to 3 s. With the strongest drag a wind of 3 m/s along both
+axes is 0.062 N, a fifth of the weight. The residual is PPO's (``algo=resip``); its reward is 1 where the mission is
+flown and nothing else. It sees what the base sees (the state with its noise and delay, the mission's progress, the
+observer's estimate of what pushes) and the base's action; its critic the true state, too. Nobody sees the wind.
+
+Base and residual are judged from the same ``EPISODES`` fresh starts, in the wind and in calm air. What is done is not
+done again; a training that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from temporeal_benchmarks.data import studies
+from temporeal_benchmarks.rows import Row, at_least, at_most
+from temporeal_benchmarks.vla.rl_study import run
+
+PART, FEWEST, EPISODES = "wind-study", 3, 1000
+FRESH = 7_000_000  # seed of the episodes that judge, beside the trial's own
+SHARE, LOST = 0.95, 0.01  # targets: of the missions in the wind; of those in calm air, at most fewer than the base
+WIND = 3.0  # m/s
+PARAMETER = "randomize.parameters.wind_w="
+BLOWING = (f"{PARAMETER}{{kind: uniform, low: [{-WIND}, {-WIND}, 0.0], high: [{WIND}, {WIND}, 0.0], "
+           "when: {every_s: [1.0, 3.0]}}")
+CALM = f"{PARAMETER}{{kind: constant, value: 0.0}}"
+AIR = {"wind": BLOWING, "calm": CALM}
+WORLD = ("task=waypoints", "randomize=default", "randomize.parameters.force_w={kind: constant, value: 0.0}")
+BASE = ("algo=ppo", "num_worlds=1024", "processes=1", "algo.total_steps=100000000", "algo.max_seconds=100",
+        "algo.clock=cpu", "algo.threads=1", "algo.gamma=0.995", "algo.rollout_steps=64", "algo.epochs=3",
+        "algo.minibatches=16", "algo.desired_kl=0.015", "algo.final_kl=0.4")
+"""Those of ``experiment=demo`` for one process of half its worlds, for 100 s of a core."""
+RESIDUAL = ("algo=resip", "base.reward=sparse", "num_worlds=1024", "processes=1", "algo.total_steps=100000000")
+
+
+@dataclass(frozen=True)
+class Try:
+    """What differs in a try. ``base``, ``words``: further settings of the base's and the residual's training."""
+
+    episodes: int = EPISODES
+    base: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+def trial(seed: int, out: Path, how: Try) -> dict[str, Any]:
+    """Train both and judge both in both airs. Seconds are of the processor."""
+    times = [time.process_time()]
+    base = run([*WORLD, CALM, *BASE, *how.base, f"seed={seed}"], out / "runs" / "base" / str(seed))
+    times.append(time.process_time())
+    folder = run([*WORLD, BLOWING, f"base.policy={base}", *RESIDUAL, *how.words, f"seed={seed}"],
+                 out / "runs" / "residual" / str(seed))
+    times.append(time.process_time())
+    return {**{air: flown(folder, AIR[air], seed, how.episodes) for air in AIR},
+            "base_cpu_s": times[1] - times[0], "train_cpu_s": times[2] - times[1]}
+
+
+def flown(folder: Path, air: str, seed: int, episodes: int) -> dict[str, Any]:
+    """Fresh missions of the corrected policy of a run, beside those of its base from the same starts."""
+    from temporeal.policies.runs.evaluating import EvaluationConfig, evaluate_on
+    from temporeal.policies.runs.settings.compose import override
+    from temporeal.policies.runs.trained import load_trained
+
+    found = load_trained(folder)
+    settings = override(found.settings, [air])
+    done = evaluate_on(found, settings, settings["backend"]["name"], EvaluationConfig(episodes, seed=FRESH + seed))
+    share, pairs = done.evaluation.satisfied, done.pairs
+    if pairs is None:
+        raise RuntimeError(f"{folder} corrects nothing")
+    return {"successes": share.successes, "trials": share.trials, "low": share.low, "high": share.high,
+            "base": pairs.both + pairs.broken, "fixed": pairs.fixed, "broken": pairs.broken}
+
+
+def study(out: Path, seeds: int = FEWEST, how: Try = Try(), only: str = "") -> None:
+    """Make the trials that are missing, of those whose names have the part ``only``."""
+    import torch
+
+    torch.set_num_threads(1)
+    for seed in range(1, seeds + 1):
+        name = f"wind/{seed}"
+        if only in name and name not in studies.read(out):
+            print(name, json.dumps(studies.add(out, name, trial(seed, out, how))), flush=True)
+
+
+def judged(trials: Mapping[str, studies.Trial]) -> list[Row]:
+    """The worst seed in the wind, and what the worst seed lost in calm air."""
+    own = [trials[name] for seed in range(1, FEWEST + 1) if (name := f"wind/{seed}") in trials]
+    if len(own) < FEWEST:
+        there = f"{len(own)} of {FEWEST} seeds"
+        return [studies.missing("residual.wind", "1", SHARE, PART, there, "residual"),
+                studies.missing("residual.wind.lost", "1", LOST, PART, there, "residual")]
+    cost = max(each["base_cpu_s"] + each["train_cpu_s"] for each in own)
+    lost = [(each["calm"]["base"] - each["calm"]["successes"]) / each["calm"]["trials"] for each in own]
+    return [at_least("residual.wind", min(each["wind"]["successes"] / each["wind"]["trials"] for each in own), "1",
+                     SHARE, f"the worst of {len(own)} seeds: {said(own, 'wind')}; {cost:.0f} s of a core at most"),
+            at_most("residual.wind.lost", max(lost), "1", LOST,
+                    f"of missions in calm air, fewer than the base; the worst seed of {said(own, 'calm')}")]
+
+
+def said(own: Sequence[studies.Trial], air: str) -> str:
+    """The base's and the corrected missions of each seed."""
+    return ", ".join(
+        f"{each['base']} to {each['successes']} of {each['trials']} [{each['low']:.3f}, {each['high']:.3f}], fixed "
+        f"{each['fixed']}, broken {each['broken']}" for each in (one[air] for one in own))
+
+
+def main(argv: Sequence[str]) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seeds", type=int, default=FEWEST)
+    parser.add_argument("--only", default="", help="part of the names of the trials to make")
+    parser.add_argument("--episodes", type=int, default=EPISODES, help="fresh ones that judge")
+    parser.add_argument("--base", nargs="*", default=[], help="other settings of the base, for tries")
+    parser.add_argument("--words", nargs="*", default=[], help="other settings of the residual, for tries")
+    options = parser.parse_args(argv)
+    study(options.out, options.seeds, Try(options.episodes, tuple(options.base), tuple(options.words)), options.only)
+    for row in judged(studies.read(options.out)):
+        print(row)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,55 @@
+"""The study of wind: a base of calm air, a residual of the wind, the worst seed judged for both airs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from temporeal.policies.runs.environments import make_task
+from temporeal.policies.runs.settings.compose import compose
+from temporeal_benchmarks.residual import wind_study as study
+
+
+def test_the_base_never_saw_what_the_residual_flies_in_and_both_fly_one_mission() -> None:
+    calm, blown = (compose([*study.WORLD, air]) for air in (study.CALM, study.BLOWING))
+    drawn = calm["randomize"]["parameters"]
+    assert drawn["wind_w"]["value"] == drawn["force_w"]["value"] == 0.0 and drawn["mass"]["kind"] == "sources"
+    assert blown["randomize"]["parameters"] | {"wind_w": drawn["wind_w"]} == drawn
+    assert blown["randomize"]["parameters"]["wind_w"]["high"] == [study.WIND, study.WIND, 0.0]
+    assert calm["task"] == blown["task"]
+
+
+def test_success_that_is_paid_waits_for_the_place_that_has_to_be_held() -> None:
+    objective: Any = make_task(compose([*study.WORLD])).objective
+    tick = torch.tensor([1.0, 351.0, 450.0, 451.0])  # samples seen: at 0, 7, 8.98 and 9 s; C is held until 9 s
+    carry = {"tick": tick, "hit": torch.ones(4, 2), "broken": torch.zeros(4)}
+    assert objective.success({}, carry).tolist() == [False, False, False, True]
+    assert not objective.success({}, carry | {"broken": torch.ones(4)}).any()
+    assert not objective.success({}, carry | {"hit": torch.tensor([[1.0, 0.0]] * 4)}).any()
+
+
+def trial(wind: int, calm: int) -> dict[str, Any]:
+    share = {"trials": 1000, "low": 0.9, "high": 1.0, "fixed": 0, "broken": 0}
+    return {"wind": {**share, "successes": wind, "base": 700}, "calm": {**share, "successes": calm, "base": 980},
+            "base_cpu_s": 100.0, "train_cpu_s": 200.0}
+
+
+def test_the_worst_seed_counts_in_each_air() -> None:
+    trials = {"wind/1": trial(951, 985), "wind/2": trial(950, 980), "wind/3": trial(980, 969)}
+    rows = {row.name: row for row in study.judged(trials)}
+    assert rows["residual.wind"].value == 0.95 and rows["residual.wind"].ok
+    assert rows["residual.wind.lost"].value == pytest.approx(0.011) and not rows["residual.wind.lost"].ok
+    few = {row.name: row for row in study.judged({"wind/1": trial(951, 985)})}
+    assert set(few) == set(rows) and all(row.value is None and row.ok is False for row in few.values())
+    assert "1 of 3 seeds; temporeal bench residual --parts wind-study" in str(few["residual.wind"].peer)
+
+
+def test_a_trial_that_is_there_is_not_made_again(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[int]()
+    monkeypatch.setattr(study, "trial", lambda seed, out, how: made.append(seed) or trial(951, 985))
+    study.study(tmp_path, 2)
+    study.study(tmp_path, 3)
+    study.study(tmp_path, 3, only="wind/9")
+    assert made == [1, 2, 3]
