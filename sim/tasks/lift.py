@@ -23,7 +23,7 @@ from temporeal.sim.rewards.formula_tracker import FormulaObjective, FormulaTrack
 from temporeal.sim.rotations import about_z, axes, pointing_down
 from temporeal.sim.scene import Scene, box
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.task import Carry, Constant, Draw, Task, task_schema, weights
+from temporeal.sim.task import Carry, Constant, Draw, Task, check_range, task_schema, weights
 from temporeal.sim.task_parts.arms.arm import Arm, arm_action, grasping_arm, width_of
 from temporeal.sim.task_parts.arms.kinematics import postures
 from temporeal.sim.task_parts.arms.observations import ArmObserve
@@ -47,6 +47,8 @@ PLACE_LOW, PLACE_HIGH = (0.38, -0.18), (0.62, 0.18)  # m, where cubes start
 GOAL_LOW, GOAL_HIGH = (0.40, -0.18, 0.12), (0.60, 0.18, 0.35)  # m
 GRASPS = 1024  # postures around cubes and above, for starts in the middle
 OVER = 0.12  # m: how far above a cube open fingers start at most
+CLUTTER_AWAY = (0.09, 0.13)  # m, from the cube's centre to that of a cube around it: open fingers find room between
+CLUTTER_COLOURS = ((0.2, 0.4, 0.8, 1), (0.2, 0.6, 0.3, 1), (0.8, 0.7, 0.2, 1), (0.6, 0.3, 0.7, 1))  # the cube is red
 
 
 @dataclass(frozen=True)
@@ -122,15 +124,21 @@ def grasped(signals: Mapping[str, Tensor], tool: str = "grip") -> Tensor:
 def make(
     *, robot: str = "franka", formula: str | None = None, constants: Mapping[str, Any] | None = None,
     control_dt: float = 0.04, substeps: int = 12, reward: Mapping[str, float] | None = None,
-    stiffness: float | None = None,
+    stiffness: float | None = None, clutter: int = 0,
 ) -> Task:
     """The task. ``robot``: an arm with a gripper. ``formula``: None: :func:`formula_of` the arm's tool. ``stiffness``:
-    see :class:`temporeal.sim.task_parts.arms.actions.ToolAction`."""
+    see :class:`temporeal.sim.task_parts.arms.actions.ToolAction`. ``clutter``: cubes of other colours around the one to
+    be lifted, alike in all else; pictures show them, the observation does not."""
+    check_range("lift", "clutter", clutter, 0, len(CLUTTER_COLOURS), "")
     constants = {**CONSTANTS, **dict(constants or {})}
     of, gripper = grasping_arm("lift", robot)
     tool, text = of.robot.tool, formula or formula_of(of.robot.tool)
     middle = of.in_front(torch.tensor([[0.5, 0.0]]))[0].tolist()
-    scene = Scene(of.robot, (box("cube", (HALF,) * 3, mass=MASS, pos=(*middle, HALF)),))
+    cubes = [box("cube", (HALF,) * 3, mass=MASS, pos=(*middle, HALF))]
+    for i, rgba in enumerate(CLUTTER_COLOURS[:clutter]):
+        cubes.append(box(f"clutter_{i}", (HALF,) * 3, mass=MASS, pos=(middle[0], middle[1] + 0.1 * (i + 1), HALF),
+                         rgba=rgba))
+    scene = Scene(of.robot, tuple(cubes))
     parsed = parse(text, task_schema(scene, GOAL), constants)
     act = arm_action(of, gripper.command, control_dt, of.motion(TOOL_SPEED, TOOL_TURN, stiffness=stiffness))
     tracker = FormulaTracker(parsed, control_dt)
@@ -147,8 +155,8 @@ def make(
         observe=ArmObserve(of, act, SEEN, partial(seen, tool=tool), 12),
         act=act,
         objective=Objective(tracker, weights(Reward, reward), act.action_dim, tool),
-        initial=Start(of),
-        mid_episode=MidEpisode(of, control_dt),
+        initial=Start(of, clutter),
+        mid_episode=MidEpisode(of, control_dt, clutter),
         extra=GOAL,
         stop="hold",
     )
@@ -157,8 +165,8 @@ def make(
 class Start:
     """Joints within 0.1 rad of home, the gripper open, the cube somewhere on the table, the goal above it."""
 
-    def __init__(self, of: Arm) -> None:
-        self.of = of
+    def __init__(self, of: Arm, clutter: int) -> None:
+        self.of, self.clutter = of, clutter
 
     def __call__(self, draw: Draw) -> dict[str, Tensor]:
         """State of K worlds."""
@@ -166,13 +174,28 @@ class Start:
         u, v, w = draw("initial.joints", of.joints), draw("initial.cube", 3), draw("initial.goal", 3)
         place = of.in_front(between(PLACE_LOW, PLACE_HIGH, v[:, :2]))
         return {"joint_pos": torch.tensor(of.home, device=u.device) + 0.1 * (2 * u - 1), "finger_pos": of.opened(u),
-                **cube_at(place, v[:, 2]), "goal_pos_w": of.in_front(between(GOAL_LOW, GOAL_HIGH, w))}
+                **cube_at(place, v[:, 2]), "goal_pos_w": of.in_front(between(GOAL_LOW, GOAL_HIGH, w)),
+                **around(place, self.clutter, draw)}
 
 
 def cube_at(place: Tensor, turn: Tensor) -> dict[str, Tensor]:
     """Pose of a cube that lies at ``place`` [K, 2], turned about z by ``turn`` [K] quarter turns."""
     return {"cube_pos_w": torch.cat([place, torch.full_like(turn, HALF)[:, None]], -1),
             "cube_quat_w": about_z(0.5 * pi * (turn - 0.5))}
+
+
+def around(place: Tensor, clutter: int, draw: Draw) -> dict[str, Tensor]:
+    """Poses of ``clutter`` cubes on the table around ``place`` [K, 2], each in the middle half of a sector of its own:
+    so the nearest two of four are 64 mm apart, more than a cube's diagonal."""
+    found = dict[str, Tensor]()
+    if clutter:
+        u = draw("initial.clutter", 1 + 3 * clutter)
+    for i in range(clutter):
+        angle = 2 * pi * (u[:, 0] + (i + 0.25 + 0.5 * u[:, 1 + 3 * i]) / clutter)
+        away = between(CLUTTER_AWAY[:1], CLUTTER_AWAY[1:], u[:, 2 + 3 * i : 3 + 3 * i])
+        at = cube_at(place + away * torch.stack([angle.cos(), angle.sin()], -1), u[:, 3 + 3 * i])
+        found |= {f"clutter_{i}_{name.removeprefix('cube_')}": value for name, value in at.items()}
+    return found
 
 
 @cache
@@ -198,12 +221,13 @@ def mid_episode_states(of: Arm) -> dict[str, Tensor]:
 class MidEpisode:
     """Starts with the cube between the fingers, or right below them."""
 
-    def __init__(self, of: Arm, control_dt: float) -> None:
-        self.of, self.control_dt = of, control_dt
+    def __init__(self, of: Arm, control_dt: float, clutter: int) -> None:
+        self.of, self.control_dt, self.clutter = of, control_dt, clutter
 
     def __call__(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """State and memory of K worlds."""
         u, w = draw("explore.grasp", 2), draw("initial.goal", 3)
         goal = self.of.in_front(between(GOAL_LOW, GOAL_HIGH, w))
-        return ({**one_of(mid_episode_states(self.of), u[:, 0]), "goal_pos_w": goal},
+        state = one_of(mid_episode_states(self.of), u[:, 0])
+        return ({**state, "goal_pos_w": goal, **around(state["cube_pos_w"][:, :2], self.clutter, draw)},
                 {"tick": torch.round(2.0 / self.control_dt * u[:, 1])})
