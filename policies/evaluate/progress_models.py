@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from temporeal.policies.data.episodes.dataset import Dataset
 from temporeal.policies.data.episodes.interface import DataError
-from temporeal.policies.evaluate.ope.ranking import rank_correlation, ranks
+from temporeal.policies.evaluate.ope.ranking import rank_correlation
 from temporeal.policies.training.progress_models.protocol import ProgressModel
+from temporeal.policies.training.progress_models.thresholds import auc
 
 Numbers = NDArray[np.float64]
 STILL = 1e-3
@@ -98,16 +99,6 @@ class Summary:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {name: None if value != value else value for name, value in self.__dict__.items()}
-
-
-def auc(good: np.ndarray, bad: np.ndarray) -> float:
-    """The chance that one of ``good`` [P] is greater than one of ``bad`` [Q], ties count half: the area under the
-    receiver's curve (Mann and Whitney's U over P Q). NaN where one is empty."""
-    p, q = len(good), len(bad)
-    if not p or not q:
-        return float("nan")
-    above = ranks(np.concatenate([good, bad]))[:p].sum() - p * (p - 1) / 2.0
-    return float(above / (p * q))
 
 
 def judged(

@@ -1,13 +1,16 @@
-"""Who says that an episode did what was asked: the task's formula, a model of progress, the operator.
+"""Who says that an episode did what was asked: the task's formula, a learned model, the operator.
 
     success=formula                                    the monitor of the task's formula, sample by sample
-    success=outputs/train/lift-contrastive_goals-1     a model of progress from pictures or state, above ``threshold``
+    success=outputs/train/lift-success_classifier-1    a classifier of success, by the threshold that it was given
+    success=outputs/train/lift-contrastive_goals-1     a model of progress, from ``threshold`` on
     success=operator                                   the operator's keys alone
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 FORMULA, OPERATOR = "formula", "operator"
 THRESHOLD = 0.9  # of progress: chosen; look at a set of your own episodes first: temporeal data progress RUN SET
+IN_A_ROW = 2  # samples of progress above it; a classifier has its own number, as its own threshold
+OWN = "the model's own"  # where none is given
 
 
 class Judge(Protocol):
@@ -64,10 +69,11 @@ class ByFormula:
 
 
 class ByProgress:
-    """A model of progress: done where it says at least ``threshold`` (of 1), two samples in a row."""
+    """A learned model: done where it says at least ``threshold`` (of 1), ``in_a_row`` samples one after another."""
 
-    def __init__(self, model: ProgressModel, threshold: float) -> None:
-        self.model, self.threshold, self.names, self.above = model, threshold, tuple(model.names), 0
+    def __init__(self, model: ProgressModel, threshold: float, in_a_row: int = IN_A_ROW) -> None:
+        self.model, self.threshold, self.in_a_row = model, threshold, in_a_row
+        self.names, self.above = tuple(model.names), 0
 
     def begin(self) -> None:
         """Nothing is remembered."""
@@ -82,7 +88,7 @@ class ByProgress:
                                                 np.float32))[None] for name in self.names}
         value = float(self.model.update(seen)[0])
         self.above = self.above + 1 if value >= self.threshold else 0
-        return True if self.above >= 2 else None
+        return True if self.above >= self.in_a_row else None
 
     def finish(self) -> bool | None:
         """It never was."""
@@ -106,8 +112,9 @@ class ByOperator:
         return None
 
 
-def judge_of(word: str, threshold: float, task: Task) -> Judge:
-    """The judge that ``success=`` names."""
+def judge_of(word: str, threshold: float | None, task: Task) -> Judge:
+    """The judge that ``success=`` names. ``threshold``: of a learned model; None: its own, :data:`THRESHOLD` where it
+    has none."""
     if word == FORMULA:
         return ByFormula(task.formula, task.control_dt)
     if word == OPERATOR:
@@ -115,15 +122,24 @@ def judge_of(word: str, threshold: float, task: Task) -> Judge:
     from temporeal.policies.runs.progress import load_progress
 
     if not Path(word).is_dir():
-        raise BadInput(f"success={word}: {FORMULA}, {OPERATOR}, or the folder of a run that learned a model of "
-                       "progress (temporeal train algo=contrastive_goals dataset=SET)")
-    return ByProgress(load_progress(Path(word)), threshold)
+        raise BadInput(f"success={word}: {FORMULA}, {OPERATOR}, or the folder of a run that learned when a task is "
+                       "done (temporeal train algo=success_classifier dataset=SET), or a model of progress "
+                       "(algo=contrastive_goals)")
+    model = load_progress(Path(word))
+    own = getattr(model, "chosen", None)
+    if own is None:
+        return ByProgress(model, THRESHOLD if threshold is None else threshold)
+    if threshold is not None:
+        raise BadInput(f"threshold={threshold:g}: this classifier has one that held-out episodes chose, "
+                       f"{own.value:.4g}; another share of false positives is trained: algo.false_positives=")
+    return ByProgress(model, own.value, own.in_a_row)
 
 
-def judged(word: str, threshold: float, reward: str) -> dict[str, object]:
+def judged(word: str, threshold: float | None, reward: str) -> dict[str, object]:
     """What of this actor and learner must agree on: a run's place may differ."""
     kind = word if word in (FORMULA, OPERATOR) else "progress"
-    return {"reward": reward, "success": kind, **({"threshold": threshold} if kind == "progress" else {})}
+    value = OWN if threshold is None else threshold
+    return {"reward": reward, "success": kind, **({"threshold": value} if kind == "progress" else {})}
 
 
 def require_signals(judge: Judge, there: Schema) -> None:
@@ -133,3 +149,17 @@ def require_signals(judge: Judge, there: Schema) -> None:
     if missing := [name for name in judge.names if name not in there and name != MISSION_TIME.name]:
         raise BadInput(f"success: {', '.join(missing)} would be read, which the world does not measure; it measures: "
                        f"{', '.join(there)}")
+
+
+def require_learned_there(judge: Judge, robot: str, rate_hz: float, there: Schema, where: str) -> None:
+    """Refuse a learned judge of another robot or rate, or of signals that are there otherwise, by names."""
+    learned = getattr(getattr(judge, "model", None), "interface", None)
+    if learned is None:
+        return
+    from temporeal.policies.data.episodes.interface import differences
+
+    rate = learned.rate_hz if isclose(learned.rate_hz, rate_hz, rel_tol=1e-6) else rate_hz
+    here = replace(learned, robot=robot, rate_hz=rate,
+                   signals={name: there[name] for name in learned.signals if name in there})
+    if said := differences(learned, here):
+        raise BadInput(f"success: the model does not fit {where}: {'; '.join(said)}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.robot_learning.corrections import refuse_base
-from temporeal.policies.robot_learning.success import FORMULA, THRESHOLD, judged
+from temporeal.policies.robot_learning.success import FORMULA, judged
 from temporeal.policies.robot_learning.wire.agreement import Agreement, agreement
 from temporeal.policies.robot_learning.wire.messages import LARGEST
 from temporeal.policies.robot_learning.wire.security import check_address
@@ -40,7 +40,7 @@ class Common:
         agreed: what both sides must be of.
         token: a file; None: the learner makes one in its run's folder.
         tls: folder of certificates; None: plain text, which goes to this machine alone unless ``plaintext``.
-        success: who judges; threshold: of a model of progress. reward: 1 at success, or the task's own.
+        success: who judges; threshold: of a learned model, None: its own. reward: 1 at success, or the task's own.
     """
 
     settings: Settings
@@ -52,7 +52,7 @@ class Common:
     tls: Path | None
     plaintext: bool
     success: str
-    threshold: float
+    threshold: float | None
     reward: str
 
 
@@ -71,7 +71,8 @@ def common(
     module, config = learners.algorithm(settings)
     build, task = explorer_of(module, settings["algo"]["name"]), environments.make_task(settings)
     refuse_simulated(config)
-    success, threshold = given.get("success", FORMULA), number(given, "threshold", THRESHOLD, 0.0, 1.0)
+    success = given.get("success", FORMULA)
+    threshold = number(given, "threshold", 0.0, 0.0, 1.0) if "threshold" in given else None
     reward = choice(given, "reward", REWARDS)
     settings = environments.resolved(settings)
     agreed = agreement(task, settings, config, judged(success, threshold, reward), task.steps, correction)

@@ -13,7 +13,7 @@ from temporeal.policies.robot_learning.acting.interventions import Intervention,
 from temporeal.policies.robot_learning.acting.refresher import Refresher, real_time
 from temporeal.policies.robot_learning.acting.spool import Spool
 from temporeal.policies.robot_learning.resets import Begin, by_asking, second_policy
-from temporeal.policies.robot_learning.success import judge_of, require_signals
+from temporeal.policies.robot_learning.success import judge_of, require_learned_there, require_signals
 from temporeal.policies.robot_learning.wire.agreement import UNCORRECTED, differences
 from temporeal.policies.robot_learning.wire.security import security
 from temporeal.policies.robot_learning.wire.weights import Policy
@@ -72,6 +72,7 @@ def acted(
     security(words.connect, common.token, common.tls, common.plaintext)
     require_world(world, words)
     require_signals(judge, world.signals)
+    require_learned_there(judge, world.robot.name, 1.0 / world.period_s, world.signals, "the world")
     spool.begin(common.agreed.plain(), common.agreed.digest())
     policy = Policy(common.build, sizes_of(words), common.config, common.settings["seed"], common.agreed.digest(),
                     words.explore)

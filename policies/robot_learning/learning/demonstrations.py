@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from temporeal.policies.data.objective_rewards import StepRewards, by
-from temporeal.policies.robot_learning.success import Judge, judge_of
+from temporeal.policies.robot_learning.success import Judge, judge_of, require_learned_there
 from temporeal.policies.runs.errors import BadInput, bad_input
 
 if TYPE_CHECKING:
+    from temporeal.policies.data.episodes.dataset import Dataset
     from temporeal.policies.data.transitions import Transitions
     from temporeal.policies.robot_learning.words import Common
 
@@ -29,10 +30,10 @@ def demonstrations(common: Common) -> Transitions | None:
         dataset = offline.open_dataset(str(common.settings["dataset"]))
         learnable.require_sound(dataset)
         offline.require_task(dataset, common.task)
-        return transitions(dataset, task_view(common.task), reward=rewards(common))
+        return transitions(dataset, task_view(common.task), reward=rewards(common, dataset))
 
 
-def rewards(common: Common) -> StepRewards:
+def rewards(common: Common, dataset: Dataset) -> StepRewards:
     """As the actor gives them."""
     if common.reward == "task":
         return by(common.task.objective)
@@ -40,6 +41,8 @@ def rewards(common: Common) -> StepRewards:
     if not judge.names:
         raise BadInput(f"dataset=: nobody judges its episodes where success={common.success}: name a judge, or "
                        "reward=task")
+    seen = dataset.interface
+    require_learned_there(judge, seen.robot, seen.rate_hz, seen.signals, "the set of dataset=")
     return at_success(judge)
 
 

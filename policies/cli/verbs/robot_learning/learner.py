@@ -18,7 +18,8 @@ Words beside those of `temporeal train`:
   listen=127.0.0.1:15061   where actors come; port 0: any that is free
   token=FILE               the secret of both sides; without it RUN/token is made: copy it to the actor
   tls=FOLDER               ca.pem, cert.pem, key.pem: needed beyond this machine, unless plaintext=true
-  success=formula          or operator, or the run of a model of progress with threshold=0.9
+  success=formula          or operator; or the run of a classifier (algo=success_classifier), or of a model of
+                           progress with threshold=0.9
   reward=success           1 at success, else 0; or task: the task's own reward on what was measured
   publish=2                seconds between publications
   dataset=FOLDER           demonstrations, in a share of each batch; interventions join them
