@@ -3,6 +3,11 @@
 It proves the chain from a typed sentence to a verdict, worker, cameras and guard included, without training: its
 artifact asks for the same instruction, pictures and chunks as a learned one (it looks at no picture). Of N robots, H
 rows of a chunk, S sentences.
+
+Half a second passes from one decision to the next, so what is pushed must stay where it is pushed without them: the
+hand turns so that its fingers lie across the way, and opens them a little. A flat side then lies on both of them, a
+round thing or a corner between them. (With closed fingers that pointed anywhere, two of three pushes of random scenes
+succeeded, and which of them hung on tenths of a second.)
 """
 
 from __future__ import annotations
@@ -35,14 +40,16 @@ CAMERAS: Mapping[str, Mapping[str, Any]] = {
     "wrist": {"width": 64, "height": 64, "kinds": ["rgb"]}}
 PICTURES = {f"{name}_rgb": SignalSpec(f"{name}_rgb", (64, 64, 3), "1", "", "uint8") for name in CAMERAS}
 THINGS, PLACES = grammar.OBJECTS, grammar.PLACES
-SPEED, PUSHING = 0.3, 0.16  # m/s of the tool: free, and against what is pushed
+SPEED, PUSHING = 0.25, 0.16  # m/s of the tool: free, and against what is pushed
 OVER, BEHIND, AWAY = 0.04, 0.045, 0.03  # m: over what is reached; from the middle of what is pushed to the fingers that
 # touch it; more behind it, until the tool is down
 LOW, HIGH = 0.025, 0.1  # m: the tool's height when it pushes, and when it passes over things
 ASIDE, SLIPPED, ON_LINE = 0.025, 0.02, 0.012  # m: how far from the line through target and place the tool may go down,
 # go on pushing, and begin to
 AT_LEAST = 0.015  # m: so far behind the middle of what it pushes
-LEAD_S = 0.05  # s by which commands lead: an arm follows its targets that late
+OPENED = 0.015  # m, each finger: the gap, 3 cm, is narrower than what is pushed, and the fingers together, 6 cm, wider
+LAG_S = 0.14  # s by which the arm is behind its commands: two periods of the guard's spline, and kd / kp of the servos
+TURN = 0.04  # rad by which the hand turns in a row, at most
 DAMPING = 1e-3
 
 
@@ -50,7 +57,7 @@ class ByHand(nn.Module):
     """The policy. Decisions are made once a chunk; within it the tool moves in a straight line."""
 
     horizon = STEPS
-    signals = ("joint_pos", INSTRUCTION.name, *PICTURES, *(f"{name}_pos_w" for name in (*THINGS, *PLACES)))
+    signals = ("joint_pos", "joint_vel", INSTRUCTION.name, *PICTURES, *(f"{name}_pos_w" for name in (*THINGS, *PLACES)))
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,8 +73,10 @@ class ByHand(nn.Module):
         self.target: Tensor
         self.place: Tensor
         self.chain: Chain = chain_of(ROBOT)
-        self.register_buffer("grip", torch.zeros(1))
+        self.register_buffer("grip", torch.full((1,), OPENED))
         self.grip: Tensor
+        self.register_buffer("last", one_hot([self.chain.count - 1], self.chain.count))
+        self.last: Tensor
 
     def initial_memory(self, n: int) -> dict[str, Tensor]:
         """None."""
@@ -81,8 +90,8 @@ class ByHand(nn.Module):
         return (meant @ self.kind, ((meant @ self.target)[..., None] * things).sum(1),
                 ((meant @ self.place)[..., None] * places).sum(1))
 
-    def goal(self, tool: Tensor, s: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Where the tool goes next [N, 3] m, and how fast [N, 1] m/s."""
+    def goal(self, tool: Tensor, s: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Where the tool goes next [N, 3] m, how fast [N, 1] m/s, and where the hand's front or back looks [N, 2]."""
         push, target, place = self.asked(s)
         over = target + tool.new_tensor([0.0, 0.0, OVER])
         way = (place - target)[:, :2]
@@ -109,33 +118,34 @@ class ByHand(nn.Module):
         pushed = torch.cat([flat, height], -1)
         is_push = push[:, None] > 0.5
         speed = torch.where(pushes & is_push, torch.full_like(left, PUSHING), torch.full_like(left, SPEED))
-        return torch.where(is_push, pushed, over), speed
+        return torch.where(is_push, pushed, over), speed, torch.where(is_push, ahead, torch.zeros_like(ahead))
 
     def rows(self, s: Mapping[str, Tensor]) -> Tensor:
-        """Joint targets and a closed gripper [N, H, 8]: the tool in a straight line, pointing where it points."""
-        joints, out = s["joint_pos"], list[Tensor]()
-        tool = self.chain(joints)[0]
-        goal, speed = self.goal(tool, s)
-        for k in range(STEPS + round(LEAD_S * RATE_HZ)):
+        """Joint targets and the gripper [N, H, 8]: the tool in a straight line, from where it was sent last."""
+        joints, out = s["joint_pos"] + LAG_S * s["joint_vel"], list[Tensor]()
+        goal, speed, ahead = self.goal(self.chain(s["joint_pos"])[0], s)
+        for k in range(STEPS):
             if k % BLOCK == 0:
-                jacobian, turn = self.chain.jacobian(joints), self.straightening(joints)
+                jacobian, (tilt, spin) = self.chain.jacobian(joints), self.turning(joints, ahead)
                 tool = self.chain(joints)[0]
             way = goal - tool
             length = way.norm(dim=-1, keepdim=True)
             step = way * torch.minimum(torch.full_like(length, 0.3), speed / RATE_HZ / length.clamp(min=1e-4))
-            joints, tool = joints + moved(jacobian, torch.cat([step, turn], -1)), tool + step
+            joints, tool = joints + moved(jacobian, torch.cat([step, tilt], -1)) + spin, tool + step
             out.append(joints)
-        rows = torch.stack(out[-STEPS:], 1)
+        rows = torch.stack(out, 1)
         seen = sum(0.0 * s[name].reshape(len_of(rows), -1)[:, :1].float() for name in PICTURES)
         return torch.cat([rows, (self.grip + seen)[:, None].expand(-1, STEPS, 1)], -1)
 
-    def straightening(self, joints: Tensor) -> Tensor:
-        """A small turn [N, 3] rad that lets the tool point down."""
+    def turning(self, joints: Tensor, ahead: Tensor) -> tuple[Tensor, Tensor]:
+        """A small turn [N, 3] rad that lets the tool point down, and one of the last joint [N, J] rad, about the
+        tool's own axis, that lets the fingers lie across ``ahead`` [N, 2]."""
         pose, _ = self.chain.frames(joints)
-        z, down = pose[:, :3, 2], joints.new_tensor([0.0, 0.0, -1.0]).expand(pose.shape[0], 3)
-        return 0.05 * torch.stack([z[:, 1] * down[:, 2] - z[:, 2] * down[:, 1],
-                                  z[:, 2] * down[:, 0] - z[:, 0] * down[:, 2],
-                                  z[:, 0] * down[:, 1] - z[:, 1] * down[:, 0]], -1)
+        x, z = pose[:, :3, 0], pose[:, :3, 2]
+        sine, cosine = x[:, 0] * ahead[:, 1] - x[:, 1] * ahead[:, 0], (x[:, :2] * ahead).sum(-1)
+        angle = torch.where(cosine < 0, sine, -sine)  # front and back are alike; the axis points down
+        tilt = 0.05 * torch.stack([-z[:, 1], z[:, 0], torch.zeros_like(angle)], -1)
+        return tilt, (angle / BLOCK).clamp(-TURN, TURN)[:, None] * self.last
 
     def forward(self, s: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
         """Commands by name, and no memory."""
