@@ -77,7 +77,8 @@ def numbers_of(data: Source) -> Tensor:
     found: Mapping[str, Any] = {spec.name: tensor(data.column(spec.name)) for spec in specs}
     rows, normalizer = vector(specs, found), Normalizer(sum(map(count, specs)), limit=5.0)
     normalizer.update(moments(rows))
-    return normalizer(rows)
+    scaled: Tensor = normalizer(rows)
+    return scaled
 
 
 def fitted(seen: Tensor, wanted: Tensor, asked: Tensor, seed: int) -> Tensor:

@@ -62,18 +62,19 @@ def relit(pictures: Tensor, most: float, generator: torch.Generator) -> Tensor:
     """``pictures`` uint8 [B, H, W, colours] with brightness and contrast changed by the share ``most`` at most."""
     brighter, steeper = most * (2.0 * torch.rand(2, len(pictures), 1, 1, 1, generator=generator) - 1.0)
     found = (pictures.float() - 127.5) * (1.0 + steeper) + 127.5 * (1.0 + brighter)
-    return found.clamp_(0.0, 255.0).to(torch.uint8)
+    bytes_: Tensor = found.clamp_(0.0, 255.0).to(torch.uint8)
+    return bytes_
 
 
 @torch.no_grad()
 def with_maps(data: Windows, prefix: Prefix, config: Any) -> Windows:
     """``data`` with the maps [samples, F] that a frozen network makes of each picture, computed once, in place of the
     pictures, where training looks at these as they are; in a file without a name, for a large set has gigabytes."""
-    if config.image_encoder == "own" or config.light or config.shift:
+    net = prefix.net
+    if net is None or config.light or config.shift:
         return data
     found = {}
     for name, pictures in data.pictures.items():
-        net = prefix.eyes[name].stem.net
         width = net(torch.from_numpy(np.array(pictures[:1]))).shape[1]
         maps = nameless(len(pictures), width, f"algo.image_encoder={config.image_encoder}: the maps of {name}")
         for first in range(0, len(pictures), AT_ONCE):

@@ -38,4 +38,5 @@ class Expert(nn.Module):
         for block, adapt in zip(self.blocks, self.adapt):
             scale, shift = adapt(told).chunk(2, -1)
             found = block((found + told) * (1.0 + scale) + shift, seen)
-        return self.last(self.norm(found))
+        velocity: Tensor = self.last(self.norm(found))
+        return velocity

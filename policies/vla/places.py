@@ -40,9 +40,11 @@ class Places(nn.Module):
 
     def loss(self, context: Tensor, signals: Mapping[str, Tensor]) -> Tensor:
         """Mean squared error [] of what the context [B, L and more, D] tells, normalized."""
-        return (self(context) - self.normalizer(vector(self.plain, signals))).square().mean()
+        wrong: Tensor = self(context) - self.normalizer(vector(self.plain, signals))
+        return wrong.square().mean()
 
     @torch.no_grad()
     def told(self, tokens: Tensor) -> Tensor:
         """The numbers [B, F] in the units of their signals."""
-        return self(tokens) / self.normalizer.scale + self.normalizer.shift
+        found: Tensor = self(tokens)
+        return found / self.normalizer.scale + self.normalizer.shift

@@ -118,7 +118,8 @@ def correlated(rows: int, r: float) -> Tensor:
     """The lower triangular factor [H, H] of the correlation r^|i - j| between rows, 0 <= r < 1."""
     index = torch.arange(rows, dtype=torch.float64)
     correlation = torch.tensor(r, dtype=torch.float64) ** (index[:, None] - index).abs()
-    return torch.linalg.cholesky(correlation).float()
+    factor: Tensor = torch.linalg.cholesky(correlation)
+    return factor.float()
 
 
 def least_std(steps: int, a: float, last: int = 0) -> float:
@@ -172,7 +173,8 @@ class LearnedNoise(nn.Module):
         """The standard deviations at level ``t`` [N]."""
         seen = context.mean(1) if context.dim() == 3 else context
         found = torch.tanh(self.net(torch.cat([seen, sinusoids(1000.0 * t, LEVEL)], -1)))
-        return torch.exp(0.5 * (self.center + self.reach * found)).unflatten(1, self.shape)
+        spread: Tensor = torch.exp(0.5 * (self.center + self.reach * found)).unflatten(1, self.shape)
+        return spread
 
 
 LEVEL = 32  # numbers that say the level

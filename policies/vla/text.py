@@ -37,4 +37,5 @@ class Sentence(nn.Module):
         hidden = (there - 1.0)[:, None, None] * 1e4  # no -inf: a sentence without words would be NaN
         for block in self.blocks:
             found = block(found, hidden=hidden)
-        return (self.norm(found) * there[..., None]).sum(1) / there.sum(1, keepdim=True).clamp(min=1.0)
+        read: Tensor = self.norm(found) * there[..., None]
+        return read.sum(1) / there.sum(1, keepdim=True).clamp(min=1.0)

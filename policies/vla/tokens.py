@@ -10,6 +10,8 @@ have T = C U tokens: C coefficients of each of the U numbers of a command. N chu
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +56,8 @@ class Bins(nn.Module):
     def back(self, tokens: Tensor) -> Tensor:
         """The chunk [N, H, U] that ``tokens`` [N, T] write."""
         share = tokens.unflatten(1, self.reach.shape).to(self.reach.dtype) * (2.0 / (self.bins - 1)) - 1.0
-        return self.basis.T @ (share * self.reach)
+        chunk: Tensor = self.basis.T @ (share * self.reach)
+        return chunk
 
 
 class Writer(Decoder):
@@ -100,7 +103,8 @@ class Writer(Decoder):
         found, seen = self.word(before) + self.place[:count], self.seen(context)
         for block in self.blocks:
             found = block(found, seen, self.later[:count, :count])
-        return self.head(self.norm(found))
+        logits: Tensor = self.head(self.norm(found))
+        return logits
 
     def forward(self, context: Tensor) -> Tensor:
         """The chunk of the likeliest tokens, one after the other."""
@@ -112,7 +116,7 @@ class Writer(Decoder):
         past: list[Tensor | None] = [None for _ in self.blocks]
         for place in self.place:
             found = self.word(word) + place
-            for i, block in enumerate(self.blocks):
+            for i, block in enumerate(cast("Iterable[Block]", self.blocks)):
                 found, past[i] = block.follow(found, past[i], seen)
             word = self.head(self.norm(found)).argmax(-1)
             tokens.append(word)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +39,8 @@ TAPS = {2: 4, 4: 8, 10: 16}
 class Padded(nn.Conv2d):
     """A convolution with TensorFlow's "same" padding, by the size of the picture."""
 
+    bias: Tensor
+
     def forward(self, maps: Tensor) -> Tensor:
         """Maps of ceil(size / stride) cells."""
         (kernel, _), (stride, _) = self.kernel_size, self.stride
@@ -64,8 +66,8 @@ class Block(nn.Module):
     def forward(self, maps: Tensor) -> Tensor:
         """The maps after the block."""
         found = maps if self.expand is None else nn.functional.relu6(self.expand(maps))
-        found = self.project(nn.functional.relu6(self.depthwise(found)))
-        return maps + found if self.adds else found
+        narrow: Tensor = self.project(nn.functional.relu6(self.depthwise(found)))
+        return maps + narrow if self.adds else narrow
 
 
 class Lite0(nn.Module):
@@ -77,6 +79,10 @@ class Lite0(nn.Module):
         inputs = (STEM, *(stage.channels for stage in BLOCKS))
         self.blocks = nn.ModuleList(
             Block(before, stage, EXPANDED if i else 1) for i, (before, stage) in enumerate(zip(inputs, BLOCKS)))
+
+    def part(self, name: str) -> Padded:
+        """The convolution of that name."""
+        return cast(Padded, self.get_submodule(name))
 
     def forward(self, picture: Tensor) -> Tensor:
         """The maps."""
@@ -125,7 +131,7 @@ def wanted(net: Lite0) -> dict[str, tuple[int, ...]]:
     """The tensors that are read of the file, by name and shape."""
     found: dict[str, tuple[int, ...]] = {}
     for own, (conv, norm) in names().items():
-        shape = tuple(net.get_submodule(own).weight.shape)
+        shape = tuple(net.part(own).weight.shape)
         found[f"{conv}.weight"] = shape
         found |= {f"{norm}.{part}": shape[:1] for part in ("weight", "bias", "running_mean", "running_var")}
     return found
@@ -157,7 +163,7 @@ def filled(path: Path, found: Mapping[str, Tensor]) -> nn.Module:
             scale, shift, mean, var = (found[f"{norm}.{part}"].float() for part in
                                        ("weight", "bias", "running_mean", "running_var"))
             size = scale * (var + EPSILON).rsqrt()
-            part = net.get_submodule(own)
+            part = net.part(own)
             part.weight.copy_(found[f"{conv}.weight"].float() * size[:, None, None, None])
             part.bias.copy_(shift - mean * size)
     return weights.fixed(net)

@@ -11,9 +11,9 @@ a sentence has are computed with: of a vocabulary of L = 16, P = 2 these are 6 t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -52,13 +52,14 @@ class Layer(nn.Module):
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
         self.own, self.first = Attention(width, width // HEAD, any_length=True), nn.LayerNorm(width, EPSILON)
-        self.feed = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, width))
+        self.wide, self.narrow = nn.Linear(width, inner), nn.Linear(inner, width)
         self.last = nn.LayerNorm(width, EPSILON)
 
     def forward(self, tokens: Tensor, hidden: Tensor) -> Tensor:
         """The tokens [N, M, E] after the block."""
         tokens = self.first(tokens + self.own(tokens, tokens, hidden))
-        return self.last(tokens + self.feed(tokens))
+        found: Tensor = self.last(tokens + self.narrow(nn.functional.gelu(self.wide(tokens))))
+        return found
 
 
 class MiniLM(nn.Module):
@@ -84,6 +85,11 @@ class MiniLM(nn.Module):
         self.pieces, self.places = nn.Embedding(count, width), nn.Embedding(most * longest + 2, width)
         self.norm = nn.LayerNorm(width, EPSILON)
         self.layers = nn.ModuleList(Layer(width, inner) for _ in range(layers))
+
+    @property
+    def stacked(self) -> Iterable[Layer]:
+        """The layers, the first one first."""
+        return cast("Iterable[Layer]", self.layers)
 
     def forward(self, words: Tensor) -> Tensor:
         """The vectors."""
@@ -156,8 +162,8 @@ def wanted(net: MiniLM, pieces: int, found: Mapping[str, Any]) -> dict[str, tupl
         "embeddings.word_embeddings.weight": (pieces, width), "embeddings.position_embeddings.weight": (needed, width),
         "embeddings.token_type_embeddings.weight": (2, width), "embeddings.LayerNorm.weight": (width,),
         "embeddings.LayerNorm.bias": (width,)}
-    for i, layer in enumerate(net.layers):
-        inner = layer.feed[0].out_features
+    for i, layer in enumerate(net.stacked):
+        inner = layer.wide.out_features
         for name, shape in (("attention.self.query", (width, width)), ("attention.self.key", (width, width)),
                             ("attention.self.value", (width, width)), ("attention.output.dense", (width, width)),
                             ("attention.output.LayerNorm", (width,)), ("intermediate.dense", (inner, width)),
@@ -175,14 +181,14 @@ def fill(net: MiniLM, found: Mapping[str, Tensor], kept: Sequence[int]) -> None:
     kind = found[begin + "token_type_embeddings.weight"][0]
     net.places.weight.copy_(found[begin + "position_embeddings.weight"][: len(net.places.weight)] + kind)
     copy(net.norm, found, begin + "LayerNorm")
-    for i, layer in enumerate(net.layers):
+    for i, layer in enumerate(net.stacked):
         at = f"encoder.layer.{i}."
         copy(layer.own.query, found, at + "attention.self.query")
         copy(layer.own.both, found, at + "attention.self.key", at + "attention.self.value")
         copy(layer.own.out, found, at + "attention.output.dense")
         copy(layer.first, found, at + "attention.output.LayerNorm")
-        copy(layer.feed[0], found, at + "intermediate.dense")
-        copy(layer.feed[2], found, at + "output.dense")
+        copy(layer.wide, found, at + "intermediate.dense")
+        copy(layer.narrow, found, at + "output.dense")
         copy(layer.last, found, at + "output.LayerNorm")
 
 

@@ -62,4 +62,5 @@ class Plan(nn.Module):
         seen, wanted = signals[SEEN].float(), signals[BOXES]
         missed = OVERLAP * (1.0 - scores.giou(boxes, wanted)) + CORNERS * (boxes - wanted).abs().sum(-1)
         of_path = (path - self.normalizer(signals[PATH].flatten(1))).square().mean()
-        return (missed * seen).sum() / seen.sum().clamp(min=1.0) + of_path
+        found: Tensor = (missed * seen).sum() / seen.sum().clamp(min=1.0) + of_path
+        return found

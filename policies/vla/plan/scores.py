@@ -59,7 +59,8 @@ def coupled(cost: Tensor) -> Tensor:
 
 def apart(a: Tensor, b: Tensor) -> Tensor:
     """Distances [..., P, Q] of the points of ``a`` [..., P, D] and ``b`` [..., Q, D]."""
-    return (a[..., :, None, :] - b[..., None, :, :]).norm(dim=-1)
+    found: Tensor = (a[..., :, None, :] - b[..., None, :, :]).norm(dim=-1)
+    return found
 
 
 def frechet(a: Tensor, b: Tensor) -> Tensor:

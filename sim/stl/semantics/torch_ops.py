@@ -130,10 +130,10 @@ def nan_safe_margin(predicate: Predicate, signals: Mapping[str, Tensor]) -> Any:
     for name in names:
         if signals[name].requires_grad:
             used[name] = signals[name].view_as(signals[name])
-            used[name].register_hook(masked)  # type: ignore[no-untyped-call]
+            used[name].register_hook(masked)
     margin = predicate_margin(predicate, used, arrays)
     if isinstance(margin, Tensor) and margin.requires_grad:
-        margin.register_hook(note)  # type: ignore[no-untyped-call]
+        margin.register_hook(note)
     return margin
 
 
