@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.robot_learning.corrections import refuse_base
+from temporeal.policies.robot_learning.sight import seen_by_policy, told_policy
 from temporeal.policies.robot_learning.success import FORMULA, judged
 from temporeal.policies.robot_learning.wire.agreement import Agreement, agreement
 from temporeal.policies.robot_learning.wire.messages import LARGEST
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 BOTH = ("token", "tls", "plaintext", "success", "threshold", "reward")
 LEARNER = (*BOTH, "listen", "publish")
 ACTOR = (*BOTH, "connect", "episodes", "weights", "explore", "intervene", "speed", "leader", "interface", "domain",
-         "reset", "reset_formula", "reset_seconds", "deliver", "priority")
+         "reset", "reset_formula", "reset_seconds", "deliver", "priority", "seen")
 REWARDS = ("success", "task")
 PRIORITIES = ("auto", "realtime", "normal")
 YES, NO = ("true", "yes", "1"), ("false", "no", "0")
@@ -69,13 +70,15 @@ def common(
     if "privileged" in settings["algo"]:
         settings["algo"]["privileged"] = False  # on a robot nobody tells critics more
     module, config = learners.algorithm(settings)
-    build, task = explorer_of(module, settings["algo"]["name"]), environments.make_task(settings)
+    build, pictures = explorer_of(module, settings["algo"]["name"]), seen_by_policy(settings, module, given.get("seen"))
+    task = told_policy(environments.make_task(settings), settings, pictures)
     refuse_simulated(config)
     success = given.get("success", FORMULA)
     threshold = number(given, "threshold", 0.0, 0.0, 1.0) if "threshold" in given else None
     reward = choice(given, "reward", REWARDS)
     settings = environments.resolved(settings)
-    agreed = agreement(task, settings, config, judged(success, threshold, reward), task.steps, correction)
+    agreed = agreement(task, settings, config, judged(success, threshold, reward), task.steps, correction,
+                       pictures)
     if agreed.largest > LARGEST:
         raise BadInput(f"an episode of {task.steps} steps of this task has up to {agreed.largest:,} bytes; at most "
                        f"{LARGEST:,} are delivered: a shorter episode, or smaller signals")

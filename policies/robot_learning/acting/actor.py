@@ -21,6 +21,7 @@ from torch import Tensor
 
 from temporeal.policies.data.recording.controls import DISCARD, END, FAILURE, QUIT, SUCCESS
 from temporeal.policies.robot_learning.acting.spool import Spool, new_id
+from temporeal.policies.robot_learning.sight import looked_at
 from temporeal.policies.robot_learning.success import Judge
 from temporeal.policies.robot_learning.wire.agreement import Agreement
 from temporeal.policies.robot_learning.wire.episodes import GREATEST, Episode, require_range, to_message
@@ -138,7 +139,7 @@ class Actor:
         nothing = {name: np.zeros(spec.shape, spec.dtype) for name, spec in self.world.signals.items()}
         rows, sample = Rows(), Sample(nothing)
         memory = self.see(sample, rows, initial_memory(self.observe, 1))
-        action = self.policy(torch.from_numpy(rows.obs[0])[None])
+        action = self.proposed(rows)
         self.task.act(action, {**memory, **self.observe.record(memory, action)})
         self.judge.begin()
         if self.judge.names:
@@ -154,7 +155,7 @@ class Actor:
             if not (np.abs(rows.obs[-1]) <= GREATEST).all():
                 return rows, Ending(None, False, f"what is measured is not finite, or beyond {GREATEST:g}", kept=False)
             self.refresher.put()
-            proposed = self.policy(torch.from_numpy(rows.obs[-1])[None])
+            proposed = self.proposed(rows)
             heard = self.hear(rows, proposed)
             if heard is not None and (ending := told(heard, self.judge)) is not None:
                 return rows, ending
@@ -185,6 +186,10 @@ class Actor:
     def timed(self, sample: Sample, step: int) -> dict[str, np.ndarray]:
         """The sample with the mission's time, which the actor counts."""
         return {**sample.signals, MISSION_TIME.name: np.asarray(step * self.task.control_dt, np.float32)}
+
+    def proposed(self, rows: Rows) -> Tensor:
+        """The policy's action [1, A] at the newest sample."""
+        return self.policy(torch.from_numpy(rows.obs[-1])[None], looked_at(rows.signals[-1], self.agreed.pictures))
 
     def hear(self, rows: Rows, proposed: Tensor) -> Heard | None:
         """What the person does."""

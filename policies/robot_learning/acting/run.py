@@ -151,10 +151,12 @@ def require_world(world: RobotWorld, words: ActorWords) -> None:
 
 def sizes_of(words: ActorWords) -> Any:
     """Of the policy's networks."""
+    from temporeal.policies.nets.seeing_policy import places
     from temporeal.policies.training.off_policy.critics import Sizes
 
-    seen, action = words.common.agreed.observation, words.common.agreed.interface.task_action
-    return Sizes(seen, seen, action)
+    agreed = words.common.agreed
+    seen, pictures = agreed.observation, agreed.pictures
+    return Sizes(seen, seen, agreed.interface.task_action, pictures, places(pictures, words.common.config.keypoints))
 
 
 def rewards(words: ActorWords) -> Any:

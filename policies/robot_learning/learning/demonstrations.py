@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -30,7 +31,9 @@ def demonstrations(common: Common) -> Transitions | None:
         dataset = offline.open_dataset(str(common.settings["dataset"]))
         learnable.require_sound(dataset)
         offline.require_task(dataset, common.task)
-        return transitions(dataset, task_view(common.task), reward=rewards(common, dataset))
+        found = transitions(dataset, task_view(common.task), reward=rewards(common, dataset))
+        known = [name for name in common.agreed.pictures if name in dataset.interface.signals]
+        return replace(found, pictures={name: dataset.column(name) for name in known})
 
 
 def rewards(common: Common, dataset: Dataset) -> StepRewards:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -50,14 +51,16 @@ class Received:
     device = torch.device("cpu")
     capabilities = EnvCapabilities()
 
-    def __init__(self, obs_dim: int, action_dim: int) -> None:
-        self.obs_dim = self.critic_dim = obs_dim
-        self.action_dim, self.episodes, self.aside = action_dim, 0, list[str]()
+    def __init__(self, agreed: Agreement) -> None:
+        self.obs_dim = self.critic_dim = agreed.observation
+        self.action_dim, self.pictures = agreed.interface.task_action, agreed.pictures
+        self.episodes, self.aside = 0, list[str]()
 
     def reset(self) -> Obs:
         """Nothing is seen yet."""
         nothing = torch.zeros(1, self.obs_dim)
-        return Obs(nothing, nothing)
+        return Obs(nothing, nothing, {name: torch.zeros(1, *shape, dtype=torch.uint8)
+                                      for name, shape in self.pictures.items()})
 
     def step(self, action: Tensor) -> Step:
         """Actors step their own worlds."""
@@ -94,7 +97,7 @@ class Learning:
         demonstrations: Transitions | None = None,
     ) -> None:
         self.agreed, self.digest, self.inbox, self.publish_s = agreed, agreed.digest(), inbox, publish_s
-        env = Received(agreed.observation, agreed.interface.task_action)
+        env = Received(agreed)
         # interventions are demonstrations that come later: a share of them may be asked for with none there yet
         first = config if demonstrations is not None else replace(config, demonstrations=None)
         self.learner = start(env, first, build, seed, demonstrations)
@@ -111,7 +114,7 @@ class Learning:
             raise SettingsError(f"{self.inbox.journal.path} holds {len(self.inbox.before)} episodes, the "
                                 f"checkpoint learned from {episodes}: the file does not belong to it")
         for episode in (one for one in self.inbox.before[:episodes] if one.id not in aside):
-            self._remember_by_hand(episode, *_tensors(episode))
+            self._remember_by_hand(episode)
 
     def catch_up(self) -> None:
         """Take in the episodes of the journal that the checkpoint did not know."""
@@ -127,25 +130,23 @@ class Learning:
     @torch.no_grad()
     def take_in(self, episode: Episode) -> None:
         """Remember an episode, and owe the updates that it pays for."""
-        learner, (obs, action, reward) = self.learner, _tensors(episode)
-        normalize(learner, obs[:-1])
+        learner = self.learner
+        normalize(learner, torch.from_numpy(episode.obs[:-1]))
         for t, ended in enumerate(_ends(episode.steps)):
-            learner.replay.add(obs[t : t + 1], action[t : t + 1], reward[t : t + 1], obs[t + 1 : t + 2],
-                               torch.tensor([float(ended and episode.terminated)]), torch.tensor([float(ended)]))
-        self._remember_by_hand(episode, obs, action, reward)
+            _remember(learner.replay, episode, t, ended)
+        self._remember_by_hand(episode)
         before, warmup = learner.update, learner.config.warmup
         learner.update += episode.steps
         learner.owed += learner.config.updates_per_step * max(0, learner.update - max(before, warmup))
         self.env.episodes += 1
         self._count(episode)
 
-    def _remember_by_hand(self, episode: Episode, obs: Tensor, action: Tensor, reward: Tensor) -> None:
+    def _remember_by_hand(self, episode: Episode) -> None:
         """Steps at which a person acted, as demonstrations. A row of them ends where the person let go."""
         last = episode.steps - 1
         for t in map(int, episode.intervened.nonzero()[0]):
             ended = t == last or not episode.intervened[t + 1]
-            self.told.add(obs[t : t + 1], action[t : t + 1], reward[t : t + 1], obs[t + 1 : t + 2],
-                          torch.tensor([float(t == last and episode.terminated)]), torch.tensor([float(ended)]))
+            _remember(self.told, episode, t, ended)
         self._show_demonstrations()
 
     def _show_demonstrations(self) -> None:
@@ -207,9 +208,21 @@ class Learning:
                        self.digest)
 
 
-def _tensors(episode: Episode) -> tuple[Tensor, Tensor, Tensor]:
-    """Observations [T + 1, O], actions [T, A], rewards [T]."""
-    return torch.from_numpy(episode.obs), torch.from_numpy(episode.action), torch.from_numpy(episode.reward)
+def _remember(replay: Replay, episode: Episode, t: int, ended: bool) -> None:
+    """Add step ``t`` of an episode. ``ended``: none that follows it is added after it."""
+    terminated = t == episode.steps - 1 and episode.terminated
+
+    def row(values: np.ndarray, k: int) -> Tensor:
+        return torch.from_numpy(values[k : k + 1])
+
+    def seen(k: int) -> Obs:
+        nothing = torch.zeros(1, 0)
+        return Obs(nothing, nothing, {name: row(episode.signals[name], k) for name in pictures.table})
+
+    if (pictures := replay.pictures) is not None:
+        pictures.add(seen(t), seen(t + 1), torch.tensor([ended and not terminated]))
+    replay.add(row(episode.obs, t), row(episode.action, t), row(episode.reward, t), row(episode.obs, t + 1),
+               torch.tensor([float(terminated)]), torch.tensor([float(ended)]))
 
 
 def _ends(steps: int) -> list[bool]:
@@ -222,7 +235,7 @@ def _with_room(learner: Learner) -> Replay:
     given, replay = learner.demonstrations, learner.replay
     times = (given.times if given is not None else 0) + min(BY_HAND, learner.config.size)
     state = replay.pair.shape[2] - learner.sizes.action_dim
-    found = Replay(times, 1, state, learner.sizes.action_dim)
+    found = Replay(times, 1, state, learner.sizes.action_dim, learner.sizes.pictures)
     for table in (found.pair, found.after, found.told, found.error):
         table.zero_()
     found.bonus = learner.config.demonstration_bonus or 0.0

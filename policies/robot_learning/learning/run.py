@@ -135,5 +135,6 @@ def evaluation(words: LearnerWords) -> Callable[[Learner], dict[str, float]]:
     if not words.common.config.evaluate_steps:
         return lambda learner: {}
     evaluate = offline.evaluation(settings, to_full_horizon(words.common.task),
-                                  lambda actor, normalizer, env: lambda obs: actor(normalizer(obs)))
+                                  lambda actor, normalizer, env: lambda obs: actor(
+                                      normalizer(obs), *([env.images] if env.rendering else [])))
     return lambda learner: figures(learner, evaluate)

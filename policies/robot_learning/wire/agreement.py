@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from temporeal.policies.data.episodes.interface import ActionSpec, Interface
+from temporeal.policies.data.episodes.layout import is_picture
 from temporeal.policies.robot_learning.wire.messages import DTYPES
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.run_folders import AGREEMENT
@@ -55,6 +56,11 @@ class Agreement:
     judged: Mapping[str, Any]
     steps: int
     correction: Mapping[str, Any] = field(default_factory=lambda: dict(UNCORRECTED))
+
+    @property
+    def pictures(self) -> dict[str, tuple[int, ...]]:
+        """Shapes (H, W, 3) of the pictures that the policy sees, by name."""
+        return {name: spec.shape for name, spec in self.interface.signals.items() if is_picture(spec)}
 
     @property
     def largest(self) -> int:
@@ -112,17 +118,19 @@ def read_agreed(file: Path, mend: str) -> tuple[Mapping[str, Any], str] | None:
 
 def agreement(
     task: Task, settings: Mapping[str, Any], config: OffPolicyConfig, judged: Mapping[str, Any], steps: int,
-    correction: Mapping[str, Any] | None = None,
+    correction: Mapping[str, Any] | None = None, pictures: Sequence[SignalSpec] = (),
 ) -> Agreement:
-    """The agreement of a task as its policy sees it, and of the ``correction`` that its commands are, if any."""
+    """The agreement of a task as its policy sees it, beside the ``pictures`` that it sees, and of the ``correction``
+    that its commands are, if any."""
     command, act = task.robot.command(task.command), task.act
     interface = Interface(
-        task.robot.name, schema(*(carried(task.schema[name]) for name in read_by(task))),
+        task.robot.name, schema(*(carried(task.schema[name]) for name in read_by(task)), *pictures),
         ActionSpec(command.name, tuple(map(float, command.low)), tuple(map(float, command.high)), command.unit),
         1.0 / task.control_dt, task_action=act.action_dim, task=task.name)
     group = {key: value for key, value in settings["task"].items() if key in ("name", "robot", "settings")}
     learner = {"algorithm": settings["algo"]["name"], "hidden": list(config.hidden), "precision": config.precision,
                "normalization": "running mean and deviation" if config.normalize_observations else "none"}
+    learner |= {"keypoints": config.keypoints, "hide": list(config.hide)} if pictures else {}
     observe: Any = task.observe
     return Agreement(interface, int(observe.obs_dim), {**group, "formula": task.formula_text}, learner, judged, steps,
                      correction or UNCORRECTED)

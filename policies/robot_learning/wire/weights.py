@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,10 +108,13 @@ class Policy:
         self.updates, self.random, self.ready = weights.updates, weights.random, True
 
     @torch.no_grad()
-    def __call__(self, obs: Tensor) -> Tensor:
-        """An action [1, A] in [-1, 1] where [1, O] is seen."""
+    def __call__(self, obs: Tensor, pictures: Mapping[str, Tensor] = MappingProxyType({})) -> Tensor:
+        """An action [1, A] in [-1, 1] where [1, O] is measured and ``pictures``, uint8 [1, H, W, 3], are seen."""
         if self.random and self.explore:
             return torch.rand(1, self.sizes.action_dim, generator=self.generator) * 2.0 - 1.0
-        seen = self.normalizer(obs)
-        found: Tensor = self.algorithm.explore(seen) if self.explore else self.actor(seen)
+        seen, sight = self.normalizer(obs), self.algorithm.sight
+        if not self.explore:
+            found: Tensor = self.actor(seen) if sight is None else self.actor(seen, pictures)
+        else:
+            found = self.algorithm.explore(seen if sight is None else torch.cat([seen, sight.eyes(pictures)], -1))
         return found.clamp(-1.0, 1.0)

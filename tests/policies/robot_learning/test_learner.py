@@ -185,8 +185,10 @@ def demonstrated(steps: int) -> Transitions:
     def draw(*shape: int) -> torch.Tensor:
         return torch.from_numpy(RNG.uniform(-1, 1, shape).astype(np.float32))
 
+    pictures = RNG.integers(0, 256, (steps + 1, 4, 4, 3)).astype(np.uint8)
     return Transitions(draw(steps, 3), draw(steps, 1), draw(steps), draw(steps, 3), torch.ones(steps),
-                       torch.zeros(steps, dtype=torch.int64), torch.tensor([0, steps]))
+                       torch.zeros(steps, dtype=torch.int64), torch.tensor([0, steps]), sample=torch.arange(steps),
+                       pictures={"eye_rgb": pictures})
 
 
 BUDGET = replace(CONFIG, total_steps=40, priority=0.6)
