@@ -5,11 +5,39 @@ from __future__ import annotations
 import hashlib
 import queue
 import threading
+from collections.abc import Sequence
+from typing import overload
 
 from temporeal.policies.robot_learning.learning.journal import Journal
 from temporeal.policies.robot_learning.wire.agreement import FILE, Agreement, differences, read_agreed, write_agreed
 from temporeal.policies.robot_learning.wire.episodes import Episode, OutOfRange, require_range, unranged
 from temporeal.policies.robot_learning.wire.messages import MessageError, decode
+
+
+class Known(Sequence[Episode]):
+    """Episodes of a journal, each read when it is asked for: with pictures they are more than memory takes.
+
+    Args:
+        numbers: of them in the journal.
+    """
+
+    def __init__(self, journal: Journal, agreed: Agreement, numbers: range) -> None:
+        self.journal, self.agreed, self.numbers = journal, agreed, numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, which: int) -> Episode: ...
+
+    @overload
+    def __getitem__(self, which: slice) -> Known: ...
+
+    def __getitem__(self, which: int | slice) -> Episode | Known:
+        if isinstance(which, slice):
+            return Known(self.journal, self.agreed, self.numbers[which])
+        where = str(self.journal.path)
+        return unranged(decode(self.journal.again(self.numbers[which]), where, "episode"), self.agreed, where)
 
 
 class Inbox:
@@ -28,12 +56,14 @@ class Inbox:
         # of runs from before this file was written nothing can be told in words
         self.other = "" if kept is None else "; ".join(differences(agreed.plain(), kept[0], sides=(
             "this learner", "the one that received them")))
-        self.before = [self._known(data, agreed) for data in journal.records()]
+        for data in journal.records():
+            self._know(data, agreed)
+        self.before: Sequence[Episode] = Known(journal, agreed, range(journal.count))
         if kept is None or self.other:
             write_agreed(file, agreed.plain(), agreed.digest())
         self.new: queue.Queue[Episode] = queue.Queue()
 
-    def _known(self, data: bytes, agreed: Agreement) -> Episode:
+    def _know(self, data: bytes, agreed: Agreement) -> None:
         where = str(self.journal.path)
         message = decode(data, where, "episode")
         if self.other and message.fields.get("agreement") != agreed.digest():
@@ -45,7 +75,6 @@ class Inbox:
         except OutOfRange as error:
             self.aside[episode.id] = str(error)
         self.ids[episode.id] = hashlib.sha256(data).digest()
-        return episode
 
     def keep(self, episode: Episode, data: bytes) -> bool:
         """Store an episode for good; False: it was there. Another one of the same identity is refused."""

@@ -40,13 +40,16 @@ class Journal:
         if new:
             _sync(path.parent)
         self.end, self.torn = 0, 0  # bytes of whole records; bytes behind them that were cut off
+        self.places = list[tuple[int, int]]()  # of what :meth:`records` gave: first byte and size
 
     def records(self) -> Iterator[bytes]:
         """The bytes of all episodes, in order; to be read once, before :meth:`append`. A torn end is cut off."""
         self.file.seek(0)
         self.end = self.count = 0
+        self.places = []
         size = os.fstat(self.file.fileno()).st_size
         while (data := _record(self.file, self.path, self.end, size)) is not None:
+            self.places.append((self.end + HEAD.size, len(data)))
             self.end += HEAD.size + len(data) + DIGEST
             self.count += 1
             yield data
@@ -54,6 +57,11 @@ class Journal:
         if self.torn:
             self.file.truncate(self.end)
             os.fsync(self.file.fileno())
+
+    def again(self, number: int) -> bytes:
+        """The bytes of an episode that :meth:`records` gave, read anew."""
+        place, size = self.places[number]
+        return os.pread(self.file.fileno(), size, place)
 
     def append(self, data: bytes) -> int:
         """Keep an episode for good; its number. After a failure, such as a full disk, the file is as before."""

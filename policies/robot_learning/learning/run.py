@@ -21,6 +21,7 @@ from temporeal.policies.robot_learning.wire.messages import MessageError
 from temporeal.policies.robot_learning.wire.security import Security, make_token, security
 from temporeal.policies.runs import run_folders
 from temporeal.policies.runs.errors import BadInput, bad_input
+from temporeal.policies.runs.memory import check_replay
 from temporeal.policies.runs.settings import files
 from temporeal.policies.runs.trained_run import events
 from temporeal.robots.atomic_files import write_whole
@@ -101,6 +102,7 @@ def begun(words: LearnerWords, journal: Journal, tell: Callable[[str], None]) ->
         if journal.torn:
             tell(f"{journal.path}: {journal.torn:,} bytes of an episode that was not acknowledged are cut off")
         set_aside(inbox, tell)
+        check_replay(common.config, 1, common.task, cameras=common.settings.get("cameras"))
         with bad_input():
             shown = demonstrations.demonstrations(common)
         learning = Learning(common.agreed, common.config, common.build, common.settings["seed"], inbox,

@@ -174,3 +174,22 @@ def test_cameras_of_both_sides_are_agreed_on() -> None:
 def test_pictures_that_make_no_sense_are_refused(words: list[str], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         actor_words([*words, "token=t"])
+
+
+def test_a_journal_of_pictures_is_read_episode_by_episode(tmp_path: Path) -> None:
+    first = learning(tmp_path)
+    some = [numbered(3, 10 * k, terminated=True) for k in range(4)]
+    for one in some:
+        first.inbox.keep(one, bytes_of(one))
+    first.inbox.journal.close()
+    again = learning(tmp_path)
+    before = again.inbox.before
+    assert not isinstance(before, list) and [one.id for one in before] == [one.id for one in some]
+    assert [one.id for one in before[1:][:2]] == [one.id for one in some[1:3]]
+    last = numbered(3, 90, terminated=True)
+    again.inbox.keep(last, bytes_of(last))  # while the others are not yet learned from
+    again.catch_up()
+    assert again.learner.replay.count == 12 and again.env.episodes == 4
+    seen = again.learner.replay.pictures
+    assert seen is not None and seen.table["eye_rgb"][:12, 0, 0, 0, 0].tolist() == [
+        10 * k + t for k in range(4) for t in range(3)]
