@@ -36,8 +36,8 @@ def gives_chunks(settings: Mapping[str, Any]) -> bool:
     return hasattr(module_of(settings["algo"]["name"]), "load_chunks")
 
 
-def load_chunks(settings: Mapping[str, Any], folder: Path, task: Task) -> ChunkPolicy:
-    """The policy of the run in ``folder``, if it fits ``task``."""
+def load_chunks(settings: Mapping[str, Any], folder: Path, task: Task, *, any_robot: bool = False) -> ChunkPolicy:
+    """The policy of the run in ``folder``, if it fits ``task``. ``any_robot``: of this name or of another."""
     from temporeal.policies.training.checkpoint import CheckpointError
     from temporeal.policies.training.errors import SettingsError
 
@@ -48,17 +48,17 @@ def load_chunks(settings: Mapping[str, Any], folder: Path, task: Task) -> ChunkP
     except (TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError, ValueError) as error:
         raise BadInput(f"{folder}: its last checkpoint holds no policy of this version ({type(error).__name__}: "
                        f"{error}): train anew, or judge the artifact that was exported then") from error
-    check_task(policy, task, folder)
+    check_task(policy, task, folder, any_robot=any_robot)
     return policy
 
 
-def check_task(policy: ChunkPolicy, task: Task, folder: Path) -> None:
+def check_task(policy: ChunkPolicy, task: Task, folder: Path, *, any_robot: bool = False) -> None:
     """Refuse a policy whose robot, command, rate or words are not those of ``task``."""
     interface = policy.interface
     artifacts.check_rate(interface.rate_hz, task)
     for what, reads, shows in (("robot", interface.robot, task.robot.name),
                                ("command", interface.action.name, task.command)):
-        if reads != shows:
+        if reads != shows and not (any_robot and what == "robot"):
             raise BadInput(f"{folder}: its policy is for {what} {reads}, task {task.name!r} as set has {shows}")
     if policy.vocabulary is None:
         return

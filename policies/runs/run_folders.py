@@ -153,7 +153,8 @@ def check_same(old: Settings, new: Settings) -> None:
 def compared(key: str, value: Any) -> Any:
     """What of a setting makes a run the same: a backend has its defaults, a task's title is but a name."""
     if key == "base" and isinstance(value, Mapping):  # what is handed over names no model; its files are compared
-        return {name: part for name, part in value.items() if name not in ("model", "map")}
+        told = {name: part for name, part in value.items() if name not in ("model", "map")}
+        return told if told.get("transfer") else {name: told[name] for name in told if name != "transfer"}
     if key == "task" and isinstance(value, Mapping):
         return {name: part for name, part in value.items() if name != "title"}
     return backend_defaults(value) if key == "backend" else value

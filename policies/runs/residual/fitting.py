@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.runs import chunks, environments
 from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.residual.transferring import elsewhere
 from temporeal.policies.runs.run_folders import title_of
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.settings.values import shown
@@ -27,14 +28,27 @@ WORLDS: Mapping[str, tuple[str, ...]] = {
 """Settings of a task that say what its observation is of. ``stl``'s shows the schedule of its formula."""
 
 
-def check_fit(folder: Path, before: Settings, settings: Settings, task: Task, *, trained: bool) -> None:
+def check_fit(
+    folder: Path, before: Settings, settings: Settings, task: Task, *, trained: bool, transfer: bool = False
+) -> None:
     """Refuse the run in ``folder``, of settings ``before``, as a base on ``task``; all that differs is named.
 
     Args:
         trained: the residual was trained, on what this base fits, and its worlds may be changed to judge it.
+        transfer: it goes on in another task or on another robot (:mod:`temporeal.policies.runs.residual.transferring`).
     """
+    if transfer:
+        return refuse(folder, settings, list(elsewhere(before, task)))
     found = list(differences(before, settings, task))
-    refuse(folder, settings, found if trained else [*found, *other_worlds(before["task"], settings["task"])])
+    found = found if trained else [*found, *other_worlds(before["task"], settings["task"])]
+    goes = bool(found) and all(each.startswith(WHICH) for each in found) and not list(elsewhere(before, task))
+    refuse(folder, settings, found, ELSEWHERE if goes else "")
+
+
+WHICH = ("task ", "robot ", "action ", "task.settings.")
+"""How differences begin that say which world it is, and not what numbers mean."""
+ELSEWHERE = (". What it commands is the same, and so may be what it reads: base.transfer=true corrects it here all the "
+             "same")
 
 
 def check_worlds(folder: Path, before: Settings, settings: Settings) -> None:
@@ -42,10 +56,10 @@ def check_worlds(folder: Path, before: Settings, settings: Settings) -> None:
     refuse(folder, settings, list(other_worlds(before["task"], settings["task"])))
 
 
-def refuse(folder: Path, settings: Settings, found: Sequence[str]) -> None:
-    """Refuse the base in ``folder`` for what was ``found``, if anything."""
+def refuse(folder: Path, settings: Settings, found: Sequence[str], instead: str = "") -> None:
+    """Refuse the base in ``folder`` for what was ``found``, if anything. ``instead``: what can be done."""
     if found:
-        raise BadInput(f"base.policy={folder} does not fit {title_of(settings)}: {'; '.join(found)}")
+        raise BadInput(f"base.policy={folder} does not fit {title_of(settings)}: {'; '.join(found)}{instead}")
 
 
 def differences(before: Settings, settings: Settings, task: Task) -> Iterator[str]:

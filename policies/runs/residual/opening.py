@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from temporeal.policies.runs import artifacts, chunks
 from temporeal.policies.runs.errors import BadInput, bad_input
-from temporeal.policies.runs.residual.fitting import check_fit, check_worlds
+from temporeal.policies.runs.residual.fitting import check_fit, check_worlds, refuse
 from temporeal.policies.runs.residual.opened import Opened, rows_of
 from temporeal.policies.runs.residual.served import served
+from temporeal.policies.runs.residual.transferring import unread
 from temporeal.policies.runs.run_folders import BASE, load_run
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.tuning_runs.graphs import load_graph
@@ -52,9 +53,9 @@ def open_base(settings: Settings, task: Task, run: Path | None = None) -> Opened
     if artifacts.is_artifact(folder):
         return by_artifact(config, folder, settings, task, trained=run is not None)
     before = load_run(folder)
-    check_fit(folder, before, settings, task, trained=run is not None)
+    check_fit(folder, before, settings, task, trained=run is not None, transfer=config.transfer)
     if chunks.gives_chunks(before):
-        return by_chunks(config, folder, before, task)
+        return by_chunks(config, folder, before, settings, task)
     return by_network(config, folder, before, settings, task)
 
 
@@ -82,12 +83,14 @@ def by_network(config: BaseConfig, folder: Path, before: Settings, settings: Set
     return Opened(config, shown, shown, make, folder, graph=graph, digest=weights_digest(graph))
 
 
-def by_chunks(config: BaseConfig, folder: Path, before: Settings, task: Task) -> Opened:
+def by_chunks(config: BaseConfig, folder: Path, before: Settings, settings: Settings, task: Task) -> Opened:
     """A run whose policy gives chunks."""
     from temporeal.policies.evaluate.falsification import weights_digest
     from temporeal.policies.evaluate.measurement_recorder import with_recorder
 
-    policy = chunks.load_chunks(before, folder, task).eval().requires_grad_(False)
+    policy = chunks.load_chunks(before, folder, task, any_robot=config.transfer).eval().requires_grad_(False)
+    if config.transfer:
+        refuse(folder, settings, unread(policy, task, settings))
     execute, size = execute_of(config, before["algo"]), policy.interface.action.size
 
     def make(env: Env) -> FrozenBase:
@@ -123,7 +126,7 @@ def by_artifact(config: BaseConfig, folder: Path, settings: Settings, task: Task
     from temporeal.robots.artifact.manifest import POLICY
 
     artifact = artifacts.load_artifact(folder)
-    if not trained and "task" in artifact.manifest.training:
+    if not trained and not config.transfer and "task" in artifact.manifest.training:
         check_worlds(folder, artifacts.artifact_settings(folder, artifact), settings)
     shown, size = with_recorder(task, artifact.schema), task.act.action_dim
     artifacts.check_rate(artifact.manifest.rate_hz, task)

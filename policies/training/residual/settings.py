@@ -13,7 +13,7 @@ SCRIPTED, SERVED = "scripted", "served"
 REWARDS = ("task", "sparse", "formula")
 KINDS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("policy", "expert", "model", "map", "reward"), (str,)), "execute": (int, type(None)),
-    "scale": (int, float), "condition": (bool,), "pictures": (bool,)}
+    "scale": (int, float), "condition": (bool,), "pictures": (bool,), "transfer": (bool,)}
 """What the settings are."""
 
 
@@ -31,6 +31,7 @@ class BaseConfig:
         reward: task, sparse or formula (:mod:`temporeal.policies.training.chunk_rl.rewards`). With sparse an episode
             that succeeds is over.
         pictures: whether the residual, too, sees what the cameras show.
+        transfer: whether the base may be of another task or robot, where what it reads and commands is the same.
     """
 
     policy: str = ""
@@ -42,10 +43,13 @@ class BaseConfig:
     condition: bool = True
     reward: str = "task"
     pictures: bool = False
+    transfer: bool = False
 
     def __post_init__(self) -> None:
         if self.policy and self.expert:
             raise SettingsError("one base is corrected, not 2: base.policy and base.expert are given")
+        if self.transfer and not self.policy:
+            raise SettingsError("base.transfer=true is for the policy of another task or robot: base.policy=RUN")
         if self.expert not in ("", SCRIPTED, SERVED):
             raise SettingsError(f"base.expert={self.expert}: {SCRIPTED}, the task's controller by hand, or {SERVED}, a "
                                 "pretrained model; a trained policy is named by base.policy=RUN")
