@@ -204,7 +204,7 @@ def corrected_base(folder: Path) -> str:
     if not file.is_file():
         return ""
     try:
-        correction = from_json(file.read_bytes(), str(file))["correction"]
+        correction = from_json(file.read_bytes(), str(file))["agreement"]["correction"]
         return "" if correction["scale"] == "none" else str(correction["base"])
     except (Refused, ValueError, LookupError, TypeError) as error:
         raise BadInput(f"{file} does not say what the policy of this run corrects, if anything: {error}") from error

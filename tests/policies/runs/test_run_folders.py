@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.policies.robot_learning import deliveries
 
 from temporeal.policies.cli.main import main
 from temporeal.policies.evaluate.judging import EVALUATION_SEED
+from temporeal.policies.robot_learning.wire.agreement import FILE, write_agreed
 from temporeal.policies.runs import environments, learners, run_folders
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.settings.compose import compose, override
@@ -58,14 +60,15 @@ def test_what_was_learned_beside_a_base_does_not_act_alone(tmp_path: Path) -> No
     made, run = settings(tmp_path), tmp_path / "run"
     run_folders.open_run(made, run, overwrite=False)
     for scale, refused in (("none", False), (0.2, True), (0.0, True)):
-        (run / "agreement.json").write_text(json.dumps({"correction": {"scale": scale, "base": "hover"}}))
+        agreed = replace(deliveries.agreed(), correction={"scale": scale, "base": "hover", "sha256": "0"})
+        write_agreed(run / FILE, agreed.plain(), agreed.digest())  # as a learner does
         assert run_folders.load_run(run, corrections=True) == made
         if refused:
             with pytest.raises(BadInput, match="learned on a robot as corrections of hover"):
                 run_folders.load_run(run)
         else:
             assert run_folders.load_run(run) == made
-    for torn in ("{", "{}", "[1]", '{"correction": 1}'):
+    for torn in ("{", "{}", "[1]", '{"agreement": {"correction": 1}}'):
         (run / "agreement.json").write_text(torn)
         with pytest.raises(BadInput, match="does not say what the policy of this run corrects"):
             run_folders.load_run(run)
