@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 WORLDS: Mapping[str, tuple[str, ...]] = {
     "metaworld": ("env",), "ogbench": ("env",), "stl": ("system", "formula", "view", "of_view")}
 """Settings of a task that say what its observation is of. ``stl``'s shows the schedule of its formula."""
+VIEWS = ("view", "of_view")
+"""Those that are about the observation alone: what reads signals itself does not ask."""
 
 
 def check_fit(
@@ -40,7 +42,8 @@ def check_fit(
     if transfer:
         return refuse(folder, settings, list(elsewhere(before, task)))
     found = list(differences(before, settings, task))
-    found = found if trained else [*found, *other_worlds(before["task"], settings["task"])]
+    views = VIEWS if chunks.gives_chunks(before) else ()
+    found = found if trained else [*found, *other_worlds(before["task"], settings["task"], without=views)]
     goes = bool(found) and all(each.startswith(WHICH) for each in found) and not list(elsewhere(before, task))
     refuse(folder, settings, found, ELSEWHERE if goes else "")
 
@@ -53,7 +56,7 @@ ELSEWHERE = (". What it commands is the same, and so may be what it reads: base.
 
 def check_worlds(folder: Path, before: Settings, settings: Settings) -> None:
     """The same of an artifact, of which the rest is compared where it acts."""
-    refuse(folder, settings, list(other_worlds(before["task"], settings["task"])))
+    refuse(folder, settings, list(other_worlds(before["task"], settings["task"], without=VIEWS)))
 
 
 def refuse(folder: Path, settings: Settings, found: Sequence[str], instead: str = "") -> None:
@@ -92,12 +95,14 @@ def other_observation(then: Any, now: Any) -> Iterator[str]:
             yield f"memory {name} of the observation {sizes[0]}, here {sizes[1]}"
 
 
-def other_worlds(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Settings of one task that say that its observation is of something else."""
+def other_worlds(
+    then: Mapping[str, Any], now: Mapping[str, Any], without: Sequence[str] = ()
+) -> Iterator[str]:
+    """Settings of one task that say that its observation is of something else, ``without`` some."""
     if then["name"] != now["name"]:
         return
     alike = ALIKE.get(now["name"], same_words)
-    for key in WORLDS.get(now["name"], ()):
+    for key in (each for each in WORLDS.get(now["name"], ()) if each not in without):
         was, here = ((each.get("settings") or {}).get(key) for each in (then, now))
         if not alike(was, here):
             yield f"task.settings.{key} {shown(said(was))}, here {shown(said(here))}"

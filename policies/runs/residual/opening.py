@@ -39,14 +39,15 @@ def is_corrected(settings: Mapping[str, Any]) -> bool:
     return bool(settings.get("base")) and config_of(settings).given
 
 
-def open_base(settings: Settings, task: Task, run: Path | None = None) -> Opened:
-    """The base that ``settings`` name, for ``task``; of a ``run`` that was trained: the copy in its folder."""
+def open_base(settings: Settings, task: Task, run: Path | None = None, at: Path | None = None) -> Opened:
+    """The base that ``settings`` name, for ``task``; of a ``run`` that was trained: the copy in its folder. ``at``:
+    another folder that it is in (:func:`temporeal.policies.runs.residual.scheduled.exported`)."""
     config = config_of(settings)
     if config.expert == SERVED:
         return served(config, task)
     if config.expert:
         return by_hand(config, task)
-    folder = Path(config.policy) if run is None else run / BASE
+    folder = at or (Path(config.policy) if run is None else run / BASE)
     if not folder.exists():
         where = f"base.policy={folder}" if run is None else f"{run}: the copy of its base, {folder},"
         raise BadInput(f"{where} is not there: the folder of a run or of an artifact is needed")

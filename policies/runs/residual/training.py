@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from temporeal.policies.runs import offline, run_folders
 from temporeal.policies.runs.errors import BadInput, bad_input
+from temporeal.policies.runs.residual import scheduled
 from temporeal.policies.runs.residual.acting import corrected_act
 from temporeal.policies.runs.residual.copies import require_same
 from temporeal.policies.runs.residual.opened import Opened
@@ -38,6 +39,7 @@ def check_learner(settings: Mapping[str, Any], module: ModuleType) -> None:
             raise BadInput(f"algo={preset} corrects a base, and there is none: base.policy=RUN, or "
                            f"base.expert=scripted; to learn from nothing: algo={algo['name']}")
         return
+    scheduled.check_learner(settings)
     name = module.__name__.rpartition(".")[2]
     if name not in LEARNERS:
         raise BadInput(f"base: algo={settings['algo']['name']} corrects no base; those that do learn single steps by "
@@ -64,9 +66,10 @@ def opened(settings: Settings, task: Task) -> Opened | None:
     """The base of a training; that of a resumed run is the copy in its folder, as it was. None: there is none."""
     if not config_of(settings).given:
         return None
+    scheduled.check_view(settings, task)
     folder = run_folders.run_folder(settings)
     if not (run_folders.resumes(settings) and run_folders.is_run(folder)):
-        return open_base(settings, task)
+        return open_base(settings, task, at=scheduled.exported(config_of(settings).policy))
     run_folders.check_same(run_folders.read_run(folder), settings)
     base = open_base(settings, task, folder)
     require_same(base, folder)

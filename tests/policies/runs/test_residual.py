@@ -158,7 +158,7 @@ def test_pairs_by_hand() -> None:
     (["base.policy={ppo}", "base.reward=fun"], "base.reward=fun: one of task, sparse, formula"),
     (["base.policy={ppo}", "base.scale=3.0"], "base.scale=3.0: from 0 to 2"),
     (["base.policy={flow}", "base.execute=9"], "base.execute is from 1 to 4"),
-    (["base.policy={ppo}", "algo=tgpo"], "algo=tgpo corrects no base; those that do"),
+    (["base.policy={ppo}", "algo=tgpo"], "base with algo=tgpo: TGPO learns which schedule .*Train algo=tgpo alone"),
     (["base.model=somewhere"], "base.expert=served, base.model and base.map belong together"),
     (["base.expert=served"], "base.expert=served: say which model"),
     (["algo=resip"], "algo=resip corrects a base, and there is none: base.policy=RUN, or base.expert=scripted"),

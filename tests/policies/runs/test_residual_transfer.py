@@ -41,7 +41,8 @@ def test_where_reads_and_commands_agree_it_is_said_and_goes() -> None:
     (["task=hover", "algo=flow"], ["task=waypoints"], "command motor_cmd, here ctbr_cmd; rate 100 Hz, here 50 Hz"),
     (["task=hover"], ["task=hover", "task.settings.constants.home=[0.0,0.0,2.0]"],
      "numbers of the observation, of base_pos_w, are made otherwise here"),
-    (["task=stl/linear_reach", "algo=tgpo"], ["task=stl/linear_stay"], "of base_pos_w, schedule, are made otherwise here")])
+    (["task=stl/linear_reach", "algo=tgpo"], ["task=stl/linear_stay"],
+     "of base_pos_w, schedule, are made otherwise here")])
 def test_what_differs_is_named(base: list[str], here: list[str], told: str) -> None:
     with pytest.raises(BadInput, match=told) as error:
         fit(base, [*here, *TRANSFER])
