@@ -132,6 +132,8 @@ def shown(folder: Path, episodes: int, seed: int) -> dict[str, Any]:
 
 def corrected(job: Job, out: Path, how: Try) -> dict[str, Any]:
     """Train the residual of the seed's base. Seconds are of the processor, for the residual alone."""
+    from temporeal.policies.runs.run_folders import load_run
+
     count = done(replace(job, what="base"), out, how)["demonstrations"]
     policy, world = cloned(job, count, out, how), TASKS[job.task]
     folder = out / "runs" / job.name
@@ -145,7 +147,8 @@ def corrected(job: Job, out: Path, how: Try) -> dict[str, Any]:
         run(words, folder)
         over.touch()
     seconds = time.process_time() - began
-    steps = STEPS[job.what] + (BASE_EPISODES * world.steps if job.what == "resfit" else 0)
+    algo = load_run(folder)["algo"]
+    steps = algo["total_steps"] + algo.get("base_episodes", 0) * world.steps
     return {**shown(folder, how.episodes, FRESH + job.seed), "steps": steps, "train_cpu_s": seconds}
 
 

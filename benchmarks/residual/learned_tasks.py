@@ -66,8 +66,8 @@ def franka(task: str, ladder: tuple[int, ...], *, told: str = "", auxiliary: str
 
 
 TASKS: Mapping[str, World] = {
+    "drawer-open": sawyer("drawer-open-v3", (5, 10, 20, 40)),
     "soccer": sawyer("soccer-v3", (20, 40, 80)),
-    "peg-insert-side": sawyer("peg-insert-side-v3", (40, 80, 160)),
     "clutter": franka("lift", (50, 100, 200), told="goal_pos_w,", auxiliary="cube_pos_w",
                       more=("task.settings.clutter=3",)),
     "peg": franka("peg", (50, 100, 200), auxiliary="hole_pos_w"),

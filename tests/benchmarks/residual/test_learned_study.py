@@ -15,7 +15,8 @@ from temporeal_benchmarks.residual.learned_tasks import TASKS
 
 def test_all_jobs_of_a_seed_are_before_the_next_and_a_base_before_what_corrects_it() -> None:
     names = [job.name for job in study.jobs(2)]
-    assert len(names) == 2 * 3 * len(TASKS) and names[:3] == ["soccer/base/1", "soccer/resip/1", "soccer/resfit/1"]
+    assert len(names) == 2 * 3 * len(TASKS)
+    assert names[:3] == ["drawer-open/base/1", "drawer-open/resip/1", "drawer-open/resfit/1"]
     assert all(name.endswith("/1") for name in names[: 3 * len(TASKS)])
 
 

@@ -37,19 +37,31 @@ def trial(wind: int, calm: int) -> dict[str, Any]:
 
 
 def test_the_worst_seed_counts_in_each_air() -> None:
-    trials = {"wind/1": trial(951, 985), "wind/2": trial(950, 980), "wind/3": trial(980, 969)}
+    trials = {"task/1": trial(951, 985), "task/2": trial(950, 980), "task/3": trial(980, 969)}
+    trials["sparse/1"] = trial(990, 985)
     rows = {row.name: row for row in study.judged(trials)}
-    assert rows["residual.wind"].value == 0.95 and rows["residual.wind"].ok
-    assert rows["residual.wind.lost"].value == pytest.approx(0.011) and not rows["residual.wind.lost"].ok
-    few = {row.name: row for row in study.judged({"wind/1": trial(951, 985)})}
-    assert set(few) == set(rows) and all(row.value is None and row.ok is False for row in few.values())
-    assert "1 of 3 seeds; temporeal bench residual --parts wind-study" in str(few["residual.wind"].peer)
+    assert rows["residual.wind.task"].value == 0.95 and rows["residual.wind.task"].ok
+    assert rows["residual.wind.task.lost"].value == pytest.approx(0.011) and not rows["residual.wind.task.lost"].ok
+    few = [rows["residual.wind.sparse"], rows["residual.wind.sparse.lost"]]
+    assert len(rows) == 4 and all(row.value is None and row.ok is False for row in few)
+    assert "1 of 3 seeds; temporeal bench residual --parts wind-study" in str(few[0].peer)
 
 
 def test_a_trial_that_is_there_is_not_made_again(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = list[int]()
-    monkeypatch.setattr(study, "trial", lambda seed, out, how: made.append(seed) or trial(951, 985))
+    made = list[str]()
+
+    def make(reward: str, seed: int, out: Any, how: Any) -> dict[str, Any]:
+        made.append(f"{reward}/{seed}")
+        return trial(951, 985)
+
+    monkeypatch.setattr(study, "trial", make)
+    study.study(tmp_path, 1)
+    study.study(tmp_path, 2, only="task")
     study.study(tmp_path, 2)
-    study.study(tmp_path, 3)
-    study.study(tmp_path, 3, only="wind/9")
-    assert made == [1, 2, 3]
+    assert made == ["task/1", "sparse/1", "task/2", "sparse/2"]
+
+
+@pytest.mark.parametrize("reward", study.REWARDS)
+def test_words_are_settings(reward: str) -> None:
+    settings = compose([*study.WORLD, study.BLOWING, "base.policy=RUN", *study.RESIDUAL, *study.PAID[reward]])
+    assert settings["base"]["reward"] == reward and settings["algo"]["init_std"] == 0.5
