@@ -199,7 +199,8 @@ def load_progress(run: Path, device: str = "cpu") -> SuccessClassifier:
 
 def threshold_of(content: Any) -> Threshold:
     """What :data:`FILE` says; a ValueError where that is no threshold."""
-    found = Threshold(**content)
+    interval = content["interval"]
+    found = Threshold(**{**content, "interval": None if interval is None else tuple(interval)})
     if not (isinstance(found.value, float) and 0.0 < found.value <= 1.0):
         raise ValueError(f"its threshold is {str(found.value)[:40]}, not in (0, 1]")
     if type(found.in_a_row) is not int or found.in_a_row < 1:

@@ -119,13 +119,13 @@ def judge_of(word: str, threshold: float | None, task: Task) -> Judge:
         return ByFormula(task.formula, task.control_dt)
     if word == OPERATOR:
         return ByOperator()
-    from temporeal.policies.runs.progress import load_progress
+    from temporeal.policies.runs.progress import load_judge
 
     if not Path(word).is_dir():
         raise BadInput(f"success={word}: {FORMULA}, {OPERATOR}, or the folder of a run that learned when a task is "
-                       "done (temporeal train algo=success_classifier dataset=SET), or a model of progress "
-                       "(algo=contrastive_goals)")
-    model = load_progress(Path(word))
+                       "done (temporeal train algo=success_classifier dataset=SET), of its export, or of a model of "
+                       "progress (algo=contrastive_goals)")
+    model = load_judge(Path(word))
     own = getattr(model, "chosen", None)
     if own is None:
         return ByProgress(model, THRESHOLD if threshold is None else threshold)

@@ -29,6 +29,8 @@ A policy that reads an instruction keeps its vocabulary in the artifact and is t
 instruction="push the red cube into the tray" makes the sentence a constant. --int8 makes products of 8-bit numbers, and
 writes what that costs into the manifest.
 
+A classifier of success (algo=success_classifier) is written as a folder that `temporeal actor` takes: success=FOLDER.
+
 --sign signs the artifact; commands with --trust refuse any other (docs/how-to/signing.md). --make-key makes the two
 keys, KEY.pem to sign with and KEY.pem.pub to trust.
 
@@ -74,11 +76,37 @@ def run(argv: Sequence[str]) -> int:
     take_instruction(options, is_model)
     out: Path = options.out or (options.run.with_suffix("") if is_model else options.run / "artifact")
     check(options, is_model, out)
+    if not is_model and learns_progress(options.run):
+        return classifier(options, out)
     artifact = exported(options, is_model, out)
     if options.json:
         print_json(figures(artifact, out, options.sign is not None))
     else:
         say(describe(artifact, out, options.sign))
+    return OK
+
+
+def learns_progress(run: Path) -> bool:
+    """Whether what the run learned judges, and gives no commands."""
+    from temporeal.policies.runs import progress, run_folders
+
+    return progress.learns_progress(run_folders.read_run(run)["algo"]["name"])
+
+
+def classifier(options: Any, out: Path) -> int:
+    """Export a classifier of success, which actors take as ``success=FOLDER``."""
+    from temporeal.policies.runs.progress import export_progress
+
+    if options.sign is not None or options.int8 or options.instruction or options.name:
+        raise BadInput("--sign, --int8, --name and instruction=... are for policies, and this run's model judges")
+    found = export_progress(options.run, out)
+    seen, chosen = found.interface, found.chosen
+    if options.json:
+        print_json({"artifact": out, "robot": seen.robot, "rate_hz": seen.rate_hz, "signals": list(found.names),
+                    "threshold": chosen.to_json()})
+    else:
+        say(f"{out}: {seen.robot}, {seen.rate_hz:g} Hz, reads {', '.join(found.names)}; done are {chosen.in_a_row} "
+            f"samples in a row from {chosen.value:.4g} on\nnext: temporeal actor success={out} ...")
     return OK
 
 
