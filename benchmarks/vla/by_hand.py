@@ -33,17 +33,17 @@ from temporeal.sim.task import load_task
 from temporeal.sim.task_parts.arms.kinematics import Chain, chain_of, solve
 
 ROBOT, COMMAND, TOOL = load_robot("franka"), "arm_cmd", "grip"
-KINDS, RATE_HZ, STEPS, BLOCK = ("reach", "push"), 20.0, 14, 8  # rows of a chunk; of which so many by one Jacobian
+KINDS, RATE_HZ, STEPS, BLOCK = ("reach", "push"), 20.0, 14, 4  # rows of a chunk; of which so many by one Jacobian
 CAMERAS: Mapping[str, Mapping[str, Any]] = {
     "front": {"width": 64, "height": 64, "kinds": ["rgb"], "fovy_deg": 32, "pos": [1.15, 0.0, 0.85],
               "quat": [0.6741, 0.2137, 0.2137, 0.6741]},
     "wrist": {"width": 64, "height": 64, "kinds": ["rgb"]}}
 PICTURES = {f"{name}_rgb": SignalSpec(f"{name}_rgb", (64, 64, 3), "1", "", "uint8") for name in CAMERAS}
 THINGS, PLACES = grammar.OBJECTS, grammar.PLACES
-SPEED, PUSHING = 0.25, 0.16  # m/s of the tool: free, and against what is pushed
+SPEED, PUSHING = 0.25, 0.16  # m/s of the tool: free, and near the table, where it pushes
 OVER, BEHIND, AWAY = 0.04, 0.045, 0.03  # m: over what is reached; from the middle of what is pushed to the fingers that
 # touch it; more behind it, until the tool is down
-LOW, HIGH = 0.025, 0.1  # m: the tool's height when it pushes, and when it passes over things
+LOW, HIGH = 0.03, 0.1  # m: the tool's height when it pushes, and when it passes over things
 ASIDE, SLIPPED, ON_LINE = 0.025, 0.02, 0.012  # m: how far from the line through target and place the tool may go down,
 # go on pushing, and begin to
 AT_LEAST = 0.015  # m: so far behind the middle of what it pushes
@@ -117,7 +117,7 @@ class ByHand(nn.Module):
         height = torch.where(down, torch.full_like(left, LOW), torch.full_like(left, HIGH))
         pushed = torch.cat([flat, height], -1)
         is_push = push[:, None] > 0.5
-        speed = torch.where(pushes & is_push, torch.full_like(left, PUSHING), torch.full_like(left, SPEED))
+        speed = torch.where(down & is_push, torch.full_like(left, PUSHING), torch.full_like(left, SPEED))
         return torch.where(is_push, pushed, over), speed, torch.where(is_push, ahead, torch.zeros_like(ahead))
 
     def rows(self, s: Mapping[str, Tensor]) -> Tensor:
@@ -144,7 +144,7 @@ class ByHand(nn.Module):
         x, z = pose[:, :3, 0], pose[:, :3, 2]
         sine, cosine = x[:, 0] * ahead[:, 1] - x[:, 1] * ahead[:, 0], (x[:, :2] * ahead).sum(-1)
         angle = torch.where(cosine < 0, sine, -sine)  # front and back are alike; the axis points down
-        tilt = 0.05 * torch.stack([-z[:, 1], z[:, 0], torch.zeros_like(angle)], -1)
+        tilt = 0.1 * torch.stack([-z[:, 1], z[:, 0], torch.zeros_like(angle)], -1)
         return tilt, (angle / BLOCK).clamp(-TURN, TURN)[:, None] * self.last
 
     def forward(self, s: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
