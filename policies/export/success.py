@@ -34,7 +34,8 @@ from temporeal.robots.artifact.manifest import GOLDEN, MANIFEST, ArtifactError, 
 from temporeal.robots.artifact.runtime import check_tensors, open_session, verified
 from temporeal.robots.atomic_files import staged
 from temporeal.robots.handed_over.arrays import read_npz
-from temporeal.robots.handed_over.texts import Refused, from_json
+from temporeal.robots.handed_over.files import Refused
+from temporeal.robots.handed_over.texts import from_json
 from temporeal.robots.signals import SignalSpec
 
 KIND, NETWORK = "temporeal success 1", "success.onnx"
@@ -103,11 +104,13 @@ class ExportedClassifier:
     """A :class:`temporeal.policies.training.progress_models.protocol.ProgressModel` of such a folder.
 
     Attributes:
+        learned: robot, rate and signals of the episodes that it learned from.
         chosen: its threshold, and what that does.
     """
 
     def __init__(self, interface: Interface, chosen: Threshold, session: Any) -> None:
-        self.interface, self.chosen, self.session = interface, chosen, session
+        self.learned, self.chosen, self.session = interface, chosen, session
+        self.interface: Interface | None = interface
         self.names = tuple(interface.signals)
 
     @staticmethod
@@ -128,7 +131,7 @@ class ExportedClassifier:
 
     def check(self, trace: Mapping[str, np.ndarray]) -> None:
         """The network has the manifest's inputs, and says of the ``trace`` what was said."""
-        specs = self.interface.signals
+        specs = self.learned.signals
         check_tensors("input", {name: spec.shape for name, spec in specs.items()}, self.session.get_inputs(), NETWORK,
                       {name: spec.dtype for name, spec in specs.items()})
         check_tensors("output", {DONE: ()}, self.session.get_outputs(), NETWORK, {})
@@ -142,7 +145,7 @@ class ExportedClassifier:
 
     def chance(self, signals: Mapping[str, np.ndarray]) -> np.ndarray:
         """That the task is done [N], of signals [N, *shape]."""
-        feed = {name: np.ascontiguousarray(signals[name], spec.dtype) for name, spec in self.interface.signals.items()}
+        feed = {name: np.ascontiguousarray(signals[name], spec.dtype) for name, spec in self.learned.signals.items()}
         found: np.ndarray = self.session.run([DONE], feed)[0]
         return found
 

@@ -36,7 +36,8 @@ from temporeal.policies.training.progress_models.moments import Moments, Source,
 from temporeal.policies.training.progress_models.network import ProgressNetwork, StillNetwork, head
 from temporeal.policies.training.progress_models.thresholds import Threshold
 from temporeal.robots.atomic_files import write_whole
-from temporeal.robots.handed_over.texts import Refused, from_json
+from temporeal.robots.handed_over.files import Refused
+from temporeal.robots.handed_over.texts import from_json
 from temporeal.robots.signals import SignalSpec
 
 FILE = "success.json"

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 from temporeal.policies.runs import chunks, environments
 from temporeal.policies.runs.errors import BadInput, bad_input
+from temporeal.policies.runs.progress import load_progress
 from temporeal.policies.runs.residual.exporting import export_corrected
 from temporeal.policies.runs.residual.opening import is_corrected
-from temporeal.policies.runs.run_folders import load_run, title_of
+from temporeal.policies.runs.run_folders import load_run, read_run, title_of
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.settings.handed_over import described_by
 from temporeal.policies.runs.trained import shown_to
@@ -20,6 +21,7 @@ from temporeal.policies.runs.tuning_runs.graphs import load_graph
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from temporeal.policies.export.success import ExportedClassifier
     from temporeal.robots.artifact.runtime import Artifact
     from temporeal.sim.task import Task
 
@@ -55,6 +57,19 @@ def export_run(
     with writable(out), bad_input():
         return export_policy(graph, task, out, env, training=settings, seed=settings["seed"],
                              name=name or title_of(settings))
+
+
+def export_classifier(run: Path, out: Path) -> ExportedClassifier:
+    """Write the classifier of success that ``run`` learned as a folder that actors take."""
+    from temporeal.policies.export.success import export_success
+    from temporeal.policies.progress.success_classifier import SuccessClassifier
+
+    model, settings = load_progress(run), read_run(run)
+    if not isinstance(model, SuccessClassifier):
+        raise BadInput(f"{run}: algo={settings['algo']['name']} learned a model of progress, and no policy: there is "
+                       f"nothing to export; temporeal data progress {run} SET judges it")
+    with writable(out), bad_input():
+        return export_success(model, out, settings)
 
 
 def _export_chunks(

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from temporeal.policies.data.episodes.dataset import Dataset
-    from temporeal.policies.export.success import ExportedClassifier
     from temporeal.policies.training.progress_models.protocol import ProgressModel
     from temporeal.sim.task import Task
 
@@ -40,21 +39,6 @@ def load_progress(run: Path, device: str = "cpu") -> ProgressModel:
         raise BadInput(f"{run}: its last checkpoint holds no model of this version ({type(error).__name__}: {error}): "
                        "train anew") from error
     return model
-
-
-def export_progress(run: Path, out: Path) -> ExportedClassifier:
-    """Write the classifier of ``run`` as a folder that actors take by itself."""
-    from temporeal.policies.export.success import export_success
-    from temporeal.policies.progress.success_classifier import SuccessClassifier
-
-    model = load_progress(run)
-    if not isinstance(model, SuccessClassifier):
-        raise BadInput(f"{run}: algo={read_run(run)['algo']['name']} learned a model of progress, and no policy: there "
-                       f"is nothing to export; `temporeal data progress {run} SET` judges it")
-    from temporeal.policies.runs.exporting import writable
-
-    with writable(out), bad_input():
-        return export_success(model, out, read_run(run))
 
 
 def load_judge(folder: Path) -> ProgressModel:

@@ -95,12 +95,12 @@ def learns_progress(run: Path) -> bool:
 
 def classifier(options: Any, out: Path) -> int:
     """Export a classifier of success, which actors take as ``success=FOLDER``."""
-    from temporeal.policies.runs.progress import export_progress
+    from temporeal.policies.runs.exporting import export_classifier
 
     if options.sign is not None or options.int8 or options.instruction or options.name:
         raise BadInput("--sign, --int8, --name and instruction=... are for policies, and this run's model judges")
-    found = export_progress(options.run, out)
-    seen, chosen = found.interface, found.chosen
+    found = export_classifier(options.run, out)
+    seen, chosen = found.learned, found.chosen
     if options.json:
         print_json({"artifact": out, "robot": seen.robot, "rate_hz": seen.rate_hz, "signals": list(found.names),
                     "threshold": chosen.to_json()})

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -215,12 +215,12 @@ def _remember(replay: Replay, episode: Episode, t: int, ended: bool) -> None:
     def row(values: np.ndarray, k: int) -> Tensor:
         return torch.from_numpy(values[k : k + 1])
 
-    def seen(k: int) -> Obs:
+    def seen(k: int, names: Iterable[str]) -> Obs:
         nothing = torch.zeros(1, 0)
-        return Obs(nothing, nothing, {name: row(episode.signals[name], k) for name in pictures.table})
+        return Obs(nothing, nothing, {name: row(episode.signals[name], k) for name in names})
 
-    if (pictures := replay.pictures) is not None:
-        pictures.add(seen(t), seen(t + 1), torch.tensor([ended and not terminated]))
+    if (kept := replay.pictures) is not None:
+        kept.add(seen(t, kept.table), seen(t + 1, kept.table), torch.tensor([ended and not terminated]))
     replay.add(row(episode.obs, t), row(episode.action, t), row(episode.reward, t), row(episode.obs, t + 1),
                torch.tensor([float(terminated)]), torch.tensor([float(ended)]))
 
