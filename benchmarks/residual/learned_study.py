@@ -1,7 +1,7 @@
 """A study of learned bases: policies from pictures that half succeed, made perfect by PPO and by TD3 from replay.
 
     python -m temporeal_benchmarks.residual.learned_study outputs/learned                          all that is missing
-    python -m temporeal_benchmarks.residual.learned_study outputs/learned --seeds 1 --only soccer  some of it
+    python -m temporeal_benchmarks.residual.learned_study outputs/learned --seeds 1 --only peg/  some of it
 
 A job is a task, ``base`` or a learner (``resip``: PPO, ``resfit``: TD3), and a seed. The base is a flow policy of
 chunks from 64x64 pictures and what the robot knows of itself, cloned from the first number of demonstrations of the

@@ -46,7 +46,7 @@ def sawyer(env: str, ladder: tuple[int, ...]) -> World:
     read = "algo.signals=[hand_pos_w,hand_opening,right_rgb,front_rgb]"
     return World(
         words, ("noise=0,0.1,0.2", "lasts=0.035", "tail=10"),
-        ("algo=flow", read, "algo.horizon=8", "algo.updates=1500", "algo.batch=64", "algo.auxiliary=[target_pos_w]"),
+        ("algo=flow", read, "algo.horizon=8", "algo.updates=1000", "algo.batch=64", "algo.auxiliary=[target_pos_w]"),
         ladder, SAWYER_STEPS, {"resip": ("num_worlds=32",), "resfit": ("num_worlds=8",)},
         shown=("task.settings.see=hand",), seen=("task.settings.see=motion",), resumes=False)
 
@@ -55,20 +55,21 @@ ARM_STEPS = 200  # of 0.04 s, at most
 ARM_READ = "joint_pos,grip_pos_w,grip_quat_w,finger_pos"
 
 
-def franka(task: str, ladder: tuple[int, ...], *, told: str = "", auxiliary: str, more: tuple[str, ...] = ()) -> World:
+def franka(task: str, ladder: tuple[int, ...], *, told: str = "", auxiliary: str, more: tuple[str, ...] = (),
+           noise: tuple[str, ...] = ()) -> World:
     """A task of the Franka with cameras in front and at the wrist. ``told``: what no picture shows."""
     read = f"algo.signals=[{ARM_READ},{told}front_rgb,wrist_rgb]"
     return World(
-        (f"task={task}", FRONT, WRIST, *more), (),
+        (f"task={task}", FRONT, WRIST, *more), noise,
         ("algo=flow", read, "algo.relative=joint_pos", f"algo.auxiliary=[{auxiliary}]", "algo.keypoints=24",
-         "algo.batch=32", "algo.shift=0", "algo.updates=4000"),
+         "algo.batch=32", "algo.shift=0", "algo.updates=8000"),
         ladder, ARM_STEPS, {"resip": ("num_worlds=64", "threads=1"), "resfit": ("num_worlds=8", "threads=1")})
 
 
 TASKS: Mapping[str, World] = {
-    "drawer-open": sawyer("drawer-open-v3", (5, 10, 20, 40)),
-    "soccer": sawyer("soccer-v3", (20, 40, 80)),
-    "clutter": franka("lift", (50, 100, 200), told="goal_pos_w,", auxiliary="cube_pos_w",
+    "drawer-open": sawyer("drawer-open-v3", (2, 3, 4, 6)),
+    "door-open": sawyer("door-open-v3", (4, 8, 16, 32)),
+    "clutter": franka("lift", (100, 200, 400), told="goal_pos_w,", auxiliary="cube_pos_w",
                       more=("task.settings.clutter=3",)),
-    "peg": franka("peg", (50, 100, 200), auxiliary="hole_pos_w"),
+    "peg": franka("peg", (100, 200, 400), auxiliary="hole_pos_w", noise=("noise=0,0.05,0.1",)),
 }

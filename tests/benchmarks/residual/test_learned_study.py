@@ -46,7 +46,7 @@ def test_the_first_base_of_the_ladder_that_succeeds_often_enough_is_taken(
 
     monkeypatch.setattr(study, "cloned", lambda job, count, out, how: Path(str(count)))
     monkeypatch.setattr(study, "shown", shown)
-    job = study.Job("soccer", "base", 3)
+    job = study.Job("door-open", "base", 3)
     trial = study.done(job, tmp_path, study.Try())
     assert trial["demonstrations"] == 40 and trial["shares"] == {"20": 0.12, "40": 0.4}
     assert judged == [(20, study.ON_THE_WAY + 3), (40, study.ON_THE_WAY + 3)]
@@ -77,6 +77,6 @@ def test_the_worst_seed_is_judged_for_each_target_and_missing_ones_are_said() ->
     assert peg == {"base": (0.5, False), "resip": (470 / 512, False), "resip.seconds": (2402.0, False),
                    "resfit": (500 / 512, True), "resfit.seconds": (900.0, True), "resfit.steps": (60_000, True),
                    "resfit.part": (0.2, True)}
-    missing = [row for name, row in rows.items() if name.startswith("soccer.")]
+    missing = [row for name, row in rows.items() if name.startswith("door-open.")]
     assert all(row.value is None and row.ok is False for row in missing)
     assert all("0 of 3 seeds" in str(row.peer) and "learned-study" in str(row.peer) for row in missing)
