@@ -38,7 +38,8 @@ def test_words_are_settings_and_base_and_residual_are_of_one_world(name: str) ->
 def test_the_first_base_of_the_ladder_that_succeeds_often_enough_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wins, judged = {20: 12, 40: 40, 80: 90}, list[tuple[int, int]]()
+    few, enough, more = TASKS["door-open"].ladder[:3]
+    wins, judged = {few: 12, enough: 40, more: 90}, list[tuple[int, int]]()
 
     def shown(folder: Path, episodes: int, seed: int) -> dict[str, Any]:
         judged.append((int(folder.name), seed))
@@ -48,12 +49,12 @@ def test_the_first_base_of_the_ladder_that_succeeds_often_enough_is_taken(
     monkeypatch.setattr(study, "shown", shown)
     job = study.Job("door-open", "base", 3)
     trial = study.done(job, tmp_path, study.Try())
-    assert trial["demonstrations"] == 40 and trial["shares"] == {"20": 0.12, "40": 0.4}
-    assert judged == [(20, study.ON_THE_WAY + 3), (40, study.ON_THE_WAY + 3)]
+    assert trial["demonstrations"] == enough and trial["shares"] == {str(few): 0.12, str(enough): 0.4}
+    assert judged == [(few, study.ON_THE_WAY + 3), (enough, study.ON_THE_WAY + 3)]
     assert study.done(job, tmp_path, study.Try()) == trial and len(judged) == 2
-    wins[80] = 30
-    last = study.done(replace(job, seed=4), tmp_path, study.Try(ladder=(20, 80)))
-    assert last["demonstrations"] == 80 and last["shares"] == {"20": 0.12, "80": 0.3}
+    wins[more] = 30
+    last = study.done(replace(job, seed=4), tmp_path, study.Try(ladder=(few, more)))
+    assert last["demonstrations"] == more and last["shares"] == {str(few): 0.12, str(more): 0.3}
 
 
 def based(share: float) -> dict[str, Any]:
