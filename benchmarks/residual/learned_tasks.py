@@ -67,7 +67,7 @@ def franka(task: str, ladder: tuple[int, ...], *, told: str = "", auxiliary: str
 
 
 TASKS: Mapping[str, World] = {
-    "drawer-open": sawyer("drawer-open-v3", (2, 3, 4, 6)),
+    "drawer-open": sawyer("drawer-open-v3", (1, 2, 3, 4)),
     "door-open": sawyer("door-open-v3", (4, 8, 16, 32)),
     "clutter": franka("lift", (100, 200, 400), told="goal_pos_w,", auxiliary="cube_pos_w",
                       more=("task.settings.clutter=3",)),
