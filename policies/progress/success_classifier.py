@@ -198,6 +198,17 @@ def load_progress(run: Path, device: str = "cpu") -> SuccessClassifier:
     return model
 
 
+def notes(run: Path) -> list[str]:
+    """What a user is told after the training."""
+    found = Threshold(**json.loads((run / FILE).read_text())["threshold"])
+    fresh = "" if found.fresh_found is None or found.fresh_false_positives is None or found.interval is None else (
+        f"; chosen by the other half of them: {found.fresh_found:.0%} and {found.fresh_false_positives:.0%} [95%: "
+        f"{found.interval[0]:.0%}, {found.interval[1]:.0%}]")
+    return [f"done are {found.in_a_row} samples in a row from {found.value:.4g} on: of held-out episodes "
+            f"{found.found:.0%} of {found.successes} successes, {found.false_positives:.0%} of {found.others} others "
+            f"(failures, and successes before they were done){fresh}"]
+
+
 def threshold_of(content: Any) -> Threshold:
     """What :data:`FILE` says; a ValueError where that is no threshold."""
     interval = content["interval"]

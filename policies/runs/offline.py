@@ -126,7 +126,8 @@ def train(
     if run_folders.resumes(settings):
         file = folder / run_folders.CONFIG
         write({**settings, "task": read(file)["task"], "resume": None}, file)
-    return TrainedRun(folder, time.perf_counter() - started, 0, history[-1] if history else {})
+    notes = tuple(module.notes(folder)) if hasattr(module, "notes") else ()
+    return TrainedRun(folder, time.perf_counter() - started, 0, history[-1] if history else {}, notes)
 
 
 def shown(dataset: Dataset, module: ModuleType, task: Task, configuration: Any) -> Transitions | Dataset:

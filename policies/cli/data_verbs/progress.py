@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ episodes of a dataset: those that it held out, where the set is the one that it 
   negative rate  share of the steps in which the value fell
   AUC            chance that a success ends with a greater value than a failure
   agreement      rank correlation of the last value with the robustness of the task's formula, or of --formula
+  called done    of a classifier (algo=success_classifier): successes and failures that it calls done
 
 Example:
   temporeal data progress outputs/train/push-vlac-1 demos/push
@@ -64,11 +66,29 @@ def run(options: Any) -> int:
         draw(options.out, found)
     figures = summary(found)
     if options.json:
-        print_json({"run": options.run, "dataset": options.folder, **figures.to_json(),
+        print_json({"run": options.run, "dataset": options.folder, **figures.to_json(), **called_done(model, found),
                     "episodes": [one.to_json() for one in found]})
     else:
-        say("\n".join(lines(figures)))
+        say("\n".join([*lines(figures), *calls(called_done(model, found), figures)]))
     return OK
+
+
+def called_done(model: Any, found: Sequence[Judged]) -> dict[str, Any]:
+    """How many successes and failures a classifier calls done, by its own threshold; nothing of another model."""
+    from temporeal.policies.training.progress_models.thresholds import score
+
+    if (chosen := getattr(model, "chosen", None)) is None:
+        return {}
+    called = [one.success for one in found if score(one.values, chosen.in_a_row, stays=True) >= chosen.value]
+    return {"called_done": {"threshold": chosen.value, "in_a_row": chosen.in_a_row, "successes": called.count(1.0),
+                            "failures": called.count(0.0)}}
+
+
+def calls(counts: dict[str, Any], figures: Summary) -> list[str]:
+    """The same in words."""
+    return [f"{'called done':14} {one['successes']} of {figures.successes} successes, {one['failures']} of "
+            f"{figures.failures} failures: {one['in_a_row']} samples in a row from {one['threshold']:.4g} on"
+            for one in counts.values()]
 
 
 def by_formula(options: Any, data: Dataset) -> tuple[np.ndarray | None, np.ndarray | None]:

@@ -13,7 +13,9 @@ import pytest
 import torch
 from tests.policies.toy_progress import Judged, films, walks
 
+from temporeal.policies.cli.data_verbs.progress import called_done, calls
 from temporeal.policies.data.episodes.interface import DataError
+from temporeal.policies.evaluate import progress_models
 from temporeal.policies.progress import success_classifier as classifier
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.errors import SettingsError
@@ -73,11 +75,23 @@ def test_it_finds_held_out_successes_and_no_failure(data: Judged, tmp_path: Path
     history = classifier.train(data, SMALL, out=tmp_path, seed=1).history[-1]
     model = classifier.load_progress(tmp_path)
     assert model.chosen is not None and history["threshold"] == model.chosen.value
+    (told,) = classifier.notes(tmp_path)
+    assert f"{model.chosen.found:.0%} of {model.chosen.successes} successes" in told and "the other half" in told
     assert model.chosen.auc > 0.9 and model.chosen.found > 0.7 and model.chosen.false_positives == 0.0
     seen = moments(data, ())
     for e in held_out(len(data.records), 5).tolist():
         values = model.values(seen.signals(torch.arange(int(seen.starts[e]), int(seen.starts[e + 1]))))
         assert data.records[e].success or thresholds.score(values.numpy(), 2, stays=True) < model.chosen.value
+
+
+def test_a_classifier_is_judged_by_its_own_threshold() -> None:
+    found = [progress_models.Judged(k, np.array(values), success, np.nan, 1) for k, (values, success) in enumerate((
+        ([0.1, 0.8, 0.9], 1.0), ([0.1, 0.9, 0.2], 1.0), ([0.7, 0.7, 0.1], 0.0), ([0.6, 0.6, 0.6], 0.0)))]
+    model = SimpleNamespace(chosen=SimpleNamespace(value=0.65, in_a_row=2))
+    counts = called_done(model, found)
+    assert counts == {"called_done": {"threshold": 0.65, "in_a_row": 2, "successes": 1, "failures": 1}}
+    assert "1 of 2 successes, 1 of 2 failures" in calls(counts, progress_models.summary(found))[0]
+    assert called_done(SimpleNamespace(), found) == {}
 
 
 def verdicts(data: Judged, of: dict[int, bool | None]) -> Judged:
