@@ -4,7 +4,8 @@
 
 Demonstrations are the expert's by hand. Each seed has its own, learns with ``SETTINGS`` and is judged by 512 fresh
 episodes of the deterministic policy, whatever came on the way. What is done is not done again; a training that was
-stopped goes on. No seed was measured when this was written, nor how long one takes.
+stopped goes on. No seed was measured when this was written; by tries of 1,400 and 1,600 steps a seed takes about 12
+minutes of a core: 9 ms an update, of which there are 58,000, a minute for the steps, two for the evaluations.
 """
 
 from __future__ import annotations
