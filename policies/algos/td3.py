@@ -42,18 +42,22 @@ class TD3Config(OffPolicyConfig):
 
     Args:
         exploration: standard deviation of the noise on actions that are tried.
+        restraint: weight of its action's squared length, in the mean, which the policy pays beside what the critics
+            say. A residual stays with its base where nothing is gained: near a value of 1 slopes are noise, which Adam
+            makes as large as any other.
         policy_noise: of the noise on the target policy's action ...
         noise_clip: ... cut at this.
     """
 
     policy_every: int = 2
     exploration: float = 0.1
+    restraint: float = 0.0
     policy_noise: float = 0.2
     noise_clip: float = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, exploration="[0, inf)", policy_noise="[0, inf)", noise_clip="[0, inf)")
+        require(self, exploration="[0, inf)", restraint="[0, inf)", policy_noise="[0, inf)", noise_clip="[0, inf)")
 
 
 class TD3:
@@ -110,7 +114,7 @@ class TD3:
             action = self.reach * whole
             value, by_action = self.critics.slope(torch.cat([batch.critic, action], -1))
             found.append(value.mean())
-            loss = by_action / -len(action)
+            loss = (2.0 * self.config.restraint * action - by_action) / len(action)
             if self.config.imitation:
                 loss += pull(action, value, batch, rated, self.config)
             return loss * (self.reach * (1.0 - whole.square()))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,7 +26,7 @@ KIND = "temporeal off-policy 1"
 ABSENT_DEFAULTS = {"demonstration_bonus": None, "imitation": 0.0, "imitation_filter": True, "hide": [],
                    "keypoints": 16, "shift": 3, "snapshots": 0.0, "snapshot_steps": None, "snapshot_length": None,
                    "base_episodes": 0, "base_failures": 1.0, "critic_first": 0, "ramp_steps": 0,
-                   "value_range": None, "keep_best": False}
+                   "value_range": None, "keep_best": False, "restraint": 0.0}
 """Settings that older checkpoints lack, and their values then."""
 NUMBERS = ("update", "seconds", "owed", "evaluated", "history", "best")
 C = TypeVar("C", bound=OffPolicyConfig)
@@ -53,7 +54,7 @@ def restore(learner: Learner, path: Path) -> None:
     state = {"best": None, **offline_learner.read(path, KIND)}
     same = checkpoint.require_same
     same(path, "sizes", Sizes(**state["sizes"])._asdict(), learner.sizes._asdict(), MAY_CHANGE)
-    same(path, "configuration", {**ABSENT_DEFAULTS, **state["config"]}, plain(learner.config), MAY_CHANGE)
+    same(path, "configuration", settings_of(state, type(learner.config)), plain(learner.config), MAY_CHANGE)
     mine, held = learner.demonstrations, state["demonstrated"]
     older = mine is not None and held is not None and state["data"] == _older_digest(mine, len(held["error"]))
     data = state["data"] if older else digest(mine)
@@ -146,11 +147,15 @@ def load_policy(
     return actor.to(device).eval(), normalizer.to(device), config
 
 
+def settings_of(state: Mapping[str, Any], kind: type[OffPolicyConfig]) -> dict[str, Any]:
+    """Those of the checkpoint ``state`` of a learner of ``kind``."""
+    legal = {each.name for each in fields(kind)}
+    return {**{name: value for name, value in ABSENT_DEFAULTS.items() if name in legal}, **state["config"]}
+
+
 def config_of(state: dict[str, Any], kind: type[C]) -> C:
     """The configuration, a ``kind``, of the checkpoint ``state``."""
-    from dataclasses import fields
-
-    settings = {**ABSENT_DEFAULTS, **state["config"]}
+    settings = settings_of(state, kind)
     if different := set(settings) ^ {each.name for each in fields(kind)}:
         raise checkpoint.CheckpointError(
             f"{state['path']} was written by another version: settings {sorted(different)} differ")

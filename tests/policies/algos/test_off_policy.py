@@ -66,9 +66,11 @@ def test_the_policy_s_derivative_is_that_of_its_loss() -> None:
     assert torch.allclose(found, algorithm.policy_adam.gradient, atol=1e-6) and float(found.norm()) > 0.1
 
 
-def test_td3_s_derivative_is_that_of_its_loss() -> None:
+@pytest.mark.parametrize("restraint", [0.0, 0.7])
+def test_td3_s_derivative_is_that_of_its_loss(restraint: float) -> None:
     torch.manual_seed(0)
-    algorithm = td3.TD3(Sizes(3, 4, 2), td3.TD3Config(hidden=(8,), policy_rate=1e-9), torch.Generator())
+    config = td3.TD3Config(hidden=(8,), policy_rate=1e-9, restraint=restraint)
+    algorithm = td3.TD3(Sizes(3, 4, 2), config, torch.Generator())
     with torch.no_grad():
         for p in (*algorithm.actor.parameters(), *algorithm.critics.quality.parameters()):
             p += 0.5 * torch.randn(p.shape)
@@ -79,7 +81,8 @@ def test_td3_s_derivative_is_that_of_its_loss() -> None:
     found = algorithm.policy_adam.gradient.clone()
     action = torch.tanh(algorithm.actor.net.plain(obs)[0])
     algorithm.policy_adam.gradient.zero_()
-    (-algorithm.critics.quality.net.plain(torch.cat([critic, action], -1))[..., 0].amin(0).mean()).backward()
+    value = algorithm.critics.quality.net.plain(torch.cat([critic, action], -1))[..., 0].amin(0)
+    (restraint * action.square().sum(-1) - value).mean().backward()
     assert torch.allclose(found, algorithm.policy_adam.gradient, atol=1e-6) and float(found.norm()) > 0.01
 
 
@@ -300,8 +303,9 @@ def test_a_training_that_stopped_goes_on_as_if_it_had_not(name: str, tmp_path: P
     assert torch.allclose(actor(normalizer(obs)), whole.actor(whole.normalizer(obs)), atol=1e-6) and read.n_step == 3
 
 
-def test_a_run_from_before_there_were_these_settings_is_loaded_and_goes_on(tmp_path: Path) -> None:
-    module, config = small("sac", total_steps=64)
+@pytest.mark.parametrize("name", ["sac", "td3"])
+def test_a_run_from_before_there_were_these_settings_is_loaded_and_goes_on(name: str, tmp_path: Path) -> None:
+    module, config = small(name, total_steps=64)
     module.train(worlds.PointMass(4, seed=1), config, out=tmp_path)
     path = checkpoints.latest(tmp_path)
     state = checkpoint.load(path)
