@@ -6,8 +6,8 @@ rows of a chunk, S sentences.
 
 Half a second passes from one decision to the next, so what is pushed must stay where it is pushed without them: the
 hand turns so that its fingers lie across the way, and opens them a little. A flat side then lies on both of them, a
-round thing or a corner between them. (With closed fingers that pointed anywhere, two of three pushes of random scenes
-succeeded, and which of them hung on tenths of a second.)
+round thing or a corner between them. (With closed fingers that pointed anywhere, 53 of 80 pushes of random scenes were
+satisfied, played offline with the deployment's delays.)
 """
 
 from __future__ import annotations
