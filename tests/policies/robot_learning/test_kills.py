@@ -124,4 +124,4 @@ def test_a_learner_of_actors_steps_no_world() -> None:
     import torch
 
     with pytest.raises(NotImplementedError, match="actors"):
-        Received(3, 1).step(torch.zeros(1, 1))
+        Received(agreed()).step(torch.zeros(1, 1))
