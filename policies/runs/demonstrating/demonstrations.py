@@ -203,10 +203,17 @@ class Worlds:
         from temporeal.policies.data.demonstrators.qualities import LASTS, NOISY, Recipe
 
         paced = self.request.expert == (SCRIPTED,)
-        expert, *lesser = (lambda worlds, make=make: make(self.env) for make in self.makers)
+        expert, *lesser = (lambda worlds, make=make: self.pictured(make) for make in self.makers)
         noise = (NOISY,) if self.request.noise is None else self.request.noise
         lasts = LASTS if self.request.lasts is None else self.request.lasts
         return Recipe(self.task, expert, paced, tuple(lesser), severity, self.goal_s, noise, lasts)
+
+    def pictured(self, make: MakeExpert) -> Expert:
+        """An expert. Policies that look only where they infer, or not at all, turn pictures off: the set is to have
+        those of each sample."""
+        made = make(self.env)
+        self.env.rendering = self.env.pictures is not None
+        return made
 
     def batches(self, quality: str, count: int, seed: int, severity: float) -> Iterator[Batch]:
         """Batches of ``quality`` with ``count`` episodes in all, or some more."""
