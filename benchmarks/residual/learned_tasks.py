@@ -68,7 +68,7 @@ def franka(task: str, ladder: tuple[int, ...], *, told: str = "", auxiliary: str
 
 TASKS: Mapping[str, World] = {
     "drawer-open": sawyer("drawer-open-v3", (1, 2, 3, 4)),
-    "door-open": sawyer("door-open-v3", (4, 8, 16, 32)),
+    "door-open": sawyer("door-open-v3", (2, 4, 8, 16)),
     "clutter": franka("lift", (100, 200, 400), told="goal_pos_w,", auxiliary="cube_pos_w",
                       more=("task.settings.clutter=3",)),
     "peg": franka("peg", (100, 200, 400), auxiliary="hole_pos_w", noise=("noise=0,0.05,0.1",)),
