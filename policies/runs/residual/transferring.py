@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from temporeal.policies.runs import chunks, environments
 from temporeal.policies.runs.learners import module_of
@@ -20,6 +20,7 @@ from temporeal.policies.runs.tuning_runs.bases import pictures_of
 if TYPE_CHECKING:
     from temporeal.policies.training.chunks.policy import ChunkPolicy
     from temporeal.robots.signals import SignalSpec
+    from temporeal.sim.maps import ObserveMap
     from temporeal.sim.task import Task
 
 
@@ -33,8 +34,8 @@ def elsewhere(before: Settings, task: Task) -> Iterator[str]:
         return
     if hasattr(module_of(before["algo"]["name"]), "load_graph") and then.name != task.name:
         yield f"algo={before['algo']['name']}, whose policy knows the formula of task {then.name}, here {task.name}"
-    yield from other_signals({name: then.schema[name] for name in then.observe.signals if name in then.schema},
-                             task.schema)
+    reads = cast("ObserveMap", then.observe).signals
+    yield from other_signals({name: then.schema[name] for name in reads if name in then.schema}, task.schema)
     yield from other_numbers(then, task)
     yield from other_action(then.act, task.act)
 
@@ -73,7 +74,7 @@ def other_numbers(then: Task, now: Task) -> Iterator[str]:
     """Numbers of two observations that are not the same function of the signals and of the memory."""
     from temporeal.policies.training.warm_starts.by_name import made_of, probes, shown
 
-    was, here = then.observe, now.observe
+    was, here = cast("ObserveMap", then.observe), cast("ObserveMap", now.observe)
     sizes = [{name: tuple(shape) for name, shape in each.memory.items()} for each in (was, here)]
     if was.obs_dim != here.obs_dim or set(was.signals) != set(here.signals) or sizes[0] != sizes[1]:
         yield (f"observation of {was.obs_dim} numbers, made of {', '.join(was.signals)}, here of {here.obs_dim}, made "

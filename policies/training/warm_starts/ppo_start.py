@@ -105,7 +105,7 @@ def take_weights(learner: Learner, warm: WarmStart) -> None:
 
 
 @torch.no_grad()
-def on_this_task(warm: WarmStart) -> tuple[Normalizer, Actor]:
+def on_this_task(warm: WarmStart) -> tuple[Normalizer, FeedForwardActor]:
     """Normalizer and actor of a feed-forward policy as they read what this task shows; new numbers are not read."""
     size, state = len(warm.columns), warm.actor.state_dict()
     first = FIRST[FeedForwardActor]
