@@ -52,7 +52,7 @@ class SuccessConfig(ProgressConfig):
         ends: last samples of a success that are taught as done, where the set does not say when it was.
         margin: samples before those that are taught as neither, and may be called done.
         in_a_row: samples above the threshold that make a success.
-        false_positives: share of held-out episodes that may be called done wrongly: the threshold is the least such.
+        false_positives: share of held-out episodes that may be called done wrongly, by the threshold that they choose.
     """
 
     failures: float = 0.5
