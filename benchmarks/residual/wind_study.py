@@ -18,7 +18,7 @@ done again; a training that was stopped goes on. A seed takes 100 s of a core fo
 residual.
 
 In a try with one seed in winds of up to 3 m/s, paid by ``task``, 364 missions of 512 became 434 in 190 s of a core and
-437 in 225 s (87 fixed, 14 broken): it rose slowly by then. In up to 2.5 m/s the same residual flew 471, its base 428; in
+437 in 225 s (87 fixed, 14 broken): it rose slowly by then. In up to 2.5 m/s that residual flew 471, its base 428; in
 calm air (after 190 s) 505, its base 500. Paid by ``sparse``, three tries with other settings came from 364 to 372, 380
 and 387 in 65 to 70 s.
 """
