@@ -186,7 +186,7 @@ def cube_at(place: Tensor, turn: Tensor) -> dict[str, Tensor]:
 
 def around(place: Tensor, clutter: int, draw: Draw) -> dict[str, Tensor]:
     """Poses of ``clutter`` cubes on the table around ``place`` [K, 2], each in the middle half of a sector of its own:
-    so the nearest two of four are 64 mm apart, more than a cube's diagonal."""
+    so the nearest two of four are 69 mm apart, more than a cube's diagonal."""
     found = dict[str, Tensor]()
     if clutter:
         u = draw("initial.clutter", 1 + 3 * clutter)
