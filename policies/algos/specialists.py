@@ -146,9 +146,9 @@ def merge(
     config: SpecialistsConfig, policies: Sequence[WarmStart], judges: Sequence[merging.Judge], out: Path,
     resume: bool | Path, logger: Logger | None, on_iteration: Callable[[Any], bool | None] | None,
 ) -> Result:
-    """Average the policies' weights, and write what came of it."""
-    if resume:
-        raise SettingsError("algo.merge=true has nothing to resume: it is judged anew, with --overwrite")
+    """Average the policies' weights, and write what came of it. One that was stopped left nothing: it begins anew."""
+    if resume and any((out / "checkpoints").glob("*.pt")):
+        raise SettingsError("algo.merge=true is done here, nothing to resume: it is judged anew with --overwrite")
     history: list[dict[str, float]] = []
 
     def each(figures: dict[str, float]) -> bool:
@@ -258,7 +258,7 @@ def keep(learner: Learner, out: Path) -> None:
 def restore(learner: Learner, path: Path) -> None:
     """Set ``learner`` to the state of the checkpoint ``path``."""
     state = offline_learner.read(path, KIND)
-    checkpoint.require_same(path, "configuration", state["config"], plain(learner.config), MAY_CHANGE)
+    checkpoint.require_same(path, "configuration", with_absent(state["config"]), plain(learner.config), MAY_CHANGE)
     checkpoint.require_same(path, "run", {"seed": state["seed"]}, {"seed": learner.seed}, ())
     checkpoint.require_same(path, "policies", state["sizes"], sizes_of(learner.switch), ())
     try:
@@ -286,6 +286,12 @@ def size_of(policy: OnePolicy) -> dict[str, Any]:
             "activation": others[0] if others else "silu"}
 
 
+def with_absent(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a checkpoint, with the defaults of those that older ones lack."""
+    defaults = plain(SpecialistsConfig())
+    return {**{name: defaults[name] for name in ABSENT}, **config}
+
+
 def plain(config: SpecialistsConfig) -> dict[str, Any]:
     """The settings as plain values."""
     return {key: list(value) if isinstance(value, tuple) else value for key, value in vars(config).items()}
@@ -294,8 +300,8 @@ def plain(config: SpecialistsConfig) -> dict[str, Any]:
 def load_policy(run: Path, device: str = "cpu") -> tuple[nn.Module, Normalizer, SpecialistsConfig]:
     """The policy of a checkpoint file, or of the last one of a run's folder, and the settings."""
     state = offline_learner.read(Path(run), KIND)
-    given: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in state["config"].items()}
-    given = {**{each: getattr(SpecialistsConfig, each) for each in ABSENT}, **given}
+    told = with_absent(state["config"])
+    given: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in told.items()}
     if different := set(given) ^ {each.name for each in fields(SpecialistsConfig)}:
         raise checkpoint.CheckpointError(f"{state['path']} was written by another version: settings "
                                          f"{sorted(different)} differ")

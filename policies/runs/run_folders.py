@@ -103,7 +103,8 @@ def open_run(settings: Settings, folder: Path, overwrite: bool) -> None:
         if not is_run(folder):
             raise BadInput(f"nothing to resume: {saved} was not written by `temporeal train`")
         check_same(files.read(saved), settings)
-        if settings["resume"] is True and not any((folder / CHECKPOINTS).glob("*.pt")):
+        anew = settings["algo"].get("merge")  # has one checkpoint, at its end: begun anew, it is the same
+        if settings["resume"] is True and not anew and not any((folder / CHECKPOINTS).glob("*.pt")):
             raise BadInput(f"nothing to resume: the run {folder} was stopped before its first checkpoint; "
                            "--overwrite instead of resume=true starts it anew")
         return

@@ -100,8 +100,9 @@ def other_action(then: Any, now: Any) -> Iterator[str]:
     was, here = then.state_dict(), now.state_dict()
     names = [name for name in dict.fromkeys((*was, *here))
              if name not in was or name not in here or not torch.equal(was[name], here[name])]
-    names += [name for name, value in vars(then).items()
-              if isinstance(value, (int, float)) and not name.startswith("_") and value != vars(now).get(name)]
+    names += [name for name in dict.fromkeys((*vars(then), *vars(now))) if not name.startswith("_")
+              and any(isinstance(vars(each).get(name), (int, float)) for each in (then, now))
+              and vars(then).get(name) != vars(now).get(name)]
     if names:
         yield f"{', '.join(names)} of {type(then).__name__}"
 

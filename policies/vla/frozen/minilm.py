@@ -114,7 +114,7 @@ def together(pieces: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
     to = torch.where(there > 0, there.cumsum(1) - 1.0, float(last)).long()
     packed = (0 * torch.cat([pieces, pieces[:, :1]], 1)).scatter(1, to, pieces)
     longest = count.max().long()
-    return packed[:, :longest], (torch.arange(last)[None, :longest] < count).float()
+    return packed[:, :longest], (torch.arange(last, device=count.device)[None, :longest] < count).float()
 
 
 # ---- weights

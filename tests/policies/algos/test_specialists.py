@@ -14,6 +14,7 @@ from temporeal.policies.algos import specialists
 from temporeal.policies.algos.specialists import SpecialistsConfig
 from temporeal.policies.nets.actor import FeedForwardActor
 from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training import checkpoint
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.ppo_state import PPOConfig
 from temporeal.policies.training.warm_starts.ppo_start import WarmStart
@@ -101,6 +102,16 @@ def test_it_resumes_bit_for_bit(tmp_path: Path) -> None:
     trained(tmp_path / "parts", 0.5, -0.5, on_iteration=lambda it: it.rounds >= 2)
     _, parts = trained(tmp_path / "parts", 0.5, -0.5, resume=True)
     assert all(torch.equal(a, b) for a, b in zip(whole.actor.parameters(), parts.actor.parameters()))
+
+
+def test_a_run_of_before_resumes_with_the_defaults_of_what_it_lacks(tmp_path: Path) -> None:
+    trained(tmp_path, 0.5, -0.5, on_iteration=lambda it: it.rounds >= 2)
+    path = checkpoint.latest(tmp_path / "checkpoints", 0, 1)
+    state = checkpoint.load(path)
+    older = {k: v for k, v in state["config"].items() if k not in specialists.ABSENT}
+    checkpoint.save(path, {**state, "config": older})
+    trained(tmp_path, 0.5, -0.5, resume=True, on_iteration=lambda it: True)
+    assert checkpoint.load(checkpoint.latest(tmp_path / "checkpoints", 0, 1))["rounds"] == state["rounds"] + 1
 
 
 def test_what_cannot_take_over_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from temporeal.policies.runs import environments, offline
 from temporeal.policies.runs.demonstrating import demonstrations
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.residual.fitting import check_fit
-from temporeal.policies.runs.residual.transferring import elsewhere, other_signals
+from temporeal.policies.runs.residual.transferring import elsewhere, other_action, other_signals
 from temporeal.policies.runs.run_folders import check_same, compared
 from temporeal.policies.runs.settings.compose import compose
 from temporeal.policies.runs.training import train
@@ -62,6 +62,15 @@ def test_another_robot_goes_where_its_command_is_the_same() -> None:
     low = [-0.5] * 4
     (told,) = elsewhere(before, on(low=tuple(low)))
     assert told.startswith("low of motor_cmd") and told.endswith(f"here {low}")
+
+
+@pytest.mark.parametrize(("was", "here"), [(None, 0.05), (0.05, None), (0.05, 0.06)])
+def test_a_constant_that_one_action_alone_has_is_named(was: float | None, here: float | None) -> None:
+    then, now = (environments.make_task(compose(["task=lift"])).act for _ in range(2))
+    assert list(other_action(then, now)) == []
+    then.leash, now.leash = was, here  # type: ignore[assignment]
+    (told,) = other_action(then, now)
+    assert told.startswith("leash of ")
 
 
 def test_signals_are_compared_by_all_that_they_are() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,15 @@ def test_what_is_no_run_is_not_resumed(tmp_path: Path, text: str) -> None:
 def test_resume_needs_a_run(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="nothing to resume"):
         run_folders.open_run(settings(tmp_path, "resume=true"), tmp_path / "run", overwrite=False)
+
+
+def test_a_merge_that_was_stopped_begins_anew(tmp_path: Path) -> None:
+    """It has no checkpoint before its end."""
+    for word, told in (("algo.merge=true", ""), ("algo.merge=false", "stopped before its first checkpoint")):
+        made = settings(tmp_path, "algo=specialists", word)
+        run_folders.open_run(made, tmp_path / "run", overwrite=True)
+        with pytest.raises(BadInput, match=told) if told else nullcontext():
+            run_folders.open_run({**made, "resume": True}, tmp_path / "run", overwrite=False)
 
 
 @pytest.mark.parametrize(("word", "told"), [

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -85,6 +86,20 @@ def test_every_policy_is_judged_on_every_task_and_the_run_is_one_network(tmp_pat
     loaded, normalizer, config = specialists.load_policy(tmp_path)
     obs = torch.randn(8, 2)
     assert torch.equal(loaded(normalizer(obs)), found.actor(obs)) and config.merge
+
+
+def test_one_that_was_stopped_begins_anew_and_one_that_is_done_is_not_resumed(tmp_path: Path) -> None:
+    def merge(**how: Any) -> specialists.Result:
+        return specialists.train(
+            Goals(2), SpecialistsConfig(merge=True, choices=(0.0, 1.0), episodes=3), out=tmp_path,  # type: ignore
+            policies=[START, ONE], judges=[Sums("left", 0.0)], **how)
+
+    merge(on_iteration=lambda _: True)
+    assert not (tmp_path / "checkpoints").exists()
+    merge(resume=True)
+    assert (tmp_path / merging.TABLE).exists() and any((tmp_path / "checkpoints").iterdir())
+    with pytest.raises(SettingsError, match="algo.merge=true is done here, nothing to resume"):
+        merge(resume=True)
 
 
 @pytest.mark.parametrize(("other", "told"), [

@@ -92,6 +92,8 @@ def test_only_tokens_that_a_sentence_has_are_computed_with() -> None:
     assert packed.tolist() == [[5, 7, 9], [3, 4, 0]] and which.tolist() == [[1, 1, 1], [1, 1, 0]]
     alone, _ = minilm.together(pieces[1:], there[1:])
     assert alone.tolist() == [[3, 4]]
+    with torch.device("meta"):  # another device than that of what is given
+        assert minilm.together(pieces, there)[1].tolist() == which.tolist()
 
 
 def test_cameras_alike_are_seen_in_one_pass(installed: Path) -> None:
