@@ -24,6 +24,8 @@ from temporeal.policies.training.progress import CLOCKS, Logger, Progress
 KIND = "temporeal offline 1"
 MAY_CHANGE = ("updates", "max_seconds", "clock", "checkpoint_seconds", "report_updates", "evaluate_updates",
               "evaluate_episodes")
+ABSENT_DEFAULTS: Mapping[str, Any] = {"rest": None}
+"""Settings that older checkpoints lack, and their values then."""
 
 
 @dataclass(frozen=True)
@@ -224,7 +226,7 @@ def restore(loop: Loop, path: Path) -> None:
     state = read(path)
     same = checkpoint.require_same
     same(path, "sizes", state["sizes"], loop.batches.sizes, MAY_CHANGE)
-    same(path, "configuration", state["config"], plain(loop.config), MAY_CHANGE)
+    same(path, "configuration", settings_of(state, type(loop.config)), plain(loop.config), MAY_CHANGE)
     same(path, "run", {"seed": state["seed"]}, {"seed": loop.seed}, MAY_CHANGE)
     same(path, "data", {"SHA-256": state["data"]}, {"SHA-256": loop.batches.fingerprint()}, MAY_CHANGE)
     for part in ("modules", "optimizers"):
@@ -252,13 +254,19 @@ def read(path: Path, kind: str = KIND) -> dict[str, Any]:
 C = TypeVar("C", bound=OfflineConfig)
 
 
+def settings_of(state: Mapping[str, Any], kind: type[OfflineConfig]) -> dict[str, Any]:
+    """Those of the checkpoint ``state`` of a learner whose settings are a ``kind``."""
+    known = {f.name for f in fields(kind)}
+    return {**{name: value for name, value in ABSENT_DEFAULTS.items() if name in known}, **state["config"]}
+
+
 def config_of(state: Mapping[str, Any], kind: type[C]) -> C:
     """The configuration, a ``kind``, of the checkpoint ``state``."""
-    known = {f.name for f in fields(kind)}
-    if set(state["config"]) != known:
+    known, settings = {f.name for f in fields(kind)}, settings_of(state, kind)
+    if set(settings) != known:
         raise checkpoint.CheckpointError(
-            f"{state['path']} was written by another version: settings {sorted(set(state['config']) ^ known)} differ")
-    return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in state["config"].items()})
+            f"{state['path']} was written by another version: settings {sorted(set(settings) ^ known)} differ")
+    return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()})
 
 
 def plain(config: OfflineConfig) -> dict[str, Any]:

@@ -80,6 +80,8 @@ class VlaConfig(SeeingConfig, ChunkConfig):
         tune: "all", or the "expert" alone: the prefix is frozen, and computed once for each sample.
         advantage: RECAP (arXiv 2511.14759): a token says whether a window's advantage is among the largest; deployed,
             the policy is asked for that. The dataset needs rewards or successes and failures.
+        rest: windows that are learned of the rest at an episode's end, once its commands hardly change any more; None:
+            all.
         plan: P, waypoints of the tool that the prefix must tell, with the boxes of target and place in a picture, by a
             head that does not reach the commands (:mod:`temporeal.policies.vla.plan.head`); 0: no such head.
         plan_step: control steps from a waypoint to the next.
@@ -96,6 +98,7 @@ class VlaConfig(SeeingConfig, ChunkConfig):
     take: str = "all"
     tune: str = "all"
     advantage: bool = False
+    rest: int | None = None
     plan: int = 0
     plan_step: int = 8
     plan_weight: float = 0.1
@@ -106,7 +109,8 @@ class VlaConfig(SeeingConfig, ChunkConfig):
         super().__post_init__()
         self.check()
         choose(self, take=TAKEN, tune=TUNED)
-        require(self, plan="[0, inf)", plan_step="[1, inf)", plan_weight="[0, inf)", plan_sizes="(0, inf)")
+        require(self, rest="[0, inf)", plan="[0, inf)", plan_step="[1, inf)", plan_weight="[0, inf)",
+                plan_sizes="(0, inf)")
         if len(self.plan_sizes) != len(TOLD):
             raise SettingsError(f"algo.plan_sizes are two lengths, of target and place, got {list(self.plan_sizes)}")
         if self.plan and self.shift:

@@ -21,7 +21,7 @@ from temporeal.policies.training import checkpoint, offline_learner
 from temporeal.policies.training.chunks import learner
 from temporeal.policies.training.chunks.learner import Build, Cloning, Result
 from temporeal.policies.training.chunks.policy import ChunkPolicy
-from temporeal.policies.training.chunks.windows import Source, Windows, chosen
+from temporeal.policies.training.chunks.windows import Source, Windows, chosen, without_rest
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.policy_graphs import algorithm_of
 from temporeal.policies.vla.advantage import labels
@@ -89,6 +89,8 @@ def begin(
     seen = with_maps(batches.data, algorithm.policy.encoder.prefix, config)
     if config.tune == "expert":
         seen = with_prefixes(seen, algorithm.policy.encoder.prefix)
+    if config.rest is not None:
+        seen = without_rest(seen, config.rest)
     if config.advantage:
         seen = replace(seen, numbers={**seen.numbers, POSITIVE: labels(data, seed)})
     seen, apart = planning.begin(algorithm, seen, data, config) if config.plan else (seen, None)

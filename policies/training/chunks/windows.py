@@ -16,6 +16,7 @@ from torch import Tensor
 from temporeal.policies.data.episodes.interface import DataError, Interface
 from temporeal.policies.data.learnable import ADVICE, require_numbers, unusable
 from temporeal.policies.nets.encoders import is_picture, is_words
+from temporeal.policies.training.errors import SettingsError
 
 NARROW = 1e-4  # of its limits' range: a component that moved less than this is taken as constant
 
@@ -90,6 +91,27 @@ class Windows:
         wide = torch.where((limits[1] - limits[0]).isfinite(), limits[1] - limits[0], torch.ones_like(limits[0]))
         room = torch.where(most - least > NARROW * wide, torch.zeros_like(least), 0.5 * wide)
         return least - room, most + room
+
+
+STILL = 0.1  # share of a command's own range over the set: what moves less until the episode's end rests
+
+
+def without_rest(data: Windows, kept: int) -> Windows:
+    """``data`` without the windows of a rest at an episode's end, but for the first ``kept`` of each: a demonstrator
+    that is done stands still for as long as the episode lasts, and who learns mostly of that stands still too soon.
+    """
+    given, busy = data.command[data.at], torch.ones(len(data.at), dtype=torch.bool)
+    room = STILL * (given.amax(0) - given.amin(0))
+    for last in data.last.unique():
+        rows = (data.last == last).nonzero()[:, 0]
+        ahead = given[rows].flip(0)
+        still = (ahead.cummax(0).values - ahead.cummin(0).values <= room).all(1).flip(0)
+        first = len(rows) - int(still.sum())  # what rests at a moment rests at all later ones
+        busy[rows[first + kept :]] = False
+    if not busy.any():
+        raise SettingsError(f"algo.rest={kept}: the set's commands hardly change, so nothing is left to learn; "
+                            "algo.rest=null")
+    return replace(data, at=data.at[busy], last=data.last[busy])
 
 
 def base(signal: Tensor, size: int) -> Tensor:

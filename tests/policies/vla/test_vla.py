@@ -17,7 +17,7 @@ from tests.policies.vla.squares import Record, Worded, squares
 from temporeal.policies.data.episodes.interface import DataError
 from temporeal.policies.imitation import consistency, flow, vla
 from temporeal.policies.nets.normalizer import moments
-from temporeal.policies.training import offline_learner
+from temporeal.policies.training import checkpoint, offline_learner
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.chunks import learner
 from temporeal.policies.training.chunks.policy import ChunkPolicy
@@ -83,6 +83,20 @@ def test_a_run_goes_on_from_another_with_its_scales(run: Path) -> None:
     algorithm, _ = learning.begin(squares(8, seed=3), config, vla.flow, "vla", 0, torch.Generator())
     was = offline_learner.read(run)["modules"]["actor"]
     assert all(torch.equal(value, was[name]) for name, value in algorithm.actor.state_dict().items())
+
+
+def test_a_run_from_before_rests_were_left_out_is_loaded_and_goes_on(tmp_path: Path) -> None:
+    config = vla.FlowVlaConfig(updates=2, **SMALL)
+    vla.train(squares(20), config, out=tmp_path)
+    (path,) = (tmp_path / "checkpoints").glob("*.pt")
+    state = checkpoint.load(path)
+    del state["config"]["rest"]
+    checkpoint.save(path, state)
+    assert vla.load_chunks(tmp_path) is not None
+    more = vla.train(squares(20), replace(config, updates=3), out=tmp_path, resume=True)
+    assert more.history[-1]["updates"] == 3
+    with pytest.raises(CheckpointError, match="rest"):
+        vla.train(squares(20), replace(config, updates=4, rest=5), out=tmp_path, resume=True)
 
 
 def test_it_becomes_one_step(run: Path, tmp_path: Path) -> None:
