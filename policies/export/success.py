@@ -2,7 +2,8 @@
 manifest.json and golden.npz, which is replayed when the folder is read. Nothing in it can run code.
 
     manifest.json  robot, rate and signals that it learned of; threshold, samples in a row, and what these did to
-                   held-out episodes; settings of the training, versions, revision; SHA-256 of the other two files
+                   held-out episodes; SHA-256 of the run's weights; settings of the training, versions, revision;
+                   SHA-256 of the other two files
 
 T moments, N of a batch.
 """
@@ -30,13 +31,13 @@ from temporeal.policies.progress.success_classifier import SuccessClassifier, th
 from temporeal.policies.training.chunks.learner import interface_of, plain_interface
 from temporeal.policies.training.progress_models.thresholds import Threshold
 from temporeal.robots.artifact.loading import read, refuse_other_folder
-from temporeal.robots.artifact.manifest import GOLDEN, MANIFEST, ArtifactError, Damaged, digest, plain
+from temporeal.robots.artifact.manifest import DTYPES, GOLDEN, MANIFEST, ArtifactError, Damaged, digest, plain
 from temporeal.robots.artifact.runtime import check_tensors, open_session, verified
 from temporeal.robots.atomic_files import staged
 from temporeal.robots.handed_over.arrays import read_npz
 from temporeal.robots.handed_over.files import Refused
 from temporeal.robots.handed_over.texts import from_json
-from temporeal.robots.signals import SignalSpec
+from temporeal.robots.signals import SignalSpec, is_number
 
 KIND, NETWORK = "temporeal success 1", "success.onnx"
 DONE, MOMENTS = "done", 16  # name of the output; moments of the golden trace
@@ -68,7 +69,8 @@ def export_success(model: SuccessClassifier, out: Path, training: Mapping[str, A
     np.savez(buffer, **{DONE: done.numpy(), **{f"signals.{name}": value.numpy() for name, value in golden.items()}})
     data = {NETWORK: traced(model, specs), GOLDEN: buffer.getvalue()}
     manifest = {"kind": KIND, "interface": plain_interface(model.interface), "threshold": model.chosen.to_json(),
-                "training": plain(training, "training"), "versions": versions(), "git_revision": revision(),
+                "weights": model.weights, "training": plain(training, "training"), "versions": versions(),
+                "git_revision": revision(),
                 "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
                 "files": {name: digest(content) for name, content in data.items()}}
     data[MANIFEST] = json.dumps(manifest, indent=1).encode()
@@ -106,10 +108,11 @@ class ExportedClassifier:
     Attributes:
         learned: robot, rate and signals of the episodes that it learned from.
         chosen: its threshold, and what that does.
+        weights: SHA-256 of those of the run that it was exported from.
     """
 
-    def __init__(self, interface: Interface, chosen: Threshold, session: Any) -> None:
-        self.learned, self.chosen, self.session = interface, chosen, session
+    def __init__(self, interface: Interface, chosen: Threshold, weights: str, session: Any) -> None:
+        self.learned, self.chosen, self.weights, self.session = interface, chosen, weights, session
         self.interface: Interface | None = interface
         self.names = tuple(interface.signals)
 
@@ -120,12 +123,13 @@ class ExportedClassifier:
             content: Any = from_json(read(folder, MANIFEST), str(folder / MANIFEST))
             if content["kind"] != KIND:
                 raise ValueError(f"its kind is {str(content['kind'])[:40]!r}, not {KIND!r}")
-            interface, chosen = interface_of(content["interface"]), threshold_of(content["threshold"])
+            interface, chosen = sound(interface_of(content["interface"])), threshold_of(content["threshold"])
+            weights = checksum(content.get("weights"))
             network, golden = (verified(folder, name, content["files"][name]) for name in (NETWORK, GOLDEN))
-            trace = read_npz(golden, GOLDEN)
-        except (Refused, LookupError, TypeError, ValueError) as error:
+            trace = moments_in(read_npz(golden, GOLDEN), interface)
+        except (Refused, AttributeError, LookupError, TypeError, ValueError) as error:
             raise Damaged(f"{folder} holds no classifier of success: {error}") from error
-        found = ExportedClassifier(interface, chosen, open_session(network, NETWORK))
+        found = ExportedClassifier(interface, chosen, weights, open_session(network, NETWORK))
         found.check(trace)
         return found
 
@@ -135,9 +139,10 @@ class ExportedClassifier:
         check_tensors("input", {name: spec.shape for name, spec in specs.items()}, self.session.get_inputs(), NETWORK,
                       {name: spec.dtype for name, spec in specs.items()})
         check_tensors("output", {DONE: ()}, self.session.get_outputs(), NETWORK, {})
-        if set(trace) != {DONE, *(f"signals.{name}" for name in specs)}:
-            raise Damaged(f"{GOLDEN} has {', '.join(trace)[:200]}; {DONE} and the signals are needed")
-        found = self.chance({name: trace[f"signals.{name}"] for name in specs})
+        try:
+            found = self.chance({name: trace[f"signals.{name}"] for name in specs})
+        except Exception as error:  # onnxruntime's types are private and differ between versions
+            raise Damaged(f"{NETWORK} does not take the moments of {GOLDEN}: {error}") from error
         off = float(np.abs(found - trace[DONE]).max()) if found.shape == trace[DONE].shape else np.inf
         if not off <= TOLERANCE:
             raise ArtifactError(f"the self-test failed: the network is off by {off:g} from what {GOLDEN} says, "
@@ -159,3 +164,39 @@ class ExportedClassifier:
     def update(self, signals: Mapping[str, Tensor], begins: Tensor | None = None) -> Tensor:
         """[N] at the next samples."""
         return self.values(signals)
+
+
+def sound(interface: Interface) -> Interface:
+    """It, where robot, rate and signals are what networks and worlds can be compared with."""
+    if not isinstance(interface.robot, str) or not is_number(interface.rate_hz) or interface.rate_hz <= 0:
+        raise ValueError(f"robot is {str(interface.robot)[:40]!r}, rate_hz {str(interface.rate_hz)[:40]!r}; a name and "
+                         "a finite number > 0 are needed")
+    if not interface.signals:
+        raise ValueError("it reads no signals")
+    for name, spec in interface.signals.items():
+        if spec.dtype not in DTYPES:
+            raise ValueError(f"signal {name} is of type {spec.dtype}; legal are {', '.join(DTYPES)}")
+    return interface
+
+
+def checksum(value: object) -> str:
+    """The SHA-256 of the run's weights."""
+    if not isinstance(value, str) or len(value) != 64 or set(value) - set("0123456789abcdef"):
+        raise ValueError(f"weights is {str(value)[:70]}, not a SHA-256: export the run again")
+    return value
+
+
+def moments_in(trace: Mapping[str, np.ndarray], interface: Interface) -> Mapping[str, np.ndarray]:
+    """The golden ``trace``: chances [T], and each signal [T, *shape] in its type, T at least 1."""
+    needed: dict[str, tuple[tuple[int, ...], str]] = {
+        DONE: ((), "float32"),
+        **{f"signals.{name}": (spec.shape, spec.dtype) for name, spec in interface.signals.items()}}
+    if set(trace) != set(needed):
+        raise ValueError(f"{GOLDEN} has {', '.join(trace)[:200]}; {DONE} and the signals are needed")
+    if trace[DONE].ndim != 1 or not len(trace[DONE]):
+        raise ValueError(f"{GOLDEN}: {DONE} is {list(trace[DONE].shape)}; at least one moment is needed")
+    for name, (shape, dtype) in needed.items():
+        there, wanted = trace[name], (len(trace[DONE]), *shape)
+        if there.shape != wanted or there.dtype != dtype:
+            raise ValueError(f"{GOLDEN}: {name} is {there.dtype} {list(there.shape)}, {dtype} {list(wanted)} is needed")
+    return trace

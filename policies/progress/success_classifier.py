@@ -92,6 +92,11 @@ class SuccessClassifier(StillNetwork):
         """The chance [N] that the task is done."""
         return torch.sigmoid(self.head(context)[..., 0])
 
+    @property
+    def weights(self) -> str:
+        """SHA-256 of them: by it actor and learner know that they have the same classifier."""
+        return digest(self)
+
     def loss(self, batch: Told, averaged: ProgressNetwork) -> Tensor:
         """Cross-entropy."""
         logit = self.head(self.encoder(batch.signals))[..., 0]
@@ -126,6 +131,7 @@ def train(
     """Train on the episodes of a dataset, and let those that are held out choose the threshold; ``done`` and ``rest``:
     see :func:`temporeal.policies.training.progress_models.learner.train`."""
     require_verdicts(data, config.hold_out)
+    require_long_enough(data, config.in_a_row)
     found = learner.train(data, config, SuccessClassifier, partial(draw, known=done is not None), out=out, seed=seed,
                           done=done, **rest)
     seen = moments(data, config.signals, done)
@@ -154,6 +160,14 @@ def require_verdicts(data: Source, every: int) -> None:
                 raise DataError(f"of the {len(numbers)} episodes that are {what} none is a {kind}; the set has "
                                 f"{sum(bool(v) is wanted for v in verdicts)} of {len(verdicts)}: record more, or hold "
                                 f"out others than each {every}th (algo.hold_out)")
+
+
+def require_long_enough(data: Source, in_a_row: int) -> None:
+    """Refuse more samples in a row than any episode has: nothing would be called done."""
+    longest = int(np.diff(data.starts).max(initial=0))
+    if in_a_row > longest:
+        raise SettingsError(f"algo.in_a_row={in_a_row}: the longest episode of the set has {longest} samples, so that "
+                            f"none could ever be called done; at most {longest}")
 
 
 @torch.no_grad()

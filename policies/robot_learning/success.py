@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import isclose
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 FORMULA, OPERATOR = "formula", "operator"
 THRESHOLD = 0.9  # of progress: chosen; look at a set of your own episodes first: temporeal data progress RUN SET
 IN_A_ROW = 2  # samples of progress above it; a classifier has its own number, as its own threshold
-OWN = "the model's own"  # where none is given
 
 
 class Judge(Protocol):
@@ -119,27 +118,44 @@ def judge_of(word: str, threshold: float | None, task: Task) -> Judge:
         return ByFormula(task.formula, task.control_dt)
     if word == OPERATOR:
         return ByOperator()
-    from temporeal.policies.runs.progress import load_judge
-
-    if not Path(word).is_dir():
-        raise BadInput(f"success={word}: {FORMULA}, {OPERATOR}, or the folder of a run that learned when a task is "
-                       "done (temporeal train algo=success_classifier dataset=SET), of its export, or of a model of "
-                       "progress (algo=contrastive_goals)")
-    model = load_judge(Path(word))
+    model = learned(word)
     own = getattr(model, "chosen", None)
     if own is None:
         return ByProgress(model, THRESHOLD if threshold is None else threshold)
     if threshold is not None:
         raise BadInput(f"threshold={threshold:g}: this classifier has one that held-out episodes chose, "
                        f"{own.value:.4g}; another share of false positives is trained: algo.false_positives=")
+    if own.in_a_row > task.steps:
+        raise BadInput(f"success={word}: this classifier calls done what {own.in_a_row} samples in a row say, and an "
+                       f"episode of this task has {task.steps} steps: longer episodes, or train it with "
+                       f"algo.in_a_row={task.steps} or less")
     return ByProgress(model, own.value, own.in_a_row)
 
 
+def learned(word: str) -> ProgressModel:
+    """The model in the folder ``word``."""
+    from temporeal.policies.runs.progress import load_judge
+
+    if not Path(word).is_dir():
+        raise BadInput(f"success={word}: {FORMULA}, {OPERATOR}, or the folder of a run that learned when a task is "
+                       "done (temporeal train algo=success_classifier dataset=SET), of its export, or of a model of "
+                       "progress (algo=contrastive_goals)")
+    return load_judge(Path(word))
+
+
 def judged(word: str, threshold: float | None, reward: str) -> dict[str, object]:
-    """What of this actor and learner must agree on: a run's place may differ."""
-    kind = word if word in (FORMULA, OPERATOR) else "progress"
-    value = OWN if threshold is None else threshold
-    return {"reward": reward, "success": kind, **({"threshold": value} if kind == "progress" else {})}
+    """What of this actor and learner must agree on: a run's place may differ, the weights and the threshold of a
+    classifier may not. Where a ``threshold`` is given, the model, which then is one of progress, need not be there."""
+    if word in (FORMULA, OPERATOR):
+        return {"reward": reward, "success": word}
+    of_progress = {"reward": reward, "success": "progress"}
+    if threshold is not None:
+        return {**of_progress, "threshold": threshold}
+    model: Any = learned(word)
+    own = getattr(model, "chosen", None)
+    if own is None:
+        return {**of_progress, "threshold": THRESHOLD}
+    return {**of_progress, "threshold": own.value, "in_a_row": own.in_a_row, "weights": model.weights}
 
 
 def require_signals(judge: Judge, there: Schema) -> None:
@@ -152,14 +168,16 @@ def require_signals(judge: Judge, there: Schema) -> None:
 
 
 def require_learned_there(judge: Judge, robot: str, rate_hz: float, there: Schema, where: str) -> None:
-    """Refuse a learned judge of another robot or rate, or of signals that are there otherwise, by names."""
-    learned = getattr(getattr(judge, "model", None), "interface", None)
-    if learned is None:
+    """Refuse a learned judge of another robot or rate, or of signals that are there otherwise, by names; without the
+    time, which the actor counts itself."""
+    of = getattr(getattr(judge, "model", None), "interface", None)
+    if of is None:
         return
     from temporeal.policies.data.episodes.interface import differences
+    from temporeal.sim.task import MISSION_TIME
 
-    rate = learned.rate_hz if isclose(learned.rate_hz, rate_hz, rel_tol=1e-6) else rate_hz
-    here = replace(learned, robot=robot, rate_hz=rate,
-                   signals={name: there[name] for name in learned.signals if name in there})
-    if said := differences(learned, here):
+    of = replace(of, signals={name: spec for name, spec in of.signals.items() if name != MISSION_TIME.name})
+    rate = of.rate_hz if isclose(of.rate_hz, rate_hz, rel_tol=1e-6) else rate_hz
+    here = replace(of, robot=robot, rate_hz=rate, signals={name: there[name] for name in of.signals if name in there})
+    if said := differences(of, here):
         raise BadInput(f"success: the model does not fit {where}: {'; '.join(said)}")

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 
 def learns_progress(name: str) -> bool:
-    """Whether the algorithm ``name`` learns a model of progress, and no policy."""
-    return hasattr(module_of(name), "load_progress")
+    """Whether the algorithm ``name`` learns a model of progress, and no policy; :class:`BadInput` where none has that
+    name."""
+    with bad_input():
+        return hasattr(module_of(name), "load_progress")
 
 
 def load_progress(run: Path, device: str = "cpu") -> ProgressModel:

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from temporeal.policies.training.errors import SettingsError
+
 LEAST, BEYOND = 0.5, float(np.nextafter(1.0, 2.0))  # below the half, not done is more likely; none reaches the other
 
 
@@ -77,9 +79,12 @@ def between(good: np.ndarray, bad: np.ndarray, share: float) -> float:
 
 
 def chosen(good: Sequence[float], bad: Sequence[float], in_a_row: int, share: float) -> Threshold:
-    """The threshold that the scores of held-out episodes choose, and how it does on them."""
+    """The threshold that the scores of held-out episodes choose, and how it does on them; at least one of each kind."""
     from temporeal.sim.stl.analysis.binomial import clopper_pearson
 
+    if not len(good) or not len(bad):
+        raise SettingsError(f"a threshold is chosen by scores of at least one success and of one moment that must not "
+                            f"be called done; got {len(good)} and {len(bad)}")
     p, q = np.asarray(good, float), np.asarray(bad, float)
     value = between(p, q, share)
     fresh_found = fresh_false = interval = None

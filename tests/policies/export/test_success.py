@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ import torch
 from temporeal.policies.data.episodes.interface import ActionSpec, Interface
 from temporeal.policies.export.success import NETWORK, ExportedClassifier, export_success
 from temporeal.policies.progress.success_classifier import SuccessClassifier, SuccessConfig
+from temporeal.policies.robot_learning import success
 from temporeal.policies.robot_learning.success import ByProgress, judge_of
+from temporeal.policies.robot_learning.wire.agreement import differences
+from temporeal.policies.robot_learning.words import actor_words, learner_words
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.training.progress_models.thresholds import chosen
 from temporeal.robots.artifact.manifest import ArtifactError, digest
@@ -64,6 +68,40 @@ def test_an_actor_takes_the_folder(folder: Path) -> None:
         judge_of(str(folder), 0.9, load_task("hover"))
 
 
+def test_more_samples_in_a_row_than_an_episode_has_are_refused(folder: Path) -> None:
+    task = load_task("hover")
+    threshold = json.loads((folder / "manifest.json").read_text())["threshold"]
+    changed(folder, threshold={**threshold, "in_a_row": task.steps})
+    assert isinstance(judge_of(str(folder), None, task), ByProgress)
+    changed(folder, threshold={**threshold, "in_a_row": task.steps + 1})
+    with pytest.raises(BadInput, match=f"{task.steps + 1} samples in a row say, and an episode .* {task.steps} steps"):
+        judge_of(str(folder), None, task)
+
+
+def test_actor_and_learner_agree_on_the_classifier(
+    model: SuccessClassifier, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run that one side has and its export that the other one has are the same, other weights are not."""
+    words = ["task=reach", "algo=rlpd", "algo.warmup=0", "token=t"]
+    agreed = actor_words([*words, f"success={folder}"]).common.agreed
+    content = json.loads((folder / "manifest.json").read_text())
+    monkeypatch.setattr(success, "learned", lambda word: model)
+    assert learner_words([*words, "success=RUN"]).common.agreed.digest() == agreed.digest()
+    monkeypatch.undo()
+    threshold = content["threshold"]
+    for said, parts in (("weights", {"weights": "0" * 64}), ("in_a_row", {"threshold": {**threshold, "in_a_row": 4}}),
+                        ("threshold", {"threshold": {**threshold, "value": 0.6}})):
+        changed(folder, **parts)
+        other = learner_words([*words, f"success={folder}"]).common.agreed
+        (told,) = differences(other.plain(), agreed.plain())
+        assert told.startswith(f"judged.{said} is "), told
+        changed(folder, **content)
+    trained_on = deepcopy(model)
+    with torch.no_grad():
+        next(trained_on.head.parameters()).mul_(1.01)
+    assert trained_on.weights != model.weights == agreed.judged["weights"]
+
+
 def changed(folder: Path, **parts: Any) -> None:
     file = folder / "manifest.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **parts}))
@@ -89,3 +127,33 @@ def test_what_was_changed_is_refused(folder: Path) -> None:
     changed(folder, files={**content["files"], "golden.npz": digest(golden.read_bytes())})
     with pytest.raises(ArtifactError, match="the self-test failed: the network is off by 0.1"):
         ExportedClassifier.load(folder)
+
+
+def test_what_is_malformed_is_refused_by_name(folder: Path) -> None:
+    """Each file agrees with its digest: somebody else's exporter wrote it."""
+    content = json.loads((folder / "manifest.json").read_text())
+    interface, golden = content["interface"], folder / "golden.npz"
+    words = {**interface["signals"]["place_w"], "dtype": "float64"}
+    for parts, said in (({"interface": {**interface, "signals": "x"}}, "no attribute"),
+                        ({"interface": {**interface, "signals": {}}}, "it reads no signals"),
+                        ({"interface": {**interface, "signals": {"place_w": words}}}, "place_w is of type float64"),
+                        *(({"interface": {**interface, "rate_hz": rate}}, f"rate_hz '{rate}'")
+                          for rate in ("fast", 0.0, -1.0, True)),
+                        ({"interface": {**interface, "robot": 3}}, "robot is '3'"),
+                        ({"weights": None}, "weights is None, not a SHA-256: export the run again")):
+        changed(folder, **parts)
+        with pytest.raises(BadInput, match=f"holds no classifier of success: .*{said}"):
+            judge_of(str(folder), None, load_task("hover"))
+        changed(folder, **content)
+    arrays = dict(np.load(golden))
+    place = arrays["signals.place_w"]
+    for other, said in (({"signals.place_w": place[:, :1]}, r"place_w is float32 \[16, 1\], float32 \[16, 2\] is needed"),
+                        ({"signals.place_w": place.astype(str)}, "place_w is <U"),
+                        ({"signals.place_w": place.astype(float)}, "place_w is float64 "),
+                        ({"done": arrays["done"][:-1]}, r"place_w is float32 \[16, 2\], float32 \[15, 2\] is needed"),
+                        ({name: value[:0] for name, value in arrays.items()}, "at least one moment is needed"),
+                        ({"done": np.float32(0.5)}, "at least one moment is needed")):
+        np.savez(golden, **{**arrays, **other})
+        changed(folder, files={**content["files"], "golden.npz": digest(golden.read_bytes())})
+        with pytest.raises(BadInput, match=f"holds no classifier of success: .*{said}"):
+            judge_of(str(folder), None, load_task("hover"))

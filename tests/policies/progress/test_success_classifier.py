@@ -112,6 +112,11 @@ def test_sets_without_one_of_both_kinds_are_refused(changed: dict[int, Any], sai
 def test_what_cannot_be_learned_is_said(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="algo.hold_out=0: the threshold is chosen by episodes"):
         replace(SMALL, hold_out=0)
+    with pytest.raises(SettingsError, match="algo.in_a_row=32: the longest episode of the set has 31 samples.*most 31"):
+        classifier.train(walks(20, 30), replace(SMALL, in_a_row=32), out=tmp_path)
+    for good, bad, counts in (([0.9], [], "1 and 0"), ([], [0.1], "0 and 1")):
+        with pytest.raises(SettingsError, match=f"a threshold is chosen by scores of at least one .* got {counts}"):
+            thresholds.chosen(good, bad, 2, 0.0)
     with pytest.raises(DataError, match="signals front_rgb are not in the dataset; it has: place_w"):
         classifier.train(walks(), replace(SMALL, signals=("front_rgb",)), out=tmp_path)
     blind = walks(20)

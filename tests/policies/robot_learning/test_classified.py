@@ -17,7 +17,9 @@ from tests.policies.toy_progress import judged
 
 from temporeal.policies.cli.main import main
 from temporeal.policies.data.demonstrators.arms import reach
+from temporeal.policies.data.episodes.interface import ActionSpec, Interface
 from temporeal.policies.progress import success_classifier as classifier
+from temporeal.policies.robot_learning import success
 from temporeal.policies.robot_learning.acting.actor import Actor
 from temporeal.policies.robot_learning.acting.interventions import Heard
 from temporeal.policies.robot_learning.acting.run import judge_for, sizes_of
@@ -30,6 +32,8 @@ from temporeal.policies.robot_learning.wire.weights import Policy
 from temporeal.policies.robot_learning.words import actor_words, learner_words
 from temporeal.policies.robot_learning.world import Pacer
 from temporeal.policies.runs.errors import BadInput
+from temporeal.robots.signals import schema
+from temporeal.sim.task import MISSION_TIME
 
 FAR = 0.2  # rad, of a joint that moves 0.05 a step
 
@@ -104,12 +108,26 @@ def test_a_classifier_of_another_robot_rate_or_signal_is_refused(trained: classi
 BASE = ["task=reach", "algo=rlpd", "algo.warmup=0"]
 
 
-def test_both_sides_agree_on_a_threshold_of_the_models_own() -> None:
-    words = [*BASE, "token=t", "success=RUN"]
-    told = [actor_words([*words, *more]).common.agreed.judged for more in ([], ["threshold=1"])]
-    assert told == [{"reward": "success", "success": "progress", "threshold": "the model's own"},
-                    {"reward": "success", "success": "progress", "threshold": 1.0}]
-    assert learner_words([*BASE, "success=ELSEWHERE"]).common.agreed.judged == told[0]
+def test_both_sides_agree_on_the_threshold_of_a_model_of_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As before there were classifiers: where it is told, the learner needs no model."""
+    told = actor_words([*BASE, "token=t", "success=RUN", "threshold=0.9"]).common.agreed.judged
+    assert told == {"reward": "success", "success": "progress", "threshold": 0.9}
+    with pytest.raises(BadInput, match="success=ELSEWHERE: formula, operator, or the folder of a run"):
+        learner_words([*BASE, "success=ELSEWHERE"])
+    monkeypatch.setattr(success, "learned", lambda word: SimpleNamespace(names=()))
+    assert learner_words([*BASE, "success=ELSEWHERE"]).common.agreed.judged == told
+
+
+def test_a_classifier_that_reads_the_time_fits_a_world_that_does_not_measure_it() -> None:
+    """The actor counts it."""
+    there = {"joint_pos": TASK.schema["joint_pos"]}
+    interface = Interface(TASK.robot.name, schema(*there.values(), MISSION_TIME), ActionSpec("torque", (-1.0,), (1.0,)),
+                          1.0 / TASK.control_dt)
+    judge = ByProgress(SimpleNamespace(names=tuple(interface.signals), interface=interface), 0.9)  # type: ignore
+    for shown in (there, {**there, MISSION_TIME.name: MISSION_TIME}):
+        require_learned_there(judge, TASK.robot.name, interface.rate_hz, shown, "the world")
+    with pytest.raises(BadInput, match="signal joint_pos is missing$"):
+        require_learned_there(judge, TASK.robot.name, interface.rate_hz, {}, "the world")
 
 
 class Does:
