@@ -37,22 +37,27 @@ def check_memory(make: Callable[[int], Env], num_worlds: int, device: str, more:
 
 def check_replay(
     config: OffPolicyConfig, num_worlds: int, task: Any, device: str = "cpu",
-    cameras: Mapping[str, Mapping[str, Any]] | None = None,
+    cameras: Mapping[str, Mapping[str, Any]] | None = None, by_hand: int = 0,
 ) -> None:
     """Refuse to remember more steps of ``task`` than there is memory for, pictures of ``cameras`` and checkpoints
-    counted."""
+    counted. ``by_hand``: steps of interventions beside, at most ``algo.size``, which no checkpoint holds."""
     from temporeal.policies.training.off_policy.learner import times_of
     from temporeal.policies.training.off_policy.replay import COPIES, bytes_of_step
 
     told = task.objective.privileged_dim if config.privileged and not cameras else 0
     state = task.observe.obs_dim + (task.observe.obs_dim + told if told else 0)
-    each = COPIES * bytes_of_step(state, task.act.action_dim, bytes_of_pictures(cameras or {}))
-    free = free_memory(device)
-    steps = times_of(config, num_worlds) * num_worlds
-    if free is not None and each * steps > free:
-        raise BadInput(f"algo.size={config.size}: {steps:,} remembered steps need {each * steps / 1e9:,.1f} GB "
-                       f"of memory ({each:,} bytes each, with the copies for a checkpoint), {free / 1e9:,.1f} GB are "
-                       f"free: at most algo.size={free // each // num_worlds * num_worlds}")
+    row = bytes_of_step(state, task.act.action_dim, bytes_of_pictures(cameras or {}))
+    free, each = free_memory(device), COPIES * row
+    steps, beside = times_of(config, num_worlds) * num_worlds, min(by_hand, config.size)
+    needed = each * steps + row * beside
+    if free is None or needed <= free:
+        return
+    room = free // row
+    most = max((room - by_hand) // COPIES, room // (COPIES + bool(by_hand)), room - COPIES * config.total_steps)
+    more = f" and {beside:,} of interventions" if beside else ""
+    raise BadInput(f"algo.size={config.size}: {steps:,} remembered steps{more} need {needed / 1e9:,.1f} GB of memory "
+                   f"({each:,} bytes each, with the copies for a checkpoint), {free / 1e9:,.1f} GB are free: at most "
+                   f"algo.size={most // num_worlds * num_worlds}")
 
 
 def bytes_of_world(make: Callable[[int], Env]) -> int:

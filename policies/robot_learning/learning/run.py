@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from temporeal.policies.robot_learning.learning import demonstrations
 from temporeal.policies.robot_learning.learning.inbox import Inbox
 from temporeal.policies.robot_learning.learning.journal import NAME, Journal
-from temporeal.policies.robot_learning.learning.learner import Learning
+from temporeal.policies.robot_learning.learning.learner import BY_HAND, Learning
 from temporeal.policies.robot_learning.wire.messages import MessageError
 from temporeal.policies.robot_learning.wire.security import Security, make_token, security
 from temporeal.policies.runs import run_folders
@@ -102,7 +102,7 @@ def begun(words: LearnerWords, journal: Journal, tell: Callable[[str], None]) ->
         if journal.torn:
             tell(f"{journal.path}: {journal.torn:,} bytes of an episode that was not acknowledged are cut off")
         set_aside(inbox, tell)
-        check_replay(common.config, 1, common.task, cameras=common.settings.get("cameras"))
+        check_replay(common.config, 1, common.task, cameras=common.settings.get("cameras"), by_hand=BY_HAND)
         with bad_input():
             shown = demonstrations.demonstrations(common)
         learning = Learning(common.agreed, common.config, common.build, common.settings["seed"], inbox,

@@ -14,6 +14,7 @@ from temporeal.policies.cli.verbs import bench, demo, eval
 from temporeal.policies.evaluate.report import page
 from temporeal.policies.runs import artifacts, environments, evaluating, exporting, run_folders
 from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.runs.progress import load_judge
 from temporeal.policies.runs.settings import files
 from temporeal.policies.runs.settings.compose import compose
 from temporeal.sim.task import load_task
@@ -120,6 +121,18 @@ def test_export_refuses_a_foreign_folder_before_the_work(
     (tmp_path / "thesis.tex").write_text("years of work")
     assert main.main(["export", str(tmp_path / "run"), "--out", str(tmp_path)]) == 2
     assert "is not an artifact" in capsys.readouterr().err
+
+
+def test_a_run_of_an_unknown_algorithm_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One's own, without the variable that says where it is."""
+    settings = compose(["task=hover"])
+    run = tmp_path / "run"
+    run_folders.open_run({**settings, "algo": {**settings["algo"], "name": "mine"}}, run, False)
+    assert main.main(["export", str(run)]) == 2
+    error = capsys.readouterr().err
+    assert "algo=mine: no such algorithm; known: " in error and "TEMPOREAL_PATH" in error and "Traceback" not in error
+    with pytest.raises(BadInput, match="algo=mine: no such algorithm"):
+        load_judge(run)
 
 
 def test_export_to_a_full_disk_is_one_line(

@@ -147,7 +147,7 @@ def test_what_is_malformed_is_refused_by_name(folder: Path) -> None:
         changed(folder, **content)
     arrays = dict(np.load(golden))
     place = arrays["signals.place_w"]
-    for other, said in (({"signals.place_w": place[:, :1]}, r"place_w is float32 \[16, 1\], float32 \[16, 2\] is needed"),
+    for other, said in (({"signals.place_w": place[:, :1]}, r"is float32 \[16, 1\], float32 \[16, 2\] is needed"),
                         ({"signals.place_w": place.astype(str)}, "place_w is <U"),
                         ({"signals.place_w": place.astype(float)}, "place_w is float64 "),
                         ({"done": arrays["done"][:-1]}, r"place_w is float32 \[16, 2\], float32 \[15, 2\] is needed"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import temporeal as tr
 from temporeal.policies.runs import environments, memory
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.settings.compose import compose
+from temporeal.policies.training.off_policy.replay import COPIES, bytes_of_step
 
 
 def peak() -> int:
@@ -51,3 +53,28 @@ def test_a_limit_of_the_container_counts(tmp_path: Path, monkeypatch: pytest.Mon
     assert memory.free_memory("cpu") == 600_000
     (tmp_path / "memory.max").write_text("max\n")
     assert (memory.free_memory("cpu") or 0) > 1_000_000
+
+
+@pytest.mark.parametrize(("size", "total", "rows", "most"), [
+    (50_000, 10**6, 4 * 49_999, 49_999),  # as many interventions as steps
+    (200_000, 10**6, 3 * 199_999 + 100_000, 199_999),  # so many at most
+    (50_000, 1_000, 3 * 1_000 + 49_000, 49_000)])  # more than there are steps to learn from: the budget may be raised
+def test_a_learners_interventions_are_counted(
+    size: int, total: int, rows: int, most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from temporeal.policies.robot_learning.learning.learner import BY_HAND
+    from temporeal.policies.robot_learning.learning.run import learn
+    from temporeal.policies.robot_learning.words import learner_words
+
+    words = learner_words(["task=joint_target", "algo=sac", "algo.hidden=[8,8]", "listen=127.0.0.1:0", "algo.warmup=10",
+                           f"algo.size={size}", f"algo.total_steps={total}", f"out={tmp_path / 'run'}"])
+    task, config = words.common.task, words.common.config
+    free = rows * bytes_of_step(task.observe.obs_dim, task.act.action_dim)
+    monkeypatch.setattr(memory, "free_memory", lambda device: free)
+    with pytest.raises(BadInput, match=f"remembered steps and {min(size, BY_HAND):,} of interventions need .* GB .* "
+                                       f"at most algo.size={most}$"):
+        learn(words, asked=[15], tell=lambda text: None)
+    memory.check_replay(replace(config, size=most), 1, task, by_hand=BY_HAND)
+    with pytest.raises(BadInput):
+        memory.check_replay(replace(config, size=most + 1), 1, task, by_hand=BY_HAND)
+    assert COPIES == 3, "of the numbers above"
