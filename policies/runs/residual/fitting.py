@@ -54,9 +54,23 @@ ELSEWHERE = (". What it commands is the same, and so may be what it reads: base.
              "same")
 
 
+FOLLOWS_ITS_FORMULA = "tgpo"
+"""The learner whose policy follows its own formula wherever it goes: ``base.transfer`` makes no other of it."""
+
+
+def follows_its_formula(before: Mapping[str, Any]) -> bool:
+    """Whether what the settings ``before`` trained follows its own formula in any world."""
+    return bool((before.get("algo") or {}).get("name") == FOLLOWS_ITS_FORMULA)
+
+
 def check_worlds(folder: Path, before: Settings, settings: Settings) -> None:
     """The same of an artifact, of which the rest is compared where it acts."""
-    refuse(folder, settings, list(other_worlds(before["task"], settings["task"], without=VIEWS)))
+    was, here = before["task"], settings["task"]
+    found = list(other_worlds(was, here, without=VIEWS))
+    if follows_its_formula(before) and was["name"] != here["name"]:
+        found.append(f"algo={FOLLOWS_ITS_FORMULA}, whose policy follows the formula of task {was['name']}, here "
+                     f"{here['name']}")
+    refuse(folder, settings, found)
 
 
 def refuse(folder: Path, settings: Settings, found: Sequence[str], instead: str = "") -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from temporeal.policies.runs import artifacts, chunks
 from temporeal.policies.runs.errors import BadInput, bad_input
-from temporeal.policies.runs.residual.fitting import check_fit, check_worlds, refuse
+from temporeal.policies.runs.residual.fitting import check_fit, check_worlds, follows_its_formula, refuse
 from temporeal.policies.runs.residual.opened import Opened, rows_of
 from temporeal.policies.runs.residual.served import served
 from temporeal.policies.runs.residual.transferring import unread
@@ -127,7 +127,8 @@ def by_artifact(config: BaseConfig, folder: Path, settings: Settings, task: Task
     from temporeal.robots.artifact.manifest import POLICY
 
     artifact = artifacts.load_artifact(folder)
-    if not trained and not config.transfer and "task" in artifact.manifest.training:
+    told = artifact.manifest.training
+    if not trained and "task" in told and (follows_its_formula(told) or not config.transfer):
         check_worlds(folder, artifacts.artifact_settings(folder, artifact), settings)
     shown, size = with_recorder(task, artifact.schema), task.act.action_dim
     artifacts.check_rate(artifact.manifest.rate_hz, task)

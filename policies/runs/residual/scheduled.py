@@ -16,17 +16,23 @@ from typing import Any
 
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.exporting import export_run
+from temporeal.policies.runs.residual.fitting import check_worlds, follows_its_formula
+from temporeal.policies.runs.residual.opening import config_of
 from temporeal.policies.runs.run_folders import CONFIG, load_run
+from temporeal.policies.runs.settings.files import Settings
 
-TGPO = "tgpo"
 
-
-def exported(policy: str) -> Path | None:
-    """An artifact of the run ``base.policy=policy`` for as long as this process is, where TGPO trained it; else None:
-    it is opened as it is."""
-    run = Path(policy)
-    if not policy or not (run / CONFIG).is_file() or load_run(run)["algo"]["name"] != TGPO:
+def exported(settings: Settings) -> Path | None:
+    """An artifact of the run ``base.policy`` for as long as this process is, where TGPO trained it; else None: it is
+    opened as it is. A run of another formula than that of the ``settings`` is refused before."""
+    config = config_of(settings)
+    run = Path(config.policy)
+    if not config.policy or not (run / CONFIG).is_file():
         return None
+    before = load_run(run)
+    if not follows_its_formula(before):
+        return None
+    check_worlds(run, before, settings)
     folder = Path(tempfile.mkdtemp(prefix="temporeal-base-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     export_run(run, folder / "base")
@@ -35,7 +41,7 @@ def exported(policy: str) -> Path | None:
 
 def check_learner(settings: Mapping[str, Any]) -> None:
     """Refuse TGPO as the learner of a residual, and say why."""
-    if settings["algo"]["name"] == TGPO:
+    if follows_its_formula(settings):
         raise BadInput("base with algo=tgpo: TGPO learns which schedule to follow by what its critic says of many "
                        "schedules, at starts and in mid-episode places where no base was asked, and at a base's action "
                        "that would be another under each schedule: its values would be of policies that nobody flies. "

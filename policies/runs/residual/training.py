@@ -69,7 +69,7 @@ def opened(settings: Settings, task: Task) -> Opened | None:
     scheduled.check_view(settings, task)
     folder = run_folders.run_folder(settings)
     if not (run_folders.resumes(settings) and run_folders.is_run(folder)):
-        return open_base(settings, task, at=scheduled.exported(config_of(settings).policy))
+        return open_base(settings, task, at=scheduled.exported(settings))
     run_folders.check_same(run_folders.read_run(folder), settings)
     base = open_base(settings, task, folder)
     require_same(base, folder)

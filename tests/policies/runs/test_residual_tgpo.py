@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.policies.runs.test_residual import PPO, commands
 
+from temporeal.policies.runs import run_folders
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.exporting import export_run
 from temporeal.policies.runs.residual.fitting import check_worlds
@@ -37,6 +38,17 @@ def test_an_artifact_goes_in_another_view_of_the_same_formula_alone() -> None:
     check_worlds(Path("base"), compose(TASK), here)
     with pytest.raises(BadInput, match="task.settings.formula"):
         check_worlds(Path("base"), compose(["task=stl/linear_stay"]), here)
+
+
+@pytest.mark.parametrize("task", ["stl/linear_stay", "hover"])
+@pytest.mark.parametrize("transfer", ["false", "true"])
+def test_a_run_of_another_formula_is_refused_before_it_is_exported(tmp_path: Path, task: str, transfer: str) -> None:
+    base = tmp_path / "base"
+    run_folders.open_run(settings_of(base, *TGPO), base, overwrite=False)
+    words = [f"task={task}", *PPO, *([VIEW] if task.startswith("stl") else []), f"base.policy={base}",
+             f"base.transfer={transfer}", "base.reward=formula", f"out={tmp_path / 'run'}"]
+    with pytest.raises(BadInput, match=f"{base} does not fit .*: (task.settings.formula|algo=tgpo, whose policy foll)"):
+        train({**compose(words), "compiled": False}, quiet=True)
 
 
 @pytest.mark.slow
