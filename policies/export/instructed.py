@@ -72,16 +72,22 @@ class Told(nn.Module):
             fix(self.tokens)  # a frozen encoder of sentences stays at home
 
     def initial_memory(self, n: int) -> dict[str, Tensor]:
-        """None."""
-        return {}
+        """That of the policy."""
+        found: dict[str, Tensor] = self.policy.initial_memory(n)
+        return found
 
     def rows(self, signals: Mapping[str, Tensor]) -> Tensor:
         """Raw commands [N, H, U]."""
-        first = next(iter(signals.values()))
-        nothing = 0 * first.reshape(first.shape[0], -1)[:, :1].to(self.tokens.dtype)  # [N, 1], traced for any N
-        rows: Tensor = self.policy.rows({**signals, self.name: self.tokens + nothing})
+        rows: Tensor = self.policy.rows(self.told(signals))
         return rows
 
+    def told(self, signals: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The signals with the sentence among them."""
+        first = next(iter(signals.values()))
+        nothing = 0 * first.reshape(first.shape[0], -1)[:, :1].to(self.tokens.dtype)  # [N, 1], traced for any N
+        return {**signals, self.name: self.tokens + nothing}
+
     def forward(self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
-        """Commands by name, and no memory."""
-        return {self.interface.action.name: self.rows(signals)}, {}
+        """Commands by name, and the memory from here on."""
+        commands, after = self.policy(self.told(signals), memory)
+        return commands, after

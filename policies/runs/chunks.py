@@ -86,15 +86,20 @@ def check_shapes(policy: ChunkPolicy | Told, signals: Arrays) -> None:
 
 
 def infer_by(policy: ChunkPolicy | Told) -> Infer:
-    """Inference with PyTorch."""
+    """Inference with PyTorch, of episodes that begin together: what is remembered of the first look stays."""
     import torch
 
+    memory: Mapping[str, torch.Tensor] | None = None
+
     def infer(signals: Arrays) -> np.ndarray:
+        nonlocal memory
         check_shapes(policy, signals)
+        shown = {name: torch.from_numpy(np.ascontiguousarray(signals[name])) for name in policy.signals}
+        if memory is None:
+            memory = policy.initial_memory(len(next(iter(shown.values()))))
         with torch.no_grad():
-            rows = policy.rows({name: torch.from_numpy(np.ascontiguousarray(signals[name]))
-                                for name in policy.signals})
-        found: np.ndarray = rows.numpy()
+            commands, memory = policy(shown, memory)
+        found: np.ndarray = commands[policy.interface.action.name].numpy()
         return found
 
     return infer

@@ -21,7 +21,7 @@ from temporeal.policies.training.chunks.windows import Batch, Windows
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.vla.advantage import DROPOUT
 from temporeal.policies.vla.config import SeeingConfig
-from temporeal.policies.vla.encoder import POSITIVE, PREFIX, Prefix
+from temporeal.policies.vla.encoder import FIRST, POSITIVE, PREFIX, Prefix, VlaEncoder
 
 AT_ONCE = 256  # samples whose prefixes are computed together
 
@@ -36,7 +36,7 @@ class VlaBatches(WindowBatches):
         self.seeing: SeeingConfig = config
         self.words = [name for name, spec in data.interface.signals.items() if is_words(spec)]
         unread = set(data.numbers) - set(sizes["interface"]["signals"])  # what is told must be true
-        for name in (PREFIX, POSITIVE, *unread):
+        for name in (PREFIX, FIRST, POSITIVE, *unread):
             self.spread.pop(name, None)
         self.mean = {name: data.numbers[name][data.at].mean(0) for name in self.spread}
 
@@ -104,6 +104,14 @@ def with_prefixes(data: Windows, prefix: Prefix) -> Windows:
     """``data`` with the frozen ``prefix`` of each sample in place of its pictures."""
     found = [prefix(shown(data, rows)) for rows in torch.arange(data.command.shape[0]).split(AT_ONCE)]
     return replace(data, pictures={}, numbers={**data.numbers, PREFIX: torch.cat(found)})
+
+
+@torch.no_grad()
+def with_first_looks(data: Windows, encoder: VlaEncoder, starts: np.ndarray) -> Windows:
+    """``data``, which has its prefixes, with the first look of each sample's episode. The samples of episode e are
+    ``starts[e]`` to ``starts[e + 1]``."""
+    looks = encoder.look(data.numbers[PREFIX][torch.from_numpy(starts[:-1])], None)
+    return replace(data, numbers={**data.numbers, FIRST: looks.repeat_interleave(torch.from_numpy(np.diff(starts)), 0)})
 
 
 def shown(data: Windows, rows: Tensor) -> dict[str, Tensor]:

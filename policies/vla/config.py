@@ -12,6 +12,7 @@ IMAGES, TEXTS = ("own", "imagenet"), ("own", "minilm")
 TUNED = ("all", "expert")
 TAKEN = ("all", "prefix")
 TOLD = ("target_pos_w", "place_pos_w")
+REMEMBERED = ("none", "first")
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,9 @@ class VlaConfig(SeeingConfig, ChunkConfig):
         tune: "all", or the "expert" alone: the prefix is frozen, and computed once for each sample.
         advantage: RECAP (arXiv 2511.14759): a token says whether a window's advantage is among the largest; deployed,
             the policy is asked for that. The dataset needs rewards or successes and failures.
+        remember: "first": the expert is told the places of the first look too, those that the prefix tells at the first
+            decision of an episode or of a sentence, before arm and hand hide things; it takes ``tune="expert"``.
+            "none": what the prefix tells now is all.
         plan: P, waypoints of the tool that the prefix must tell, with the boxes of target and place in a picture, by a
             head that does not reach the commands (:mod:`temporeal.policies.vla.plan.head`); 0: no such head.
         plan_step: control steps from a waypoint to the next.
@@ -96,6 +100,7 @@ class VlaConfig(SeeingConfig, ChunkConfig):
     take: str = "all"
     tune: str = "all"
     advantage: bool = False
+    remember: str = "none"
     plan: int = 0
     plan_step: int = 8
     plan_weight: float = 0.1
@@ -105,7 +110,7 @@ class VlaConfig(SeeingConfig, ChunkConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check()
-        choose(self, take=TAKEN, tune=TUNED)
+        choose(self, take=TAKEN, tune=TUNED, remember=REMEMBERED)
         require(self, plan="[0, inf)", plan_step="[1, inf)", plan_weight="[0, inf)", plan_sizes="(0, inf)")
         if len(self.plan_sizes) != len(TOLD):
             raise SettingsError(f"algo.plan_sizes are two lengths, of target and place, got {list(self.plan_sizes)}")
@@ -114,6 +119,9 @@ class VlaConfig(SeeingConfig, ChunkConfig):
         if self.tune == "expert" and not self.policy:
             raise SettingsError("algo.tune=expert trains the expert on an encoder that can see and read already: "
                                 "algo.policy=RUN of algo=vla or algo=vla_grounding")
+        if self.remember != "none" and self.tune != "expert":
+            raise SettingsError(f"algo.remember={self.remember}: what is remembered is computed once, by an eye that "
+                                "training does not change: algo.tune=expert, or algo.remember=none")
 
 
 SIZES = ("context", "heads", "channels", "keypoints", "pointers", "camera_tokens", "patches", "text_layers",

@@ -27,6 +27,9 @@ from temporeal.sim.stl.instructions.vocabulary import Vocabulary
 
 PREFIX = "prefix"
 """Key of a prefix [N, L, D] that was computed before, among the signals."""
+FIRST = "first_look"
+"""Key of the first look [N, 1 + F] among the signals: 1, and the places that the prefix told then, normalized; where
+there was no look yet, zeros."""
 POSITIVE = "positive"
 """Key of RECAP's label [N] among the signals of a batch: 1 positive, -1 negative, 0 hidden."""
 
@@ -112,17 +115,19 @@ class VlaEncoder(nn.Module):
         plain: the signals that are these numbers.
         size: L * D.
         plan: head of ``plan`` waypoints, which nothing here reads; None where there are to be none.
+        remembered: F, numbers of the first look that it is told beside what the prefix tells now; 0: none.
     """
 
     def __init__(
         self, specs: Sequence[SignalSpec], vocabulary: Vocabulary | None, sizes: SeeingConfig, labelled: bool = False,
-        told: Sequence[SignalSpec] = (), plan: int = 0,
+        told: Sequence[SignalSpec] = (), plan: int = 0, remember: bool = False,
     ) -> None:
         super().__init__()
         self.prefix = Prefix(specs, vocabulary, sizes, told)
+        self.remembered = sum(map(count, told)) if remember else 0
         self.plain = tuple(spec for spec in specs if not is_picture(spec) and not is_words(spec))
         self.normalizer = Normalizer(sum(map(count, self.plain)), limit=5.0)
-        width, numbers = sizes.context, sum(map(count, (*self.plain, *told))) + self.prefix.pointed
+        width, numbers = sizes.context, sum(map(count, (*self.plain, *told))) + self.remembered + self.prefix.pointed
         self.state = nn.Sequential(nn.Linear(numbers, width), nn.SiLU(), nn.Linear(width, width),
                                    nn.LayerNorm(width)) if numbers else None
         self.label = nn.Parameter(0.02 * torch.randn(width)) if labelled else None
@@ -151,9 +156,29 @@ class VlaEncoder(nn.Module):
         return torch.cat(found, 1)
 
     def numbers(self, tokens: Tensor, signals: Mapping[str, Tensor]) -> Tensor:
-        """What is measured, what the prefix tells, and where its pointers look, normalized [N, F]. What it tells is
-        learned of the truth alone: no gradient goes back from what is done with it."""
+        """What is measured, what the prefix tells now and told at the first look, and where its pointers look,
+        normalized [N, F]. What it tells is learned of the truth alone: no gradient goes back from what is done with it.
+        """
         own = [self.normalizer(vector(self.plain, signals))] if self.plain else []
         told = [self.prefix.places(tokens).detach()] if self.prefix.places is not None else []
+        told += [self.look(tokens, signals.get(FIRST))[:, 1:]] if self.remembered else []
         pointed = [tokens[:, self.prefix.length - 1, :self.prefix.pointed].detach()] if self.prefix.pointed else []
         return torch.cat([*own, *told, *pointed], -1)
+
+    def initial_memory(self, n: int) -> dict[str, Tensor]:
+        """No look yet, [N, 1 + F]; nothing where nothing is remembered."""
+        return {FIRST: torch.zeros(n, 1 + self.remembered)} if self.remembered else {}
+
+    def look(self, tokens: Tensor, before: Tensor | None) -> Tensor:
+        """The first look [N, 1 + F] of the prefix's ``tokens`` and the look that was ``before``: that, where it was."""
+        assert self.prefix.places is not None
+        now = nn.functional.pad(self.prefix.places(tokens).detach(), (1, 0), value=1.0)
+        return now if before is None else torch.where(before[:, :1] > 0.0, before, now)
+
+    def remembering(
+        self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The signals with the prefix and the first look among them, and the memory from here on."""
+        tokens = self.prefix(signals)
+        after = {FIRST: self.look(tokens, memory[FIRST])}
+        return {**signals, PREFIX: tokens, **after}, after

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -25,7 +26,7 @@ from temporeal.policies.training.chunks.windows import Source, Windows, chosen
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.policy_graphs import algorithm_of
 from temporeal.policies.vla.advantage import labels
-from temporeal.policies.vla.batches import VlaBatches, with_maps, with_prefixes
+from temporeal.policies.vla.batches import VlaBatches, with_first_looks, with_maps, with_prefixes
 from temporeal.policies.vla.config import SIZES, SeeingConfig, VlaConfig
 from temporeal.policies.vla.encoder import POSITIVE, VlaEncoder
 from temporeal.policies.vla.frozen import weights
@@ -40,6 +41,8 @@ from temporeal.sim.stl.instructions.vocabulary import InstructionError, Vocabula
 
 GROUNDING = "vla_grounding"
 WEIGHTS = "actor"
+ABSENT_DEFAULTS: Mapping[str, Any] = {"remember": "none"}
+"""Settings that older checkpoints lack, and their values then."""
 C = TypeVar("C", bound=VlaConfig)
 Fit = Callable[[Cloning, Windows], None]
 """Gives a new decoder its scales, of the windows."""
@@ -89,6 +92,8 @@ def begin(
     seen = with_maps(batches.data, algorithm.policy.encoder.prefix, config)
     if config.tune == "expert":
         seen = with_prefixes(seen, algorithm.policy.encoder.prefix)
+    if config.remember != "none":
+        seen = with_first_looks(seen, algorithm.policy.encoder, np.asarray(data.starts, dtype=np.int64))
     if config.advantage:
         seen = replace(seen, numbers={**seen.numbers, POSITIVE: labels(data, seed)})
     seen, apart = planning.begin(algorithm, seen, data, config) if config.plan else (seen, None)
@@ -147,7 +152,7 @@ def vla_encoder(
     if any(map(is_words, specs)) and vocabulary is None:
         raise SettingsError("the policy reads a sentence, and its vocabulary is not known")
     return VlaEncoder(specs, vocabulary if any(map(is_words, specs)) else None, config, config.advantage,
-                      told, config.plan)
+                      told, config.plan, config.remember == "first")
 
 
 def begun_encoder(
@@ -247,4 +252,5 @@ def encode_of(state: Mapping[str, Any], sizes: Mapping[str, Any]) -> Callable[..
 def load(run: Path, kind: type[C], build: Build, device: str = "cpu") -> tuple[ChunkPolicy, C]:
     """The averaged policy of a run, and its settings."""
     state = offline_learner.read(Path(run))
+    state = {**state, "config": {**ABSENT_DEFAULTS, **state["config"]}}
     return learner.of_state(state, kind, build, device, encode_of(state, state["sizes"]))

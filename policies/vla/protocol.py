@@ -41,6 +41,14 @@ class Chunked(Protocol):
     policy: nn.Module
     expert: nn.Module
 
+    def initial_memory(self, n: int) -> Mapping[str, Tensor]:
+        """What is remembered before an episode's first decision, [n, ...] by name."""
+
+    def remembering(
+        self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]
+    ) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
+        """The signals with what is remembered among them, for :meth:`encode`, and the memory from here on."""
+
     def encode(self, signals: Mapping[str, Tensor]) -> Tensor:
         """The context of raw signals [N, *shape]."""
 
@@ -93,6 +101,16 @@ class ChunkedPolicy:
         self.policy, self.expert = policy, policy.decoder
         self.interface, self.horizon, self.scale = policy.interface, policy.horizon, policy.scale
         self.mask = torch.ones(policy.interface.action.size, dtype=torch.bool)
+
+    def initial_memory(self, n: int) -> Mapping[str, Tensor]:
+        """That of the policy."""
+        return self.policy.initial_memory(n)
+
+    def remembering(
+        self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]
+    ) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
+        """The signals with what is remembered among them, and the memory from here on."""
+        return self.policy.remembering(signals, memory)
 
     def encode(self, signals: Mapping[str, Tensor]) -> Tensor:
         """The context."""

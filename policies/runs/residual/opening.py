@@ -88,6 +88,7 @@ def by_chunks(config: BaseConfig, folder: Path, before: Settings, task: Task) ->
     from temporeal.policies.evaluate.measurement_recorder import with_recorder
 
     policy = chunks.load_chunks(before, folder, task).eval().requires_grad_(False)
+    refuse_memory(config, tuple(policy.initial_memory(1)))
     execute, size = execute_of(config, before["algo"]), policy.interface.action.size
 
     def make(env: Env) -> FrozenBase:
@@ -96,6 +97,13 @@ def by_chunks(config: BaseConfig, folder: Path, before: Settings, task: Task) ->
 
     return Opened(config, with_recorder(task, policy.signals), task, make, folder, policy=policy, execute=execute,
                   digest=weights_digest(policy))
+
+
+def refuse_memory(config: BaseConfig, names: tuple[str, ...]) -> None:
+    """Refuse a base that gives chunks and remembers ``names``: residuals of single steps carry chunks alone."""
+    if names:
+        raise BadInput(f"{config.title} remembers its first look ({', '.join(names)}): algo=residual algo.policy=RUN "
+                       "corrects its chunks; residuals of single steps take a base of algo.remember=none")
 
 
 def chunk_base(config: BaseConfig, rows: Any, execute: int, horizon: int, size: int, env: Env) -> FrozenBase:
@@ -129,6 +137,7 @@ def by_artifact(config: BaseConfig, folder: Path, settings: Settings, task: Task
     artifacts.check_rate(artifact.manifest.rate_hz, task)
     chunk, execute = artifact.manifest.chunk, 1
     if chunk is not None:
+        refuse_memory(config, tuple(spec.name for spec in artifact.manifest.memory))
         execute = execute_of(config, artifact.manifest.training.get("algo") or {})
 
     def make(env: Env) -> FrozenBase:

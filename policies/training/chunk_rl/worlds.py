@@ -51,6 +51,12 @@ class Coder(Protocol):
 
     horizon: int
 
+    def initial_memory(self, n: int) -> Signals:
+        """What ``n`` worlds remember of episodes that begin, [n, ...] by name."""
+
+    def remembering(self, signals: Signals, memory: Signals) -> tuple[Signals, Signals]:
+        """The signals with what is remembered among them, and the memory from here on."""
+
     def encode(self, signals: Signals) -> Tensor:
         """Raw signals [K, *shape] to the context [K, ...]."""
 
@@ -66,6 +72,7 @@ class ChunkWorlds:
         pictures: names of those that are.
 
     Attributes:
+        memory: what each world remembers of its episode, [N, ...] by name.
         steps: control steps of all worlds so far.
     """
 
@@ -76,6 +83,7 @@ class ChunkWorlds:
         self.env, self.coder, self.measured, self.pictures = env, coder, measured, tuple(pictures)
         self.execute, self.reward, self.steps = execute, reward, 0
         self.obs: Obs | None = None
+        self.memory = {name: value.clone() for name, value in coder.initial_memory(env.num_worlds).items()}
         env.rendering = False
 
     @property
@@ -94,7 +102,7 @@ class ChunkWorlds:
         """Numbers of a context, of each of its tokens where it has several."""
         self.begun()
         first = torch.zeros(1, dtype=torch.int64)
-        return self.seen(first, self.signals(first)).context.shape[-1]
+        return self.coder.encode(self.signals(first)).shape[-1]
 
     def begun(self) -> None:
         """Begin the first episodes, if that is not done."""
@@ -121,7 +129,19 @@ class ChunkWorlds:
     def begin(self, obs: Obs) -> None:
         """Go on from ``obs``, the first of new episodes in all worlds."""
         self.obs = obs
+        self.forget(torch.arange(self.env.num_worlds))
         self.reward.start(self.env.true_signals())
+
+    def forget(self, ids: Tensor) -> None:
+        """Episodes of the worlds ``ids`` are over."""
+        for name, value in self.coder.initial_memory(len(ids)).items():
+            self.memory[name][ids] = value
+
+    def encoded(self, ids: Tensor, signals: Signals) -> tuple[Tensor, Signals]:
+        """The context of ``signals`` [K, ...] and of what the worlds ``ids`` remember, and what they do from here on.
+        """
+        shown, after = self.coder.remembering(signals, {name: value[ids] for name, value in self.memory.items()})
+        return self.coder.encode(shown), after
 
     def signals(self, ids: Tensor) -> Signals:
         """What the policy reads of the worlds ``ids`` now."""
@@ -129,15 +149,19 @@ class ChunkWorlds:
         return {**seen, **self.env.render(ids)} if self.pictures else seen
 
     def seen(self, ids: Tensor, signals: Signals) -> Seen:
-        """What the worlds ``ids`` show now, of ``signals`` [K, ...]."""
+        """What the worlds ``ids`` show now, of ``signals`` [K, ...]; they remember it."""
         assert self.obs is not None
-        return Seen(self.coder.encode(signals), self.told(self.obs.critic, self.env.count)[ids])
+        context, after = self.encoded(ids, signals)
+        for name, value in after.items():
+            self.memory[name][ids] = value
+        return Seen(context, self.told(self.obs.critic, self.env.count)[ids])
 
     def state_dict(self) -> dict[str, Any]:
         """All state, for a bit-exact resume."""
         self.begun()
         assert self.obs is not None
         return {"env": self.env.state_dict(), "reward": dict(self.reward.memory), "steps": self.steps,
+                "memory": {name: value.clone() for name, value in self.memory.items()},
                 "obs": {"actor": self.obs.actor, "critic": self.obs.critic}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -147,6 +171,8 @@ class ChunkWorlds:
         self.reward.start(self.env.true_signals())
         for name, value in self.reward.memory.items():
             value.copy_(state["reward"][name])
+        for name, value in self.memory.items():
+            value.copy_(state["memory"][name])
 
     def told(self, critic: Tensor, count: Tensor) -> Tensor:
         """The critic's own signals [N, P] after ``count`` [N] control steps."""
@@ -224,6 +250,7 @@ class Table:
                             ("length", step.info["length"][ids].float())):
             self.episodes[name].append(value.clone())
         self.total[ids] = 0.0
+        self.worlds.forget(ids)
         self.age[ids] = self.worlds.execute
         if self.once:
             self.alive[ids] = False
@@ -234,7 +261,7 @@ class Table:
         names = tuple(worlds.measured())
         signals = {name: step.info["signals"][name][ids] for name in names}
         pictures = {name: step.final_obs.images[name][ids] for name in worlds.pictures}
-        return Seen(worlds.coder.encode({**signals, **pictures}),
+        return Seen(worlds.encoded(ids, {**signals, **pictures})[0],
                     worlds.told(step.final_obs.critic, step.info["length"])[ids])
 
     def finished(self) -> Rollout:

@@ -158,8 +158,16 @@ class ChunkPolicy(nn.Module):
         return found
 
     def initial_memory(self, n: int) -> dict[str, Tensor]:
-        """None: how many control steps lie between two inferences is not known."""
-        return {}
+        """That of an encoder which remembers its first look; nothing else: how many control steps lie between two
+        inferences is not known."""
+        start = getattr(self.encoder, "initial_memory", None)
+        return {} if start is None else dict(start(n))
+
+    def remembering(
+        self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]
+    ) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
+        """The signals with what is remembered among them, and the memory from here on."""
+        return self.encoder.remembering(signals, memory) if memory else (signals, {})
 
     def chunk(self, command: Tensor, signals: Mapping[str, Tensor]) -> Tensor:
         """Raw commands [N, H, U] as the decoder learns them."""
@@ -179,8 +187,9 @@ class ChunkPolicy(nn.Module):
         return base(signals[self.relative], len(self.low))[:, None] if self.relative else self.low.new_zeros(())
 
     def forward(self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
-        """Commands by name, and no memory."""
-        return {self.interface.action.name: self.rows(signals)}, {}
+        """Commands by name, and the memory from here on."""
+        seen, after = self.remembering(signals, memory)
+        return {self.interface.action.name: self.rows(seen)}, after
 
 
 def masked_mean(value: Tensor, given: Tensor) -> Tensor:
