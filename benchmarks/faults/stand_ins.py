@@ -59,6 +59,7 @@ class Worker:
 
     def __init__(self, clock: Callable[[], float], wish: Callable[[float], np.ndarray], dt: float) -> None:
         self.clock, self.wish, self.dt, self.latency, self.alive = clock, wish, dt, 0.07, True
+        self.since = 0.0
         self.waiting: list[tuple[float, Reply]] = []
         self.last: list[Reply] = []
         self.broken = ""

@@ -94,5 +94,6 @@ def seconds_a_run(network: bytes, feed: Arrays, runs: int = 50) -> float:
 
 def of_one(manifest: Manifest, golden: Arrays, step: int = 0) -> dict[str, np.ndarray]:
     """One observation of the trace by input [1, *shape]."""
-    return {spec.name: np.asarray(golden[f"signals.{spec.name}"][step : step + 1], dtype=spec.dtype)
-            for spec in manifest.signals}
+    held = {f"memory.{spec.name}": golden[f"memory.{spec.name}"][step : step + 1] for spec in manifest.memory}
+    return {**{spec.name: np.asarray(golden[f"signals.{spec.name}"][step : step + 1], dtype=spec.dtype)
+               for spec in manifest.signals}, **held}

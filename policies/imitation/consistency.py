@@ -151,8 +151,8 @@ def teacher_of(run: Path) -> tuple[ChunkPolicy, dict[str, Any]]:
                             "or was tuned of one")
     policy: ChunkPolicy = learner_of(run).load_chunks(run)
     if policy.initial_memory(1):
-        raise SettingsError(f"algo.policy={run} remembers its first look (algo.remember=first), which distillation does "
-                            "not tell the student: a teacher of algo.remember=none is needed")
+        raise SettingsError(f"algo.policy={run} remembers its first look (algo.remember=first), which "
+                            "distillation does not tell the student: a teacher of algo.remember=none is needed")
     if not isinstance(policy.decoder, Denoising):
         raise SettingsError(f"algo.policy={run}: what algo={algorithm_of(run)} made of its base is not denoised in "
                             "steps any more, and so cannot be distilled to one")

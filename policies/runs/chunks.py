@@ -19,6 +19,8 @@ from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.learners import algorithm, module_of
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from temporeal.policies.export.instructed import Told
     from temporeal.policies.training.acting import Act
     from temporeal.policies.training.chunks.policy import ChunkPolicy
@@ -85,32 +87,47 @@ def check_shapes(policy: ChunkPolicy | Told, signals: Arrays) -> None:
                            "that it was trained with")
 
 
-def infer_by(policy: ChunkPolicy | Told) -> Infer:
-    """Inference with PyTorch, of episodes that begin together: what is remembered of the first look stays."""
-    import torch
+class Inference:
+    """Inference with PyTorch of one batch of episodes, which begin together: a first look is remembered to their end.
 
-    memory: Mapping[str, torch.Tensor] | None = None
+    Attributes:
+        memory: [N, ...] by name, what is remembered; None: nothing was seen yet.
+    """
 
-    def infer(signals: Arrays) -> np.ndarray:
-        nonlocal memory
-        check_shapes(policy, signals)
-        shown = {name: torch.from_numpy(np.ascontiguousarray(signals[name])) for name in policy.signals}
-        if memory is None:
-            memory = policy.initial_memory(len(next(iter(shown.values()))))
+    def __init__(self, policy: ChunkPolicy | Told) -> None:
+        self.policy = policy
+        self.memory: Mapping[str, Tensor] | None = None
+
+    def before(self, worlds: int) -> Mapping[str, Tensor]:
+        """What N ``worlds`` remember before the next inference."""
+        return self.policy.initial_memory(worlds) if self.memory is None else self.memory
+
+    def __call__(self, signals: Arrays) -> np.ndarray:
+        """The rows."""
+        import torch
+
+        check_shapes(self.policy, signals)
+        shown = {name: torch.from_numpy(np.ascontiguousarray(signals[name])) for name in self.policy.signals}
         with torch.no_grad():
-            commands, memory = policy(shown, memory)
-        found: np.ndarray = commands[policy.interface.action.name].numpy()
+            commands, self.memory = self.policy(shown, self.before(len(next(iter(shown.values())))))
+        found: np.ndarray = commands[self.policy.interface.action.name].numpy()
         return found
 
-    return infer
+
+def infer_by(policy: ChunkPolicy | Told) -> Infer:
+    """Inference with PyTorch, of one batch of episodes."""
+    return Inference(policy)
 
 
 def infer_by_artifact(artifact: Artifact) -> Infer:
-    """Inference with the artifact's own graph."""
-    name = artifact.manifest.commands[0].name
+    """Inference with the artifact's own graph, of one batch of episodes."""
+    name, memory = artifact.manifest.commands[0].name, dict[str, np.ndarray]()
 
     def infer(signals: Arrays) -> np.ndarray:
-        rows = artifact.act_batch(signals, {})[0][name]
+        before = memory or artifact.initial_memory(len(next(iter(signals.values()))))
+        commands, after = artifact.act_batch(signals, before)
+        memory.update(after)
+        rows = commands[name]
         return rows.reshape(*rows.shape[:2], -1)
 
     return infer
@@ -269,14 +286,16 @@ def grammar_of(task: Task) -> str:
 
 
 def golden_trace(policy: ChunkPolicy | Told, env: Env, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Signals [T, *shape] and chunks [T, H, *shape] of the inferences in one episode of one world."""
+    """Signals [T, *shape], chunks [T, H, *shape] and the memory before, of the inferences in one episode of one world.
+    """
     import torch
 
-    infer, seen = infer_by(policy), list[Arrays]()
+    infer, seen, held = Inference(policy), list[Arrays](), list[Arrays]()
     rows = list[np.ndarray]()
 
     def noted(signals: Arrays) -> np.ndarray:
         seen.append({name: value[0].copy() for name, value in signals.items()})
+        held.append({f"memory.{name}": value[0].numpy().copy() for name, value in infer.before(1).items()})
         rows.append(infer(signals))
         return rows[-1]
 
@@ -289,4 +308,5 @@ def golden_trace(policy: ChunkPolicy | Told, env: Env, settings: Mapping[str, An
             if bool((step.terminated | step.truncated)[0]):
                 break
     found = {f"signals.{name}": np.stack([each[name] for each in seen]) for name in policy.signals}
+    found |= {name: np.stack([each[name] for each in held]) for name in held[0]}
     return {**found, f"commands.{policy.interface.action.name}": np.concatenate(rows)}

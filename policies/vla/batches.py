@@ -110,7 +110,8 @@ def with_prefixes(data: Windows, prefix: Prefix) -> Windows:
 def with_first_looks(data: Windows, encoder: VlaEncoder, starts: np.ndarray) -> Windows:
     """``data``, which has its prefixes, with the first look of each sample's episode. The samples of episode e are
     ``starts[e]`` to ``starts[e + 1]``."""
-    looks = encoder.look(data.numbers[PREFIX][torch.from_numpy(starts[:-1])], None)
+    first = {name: value[torch.from_numpy(starts[:-1])] for name, value in data.numbers.items()}
+    looks = encoder.look(first[PREFIX], first)
     return replace(data, numbers={**data.numbers, FIRST: looks.repeat_interleave(torch.from_numpy(np.diff(starts)), 0)})
 
 

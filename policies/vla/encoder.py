@@ -22,14 +22,15 @@ from temporeal.policies.vla.pictures import POINTED, Eye
 from temporeal.policies.vla.places import Places
 from temporeal.policies.vla.plan.head import Plan
 from temporeal.policies.vla.text import Sentence
+from temporeal.robots.artifact.manifest import FIRST_LOOK
 from temporeal.robots.signals import SignalSpec
 from temporeal.sim.stl.instructions.vocabulary import Vocabulary
 
 PREFIX = "prefix"
 """Key of a prefix [N, L, D] that was computed before, among the signals."""
-FIRST = "first_look"
-"""Key of the first look [N, 1 + F] among the signals: 1, and the places that the prefix told then, normalized; where
-there was no look yet, zeros."""
+FIRST = FIRST_LOOK
+"""Key of the first look [N, 1 + F + W] among the signals: 1, the places that the prefix told then, normalized, and the
+numbers of the words that were said then; where there was no look yet, zeros."""
 POSITIVE = "positive"
 """Key of RECAP's label [N] among the signals of a batch: 1 positive, -1 negative, 0 hidden."""
 
@@ -116,6 +117,7 @@ class VlaEncoder(nn.Module):
         size: L * D.
         plan: head of ``plan`` waypoints, which nothing here reads; None where there are to be none.
         remembered: F, numbers of the first look that it is told beside what the prefix tells now; 0: none.
+        said: W, numbers of words.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class VlaEncoder(nn.Module):
         super().__init__()
         self.prefix = Prefix(specs, vocabulary, sizes, told)
         self.remembered = sum(map(count, told)) if remember else 0
+        self.said = sum(spec.size for spec in specs if is_words(spec))
         self.plain = tuple(spec for spec in specs if not is_picture(spec) and not is_words(spec))
         self.normalizer = Normalizer(sum(map(count, self.plain)), limit=5.0)
         width, numbers = sizes.context, sum(map(count, (*self.plain, *told))) + self.remembered + self.prefix.pointed
@@ -161,24 +164,30 @@ class VlaEncoder(nn.Module):
         """
         own = [self.normalizer(vector(self.plain, signals))] if self.plain else []
         told = [self.prefix.places(tokens).detach()] if self.prefix.places is not None else []
-        told += [self.look(tokens, signals.get(FIRST))[:, 1:]] if self.remembered else []
+        told += [signals[FIRST][:, 1 : 1 + self.remembered] if FIRST in signals else told[0]] if self.remembered else []
         pointed = [tokens[:, self.prefix.length - 1, :self.prefix.pointed].detach()] if self.prefix.pointed else []
         return torch.cat([*own, *told, *pointed], -1)
 
     def initial_memory(self, n: int) -> dict[str, Tensor]:
-        """No look yet, [N, 1 + F]; nothing where nothing is remembered."""
-        return {FIRST: torch.zeros(n, 1 + self.remembered)} if self.remembered else {}
+        """No look yet, [N, 1 + F + W]; nothing where nothing is remembered."""
+        return {FIRST: torch.zeros(n, 1 + self.remembered + self.said)} if self.remembered else {}
 
-    def look(self, tokens: Tensor, before: Tensor | None) -> Tensor:
-        """The first look [N, 1 + F] of the prefix's ``tokens`` and the look that was ``before``: that, where it was."""
+    def look(self, tokens: Tensor, signals: Mapping[str, Tensor], before: Tensor | None = None) -> Tensor:
+        """The first look [N, 1 + F + W] by the prefix's ``tokens``, or the look that was ``before``, where there was
+        one and the sentence is the same: the sentence decides whose places are told."""
         assert self.prefix.places is not None
         now = nn.functional.pad(self.prefix.places(tokens).detach(), (1, 0), value=1.0)
-        return now if before is None else torch.where(before[:, :1] > 0.0, before, now)
+        if self.said:
+            now = torch.cat([now, signals[self.prefix.words].to(now.dtype)], 1)
+        if before is None:
+            return now
+        other = (before - now)[:, 1 + self.remembered :].abs().sum(1, keepdim=True)
+        return torch.where((before[:, :1] > 0.5) & (other < 0.5), before, now)
 
     def remembering(
         self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The signals with the prefix and the first look among them, and the memory from here on."""
         tokens = self.prefix(signals)
-        after = {FIRST: self.look(tokens, memory[FIRST])}
+        after = {FIRST: self.look(tokens, signals, memory[FIRST])}
         return {**signals, PREFIX: tokens, **after}, after

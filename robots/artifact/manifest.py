@@ -80,6 +80,10 @@ class ChunkSpec:
 HELD, PHASE, ENGAGED, RISK = "reflex.held", "reflex.phase", "reflex.engaged", "reflex.risk"
 """Memory of a policy with a reflex: the task's action that is held [A], control steps since it was chosen, 0 where the
 task network is next; whether the reflex is in charge, 0 or 1; the risk that was found at the last step, 0 to 1."""
+FIRST_LOOK = "first_look"
+"""Memory of a policy that gives chunks, the only kind that it may have: whether there was a look, 0 or 1, and what it
+told. It is written at the first inference of a mission, and of another instruction in it, and is then left as it is:
+how many control steps lie between two inferences does not matter to it."""
 
 
 @dataclass(frozen=True)
@@ -414,9 +418,14 @@ def check_reflex(manifest: Manifest) -> None:
                                 f"{memory.shape} and begins with {memory.initial}")
 
 
+def moving(manifest: Manifest) -> list[str]:
+    """The memory that moves on with each control step: all but a first look, which is written once."""
+    return [memory.name for memory in manifest.memory if manifest.chunk is None or memory.name != FIRST_LOOK]
+
+
 def check_int8(manifest: Manifest) -> None:
     """Check a policy in 8-bit numbers."""
-    if manifest.memory or manifest.reflex is not None:
+    if moving(manifest) or manifest.reflex is not None:
         raise ArtifactError("int8: a policy with memory or a reflex is exported in float32: its errors would add up "
                             "from step to step")
 
@@ -427,10 +436,15 @@ def check_chunk(manifest: Manifest, chunk: ChunkSpec) -> None:
         raise ArtifactError(f"chunk: steps is a whole number of at least 2, got {chunk.steps!r}")
     if not (type(chunk.dt_s) in (int, float) and isfinite(chunk.dt_s) and chunk.dt_s > 0):
         raise ArtifactError(f"chunk: dt_s is a positive time in s, got {chunk.dt_s!r}")
-    if len(manifest.commands) != 1 or manifest.memory:
+    if len(manifest.commands) != 1 or moving(manifest):
         # memory moves on by a control step at a time; how many of them lie between two inferences is not known before
-        raise ArtifactError(f"a policy that gives chunks has one command and no memory, not {len(manifest.commands)} "
-                            f"and {[memory.name for memory in manifest.memory]}")
+        raise ArtifactError(f"a policy that gives chunks has one command and no memory but a {FIRST_LOOK!r}, not "
+                            f"{len(manifest.commands)} and {[memory.name for memory in manifest.memory]}")
+    for memory in manifest.memory:
+        if len(memory.shape) != 1 or memory.shape[0] < 2 or np.any(np.asarray(memory.initial)):
+            raise ArtifactError(f"memory {memory.name!r} has one dimension, of which the first number says whether "
+                                f"there was a look, and begins with 0; it has the shape {memory.shape} and begins with "
+                                f"{memory.initial}")
     command, hold = manifest.commands[0], chunk.hold
     if not all(type(i) is int and 0 <= i < command.size for i in hold) or list(hold) != sorted(set(hold)):
         raise ArtifactError(f"chunk: hold names components from 0 to {command.size - 1} in rising order, got {hold}")

@@ -27,6 +27,7 @@ from temporeal.robots.artifact.additions import QUANTIZED
 from temporeal.robots.artifact.loading import load_manifest, read
 from temporeal.robots.artifact.manifest import (
     ENGAGED,
+    FIRST_LOOK,
     GOLDEN,
     MANIFEST,
     METADATA_KEY,
@@ -221,7 +222,10 @@ class Artifact:
         for t in range(steps):
             memory |= {name: value[t : t + 1] for name, value in recorded.items()}
             signals = {name: self.golden[f"signals.{name}"][t][None] for name in self.schema}
-            commands, memory = self.act_batch(signals, memory)
+            before = memory
+            commands, memory = self.act_batch(signals, before)
+            if self.manifest.chunk is not None:
+                self.check_first_look(before, memory, t)
             errors.append(max(float(self.difference(name, value[0], self.golden[f"commands.{name}"][t]).max())
                               for name, value in commands.items()))
             for name, value in recorded.items() if t + 1 < steps else ():
@@ -236,6 +240,14 @@ class Artifact:
                 f"self-test of {self.path}: at step {worst} of {steps} the command differs from the recorded one by "
                 f"{errors[worst]:.3g} of its range, {tolerance:.3g} is allowed")
         return SelfTest(errors[worst], steps)
+
+    def check_first_look(self, before: Arrays, after: Arrays, step: int) -> None:
+        """Refuse a first look that is written again: a trace has one instruction."""
+        for name in {FIRST_LOOK} & before.keys():
+            was, now = before[name][0], after[name][0]
+            if not now[0] == 1.0 or was[0] > 0.5 and not np.array_equal(was, now):
+                raise ArtifactError(f"self-test of {self.path}: the memory {name!r} is written once, at the first "
+                                    f"step; at step {step} it goes from {was} to {now}")
 
     def difference(self, command: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """|a - b| of two values [..., *shape] of ``command``, in shares of its range; in its unit if it has no range.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from temporeal.robots.artifact.manifest import ArtifactError, ChunkSpec, decode, encode
+from temporeal.robots.artifact.manifest import FIRST_LOOK, ArtifactError, ChunkSpec, MemorySpec, decode, encode
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.motion.action_chunks import Playing
 from temporeal.robots.spec import load_robot
@@ -123,6 +123,36 @@ class Failing:
 
     def act(self, signals):
         raise self.error
+
+
+class Counting:
+    """Stands for an artifact with a first look: it gives the number of its inference since it was reset."""
+
+    def __init__(self, manifest) -> None:
+        self.manifest, self.count = replace(manifest, memory=(MemorySpec(FIRST_LOOK, (2,), [0.0, 0.0]),)), 0
+
+    def reset(self):
+        self.count = 0
+
+    def act(self, signals):
+        self.count += 1
+        return {"joint_pos_cmd": np.full((STEPS, len(GOAL)), self.count, np.float32)}
+
+
+def test_the_worker_forgets_its_first_look_where_a_mission_begins(artifact, folder):
+    manifest = decode((artifact / "manifest.json").read_bytes())
+    policy = ChunkedPolicy(manifest, ControllerMailbox(folder, manifest), time.monotonic)
+    worker = worker_node.Worker(WorkerMailbox(folder, manifest), Counting(manifest))
+    counts = []
+    for begins in (True, False, False, True, False):
+        if begins:
+            policy.reset()
+        policy.link.put(time.monotonic(), {"joint_pos": GOAL})
+        worker.step(0.0)
+        counts += [reply.rows[0, 0] for reply in policy.link.take()]
+    assert counts == [1, 2, 3, 1, 2] and not worker.failed
+    worker.mailbox.close()
+    policy.close()
 
 
 def test_a_failed_inference_is_told_once_counted_and_tried_again(artifact, folder, capsys):

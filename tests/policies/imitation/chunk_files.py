@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -53,12 +55,15 @@ def rows_of(policy: ChunkPolicy, signals: dict[str, np.ndarray]) -> np.ndarray:
         return policy.rows({name: torch.from_numpy(value) for name, value in signals.items()}).numpy()
 
 
-def exported(policy: ChunkPolicy, signals: dict[str, np.ndarray], rows: np.ndarray, folder: Path) -> Artifact:
-    """The policy's file."""
+def exported(
+    policy: ChunkPolicy, signals: dict[str, np.ndarray], rows: np.ndarray, folder: Path,
+    memory: Mapping[str, np.ndarray] = MappingProxyType({}),
+) -> Artifact:
+    """The policy's file; ``memory``: what it remembered before each of the inferences."""
     seen = policy.interface.signals
     spec = ArtifactSpec(
         robot=ROBOT, signals=policy.signals, command="arm_cmd", rate_hz=25.0, formula_text="", constants={},
         horizon_s=1.0, training={}, seed=0, stop="hold", git_revision="test", task_signals=seen,
         chunk=ChunkSpec(policy.horizon, 0.04), instruction=instruction_spec(seen.values(), policy.vocabulary))
-    golden = {**{f"signals.{name}": value for name, value in signals.items()}, "commands.arm_cmd": rows}
+    golden = {**{f"signals.{name}": value for name, value in signals.items()}, "commands.arm_cmd": rows, **memory}
     return export(policy, folder, spec, golden)

@@ -43,6 +43,9 @@ class Policy(Protocol):
     def act(self, signals: Any) -> dict[str, np.ndarray]:
         """Rows [K, *shape] by the command's name."""
 
+    def reset(self) -> None:
+        """The next observation is the first of a mission."""
+
 
 class Worker:
     """One policy answering one controller."""
@@ -55,7 +58,7 @@ class Worker:
         self.mailbox, self.policy, self.clock = mailbox, policy, clock
         self.command = policy.manifest.commands[0].name
         self.seconds: deque[float] = deque(maxlen=KEPT)
-        self.chunks = 0
+        self.chunks, self.since = 0, 0.0
         self.failed, self.unsent, self.last_failure = 0, 0, ""
 
     def step(self, timeout_s: float = LOOK_S) -> None:
@@ -72,6 +75,9 @@ class Worker:
 
     def _answer(self, seen: Observation) -> None:
         begun = self.clock()
+        if seen.since != self.since and self.policy.manifest.memory:
+            self.policy.reset()
+        self.since = seen.since
         rows = self.policy.act(seen.signals)[self.command]
         seconds = self.clock() - begun
         if not self.mailbox.reply(Reply(seen.at, seconds, rows.reshape(len(rows), -1))):

@@ -78,10 +78,11 @@ class ChunkedPolicy:
         self.reset()
 
     def reset(self) -> None:
-        """A new mission: chunks of earlier observations are not used."""
+        """A new mission: chunks of earlier observations are not used, and a worker forgets its first look."""
         self.link.take()
         self.plan: Plan | None = None
-        self.since, self.last_refusal = self.clock(), ""
+        self.since = self.link.since = self.clock()
+        self.last_refusal = ""
         self.now = self.since
         self.asked: deque[float] = deque(maxlen=REMEMBERED)
         self.used: deque[Used] = deque(maxlen=REMEMBERED)

@@ -34,9 +34,9 @@ from temporeal.robots.artifact.manifest import Manifest, identity
 from temporeal_bridge.link.sockets import LONGEST_PATH, datagram_socket
 
 OBSERVATION, CONTROLLER, WORKER = "observation", "controller", "worker"
-BOX = struct.Struct("<4s32sQd")  # magic, identity, sequence number, time of the observation
+BOX = struct.Struct("<4s32sQdd")  # magic, identity, sequence number, times of the observation and of the reset before
 REPLY = struct.Struct("<4s32sddII")  # magic, identity, time of the observation, seconds of inference, K, A
-BOX_MAGIC, REPLY_MAGIC = b"TPO1", b"TPC1"
+BOX_MAGIC, REPLY_MAGIC = b"TPO2", b"TPC1"
 LARGEST = 1 << 16  # bytes of a datagram; Linux carries 200 kB by default (net.core.wmem_default)
 AT_ONCE = 32  # datagrams read in one control step: a worker that sends without end cannot hold it up
 LOOK_S = 0.1  # longest interval between the worker's looks into the folder
@@ -48,10 +48,12 @@ class MailboxError(RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """What the policy acts on: its time, and its signals by name."""
+    """What the policy acts on: its time, and its signals by name. ``since``: when the controller was reset last: what
+    was seen before that is of another mission."""
 
     at: float
     signals: Mapping[str, np.ndarray]
+    since: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +66,9 @@ class Reply:
 
 
 class WorkerLink(Protocol):
-    """The controller's end. Neither call blocks, whatever the worker does."""
+    """The controller's end. Neither call blocks, whatever the worker does. ``since``: time of the last reset."""
+
+    since: float
 
     def put(self, at: float, signals: Mapping[str, np.ndarray]) -> None:
         """Request a chunk of this observation, made at ``at``."""
@@ -168,12 +172,13 @@ class ControllerMailbox(MailboxEnd):
         self.box, self.part = folder / OBSERVATION, folder / f".{OBSERVATION}"
         self.box.unlink(missing_ok=True)
         self.sequence = time.monotonic_ns()  # none that an earlier controller used
+        self.since = 0.0
         self.rejected, self.unwritten, self.last_rejection = 0, 0, ""
 
     def put(self, at: float, signals: Mapping[str, np.ndarray]) -> None:
         """See :class:`WorkerLink`."""
         self.sequence += 1
-        parts: list[Any] = [BOX.pack(BOX_MAGIC, self.key, self.sequence, at)]
+        parts: list[Any] = [BOX.pack(BOX_MAGIC, self.key, self.sequence, at, self.since)]
         parts += [np.ascontiguousarray(signals[name], dtype=spec.dtype).reshape(-1).view(np.uint8).data
                   for name, spec in self.schema.items()]
         try:
@@ -238,14 +243,14 @@ class WorkerMailbox(MailboxEnd):
             head = file.read(BOX.size)
             if len(head) != BOX.size or head[:4] != BOX_MAGIC:
                 raise MailboxError(f"{self.box} is no observation")
-            _, key, sequence, at = BOX.unpack(head)
+            _, key, sequence, at, since = BOX.unpack(head)
             if sequence == self.seen:
                 return None
             self.seen = sequence
             if key != self.key or os.fstat(file.fileno()).st_size != BOX.size + self.bytes:
                 raise MailboxError(f"{self.box} is of another artifact: start the worker with the controller's one")
             data = file.read()
-        return Observation(at, self._signals(data))
+        return Observation(at, self._signals(data), since)
 
     def _signals(self, data: bytes) -> dict[str, np.ndarray]:
         out, start = {}, 0

@@ -69,7 +69,11 @@ def inferred_again(
         given = None if signals is None else artifact.act(signals)[manifest.commands[0].name]
         return None if given is None else given.reshape(len(given), -1).astype(float)
 
-    return [[rows(observation(flight, record)) for record in flight.chunks] for flight in flights]
+    def made(flight: RecordedFlight) -> Made:
+        artifact.reset()  # the first look is that of the first chunk that was used
+        return [rows(observation(flight, record)) for record in flight.chunks]
+
+    return [made(flight) for flight in flights]
 
 
 def compared_chunks(recorded: Sequence[ChunkRecord], made: Made, tolerance: float) -> Compared:
@@ -86,6 +90,8 @@ def compared_chunks(recorded: Sequence[ChunkRecord], made: Made, tolerance: floa
 
 class NoWorker:
     """The line to a worker that does not exist."""
+
+    since = 0.0
 
     def put(self, at: float, signals: Mapping[str, np.ndarray]) -> None:
         """Nobody reads it."""
