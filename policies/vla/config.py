@@ -84,6 +84,8 @@ class VlaConfig(SeeingConfig, ChunkConfig):
         remember: "first": the expert is told the places of the first look too, those that the prefix tells at the first
             decision of an episode or of a sentence, before arm and hand hide things; it takes ``tune="expert"``.
             "none": what the prefix tells now is all.
+        rest: windows that are learned of the rest at an episode's end, once its commands hardly change any more; None:
+            all.
         plan: P, waypoints of the tool that the prefix must tell, with the boxes of target and place in a picture, by a
             head that does not reach the commands (:mod:`temporeal.policies.vla.plan.head`); 0: no such head.
         plan_step: control steps from a waypoint to the next.
@@ -101,6 +103,7 @@ class VlaConfig(SeeingConfig, ChunkConfig):
     tune: str = "all"
     advantage: bool = False
     remember: str = "none"
+    rest: int | None = None
     plan: int = 0
     plan_step: int = 8
     plan_weight: float = 0.1
@@ -111,7 +114,7 @@ class VlaConfig(SeeingConfig, ChunkConfig):
         super().__post_init__()
         self.check()
         choose(self, take=TAKEN, tune=TUNED, remember=REMEMBERED)
-        require(self, plan="[0, inf)", plan_step="[1, inf)", plan_weight="[0, inf)", plan_sizes="(0, inf)")
+        require(self, rest="[0, inf)", plan="[0, inf)", plan_step="[1, inf)", plan_weight="[0, inf)", plan_sizes="(0, inf)")
         if len(self.plan_sizes) != len(TOLD):
             raise SettingsError(f"algo.plan_sizes are two lengths, of target and place, got {list(self.plan_sizes)}")
         if self.plan and self.shift:

@@ -22,7 +22,7 @@ from temporeal.policies.training import checkpoint, offline_learner
 from temporeal.policies.training.chunks import learner
 from temporeal.policies.training.chunks.learner import Build, Cloning, Result
 from temporeal.policies.training.chunks.policy import ChunkPolicy
-from temporeal.policies.training.chunks.windows import Source, Windows, chosen
+from temporeal.policies.training.chunks.windows import Source, Windows, chosen, without_rest
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.policy_graphs import algorithm_of
 from temporeal.policies.vla.advantage import labels
@@ -41,7 +41,7 @@ from temporeal.sim.stl.instructions.vocabulary import InstructionError, Vocabula
 
 GROUNDING = "vla_grounding"
 WEIGHTS = "actor"
-ABSENT_DEFAULTS: Mapping[str, Any] = {"remember": "none"}
+ABSENT_DEFAULTS: Mapping[str, Any] = {"remember": "none", "rest": None}
 """Settings that older checkpoints lack, and their values then."""
 C = TypeVar("C", bound=VlaConfig)
 Fit = Callable[[Cloning, Windows], None]
@@ -94,6 +94,8 @@ def begin(
         seen = with_prefixes(seen, algorithm.policy.encoder.prefix)
     if config.remember != "none":
         seen = with_first_looks(seen, algorithm.policy.encoder, np.asarray(data.starts, dtype=np.int64))
+    if config.rest is not None:
+        seen = without_rest(seen, config.rest)
     if config.advantage:
         seen = replace(seen, numbers={**seen.numbers, POSITIVE: labels(data, seed)})
     seen, apart = planning.begin(algorithm, seen, data, config) if config.plan else (seen, None)
@@ -200,6 +202,8 @@ def check_scales(given: Mapping[str, Any], policy: ChunkPolicy, config: VlaConfi
     if (was := given["config"]["relative"]) != config.relative:
         raise SettingsError(f"{who}: its commands are relative to {was or 'nothing'}; set algo.relative={was!r}, or "
                             "algo.take=prefix")
+    if (was := given["config"].get("remember", "none")) != config.remember:
+        raise SettingsError(f"{who}: it has algo.remember={was}; set that, or algo.take=prefix")
     if (was := given["config"].get("plan", 0)) != config.plan:
         raise SettingsError(f"{who}: it plans {was} waypoints; set algo.plan={was}, or algo.take=prefix")
 

@@ -92,6 +92,24 @@ class Windows:
         return least - room, most + room
 
 
+STILL = 0.1  # share of a command's own range over the set: what moves less until the episode's end rests
+
+
+def without_rest(data: Windows, kept: int) -> Windows:
+    """``data`` without the windows of a rest at an episode's end, but for the first ``kept`` of each: a demonstrator who
+    is done stands still for as long as the episode lasts, and a policy that learns mostly of that stands still too soon.
+    """
+    given, busy = data.command[data.at], torch.ones(len(data.at), dtype=torch.bool)
+    room = STILL * (given.amax(0) - given.amin(0))
+    for last in data.last.unique():
+        rows = (data.last == last).nonzero()[:, 0]
+        ahead = given[rows].flip(0)
+        still = (ahead.cummax(0).values - ahead.cummin(0).values <= room).all(1).flip(0)
+        first = len(rows) - int(still.sum())  # what rests at a moment rests at all later ones
+        busy[rows[first + kept :]] = False
+    return replace(data, at=data.at[busy], last=data.last[busy])
+
+
 def base(signal: Tensor, size: int) -> Tensor:
     """What the commands [N, ``size``] are relative to: a ``signal`` [N, J] for the first J, 0 for the others."""
     return torch.nn.functional.pad(signal, (0, size - signal.shape[1]))

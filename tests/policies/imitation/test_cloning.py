@@ -22,7 +22,7 @@ from temporeal.policies.runs.chunks import Player, ensembled
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.chunks import learner
 from temporeal.policies.training.chunks.policy import masked_mean
-from temporeal.policies.training.chunks.windows import windows
+from temporeal.policies.training.chunks.windows import windows, without_rest
 from temporeal.policies.training.errors import SettingsError
 
 TINY: dict[str, Any] = {"horizon": 4, "execute": 2, "context": 16, "batch": 8, "updates": 6, "report_updates": 2}
@@ -118,6 +118,16 @@ def test_a_window_ends_with_its_episode_and_repeats_its_last_command() -> None:
     batch = found.batch(torch.tensor([1, 3]))
     assert batch.command[..., 0].numpy() == pytest.approx(np.array([[0.1, 0.2, 0.2, 0.2], [0.3, 0.4, 0.5, 0.5]]))
     assert batch.given.tolist() == [[True, True, False, False], [True, True, True, False]]
+
+
+def test_of_a_rest_at_an_episodes_end_only_the_beginning_is_learned() -> None:
+    action = np.array([[0, 5, 10, 10, 9.5, 10], [0, 2, 4, 4, 4, 10]], np.float32)[..., None] / 10
+    data = episodes({"place_w": np.zeros((2, 7, 2), np.float32)}, action, forks().interface.signals["place_w"])
+    found = windows(data, (), 3)
+    assert without_rest(found, 0).at.tolist() == [0, 1, 7, 8, 9, 10, 11]  # a pause before the last move is no rest
+    kept = without_rest(found, 2)
+    assert kept.at.tolist() == [0, 1, 2, 3, 7, 8, 9, 10, 11, 12] and kept.last.tolist() == 4 * [5] + 6 * [12]
+    assert kept.batch(torch.tensor([3])).command[0, :, 0].tolist() == pytest.approx([1.0, 0.95, 1.0])
 
 
 def test_bad_commands_are_told_with_their_episode() -> None:

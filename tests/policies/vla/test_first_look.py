@@ -98,6 +98,8 @@ def test_an_eye_that_learns_cannot_be_remembered() -> None:
         vla.FlowVlaConfig(remember="first")
     with pytest.raises(SettingsError, match="remember.*none, first"):
         vla.FlowVlaConfig(remember="last")
+    with pytest.raises(SettingsError, match="rest"):
+        vla.FlowVlaConfig(rest=-1)
 
 
 class Remembers(SignalEncoder):
