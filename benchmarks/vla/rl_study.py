@@ -51,6 +51,8 @@ EYE = ("algo=vla_grounding", "experiment=tabletop", "algo.frames=32768", f"algo.
        "algo.wander=[15,null]", DEEP, "seed=12")
 WORLDS = 128  # of a tuning from pictures
 FEW = ("algo=vla_few_shot", DEEP, "algo.relative=joint_pos", "algo.evaluate_updates=0")
+REST = {"push": 16}
+"""Windows that are learned of a demonstration's rest, where it is not all."""
 SPREAD = {"push": 0.2, "pick": 0.2}
 """Of a residual's corrections at first, where it is not the usual: with 0.5, 4 of 100 episodes push while it explores.
 """
@@ -123,7 +125,8 @@ def cloned(job: Job, out: Path, times: int) -> Path:
         own = "finger_pos," if job.task == "push" else ""
         read = f"algo.signals=[joint_pos,grip_pos_w,grip_quat_w,{own}goal_pos_w,{SIGNALS[job.task]}]"
         return run([*CLONED, read, f"dataset={dataset}", f"seed={job.seed}"], folder)
-    return run([*FEW, f"algo.policy={eye(out)}", f"dataset={dataset}", f"seed={job.seed}"], folder)
+    rest = [f"algo.rest={REST[job.task]}"] if job.task in REST else []
+    return run([*FEW, *rest, f"algo.policy={eye(out)}", f"dataset={dataset}", f"seed={job.seed}"], folder)
 
 
 def eye(out: Path) -> Path:
