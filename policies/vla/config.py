@@ -114,7 +114,8 @@ class VlaConfig(SeeingConfig, ChunkConfig):
         super().__post_init__()
         self.check()
         choose(self, take=TAKEN, tune=TUNED, remember=REMEMBERED)
-        require(self, rest="[0, inf)", plan="[0, inf)", plan_step="[1, inf)", plan_weight="[0, inf)", plan_sizes="(0, inf)")
+        require(self, rest="[0, inf)", plan="[0, inf)", plan_step="[1, inf)", plan_weight="[0, inf)",
+                plan_sizes="(0, inf)")
         if len(self.plan_sizes) != len(TOLD):
             raise SettingsError(f"algo.plan_sizes are two lengths, of target and place, got {list(self.plan_sizes)}")
         if self.plan and self.shift:

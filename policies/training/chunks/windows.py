@@ -96,8 +96,8 @@ STILL = 0.1  # share of a command's own range over the set: what moves less unti
 
 
 def without_rest(data: Windows, kept: int) -> Windows:
-    """``data`` without the windows of a rest at an episode's end, but for the first ``kept`` of each: a demonstrator who
-    is done stands still for as long as the episode lasts, and a policy that learns mostly of that stands still too soon.
+    """``data`` without the windows of a rest at an episode's end, but for the first ``kept`` of each: a demonstrator
+    that is done stands still for as long as the episode lasts, and who learns mostly of that stands still too soon.
     """
     given, busy = data.command[data.at], torch.ones(len(data.at), dtype=torch.bool)
     room = STILL * (given.amax(0) - given.amin(0))
