@@ -36,6 +36,8 @@ def quantized(network: bytes, manifest: Manifest, golden: Arrays) -> tuple[bytes
     flight; where there is no product; and where the commands differ by more than a quarter of their range.
     """
     check_int8(manifest)
+    if missing := [name for each in manifest.memory if (name := f"memory.{each.name}") not in golden]:
+        raise ArtifactError(f"int8: the golden trace lacks {missing}, what was remembered before each inference")
     small = onnx.load_from_string(_quantize(network))
     products = sum(node.op_type == QUANTIZED for node in small.graph.node)
     if not products:
