@@ -88,8 +88,8 @@ def by_chunks(config: BaseConfig, folder: Path, before: Settings, task: Task) ->
     from temporeal.policies.evaluate.measurement_recorder import with_recorder
 
     policy = chunks.load_chunks(before, folder, task).eval().requires_grad_(False)
-    refuse_memory(config, tuple(policy.initial_memory(1)))
     execute, size = execute_of(config, before["algo"]), policy.interface.action.size
+    refuse_memory(config, tuple(policy.initial_memory(1)))
 
     def make(env: Env) -> FrozenBase:
         rows = partial(rows_of, env, chunks.infer_by(policy), policy.signals)
