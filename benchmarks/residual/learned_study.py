@@ -31,9 +31,9 @@ from typing import Any
 
 from temporeal_benchmarks.data import studies
 from temporeal_benchmarks.residual.learned_tasks import TASKS
-from temporeal_benchmarks.rows import Row, at_least, at_most
+from temporeal_benchmarks.rows import Row, at_least, at_most, not_measured
 from temporeal_benchmarks.vla.metaworld_study import command
-from temporeal_benchmarks.vla.rl_study import run
+from temporeal_benchmarks.vla.rl_study import run, timed
 
 PART, FEWEST, EPISODES, TRIED = "learned-study", 3, 512, 100
 FRESH, ON_THE_WAY = 7_000_000, 5_000_000  # seeds of starts that judge, and that the base is chosen by
@@ -108,14 +108,17 @@ def cloned(job: Job, count: int, out: Path, how: Try) -> Path:
 
 
 def base(job: Job, out: Path, how: Try) -> dict[str, Any]:
-    """The first base of the ladder that succeeds often enough, else its last, and the shares of all on the way."""
+    """The first base of the ladder that succeeds often enough, else its last, and the shares of all on the way.
+    Seconds are of the processor, None where it was stopped before."""
     began, shares = time.process_time(), dict[str, float]()
+    stopped = any((out / "runs" / job.task / "base").glob(f"{job.seed}-*"))
     for count in how.ladder or TASKS[job.task].ladder:
         found = shown(cloned(job, count, out, how), how.tried, ON_THE_WAY + job.seed)
         shares[str(count)] = found["successes"] / found["trials"]
         if shares[str(count)] >= LOW:
             break
-    return {"demonstrations": count, "shares": shares, "train_cpu_s": time.process_time() - began}
+    return {"demonstrations": count, "shares": shares,
+            "train_cpu_s": None if stopped else time.process_time() - began}
 
 
 def shown(folder: Path, episodes: int, seed: int) -> dict[str, Any]:
@@ -131,7 +134,8 @@ def shown(folder: Path, episodes: int, seed: int) -> dict[str, Any]:
 
 
 def corrected(job: Job, out: Path, how: Try) -> dict[str, Any]:
-    """Train the residual of the seed's base. Seconds are of the processor, for the residual alone."""
+    """Train the residual of the seed's base. Seconds are of the processor, for the residual alone; None where it was
+    stopped on the way: what it took before is not known."""
     from temporeal.policies.runs.run_folders import load_run
 
     count = done(replace(job, what="base"), out, how)["demonstrations"]
@@ -140,13 +144,12 @@ def corrected(job: Job, out: Path, how: Try) -> dict[str, Any]:
     over = folder.with_name(f"{folder.name}.over")
     words = [*world.words, *world.seen, f"base.policy={policy}", "base.reward=sparse", *LEARNERS[job.what],
              f"algo.total_steps={STEPS[job.what]}", *world.trained[job.what], *how.words, f"seed={job.seed}"]
-    began = time.process_time()
+    seconds = None
     if not over.exists():
         if not world.resumes:
             shutil.rmtree(folder, ignore_errors=True)
-        run(words, folder)
+        seconds = timed(words, folder)[1]
         over.touch()
-    seconds = time.process_time() - began
     algo = load_run(folder)["algo"]
     steps = algo["total_steps"] + algo.get("base_episodes", 0) * world.steps
     return {**shown(folder, how.episodes, FRESH + job.seed), "steps": steps, "train_cpu_s": seconds}
@@ -208,8 +211,17 @@ def rows_of(name: str, own: Sequence[studies.Trial]) -> list[Row]:
                        f"{each['high']:.3f}], fixed {each['fixed']}, broken {each['broken']}" for each in own)
     return [at_least(name, min(each["successes"] / each["trials"] for each in own), "1", SHARE,
                      f"the worst of {len(own)} seeds: {counts}"),
-            at_most(f"{name}.seconds", max(each["train_cpu_s"] for each in own), "s", SECONDS,
-                    "of the processor, one core, evaluations on the way included: 20 minutes of two cores")]
+            row_of_seconds(f"{name}.seconds", [each["train_cpu_s"] for each in own])]
+
+
+def row_of_seconds(name: str, own: Sequence[float | None]) -> Row:
+    """What the slowest training took, where none was stopped on the way."""
+    known = [seconds for seconds in own if seconds is not None]
+    if len(known) < len(own):
+        return not_measured(name, "s", SECONDS, f"{len(own) - len(known)} of {len(own)} trainings were stopped on the "
+                            "way, and what they took before is not known")
+    return at_most(name, max(known), "s", SECONDS,
+                   "of the processor, one core, evaluations on the way included: 20 minutes of two cores")
 
 
 def rows_of_steps(name: str, own: Mapping[str, Sequence[studies.Trial]]) -> list[Row]:

@@ -104,6 +104,13 @@ def run(words: Sequence[str], out: Path) -> Path:
     return out
 
 
+def timed(words: Sequence[str], out: Path) -> tuple[Path, float | None]:
+    """The same, and seconds of the processor; None where the run was there before: what it took then is not known."""
+    there, began = any((out / "checkpoints").glob("*.pt")), time.process_time()
+    run(words, out)
+    return out, None if there else time.process_time() - began
+
+
 def demonstrations(job: Job, out: Path, count: int) -> Path:
     """A set of noisy demonstrations."""
     from temporeal.policies.cli.main import main

@@ -11,6 +11,7 @@ import pytest
 from temporeal.policies.runs.settings.compose import compose
 from temporeal_benchmarks.residual import learned_study as study
 from temporeal_benchmarks.residual.learned_tasks import TASKS
+from temporeal_benchmarks.vla import rl_study
 
 
 def test_all_jobs_of_a_seed_are_before_the_next_and_a_base_before_what_corrects_it() -> None:
@@ -57,6 +58,21 @@ def test_the_first_base_of_the_ladder_that_succeeds_often_enough_is_taken(
     assert last["demonstrations"] == more and last["shares"] == {str(few): 0.12, str(more): 0.3}
 
 
+def test_seconds_of_a_training_that_was_stopped_are_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rl_study, "run", lambda words, out: out)
+    monkeypatch.setattr(study, "done", lambda job, out, how: {"demonstrations": 3})
+    monkeypatch.setattr(study, "cloned", lambda job, count, out, how: tmp_path / "base")
+    monkeypatch.setattr(study, "shown", lambda folder, episodes, seed: {})
+    monkeypatch.setattr("temporeal.policies.runs.run_folders.load_run", lambda folder: {"algo": {"total_steps": 5}})
+    for task, known in (("peg", False), ("drawer-open", True)):  # Meta-World's begin anew
+        job = study.Job(task, "resip", 1)
+        checkpoints = tmp_path / "runs" / job.name / "checkpoints"
+        checkpoints.mkdir(parents=True)
+        (checkpoints / "000001.pt").touch()
+        assert (study.corrected(job, tmp_path, study.Try())["train_cpu_s"] is not None) == known
+        assert study.corrected(job, tmp_path, study.Try())["train_cpu_s"] is None  # it is over, and only judged
+
+
 def based(share: float) -> dict[str, Any]:
     return {"demonstrations": 40, "shares": {"20": 0.1, "40": share}, "train_cpu_s": 300.0}
 
@@ -78,6 +94,9 @@ def test_the_worst_seed_is_judged_for_each_target_and_missing_ones_are_said() ->
     assert peg == {"base": (0.5, False), "resip": (470 / 512, False), "resip.seconds": (2402.0, False),
                    "resfit": (500 / 512, True), "resfit.seconds": (900.0, True), "resfit.steps": (60_000, True),
                    "resfit.part": (0.2, True)}
+    trials["peg/resfit/2"]["train_cpu_s"] = None
+    (stopped,) = (row for row in study.judged(trials) if row.name == "residual.learned.peg.resfit.seconds")
+    assert stopped.value is None and stopped.ok is False and "1 of 3 trainings were stopped" in str(stopped.peer)
     missing = [row for name, row in rows.items() if name.startswith("door-open.")]
     assert all(row.value is None and row.ok is False for row in missing)
     assert all("0 of 3 seeds" in str(row.peer) and "learned-study" in str(row.peer) for row in missing)

@@ -42,6 +42,9 @@ def test_the_worst_seed_counts_in_each_air() -> None:
     rows = {row.name: row for row in study.judged(trials)}
     assert rows["residual.wind.task"].value == 0.95 and rows["residual.wind.task"].ok
     assert rows["residual.wind.task.lost"].value == pytest.approx(0.011) and not rows["residual.wind.task.lost"].ok
+    trials["task/2"]["train_cpu_s"] = None
+    (told,) = (row for row in study.judged(trials) if row.name == "residual.wind.task")
+    assert "200 s of a core" in str(rows["residual.wind.task"].peer) and "seconds not measured" in str(told.peer)
     few = [rows["residual.wind.sparse"], rows["residual.wind.sparse.lost"]]
     assert len(rows) == 4 and all(row.value is None and row.ok is False for row in few)
     assert "1 of 3 seeds; temporeal bench residual --parts wind-study" in str(few[0].peer)
