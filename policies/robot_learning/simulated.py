@@ -99,7 +99,8 @@ class SimWorld:
 
 def open_simulation(settings: Mapping[str, Any], task: Task, also: tuple[str, ...] = ()) -> SimWorld:
     """The simulation that the settings describe. ``also``: signals that are measured beside what policy and formula
-    read."""
+    read, without the time, which the actor counts."""
+    also = tuple(name for name in also if name != MISSION_TIME.name)
     task = prolonged(with_recorder(task, (*read_by(task), *also)), FOREVER)
     # one thread: others would have to wait for theirs, which have no real-time priority
     return SimWorld(environments.make_env({**settings, "num_worlds": 1, "threads": 1}, task=task))

@@ -25,7 +25,7 @@ from temporeal.policies.robot_learning.acting.interventions import Heard
 from temporeal.policies.robot_learning.acting.run import judge_for, sizes_of
 from temporeal.policies.robot_learning.acting.spool import Spool
 from temporeal.policies.robot_learning.simulated import open_simulation
-from temporeal.policies.robot_learning.success import ByProgress, require_learned_there
+from temporeal.policies.robot_learning.success import ByProgress, require_learned_there, require_signals
 from temporeal.policies.robot_learning.wire.episodes import from_message
 from temporeal.policies.robot_learning.wire.messages import decode
 from temporeal.policies.robot_learning.wire.weights import Policy
@@ -128,6 +128,20 @@ def test_a_classifier_that_reads_the_time_fits_a_world_that_does_not_measure_it(
         require_learned_there(judge, TASK.robot.name, interface.rate_hz, shown, "the world")
     with pytest.raises(BadInput, match="signal joint_pos is missing$"):
         require_learned_there(judge, TASK.robot.name, interface.rate_hz, {}, "the world")
+
+
+def test_a_classifier_of_the_time_judges_in_simulation() -> None:
+    common = actor_words(["task=joint_target", "algo=sac", "token=t"]).common
+    specs = (common.task.schema["joint_pos"], MISSION_TIME)
+    model = classifier.SuccessClassifier(specs, classifier.SuccessConfig(context=16)).eval()
+    model.interface = Interface(common.task.robot.name, schema(*specs), ActionSpec("torque", (-1.0,), (1.0,)),
+                                1.0 / common.task.control_dt)
+    judge, world = ByProgress(model, 0.0, 1), open_simulation(common.settings, common.task, model.names)
+    require_signals(judge, world.signals)
+    require_learned_there(judge, world.robot.name, 1.0 / world.period_s, world.signals, "the world")
+    judge.begin()
+    assert judge.update({**world.reset().signals, MISSION_TIME.name: np.asarray(0.1, np.float32)}) is True
+    world.close()
 
 
 class Does:
