@@ -75,5 +75,6 @@ TASKS: Mapping[str, World] = {
 }
 """In tries of one seed, 3 demonstrations of an open drawer (600 updates) had 28 successes of the 32 starts that choose
 a base, 4 of a door (400) 30 of 32, 8 (600) 28 of 32, all more than a base may have: hence ladders of fewer. Of 32 fresh
-starts, beside their residuals, the first had 26, the last 24 (docs/how-to/residual.md). 40 of soccer (800) 4 of 32, 40 of peg-insert-side (1,000) 3 of 48. 50 of lift among
-clutter (2,000) had 1 of 64: hence the longer ladders and trainings of arms, which nobody has tried yet."""
+starts, beside their residuals, the first had 26, the last 24 (docs/how-to/residual.md). 40 of soccer (800) had 4 of 32,
+40 of peg-insert-side (1,000) 3 of 48, 50 of lift among clutter (2,000) 1 of 64: hence the longer ladders and trainings
+of arms, which nobody has tried yet."""
