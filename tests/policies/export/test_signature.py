@@ -240,7 +240,7 @@ def test_export_signs_what_it_wrote_and_every_node_is_told_whom_to_trust(
     key, out, told = tmp_path / "k.pem", tmp_path / "artifact", {}
     public = make_key(key)
     monkeypatch.setattr(exporting, "export_run", lambda run, out, *_, **__: Artifact.load(write_artifact(out)))
-    monkeypatch.setattr(run_folders, "read_run", lambda run: {})
+    monkeypatch.setattr(run_folders, "read_run", lambda run: {"algo": {"name": "ppo"}})
     assert main(["export", str(tmp_path / "run"), "--out", str(out), "--sign", str(key), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["signed"] is True
     assert load_manifest(out, public).name == "still"
