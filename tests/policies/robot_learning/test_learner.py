@@ -94,8 +94,9 @@ def report(made: Learning) -> dict[str, float]:
         return made.iterate((), lambda learner: {})
 
 
-def test_a_killed_learner_has_all_it_acknowledged(tmp_path: Path) -> None:
+def test_a_killed_learner_has_all_it_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two episodes were learned from, a third one came after the checkpoint: after a kill all three are there."""
+    monkeypatch.setattr("temporeal.policies.robot_learning.learning.learner.REPORT_S", 0.0)
     first = Journal(tmp_path / "received.episodes")
     before, some = learning(first), [by_hand(5, (1, 2)), by_hand(6, ()), by_hand(4, (0,))]
     for one in some[:2]:
