@@ -93,20 +93,24 @@ def world(job: Job) -> list[str]:
     return ["experiment=tabletop", f"task.settings.kinds={job.task}"]
 
 
+def begun(folder: Path) -> bool:
+    """Whether a run's folder has a checkpoint."""
+    return any((folder / "checkpoints").glob("*.pt"))
+
+
 def run(words: Sequence[str], out: Path) -> Path:
     """Train as ``words`` say, to the end; a run that is there goes on."""
     from temporeal.policies.runs import training
     from temporeal.policies.runs.tuning_runs import bases as tuning
 
-    begun = any((out / "checkpoints").glob("*.pt"))
-    settings = tuning.settings_of([*words, f"out={out}"])
-    training.train({**settings, "resume": begun}, overwrite=not begun, quiet=True)
+    there, settings = begun(out), tuning.settings_of([*words, f"out={out}"])
+    training.train({**settings, "resume": there}, overwrite=not there, quiet=True)
     return out
 
 
 def timed(words: Sequence[str], out: Path) -> tuple[Path, float | None]:
     """The same, and seconds of the processor; None where the run was there before: what it took then is not known."""
-    there, began = any((out / "checkpoints").glob("*.pt")), time.process_time()
+    there, began = begun(out), time.process_time()
     run(words, out)
     return out, None if there else time.process_time() - began
 
@@ -124,10 +128,27 @@ def demonstrations(job: Job, out: Path, count: int) -> Path:
     return folder
 
 
+def cloned_folder(job: Job, out: Path, times: int) -> Path:
+    """Of :func:`cloned`."""
+    return out / "runs" / job.task / job.sees / f"cloned-{times}" / str(job.seed)
+
+
+def folder_of(job: Job, out: Path) -> Path:
+    """Of the job's policy."""
+    if job.arm in ("base", "more"):
+        return cloned_folder(job, out, times_of(job))
+    return out / "runs" / job.name
+
+
+def times_of(job: Job) -> int:
+    """How many times the few demonstrations its policy is cloned from."""
+    return 4 if job.arm == "more" else 1
+
+
 def cloned(job: Job, out: Path, times: int) -> Path:
     """The policy that ``times`` the few demonstrations were cloned to."""
     dataset = demonstrations(job, out, times * DEMONSTRATIONS[job.task, job.sees])
-    folder = out / "runs" / job.task / job.sees / f"cloned-{times}" / str(job.seed)
+    folder = cloned_folder(job, out, times)
     if job.sees == "state":
         own = "finger_pos," if job.task == "push" else ""
         read = f"algo.signals=[joint_pos,grip_pos_w,grip_quat_w,{own}goal_pos_w,{SIGNALS[job.task]}]"
@@ -148,13 +169,13 @@ def eye(out: Path) -> Path:
 def tuned(job: Job, out: Path) -> Path:
     """The job's policy."""
     if job.arm in ("base", "more"):
-        return cloned(job, out, 4 if job.arm == "more" else 1)
+        return cloned(job, out, times_of(job))
     base, (algo, reward, *white) = cloned(job, out, 1), job.arm.split("+")
     words = [f"algo={algo}", f"algo.reward={reward}", f"algo.policy={base}",
              f"algo.total_steps={STEPS[job.task, job.sees]}", f"seed={TUNING_SEED + job.seed}",
              *([f"num_worlds={WORLDS}"] if job.sees == "pictures" else []), *(WHITE if white else ()),
              *([f"algo.spread={SPREAD[job.task]}"] if algo == "residual" and job.task in SPREAD else [])]
-    return run(words, out / "runs" / job.name)
+    return run(words, folder_of(job, out))
 
 
 def done(job: Job, out: Path, episodes: int) -> dict[str, Any]:
@@ -162,9 +183,9 @@ def done(job: Job, out: Path, episodes: int) -> dict[str, Any]:
     from temporeal.policies.runs.evaluating import EvaluationConfig, evaluate_on
     from temporeal.policies.runs.trained import load_trained
 
-    began = time.process_time()
+    there, began = begun(folder_of(job, out)), time.process_time()
     found = load_trained(tuned(job, out))
-    spent = time.process_time() - began
+    spent = None if there else time.process_time() - began  # what it took before it was stopped is not known
     share = evaluate_on(found, found.settings, found.settings["backend"]["name"],
                         EvaluationConfig(episodes, seed=SEED + job.seed)).evaluation.satisfied
     return {"successes": share.successes, "trials": share.trials, "low": share.low, "high": share.high,
@@ -192,8 +213,9 @@ def judged(trials: Mapping[str, studies.Trial]) -> list[Row]:
             found.append(studies.missing(name, "1", target, "rl-study", "no seed", "vla"))
             continue
         shares = [each["successes"] / each["trials"] for each in own]
-        mean, cost = sum(shares) / len(shares), sum(each["train_cpu_s"] for each in own) / len(own)
-        about = f"{len(own)} seeds, {min(shares):.3f} to {max(shares):.3f}; {cost:.0f} s of a core each"
+        mean, costs = sum(shares) / len(shares), [each["train_cpu_s"] for each in own]
+        cost = "seconds not measured" if None in costs else f"{sum(costs) / len(costs):.0f} s of a core each"
+        about = f"{len(own)} seeds, {min(shares):.3f} to {max(shares):.3f}; {cost}"
         if target is None or len(own) < FEWEST:
             found.append(Row(name, mean, "1", target, about))
         else:
