@@ -8,13 +8,12 @@ before a smaller one the signals are enlarged, and the ways made smaller again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
 from typing import cast
 
 import torch
 from torch import Tensor
 
-from temporeal.policies.data.demonstrators.arms import Controller, moves, straightening
+from temporeal.policies.data.demonstrators.arms import Controller, about_up, moves, straightening
 from temporeal.sim.rotations import rotation
 from temporeal.sim.stl.instructions.formulas import CONSTANTS
 from temporeal.sim.tabletop.objective import BEHIND, OVER, Objective, asked
@@ -25,8 +24,10 @@ from temporeal.sim.task_parts.arms.actions import ToolAction
 LENGTHS = ("target_pos_w", "place_pos_w", "drawer_pos", "button_pos")
 GAIN = 0.3  # of what is left of the way, in a control step
 OPEN, CLOSED = 1.0, -1.0
-DESCENT = 0.025  # m: of the way down that an arm without a hand sees at most: its flange comes down folded, close to
-# the base, where faster targets run ahead of it and it touches the table (a UR5e did in 6 of 64 episodes)
+DESCENT = 0.025  # m: of the way down that is seen at most, before pushing: faster targets run ahead of an arm that is
+# folded, close to its base, and its tool sticks to the table (a UR5e's did in 6 of 64 episodes)
+LOW = 0.03  # m: height at which a tool pushes
+AJAR, TURN = -0.25, 0.3  # the gripper while it pushes: 3 cm; rad, of the hand's turn that is seen at most
 GRIP_STEPS = 10  # control steps until fingers have closed, or opened: half a second
 ABOVE, CARRY = 0.09, 0.13  # m: over what is taken; height at which it is carried, over where it is put
 AWAY, CLEARS = 0.035, 0.09  # m: behind what is pushed until the tool is down; height at which it passes over things
@@ -77,12 +78,23 @@ def flat(way: Tensor) -> Tensor:
     return torch.hypot(way[:, 0], way[:, 1])
 
 
-def to(task: Task, s: Mapping[str, Tensor], pace: Tensor, goal: Tensor, grip: Tensor) -> Tensor:
-    """The action that brings the tool to ``goal`` [N, 3] m pointing down, with the gripper, where there is one, at
-    ``grip`` [N]."""
+def to(
+    task: Task, s: Mapping[str, Tensor], pace: Tensor, goal: Tensor, grip: Tensor, about: Tensor | None = None
+) -> Tensor:
+    """The action that brings the tool to ``goal`` [N, 3] m pointing down, to be turned by ``about`` [N] rad about
+    the vertical, with the gripper, where there is one, at ``grip`` [N]."""
     tool, objective, act = task.robot.tool, cast(Objective, task.objective), cast(ToolAction, task.act)
     way, turn = objective.size * (goal - s[f"{tool}_pos_w"]), straightening(s[f"{tool}_quat_w"])
+    turn = turn if about is None else turn + about_up(about)
     return moves(task, pace, way, turn, GAIN, *([grip] if act.gripper else []))
+
+
+def across(quat: Tensor, ahead: Tensor) -> Tensor:
+    """The least turn [N] rad about the vertical that lays the fingers of a hand that points down across ``ahead``
+    [N, 2]: its x axis, along it or against it."""
+    x = rotation(quat)[:, :2, 0]
+    sine, cosine = x[:, 0] * ahead[:, 1] - x[:, 1] * ahead[:, 0], (x * ahead).sum(-1)
+    return 0.5 * torch.atan2(2 * sine * cosine, cosine.square() - sine.square())
 
 
 def closed(worlds: int) -> Tensor:
@@ -128,9 +140,13 @@ def open_(task: Task, worlds: int) -> Controller:
 
 
 def push(task: Task, worlds: int) -> Controller:
-    """Over the place behind the target, down, along the way to its place; up and anew where it slipped off."""
-    tool = task.robot.tool
-    steepest = -inf if cast(ToolAction, task.act).gripper else -DESCENT
+    """Over the place behind the target, down, along the way to its place; up and anew where it slipped off.
+
+    A hand that turns lays its fingers across the way, a little open, so that round things and corners lie between them;
+    before it rises it opens, and what stuck between them stays.
+    """
+    tool, action = task.robot.tool, cast(ToolAction, task.act)
+    wide = bool(action.gripper) and action.tool_dim == 6
     down, there = (torch.zeros(worlds, dtype=torch.bool) for _ in range(2))
 
     def act(s: Mapping[str, Tensor], pace: Tensor) -> Tensor:
@@ -140,19 +156,22 @@ def push(task: Task, worlds: int) -> Controller:
         ahead = way / left.clamp(min=1e-3)
         aside = torch.stack([-ahead[:, 1], ahead[:, 0]], -1)
         off = place[:, :2] - target[:, :2]
-        along, across = (off * ahead).sum(-1), (off * aside).sum(-1)
+        along, beside = (off * ahead).sum(-1), (off * aside).sum(-1)
         over = target[:, :2] - (BEHIND + AWAY) * ahead
         settled = (over - place[:, :2]).norm(dim=-1) < 0.015
         there.copy_((left[:, 0] < 0.012) | (there & (left[:, 0] < 0.03)))
-        beside = (across.abs() > 0.025) | (along > 0)
-        down.copy_((down | settled) & ~beside & ~there)
-        low = down & (place[:, 2] < HALF + 0.015)
-        onwards = 0.7 * left * ahead - 1.5 * across[:, None] * aside
+        slipped = (beside.abs() > 0.025) | (along > 0)
+        down.copy_((down | settled) & ~slipped & ~there)
+        low = down & ((place[:, 2] - LOW).abs() < 0.015)
+        onwards = 0.7 * left * ahead - 1.5 * beside[:, None] * aside
         sideways = torch.where(low[:, None], onwards, torch.where(down[:, None], 0 * off, over - place[:, :2]))
-        height = (torch.where(down, HALF, CLEARS) - place[:, 2]).clamp(min=steepest)
+        height = (torch.where(down, LOW, CLEARS) - place[:, 2]).clamp(min=-DESCENT)
         sideways = torch.where(((down | (height < 0.03)) & ~there)[:, None], sideways, 0 * sideways)
         goal = place + torch.cat([sideways, height[:, None]], -1)
-        return to(task, s, pace, goal, closed(worlds))
+        if not wide:
+            return to(task, s, pace, goal, closed(worlds))
+        about = torch.where(there, 0.0, across(s[f"{tool}_quat_w"], ahead)).clamp(-TURN, TURN)
+        return to(task, s, pace, goal, torch.where(there, OPEN, AJAR), about)
 
     return act
 
