@@ -1,0 +1,198 @@
+"""Checks of each column by itself: is it whole, does time go on, does it say anything, is it measured.
+
+Samples that are not measured are marked: no number, an outlier, an end of scale, a straight line that somebody drew
+between two samples. Nothing is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from temporeal.policies.data.flight_logs.flight_log import (
+    ATTITUDE,
+    BATTERY,
+    COMMAND,
+    GOOD,
+    MARKED,
+    SPECS,
+    WRONG,
+    Finding,
+    FlightLog,
+    Marks,
+    Numbers,
+    Stream,
+)
+from temporeal.policies.data.flight_logs.motion import airborne, longer, stretches
+from temporeal.sim.stl.samples.times import CLOCK_SET_S, HOLD_PERIODS, late
+
+SHOWN = 3  # places that a sentence names
+FROZEN_S, FROZEN = 0.25, 20
+"""A sensor that gives one number for so long, and in so many samples, stands still: a mean of noise never does."""
+CLIPPED, OF_ALL = 4, 0.002
+"""Samples in a row at a column's end, and their share of the flight, that make an end of its scale."""
+ISOLATED, BULK = 3, 12.0
+"""An outlier is at most so many samples long, and so many times further from its neighbours than samples are."""
+FLOORS = {"m": 0.05, "wxyz": 0.1, "m/s": 0.5, "rad/s": 3.0, "m/s^2": 20.0, "V": 0.5, "1": np.inf}
+"""By unit, below which nothing is an outlier; chosen: what no small robot does within a sample. Commands have none."""
+STRAIGHT = 3
+"""Samples in a row that lie on one line to :data:`ROUNDING`: nobody measures that."""
+ROUNDING = 1e-6
+FILLED_S = 0.15
+"""Straight for longer is a finding; shorter ones are marked and said."""
+OFF_UNIT = 0.02
+
+
+def check(log: FlightLog) -> tuple[list[Finding], dict[str, Marks]]:
+    """The findings, and by stream which samples are measured [T]."""
+    found = [whole(log)]
+    good = {name: np.ones(len(stream.times), bool) for name, stream in log.streams.items()}
+    for stream in log.streams.values():
+        found += [*times(stream, good[stream.name])]
+    for stream, signal, name, values in log.components():
+        found += column(log, stream, signal, name, values, good[stream.name])
+    if (stream := log.stream_of(ATTITUDE)) is not None:
+        found.append(unit_length(stream, good[stream.name]))
+    quiet = {each.subject for each in found if each.check == "values"}
+    found += [Finding("values", name, GOOD, "moves, within its scale, without outliers")
+              for _, _, name, _ in log.components() if name not in quiet]
+    return found, good
+
+
+def whole(log: FlightLog) -> Finding:
+    """Whether the file has its end."""
+    if log.cut:
+        return Finding("file", log.path.name, MARKED, f"is not whole: {log.cut}; what is before that is read",
+                       "truncated")
+    return Finding("file", log.path.name, GOOD, "is whole")
+
+
+def times(stream: Stream, good: Marks) -> Iterator[Finding]:
+    """Whether times increase evenly; samples that do not are marked in ``good``."""
+    back = late(stream.times)
+    good &= ~back
+    if back.any():
+        steps = np.diff(stream.times)
+        k = int(np.flatnonzero(back)[0])
+        said = f"{back.sum()} samples repeat a time or go back, the first at sample {k} ({stream.times[k]:.3f} s)"
+        if (-steps).max() > CLOCK_SET_S:
+            yield Finding("times", stream.name, WRONG, f"{said}; its clock was set by {(-steps).max():.3g} s: no order "
+                          "of the samples is known", "clock set")
+            return
+        yield Finding("times", stream.name, MARKED, said, "times go back", {"samples": int(back.sum())})
+    period = stream.period
+    steps = np.diff(stream.times)
+    if (gaps := np.flatnonzero(steps > HOLD_PERIODS * period)).size and period > 0:
+        longest = float(steps.max())
+        at = ", ".join(f"{steps[k]:.3g} s at {stream.times[k]:.3f} s" for k in gaps[:SHOWN])
+        yield Finding("times", stream.name, MARKED, f"{len(gaps)} gaps, longer than {HOLD_PERIODS:g} periods of "
+                      f"{1e3 * period:.3g} ms: {at}{' and more' if len(gaps) > SHOWN else ''}; the longest "
+                      f"{longest:.3g} s", "gap", {"gaps": len(gaps), "longest_s": longest})
+    elif not back.any() and period > 0:
+        yield Finding("times", stream.name, GOOD, f"{len(stream.times)} samples, {1 / period:.5g} a second, no gap",
+                      figures={"rate_hz": 1 / period})
+
+
+def column(log: FlightLog, stream: Stream, signal: str, name: str, values: Numbers, good: Marks) -> list[Finding]:
+    """The findings on one column; what is wrong in it is marked in ``good``."""
+    finite = np.isfinite(values)
+    good &= finite
+    out = []
+    if not finite.all():
+        out.append(Finding("values", name, MARKED, f"{(~finite).sum()} samples are no number, the first at "
+                           f"{stream.times[int(np.argmin(finite))]:.3f} s", "no number",
+                           {"samples": int((~finite).sum())}))
+    air = airborne(log, stream) & finite
+    if stream.name == BATTERY or air.sum() < 10:
+        return out
+    if (said := standing(stream, values, air)) is not None:
+        frozen, why = said
+        good &= ~frozen
+        return [*out, Finding("values", name, MARKED if frozen.sum() < 0.5 * air.sum() else WRONG, why, "constant",
+                              {"samples": int(frozen.sum())})]
+    out += clipped(log, stream, signal, name, values, air, good)
+    out += outliers(stream, signal, name, values, good)
+    return [*out, *filled(stream, name, values, air, good)]
+
+
+def standing(stream: Stream, values: Numbers, air: Marks) -> tuple[Marks, str] | None:
+    """Where a column gives one number in flight, and why that is wrong."""
+    same = np.concatenate([[False], np.diff(values) == 0]) & air
+    frozen = longer(same, max(int(FROZEN_S / max(stream.period, 1e-9)), FROZEN))
+    found = stretches(frozen)
+    if not found:
+        return None
+    first, last = max(found, key=lambda ends: ends[1] - ends[0])
+    return frozen, (f"gives {values[first]:.6g} for {stream.times[last - 1] - stream.times[first]:.3g} s of the flight "
+                    f"from {stream.times[first]:.3f} s on ({len(found)} such stretches)")
+
+
+def clipped(
+    log: FlightLog, stream: Stream, signal: str, name: str, values: Numbers, air: Marks, good: Marks
+) -> Iterator[Finding]:
+    """Whether a column stays at its largest or smallest number; commands may, at their limits."""
+    for end, word in ((values[air].max(), "above"), (values[air].min(), "below")):
+        held = longer((values == end) & air, CLIPPED)
+        if held.sum() < max(OF_ALL * air.sum(), CLIPPED):
+            continue
+        portion = 100 * held.sum() / air.sum()
+        if signal == COMMAND and log.command is not None and min(
+                abs(end - limit) for limit in (*log.command.low, *log.command.high)) < 1e-3:
+            yield Finding("values", name, GOOD, f"is at its limit {end:.4g} for {portion:.2g} % of the flight",
+                          figures={"at_limit_percent": float(portion)})
+            continue
+        good &= ~held
+        yield Finding("values", name, MARKED, f"is clipped: it never goes {word} {end:.6g} and stays there in "
+                      f"{len(stretches(held))} stretches, {portion:.2g} % of the flight", "clipped",
+                      {"at": float(end), "percent": float(portion)})
+
+
+def outliers(stream: Stream, signal: str, name: str, values: Numbers, good: Marks) -> Iterator[Finding]:
+    """Samples far from those around them, on both sides."""
+    floor = FLOORS.get(SPECS[signal].unit if signal in SPECS else "1", np.inf)
+    if not np.isfinite(floor) or len(values) < 2 * ISOLATED + 1:
+        return
+    padded = np.pad(values, ISOLATED, mode="edge")
+    around = np.lib.stride_tricks.sliding_window_view(padded, 2 * ISOLATED + 1)
+    away = np.abs(values - np.nanmedian(around, axis=1))
+    usual = 1.4826 * np.nanmedian(away[away > 0]) if (away > 0).any() else 0.0
+    far = np.nan_to_num(away, nan=0.0) > max(floor, BULK * usual)
+    far &= ~longer(far, ISOLATED + 1)
+    if not far.any():
+        return
+    good &= ~far
+    places = np.flatnonzero(far)
+    at = ", ".join(f"{values[k]:.4g} at {stream.times[k]:.3f} s" for k in places[:SHOWN])
+    yield Finding("values", name, MARKED, f"{len(places)} outliers: {at}{' and more' if len(places) > SHOWN else ''}",
+                  "outlier", {"samples": len(places)})
+
+
+def filled(stream: Stream, name: str, values: Numbers, air: Marks, good: Marks) -> Iterator[Finding]:
+    """Straight lines in flight: samples that somebody interpolated."""
+    bend = np.abs(np.diff(values, 2))
+    scale = np.maximum(np.abs(np.diff(values)), 0)
+    straight = np.zeros(len(values), bool)
+    straight[1:-1] = (bend <= ROUNDING * np.maximum(scale[:-1], 1e-3 * np.abs(values[1:-1]))) & (scale[:-1] > 0)
+    straight = longer(straight & air, STRAIGHT)
+    if not straight.any():
+        return
+    good &= ~straight
+    ends = stretches(straight)
+    longest = max(last - first + 1 for first, last in ends) * stream.period
+    said = (f"{len(ends)} straight lines in flight, {100 * straight.sum() / air.sum():.2g} % of its samples, the longest "
+            f"{longest:.2g} s: filled between two measurements; they are marked")
+    yield Finding("values", name, MARKED if longest > FILLED_S else GOOD, said, "filled" if longest > FILLED_S else "",
+                  {"samples": int(straight.sum()), "longest_s": longest})
+
+
+def unit_length(stream: Stream, good: Marks) -> Finding:
+    """Whether quaternions have length 1; others are marked."""
+    length = np.linalg.norm(stream.values[ATTITUDE], axis=1)
+    wrong = ~(np.abs(length - 1) <= OFF_UNIT)
+    good &= ~wrong
+    if not wrong.any():
+        return Finding("unit", ATTITUDE, GOOD, "has length 1")
+    share, typical = wrong.mean(), float(np.nanmedian(length))
+    return Finding("unit", ATTITUDE, WRONG if share > 0.5 else MARKED, f"{wrong.sum()} of {len(wrong)} quaternions do "
+                   f"not have length 1 (median {typical:.4g})", "no unit quaternion", {"samples": int(wrong.sum())})

@@ -1,0 +1,160 @@
+"""Logs that a Crazyflie writes to its micro SD card (usdlog, versions 1 and 2), at about 1 kHz.
+
+Layout (Bitcraze, ``docs/userguides`` of the uSD-card deck): 0xBC, version and number of event types (uint16 each); per
+type its number (uint16), name, number of variables (uint16) and for each ``name(format)``, texts ending with 0; then
+events: number (uint16), time (version 1: uint32 ms; 2: uint64 us), values; at the end the CRC-32 of all before it.
+Units are the firmware's: accelerometer g, gyro deg/s, motors 0 to 65535, ``stateEstimate`` m and m/s, quaternion xyzw.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from temporeal.policies.data.episodes.interface import DataError
+from temporeal.policies.data.flight_logs.flight_log import (
+    ACCELERATION,
+    BATTERY,
+    COMMAND,
+    FULL_PWM,
+    GRAVITY,
+    IMU,
+    MOTORS,
+    RATES,
+    VOLTAGE,
+    FlightLog,
+    Stream,
+)
+from temporeal.robots.handed_over.files import read
+
+KIND = "usdlog"
+MAGIC = 0xBC
+FORMATS = "bBhHiIqQfd"
+"""Of Python's ``struct``, little-endian, as the firmware names types."""
+MOST_TYPES, MOST_VARIABLES, LONGEST_NAME = 64, 256, 128
+TICK = {1: 1e-3, 2: 1e-6}
+STAMP = {1: "<u4", 2: "<u8"}
+WANTED = {
+    IMU: {ACCELERATION: ("acc.x", "acc.y", "acc.z"), RATES: ("gyro.x", "gyro.y", "gyro.z")},
+    MOTORS: {COMMAND: tuple(f"motor.m{k}" for k in (1, 2, 3, 4))},
+    BATTERY: {VOLTAGE: ("pm.vbat",)},
+}
+SCALE = {ACCELERATION: GRAVITY, RATES: np.pi / 180, COMMAND: 1.0 / FULL_PWM}
+
+
+@dataclass(frozen=True)
+class Event:
+    """A type of events: how its values lie in the file."""
+
+    name: str
+    dtype: np.dtype[np.void]
+
+
+def is_this(path: Path) -> bool:
+    """Whether a file begins as such a log does."""
+    with path.open("rb") as file:
+        head = file.read(3)
+    return len(head) == 3 and head[0] == MAGIC and struct.unpack("<H", head[1:])[0] in TICK
+
+
+def read_log(path: Path) -> FlightLog:
+    """The log in a file of the card."""
+    data = read(path)
+    version, events, begin = header_of(path, data)
+    whole = len(data) > begin + 4 and zlib.crc32(data[:-4]) == struct.unpack("<I", data[-4:])[0]
+    rows, left = rows_of(path, data[begin : len(data) - 4 if whole else len(data)], events)
+    cut = "" if whole else "its check sum is missing or wrong" + (
+        f", and the last {left} bytes are a part of an event" if left else "")
+    streams = {}
+    for name, signals in WANTED.items():
+        wanted = [column for columns in signals.values() for column in columns]
+        found = next((row for row in rows.values() if row.dtype.names and set(wanted) <= set(row.dtype.names)), None)
+        if found is not None and len(found) > 1:
+            streams[name] = stream_of(name, found, TICK[version])
+    if not streams:
+        known = sorted({column for row in rows.values() for column in row.dtype.names or () if "." in column})
+        raise DataError(f"{path} has neither acc, gyro, motor nor pm.vbat; it has: {', '.join(known) or 'no event'}")
+    first = min(float(stream.times[0]) for stream in streams.values())
+    streams = {name: Stream(name, stream.times - first, stream.values) for name, stream in streams.items()}
+    return FlightLog(path, KIND, "crazyflie", streams, cut=cut)
+
+
+def header_of(path: Path, data: bytes) -> tuple[int, Mapping[int, Event], int]:
+    """The version, the types of events by number, and where the events begin."""
+    try:
+        magic, version, count = struct.unpack_from("<BHH", data)
+        if magic != MAGIC or version not in TICK:
+            raise DataError(f"{path} begins with {data[:3].hex()}; bc0100 or bc0200 is needed")
+        if not 0 < count <= MOST_TYPES:
+            raise DataError(f"{path}: {count} types of events; 1 to {MOST_TYPES} are legal")
+        events, at = {}, 5
+        for _ in range(count):
+            (number,), at = struct.unpack_from("<H", data, at), at + 2
+            name, at = text(data, at)
+            (variables,), at = struct.unpack_from("<H", data, at), at + 2
+            if variables > MOST_VARIABLES:
+                raise DataError(f"{path}: event {name!r} has {variables} variables; {MOST_VARIABLES} at most are legal")
+            fields: list[tuple[str, str]] = [("number", "<u2"), ("stamp", STAMP[version])]
+            for _ in range(variables):
+                told, at = text(data, at)
+                fields.append((told[:-3], f"<{format_of(path, told)}"))
+            events[number] = Event(name, np.dtype(fields))
+    except (struct.error, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: its header cannot be read: {error}") from error
+    return version, events, at
+
+
+def text(data: bytes, at: int) -> tuple[str, int]:
+    """The text at ``at``, and where it is over."""
+    end = data.index(b"\0", at, at + LONGEST_NAME)
+    return data[at:end].decode("ascii"), end + 1
+
+
+def format_of(path: Path, told: str) -> str:
+    """The format letter of ``acc.x(f)``."""
+    if len(told) < 4 or told[-3] != "(" or told[-1] != ")" or told[-2] not in FORMATS:
+        raise DataError(f"{path}: variable {told!r}; name(F) with F of {FORMATS} is needed")
+    return np.dtype(told[-2]).str.lstrip("<>|=") if told[-2] in "bB" else np.dtype(f"<{told[-2]}").str[1:]
+
+
+def rows_of(path: Path, body: bytes, events: Mapping[int, Event]) -> tuple[dict[int, np.ndarray], int]:
+    """The events by number of their type, and how many bytes at the end are a part of one."""
+    if len(events) == 1:
+        (number, event), = events.items()
+        size = event.dtype.itemsize
+        rows = np.frombuffer(body, event.dtype, len(body) // size)
+        if (wrong := np.flatnonzero(rows["number"] != number)).size:
+            raise DataError(f"{path}: event {wrong[0]} is of type {rows['number'][wrong[0]]}, which the header does "
+                            "not name: bytes are missing or damaged before it")
+        return {number: rows}, len(body) % size
+    places: dict[int, list[int]] = {number: [] for number in events}
+    at = 0
+    while at + 2 <= len(body):
+        (number,) = struct.unpack_from("<H", body, at)
+        if number not in events:
+            raise DataError(f"{path}: byte {at} of its events is of type {number}, which the header does not name: "
+                            "bytes are missing or damaged before it")
+        size = events[number].dtype.itemsize
+        if at + size > len(body):
+            break
+        places[number].append(at)
+        at += size
+    raw = np.frombuffer(body, np.uint8)
+    return {number: raw[np.add.outer(found, np.arange(events[number].dtype.itemsize))].view(events[number].dtype)[:, 0]
+            for number, found in places.items() if found}, len(body) - at
+
+
+def stream_of(name: str, rows: np.ndarray, tick: float) -> Stream:
+    """One source of a type of events."""
+    values = {}
+    for signal, columns in WANTED[name].items():
+        found = np.stack([rows[column].astype(np.float64) for column in columns], 1) * SCALE.get(signal, 1.0)
+        values[signal] = found[:, 0] if len(columns) == 1 else found
+    return Stream(name, rows["stamp"].astype(np.float64) * tick, values)
