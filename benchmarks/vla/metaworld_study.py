@@ -38,7 +38,8 @@ TARGETS = {"many": 0.85, "few": None, "rl": 0.85}
 WORLD = ("task=metaworld", "task.settings.see=hand", "task.settings.steps=200",
          *(f"cameras.{name}={{width: 64, height: 64, kinds: [rgb]}}" for name in ("right", "front")))
 READ = ("hand_pos_w", "hand_opening", "goal_pos_w", "instruction", "right_rgb", "front_rgb")
-CLONED = (f"algo.signals=[{','.join(READ)}]", "algo.horizon=8", "algo.evaluate_updates=0")
+CLONED = (f"algo.signals=[{','.join(READ)}]", "algo.horizon=8", "algo.channels=[16,32,32,32]", "algo.pointers=2",
+          "algo.evaluate_updates=0")
 NOISE = {"push-v3": "0,0.1,0.2", "pick-place-v3": "0,0.1,0.2", "peg-insert-side-v3": "0,0.1,0.2"}
 """Standard deviations, one for each episode, where those of the others make experts drop what they hold."""
 USUAL, LASTS = "0,0.3,0.5", 0.035  # s: 0.7 from one control step to the next
@@ -60,7 +61,7 @@ class Size:
     tasks: tuple[str, ...] = MT10
     demonstrations: int = 40
     few: int = 2
-    updates: int = 6000
+    updates: int = 12_000
     steps: int = 800_000
     episodes: int = 52
 
@@ -83,7 +84,10 @@ def demonstrations(task: str, count: int, seed: int, out: Path) -> Path:
         command("data", "generate", *WORLD, f"task.settings.env={task}", "quality=noisy",
                 f"noise={NOISE.get(task, USUAL)}", f"lasts={LASTS}", "tail=10",
                 f"episodes={round(count * FAILS.get(task, 1.0))}", f"seed={seed}", f"out={all_of}", "--json")
-        command("data", "filter", str(all_of), "--success", "yes", "--out", str(kept), "--json")
+        part = kept.with_name(f"{kept.name}-part")  # a set that was stopped half-way is not taken for whole
+        shutil.rmtree(part, ignore_errors=True)
+        command("data", "filter", str(all_of), "--success", "yes", "--out", str(part), "--json")
+        part.rename(kept)
     return kept
 
 

@@ -28,13 +28,14 @@ def add(parser: Parser) -> None:
 
 def run(options: Any) -> int:
     """Write them."""
-    from temporeal.policies.data.curation.copying import merged, own_interface, write
+    from temporeal.policies.data.curation.copying import merged, own_interface, require_episodes, write
     from temporeal.policies.data.episodes.dataset import Dataset
     from temporeal.policies.data.episodes.interface import require_same
 
     if len(set(options.folders)) < len(options.folders):
         raise BadInput(f"a set is named twice: {', '.join(map(str, options.folders))}")
     sets = [Dataset.open(folder) for folder in options.folders]
+    require_episodes(sets)
     for data in sets[1:]:
         require_same(sets[0].interface, data.interface, f"{data.folder} (beside {sets[0].folder})")
     count = sum(data.episodes for data in sets)

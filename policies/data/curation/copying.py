@@ -85,6 +85,14 @@ def originals(data: Dataset, chosen: Iterable[int]) -> Iterator[Episode]:
         yield replace(episode, info={ORIGIN: f"{data.folder.name}:{number}", **episode.info})
 
 
+def require_episodes(sets: Iterable[Dataset]) -> None:
+    """An error where one of ``sets`` is empty: what is merged with it would lack what somebody counts on."""
+    for data in sets:
+        if not data.episodes:
+            raise DataError(f"{data.folder} has no episodes: its writer was stopped before the first was whole, or a "
+                            "filter kept none. Make it anew, or leave it out")
+
+
 def merged(sets: list[Dataset]) -> Iterator[Episode]:
     """The episodes of all ``sets``, which must be of one interface, with the name of the set that each came from."""
     names = [data.folder.name for data in sets]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.policies.data.curation.constructed import FLIGHT, climb, climbs
 
-from temporeal.policies.data.curation.copying import merged, originals, own_interface, write
+from temporeal.policies.data.curation.copying import merged, originals, own_interface, require_episodes, write
 from temporeal.policies.data.curation.mirroring import mirrored, mirrors_of, within
 from temporeal.policies.data.curation.selection import Wanted, best, condition, masks, parts, returns, successes
 from temporeal.policies.data.episodes.dataset import Dataset
@@ -80,6 +80,14 @@ def test_merged_sets_name_their_source_and_must_be_of_one_interface(data, tmp_pa
     slow = Dataset.open(tmp_path / "slow") if write_at(tmp_path / "slow", 5.0) else None
     with pytest.raises(DataError, match="rate_hz: 10.0 is needed, 5.0 is there"):
         list(merged([data, slow]))
+
+
+def test_a_set_without_episodes_is_not_merged(data, tmp_path: Path):
+    with DatasetWriter(tmp_path / "empty", FLIGHT):
+        pass  # as a writer that was stopped leaves it
+    require_episodes([data])
+    with pytest.raises(DataError, match="empty has no episodes: .* leave it out"):
+        require_episodes([data, Dataset.open(tmp_path / "empty")])
 
 
 def seen_from(folder: Path, height: float, **others) -> Dataset:
