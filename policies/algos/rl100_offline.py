@@ -28,7 +28,7 @@ from temporeal.policies.training.chunks.learner import Result
 from temporeal.policies.training.chunks.policy import ChunkPolicy
 from temporeal.policies.training.chunks.windows import Source
 from temporeal.policies.training.errors import SettingsError
-from temporeal.policies.training.policy_graphs import learner_of
+from temporeal.policies.training.policy_graphs import gives_chunks, learner_of
 
 
 def train(
@@ -51,11 +51,10 @@ def train(
 
 def policy_of(run: Path) -> ChunkPolicy:
     """The policy of ``run``, which must be denoised in steps."""
-    module = learner_of(run)
-    if not hasattr(module, "load_chunks"):
+    if not gives_chunks(run):
         raise SettingsError(f"algo.policy={run} gives single commands; algo=rl100_offline improves policies that give "
                             "chunks")
-    policy: ChunkPolicy = module.load_chunks(run)
+    policy: ChunkPolicy = learner_of(run).load_chunks(run)
     denoising(policy)
     return policy
 

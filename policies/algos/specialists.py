@@ -7,6 +7,8 @@ ensemble learns which of them fail from where; who acts is decided in each contr
 
 ``algo.merge=true`` makes one network of them instead, where they were trained from the generalist: their weights are
 averaged (:mod:`temporeal.policies.training.warm_starts.merging`), by ``algo.weights`` or as held-out episodes say.
+Policies that give chunks are merged likewise (:mod:`temporeal.policies.training.warm_starts.chunk_merging`); they take
+no turns.
 
 What they are together is one policy, which is judged and exported as any other, and distilled to one network by
 ``algo=dagger algo.expert=RUN``. N worlds, O observation.
@@ -25,10 +27,12 @@ from torch import Tensor, nn
 from temporeal.policies.nets.actor import FeedForwardActor
 from temporeal.policies.nets.normalizer import Normalizer, moments
 from temporeal.policies.training import budget, checkpoint, offline_learner
+from temporeal.policies.training.chunks.policy import ChunkPolicy
 from temporeal.policies.training.errors import SettingsError, choose, require, require_widths
 from temporeal.policies.training.progress import CLOCKS, Logger, Progress
 from temporeal.policies.training.ranks import Ranks
-from temporeal.policies.training.warm_starts import merging
+from temporeal.policies.training.warm_starts import chunk_merging, merged_run, merging
+from temporeal.policies.training.warm_starts.chunk_merging import ChunkStart
 from temporeal.policies.training.warm_starts.easy_cases import Judges, OnePolicy, Switch, judged_loss, untouched
 from temporeal.policies.training.warm_starts.ppo_start import WarmStart, on_this_task
 from temporeal.sim.types import TaskEnv
@@ -51,6 +55,9 @@ class SpecialistsConfig:
         merge: whether weights are averaged instead; of what is above only adapt and specialists count then.
         weights: of each specialist's difference from the generalist; none: chosen. choices: those that are tried.
         episodes: of each task in an evaluation.
+        execute: of merged policies that give chunks: control steps of each chunk that are played; None: they give
+            single commands. A command fills it in, as algo.adapt plays its chunks.
+        ensemble: of chunks, see :class:`temporeal.policies.training.chunks.learner.CloningConfig`.
     """
 
     adapt: str = ""
@@ -73,12 +80,14 @@ class SpecialistsConfig:
     weights: Sequence[float] = ()
     choices: Sequence[float] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
     episodes: int = 128
+    execute: int | None = None
+    ensemble: float | None = None
 
     def __post_init__(self) -> None:
         require(self, updates="[1, inf)", round_updates="[1, inf)", max_seconds="(0, inf)", members="[2, inf)",
                 batch="[1, inf)", learning_rate="(0, inf)", weight_decay="[0, inf)", width="[0, inf)",
                 margin="[0, 1]", rows="[1, inf)", checkpoint_seconds="[0, inf)", threads="[1, inf)",
-                episodes="[1, inf)")
+                episodes="[1, inf)", execute="[1, inf)", ensemble="[0, inf)")
         for name in ("weights", "choices"):
             if wrong := [x for x in getattr(self, name) if not -2.0 <= x <= 2.0]:
                 raise SettingsError(f"algo.{name}={wrong}: of a specialist's difference, -2 to 2; 1 is all of it")
@@ -86,6 +95,12 @@ class SpecialistsConfig:
             raise SettingsError("algo.choices=[] leaves none to choose algo.weights from")
         if self.weights and not self.merge:
             raise SettingsError("algo.weights are those of merged specialists: algo.merge=true")
+        if self.execute is not None and not self.merge:
+            raise SettingsError(f"algo.execute={self.execute} plays chunks, and policies that give chunks do not take "
+                                "turns: algo.merge=true, or algo.execute=null")
+        if self.ensemble is not None and self.execute is None:
+            raise SettingsError(f"algo.ensemble={self.ensemble} averages chunks: only where policies that give chunks "
+                                "are merged, algo.execute=N")
         require_widths(self, "hidden")
         choose(self, clock=tuple(CLOCKS))
 
@@ -93,8 +108,8 @@ class SpecialistsConfig:
 class Result(NamedTuple):
     """The policy: the deterministic action is ``actor(normalizer(obs))``; the normalizer changes nothing."""
 
-    actor: Switch | FeedForwardActor
-    normalizer: Normalizer
+    actor: Switch | FeedForwardActor | ChunkPolicy
+    normalizer: nn.Module
     history: list[dict[str, float]]
 
 
@@ -119,7 +134,8 @@ class Learner:
 
 
 def train(
-    env: TaskEnv, config: SpecialistsConfig, *, out: Path, seed: int = 0, policies: Sequence[WarmStart] = (),
+    env: TaskEnv, config: SpecialistsConfig, *, out: Path, seed: int = 0,
+    policies: Sequence[WarmStart] | Sequence[ChunkStart] = (),
     judges: Sequence[merging.Judge] = (), resume: bool | Path = False, progress: Progress | None = None,
     logger: Logger | None = None,
     on_iteration: Callable[[Any], bool | None] | None = None, ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
@@ -133,7 +149,7 @@ def train(
                             "algo.specialists=[RUN]")
     if config.merge:
         return merge(config, policies, judges, Path(out), resume, logger, on_iteration)
-    learner = begin(env, config, policies, seed)
+    learner = begin(env, config, cast("Sequence[WarmStart]", policies), seed)
     if resume:
         restore(learner, resume if isinstance(resume, Path) else checkpoint.latest(Path(out) / "checkpoints", 0, 1))
     with offline_learner.threads(config.threads):
@@ -143,32 +159,23 @@ def train(
 
 
 def merge(
-    config: SpecialistsConfig, policies: Sequence[WarmStart], judges: Sequence[merging.Judge], out: Path,
-    resume: bool | Path, logger: Logger | None, on_iteration: Callable[[Any], bool | None] | None,
+    config: SpecialistsConfig, policies: Sequence[WarmStart] | Sequence[ChunkStart], judges: Sequence[merging.Judge],
+    out: Path, resume: bool | Path, logger: Logger | None, on_iteration: Callable[[Any], bool | None] | None,
 ) -> Result:
-    """Average the policies' weights, and write what came of it. One that was stopped left nothing: it begins anew."""
-    if resume and any((out / "checkpoints").glob("*.pt")):
-        raise SettingsError("algo.merge=true is done here, nothing to resume: it is judged anew with --overwrite")
-    history: list[dict[str, float]] = []
+    """Average the policies' weights, and write what came of it."""
+    start = Path(policies[0].run)
+    actor, normalizer, history = merged_run.run(
+        config, policies, judges, out, resume, logger, on_iteration, lambda it: keep_merged(it, config, start, out))
+    return Result(cast("Any", actor), normalizer, history)
 
-    def each(figures: dict[str, float]) -> bool:
-        history.append(figures)
-        if logger is not None:
-            logger(len(history), figures)
-        return on_iteration is not None and bool(on_iteration(None))
 
-    with offline_learner.threads(config.threads):
-        found = merging.merge(policies, judges, weights=config.weights, choices=config.choices,
-                              episodes=config.episodes, each=each)
-    if found is None:  # it was asked to stop
-        return Result(cast("FeedForwardActor", policies[0].actor), policies[0].normalizer, history)
-    merging.write(found, policies, judges, config.episodes, out)
-    one = OnePolicy(found.normalizer, found.actor)
+def keep_merged(found: merging.Found, config: SpecialistsConfig, start: Path, out: Path) -> None:
+    """Write the checkpoint of the merged policy."""
+    if config.execute is not None:
+        return chunk_merging.keep(found, start, plain(config), out)
+    one = OnePolicy(cast("Normalizer", found.normalizer), found.actor)
     checkpoint.save(checkpoint.file_of(out / "checkpoints", 1, 0, 1), {
         "kind": KIND, "config": plain(config), "sizes": {"policies": [size_of(one)]}, "switch": one.state_dict()})
-    last = {f"weight_{i}": weight for i, weight in enumerate(found.weights)}
-    mean = sum(found.success[-1]) / max(len(judges), 1)
-    return Result(found.actor, found.normalizer, [*history, {**last, "merged_success": mean}])
 
 
 def begin(env: TaskEnv, config: SpecialistsConfig, policies: Sequence[WarmStart], seed: int) -> Learner:
@@ -239,7 +246,7 @@ def judge(learner: Learner) -> Tensor:
     return loss.detach()
 
 
-ABSENT = ("merge", "weights", "choices", "episodes")
+ABSENT = ("merge", "weights", "choices", "episodes", "execute", "ensemble")
 """Settings that older checkpoints lack: their defaults are what was done then."""
 KEPT = ("obs", "who", "failed", "rounds", "update", "seconds", "flown", "history")
 
@@ -295,6 +302,16 @@ def with_absent(config: Mapping[str, Any]) -> dict[str, Any]:
 def plain(config: SpecialistsConfig) -> dict[str, Any]:
     """The settings as plain values."""
     return {key: list(value) if isinstance(value, tuple) else value for key, value in vars(config).items()}
+
+
+def gives_chunks_with(algo: Mapping[str, Any]) -> bool:
+    """Whether the policy of a run with these settings of the algorithm gives chunks."""
+    return bool(algo.get("merge")) and algo.get("execute") is not None
+
+
+def load_chunks(run: Path, device: str = "cpu") -> ChunkPolicy:
+    """The merged policy of a run, which gives chunks."""
+    return chunk_merging.load(Path(run), device)
 
 
 def load_policy(run: Path, device: str = "cpu") -> tuple[nn.Module, Normalizer, SpecialistsConfig]:

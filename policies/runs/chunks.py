@@ -17,6 +17,7 @@ import numpy as np
 from temporeal.policies.runs import artifacts
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.learners import algorithm, module_of
+from temporeal.policies.training.registries import module_gives_chunks
 
 if TYPE_CHECKING:
     from temporeal.policies.export.instructed import Told
@@ -33,7 +34,7 @@ Infer = Callable[[Arrays], np.ndarray]
 
 def gives_chunks(settings: Mapping[str, Any]) -> bool:
     """Whether the policies of the algorithm that ``settings`` name give chunks."""
-    return hasattr(module_of(settings["algo"]["name"]), "load_chunks")
+    return module_gives_chunks(module_of(settings["algo"]["name"]), settings["algo"])
 
 
 def load_chunks(settings: Mapping[str, Any], folder: Path, task: Task, *, any_robot: bool = False) -> ChunkPolicy:

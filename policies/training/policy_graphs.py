@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
@@ -14,7 +14,7 @@ from temporeal.policies.data.hidden_signals import without
 from temporeal.policies.data.memoryless import shown
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.errors import SettingsError
-from temporeal.policies.training.registries import LEARNERS
+from temporeal.policies.training.registries import LEARNERS, module_gives_chunks
 from temporeal.policies.training.residual.graphs import Residual, residual_graph
 from temporeal.policies.training.residual.settings import BaseConfig, base_config
 from temporeal.robots.handed_over.files import Refused, read_text
@@ -32,16 +32,26 @@ BASE = "base"  # in a run's folder: a copy of what its policy corrects
 
 def algorithm_of(run: Path) -> str:
     """The algorithm of the run in folder ``run``, by its settings."""
+    return str(algorithm_settings(run)["name"])
+
+
+def algorithm_settings(run: Path) -> Mapping[str, Any]:
+    """The settings ``algo`` of the run in folder ``run``, with its ``name``."""
     file = run / CONFIG
     if not file.exists():
         raise CheckpointError(f"{run} is no run: " + (f"it has no {CONFIG}" if run.is_dir() else
                                                          "there is no such folder"))
     try:
-        name = from_yaml(read_text(file, within=run), str(file))["algo"]["name"]
+        found = from_yaml(read_text(file, within=run), str(file))["algo"]
+        return {**found, "name": found["name"]}
     except (OSError, TypeError, LookupError, Refused, yaml.YAMLError) as error:
         raise CheckpointError(f"{run} is no run: its {CONFIG} does not say which algorithm learned it "
                               f"({type(error).__name__}: {error})") from error
-    return str(name)
+
+
+def gives_chunks(run: Path) -> bool:
+    """Whether the policy of the run in folder ``run`` gives chunks."""
+    return module_gives_chunks(learner_of(run), algorithm_settings(run))
 
 
 def corrects(run: Path) -> BaseConfig:
@@ -104,7 +114,7 @@ def told(run: Path, task: Task, hidden: Sequence[str]) -> Task:
 
 def corrected_graph(run: Path, task: Task, base: BaseConfig, device: str = "cpu") -> PolicyGraph:
     """The policy of ``run``, which corrects a copy of another run's in its folder, as ``base`` says."""
-    if not (run / BASE / CONFIG).is_file() or hasattr(learner_of(run / BASE), "load_chunks"):
+    if not (run / BASE / CONFIG).is_file() or gives_chunks(run / BASE):
         raise CheckpointError(f"the policy in {run} corrects one that reads signals itself, not the task's observation "
                               f"({base.title}): here one that reads the observation is needed. temporeal eval, "
                               "temporeal export and temporeal data generate (expert=RUN) take it, and base.policy its "

@@ -12,7 +12,7 @@ from temporeal.policies.runs import chunks, environments, offline
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.learners import learns_from_data, module_of
 from temporeal.policies.runs.progress import load_progress
-from temporeal.policies.runs.run_folders import load_run, title_of
+from temporeal.policies.runs.run_folders import load_run, read_run, title_of
 from temporeal.policies.runs.settings.compose import compose, override
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.settings.handed_over import checked
@@ -34,27 +34,44 @@ JUDGES = 500_000  # between the seed of a training and that of the episodes that
 
 
 def tunes_chunks(settings: Mapping[str, Any]) -> bool:
-    """Whether the algorithm that ``settings`` name tunes a chunk policy in simulation."""
-    module = module_of(settings["algo"]["name"])
-    return hasattr(module, "load_chunks") and not learns_from_data(module)
+    """Whether the algorithm that ``settings`` name makes, in simulation, a chunk policy of another run's."""
+    return chunks.gives_chunks(settings) and not learns_from_data(module_of(settings["algo"]["name"]))
+
+
+NAMED = ("algo.policy=", "algo.adapt=")
+"""Words that name the run whose chunk policy is tuned, or merged with others."""
 
 
 def settings_of(words: Sequence[str]) -> Settings:
-    """The settings of a command's ``words``; where they tune a run and name no task, the run says which task it is
-    about, with its cameras."""
-    named = [offline.named(word) for word in words if word.startswith("algo.policy=")]
+    """The settings of a command's ``words``; where they tune a run, or merge runs that give chunks, and name no task,
+    the run says which task it is about, with its cameras."""
+    named = [offline.named(word) for word in words if word.startswith(NAMED)]
     groups = (*offline.WORLD, "cameras", "renderer")
     of_world = [word for word in words if part_of(word) in groups]
     rest = [word for word in words if word not in of_world]
-    if not named or not tunes_chunks(compose(rest)):
+    if not named or not named[-1]:
+        return offline.settings_of(words)
+    played, merges = merging_chunks(compose(rest), named[-1])
+    if not tunes_chunks(played):
         return offline.settings_of(words)
     before = load_run(Path(named[-1]))
     with bad_input():
         held = checked({group: before[group] for group in groups if group in before}, named[-1])
     if any(word.startswith("task=") for word in words) and compose(words)["task"]["name"] != held["task"]["name"]:
         return compose(words)  # refused where the run is read: a policy is tuned on the task that it was made for
-    worlds = {} if any(part_of(word) == "num_worlds" for word in words) else {"num_worlds": WORLDS}
-    return override({**compose(rest), **held, **worlds}, [word for word in of_world if not word.startswith("task=")])
+    worlds = {} if merges or any(part_of(word) == "num_worlds" for word in words) else {"num_worlds": WORLDS}
+    return override({**played, **held, **worlds}, [word for word in of_world if not word.startswith("task=")])
+
+
+def merging_chunks(settings: Settings, run: str) -> tuple[Settings, bool]:
+    """``settings``, and whether they merge what was tuned from the chunk policy of ``run``; then with
+    ``algo.execute``, where nothing is said, as that run plays its chunks."""
+    algo = settings["algo"]
+    if not algo.get("merge"):
+        return settings, False
+    if algo.get("execute") is None and chunks.gives_chunks(before := read_run(Path(run))):
+        algo = {**algo, "execute": chunks.playing(before["algo"])[0]}
+    return {**settings, "algo": algo}, algo.get("execute") is not None
 
 
 def part_of(word: str) -> str:

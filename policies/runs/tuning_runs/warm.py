@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from temporeal.policies.runs import environments, offline
+from temporeal.policies.runs import chunks, environments, offline
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.learners import module_of
 from temporeal.policies.runs.run_folders import load_run, title_of
@@ -15,6 +16,7 @@ from temporeal.policies.runs.tuning_runs.bases import JUDGES
 if TYPE_CHECKING:
     from torch import nn
 
+    from temporeal.policies.training.warm_starts.chunk_merging import ChunkStart
     from temporeal.policies.training.warm_starts.ppo_start import WarmStart
     from temporeal.sim.maps import ObserveMap
     from temporeal.sim.task import Task
@@ -22,10 +24,34 @@ if TYPE_CHECKING:
 LEARNER = "ppo"
 
 
-def warm_starts(settings: Settings, task: Task, configuration: Any) -> list[WarmStart]:
+def warm_starts(settings: Settings, task: Task, configuration: Any) -> list[WarmStart] | list[ChunkStart]:
     """The generalist ``algo.adapt`` and the specialists for ``task``."""
-    runs = [run for run in (configuration.adapt, *configuration.specialists) if run]
-    return [warm_start(settings, task, str(run)) for run in runs]
+    runs = [str(run) for run in (configuration.adapt, *configuration.specialists) if run]
+    if configuration.execute is not None:
+        return [chunk_start(settings, task, run) for run in runs]
+    return [warm_start(settings, task, run) for run in runs]
+
+
+def chunk_start(settings: Settings, task: Task, folder: str) -> ChunkStart:
+    """The policy of the run ``folder``, which gives chunks, for ``task``, and the one that it was tuned from."""
+    from temporeal.policies.training.checkpoint import CheckpointError
+    from temporeal.policies.training.chunk_rl.tuning import BASE, digest
+    from temporeal.policies.training.policy_graphs import CONFIG, gives_chunks, learner_of
+    from temporeal.policies.training.warm_starts.chunk_merging import ChunkStart
+
+    run = Path(folder)
+    before, began = load_run(run), ""
+    if not chunks.gives_chunks(before):
+        raise BadInput(f"algo.execute={settings['algo']['execute']} plays chunks, and algo={before['algo']['name']} of "
+                       f"{run} gives single commands: merge runs of one kind; algo.execute=null for runs of "
+                       f"algo={LEARNER}")
+    policy = chunks.load_chunks(before, run, task)
+    if (run / BASE / CONFIG).is_file():
+        try:
+            began = digest(learner_of(run / BASE).load_chunks(run / BASE)) if gives_chunks(run / BASE) else ""
+        except CheckpointError as error:
+            raise BadInput(str(error)) from error
+    return ChunkStart(str(run), policy, digest(policy), began, str(before["algo"].get("policy") or ""))
 
 
 def warm_start(settings: Settings, task: Task, folder: str) -> WarmStart:
@@ -41,9 +67,9 @@ def warm_start(settings: Settings, task: Task, folder: str) -> WarmStart:
     run = Path(folder)
     before = load_run(run)
     if before["algo"]["name"] != LEARNER:
-        raise BadInput(f"algo.adapt={run} was trained by algo={before['algo']['name']}; "
-                       f"algo={settings['algo']['name']} goes on from runs of algo={LEARNER}. Policies that give "
-                       "chunks go on by algo.policy=RUN of their tuners, with algo.adapters, too")
+        here = "merges" if settings["algo"].get("merge") else "goes on from"
+        raise BadInput(f"{run} was trained by algo={before['algo']['name']}; algo={settings['algo']['name']} {here} "
+                       f"runs of algo={LEARNER}. {of_chunks(settings, before)}")
     known = environments.make_task(before)
     require_commands(run, known, task)
     with bad_input():
@@ -58,16 +84,28 @@ def warm_start(settings: Settings, task: Task, folder: str) -> WarmStart:
                      began)
 
 
+def of_chunks(settings: Settings, before: Settings) -> str:
+    """What is there for policies that give chunks."""
+    if not chunks.gives_chunks(before):
+        return "Policies that give chunks go on by algo.policy=RUN of their tuners, with algo.adapters, too"
+    if settings["algo"].get("merge"):
+        return "Its policy gives chunks: algo.adapt is to be the run that it was tuned from (algo.policy there)"
+    merge = "algo.merge=true averages those that were tuned from algo.adapt; " if "merge" in settings["algo"] else ""
+    return f"Its policy gives chunks: {merge}algo.policy=RUN of a tuner goes on from it, with algo.adapters, too"
+
+
 WORLD = ("robot", "task", "backend", "randomize")
 """Settings that say what a run's episodes are."""
+SEEING = ("cameras", "renderer")
+"""And, of policies that give chunks, what it sees of them."""
 
 
 def judges(settings: Settings, configuration: Any) -> list[TaskJudge]:
     """The held-out episodes of each task that a specialist was trained on, each task once."""
-    found = dict[str, TaskJudge]()
+    found, groups = dict[str, TaskJudge](), WORLD if configuration.execute is None else (*WORLD, *SEEING)
     for run in configuration.specialists:
         before = load_run(Path(str(run)))
-        world = {name: before[name] for name in WORLD}
+        world = {name: before[name] for name in groups if name in before}
         title = title_of(before)
         if (key := repr(world)) not in found:
             again = sum(each.title.partition(" of ")[0] == title for each in found.values())
@@ -80,17 +118,27 @@ class TaskJudge:
     episodes are neither the training's nor those of ``temporeal eval``."""
 
     def __init__(self, title: str, settings: Settings) -> None:
-        from temporeal.policies.evaluate.full_horizon import to_full_horizon
-
-        task = to_full_horizon(environments.make_task(settings))
-        seeds = {True: settings["seed"] + JUDGES, False: settings["seed"] + 2 * JUDGES}
-        self.title = title
-        self.judged = {chosen_on: offline.evaluation({**settings, "seed": seed}, task, of_observation)
-                       for chosen_on, seed in seeds.items()}
+        self.title, self.settings, self.task = title, settings, environments.make_task(settings)
+        self.judged = dict[bool, Any]()
 
     def success(self, actor: nn.Module, normalizer: nn.Module, episodes: int, *, chosen_on: bool) -> float:
         """The share of ``episodes`` that satisfy the formula."""
-        return self.judged[chosen_on](actor.eval(), normalizer, episodes)["success"]
+        if chosen_on not in self.judged:
+            seed = self.settings["seed"] + (JUDGES if chosen_on else 2 * JUDGES)
+            self.judged[chosen_on] = judge_of(actor, {**self.settings, "seed": seed}, self.task)
+        figures: dict[str, float] = self.judged[chosen_on](actor.eval(), normalizer, episodes)
+        return figures["success"]
+
+
+def judge_of(policy: nn.Module, settings: Settings, task: Task) -> Callable[[nn.Module, nn.Module, int], Any]:
+    """How policies of the kind of ``policy`` are judged on ``task``."""
+    from temporeal.policies.evaluate.full_horizon import to_full_horizon
+    from temporeal.policies.training.chunks.policy import ChunkPolicy
+
+    if not isinstance(policy, ChunkPolicy):
+        return offline.evaluation(settings, to_full_horizon(task), of_observation)
+    return offline.evaluation(settings, chunks.shown_to(policy.signals, task),
+                              lambda actor, normalizer, env: chunks.policy_act(actor, settings, env))
 
 
 def of_observation(actor: Any, normalizer: Any, env: Any) -> Any:

@@ -5,7 +5,8 @@
 W0 is the common start, W_i a specialist that was trained from it, l_i its weight: task arithmetic (Ilharco et al. 2022,
 arXiv 2212.04089, eq. 1 and 2); with l_i = 1 / K it is the uniform soup (Wortsman et al. 2022, arXiv 2203.05482). Such
 averages mean something only between weights that are near each other, so what did not begin as W0, has another network,
-or reads observations by other statistics is refused. K specialists, J tasks.
+or reads observations by other statistics is refused. K specialists, J tasks. Policies that give chunks:
+:mod:`temporeal.policies.training.warm_starts.chunk_merging`.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import nn
 
 from temporeal.policies.nets.actor import FeedForwardActor
-from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.warm_starts.ppo_start import WarmStart, on_this_task, plain
 from temporeal.robots.atomic_files import write_whole
@@ -41,7 +41,7 @@ class Judge(Protocol):
 
     def success(self, actor: nn.Module, normalizer: nn.Module, episodes: int, *, chosen_on: bool) -> float:
         """The share of ``episodes`` that succeed. ``chosen_on``: those by which weights are chosen; else others, that
-        nothing was chosen by."""
+        nothing was chosen by. ``normalizer``: of the observation; of a policy that has its own inside, nothing."""
 
 
 class Found(NamedTuple):
@@ -52,30 +52,41 @@ class Found(NamedTuple):
         success: of the start, of each specialist and of the merged policy (rows) on each task (columns).
     """
 
-    actor: FeedForwardActor
-    normalizer: Normalizer
+    actor: nn.Module
+    normalizer: nn.Module
     weights: tuple[float, ...]
     success: list[list[float]]
 
 
+Each = Callable[[dict[str, float]], "bool | None"]
+"""Told the figures of each evaluation; where it returns True, all ends."""
+
+
 def merge(
     policies: Sequence[WarmStart], judges: Sequence[Judge], *, weights: Sequence[float], choices: Sequence[float],
-    episodes: int, each: Callable[[dict[str, float]], bool | None] = lambda figures: None,
+    episodes: int, each: Each = lambda figures: None,
 ) -> Found | None:
-    """The merged policy, judged beside those that it is made of.
+    """The merged policy, judged beside those that it is made of (the start first)."""
+    check(policies)
+    (normalizer, start), *others = [on_this_task(policy) for policy in policies]
+    return averaged(start, [actor for _, actor in others], normalizer, judges, weights=weights, choices=choices,
+                    episodes=episodes, each=each)
+
+
+def averaged(
+    start: nn.Module, specialists: Sequence[nn.Module], normalizer: nn.Module, judges: Sequence[Judge], *,
+    weights: Sequence[float], choices: Sequence[float], episodes: int, each: Each,
+) -> Found | None:
+    """The merged policy, judged beside those that it is made of; None where ``each`` ended all.
 
     Args:
-        policies: the start first.
+        normalizer: of the observations of all.
         weights: l; none: those of ``choices`` that do best.
         episodes: of an evaluation on one task.
-        each: told the figures of each evaluation; where it returns True, all ends, and the result is None.
     """
-    check(policies)
-    if weights and len(weights) != len(policies) - 1:
-        raise SettingsError(f"algo.weights={list(weights)}: one for each of algo.specialists, "
-                            f"{len(policies) - 1} here; []: chosen on episodes")
-    (normalizer, start), *others = [on_this_task(policy) for policy in policies]
-    specialists = [actor for _, actor in others]
+    if weights and len(weights) != len(specialists):
+        raise SettingsError(f"algo.weights={list(weights)}: one for each of algo.specialists, {len(specialists)} here; "
+                            "[]: chosen on episodes")
 
     def score(given: Sequence[float]) -> float | None:
         actor = merged(start, specialists, given)
@@ -115,16 +126,19 @@ def choose(
     return best
 
 
+M = TypeVar("M", bound=nn.Module)
+
+
 @torch.no_grad()
-def merged(start: FeedForwardActor, specialists: Sequence[nn.Module], weights: Sequence[float]) -> FeedForwardActor:
-    """A network of its own with the weights W."""
-    actor = deepcopy(start)
-    states = [each.state_dict() for each in specialists]
-    for name, value in actor.state_dict().items():
+def merged(start: M, specialists: Sequence[nn.Module], weights: Sequence[float]) -> M:
+    """A network of its own with the weights W. What no gradient changes (buffers) is the start's."""
+    found = deepcopy(start)
+    states = [dict(each.named_parameters()) for each in specialists]
+    for name, value in found.named_parameters():
         own = value.clone()
         for weight, state in zip(weights, states):
             value += weight * (state[name] - own)
-    return actor
+    return found
 
 
 def check(policies: Sequence[WarmStart]) -> None:
@@ -160,9 +174,8 @@ def differences(start: WarmStart, other: WarmStart) -> Iterator[str]:
         yield f"its normalization of {count} of {len(apart[0])} numbers of the observation"
 
 
-def write(found: Found, policies: Sequence[WarmStart], judges: Sequence[Judge], episodes: int, out: Path) -> None:
-    """The table of ``found`` in the run's folder."""
-    names = [each.run for each in policies]
+def write(found: Found, names: Sequence[str], judges: Sequence[Judge], episodes: int, out: Path) -> None:
+    """The table of ``found`` in the run's folder. ``names``: the runs, the start's first."""
     tasks = [judge.title for judge in judges]
     rows = {name: dict(zip(tasks, row)) for name, row in zip([*names, "merged"], found.success)}
     table = {"weights": dict(zip(names[1:], found.weights)), "episodes": episodes, "success": rows}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from temporeal.policies.data.episodes.interface import ActionSpec, Interface
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.settings.compose import compose
 from temporeal.policies.runs.tuning_runs import bases as tuning
+from temporeal.policies.training.warm_starts.merging import TABLE
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.signals import SignalSpec
 from temporeal.sim.task import load_task
@@ -76,3 +78,32 @@ def test_a_progress_model_of_another_interface_is_refused_by_what_differs(monkey
                            (("arm7", 7.0, joints), "robot: 'arm7' is needed, .*; rate_hz: 7.0 is needed")):
         with pytest.raises(BadInput, match=f"algo.progress_model=runs/vlac does not fit .*{match}"):
             found(*refused)
+
+
+@pytest.mark.slow
+def test_what_was_tuned_from_one_run_becomes_one_policy(
+    few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start, one, two, merged = (tmp_path / name for name in ("start", "one", "two", "merged"))
+    shutil.copytree(few, start)
+    for run, share in ((one, "0.25"), (two, "0.5")):
+        assert main(["train", "algo=flow_sde", *SHORT, f"algo.policy={start}", f"task.settings.share={share}",
+                     f"out={run}"]) == 0
+    merging = ["train", "algo=specialists", "algo.merge=true", f"algo.adapt={start}", "num_worlds=2", "threads=1"]
+    chosen = ["algo.choices=[0.0,1.0]", "algo.episodes=2", f"out={merged}"]
+    for words, said in (
+            ([f"algo.specialists=[{one},{few}]"], f"{few}: it was not tuned from another run"),
+            ([f"algo.specialists=[{one}]", "algo.merge=false"], "algo.merge=true averages those that were tuned from"),
+            ([f"algo.specialists=[{one}]", "algo.execute=9"], "algo.execute is at most 8")):
+        assert main([*merging, *chosen, *words]) == 2
+        assert said in capsys.readouterr().err
+    assert main([*merging, *chosen, f"algo.specialists=[{one},{two}]"]) == 0
+    told = json.loads((merged / TABLE).read_text())
+    assert set(told["success"]) == {str(start), str(one), str(two), "merged"}
+    assert len(told["success"]["merged"]) == 2  # both tasks
+    for run in (start, one, two):
+        shutil.rmtree(run)
+    assert main(["eval", str(merged), "--episodes", "2"]) == 0
+    assert main(["export", str(merged), "--out", str(tmp_path / "artifact")]) == 0
+    assert Artifact.load(tmp_path / "artifact").manifest.chunk is not None
+    assert main(["train", "algo=flow_sde", *SHORT, f"algo.policy={merged}", f"out={tmp_path / 'on'}"]) == 0
