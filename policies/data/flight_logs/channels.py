@@ -27,6 +27,7 @@ from temporeal.policies.data.flight_logs.flight_log import (
 from temporeal.policies.data.flight_logs.motion import airborne, longer, stretches
 from temporeal.sim.stl.samples.times import CLOCK_SET_S, HOLD_PERIODS, late
 
+UNEVEN = 0.05  # of a period, by which a time may be off
 SHOWN = 3  # places that a sentence names
 FROZEN_S, FROZEN = 0.25, 20
 """A sensor that gives one number for so long, and in so many samples, stands still: a mean of noise never does."""
@@ -38,7 +39,8 @@ FLOORS = {"m": 0.05, "wxyz": 0.1, "m/s": 0.5, "rad/s": 3.0, "m/s^2": 20.0, "V": 
 """By unit, below which nothing is an outlier; chosen: what no small robot does within a sample. Commands have none."""
 STRAIGHT = 3
 """Samples in a row that lie on one line to :data:`ROUNDING`: nobody measures that."""
-ROUNDING = 1e-6
+ROUNDING = 1e-8
+AT_LIMIT = 1e-3
 FILLED_S = 0.15
 """Straight for longer is a finding; shorter ones are marked and said."""
 OFF_UNIT = 0.02
@@ -52,6 +54,7 @@ def check(log: FlightLog) -> tuple[list[Finding], dict[str, Marks]]:
         found += [*times(stream, good[stream.name])]
     for stream, signal, name, values in log.components():
         found += column(log, stream, signal, name, values, good[stream.name])
+    found += [said for stream in log.streams.values() if (said := filled(log, stream, good[stream.name])) is not None]
     if (stream := log.stream_of(ATTITUDE)) is not None:
         found.append(unit_length(stream, good[stream.name]))
     quiet = {each.subject for each in found if each.check == "values"}
@@ -83,7 +86,7 @@ def times(stream: Stream, good: Marks) -> Iterator[Finding]:
         yield Finding("times", stream.name, MARKED, said, "times go back", {"samples": int(back.sum())})
     period = stream.period
     steps = np.diff(stream.times)
-    if (gaps := np.flatnonzero(steps > HOLD_PERIODS * period)).size and period > 0:
+    if (gaps := np.flatnonzero(steps > (HOLD_PERIODS + UNEVEN) * period)).size and period > 0:
         longest = float(steps.max())
         at = ", ".join(f"{steps[k]:.3g} s at {stream.times[k]:.3f} s" for k in gaps[:SHOWN])
         yield Finding("times", stream.name, MARKED, f"{len(gaps)} gaps, longer than {HOLD_PERIODS:g} periods of "
@@ -106,19 +109,26 @@ def column(log: FlightLog, stream: Stream, signal: str, name: str, values: Numbe
     air = airborne(log, stream) & finite
     if stream.name == BATTERY or air.sum() < 10:
         return out
-    if (said := standing(stream, values, air)) is not None:
+    if (said := standing(log, stream, signal, values, air)) is not None:
         frozen, why = said
         good &= ~frozen
         return [*out, Finding("values", name, MARKED if frozen.sum() < 0.5 * air.sum() else WRONG, why, "constant",
                               {"samples": int(frozen.sum())})]
     out += clipped(log, stream, signal, name, values, air, good)
-    out += outliers(stream, signal, name, values, good)
-    return [*out, *filled(stream, name, values, air, good)]
+    return [*out, *outliers(stream, signal, name, values, air, good)]
 
 
-def standing(stream: Stream, values: Numbers, air: Marks) -> tuple[Marks, str] | None:
+def at_limit(log: FlightLog, signal: str, values: Numbers) -> Marks:
+    """[T] where a command is at one of its limits: it may stay there."""
+    if signal != COMMAND or log.command is None:
+        return np.zeros(len(values), bool)
+    limits = np.array([*log.command.low, *log.command.high])
+    return np.asarray(np.abs(values[:, None] - limits).min(1) < AT_LIMIT)
+
+
+def standing(log: FlightLog, stream: Stream, signal: str, values: Numbers, air: Marks) -> tuple[Marks, str] | None:
     """Where a column gives one number in flight, and why that is wrong."""
-    same = np.concatenate([[False], np.diff(values) == 0]) & air
+    same = np.concatenate([[False], np.diff(values) == 0]) & air & ~at_limit(log, signal, values)
     frozen = longer(same, max(int(FROZEN_S / max(stream.period, 1e-9)), FROZEN))
     found = stretches(frozen)
     if not found:
@@ -137,8 +147,7 @@ def clipped(
         if held.sum() < max(OF_ALL * air.sum(), CLIPPED):
             continue
         portion = 100 * held.sum() / air.sum()
-        if signal == COMMAND and log.command is not None and min(
-                abs(end - limit) for limit in (*log.command.low, *log.command.high)) < 1e-3:
+        if at_limit(log, signal, np.array([end]))[0]:
             yield Finding("values", name, GOOD, f"is at its limit {end:.4g} for {portion:.2g} % of the flight",
                           figures={"at_limit_percent": float(portion)})
             continue
@@ -148,8 +157,8 @@ def clipped(
                       {"at": float(end), "percent": float(portion)})
 
 
-def outliers(stream: Stream, signal: str, name: str, values: Numbers, good: Marks) -> Iterator[Finding]:
-    """Samples far from those around them, on both sides."""
+def outliers(stream: Stream, signal: str, name: str, values: Numbers, air: Marks, good: Marks) -> Iterator[Finding]:
+    """Samples in flight that are far from those around them, on both sides. On the ground they are landings."""
     floor = FLOORS.get(SPECS[signal].unit if signal in SPECS else "1", np.inf)
     if not np.isfinite(floor) or len(values) < 2 * ISOLATED + 1:
         return
@@ -158,7 +167,7 @@ def outliers(stream: Stream, signal: str, name: str, values: Numbers, good: Mark
     away = np.abs(values - np.nanmedian(around, axis=1))
     usual = 1.4826 * np.nanmedian(away[away > 0]) if (away > 0).any() else 0.0
     far = np.nan_to_num(away, nan=0.0) > max(floor, BULK * usual)
-    far &= ~longer(far, ISOLATED + 1)
+    far &= ~longer(far, ISOLATED + 1) & air
     if not far.any():
         return
     good &= ~far
@@ -168,22 +177,34 @@ def outliers(stream: Stream, signal: str, name: str, values: Numbers, good: Mark
                   "outlier", {"samples": len(places)})
 
 
-def filled(stream: Stream, name: str, values: Numbers, air: Marks, good: Marks) -> Iterator[Finding]:
-    """Straight lines in flight: samples that somebody interpolated."""
-    bend = np.abs(np.diff(values, 2))
-    scale = np.maximum(np.abs(np.diff(values)), 0)
-    straight = np.zeros(len(values), bool)
-    straight[1:-1] = (bend <= ROUNDING * np.maximum(scale[:-1], 1e-3 * np.abs(values[1:-1]))) & (scale[:-1] > 0)
-    straight = longer(straight & air, STRAIGHT)
-    if not straight.any():
-        return
-    good &= ~straight
-    ends = stretches(straight)
+def filled(log: FlightLog, stream: Stream, good: Marks) -> Finding | None:
+    """Straight lines in flight: samples that somebody interpolated. They are marked in ``good``."""
+    if stream.name == BATTERY or not len(air := airborne(log, stream)) or not air.any():
+        return None
+    lines = np.zeros(len(air), bool)
+    for values in stream.values.values():
+        for each in values.reshape(len(air), -1).T:
+            lines |= longer(straight(each) & air, STRAIGHT)
+    good &= ~lines
+    ends = stretches(lines)
+    if not ends:
+        return None
     longest = max(last - first + 1 for first, last in ends) * stream.period
-    said = (f"{len(ends)} straight lines in flight, {100 * straight.sum() / air.sum():.2g} % of its samples, the longest "
-            f"{longest:.2g} s: filled between two measurements; they are marked")
-    yield Finding("values", name, MARKED if longest > FILLED_S else GOOD, said, "filled" if longest > FILLED_S else "",
-                  {"samples": int(straight.sum()), "longest_s": longest})
+    much = longest > FILLED_S
+    return Finding("filled", stream.name, MARKED if much else GOOD, f"{len(ends)} straight lines in flight, "
+                   f"{100 * lines.sum() / air.sum():.2g} % of its samples, the longest {longest:.2g} s: somebody "
+                   "filled what was not measured; they are marked", "filled" if much else "",
+                   {"samples": int(lines.sum()), "longest_s": longest})
+
+
+def straight(values: Numbers) -> Marks:
+    """[T] the samples that lie on the line between their neighbours, and move."""
+    out = np.zeros(len(values), bool)
+    if len(values) < STRAIGHT:
+        return out
+    bend, move = np.abs(np.diff(values, 2)), np.abs(np.diff(values))[:-1]
+    out[1:-1] = (bend <= np.maximum(ROUNDING * np.abs(values[1:-1]), 1e-3 * move)) & (move > 0)
+    return out
 
 
 def unit_length(stream: Stream, good: Marks) -> Finding:
