@@ -38,8 +38,10 @@ ISOLATED, BULK = 3, 12.0
 FLOORS = {"m": 0.05, "wxyz": 0.1, "m/s": 0.5, "rad/s": 3.0, "m/s^2": 20.0, "V": 0.5, "1": np.inf}
 """By unit, below which nothing is an outlier; chosen: what no small robot does within a sample. Commands have none."""
 STRAIGHT = 3
-"""Samples in a row that lie on one line to :data:`ROUNDING`: nobody measures that."""
-ROUNDING = 1e-8
+"""Samples in a row that lie on one line: nobody measures that."""
+BENT, STEPS = 1e-3, 20
+"""A line bends by no more than this share of its steps, which are at least so many times the column's resolution: of
+numbers with few digits everything slow would be a line."""
 AT_LIMIT = 1e-3
 FILLED_S = 0.15
 """Straight for longer is a finding; shorter ones are marked and said."""
@@ -109,12 +111,12 @@ def column(log: FlightLog, stream: Stream, signal: str, name: str, values: Numbe
     air = airborne(log, stream) & finite
     if stream.name == BATTERY or air.sum() < 10:
         return out
-    if (said := standing(log, stream, signal, values, air)) is not None:
+    out += clipped(log, stream, signal, name, values, air, good)
+    if (said := standing(log, stream, signal, values, air & good)) is not None:
         frozen, why = said
         good &= ~frozen
         return [*out, Finding("values", name, MARKED if frozen.sum() < 0.5 * air.sum() else WRONG, why, "constant",
                               {"samples": int(frozen.sum())})]
-    out += clipped(log, stream, signal, name, values, air, good)
     return [*out, *outliers(stream, signal, name, values, air, good)]
 
 
@@ -144,7 +146,9 @@ def clipped(
     """Whether a column stays at its largest or smallest number; commands may, at their limits."""
     for end, word in ((values[air].max(), "above"), (values[air].min(), "below")):
         held = longer((values == end) & air, CLIPPED)
-        if held.sum() < max(OF_ALL * air.sum(), CLIPPED):
+        if held.sum() < max(OF_ALL * air.sum(), CLIPPED) or (signal == ATTITUDE and abs(end) > 1 - OFF_UNIT):
+            continue
+        if not at_limit(log, signal, np.array([end]))[0] and not (len(stretches(held)) > 1 and abrupt(values, held)):
             continue
         portion = 100 * held.sum() / air.sum()
         if at_limit(log, signal, np.array([end]))[0]:
@@ -155,6 +159,12 @@ def clipped(
         yield Finding("values", name, MARKED, f"is clipped: it never goes {word} {end:.6g} and stays there in "
                       f"{len(stretches(held))} stretches, {portion:.2g} % of the flight", "clipped",
                       {"at": float(end), "percent": float(portion)})
+
+
+def abrupt(values: Numbers, held: Marks) -> bool:
+    """Whether a column jumps into the stretches ``held``; one with few digits is flat at the top of every slow bend."""
+    steps = [abs(values[first] - values[first - 1]) for first, _ in stretches(held) if first > 0]
+    return bool(steps) and float(np.median(steps)) > STEPS * resolution(values)
 
 
 def outliers(stream: Stream, signal: str, name: str, values: Numbers, air: Marks, good: Marks) -> Iterator[Finding]:
@@ -198,13 +208,21 @@ def filled(log: FlightLog, stream: Stream, good: Marks) -> Finding | None:
 
 
 def straight(values: Numbers) -> Marks:
-    """[T] the samples that lie on the line between their neighbours, and move."""
+    """[T] the samples that lie on the line between their neighbours, and move by more than their resolution."""
     out = np.zeros(len(values), bool)
     if len(values) < STRAIGHT:
         return out
+    finest = resolution(values)
     bend, move = np.abs(np.diff(values, 2)), np.abs(np.diff(values))[:-1]
-    out[1:-1] = (bend <= np.maximum(ROUNDING * np.abs(values[1:-1]), 1e-3 * move)) & (move > 0)
+    out[1:-1] = (bend <= np.maximum(1.5 * finest, BENT * move)) & (move > STEPS * finest)
     return out
+
+
+def resolution(values: Numbers) -> float:
+    """The smallest step that a column makes: of rounded numbers their last digit."""
+    steps = np.abs(np.diff(values))
+    steps = steps[np.isfinite(steps) & (steps > 1e-9 * np.nanmax(np.abs(values), initial=0.0))]
+    return float(steps.min()) if len(steps) else 0.0
 
 
 def unit_length(stream: Stream, good: Marks) -> Finding:

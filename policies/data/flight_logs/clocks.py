@@ -19,6 +19,7 @@ from temporeal.policies.data.flight_logs.flight_log import (
     ATTITUDE,
     COMMAND,
     GOOD,
+    GRAVITY,
     IMU,
     MOCAP,
     MOTORS,
@@ -35,7 +36,7 @@ from temporeal.policies.data.flight_logs.motion import Even, smooth
 from temporeal.policies.data.flight_logs.physics import derivative, rates_of, smoothed
 from temporeal.robots import frames
 
-WINDOW_S, STRIDE_S = 3.0, 1.0
+WINDOW_S, STRIDE_S = 2.0, 1.0
 REACH_S = 0.5
 """Largest shift that a window is asked for, around that of the whole flight."""
 FAR_S = 5.0
@@ -140,10 +141,11 @@ def whole_rates(even: Even) -> Numbers:
 
 
 def accelerations(even: Even) -> tuple[Numbers, Numbers]:
-    """[G, 3] m/s^2 in the world: of motion capture, of the accelerometer."""
+    """[G, 3] m/s^2 in body axes: of motion capture alone, R^T (dv/dt + g), and of the accelerometer. In the world's axes
+    the accelerometer's would have the attitude of motion capture in it, and its clock."""
     quat = frames.normalized(even.values[ATTITUDE])
-    return (derivative(even, smoothed(even, even.values[VELOCITY])),
-            smoothed(even, frames.rotate(quat, even.values[ACCELERATION])))
+    change = derivative(even, smoothed(even, even.values[VELOCITY])) + np.array([0.0, 0.0, GRAVITY])
+    return smoothed(even, frames.rotate_inverse(quat, change)), smoothed(even, even.values[ACCELERATION])
 
 
 def lag(even: Even) -> Finding:
@@ -232,7 +234,7 @@ def line(at: Numbers, shifts: Numbers, middle: float) -> Shift | None:
         if near.all():
             break
         at, shifts = at[near], shifts[near]
-    # windows overlap: three strides of one second make one window that is independent of the others
+    # windows overlap: those that are independent of each other are fewer
     independent = max(len(at) * STRIDE_S / WINDOW_S, 3.0)
     spread = float(np.sqrt((away[near] ** 2).sum() / max(near.sum() - 2, 1)))
     factor = student(independent - 2) * spread * np.sqrt(near.sum() / independent)

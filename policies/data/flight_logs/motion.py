@@ -15,8 +15,9 @@ from temporeal.policies.data.flight_logs.flight_log import ACCELERATION, COMMAND
 MOST_HZ = 250.0
 """Of the grid: a Crazyflie's motors need 60 ms and more, its attitude loop is slower than 25 Hz."""
 LONGEST_S = 1800.0
-AIRBORNE, OFF = 0.2, 0.02
-"""Mean command, of its range: above the first motors carry the robot or are about to, below the second they rest."""
+AIRBORNE, LEAST, OFF = 0.35, 0.05, 0.02
+"""Motors carry the robot, or are about to, above this share of the mean command that is usual in the log, and of its
+range; below the last they rest."""
 EDGE_S = 1.0
 """Of a flight at its ends: the ground is near, and pushes."""
 STEADY = 0.01
@@ -83,7 +84,12 @@ def flying(log: FlightLog, values: dict[str, Numbers], count: int, step: float) 
     """[G] where the robot flies, take-off and landing left out; without commands, everywhere."""
     if COMMAND not in values or log.command is None:
         return np.ones(count, bool)
-    return inner(share(log, values[COMMAND]) > AIRBORNE, int(EDGE_S / step))
+    return carried(share(log, values[COMMAND]), step)
+
+
+def carried(level: Numbers, step: float) -> Marks:
+    """[T] where the mean command ``level`` carries the robot, ends left out."""
+    return inner(level > max(AIRBORNE * float(np.percentile(level, 90)), LEAST), int(EDGE_S / step))
 
 
 def share(log: FlightLog, command: Numbers) -> Numbers:
@@ -147,4 +153,4 @@ def airborne(log: FlightLog, stream: Stream) -> Marks:
     if motors is None or log.command is None or len(motors.times) < 2:
         return np.ones(len(stream.times), bool)
     level = np.interp(stream.times, motors.times, share(log, np.nan_to_num(motors.values[COMMAND])))
-    return inner(level > AIRBORNE, int(EDGE_S / max(stream.period, 1e-6)))
+    return carried(level, max(stream.period, 1e-6))
