@@ -14,6 +14,7 @@ from temporeal.policies.runs.residual.acting import corrected_act
 from temporeal.policies.runs.residual.copies import require_same
 from temporeal.policies.runs.residual.opened import Opened
 from temporeal.policies.runs.residual.opening import config_of, open_base
+from temporeal.policies.runs.residual.paying import check_reward
 from temporeal.policies.runs.settings.compose import PRESET
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.tuning_runs.bases import JUDGES
@@ -67,6 +68,7 @@ def opened(settings: Settings, task: Task) -> Opened | None:
     if not config_of(settings).given:
         return None
     scheduled.check_view(settings, task)
+    check_reward(settings, task)
     folder = run_folders.run_folder(settings)
     if not (run_folders.resumes(settings) and run_folders.is_run(folder)):
         return open_base(settings, task, at=scheduled.exported(settings))
