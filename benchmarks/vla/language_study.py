@@ -4,7 +4,8 @@
     python -m temporeal_benchmarks.vla.language_study outputs/small --seeds 1 --kinds reach \\
         --demonstrations 100 --updates 1500 --episodes 64                                    a try
 
-One policy is cloned from noisy demonstrations of all kinds, and judged by fresh episodes: of what training gives
+One policy, which begins with the grounding of :mod:`temporeal_benchmarks.vla.rl_study` (40 minutes of a core, once for
+all seeds), is cloned from noisy demonstrations of all kinds, and judged by fresh episodes: of what training gives
 (``seen``), of combinations of colour, shape and place that it never gives, of wordings that it never gives, with the
 sentence of another episode (``swapped``: how much is done without reading), and as an artifact in 8-bit numbers. What
 is done is not done again, and a training that was stopped goes on.
@@ -28,14 +29,17 @@ import numpy as np
 from temporeal_benchmarks.data import studies
 from temporeal_benchmarks.rows import Row, at_least, at_most
 from temporeal_benchmarks.vla.metaworld_study import command
-from temporeal_benchmarks.vla.rl_study import run
+from temporeal_benchmarks.vla.rl_study import DEEP, eye, run
 
 FEWEST, SEED, PART = 3, 5000, "language-study"
 SPLITS = {"seen": "train", "combinations": "held_out_combinations", "wordings": "held_out_wordings"}
 ARMS = (*SPLITS, "swapped", "int8")
 TARGETS = {"seen": 0.85, "combinations": 0.7, "wordings": 0.6}
 IGNORED, LOST = 0.3, 0.02  # targets: success with another sentence, at most; what 8 bits cost, at most
-TRAINED = ("algo=vla", "algo.relative=joint_pos", "algo.evaluate_updates=0")
+TRAINED = ("algo=vla", DEEP, "algo.pointers=2", "algo.take=prefix", "algo.relative=joint_pos", "algo.rest=16",
+           "algo.evaluate_updates=0")
+"""All of it learns. An expert alone, on the frozen grounding, took one kind for another (one seed, 700 demonstrations,
+64 episodes a kind: reach .89, open 1.00, but press .06): a grounding needs not tell what is asked for."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ def trained(seed: int, size: Size, out: Path) -> Path:
     if not (dataset / "meta" / "info.json").exists():
         command("data", "generate", "experiment=tabletop", f"task.settings.kinds='{size.kinds}'", "quality=noisy",
                 f"episodes={size.demonstrations}", f"seed={seed}", f"out={dataset}", "--json")
-    return run([*TRAINED, f"algo.updates={size.updates}", f"dataset={dataset}", f"seed={seed}"],
+    return run([*TRAINED, f"algo.policy={eye(out)}", f"algo.updates={size.updates}", f"dataset={dataset}", f"seed={seed}"],
                out / "runs" / str(seed))
 
 
