@@ -62,8 +62,8 @@ def trained(seed: int, size: Size, out: Path) -> Path:
     if not (dataset / "meta" / "info.json").exists():
         command("data", "generate", "experiment=tabletop", f"task.settings.kinds='{size.kinds}'", "quality=noisy",
                 f"episodes={size.demonstrations}", f"seed={seed}", f"out={dataset}", "--json")
-    return run([*TRAINED, f"algo.policy={eye(out)}", f"algo.updates={size.updates}", f"dataset={dataset}", f"seed={seed}"],
-               out / "runs" / str(seed))
+    words = [f"algo.policy={eye(out)}", f"algo.updates={size.updates}", f"dataset={dataset}", f"seed={seed}"]
+    return run([*TRAINED, *words], out / "runs" / str(seed))
 
 
 def judge(arm: str, folder: Path, size: Size, seed: int) -> dict[str, Any]:
