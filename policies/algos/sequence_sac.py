@@ -162,8 +162,9 @@ class SequenceSAC:
             pairs = torch.cat([self.between(batch.obs, action), action], -1).flatten(0, 1)
             value, by_action = self.critics.slope(pairs)
             found.extend([value.mean(), -log_prob.mean()])
-            rows = (part.flatten(0, 1) for part in (each, noise, action))
-            return by_outputs(*rows, by_action, temperature).unflatten(0, each.shape[:2]).flatten(1)
+            rows = [part.flatten(0, 1) for part in (each, noise, action)]
+            of_rows = by_outputs(rows[0], rows[1], rows[2], by_action, temperature)
+            return of_rows.reshape(len(each), -1)
 
         self.actor.net.there_and_back(batch.obs, slope, self.scratch)
         self.policy_adam.step()

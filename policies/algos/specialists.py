@@ -241,7 +241,7 @@ def judge(learner: Learner) -> Tensor:
     rows = torch.randint(len(learner.obs), (config.members, config.batch), generator=learner.generator)
     loss = judged_loss(judges, learner.obs[rows], learner.who[rows], learner.failed[rows])
     learner.adam.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     learner.adam.step()
     return loss.detach()
 

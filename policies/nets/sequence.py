@@ -60,7 +60,8 @@ class SelectiveScan(nn.Module):
         return scanned, gate, keep, add, c[..., None, :]
 
     def _out(self, x: Tensor, scanned: Tensor, gate: Tensor, read: Tensor) -> Tensor:
-        return x + self.leave((read + self.skip * scanned) * nn.functional.silu(gate))
+        found: Tensor = x + self.leave((read + self.skip * scanned) * nn.functional.silu(gate))
+        return found
 
 
 class WindowAttention(nn.Module):
@@ -98,4 +99,5 @@ class WindowAttention(nn.Module):
 
     def _out(self, x: Tensor, attended: Tensor) -> Tensor:
         x = x + self.leave(attended)
-        return x + self.mix(self.norm_out(x))
+        found: Tensor = x + self.mix(self.norm_out(x))
+        return found

@@ -17,7 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from temporeal.policies.robot_learning.acting.spool import AGREEMENT, Spool, State
+from temporeal.policies.robot_learning.acting.spool import Spool, State
+from temporeal.policies.robot_learning.wire.agreement import FILE as AGREEMENT
 from temporeal.policies.robot_learning.wire.client import BadEpisode, Client, Refused, Unreachable
 from temporeal.policies.robot_learning.wire.messages import MessageError, decode, text_of
 from temporeal.policies.robot_learning.wire.security import Security, read_token

@@ -144,9 +144,9 @@ def require_world(world: RobotWorld, words: ActorWords) -> None:
         raise BadInput(f"policy and formula read {', '.join(missing)}, which the world does not measure; it measures: "
                        f"{', '.join(world.signals)}")
     for name, spec in interface.signals.items():
-        if (found := world.signals[name]).shape != spec.shape or found.unit != spec.unit:
-            raise BadInput(f"signal {name} is {list(spec.shape)} {spec.unit} to the task, {list(found.shape)} "
-                           f"{found.unit} of the world")
+        if (measured := world.signals[name]).shape != spec.shape or measured.unit != spec.unit:
+            raise BadInput(f"signal {name} is {list(spec.shape)} {spec.unit} to the task, {list(measured.shape)} "
+                           f"{measured.unit} of the world")
 
 
 def sizes_of(words: ActorWords) -> Any:

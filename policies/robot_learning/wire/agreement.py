@@ -21,7 +21,8 @@ from temporeal.policies.robot_learning.wire.messages import DTYPES
 from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.runs.run_folders import AGREEMENT
 from temporeal.robots.atomic_files import write_whole
-from temporeal.robots.handed_over.texts import Refused, from_json
+from temporeal.robots.handed_over.files import Refused
+from temporeal.robots.handed_over.texts import from_json
 from temporeal.robots.signals import schema
 
 if TYPE_CHECKING:

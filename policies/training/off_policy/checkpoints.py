@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from temporeal.policies.training.off_policy.replay import Replay
 
 KIND = "temporeal off-policy 1"
-ABSENT_DEFAULTS = {"demonstration_bonus": None, "imitation": 0.0, "imitation_filter": True, "hide": [],
-                   "keypoints": 16, "shift": 3, "snapshots": 0.0, "snapshot_steps": None, "snapshot_length": None,
-                   "base_episodes": 0, "base_failures": 1.0, "critic_first": 0, "ramp_steps": 0,
-                   "value_range": None, "keep_best": False, "restraint": 0.0}
+ABSENT_DEFAULTS: Mapping[str, Any] = {
+    "demonstration_bonus": None, "imitation": 0.0, "imitation_filter": True, "hide": [], "keypoints": 16, "shift": 3,
+    "snapshots": 0.0, "snapshot_steps": None, "snapshot_length": None, "base_episodes": 0, "base_failures": 1.0,
+    "critic_first": 0, "ramp_steps": 0, "value_range": None, "keep_best": False, "restraint": 0.0}
 """Settings that older checkpoints lack, and their values then."""
 NUMBERS = ("update", "seconds", "owed", "evaluated", "history", "best")
 C = TypeVar("C", bound=OffPolicyConfig)
@@ -95,7 +95,7 @@ def digest(demonstrations: Replay | None) -> str:
     first, found = (demonstrations.at - count) % times, hashlib.sha256()
     for table in (demonstrations.pair, demonstrations.after, demonstrations.told):
         for rows in (table[first : first + count], table[: max(0, first + count - times)]):
-            found.update(memoryview(rows.numpy()).cast("B") if len(rows) else b"")
+            found.update(rows.numpy().data.cast("B") if len(rows) else b"")
     return found.hexdigest()
 
 
@@ -103,7 +103,7 @@ def _older_digest(demonstrations: Replay, times: int) -> str:
     """As checkpoints of before had it: of whole tables of ``times``, as they lie in memory, zeros where nothing is."""
     found, rows = hashlib.sha256(), min(times, demonstrations.times)
     for table in (demonstrations.pair, demonstrations.after, demonstrations.told):
-        found.update(memoryview(table[:rows].numpy()).cast("B"))
+        found.update(table[:rows].numpy().data.cast("B"))
         found.update(bytes((times - rows) * table[0].numel() * table.element_size()))
     return found.hexdigest()
 
@@ -159,4 +159,5 @@ def config_of(state: dict[str, Any], kind: type[C]) -> C:
     if different := set(settings) ^ {each.name for each in fields(kind)}:
         raise checkpoint.CheckpointError(
             f"{state['path']} was written by another version: settings {sorted(different)} differ")
-    return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()})
+    given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
+    return kind(**given)

@@ -51,5 +51,5 @@ class Sight:
     def learn(self, slope: Tensor) -> None:
         """One step down a loss whose derivative by what was found is ``slope`` [B, F]."""
         self.adam.gradient.zero_()
-        self.found.backward(slope)  # type: ignore[no-untyped-call]
+        self.found.backward(slope)
         self.adam.step()

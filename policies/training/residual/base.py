@@ -15,7 +15,7 @@ N worlds, K chosen ones, A action, U numbers of a command.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from torch import Tensor
 from temporeal.sim.task_parts.arms.actions import EffortAction, RateAction
 
 if TYPE_CHECKING:
-    from temporeal.sim.maps import ActionMap, Memory
+    from temporeal.sim.maps import ActionMap, Memory, ObserveMap
     from temporeal.sim.task import Task
     from temporeal.sim.types import Obs
 
@@ -91,7 +91,7 @@ class Mixing:
 
     def __init__(self, task: Task) -> None:
         limits = task.robot.command(task.command)
-        self.act, self.record = task.act, task.observe.record  # type: ignore[operator]
+        self.act, self.record = task.act, cast("ObserveMap", task.observe).record
         self.low, self.high = torch.tensor(limits.low), torch.tensor(limits.high)
         self.gathers = gathered(task.act, len(limits.low))
 

@@ -99,7 +99,8 @@ def parts_of(holder: Any) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
 
 def read(holder: Any, name: str) -> Tensor:
     """The value that ``holder`` keeps by ``name`` now."""
-    return next(value for key, value, _ in parts_of(holder) if key == name)
+    found: Tensor = next(value for key, value, _ in parts_of(holder) if key == name)
+    return found
 
 
 def unwritable(value: Any) -> None:

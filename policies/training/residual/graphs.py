@@ -74,7 +74,7 @@ class SeeingResidualGraph(SeeingGraph):
         super().__init__(base.observe, residual.normalizer, seeing, base.act)
         self.base, self.residual = base, residual
         self.pictures = {**getattr(base, "pictures", {}), **getattr(residual.actor, "pictures", {})}
-        if base.carried or getattr(residual.actor, "hidden_dim", 0):
+        if len(base.carried) or getattr(residual.actor, "hidden_dim", 0):
             raise ValueError("a base or a residual that remembers, and one that reads pictures: not both")
 
     def see(self, obs: Tensor, pictures: Mapping[str, Tensor]) -> Tensor:
@@ -113,7 +113,7 @@ class ResidualCommandGraph(nn.Module):
 
     def __init__(self, base: Rows, task: Task, residual: Residual) -> None:
         super().__init__()
-        self.base, self.observe, self.residual = base, cast("nn.Module", task.observe), residual
+        self.base, self.observe, self.residual = base, task.observe, residual
         self.map, self.mixing, self.command = cast("Any", task.observe), Mixing(task), task.command
         self.size = base.shape[1]
         self.hidden_dim = int(getattr(residual.actor, "hidden_dim", 0))

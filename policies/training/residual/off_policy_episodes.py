@@ -66,8 +66,10 @@ def gathered(episodes: list[Rows], successes: list[float]) -> Transitions:
 
 def both(first: Transitions, second: Transitions) -> Transitions:
     """The episodes of one, then those of the other; which ones are drawn more often is no longer said."""
-    together = {name: torch.cat([getattr(first, name), getattr(second, name)])
-                for name in ("obs", "action", "reward", "next_obs", "mask")}
+    def joined(name: str) -> Tensor:
+        return torch.cat([getattr(first, name), getattr(second, name)])
+
     count, steps = len(first.starts) - 1, first.steps
-    return Transitions(**together, episode=torch.cat([first.episode, second.episode + count]),
+    return Transitions(joined("obs"), joined("action"), joined("reward"), joined("next_obs"), joined("mask"),
+                       episode=torch.cat([first.episode, second.episode + count]),
                        starts=torch.cat([first.starts[:-1], second.starts + steps]))

@@ -15,7 +15,7 @@ from temporeal.policies.data.episodes.interface import ActionSpec, DataError, In
 from temporeal.policies.data.objective_rewards import StepRewards, by
 from temporeal.policies.data.views import Padded, View
 from temporeal.policies.training.residual.base import FrozenBase, corrected
-from temporeal.sim.task import Objective
+from temporeal.sim.task import Carry, Objective
 from temporeal.sim.types import Obs
 
 
@@ -91,22 +91,22 @@ class Success:
     def __init__(self, inner: Objective) -> None:
         self.inner, self.carry, self.privileged_dim = inner, inner.carry, inner.privileged_dim
 
-    def start(self, signals: Mapping[str, Tensor], carry: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def start(self, signals: Mapping[str, Tensor], carry: Carry) -> Carry:
         """The carry after the sample at time 0."""
         return self.inner.start(signals, carry)
 
     def step(
-        self, signals: Mapping[str, Tensor], action: Tensor, carry: Mapping[str, Tensor]
-    ) -> tuple[Tensor, Tensor, Mapping[str, Tensor]]:
+        self, signals: Mapping[str, Tensor], action: Tensor, carry: Carry
+    ) -> tuple[Tensor, Tensor, Carry]:
         """Reward [N], terminated [N], next carry."""
         _, ended, after = self.inner.step(signals, action, carry)
         won = self.inner.success(signals, {**carry, **after})
         return won.float(), ended | won, after
 
-    def privileged(self, signals: Mapping[str, Tensor], carry: Mapping[str, Tensor]) -> Tensor:
+    def privileged(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """As of the inner one."""
         return self.inner.privileged(signals, carry)
 
-    def success(self, signals: Mapping[str, Tensor], carry: Mapping[str, Tensor]) -> Tensor:
+    def success(self, signals: Mapping[str, Tensor], carry: Carry) -> Tensor:
         """As of the inner one."""
         return self.inner.success(signals, carry)

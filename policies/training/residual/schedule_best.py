@@ -40,8 +40,8 @@ class KeepBest:
         share = self.judge(actor, normalizer)
         self.seen.append((steps, share))
         if self.best is None or share >= self.best[0]:
-            self.best = (share, steps, *({name: value.clone() for name, value in each.state_dict().items()}
-                                         for each in (actor, normalizer)))
+            kept = [{name: value.clone() for name, value in each.state_dict().items()} for each in (actor, normalizer)]
+            self.best = (share, steps, kept[0], kept[1])
 
     def put_back(self, actor: nn.Module, normalizer: nn.Module) -> None:
         """Set both to the best."""

@@ -86,7 +86,8 @@ class Switch(nn.Module):
     @torch.no_grad()
     def who(self, obs: Tensor) -> Tensor:
         """Who acts, int64 [N]: 0 the generalist."""
-        mean, spread = self.judges(obs)
+        judged: tuple[Tensor, Tensor] = self.judges(obs)
+        mean, spread = judged
         most = mean + self.width * spread
         most[:, 0] = mean[:, 0] - self.width * spread[:, 0] - self.margin
         return most.argmin(1)

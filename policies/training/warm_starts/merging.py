@@ -137,7 +137,7 @@ def merged(start: M, specialists: Sequence[nn.Module], weights: Sequence[float])
     for name, value in found.named_parameters():
         own = value.clone()
         for weight, state in zip(weights, states):
-            value += weight * (state[name] - own)
+            value.add_(weight * (state[name] - own))
     return found
 
 
