@@ -50,6 +50,8 @@ DRIFTING = 1e-3
 """Drift above which they are not: clocks of microcontrollers are off by 1e-4 at most."""
 LAG_S = (-0.01, 0.3)
 """A motor's effect follows its command by so much: a propeller of any small robot is within it."""
+TOLD_S = (0.1, 0.15)
+"""Half the width of an interval, of motion capture and of motors, above which nothing is told."""
 SLOW_S = 1.0
 """Changes of thrust that are slower are the battery's, not the commands'."""
 T95 = {1: 12.7, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2.23, 15: 2.13, 20: 2.09, 30: 2.04}
@@ -61,7 +63,8 @@ class Shift:
     """y is behind x by offset + drift * (t - the middle of the flight).
 
     Args:
-        offset_s, drift: with half the width of their 95 % intervals. windows: that told something.
+        offset_s, drift: with half the width of their 95 % intervals. spread_s: standard deviation of the windows around
+            the line: above some 20 ms, delays come and go, and no line puts them right. windows: that told something.
         at: [W] s, shifts: [W] s, of each of them.
     """
 
@@ -69,6 +72,7 @@ class Shift:
     offset_half: float
     drift: float
     drift_half: float
+    spread_s: float
     windows: int
     middle: float
     at: Numbers
@@ -77,12 +81,14 @@ class Shift:
     def said(self) -> str:
         """In words."""
         return (f"{1e3 * self.offset_s:.1f} ms ± {1e3 * self.offset_half:.1f} ms, drift {1e6 * self.drift:.0f} ± "
-                f"{1e6 * self.drift_half:.0f} ppm ({self.windows} windows of {WINDOW_S:g} s)")
+                f"{1e6 * self.drift_half:.0f} ppm ({self.windows} windows of {WINDOW_S:g} s, "
+                f"{1e3 * self.spread_s:.0f} ms around that line)")
 
     def figures(self) -> dict[str, float]:
         """For machines."""
         return {"offset_s": self.offset_s, "offset_half_s": self.offset_half, "drift": self.drift,
-                "drift_half": self.drift_half, "windows": self.windows, "middle_s": self.middle}
+                "drift_half": self.drift_half, "spread_s": self.spread_s, "windows": self.windows,
+                "middle_s": self.middle}
 
 
 def check(log: FlightLog, even: Even | None, doubted: set[str]) -> Iterator[Finding]:
@@ -95,8 +101,9 @@ def check(log: FlightLog, even: Even | None, doubted: set[str]) -> Iterator[Find
         yield nothing
     if even is None:
         return
-    if even.has(RATES, ATTITUDE) and not doubted and log.stream_of(RATES) is not log.stream_of(ATTITUDE):
-        yield capture(even)
+    seen = log.stream_of(ATTITUDE)
+    if seen is not None and even.has(RATES, ATTITUDE) and not doubted and log.stream_of(RATES) is not seen:
+        yield capture(even, "motion capture" if seen.name == MOCAP else seen.name, f"{seen.name}, {IMU}")
     if even.has(ACCELERATION, COMMAND) and ACCELERATION not in doubted:
         yield lag(even)
 
@@ -112,21 +119,30 @@ def without_common_time(log: FlightLog) -> Finding | None:
                    "that nothing relates", "two clocks")
 
 
-def capture(even: Even) -> Finding:
-    """How far motion capture is behind the IMU: by the rates and by the accelerations that both say. Two clocks are
-    two where each of them says so; the one with the narrower interval is told."""
-    subject = f"{MOCAP}, {IMU}"
+def capture(even: Even, who: str, subject: str) -> Finding:
+    """How far motion capture is behind the IMU: by the rates and by the accelerations that both say. The one with the
+    narrower interval is told, unless the other contradicts it.
+
+    Args:
+        who: what gave the orientation.
+    """
     pairs = [(whole_rates(even), smoothed(even, even.values[RATES]))]
     pairs += [accelerations(even)] if even.has(VELOCITY, ACCELERATION) else []
     found = [shift for x, y in pairs if (shift := shift_of(even, x, y)) is not None]
     if not found:
         return Finding("clocks", subject, UNKNOWN, "the robot moves too little for the two clocks to be compared")
     told = min(found, key=lambda each: each.offset_half)
-    if all(apart(each) for each in found):
-        return Finding("clocks", subject, WRONG, f"two clocks: motion capture is {1e3 * abs(told.offset_s):.0f} ms "
+    if apart(told) and any(abs(each.offset_s - told.offset_s) > each.offset_half + told.offset_half for each in found):
+        return Finding("clocks", subject, UNKNOWN, f"the gyro says that {who} is behind by {found[0].said()}, the "
+                       f"accelerometer by {found[-1].said()}: they contradict each other", figures=told.figures())
+    if apart(told):
+        return Finding("clocks", subject, WRONG, f"two clocks: {who} is {1e3 * abs(told.offset_s):.0f} ms "
                        f"{'behind' if told.offset_s > 0 else 'ahead of'} the IMU: {told.said()}; --align corrects it",
                        "two clocks", told.figures())
-    return Finding("clocks", subject, GOOD, f"one clock: motion capture is behind by {told.said()}",
+    if told.offset_half > TOLD_S[0]:
+        return Finding("clocks", subject, UNKNOWN, f"{who} is behind by {told.said()}: too wide an interval "
+                       "to say whether there is one clock", figures=told.figures())
+    return Finding("clocks", subject, GOOD, f"one clock: {who} is behind by {told.said()}",
                    figures=told.figures())
 
 
@@ -141,8 +157,8 @@ def whole_rates(even: Even) -> Numbers:
 
 
 def accelerations(even: Even) -> tuple[Numbers, Numbers]:
-    """[G, 3] m/s^2 in body axes: of motion capture alone, R^T (dv/dt + g), and of the accelerometer. In the world's axes
-    the accelerometer's would have the attitude of motion capture in it, and its clock."""
+    """[G, 3] m/s^2 in body axes: of motion capture alone, R^T (dv/dt + g), and of the accelerometer. In the world's
+    axes the accelerometer's would have the attitude of motion capture in it, and its clock."""
     quat = frames.normalized(even.values[ATTITUDE])
     change = derivative(even, smoothed(even, even.values[VELOCITY])) + np.array([0.0, 0.0, GRAVITY])
     return smoothed(even, frames.rotate_inverse(quat, change)), smoothed(even, even.values[ACCELERATION])
@@ -156,12 +172,14 @@ def lag(even: Even) -> Finding:
     if found is None:
         return Finding("clocks", subject, UNKNOWN, "commands change too little for the lag of the motors to be told")
     behind = -found.offset_s
-    told = Shift(behind, found.offset_half, -found.drift, found.drift_half, found.windows, found.middle, found.at,
-                 -found.shifts)
+    told = replace(found, offset_s=behind, drift=-found.drift, shifts=-found.shifts)
     outside = behind + found.offset_half < LAG_S[0] or behind - found.offset_half > LAG_S[1]
     if outside or abs(found.drift) - found.drift_half > DRIFTING:
         return Finding("clocks", subject, WRONG, f"thrust is behind its command by {told.said()}; {LAG_S[0]:g} to "
                        f"{LAG_S[1]:g} s without drift are possible: two clocks", "two clocks", told.figures())
+    if told.offset_half > TOLD_S[1]:
+        return Finding("clocks", subject, UNKNOWN, f"thrust follows its command by {told.said()}: too wide an interval "
+                       "to say whether there is one clock", figures=told.figures())
     return Finding("clocks", subject, GOOD, f"thrust follows its command by {told.said()}: the lag of the motors",
                    figures=told.figures())
 
@@ -240,7 +258,8 @@ def line(at: Numbers, shifts: Numbers, middle: float) -> Shift | None:
     factor = student(independent - 2) * spread * np.sqrt(near.sum() / independent)
     covariance = np.linalg.inv(table[near].T @ table[near])
     half = factor * np.sqrt(np.diag(covariance))
-    return Shift(float(found[0]), float(half[0]), float(found[1]), float(half[1]), int(near.sum()), middle, at, shifts)
+    return Shift(float(found[0]), float(half[0]), float(found[1]), float(half[1]), spread, int(near.sum()), middle, at,
+                 shifts)
 
 
 def student(freedom: float) -> float:
@@ -254,4 +273,4 @@ def aligned(log: FlightLog, found: Finding) -> FlightLog:
     moved = [stream for name in (POSITION, ATTITUDE, VELOCITY) if (stream := log.stream_of(name)) is not None]
     streams = {name: replace(stream, times=stream.times - late - drift * (stream.times - middle))
                if any(stream is each for each in moved) else stream for name, stream in log.streams.items()}
-    return replace(log, streams=streams, notes=(*log.notes, f"the clock of motion capture was corrected: {found.said}"))
+    return replace(log, streams=streams, notes=(*log.notes, f"a clock was corrected: {found.said}"))

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 from temporeal.policies.data.episodes.interface import DataError
 from temporeal.policies.data.flight_logs import channels, clocks, physics, response
-from temporeal.policies.data.flight_logs.flight_log import GOOD, MARKED, UNKNOWN, WRONG, Finding, FlightLog, Marks
+from temporeal.policies.data.flight_logs.flight_log import (
+    GOOD,
+    MARKED,
+    MOTORS,
+    UNKNOWN,
+    WRONG,
+    Finding,
+    FlightLog,
+    Marks,
+)
 from temporeal.policies.data.flight_logs.motion import Even, even
 from temporeal.robots.spec import RobotSpec
 
@@ -83,7 +92,7 @@ def align(inspection: Inspection, robot: RobotSpec | None) -> Inspection:
     two = [each for each in inspection.of(WRONG) if each.defect == "two clocks"]
     if not two:
         return inspection
-    if "offset_s" not in two[0].figures or not two[0].subject.startswith("mocap"):
+    if "offset_s" not in two[0].figures or two[0].subject.startswith(MOTORS):
         raise DataError(f"{inspection.log.path}: {two[0].said}; --align corrects motion capture against the IMU alone")
     log = clocks.aligned(inspection.log, two[0])
     return inspect(log, robot)

@@ -8,8 +8,7 @@ may hold values that lay between two samples: what is a straight line is marked 
 
 from __future__ import annotations
 
-import gzip
-import io
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +35,8 @@ from temporeal.robots.handed_over.files import read
 
 KIND = "nanobench"
 LARGEST = 1 << 28  # bytes of a file, decompressed
+PIECE = 1 << 16
+GZIP = 31  # zlib's word for a gzip header and trailer
 TIME = "t"
 QUATERNION = ("qw", "qx", "qy", "qz")
 COLUMNS = {
@@ -94,15 +95,19 @@ def text_of(path: Path) -> tuple[str, str]:
     data = read(path, LARGEST)
     if path.suffix != ".gz":
         return data.decode(errors="replace"), ""
-    out, cut = io.BytesIO(), ""
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            while chunk := file.read(1 << 20):
-                out.write(chunk)
-                if out.tell() > LARGEST:
+    out = bytearray()
+    while data:  # a file may have several parts
+        reader = zlib.decompressobj(GZIP)
+        try:
+            for begin in range(0, len(data), PIECE):
+                out += reader.decompress(data[begin : begin + PIECE], LARGEST + 1 - len(out))
+                if len(out) > LARGEST or reader.unconsumed_tail:
                     raise DataError(f"{path}: more than {LARGEST >> 20} MiB when decompressed")
-    except EOFError:
-        cut = "its compressed data end early"
-    except (gzip.BadGzipFile, OSError) as error:
-        raise DataError(f"{path} cannot be decompressed: {error}") from error
-    return out.getvalue().decode(errors="replace"), cut
+                if reader.eof:
+                    break
+        except zlib.error as error:
+            return out.decode(errors="replace"), f"its compressed data are damaged: {error}"
+        if not reader.eof:
+            return out.decode(errors="replace"), "its compressed data end early"
+        data = data[min(begin + PIECE, len(data)) - len(reader.unused_data) :]
+    return out.decode(errors="replace"), ""

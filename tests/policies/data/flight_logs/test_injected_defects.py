@@ -1,4 +1,4 @@
-"""A table of defects: each injected into a clean excerpt of a real flight is found, named, and blamed on what has it."""
+"""A table of defects: each, injected into a clean excerpt of a flight, is found, named, and blamed on its cause."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEGREES = 180 / np.pi
 
 
 def swapped(a: int, b: int):
-    """Of the signal that is bound later, two axes in each other's place."""
+    """Two axes in each other's place."""
     return lambda found: found[:, [b if k == a else a if k == b else k for k in range(found.shape[1])]]
 
 

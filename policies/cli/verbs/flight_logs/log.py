@@ -1,0 +1,191 @@
+"""``temporeal log``: logs of flights that somebody recorded: checked against physics, shown, imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from temporeal.policies.cli.console import Parser, add_json, complain, print_json, say
+from temporeal.policies.runs.errors import BAD_INPUT, FAILED, OK, BadInput, bad_input
+from temporeal.robots.registry import guess
+
+if TYPE_CHECKING:
+    from temporeal.policies.data.flight_logs.inspection import Inspection
+    from temporeal.policies.data.formats.found import Reading
+
+SUMMARY = "logs of flights: check them against physics, look at them, import them"
+HELP = """\
+  temporeal log inspect LOG             a verdict for each check, and a page with plots
+  temporeal log plot LOG                the page alone
+  temporeal log import LOG ... --out SET   a dataset of the project's signals
+
+LOG: NanoBench's CSV, a file of a Crazyflie's SD card (usdlog), PX4's ULog (pip install pyulog), a bag (rosbag2: MCAP or
+SQLite, with the options of temporeal data import), or a dataset's folder.
+
+Judged: whether the file is whole, times go on, columns are alive, unclipped and measured; units, axes and quaternion
+order by gravity, by the gyro against the orientation and by the accelerometer against the motion; offset and drift
+between motion capture and IMU, and the lag of the motors, each with a 95 % interval; whether the robot answers its
+motors as its spec says. "marked": samples are marked, the others can be used. "wrong": the numbers are not what they
+are said to be. "unknown": this log cannot tell.
+
+Example:
+  temporeal log inspect flight.csv.gz
+  temporeal log inspect log15 --json
+  temporeal log import flight1.csv flight2.csv --out flights
+  temporeal log import log15 --out hover --rate 500
+"""
+
+
+def parser_of(what: str) -> Parser:
+    """The options of a part."""
+    add, work = PARTS[what]
+    p = Parser(f"log {what}", str(work.__doc__))
+    add(p)
+    return p
+
+
+def part_helps() -> dict[str, str]:
+    """What ``temporeal log PART --help`` prints, by part."""
+    return {what: parser_of(what).format_help().strip() for what in PARTS}
+
+
+def completions() -> list[str]:
+    """Parts."""
+    return list(PARTS)
+
+
+def run(argv: Sequence[str]) -> int:
+    """One of the parts."""
+    if not argv or argv[0] in ("-h", "--help"):
+        say(f"usage: temporeal log PART ...\n\n{HELP}")
+        return OK if argv else BAD_INPUT
+    if argv[0] not in PARTS:
+        raise BadInput(f"log {' '.join(argv)}: no such part; {guess(argv[0], PARTS)}known: {', '.join(PARTS)}; see "
+                       "temporeal log --help")
+    options = parser_of(argv[0]).parse_intermixed_args(argv[1:])
+    check(options)
+    with bad_input():
+        return PARTS[argv[0]][1](options)
+
+
+def check(options: Any) -> None:
+    """The numbers lie where they must."""
+    if options.rate is not None and not 0 < options.rate < 1e6:
+        raise BadInput(f"--rate {options.rate:g}: a positive number of samples per second is needed")
+    if options.gap is not None and not 0 < options.gap < float("inf"):
+        raise BadInput(f"--gap is a time in seconds above 0, got {options.gap}")
+    if options.episode < 0:
+        raise BadInput(f"--episode {options.episode}: numbers from 0 on")
+
+
+def add_inspect(p: Parser) -> None:
+    """Options of ``inspect`` and ``plot``."""
+    from temporeal.policies.cli.verbs.flight_logs import reading
+
+    p.add_argument("log", type=Path, metavar="LOG", help="a file, a bag, or a dataset's folder")
+    p.add_argument("-o", "--out", type=Path, metavar="PAGE", help="the page (LOG.html, here)")
+    reading.add(p)
+    add_json(p)
+
+
+def add_import(p: Parser) -> None:
+    """Options of ``import``."""
+    from temporeal.policies.cli.verbs.flight_logs import reading
+
+    p.add_argument("logs", type=Path, nargs="+", metavar="LOG", help="files or bags, of one robot and rate")
+    p.add_argument("--out", type=Path, required=True, metavar="SET", help="folder of the dataset")
+    p.add_argument("--append", action="store_true", help="add to the dataset that is there")
+    p.add_argument("--anyway", action="store_true", help="import what is wrong, too; the set says what")
+    reading.add(p)
+    add_json(p)
+
+
+def inspect(options: Any) -> int:
+    """Judge a log and write its page. Exit status 1 where something is wrong."""
+    from temporeal.policies.cli.verbs.flight_logs import reading
+
+    found = reading.inspected(options.log, options)
+    page = written(options, found)
+    failed = found.verdict == "wrong"
+    if options.json:
+        print_json({"log": options.log, "kind": found.log.kind, "robot": found.log.robot, "verdict": found.verdict,
+                    "findings": reading.rows(found), "notes": found.log.notes, "page": page})
+        return FAILED if failed else OK
+    for note in found.log.notes:
+        complain(f"temporeal: {note}")
+    for line in reading.lines(found):
+        say(line)
+    say(f"\n{options.log}: {found.verdict}; {page}")
+    return FAILED if failed else OK
+
+
+def plot(options: Any) -> int:
+    """Write the page of a log, with its plots and the verdict of each check."""
+    from temporeal.policies.cli.verbs.flight_logs import reading
+
+    found = reading.inspected(options.log, options)
+    page = written(options, found)
+    if options.json:
+        print_json({"page": page, "bytes": page.stat().st_size, "verdict": found.verdict})
+    else:
+        say(f"{page} ({page.stat().st_size / 1e6:.2f} MB)")
+    return OK
+
+
+def written(options: Any, found: Inspection) -> Path:
+    """The page's file."""
+    from temporeal.policies.evaluate.report.flight_log_page import write_log_page
+    from temporeal.policies.runs.run_folders import check_writable
+
+    out: Path = options.out or Path(f"{options.log.resolve().name}.html")
+    check_writable(out.parent, "--out")
+    return write_log_page(out, found)
+
+
+def import_(options: Any) -> int:
+    """Write logs as a dataset of the project's signals.
+
+    A log in which something is wrong is left out, unless --anyway; gaps split its episodes, and the signal `measured`
+    says which samples of which source are measurements. Exit status 1 where a log is left out, 2 where all are.
+    """
+    from temporeal.policies.cli.verbs.flight_logs import reading
+    from temporeal.policies.data.formats import importing
+
+    found: dict[str, Inspection] = {}
+    files = [importing.File(path, lambda path=path: episodes(path, options, found),  # type: ignore[misc]
+                            limits_of_data=False) for path in options.logs]
+    settings = importing.Options(options.append, language=options.language)
+    result = importing.write(options.out, files, settings)
+    if options.json:
+        print_json({"out": options.out, "episodes": result.episodes, "notes": result.notes,
+                    "rejected": [{"where": each.where, "why": each.why} for each in result.rejected],
+                    "logs": {name: {"verdict": each.verdict, "findings": reading.rows(each)}
+                             for name, each in found.items()}})
+    else:
+        for line in (*result.notes, *(f"left out: {each}" for each in result.rejected)):
+            complain(f"temporeal: {line}")
+        for name, each in found.items():
+            for told in each.of("wrong", "marked"):
+                say(f"{name}: {told.status}: {told.subject}: {told.said}")
+        say(f"{options.out}: {result.episodes} episodes imported, {len(result.rejected)} left out")
+    return FAILED if result.rejected else OK
+
+
+def episodes(path: Path, options: Any, found: dict[str, Inspection]) -> Reading:
+    """The episodes of a log, whose inspection goes into ``found``; refused where something is wrong."""
+    from temporeal.policies.cli.verbs.flight_logs import reading
+    from temporeal.policies.data.episodes.interface import DataError
+    from temporeal.policies.data.flight_logs import conversion
+    from temporeal.policies.data.formats.kinds import ROSBAG
+
+    one = found[str(path)] = reading.inspected(path, options)
+    if (wrong := one.of("wrong")) and not options.anyway:
+        raise DataError("; ".join(f"{each.subject}: {each.said}" for each in wrong) + " (--anyway imports it as it is)")
+    if one.log.kind == ROSBAG:
+        return reading.bag(path, options)
+    return conversion.reading_of(one, options.rate, options.gap, options.shortest)
+
+
+PARTS: Mapping[str, tuple[Callable[[Parser], None], Callable[[Any], int]]] = {
+    "inspect": (add_inspect, inspect), "plot": (add_inspect, plot), "import": (add_import, import_)}

@@ -1,0 +1,113 @@
+"""``temporeal log``: a verdict, a page, a dataset; what is wrong is not imported; bags as the drivers write them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.policies.data.flight_logs.excerpts import NANOBENCH, USDLOG, clean
+
+from temporeal.policies.cli.main import main
+from temporeal.policies.data.episodes.dataset import Dataset
+from temporeal.robots.spec import load_robot
+
+pytest.importorskip("pyarrow")
+
+
+def swapped(path: Path) -> Path:
+    """The excerpt with gyro x and y in each other's column."""
+    lines = gzip.decompress(NANOBENCH.read_bytes()).decode().splitlines()
+    head = lines[0].replace("gyro_x", "gyro_?").replace("gyro_y", "gyro_x").replace("gyro_?", "gyro_y")
+    path.write_text("\n".join([head, *lines[1:]]) + "\n")
+    return path
+
+
+def test_inspect_says_good_and_writes_a_page(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["log", "inspect", str(NANOBENCH), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["verdict"], told["kind"], told["robot"]) == ("good", "nanobench", "crazyflie")
+    page = (tmp_path / told["page"]).read_text()
+    assert page.count("<svg") == page.count("</svg>") >= 15
+    assert "http" not in re.sub(r"https?://www\.w3\.org", "", page)
+    lines = re.findall(r'points="([^"]*)"', page)
+    assert len(lines) > 30 and not any("nan" in line for line in lines)
+
+
+def test_what_is_wrong_is_named_and_not_imported(tmp_path, capsys) -> None:
+    file = swapped(tmp_path / "flight.csv")
+    assert main(["log", "inspect", str(file), "-o", str(tmp_path / "a.html")]) == 1
+    assert re.search(r"wrong +orientation +base_ang_vel_b: .*x is y, y is x", capsys.readouterr().out)
+    assert main(["log", "import", str(file), "--out", str(tmp_path / "set")]) == 2
+    assert "x is y, y is x (--anyway imports it as it is)" in capsys.readouterr().err
+    assert not (tmp_path / "set").exists()
+    assert main(["log", "import", str(file), "--out", str(tmp_path / "set"), "--anyway"]) == 0
+    assert "x is y" in Dataset.open(tmp_path / "set").interface.about["wrong"][0]
+
+
+def test_logs_become_one_set_and_the_bad_one_is_left_out(tmp_path, capsys) -> None:
+    files = [str(NANOBENCH), str(swapped(tmp_path / "bad.csv"))]
+    assert main(["log", "import", *files, "--out", str(tmp_path / "set"), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["episodes"] == 1 and "bad.csv" in told["rejected"][0]["where"]
+    assert told["logs"][files[1]]["verdict"] == "wrong"
+    assert main(["log", "plot", str(tmp_path / "set"), "-o", str(tmp_path / "set.html")]) == 0
+    assert (tmp_path / "set.html").stat().st_size < 2_000_000
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    (["log", "inspct", "x"], "did you mean 'inspect'"), (["log", "inspect", "nowhere"], "nowhere is not there"),
+    (["log", "inspect", str(USDLOG), "--kind", "csv"], "legal are nanobench"),
+    (["log", "inspect", str(USDLOG), "--robot", "crazyfly"], "crazyflie"),
+    (["log", "import", str(USDLOG), "--out", "x", "--rate", "-1"], "--rate -1"),
+    (["log", "import", str(USDLOG), "--out", "x", "--rate", "nan"], "--rate nan"),
+    (["log", "inspect", str(USDLOG), "--out", f"{USDLOG}/a.html"], "--out"),
+])
+def test_careless_words_are_one_line(words, told, capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    assert told in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def crazyswarm_bag(path: Path, per_rad: float) -> Path:
+    """Three seconds of the excerpt as crazyswarm2 publishes them: odometry, gyro as logged, motor commands."""
+    from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
+    from temporeal_bridge.interface.loading import load_interface
+    from temporeal_bridge.recording.bag_writer import Bag
+    from temporeal_bridge.transports import messages
+
+    topics, log = load_interface(load_robot("crazyflie"), "crazyswarm2"), clean(NANOBENCH)
+    start, rows, bag = 1_700_000_000_000_000_000, [], Bag(path)
+    chosen = [*topics.states, topics.commands["motor_cmd"].parts[0]]
+    for row in chosen:
+        bag.add(f"/{row.topic}", row.type)
+    mocap, imu, motors = (log.streams[name].values for name in ("mocap", "imu", "motors"))
+    for k in range(400, 700):
+        at = start + round(1e7 * (k - 400))
+        signals = {"base_pos_w": mocap["base_pos_w"][k], "base_quat_w": mocap["base_quat_w"][k],
+                   "base_vel_w": mocap["base_vel_w"][k], "base_ang_vel_b": imu["base_ang_vel_b"][k] * per_rad,
+                   "height": mocap["base_pos_w"][k, 2]}
+        made = [STATE_CODECS[row.codec].encode(signals, at, ("w", "b"), row.options) for row in topics.states]
+        made.append(COMMAND_CODECS[chosen[-1].codec].encode(motors["command"][k], chosen[-1].options))
+        rows += [(at, row, messages.encode(row.type, message)) for row, message in zip(chosen, made)]
+    for at, row, data in rows:
+        bag.write(f"/{row.topic}", row.type, at, data)
+    bag.close()
+    return path
+
+
+@pytest.mark.parametrize(("per_rad", "verdict"), [(1.0, "good"), (np.pi / 180, "wrong")])
+def test_a_bag_whose_gyro_is_in_another_unit_than_its_topic_says(tmp_path, capsys, per_rad, verdict) -> None:
+    pytest.importorskip("rosbags")
+    bag = crazyswarm_bag(tmp_path / "bag", per_rad)
+    words = [str(bag), "--robot", "crazyflie", "--interface", "crazyswarm2", "--rate", "100", "--json"]
+    assert main(["log", "inspect", *words, "-o", str(tmp_path / "a.html")]) == (verdict == "wrong")
+    told = json.loads(capsys.readouterr().out)
+    assert (told["kind"], told["verdict"]) == ("rosbag2", verdict)
+    assert ("unit" in {each["defect"] for each in told["findings"]}) == (verdict == "wrong")
+    assert main(["log", "import", *words, "--out", str(tmp_path / "set")]) == (2 if verdict == "wrong" else 0)
