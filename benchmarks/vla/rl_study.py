@@ -5,10 +5,12 @@
 
 A job is a policy that was cloned from few demonstrations, then tuned by one learner with one reward for as many control
 steps as the others, and judged on fresh episodes that no choice was made by. ``base`` is not tuned; ``more`` is cloned
-from four times the demonstrations; ``white`` is Flow-SDE with the settings of pi_RL. What is done is not done again; a
-job that was stopped goes on from its checkpoint. From pictures, all seeds begin with one eye: a grounding of all kinds
-of instructions, which stands in for a pretrained model (40 minutes of a core, once).
-Of one core a tuning takes about 8 minutes on reach from states (5,400 control steps a second, measured), 12 on push
+from four times the demonstrations; ``recap`` from the few and 200 trials of the base's own, told which went well
+(RECAP; on fewer steps than the others, since all of its pictures are rendered); ``white`` is Flow-SDE with the settings
+of pi_RL; ``progress`` pays by a model of progress that was learned from mixed episodes (``algo=vlac``). What is done is
+not done again; a job that was stopped goes on from its checkpoint. From pictures, all seeds begin with one eye: a
+grounding of all kinds of instructions, which stands in for a pretrained model (40 minutes of a core, once).
+Of one core a tuning takes about 4 minutes on reach from states (5,400 control steps a second, measured), 12 on push
 (estimated), 7 to 10 from pictures (700 to 1,000 control steps a second): 3 seeds of all are about 15 core-hours.
 """
 
@@ -19,7 +21,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +30,19 @@ from temporeal_benchmarks.rows import Row, at_least
 
 FEWEST, EPISODES, SEED, TUNING_SEED = 3, 512, 7000, 100
 """Of fresh episodes, and of a tuning: with the demonstrations' own seed it would begin where they began."""
-STEPS = {("reach", "state"): 2_000_000, ("push", "state"): 1_000_000, ("reach", "pictures"): 400_000,
+STEPS = {("reach", "state"): 1_000_000, ("push", "state"): 1_000_000, ("reach", "pictures"): 400_000,
          ("push", "pictures"): 400_000, ("pick", "pictures"): 400_000}
 """Control steps of a tuning, whoever tunes."""
 TARGETS = {"reach": 0.95, "push": 0.9, "pick": 0.8}
 ARMS = ("base", "more", "flow_sde+task", "residual+task", "flow_sde+sparse", "flow_sde+formula", "flow_sde+task+white",
-        "flow_noise+task", "flow_grpo+sparse", "dsrl+task")
+        "flow_noise+task", "flow_grpo+sparse", "dsrl+task", "flow_sde+progress", "recap")
+CLONES = {"base": "cloned-1", "more": "cloned-4", "recap": "recap"}
+LEFT_OUT = (("state", "recap"), ("pictures", "flow_sde+progress"))
+"""The label is a token of ``algo=vla`` alone, which these experts from states are not; these models of progress learn
+from state."""
+TRIED = 200
+MIXED = {"reach": (240, 0.5), "push": (120, 0.47)}
+"""Episodes that a model of progress learns from, and the severity of the medium third, which satisfies about half."""
 WHITE = ("algo.late=0", "algo.smooth=0", "algo.noise=0.5", "algo.gamma=0.99", "algo.gae_lambda=0.95",
          "algo.target_kl=0.01")
 SIGNALS = {"reach": "goal_quat_w", "push": "cube_pos_w,cube_quat_w"}
@@ -83,7 +92,8 @@ def jobs(seeds: int) -> Iterator[Job]:
     for seed in range(1, seeds + 1):
         for task, sees in STEPS:
             for arm in ARMS:
-                yield Job(task, sees, arm, seed)
+                if (sees, arm) not in LEFT_OUT:
+                    yield Job(task, sees, arm, seed)
 
 
 def world(job: Job) -> list[str]:
@@ -115,45 +125,55 @@ def timed(words: Sequence[str], out: Path) -> tuple[Path, float | None]:
     return out, None if there else time.process_time() - began
 
 
-def demonstrations(job: Job, out: Path, count: int) -> Path:
-    """A set of noisy demonstrations."""
-    from temporeal.policies.cli.main import main
+def generated(job: Job, out: Path, count: int, name: str, *words: str) -> Path:
+    """A set of ``count`` episodes, as ``words`` say; the set of that ``name`` where it is there."""
+    from temporeal.policies.runs.demonstrating.demonstrations import generate, request_of
 
-    folder = out / "sets" / f"{job.task}-{job.sees}-{count}-{job.seed}"
+    folder = out / "sets" / f"{job.task}-{job.sees}-{name}{count}-{job.seed}"
     if not (folder / "meta" / "info.json").exists():
-        words = ["data", "generate", *world(job), "quality=noisy", f"episodes={count}", f"seed={job.seed}",
-                 f"out={folder}", "--json"]
-        if main(words):
-            raise RuntimeError(f"temporeal {' '.join(words)} failed")
+        generate(request_of([*world(job), *words, f"episodes={count}", f"seed={job.seed}", f"out={folder}"]))
     return folder
 
 
-def cloned_folder(job: Job, out: Path, times: int) -> Path:
-    """Of :func:`cloned`."""
-    return out / "runs" / job.task / job.sees / f"cloned-{times}" / str(job.seed)
+def demonstrations(job: Job, out: Path, count: int) -> Path:
+    """A set of noisy demonstrations."""
+    return generated(job, out, count, "", "quality=noisy")
+
+
+def with_trials(job: Job, out: Path) -> Path:
+    """The few demonstrations, and trials of the policy that was cloned from them, each with its verdict."""
+    from temporeal.policies.cli.main import main
+
+    few = demonstrations(job, out, DEMONSTRATIONS[job.task, job.sees])
+    own = generated(job, out, TRIED, "tried-", f"expert={cloned(base_of(job), out)}", "quality=expert")
+    both = own.with_name(f"{own.name}-and-few")
+    if not (both / "meta" / "info.json").exists() and main(["data", "merge", str(few), str(own), "--out", str(both)]):
+        raise RuntimeError(f"{few} and {own} could not be merged")
+    return both
 
 
 def folder_of(job: Job, out: Path) -> Path:
     """Of the job's policy."""
-    if job.arm in ("base", "more"):
-        return cloned_folder(job, out, times_of(job))
+    if job.arm in CLONES:
+        return out / "runs" / job.task / job.sees / CLONES[job.arm] / str(job.seed)
     return out / "runs" / job.name
 
 
-def times_of(job: Job) -> int:
-    """How many times the few demonstrations its policy is cloned from."""
-    return 4 if job.arm == "more" else 1
+def base_of(job: Job) -> Job:
+    """What its policy begins with."""
+    return replace(job, arm="base")
 
 
-def cloned(job: Job, out: Path, times: int) -> Path:
-    """The policy that ``times`` the few demonstrations were cloned to."""
-    dataset = demonstrations(job, out, times * DEMONSTRATIONS[job.task, job.sees])
-    folder = cloned_folder(job, out, times)
+def cloned(job: Job, out: Path) -> Path:
+    """The policy that was cloned from the few demonstrations, from more, or from them and its own trials."""
+    count, folder = DEMONSTRATIONS[job.task, job.sees] * (4 if job.arm == "more" else 1), folder_of(job, out)
+    dataset = with_trials(job, out) if job.arm == "recap" else demonstrations(job, out, count)
     if job.sees == "state":
         own = "finger_pos," if job.task == "push" else ""
         read = f"algo.signals=[joint_pos,grip_pos_w,grip_quat_w,{own}goal_pos_w,{SIGNALS[job.task]}]"
         return run([*CLONED, read, f"dataset={dataset}", f"seed={job.seed}"], folder)
     rest = [f"algo.rest={REST[job.task]}"] if job.task in REST else []
+    rest += ["algo.advantage=true"] if job.arm == "recap" else []
     return run([*FEW, *rest, f"algo.policy={eye(out)}", f"dataset={dataset}", f"seed={job.seed}"], folder)
 
 
@@ -166,14 +186,22 @@ def eye(out: Path) -> Path:
     return folder if done else run(EYE, folder)
 
 
+def progress_of(job: Job, out: Path) -> Path:
+    """A model of progress, from mixed episodes of the seed."""
+    (count, severity), folder = MIXED[job.task], out / "runs" / job.task / "vlac" / str(job.seed)
+    dataset = generated(job, out, count, "mixed-", "quality=mixed", f"severity={severity}")
+    return run(["algo=vlac", f"dataset={dataset}", f"seed={job.seed}"], folder)
+
+
 def tuned(job: Job, out: Path) -> Path:
     """The job's policy."""
-    if job.arm in ("base", "more"):
-        return cloned(job, out, times_of(job))
-    base, (algo, reward, *white) = cloned(job, out, 1), job.arm.split("+")
+    if job.arm in CLONES:
+        return cloned(job, out)
+    base, (algo, reward, *white) = cloned(base_of(job), out), job.arm.split("+")
     words = [f"algo={algo}", f"algo.reward={reward}", f"algo.policy={base}",
              f"algo.total_steps={STEPS[job.task, job.sees]}", f"seed={TUNING_SEED + job.seed}",
              *([f"num_worlds={WORLDS}"] if job.sees == "pictures" else []), *(WHITE if white else ()),
+             *([f"algo.progress_model={progress_of(job, out)}"] if reward == "progress" else []),
              *([f"algo.spread={SPREAD[job.task]}"] if algo == "residual" and job.task in SPREAD else [])]
     return run(words, folder_of(job, out))
 

@@ -15,6 +15,7 @@ from temporeal_benchmarks.vla.rl_study import Job, done, judged
 
 
 @pytest.mark.parametrize("arm, folder", [("base", "push/pictures/cloned-1/1"), ("more", "push/pictures/cloned-4/1"),
+                                         ("recap", "push/pictures/recap/1"),
                                          ("residual+task", "push/pictures/residual+task/1")])
 def test_seconds_are_those_of_a_whole_training(
     arm: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
