@@ -114,8 +114,10 @@ def column(log: FlightLog, stream: Stream, signal: str, name: str, values: Numbe
     out += clipped(log, stream, signal, name, values, air, good)
     if (said := standing(log, stream, signal, values, air & good)) is not None:
         frozen, why = said
-        good &= ~frozen
-        return [*out, Finding("values", name, MARKED if frozen.sum() < 0.5 * air.sum() else WRONG, why, "constant",
+        dead = frozen.sum() >= 0.5 * air.sum()
+        if not dead:  # of a dead column nothing is left to be marked, and the others of its source are alive
+            good &= ~frozen
+        return [*out, Finding("values", name, WRONG if dead else MARKED, why, "constant",
                               {"samples": int(frozen.sum())})]
     return [*out, *outliers(stream, signal, name, values, air, good)]
 

@@ -132,7 +132,7 @@ def capture(even: Even, who: str, subject: str) -> Finding:
     if not found:
         return Finding("clocks", subject, UNKNOWN, "the robot moves too little for the two clocks to be compared")
     told = min(found, key=lambda each: each.offset_half)
-    if apart(told) and any(abs(each.offset_s - told.offset_s) > each.offset_half + told.offset_half for each in found):
+    if apart(told) and any(contradicts(each, told) for each in found):
         return Finding("clocks", subject, UNKNOWN, f"the gyro says that {who} is behind by {found[0].said()}, the "
                        f"accelerometer by {found[-1].said()}: they contradict each other", figures=told.figures())
     if apart(told):
@@ -149,6 +149,13 @@ def capture(even: Even, who: str, subject: str) -> Finding:
 def apart(found: Shift) -> bool:
     """Whether a shift is none of one clock, whatever is within its intervals."""
     return (abs(found.offset_s) - found.offset_half > APART_S) or (abs(found.drift) - found.drift_half > DRIFTING)
+
+
+def contradicts(one: Shift, other: Shift) -> bool:
+    """Whether two estimates cannot both be right: their intervals are apart, and not both say that one clock is behind.
+    (By drag and by what smoothing leaves, accelerations are some 40 ms off.)"""
+    both = apart(one) and apart(other) and one.offset_s * other.offset_s > 0
+    return not both and abs(one.offset_s - other.offset_s) > one.offset_half + other.offset_half
 
 
 def whole_rates(even: Even) -> Numbers:
