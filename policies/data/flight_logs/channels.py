@@ -57,8 +57,8 @@ def check(log: FlightLog) -> tuple[list[Finding], dict[str, Marks]]:
     for stream, signal, name, values in log.components():
         found += column(log, stream, signal, name, values, good[stream.name])
     found += [said for stream in log.streams.values() if (said := filled(log, stream, good[stream.name])) is not None]
-    if (stream := log.stream_of(ATTITUDE)) is not None:
-        found.append(unit_length(stream, good[stream.name]))
+    if (oriented := log.stream_of(ATTITUDE)) is not None:
+        found.append(unit_length(oriented, good[oriented.name]))
     quiet = {each.subject for each in found if each.check == "values"}
     found += [Finding("values", name, GOOD, "moves, within its scale, without outliers")
               for _, _, name, _ in log.components() if name not in quiet]

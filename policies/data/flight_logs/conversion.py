@@ -17,6 +17,7 @@ import numpy as np
 
 from temporeal.policies.data.episodes.episode import Episode
 from temporeal.policies.data.episodes.interface import DataError, Interface
+from temporeal.policies.data.flight_logs import nanobench, usdlog
 from temporeal.policies.data.flight_logs.flight_log import COMMAND, WRONG, FlightLog, Marks, Numbers, Stream
 from temporeal.policies.data.flight_logs.inspection import Inspection
 from temporeal.policies.data.formats import checks
@@ -35,6 +36,8 @@ from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.stl.samples.times import late
 
 MEASURED = "measured"
+REAL = (nanobench.KIND, usdlog.KIND)
+"""Kinds that no simulator writes."""
 
 
 def reading_of(inspection: Inspection, rate_hz: float | None = None, gap_s: float | None = None,
@@ -53,7 +56,7 @@ def reading_of(inspection: Inspection, rate_hz: float | None = None, gap_s: floa
     names = list(log.streams)
     marked = SignalSpec(MEASURED, (len(names),), dtype="uint8")
     interface = Interface(log.robot or checks.UNKNOWN_ROBOT, schema(*log.signals.values(), marked), log.command,
-                          align.rate_hz, simulator="real", about=about_of(inspection, align, names))
+                          align.rate_hz, simulator="real" if log.kind in REAL else "", about=about_of(inspection, align, names))
     return Reading(interface, episodes(inspection, interface, align), log.notes)
 
 

@@ -9,6 +9,7 @@ may hold values that lay between two samples: what is a straight line is marked 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,7 @@ PIECE = 1 << 16
 GZIP = 31  # zlib's word for a gzip header and trailer
 TIME = "t"
 QUATERNION = ("qw", "qx", "qy", "qz")
-COLUMNS = {
+COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     MOCAP: {POSITION: ("px", "py", "pz"), ATTITUDE: QUATERNION, VELOCITY: ("vx", "vy", "vz")},
     IMU: {ACCELERATION: ("imu_acc_x", "imu_acc_y", "imu_acc_z"), RATES: ("imu_gyro_x", "imu_gyro_y", "imu_gyro_z")},
     MOTORS: {COMMAND: tuple(f"motor_motor_m{k}" for k in (1, 2, 3, 4))},

@@ -224,7 +224,10 @@ def acceleration(even: Even, source: str) -> Finding:
     change = derivative(even, smoothed(even, motion))
     measured = even.values[ACCELERATION]
     wide = max(int(round(3 * SMOOTH_S / even.step)), 1)
-    of = lambda values: smooth(values, wide)[even.flying]  # noqa: E731
+
+    def of(values: Numbers) -> Numbers:
+        return smooth(values, wide)[even.flying]
+
     up = np.array([0.0, 0.0, GRAVITY])
     in_world = related(of(frames.rotate(quat, measured)), of(change))
     in_body = related(of(frames.rotate_inverse(quat, change + up)), of(measured))

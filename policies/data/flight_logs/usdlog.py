@@ -3,7 +3,7 @@
 Layout (Bitcraze, ``docs/userguides`` of the uSD-card deck): 0xBC, version and number of event types (uint16 each); per
 type its number (uint16), name, number of variables (uint16) and for each ``name(format)``, texts ending with 0; then
 events: number (uint16), time (version 1: uint32 ms; 2: uint64 us), values; at the end the CRC-32 of all before it.
-Units are the firmware's: accelerometer g, gyro deg/s, motors 0 to 65535, ``stateEstimate`` m and m/s, quaternion xyzw.
+Units are the firmware's: accelerometer g, gyro deg/s, motors 0 to 65535, ``locSrv`` and ``stateEstimate`` m and m/s.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ import numpy as np
 from temporeal.policies.data.episodes.interface import DataError
 from temporeal.policies.data.flight_logs.flight_log import (
     ACCELERATION,
+    ATTITUDE,
     BATTERY,
     COMMAND,
     FULL_PWM,
     GRAVITY,
     IMU,
+    MOCAP,
     MOTORS,
+    POSITION,
     RATES,
+    VELOCITY,
     VOLTAGE,
     FlightLog,
     Stream,
@@ -39,11 +43,18 @@ FORMATS = "bBhHiIqQfd"
 MOST_TYPES, MOST_VARIABLES, LONGEST_NAME = 64, 256, 128
 TICK = {1: 1e-3, 2: 1e-6}
 STAMP = {1: "<u4", 2: "<u8"}
-WANTED = {
+ESTIMATE = "estimate"
+WANTED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     IMU: {ACCELERATION: ("acc.x", "acc.y", "acc.z"), RATES: ("gyro.x", "gyro.y", "gyro.z")},
     MOTORS: {COMMAND: tuple(f"motor.m{k}" for k in (1, 2, 3, 4))},
     BATTERY: {VOLTAGE: ("pm.vbat",)},
+    MOCAP: {POSITION: ("locSrv.x", "locSrv.y", "locSrv.z"),
+            ATTITUDE: ("locSrv.qw", "locSrv.qx", "locSrv.qy", "locSrv.qz")},
+    ESTIMATE: {POSITION: ("stateEstimate.x", "stateEstimate.y", "stateEstimate.z"),
+               VELOCITY: ("stateEstimate.vx", "stateEstimate.vy", "stateEstimate.vz"),
+               ATTITUDE: ("stateEstimate.qw", "stateEstimate.qx", "stateEstimate.qy", "stateEstimate.qz")},
 }
+"""By source and signal, the variables. What motion capture sent to the robot (locSrv) goes before its own estimate."""
 SCALE = {ACCELERATION: GRAVITY, RATES: np.pi / 180, COMMAND: 1.0 / FULL_PWM}
 
 
@@ -76,9 +87,12 @@ def read_log(path: Path) -> FlightLog:
         found = next((row for row in rows.values() if row.dtype.names and set(wanted) <= set(row.dtype.names)), None)
         if found is not None and len(found) > 1:
             streams[name] = stream_of(name, found, TICK[version])
+    if MOCAP in streams:
+        streams.pop(ESTIMATE, None)
     if not streams:
         known = sorted({column for row in rows.values() for column in row.dtype.names or () if "." in column})
-        raise DataError(f"{path} has neither acc, gyro, motor nor pm.vbat; it has: {', '.join(known) or 'no event'}")
+        raise DataError(f"{path} has neither acc, gyro, motor, pm.vbat, locSrv nor stateEstimate; it has: "
+                        f"{', '.join(known) or 'no event'}")
     first = min(float(stream.times[0]) for stream in streams.values())
     streams = {name: Stream(name, stream.times - first, stream.values) for name, stream in streams.items()}
     return FlightLog(path, KIND, "crazyflie", streams, cut=cut)

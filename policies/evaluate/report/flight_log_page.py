@@ -104,13 +104,20 @@ def comparisons(found: Inspection) -> str:
     if even.has(ACCELERATION, ATTITUDE, VELOCITY):
         moved, measured = clocks.accelerations(even)
         drawn += pairs(even, measured, moved, "m/s²", "accelerometer", "motion and gravity")
-    if even.has(ACCELERATION, COMMAND):
-        thrust = clocks.quick(even, even.values[ACCELERATION][:, 2:])
-        told = clocks.quick(even, even.values[COMMAND].sum(1, keepdims=True))
-        told = told * (thrust.std() / max(float(told.std()), 1e-9))
-        drawn.append(panel("Vertical acceleration and the motors' command, scaled to it, without what is slow",
-                           chart(even.times, np.concatenate([thrust, told], 1), "thrust", "m/s²", second=1)))
+    if even.has(ACCELERATION, COMMAND) and even.flying.any():
+        drawn.append(panel("Vertical acceleration, and dashed the motors' command scaled to it, without what is slow",
+                           of_thrust(even)))
     return (f'<h2>What was compared</h2><div class="grid">{"".join(drawn)}{shifts(even)}</div>') if drawn else ""
+
+
+def of_thrust(even: Even) -> str:
+    """Acceleration and command from the first to the last moment of flight: take-off and landing would hide it."""
+    at = np.flatnonzero(even.flying)
+    shown = slice(int(at[0]), int(at[-1]) + 1)
+    thrust = clocks.quick(even, even.values[ACCELERATION][:, 2:])
+    told = clocks.quick(even, even.values[COMMAND].sum(1, keepdims=True))
+    told = told * (thrust[even.flying].std() / max(float(told[even.flying].std()), 1e-9))
+    return chart(even.times[shown], np.concatenate([thrust, told], 1)[shown], "thrust", "m/s²", second=1)
 
 
 def pairs(even: Even, measured: Numbers, other: Numbers, unit: str, name: str, against: str) -> list[str]:

@@ -57,6 +57,9 @@ def test_logs_become_one_set_and_the_bad_one_is_left_out(tmp_path, capsys) -> No
     assert told["logs"][files[1]]["verdict"] == "wrong"
     assert main(["log", "plot", str(tmp_path / "set"), "-o", str(tmp_path / "set.html")]) == 0
     assert (tmp_path / "set.html").stat().st_size < 2_000_000
+    capsys.readouterr()
+    assert main(["log", "import", str(tmp_path / "set"), "--out", str(tmp_path / "again")]) == 2
+    assert "a dataset already" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("words", "told"), [

@@ -176,10 +176,12 @@ def episodes(path: Path, options: Any, found: dict[str, Inspection]) -> Reading:
     """The episodes of a log, whose inspection goes into ``found``; refused where something is wrong."""
     from temporeal.policies.cli.verbs.flight_logs import reading
     from temporeal.policies.data.episodes.interface import DataError
-    from temporeal.policies.data.flight_logs import conversion
+    from temporeal.policies.data.flight_logs import conversion, recorded
     from temporeal.policies.data.formats.kinds import ROSBAG
 
     one = found[str(path)] = reading.inspected(path, options)
+    if one.log.kind == recorded.KIND:
+        raise DataError("it is a dataset already: temporeal data merge copies it")
     if (wrong := one.of("wrong")) and not options.anyway:
         raise DataError("; ".join(f"{each.subject}: {each.said}" for each in wrong) + " (--anyway imports it as it is)")
     if one.log.kind == ROSBAG:

@@ -89,6 +89,20 @@ def test_several_types_of_events_are_told_apart(tmp_path: Path) -> None:
     assert first(log, RATES) == pytest.approx([np.pi / 2, 0, 0])
 
 
+def test_motion_capture_on_a_card_goes_before_the_robots_estimate(tmp_path: Path) -> None:
+    groups = {"locSrv": "x y z qx qy qz qw", "stateEstimate": "x y z vx vy vz qx qy qz qw"}
+    names = [f"{group}.{axis}" for group, axes in groups.items() for axis in axes.split()]
+    head = b"\xbc" + struct.pack("<HHH", 2, 1, 3) + b"pose\0" + struct.pack("<H", len(names))
+    body = head + b"".join(f"{name}(f)\0".encode() for name in names)
+    body += b"".join(struct.pack("<HQ17f", 3, us, 1, 2, 3, 0, 0, 0, 1, *range(10)) for us in (0, 10_000))
+    file = tmp_path / "log07"
+    file.write_bytes(body + struct.pack("<I", zlib.crc32(body)))
+    log = read(file)
+    assert list(log.streams) == ["mocap"]
+    assert first(log, POSITION).tolist() == [1, 2, 3]
+    assert first(log, ATTITUDE).tolist() == [1, 0, 0, 0]
+
+
 @pytest.mark.parametrize("path", [NANOBENCH, USDLOG], ids=lambda path: path.name)
 @pytest.mark.parametrize("lost", [1, 30, 5000])
 def test_a_truncated_file_is_read_as_far_as_it_goes_and_said(tmp_path: Path, path: Path, lost: int) -> None:
