@@ -25,9 +25,10 @@ from temporeal.policies.data.flight_logs.flight_log import (
     Stream,
 )
 from temporeal.policies.data.flight_logs.motion import airborne, longer, stretches
-from temporeal.sim.stl.samples.times import CLOCK_SET_S, HOLD_PERIODS, late
+from temporeal.sim.stl.samples.times import CLOCK_SET_S, HOLD_PERIODS
 
 UNEVEN = 0.05  # of a period, by which a time may be off
+ENOUGH = 10  # samples in flight below which a column is not judged
 SHOWN = 3  # places that a sentence names
 FROZEN_S, FROZEN = 0.25, 20
 """A sensor that gives one number for so long, and in so many samples, stands still: a mean of noise never does."""
@@ -75,26 +76,30 @@ def whole(log: FlightLog) -> Finding:
 
 def times(stream: Stream, good: Marks) -> Iterator[Finding]:
     """Whether times increase evenly; samples that do not are marked in ``good``."""
-    back = late(stream.times)
-    good &= ~back
+    timed = np.isfinite(stream.times)
+    back = timed & ~stream.in_order
+    good &= stream.in_order
+    if not timed.all():
+        yield Finding("times", stream.name, MARKED, f"{(~timed).sum()} times are no number, the first at sample "
+                      f"{int(np.argmin(timed))}", "no number", {"samples": int((~timed).sum())})
     if back.any():
         steps = np.diff(stream.times)
         k = int(np.flatnonzero(back)[0])
         said = f"{back.sum()} samples repeat a time or go back, the first at sample {k} ({stream.times[k]:.3f} s)"
-        if (-steps).max() > CLOCK_SET_S:
-            yield Finding("times", stream.name, WRONG, f"{said}; its clock was set by {(-steps).max():.3g} s: no order "
+        if (set_by := float(np.nanmax(-steps))) > CLOCK_SET_S:
+            yield Finding("times", stream.name, WRONG, f"{said}; its clock was set by {set_by:.3g} s: no order "
                           "of the samples is known", "clock set")
             return
         yield Finding("times", stream.name, MARKED, said, "times go back", {"samples": int(back.sum())})
     period = stream.period
     steps = np.diff(stream.times)
     if (gaps := np.flatnonzero(steps > (HOLD_PERIODS + UNEVEN) * period)).size and period > 0:
-        longest = float(steps.max())
+        longest = float(np.nanmax(steps))
         at = ", ".join(f"{steps[k]:.3g} s at {stream.times[k]:.3f} s" for k in gaps[:SHOWN])
         yield Finding("times", stream.name, MARKED, f"{len(gaps)} gaps, longer than {HOLD_PERIODS:g} periods of "
                       f"{1e3 * period:.3g} ms: {at}{' and more' if len(gaps) > SHOWN else ''}; the longest "
                       f"{longest:.3g} s", "gap", {"gaps": len(gaps), "longest_s": longest})
-    elif not back.any() and period > 0:
+    elif stream.in_order.all() and period > 0:
         yield Finding("times", stream.name, GOOD, f"{len(stream.times)} samples, {1 / period:.5g} a second, no gap",
                       figures={"rate_hz": 1 / period})
 
@@ -102,6 +107,7 @@ def times(stream: Stream, good: Marks) -> Iterator[Finding]:
 def column(log: FlightLog, stream: Stream, signal: str, name: str, values: Numbers, good: Marks) -> list[Finding]:
     """The findings on one column; what is wrong in it is marked in ``good``."""
     finite = np.isfinite(values)
+    values = np.where(finite, values, np.nan)
     good &= finite
     out = []
     if not finite.all():
@@ -109,7 +115,7 @@ def column(log: FlightLog, stream: Stream, signal: str, name: str, values: Numbe
                            f"{stream.times[int(np.argmin(finite))]:.3f} s", "no number",
                            {"samples": int((~finite).sum())}))
     air = airborne(log, stream) & finite
-    if stream.name == BATTERY or air.sum() < 10:
+    if stream.name == BATTERY or air.sum() < ENOUGH:
         return out
     out += clipped(log, stream, signal, name, values, air, good)
     if (said := standing(log, stream, signal, values, air & good)) is not None:
@@ -176,7 +182,9 @@ def outliers(stream: Stream, signal: str, name: str, values: Numbers, air: Marks
         return
     padded = np.pad(values, ISOLATED, mode="edge")
     around = np.lib.stride_tricks.sliding_window_view(padded, 2 * ISOLATED + 1)
-    away = np.abs(values - np.nanmedian(around, axis=1))
+    away = np.full(len(values), np.nan)
+    known = np.isfinite(around).any(1)
+    away[known] = np.abs(values[known] - np.nanmedian(around[known], axis=1))
     usual = 1.4826 * np.nanmedian(away[away > 0]) if (away > 0).any() else 0.0
     far = np.nan_to_num(away, nan=0.0) > max(floor, BULK * usual)
     far &= ~longer(far, ISOLATED + 1) & air
@@ -194,9 +202,9 @@ def filled(log: FlightLog, stream: Stream, good: Marks) -> Finding | None:
     if stream.name == BATTERY or not len(air := airborne(log, stream)) or not air.any():
         return None
     lines = np.zeros(len(air), bool)
-    for values in stream.values.values():
-        for each in values.reshape(len(air), -1).T:
-            lines |= longer(straight(each) & air, STRAIGHT)
+    for owner, _, _, values in log.components():
+        if owner is stream:
+            lines |= longer(straight(np.where(np.isfinite(values), values, np.nan)) & air, STRAIGHT)
     good &= ~lines
     ends = stretches(lines)
     if not ends:
@@ -229,11 +237,11 @@ def resolution(values: Numbers) -> float:
 
 def unit_length(stream: Stream, good: Marks) -> Finding:
     """Whether quaternions have length 1; others are marked."""
-    length = np.linalg.norm(stream.values[ATTITUDE], axis=1)
+    length = np.linalg.norm(np.where(np.isfinite(stream.values[ATTITUDE]), stream.values[ATTITUDE], 0.0), axis=1)
     wrong = ~(np.abs(length - 1) <= OFF_UNIT)
     good &= ~wrong
     if not wrong.any():
         return Finding("unit", ATTITUDE, GOOD, "has length 1")
-    share, typical = wrong.mean(), float(np.nanmedian(length))
+    share, typical = wrong.mean(), float(np.median(length))
     return Finding("unit", ATTITUDE, WRONG if share > 0.5 else MARKED, f"{wrong.sum()} of {len(wrong)} quaternions do "
                    f"not have length 1 (median {typical:.4g})", "no unit quaternion", {"samples": int(wrong.sum())})

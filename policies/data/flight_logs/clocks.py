@@ -44,6 +44,7 @@ FAR_S = 5.0
 ALIKE = 0.6
 """Correlation below which a window says nothing."""
 WINDOWS = 4
+SHORTEST_S = 0.5
 APART_S = 0.02
 """Offset above which two clocks are not one; chosen: two samples of motion capture at 100 Hz."""
 DRIFTING = 1e-3
@@ -109,12 +110,18 @@ def check(log: FlightLog, even: Even | None, doubted: set[str]) -> Iterator[Find
 
 
 def without_common_time(log: FlightLog) -> Finding | None:
-    """Two streams whose times do not overlap."""
-    ends = {name: (float(stream.times.min()), float(stream.times.max())) for name, stream in log.streams.items()
-            if len(stream.times) > 1}
-    if not ends or min(end for _, end in ends.values()) - max(begin for begin, _ in ends.values()) > 0.5:
+    """Sources whose times do not overlap, or hardly do."""
+    ends = {name: (float(there.min()), float(there.max())) for name, stream in log.streams.items()
+            if len(there := stream.times[stream.in_order])}
+    if not ends:
+        return Finding("clocks", log.path.name, UNKNOWN, "no source has a time")
+    common = min(end for _, end in ends.values()) - max(begin for begin, _ in ends.values())
+    if common > SHORTEST_S:
         return None
     told = ", ".join(f"{name} {begin:.6g} to {end:.6g} s" for name, (begin, end) in ends.items())
+    if common > 0 or len(ends) == 1 or max(end - begin for begin, end in ends.values()) <= SHORTEST_S:
+        return Finding("clocks", ", ".join(ends), UNKNOWN, f"its sources have {max(common, 0):.3g} s in common "
+                       f"({told}): too little to be judged")
     return Finding("clocks", ", ".join(ends), WRONG, f"its sources have no time in common ({told}): they are of clocks "
                    "that nothing relates", "two clocks")
 

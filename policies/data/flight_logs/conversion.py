@@ -18,7 +18,7 @@ import numpy as np
 from temporeal.policies.data.episodes.episode import Episode
 from temporeal.policies.data.episodes.interface import DataError, Interface
 from temporeal.policies.data.flight_logs import nanobench, usdlog
-from temporeal.policies.data.flight_logs.flight_log import COMMAND, WRONG, FlightLog, Marks, Numbers, Stream
+from temporeal.policies.data.flight_logs.flight_log import ATTITUDE, COMMAND, WRONG, FlightLog, Marks, Numbers, Stream
 from temporeal.policies.data.flight_logs.inspection import Inspection
 from temporeal.policies.data.formats import checks
 from temporeal.policies.data.formats.bags.alignment import (
@@ -33,9 +33,9 @@ from temporeal.policies.data.formats.bags.alignment import (
 )
 from temporeal.policies.data.formats.found import Reading, Rejected
 from temporeal.robots.signals import SignalSpec, schema
-from temporeal.sim.stl.samples.times import late
 
 MEASURED = "measured"
+SHORTEST = 1e-6  # of a quaternion
 REAL = (nanobench.KIND, usdlog.KIND)
 """Kinds that no simulator writes."""
 
@@ -55,15 +55,18 @@ def reading_of(inspection: Inspection, rate_hz: float | None = None, gap_s: floa
     align = Alignment(rate_hz or rate_of(log), gap_s=gap_s, shortest_s=shortest_s)
     names = list(log.streams)
     marked = SignalSpec(MEASURED, (len(names),), dtype="uint8")
-    interface = Interface(log.robot or checks.UNKNOWN_ROBOT, schema(*log.signals.values(), marked), log.command,
-                          align.rate_hz, simulator="real" if log.kind in REAL else "", about=about_of(inspection, align, names))
+    interface = Interface(
+        log.robot or checks.UNKNOWN_ROBOT, schema(*log.signals.values(), marked), log.command, align.rate_hz,
+        simulator="real" if log.kind in REAL else "", about=about_of(inspection, align, names))
     return Reading(interface, episodes(inspection, interface, align), log.notes)
 
 
 def rate_of(log: FlightLog) -> float:
     """Samples per second of the fastest source, to three digits."""
-    fastest = min(stream.period for stream in log.streams.values() if stream.period > 0)
-    return float(f"{1.0 / fastest:.3g}")
+    periods = [stream.period for stream in log.streams.values() if stream.period > 0]
+    if not periods:
+        raise DataError(f"{log.path}: no source has two samples whose times increase")
+    return float(f"{1.0 / min(periods):.3g}")
 
 
 def about_of(inspection: Inspection, align: Alignment, names: list[str]) -> dict[str, Any]:
@@ -115,18 +118,20 @@ def lost_of(found: Places) -> Marks:
 
 def present(stream: Stream) -> Marks:
     """[T] the samples that are numbers, in order of time."""
-    there = ~late(stream.times)
-    for values in stream.values.values():
+    there = stream.in_order
+    for signal, values in stream.values.items():
         there &= np.isfinite(values.reshape(len(values), -1)).all(1)
-    return np.asarray(there, bool)
+        if signal == ATTITUDE:  # of length 0 it has no direction
+            there[there] = np.linalg.norm(values[there], axis=1) > SHORTEST
+    return there
 
 
 def grid_of(log: FlightLog, align: Alignment) -> Numbers:
     """The times of the samples, over the time that all sources have in common."""
     ends = [(float(stream.times[there][0]), float(stream.times[there][-1])) for stream in log.streams.values()
-            if (there := present(stream)).any()]
+            if (there := present(stream)).sum() > 1]
     if len(ends) < len(log.streams):
-        raise DataError(f"{log.path}: a source has no sample that is a number")
+        raise DataError(f"{log.path}: a source has no two samples that are numbers")
     begin, end = max(begin for begin, _ in ends), min(end for _, end in ends)
     count = int(np.floor((end - begin) * align.rate_hz + 1e-6)) + 1
     if count < 2:

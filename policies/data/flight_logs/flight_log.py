@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from temporeal.policies.data.episodes.interface import ActionSpec
 from temporeal.robots.signals import SignalSpec, schema
+from temporeal.sim.stl.samples.times import late
 
 Numbers = NDArray[np.float64]
 Marks = NDArray[np.bool_]
@@ -46,6 +47,13 @@ class Stream:
     name: str
     times: Numbers
     values: Mapping[str, Numbers]
+
+    @property
+    def in_order(self) -> Marks:
+        """[T] the samples whose time is a number after those before it."""
+        out = np.isfinite(self.times)
+        out[out] = ~late(self.times[out])
+        return out
 
     @property
     def period(self) -> float:
@@ -84,9 +92,10 @@ class FlightLog:
         return {name: SPECS[name] for stream in self.streams.values() for name in stream.values if name != COMMAND}
 
     def components(self) -> Iterator[tuple[Stream, str, str, Numbers]]:
-        """Each column: its stream, its signal, its name (``base_pos_w.x``), its values [T]."""
+        """Each column: its stream, its signal, its name (``base_pos_w.x``), its values [T]; quaternions continuous."""
         for stream in self.streams.values():
-            for signal, values in stream.values.items():
+            for signal, found in stream.values.items():
+                values = continuous(found) if signal == ATTITUDE else found
                 if values.ndim == 1:
                     yield stream, signal, signal, values
                 else:
@@ -99,6 +108,12 @@ def letters(signal: str, size: int) -> list[str]:
     if signal in SPECS and SPECS[signal].frame:
         return list("wxyz" if size == 4 else "xyz")
     return [f"m{k + 1}" if signal == COMMAND else f"{k}" for k in range(size)]
+
+
+def continuous(quat: Numbers) -> Numbers:
+    """[T, 4] the same attitudes, each of the sign that is nearer to the one before: q and -q are one."""
+    turned = np.concatenate([[False], (quat[1:] * quat[:-1]).sum(1) < 0])
+    return np.asarray(quat * np.where(np.cumsum(turned) % 2, -1.0, 1.0)[:, None])
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from temporeal.robots.spec import RobotSpec
 
 NEEDED = ("mass", "inertia", "thrust_curve", "arm", "motor_gain")
 """Parameters of a spec that the answer to commands is compared with."""
+PHYSICS = ("gravity", "orientation", "acceleration", "velocity", "robot")
+"""Checks of which one at least must hold for a log to be called good."""
 ORDER = (WRONG, MARKED, UNKNOWN, GOOD)
 
 
@@ -50,9 +52,10 @@ class Inspection:
 
     @property
     def verdict(self) -> str:
-        """The worst status; what this log cannot tell is no fault of it."""
+        """The worst status; what a log cannot tell is no fault of it, but for one that physics says nothing of."""
         found = {each.status for each in self.findings}
-        return next((status for status in (WRONG, MARKED) if status in found), GOOD)
+        judged = any(each.status == GOOD and each.check in PHYSICS for each in self.findings)
+        return next((status for status in (WRONG, MARKED) if status in found), GOOD if judged else UNKNOWN)
 
 
 def inspect(log: FlightLog, robot: RobotSpec | None = None) -> Inspection:

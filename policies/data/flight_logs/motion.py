@@ -10,7 +10,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from temporeal.policies.data.flight_logs.flight_log import ACCELERATION, COMMAND, FlightLog, Marks, Numbers, Stream
+from temporeal.policies.data.flight_logs.flight_log import (
+    ACCELERATION,
+    ATTITUDE,
+    COMMAND,
+    FlightLog,
+    Marks,
+    Numbers,
+    Stream,
+    continuous,
+)
+from temporeal.robots import frames
 
 MOST_HZ = 250.0
 """Of the grid: a Crazyflie's motors need 60 ms and more, its attitude loop is slower than 25 Hz."""
@@ -66,8 +76,11 @@ def even(log: FlightLog, good: dict[str, Marks]) -> Even | None:
     if not end - begin > 0.5:
         return None
     grid = begin + step * np.arange(int((end - begin) / step))
-    values = {signal: columns(grid, times, found[mark]) for times, stream, mark in kept.values()
-              for signal, found in stream.values.items()}
+    values = {signal: columns(grid, times, continuous(found[mark]) if signal == ATTITUDE else found[mark])
+              for times, stream, mark in kept.values() for signal, found in stream.values.items()}
+    if ATTITUDE in values:
+        length = np.linalg.norm(values[ATTITUDE], axis=1, keepdims=True)
+        values[ATTITUDE] = np.where(length > 1e-6, values[ATTITUDE] / np.maximum(length, 1e-6), frames.IDENTITY)
     return Even(grid, values, flying(log, values, len(grid), step), resting(values, len(grid), step))
 
 
@@ -152,5 +165,9 @@ def airborne(log: FlightLog, stream: Stream) -> Marks:
     motors = log.stream_of(COMMAND)
     if motors is None or log.command is None or len(motors.times) < 2:
         return np.ones(len(stream.times), bool)
-    level = np.interp(stream.times, motors.times, share(log, np.nan_to_num(motors.values[COMMAND])))
+    there = motors.in_order
+    if not there.any():
+        return np.ones(len(stream.times), bool)
+    command = np.nan_to_num(motors.values[COMMAND][there], posinf=0.0, neginf=0.0)
+    level = np.interp(np.nan_to_num(stream.times), motors.times[there], share(log, command))
     return carried(level, max(stream.period, 1e-6))

@@ -165,10 +165,7 @@ def unit_finding(check: str, subject: str, found: Relation, right: str) -> Findi
 
 
 def rates_of(even: Even, quat: Numbers) -> Numbers:
-    """[F, 3] rad/s body rates in flight by the derivative of ``quat`` [G, 4] wxyz."""
-    quat = quat / np.maximum(np.linalg.norm(quat, axis=1, keepdims=True), 1e-9)
-    turned = np.concatenate([[False], (quat[1:] * quat[:-1]).sum(1) < 0])
-    quat = quat * np.where(np.cumsum(turned) % 2, -1.0, 1.0)[:, None]
+    """[F, 3] rad/s body rates in flight by the derivative of ``quat`` [G, 4] wxyz, of length 1 and continuous."""
     rate = 2 * frames.multiply(frames.conjugate(quat), derivative(even, quat))[:, 1:]
     return smoothed(even, rate)[even.flying]
 

@@ -32,6 +32,7 @@ from temporeal.robots.spec import RobotSpec
 LAGS_S = (0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.085, 0.1, 0.125, 0.15, 0.2, 0.25)
 USUAL_LAG_S = 0.06
 """Of a Crazyflie's motors, where the log does not tell it (public logs: 0.055 to 0.07 s)."""
+FLIGHT_S = 3.0
 EXPLAINED = 0.6
 """Correlation above which an answer is one to the commands."""
 BEYOND = 1.6
@@ -47,7 +48,7 @@ def check(even: Even, robot: RobotSpec | None, doubted: set[str], rates_known: b
         robot: None: nobody says whose log it is. doubted: signals that are wrong or clipped, which judge nothing.
         rates_known: the gyro was found right by the orientation, so that the motors are to blame.
     """
-    if COMMAND in doubted or not even.has(COMMAND, ACCELERATION) or even.flying.sum() < LEAST:
+    if COMMAND in doubted or not even.has(COMMAND, ACCELERATION) or not flown_long(even):
         return
     if even.values[COMMAND].shape[1] != len(ROTOR_SIGN_X):
         return
@@ -57,6 +58,11 @@ def check(even: Even, robot: RobotSpec | None, doubted: set[str], rates_known: b
         yield of_thrust(robot, tau, alike, gain)
     if even.has(RATES) and RATES not in doubted:
         yield of_torque(even, robot, tau if alike > EXPLAINED else USUAL_LAG_S, rates_known)
+
+
+def flown_long(even: Even) -> bool:
+    """Whether there is enough flight to judge a gain by."""
+    return int(even.flying.sum()) >= LEAST and float(even.flying.sum()) * even.step >= FLIGHT_S
 
 
 def followed(even: Even, command: Numbers, tau: float) -> Numbers:
