@@ -55,9 +55,11 @@ def check(log: FlightLog) -> tuple[list[Finding], dict[str, Marks]]:
     good = {name: np.ones(len(stream.times), bool) for name, stream in log.streams.items()}
     for stream in log.streams.values():
         found += [*times(stream, good[stream.name])]
+    air = {name: airborne(log, stream) for name, stream in log.streams.items()}
     for stream, signal, name, values in log.components():
-        found += column(log, stream, signal, name, values, good[stream.name])
-    found += [said for stream in log.streams.values() if (said := filled(log, stream, good[stream.name])) is not None]
+        found += column(log, stream, signal, name, values, air[stream.name], good[stream.name])
+    found += [said for name, stream in log.streams.items()
+              if (said := filled(log, stream, air[name], good[name])) is not None]
     if (oriented := log.stream_of(ATTITUDE)) is not None:
         found.append(unit_length(oriented, good[oriented.name]))
     quiet = {each.subject for each in found if each.check == "values"}
@@ -104,8 +106,10 @@ def times(stream: Stream, good: Marks) -> Iterator[Finding]:
                       figures={"rate_hz": 1 / period})
 
 
-def column(log: FlightLog, stream: Stream, signal: str, name: str, values: Numbers, good: Marks) -> list[Finding]:
-    """The findings on one column; what is wrong in it is marked in ``good``."""
+def column(
+    log: FlightLog, stream: Stream, signal: str, name: str, values: Numbers, flown: Marks, good: Marks
+) -> list[Finding]:
+    """The findings on one column, in flight where ``flown``; what is wrong in it is marked in ``good``."""
     finite = np.isfinite(values)
     values = np.where(finite, values, np.nan)
     good &= finite
@@ -114,7 +118,7 @@ def column(log: FlightLog, stream: Stream, signal: str, name: str, values: Numbe
         out.append(Finding("values", name, MARKED, f"{(~finite).sum()} samples are no number, the first at "
                            f"{stream.times[int(np.argmin(finite))]:.3f} s", "no number",
                            {"samples": int((~finite).sum())}))
-    air = airborne(log, stream) & finite
+    air = flown & finite
     if stream.name == BATTERY or air.sum() < ENOUGH:
         return out
     out += clipped(log, stream, signal, name, values, air, good)
@@ -184,8 +188,9 @@ def outliers(stream: Stream, signal: str, name: str, values: Numbers, air: Marks
     around = np.lib.stride_tricks.sliding_window_view(padded, 2 * ISOLATED + 1)
     away = np.full(len(values), np.nan)
     known = np.isfinite(around).any(1)
-    away[known] = np.abs(values[known] - np.nanmedian(around[known], axis=1))
-    usual = 1.4826 * np.nanmedian(away[away > 0]) if (away > 0).any() else 0.0
+    middle = np.median if np.isfinite(around).all() else np.nanmedian
+    away[known] = np.abs(values[known] - middle(around[known], axis=1))
+    usual = 1.4826 * float(np.median(away[away > 0])) if (away > 0).any() else 0.0
     far = np.nan_to_num(away, nan=0.0) > max(floor, BULK * usual)
     far &= ~longer(far, ISOLATED + 1) & air
     if not far.any():
@@ -197,9 +202,9 @@ def outliers(stream: Stream, signal: str, name: str, values: Numbers, air: Marks
                   "outlier", {"samples": len(places)})
 
 
-def filled(log: FlightLog, stream: Stream, good: Marks) -> Finding | None:
+def filled(log: FlightLog, stream: Stream, air: Marks, good: Marks) -> Finding | None:
     """Straight lines in flight: samples that somebody interpolated. They are marked in ``good``."""
-    if stream.name == BATTERY or not len(air := airborne(log, stream)) or not air.any():
+    if stream.name == BATTERY or not air.any():
         return None
     lines = np.zeros(len(air), bool)
     for owner, _, _, values in log.components():
