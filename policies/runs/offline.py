@@ -19,6 +19,7 @@ from temporeal.policies.runs.settings.files import Settings, read, write
 from temporeal.policies.runs.settings.handed_over import checked as plain
 from temporeal.policies.runs.settings.overrides import parse_override
 from temporeal.policies.runs.trained_run import TrainedRun, events, naming_checkpoint
+from temporeal.robots.registry import guess_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +40,7 @@ def settings_of(words: Sequence[str]) -> Settings:
     folder = next((named(word) for word in reversed(words) if word.startswith("dataset=")), "")
     if not folder or any(word.startswith("task=") for word in words):
         return compose(words)
-    return settings_about(open_dataset(folder), words)
+    return settings_about(named_dataset(folder), words)
 
 
 def named(word: str) -> str:
@@ -67,6 +68,15 @@ def open_dataset(folder: str | Path) -> Dataset:
 
     with bad_input():
         return Dataset.open(Path(folder))
+
+
+def named_dataset(folder: str) -> Dataset:
+    """The set that ``dataset=FOLDER`` names."""
+    if not Path(folder).exists():
+        near = guess_file(Path(folder))
+        raise BadInput(f"dataset={folder}: there is no such folder; {near}`temporeal data generate` makes a set, "
+                       "`temporeal data record` records one")
+    return open_dataset(folder)
 
 
 def task_of(data: Dataset) -> Task | None:
@@ -102,7 +112,7 @@ def train(
         raise BadInput(f"device={settings['device']}: algo={name} learns on the cpu")
     from temporeal.policies.data import learnable, memoryless
 
-    dataset = open_dataset(str(settings["dataset"]))
+    dataset = named_dataset(str(settings["dataset"]))
     with bad_input():
         learnable.require_sound(dataset)
     task = memoryless.shown(environments.make_task(settings), getattr(configuration, "history", True))

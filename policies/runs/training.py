@@ -16,6 +16,7 @@ from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.interrupts import Interrupted, stop_asked
 from temporeal.policies.runs.residual import copies, relabelling, teaching
 from temporeal.policies.runs.residual import training as residual
+from temporeal.policies.runs.settings.compose import PRESET
 from temporeal.policies.runs.settings.files import Settings, read, write
 from temporeal.policies.runs.trained_run import TrainedRun, events, naming_checkpoint
 from temporeal.policies.runs.tuning_runs import bases as tuning
@@ -72,8 +73,10 @@ def checked(settings: Settings) -> tuple[Any, Any]:
     found = learners.algorithm(settings)
     residual.check_learner(settings, found[0])
     if settings.get("dataset") and not learners.reads_episodes(found[0]):
-        raise BadInput(f"dataset={settings['dataset']}: algo={settings['algo']['name']} learns in a simulation and "
-                       f"reads no episodes; those that do: {', '.join(learners.from_data())}")
+        word = settings["algo"].get(PRESET, settings["algo"]["name"])
+        those = residual.reading_episodes(settings) or learners.from_data()
+        raise BadInput(f"dataset={settings['dataset']}: algo={word} learns in a simulation and reads no episodes; "
+                       f"those that do: {', '.join(those)}")
     if settings.get("cameras") and not (chunks.gives_chunks(settings) or getattr(found[0], "SEES", False)):
         raise BadInput(f"cameras: algo={settings['algo']['name']} learns from the observation alone and does not see "
                        "pictures; algo=ppo, sac, td3 and learners of chunks do "

@@ -109,7 +109,8 @@ def latest(folder: Path, rank: int, ranks: int) -> Path:
     """The file to resume from."""
     complete = iterations(folder, ranks)
     if not complete:
-        raise CheckpointError(f"nothing to resume in {folder}: no checkpoint there; start anew")
+        raise CheckpointError(f"{folder} holds no checkpoint: there is no policy to take, and nothing to resume; train "
+                              "first, or start anew")
     return file_of(folder, complete[-1], rank, ranks)
 
 

@@ -45,7 +45,15 @@ def check_fit(
     views = VIEWS if chunks.gives_chunks(before) else ()
     found = found if trained else [*found, *other_worlds(before["task"], settings["task"], without=views)]
     goes = bool(found) and all(each.startswith(WHICH) for each in found) and not list(elsewhere(before, task))
-    refuse(folder, settings, found, ELSEWHERE if goes else "")
+    refuse(folder, settings, found, ELSEWHERE if goes else "" if trained else needed(before, settings, task))
+
+
+def needed(before: Settings, settings: Settings, task: Task) -> str:
+    """Which bases fit ``task``; and of a base of another task, the words for its own."""
+    name = before["task"]["name"]
+    own = f"; this one was trained with task={name}" if name != settings["task"]["name"] else ""
+    return (f". Needed is a base of task {title_of(settings)} on robot {task.robot.name} at {1 / task.control_dt:g} Hz"
+            f"{own}")
 
 
 WHICH = ("task ", "robot ", "action ", "task.settings.")

@@ -14,10 +14,11 @@ from temporeal.policies.runs.residual.fitting import check_fit, check_worlds, fo
 from temporeal.policies.runs.residual.opened import Opened, rows_of
 from temporeal.policies.runs.residual.served import served
 from temporeal.policies.runs.residual.transferring import unread
-from temporeal.policies.runs.run_folders import BASE, load_run
+from temporeal.policies.runs.run_folders import BASE, CONFIG, known_runs, load_run
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.tuning_runs.graphs import load_graph
 from temporeal.policies.training.residual.settings import SERVED
+from temporeal.robots.registry import guess_file
 
 if TYPE_CHECKING:
     from temporeal.policies.training.residual.base import FrozenBase
@@ -48,9 +49,7 @@ def open_base(settings: Settings, task: Task, run: Path | None = None, at: Path 
     if config.expert:
         return by_hand(config, task)
     folder = at or (Path(config.policy) if run is None else run / BASE)
-    if not folder.exists():
-        where = f"base.policy={folder}" if run is None else f"{run}: the copy of its base, {folder},"
-        raise BadInput(f"{where} is not there: the folder of a run or of an artifact is needed")
+    require_there(folder, run)
     if artifacts.is_artifact(folder):
         return by_artifact(config, folder, settings, task, trained=run is not None)
     before = load_run(folder)
@@ -58,6 +57,20 @@ def open_base(settings: Settings, task: Task, run: Path | None = None, at: Path 
     if chunks.gives_chunks(before):
         return by_chunks(config, folder, before, settings, task)
     return by_network(config, folder, before, settings, task)
+
+
+def require_there(folder: Path, run: Path | None) -> None:
+    """Refuse a ``folder`` that is missing, or holds neither run nor artifact. ``run``: whose copy it is."""
+    if folder.exists() and (artifacts.is_artifact(folder) or (folder / CONFIG).is_file()):
+        return
+    if run is not None:
+        raise BadInput(f"{run}: the copy of its base, {folder}, is not there, or is no run and no artifact: train anew")
+    known = known_runs()
+    hint = f"; runs here: {', '.join(known)}" if known else "; `temporeal train` makes one"
+    what, near = f"is no run (it has no {CONFIG}) and no artifact", ""
+    if not folder.exists():
+        what, near = "is not there", guess_file(folder)
+    raise BadInput(f"base.policy={folder} {what}: {near}the folder of a run or of an artifact is needed{hint}")
 
 
 def by_network(config: BaseConfig, folder: Path, before: Settings, settings: Settings, task: Task) -> Opened:

@@ -30,8 +30,8 @@ def served(config: BaseConfig, task: Task) -> Opened:
     from temporeal.policies.training.residual.bases import ChunkBase
 
     if not config.model:
-        raise BadInput("base.expert=served: say which model, as when the residual was trained: base.model=FOLDER "
-                       "base.map=FILE; a run that was handed over names none")
+        raise BadInput("base.expert=served: say which model: base.model=FOLDER base.map=FILE. (A residual's run does "
+                       "not name it, where it was handed over: say it as when it was trained.)")
     model = Served(Path(config.model), Path(config.map))
     facts = model.settings()
     with told():

@@ -18,6 +18,7 @@ from temporeal.policies.runs.residual.paying import check_reward
 from temporeal.policies.runs.settings.compose import PRESET
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.tuning_runs.bases import JUDGES
+from temporeal.policies.training.residual.settings import PRESETS
 
 if TYPE_CHECKING:
     from temporeal.policies.training.residual.worlds import ResidualEnv
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
 
 LEARNERS = ("ppo", "sac", "td3")
 """Modules of the learners whose policy is a function of what the worlds show."""
-
-
-PRESETS = ("resip", "resfit")
-"""Files of settings that are for correcting a base."""
 
 
 def check_learner(settings: Mapping[str, Any], module: ModuleType) -> None:
@@ -43,8 +40,10 @@ def check_learner(settings: Mapping[str, Any], module: ModuleType) -> None:
     scheduled.check_learner(settings)
     name = module.__name__.rpartition(".")[2]
     if name not in LEARNERS:
-        raise BadInput(f"base: algo={settings['algo']['name']} corrects no base; those that do learn single steps by "
-                       f"what worlds show: {', '.join(LEARNERS)}, rlpd. Chunks are corrected whole by algo=residual")
+        takes = f". algo={algo['name']} goes on from the run that algo.policy=RUN names" if "policy" in algo else ""
+        raise BadInput(f"{config.title}: algo={algo['name']} corrects no base; those that do learn single steps by "
+                       f"what worlds show: {', '.join((*PRESETS, *LEARNERS))}, rlpd{takes}. Chunks are corrected whole "
+                       "by algo=residual algo.policy=RUN")
     if settings["processes"] > 1 or settings["device"] != "cpu":
         raise BadInput(f"processes={settings['processes']} device={settings['device']}: a base is corrected in one "
                        "process, on the cpu")
@@ -53,6 +52,11 @@ def check_learner(settings: Mapping[str, Any], module: ModuleType) -> None:
                        "cut to returns of 1 at success, and others would be cut off: base.reward=sparse, or "
                        "algo.value_range=null")
     check_apart(run_folders.run_folder(settings), config.policy)
+
+
+def reading_episodes(settings: Mapping[str, Any]) -> list[str]:
+    """Words for learners that correct a base and take a dataset, too; none where no base is given."""
+    return ["resfit", *(name for name in LEARNERS if name != "ppo"), "rlpd"] if config_of(settings).given else []
 
 
 def check_apart(folder: Path, policy: str) -> None:

@@ -16,6 +16,7 @@ from temporeal.policies.runs.run_folders import load_run, read_run, title_of
 from temporeal.policies.runs.settings.compose import compose, override
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.settings.handed_over import checked
+from temporeal.policies.training.residual.settings import PRESETS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,11 +41,17 @@ def tunes_chunks(settings: Mapping[str, Any]) -> bool:
 
 NAMED = ("algo.policy=", "algo.adapt=")
 """Words that name the run whose chunk policy is tuned, or merged with others."""
+CORRECTING = tuple(f"algo={name}" for name in PRESETS)
+"""Words for learners whose run is named otherwise."""
 
 
 def settings_of(words: Sequence[str]) -> Settings:
     """The settings of a command's ``words``; where they tune a run, or merge runs that give chunks, and name no task,
     the run says which task it is about, with its cameras."""
+    if correcting := [word for word in words if word in CORRECTING]:
+        for word in (each for each in words if each.startswith("algo.policy=")):
+            raise BadInput(f"{word}: {correcting[-1]} corrects what base.policy=RUN names: "
+                           f"base.policy={offline.named(word)}")
     named = [offline.named(word) for word in words if word.startswith(NAMED)]
     groups = (*offline.WORLD, "cameras", "renderer")
     of_world = [word for word in words if part_of(word) in groups]

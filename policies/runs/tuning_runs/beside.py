@@ -61,7 +61,7 @@ def recorded(settings: Settings, task: Task) -> Dataset:
     """The set of ``dataset=FOLDER``, which is about ``task``."""
     from temporeal.policies.data import learnable
 
-    dataset = offline.open_dataset(str(settings["dataset"]))
+    dataset = offline.named_dataset(str(settings["dataset"]))
     learnable.require_sound(dataset)
     offline.require_task(dataset, task)
     return dataset

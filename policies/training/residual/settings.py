@@ -11,6 +11,8 @@ from temporeal.policies.training.errors import SettingsError
 
 SCRIPTED, SERVED = "scripted", "served"
 REWARDS = ("task", "sparse", "formula")
+PRESETS = ("resip", "resfit")
+"""Words for algo= that are for correcting a base."""
 KINDS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("policy", "expert", "model", "map", "reward"), (str,)), "execute": (int, type(None)),
     "scale": (int, float), "condition": (bool,), "pictures": (bool,), "transfer": (bool,)}
