@@ -7,8 +7,9 @@
 
 ``many``: one policy of all tasks, from 40 demonstrations a task by the library's scripted policies; execution is noisy,
 labels are clean. ``few``: a new expert on the frozen encoder of ``many``, from 2 demonstrations a task. ``rl``: ``few``
-and a residual of its chunks, by PPO on success, in worlds of all tasks at once. Judged by fresh episodes of each task; goals that no
-body shows are inputs. What is done is not done again; cloning that was stopped goes on, tuning begins anew.
+and a residual of its chunks, by PPO on success, in worlds of all tasks at once. Judged by fresh episodes of each task;
+goals that no body shows are inputs. What is done is not done again; cloning that was stopped goes on, tuning begins
+anew.
 
 One core, a seed: sets 12 minutes, many 32, few 5, rl 15, judging 4 an arm: 76 minutes, 4 core-hours for 3 seeds. A try
 of two tasks, 10 demonstrations and 500 updates took 140 s of one core and reached 16 of 16 fresh episodes of each (not

@@ -263,7 +263,8 @@ def learned(request: Request, folder: str) -> tuple[Task, MakeExpert]:
     if trained.settings["task"]["name"] != request.settings["task"]["name"]:
         raise BadInput(f"expert={folder} was trained on task {trained.settings['task']['name']}, this is "
                        f"{request.settings['task']['name']}")
-    settings = request.settings if trained.artifact is not None else {**request.settings, "algo": trained.settings["algo"]}
+    own = {} if trained.artifact is not None else {"algo": trained.settings["algo"]}  # how a run plays its chunks
+    settings = {**request.settings, **own}
     policy = trained_policy(trained, settings, environments.make_task(settings))
 
     def make(env: Env) -> Expert:
