@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from temporeal.policies.data.episodes.interface import DataError
 from temporeal.policies.data.flight_logs import channels, clocks, physics, response
 from temporeal.policies.data.flight_logs.flight_log import (
+    COMMAND,
     GOOD,
     MARKED,
     MOTORS,
@@ -76,8 +77,8 @@ def inspect(log: FlightLog, robot: RobotSpec | None = None) -> Inspection:
     found += clocks.check(log, grid, doubted)
     if grid is not None:
         known = any(each.check == "orientation" and each.status == GOOD for each in found)
-        # what is clipped answers less than the robot did
-        clipped = {each.subject.partition(".")[0] for each in found if each.defect == "clipped"}
+        # a sensor that is clipped answers less than the robot did
+        clipped = {each.subject.partition(".")[0] for each in found if each.defect == "clipped"} - {COMMAND}
         found += response.check(grid, comparable(robot), doubted | clipped, known)
     return Inspection(log, ordered(found), measured, grid)
 

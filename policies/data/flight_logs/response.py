@@ -48,7 +48,7 @@ def check(even: Even, robot: RobotSpec | None, doubted: set[str], rates_known: b
         robot: None: nobody says whose log it is. doubted: signals that are wrong or clipped, which judge nothing.
         rates_known: the gyro was found right by the orientation, so that the motors are to blame.
     """
-    if COMMAND in doubted or not even.has(COMMAND, ACCELERATION) or not flown_long(even):
+    if not even.has(COMMAND, ACCELERATION) or not flown_long(even):
         return
     if even.values[COMMAND].shape[1] != len(ROTOR_SIGN_X):
         return
