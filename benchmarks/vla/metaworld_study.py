@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from temporeal.sim.adapters.meta_world_sentences import MT10
 from temporeal_benchmarks.data import studies
 from temporeal_benchmarks.rows import Row, at_least
@@ -46,6 +48,7 @@ NOISE = {"push-v3": "0,0.1,0.2", "pick-place-v3": "0,0.1,0.2", "peg-insert-side-
 USUAL, LASTS = "0,0.3,0.5", 0.035  # s: 0.7 from one control step to the next
 FAILS = {"peg-insert-side-v3": 2.0, "door-open-v3": 1.25}
 """How many times more episodes are generated, because the expert or the 200 steps fail: successes are kept."""
+SPARE = 4  # episodes more, so that two demonstrations are there
 TUNED = ("algo=residual", "algo.reward=sparse", "algo.spread=0.2", "num_worlds=40")
 
 
@@ -76,18 +79,21 @@ def command(*words: str) -> None:
 
 
 def demonstrations(task: str, count: int, seed: int, out: Path) -> Path:
-    """Successful demonstrations of a task, of about ``count`` episodes."""
+    """``count`` successful demonstrations of a task, or fewer where the expert fails more often than expected."""
+    from temporeal.policies.data.curation.copying import originals, own_interface, write
+    from temporeal.policies.data.curation.selection import successes
+    from temporeal.policies.data.episodes.dataset import Dataset
+
     kept = out / "sets" / f"{task}-{count}-{seed}"
     if not (kept / "meta" / "info.json").exists():
-        all_of = kept.with_name(f"{kept.name}-all")
-        for folder in (all_of, kept):
+        all_of, part = (kept.with_name(f"{kept.name}-{name}") for name in ("all", "part"))
+        for folder in (all_of, part):  # a set that was stopped half-way is not taken for whole
             shutil.rmtree(folder, ignore_errors=True)
         command("data", "generate", *WORLD, f"task.settings.env={task}", "quality=noisy",
                 f"noise={NOISE.get(task, USUAL)}", f"lasts={LASTS}", "tail=10",
-                f"episodes={round(count * FAILS.get(task, 1.0))}", f"seed={seed}", f"out={all_of}", "--json")
-        part = kept.with_name(f"{kept.name}-part")  # a set that was stopped half-way is not taken for whole
-        shutil.rmtree(part, ignore_errors=True)
-        command("data", "filter", str(all_of), "--success", "yes", "--out", str(part), "--json")
+                f"episodes={round(count * FAILS.get(task, 1.0)) + SPARE}", f"seed={seed}", f"out={all_of}", "--json")
+        data = Dataset.open(all_of)
+        write(part, own_interface(data), originals(data, np.flatnonzero(successes(data) == 1)[:count]), "successes")
         part.rename(kept)
     return kept
 
