@@ -114,3 +114,14 @@ def test_a_bag_whose_gyro_is_in_another_unit_than_its_topic_says(tmp_path, capsy
     assert (told["kind"], told["verdict"]) == ("rosbag2", verdict)
     assert ("unit" in {each["defect"] for each in told["findings"]}) == (verdict == "wrong")
     assert main(["log", "import", *words, "--out", str(tmp_path / "set")]) == (2 if verdict == "wrong" else 0)
+
+
+def test_a_bag_without_its_end_is_said_to_be_cut(tmp_path, capsys) -> None:
+    pytest.importorskip("rosbags")
+    bag = crazyswarm_bag(tmp_path / "bag", 1.0)
+    file = next(bag.glob("*.mcap"))
+    file.write_bytes(file.read_bytes()[:-40])
+    words = [str(file), "--robot", "crazyflie", "--interface", "crazyswarm2", "--rate", "100", "--json"]
+    assert main(["log", "inspect", *words, "-o", str(tmp_path / "a.html")]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["verdict"], {each["defect"] for each in told["findings"]} - {""}) == ("marked", {"truncated"})

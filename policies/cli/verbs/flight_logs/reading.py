@@ -66,18 +66,23 @@ def bag(path: Path, options: Any) -> Reading:
 
 def of_bag(path: Path, options: Any) -> FlightLog:
     """One episode of a bag as a log."""
+    from dataclasses import replace
+
     from temporeal.policies.data.flight_logs import recorded
     from temporeal.policies.data.formats.found import Rejected
     from temporeal.policies.data.formats.kinds import ROSBAG
+    from temporeal_bridge.recording import bags
 
     reading = bag(path, options)
+    with bags.opened(path) as (_, cut):
+        pass
     found = list(reading.episodes)
     if not 0 <= options.episode < len(found):
         raise BadInput(f"--episode {options.episode}: {path} has {len(found)}, from 0 on")
     episode = found[options.episode]
     if isinstance(episode, Rejected):
         raise BadInput(str(episode))
-    return recorded.log_of(path, ROSBAG, reading.interface, episode)
+    return replace(recorded.log_of(path, ROSBAG, reading.interface, episode), notes=reading.notes, cut=cut)
 
 
 def robot_of(name: str) -> RobotSpec | None:
