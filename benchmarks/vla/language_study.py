@@ -29,7 +29,7 @@ import numpy as np
 from temporeal_benchmarks.data import studies
 from temporeal_benchmarks.rows import Row, at_least, at_most
 from temporeal_benchmarks.vla.metaworld_study import command
-from temporeal_benchmarks.vla.rl_study import DEEP, eye, run
+from temporeal_benchmarks.vla.rl_study import DEEP, eye, run, whole
 
 FEWEST, SEED, PART = 3, 5000, "language-study"
 SPLITS = {"seen": "train", "combinations": "held_out_combinations", "wordings": "held_out_wordings"}
@@ -58,10 +58,12 @@ class Size:
 
 def trained(seed: int, size: Size, out: Path) -> Path:
     """The run of a seed."""
-    dataset = out / "sets" / f"{size.kinds}-{size.demonstrations}-{seed}"
-    if not (dataset / "meta" / "info.json").exists():
+
+    def make(folder: Path) -> None:
         command("data", "generate", "experiment=tabletop", f"task.settings.kinds='{size.kinds}'", "quality=noisy",
-                f"episodes={size.demonstrations}", f"seed={seed}", f"out={dataset}", "--json")
+                f"episodes={size.demonstrations}", f"seed={seed}", f"out={folder}", "--json")
+
+    dataset = whole(out / "sets" / f"{size.kinds}-{size.demonstrations}-{seed}", make)
     words = [f"algo.policy={eye(out)}", f"algo.updates={size.updates}", f"dataset={dataset}", f"seed={seed}"]
     return run([*TRAINED, *words], out / "runs" / str(seed))
 

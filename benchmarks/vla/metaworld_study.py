@@ -11,9 +11,9 @@ and a residual of its chunks, by PPO on success, in worlds of all tasks at once.
 goals that no body shows are inputs. What is done is not done again; cloning that was stopped goes on, tuning begins
 anew.
 
-One core, a seed: sets 12 minutes, many 32, few 5, rl 15, judging 4 an arm: 76 minutes, 4 core-hours for 3 seeds. A try
-of two tasks, 10 demonstrations and 500 updates took 140 s of one core and reached 16 of 16 fresh episodes of each (not
-kept).
+One core, a seed, on a machine with other work: sets 12 minutes, many 33, few 5, rl 13, judging 3 an arm: 72 minutes.
+A try of two tasks, 10 demonstrations and 500 updates took 140 s of one core and reached 16 of 16 fresh episodes of each
+(not kept).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import numpy as np
 from temporeal.sim.adapters.meta_world_sentences import MT10
 from temporeal_benchmarks.data import studies
 from temporeal_benchmarks.rows import Row, at_least
-from temporeal_benchmarks.vla.rl_study import run
+from temporeal_benchmarks.vla.rl_study import run, whole
 
 FEWEST, SEED, PART = 3, 9000, "metaworld-study"
 ARMS = ("many", "few", "rl")
@@ -84,18 +84,16 @@ def demonstrations(task: str, count: int, seed: int, out: Path) -> Path:
     from temporeal.policies.data.curation.selection import successes
     from temporeal.policies.data.episodes.dataset import Dataset
 
-    kept = out / "sets" / f"{task}-{count}-{seed}"
-    if not (kept / "meta" / "info.json").exists():
-        all_of, part = (kept.with_name(f"{kept.name}-{name}") for name in ("all", "part"))
-        for folder in (all_of, part):  # a set that was stopped half-way is not taken for whole
-            shutil.rmtree(folder, ignore_errors=True)
+    def make(folder: Path) -> None:
         command("data", "generate", *WORLD, f"task.settings.env={task}", "quality=noisy",
                 f"noise={NOISE.get(task, USUAL)}", f"lasts={LASTS}", "tail=10",
-                f"episodes={round(count * FAILS.get(task, 1.0)) + SPARE}", f"seed={seed}", f"out={all_of}", "--json")
-        data = Dataset.open(all_of)
-        write(part, own_interface(data), originals(data, np.flatnonzero(successes(data) == 1)[:count]), "successes")
-        part.rename(kept)
-    return kept
+                f"episodes={round(count * FAILS.get(task, 1.0)) + SPARE}", f"seed={seed}", f"out={folder}", "--json")
+
+    def won(folder: Path) -> None:
+        data = Dataset.open(whole(folder.with_name(f"{task}-{count}-{seed}-all"), make))
+        write(folder, own_interface(data), originals(data, np.flatnonzero(successes(data) == 1)[:count]), "successes")
+
+    return whole(out / "sets" / f"{task}-{count}-{seed}", won)
 
 
 def one_set(size: Size, count: int, seed: int, out: Path) -> Path:
@@ -104,10 +102,7 @@ def one_set(size: Size, count: int, seed: int, out: Path) -> Path:
     sets = [str(demonstrations(task, count, seed, out)) for task in size.tasks]
     if len(sets) == 1:
         return Path(sets[0])
-    if not (folder / "meta" / "info.json").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        command("data", "merge", *sets, "--out", str(folder), "--json")
-    return folder
+    return whole(folder, lambda part: command("data", "merge", *sets, "--out", str(part), "--json"))
 
 
 def trained(arm: str, seed: int, size: Size, out: Path) -> Path:

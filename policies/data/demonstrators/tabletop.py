@@ -143,7 +143,7 @@ def push(task: Task, worlds: int) -> Controller:
     """Over the place behind the target, down, along the way to its place; up and anew where it slipped off.
 
     A hand that turns lays its fingers across the way, a little open, so that round things and corners lie between them;
-    before it rises it opens, and what stuck between them stays.
+    when it is there it opens as it rises, and what stuck between them stays.
     """
     tool, action = task.robot.tool, cast(ToolAction, task.act)
     wide = bool(action.gripper) and action.tool_dim == 6

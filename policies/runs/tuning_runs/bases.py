@@ -72,12 +72,13 @@ def settings_of(words: Sequence[str]) -> Settings:
 
 def merging_chunks(settings: Settings, run: str) -> tuple[Settings, bool]:
     """``settings``, and whether they merge what was tuned from the chunk policy of ``run``; then with
-    ``algo.execute``, where nothing is said, as that run plays its chunks."""
+    ``algo.execute`` and ``algo.ensemble``, where nothing is said, as that run plays its chunks."""
     algo = settings["algo"]
     if not algo.get("merge"):
         return settings, False
     if algo.get("execute") is None and chunks.gives_chunks(before := read_run(Path(run))):
-        algo = {**algo, "execute": chunks.playing(before["algo"])[0]}
+        execute, ensemble = chunks.playing(before["algo"])
+        algo = {**algo, "execute": execute, "ensemble": ensemble if algo.get("ensemble") is None else algo["ensemble"]}
     return {**settings, "algo": algo}, algo.get("execute") is not None
 
 
