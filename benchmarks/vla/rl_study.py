@@ -64,7 +64,7 @@ FEW = ("algo=vla_few_shot", DEEP, "algo.relative=joint_pos", "algo.evaluate_upda
 REST = {"push": 16}
 """Windows that are learned of a demonstration's rest, where it is not all."""
 NOISE = {"push": "0.3,0.6"}
-"""Standard deviations of the noise of demonstrations, one for each episode, where it is not the usual 0.3. With 0.6 they
+"""Standard deviations of the noise of demonstrations, one for each episode, where it is not the usual 0.3. At 0.6 they
 show how to go on after what a policy does wrong: it rises 5 cm before the place (one training each: .74 to .84 of 256).
 """
 SPREAD = {"push": 0.2, "pick": 0.2}
