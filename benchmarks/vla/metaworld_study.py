@@ -173,8 +173,10 @@ def judged(trials: Mapping[str, studies.Trial], size: Size = Size()) -> list[Row
                  if all(f"{arm}/{task}/{seed}" in mine for task in size.tasks)]
         shares = [sum(share(mine[f"{arm}/{task}/{seed}"]) for task in size.tasks) / len(size.tasks) for seed in whole]
         row, target = f"vla.mt10.{arm}", TARGETS[arm]
-        if len(shares) < FEWEST:
-            found.append(studies.missing(row, "1", target, PART, f"{len(shares)} of {FEWEST} seeds", "vla"))
+        if not shares:
+            found.append(studies.missing(row, "1", target, PART, "no seed", "vla"))
+        elif len(shares) < FEWEST:
+            found.append(Row(row, min(shares), "1", target, f"{len(shares)} of {FEWEST} seeds: not judged"))
         elif target is None:
             found.append(Row(row, min(shares), "1", peer=f"the worst of {len(shares)} seeds"))
         else:
