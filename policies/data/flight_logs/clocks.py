@@ -16,6 +16,7 @@ import numpy as np
 
 from temporeal.policies.data.flight_logs.flight_log import (
     ACCELERATION,
+    ALIGNED,
     ATTITUDE,
     COMMAND,
     GOOD,
@@ -287,4 +288,5 @@ def aligned(log: FlightLog, found: Finding) -> FlightLog:
     moved = [stream for name in (POSITION, ATTITUDE, VELOCITY) if (stream := log.stream_of(name)) is not None]
     streams = {name: replace(stream, times=stream.times - late - drift * (stream.times - middle))
                if any(stream is each for each in moved) else stream for name, stream in log.streams.items()}
-    return replace(log, streams=streams, notes=(*log.notes, f"a clock was corrected: {found.said}"))
+    return replace(log, streams=streams, notes=(*log.notes, f"a clock was corrected: {found.said}"),
+                   about={**log.about, ALIGNED: found.said})

@@ -8,7 +8,7 @@ between two samples.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,16 @@ import numpy as np
 from temporeal.policies.data.episodes.episode import Episode
 from temporeal.policies.data.episodes.interface import DataError, Interface
 from temporeal.policies.data.flight_logs import nanobench, usdlog
-from temporeal.policies.data.flight_logs.flight_log import ATTITUDE, COMMAND, WRONG, FlightLog, Marks, Numbers, Stream
+from temporeal.policies.data.flight_logs.flight_log import (
+    ALIGNED,
+    ATTITUDE,
+    COMMAND,
+    WRONG,
+    FlightLog,
+    Marks,
+    Numbers,
+    Stream,
+)
 from temporeal.policies.data.flight_logs.inspection import Inspection
 from temporeal.policies.data.formats import checks
 from temporeal.policies.data.formats.bags.alignment import (
@@ -57,7 +66,7 @@ def reading_of(inspection: Inspection, rate_hz: float | None = None, gap_s: floa
     marked = SignalSpec(MEASURED, (len(names),), dtype="uint8")
     interface = Interface(
         log.robot or checks.UNKNOWN_ROBOT, schema(*log.signals.values(), marked), log.command, align.rate_hz,
-        simulator="real" if log.kind in REAL else "", about=about_of(inspection, align, names))
+        simulator="real" if log.kind in REAL else "", about={MEASURED: names})
     return Reading(interface, episodes(inspection, interface, align), log.notes)
 
 
@@ -69,14 +78,24 @@ def rate_of(log: FlightLog) -> float:
     return float(f"{1.0 / min(periods):.3g}")
 
 
-def about_of(inspection: Inspection, align: Alignment, names: list[str]) -> dict[str, Any]:
-    """What people and identification should know of the set."""
-    clocks = {each.subject: {**each.figures, "status": each.status} for each in inspection.findings
-              if each.check == "clocks"}
-    return {"source": inspection.log.path.name, "format": inspection.log.kind, MEASURED: names,
-            "wrong": [f"{each.subject}: {each.said}" for each in inspection.of(WRONG)], "clocks": clocks,
-            "alignment": {"rate_hz": align.rate_hz, "gap_limit": align.stated(), "gaps": align.gaps,
-                          "action": f"{HOLD}: the command in force at the middle of the step"}}
+def verdict_of(inspection: Inspection) -> dict[str, Any]:
+    """What of its log an episode's ``info`` keeps: the verdict, what is wrong, the clocks, and how they were moved."""
+    clocks = {each.subject: {"status": each.status, "said": each.said, **finite(each.figures)}
+              for each in inspection.findings if each.check == "clocks"}
+    moved = inspection.log.about.get(ALIGNED)
+    return {"verdict": inspection.verdict, "wrong": [f"{each.subject}: {each.said}" for each in inspection.of(WRONG)],
+            "clocks": clocks, **({ALIGNED: moved} if moved else {})}
+
+
+def finite(figures: Mapping[str, float]) -> dict[str, float]:
+    """Those that JSON can hold."""
+    return {name: float(value) for name, value in figures.items() if np.isfinite(value)}
+
+
+def put_by(align: Alignment) -> dict[str, Any]:
+    """How samples got onto the grid, for an episode's ``info``."""
+    return {"rate_hz": align.rate_hz, "gap_limit": align.stated(), "gaps": align.gaps,
+            "action": f"{HOLD}: the command in force at the middle of the step"}
 
 
 def episodes(inspection: Inspection, interface: Interface, align: Alignment) -> Iterator[Episode | Rejected]:
@@ -104,8 +123,9 @@ def episodes(inspection: Inspection, interface: Interface, align: Alignment) -> 
     parts = [part for part in runs(lost, without) if (part.stop - part.start - 1) * align.period >= align.shortest_s]
     if not parts:
         yield Rejected(str(log.path), f"no part without a gap lasts {align.shortest_s:g} s")
+    told = {"source": log.path.name, "format": log.kind, "alignment": put_by(align), **verdict_of(inspection)}
     for k, part in enumerate(parts):
-        info = {"source": log.path.name, "begin_s": round(float(grid[part.start]), 6), "part": k}
+        info = {**told, "begin_s": round(float(grid[part.start]), 6), "part": k}
         episode = Episode({name: values[part] for name, values in signals.items()},
                           action[part.start : part.stop - 1], info=info)
         yield checks.attempted(f"{log.path}, part {k}", partial(replace, episode), interface)

@@ -20,6 +20,7 @@ from temporeal.sim.stl.samples.times import late
 Numbers = NDArray[np.float64]
 Marks = NDArray[np.bool_]
 
+ALIGNED = "aligned"
 GRAVITY = 9.80665
 """m/s^2 of one g, as accelerometers are calibrated (CGPM 1901)."""
 POSITION, ATTITUDE, VELOCITY = "base_pos_w", "base_quat_w", "base_vel_w"
@@ -70,7 +71,7 @@ class FlightLog:
         kind: of the file. robot: whose log it is; "": nobody says.
         streams: by name. command: what the motors were told; None: the log has no commands.
         cut: why the file is not whole; "": it is. notes: what the user should know.
-        license: of the data, where the file or its neighbours say.
+        about: :data:`ALIGNED`: how a clock was moved.
     """
 
     path: Path

@@ -45,8 +45,10 @@ def test_what_is_wrong_is_named_and_not_imported(tmp_path, capsys) -> None:
     assert main(["log", "import", str(file), "--out", str(tmp_path / "set")]) == 2
     assert "x is y, y is x (--anyway imports it as it is)" in capsys.readouterr().err
     assert not (tmp_path / "set").exists()
-    assert main(["log", "import", str(file), "--out", str(tmp_path / "set"), "--anyway"]) == 0
-    assert "x is y" in Dataset.open(tmp_path / "set").interface.about["wrong"][0]
+    assert main(["log", "import", str(NANOBENCH), str(file), "--out", str(tmp_path / "set"), "--anyway"]) == 0
+    good, bad = (record.info for record in Dataset.open(tmp_path / "set").records)
+    assert (good["verdict"], good["wrong"], bad["verdict"]) == ("good", [], "wrong")
+    assert "x is y" in bad["wrong"][0] and "mocap, imu" in good["clocks"]
 
 
 def test_logs_become_one_set_and_the_bad_one_is_left_out(tmp_path, capsys) -> None:
@@ -77,8 +79,9 @@ def test_careless_words_are_one_line(words, told, capsys, tmp_path, monkeypatch)
     assert not list(tmp_path.iterdir())
 
 
-def crazyswarm_bag(path: Path, per_rad: float) -> Path:
-    """Three seconds of the excerpt as crazyswarm2 publishes them: odometry, gyro as logged, motor commands."""
+def crazyswarm_bag(path: Path, *per_rad: float) -> Path:
+    """Three seconds of the excerpt as crazyswarm2 publishes them: odometry, gyro as logged, motor commands; three more
+    after a gap of half a second for each further unit of the gyro."""
     from temporeal_bridge.codecs.table import COMMAND_CODECS, STATE_CODECS
     from temporeal_bridge.interface.loading import load_interface
     from temporeal_bridge.recording.bag_writer import Bag
@@ -90,10 +93,10 @@ def crazyswarm_bag(path: Path, per_rad: float) -> Path:
     for row in chosen:
         bag.add(f"/{row.topic}", row.type)
     mocap, imu, motors = (log.streams[name].values for name in ("mocap", "imu", "motors"))
-    for k in range(400, 700):
+    for k, unit in ((400 + 350 * part + row, unit) for part, unit in enumerate(per_rad) for row in range(300)):
         at = start + round(1e7 * (k - 400))
         signals = {"base_pos_w": mocap["base_pos_w"][k], "base_quat_w": mocap["base_quat_w"][k],
-                   "base_vel_w": mocap["base_vel_w"][k], "base_ang_vel_b": imu["base_ang_vel_b"][k] * per_rad,
+                   "base_vel_w": mocap["base_vel_w"][k], "base_ang_vel_b": imu["base_ang_vel_b"][k] * unit,
                    "height": mocap["base_pos_w"][k, 2]}
         made = [STATE_CODECS[row.codec].encode(signals, at, ("w", "b"), row.options) for row in topics.states]
         made.append(COMMAND_CODECS[chosen[-1].codec].encode(motors["command"][k], chosen[-1].options))
@@ -104,16 +107,24 @@ def crazyswarm_bag(path: Path, per_rad: float) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("per_rad", "verdict"), [(1.0, "good"), (np.pi / 180, "wrong")])
-def test_a_bag_whose_gyro_is_in_another_unit_than_its_topic_says(tmp_path, capsys, per_rad, verdict) -> None:
+WORDS = ["--robot", "crazyflie", "--interface", "crazyswarm2", "--rate", "100", "--json"]
+
+
+def test_each_episode_of_a_bag_is_judged_by_itself(tmp_path, capsys) -> None:
+    """After its gap, the gyro is in another unit than its topic says."""
     pytest.importorskip("rosbags")
-    bag = crazyswarm_bag(tmp_path / "bag", per_rad)
-    words = [str(bag), "--robot", "crazyflie", "--interface", "crazyswarm2", "--rate", "100", "--json"]
-    assert main(["log", "inspect", *words, "-o", str(tmp_path / "a.html")]) == (verdict == "wrong")
+    words = [str(crazyswarm_bag(tmp_path / "bag", 1.0, np.pi / 180)), *WORDS]
+    assert main(["log", "inspect", *words, "--episode", "1", "-o", str(tmp_path / "a.html")]) == 1
     told = json.loads(capsys.readouterr().out)
-    assert (told["kind"], told["verdict"]) == ("rosbag2", verdict)
-    assert ("unit" in {each["defect"] for each in told["findings"]}) == (verdict == "wrong")
-    assert main(["log", "import", *words, "--out", str(tmp_path / "set")]) == (2 if verdict == "wrong" else 0)
+    assert (told["kind"], told["verdict"]) == ("rosbag2", "wrong")
+    assert "unit" in {each["defect"] for each in told["findings"]}
+    assert main(["log", "import", *words, "--out", str(tmp_path / "set")]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [each["verdict"] for each in told["logs"].values()] == ["good", "wrong"]
+    assert (told["episodes"], len(told["rejected"])) == (1, 1) and "episode 1" in told["rejected"][0]["where"]
+    assert [record.info["verdict"] for record in Dataset.open(tmp_path / "set").records] == ["good"]
+    assert main(["log", "import", *words, "--align", "--out", str(tmp_path / "moved")]) == 2
+    assert "--align cannot import a bag" in capsys.readouterr().err
 
 
 def test_a_bag_without_its_end_is_said_to_be_cut(tmp_path, capsys) -> None:
@@ -121,7 +132,7 @@ def test_a_bag_without_its_end_is_said_to_be_cut(tmp_path, capsys) -> None:
     bag = crazyswarm_bag(tmp_path / "bag", 1.0)
     file = next(bag.glob("*.mcap"))
     file.write_bytes(file.read_bytes()[:-40])
-    words = [str(file), "--robot", "crazyflie", "--interface", "crazyswarm2", "--rate", "100", "--json"]
+    words = [str(file), *WORDS]
     assert main(["log", "inspect", *words, "-o", str(tmp_path / "a.html")]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["verdict"], {each["defect"] for each in told["findings"]} - {""}) == ("marked", {"truncated"})

@@ -12,7 +12,6 @@ from temporeal.robots.registry import guess
 
 if TYPE_CHECKING:
     from temporeal.policies.data.flight_logs.inspection import Inspection
-    from temporeal.policies.data.formats.found import Reading
 
 SUMMARY = "logs of flights: check them against physics, look at them, import them"
 HELP = """\
@@ -75,7 +74,7 @@ def check(options: Any) -> None:
         raise BadInput(f"--rate {options.rate:g}: a positive number of samples per second is needed")
     if options.gap is not None and not 0 < options.gap < float("inf"):
         raise BadInput(f"--gap is a time in seconds above 0, got {options.gap}")
-    if options.episode < 0:
+    if getattr(options, "episode", 0) < 0:
         raise BadInput(f"--episode {options.episode}: numbers from 0 on")
 
 
@@ -85,6 +84,7 @@ def add_inspect(p: Parser) -> None:
 
     p.add_argument("log", type=Path, metavar="LOG", help="a file, a bag, or a dataset's folder")
     p.add_argument("-o", "--out", type=Path, metavar="PAGE", help="the page (LOG.html, here)")
+    p.add_argument("--episode", type=int, default=0, metavar="N", help="of a dataset or a bag: this one (0)")
     reading.add(p)
     add_json(p)
 
@@ -96,7 +96,7 @@ def add_import(p: Parser) -> None:
     p.add_argument("logs", type=Path, nargs="+", metavar="LOG", help="files or bags, of one robot and rate")
     p.add_argument("--out", type=Path, required=True, metavar="SET", help="folder of the dataset")
     p.add_argument("--append", action="store_true", help="add to the dataset that is there")
-    p.add_argument("--anyway", action="store_true", help="import what is wrong, too; the set says what")
+    p.add_argument("--anyway", action="store_true", help="import what is wrong, too; each episode's info says what")
     reading.add(p)
     add_json(p)
 
@@ -146,14 +146,15 @@ def written(options: Any, found: Inspection) -> Path:
 def import_(options: Any) -> int:
     """Write logs as a dataset of the project's signals.
 
-    A log in which something is wrong is left out, unless --anyway; gaps split its episodes, and the signal `measured`
-    says which samples of which source are measurements. Exit status 1 where a log is left out, 2 where all are.
+    A log in which something is wrong is left out, unless --anyway, which leaves what is wrong in the episode's info;
+    gaps split its episodes, and the signal `measured` says which samples of which source are measurements. Of a bag each
+    episode is judged by itself; bags get no `measured`. Exit status 1 where something is left out, 2 where all is.
     """
-    from temporeal.policies.cli.verbs.flight_logs import reading
+    from temporeal.policies.cli.verbs.flight_logs import episodes, reading
     from temporeal.policies.data.formats import importing
 
     found: dict[str, Inspection] = {}
-    files = [importing.File(path, lambda path=path: episodes(path, options, found),  # type: ignore[misc]
+    files = [importing.File(path, lambda path=path: episodes.of_log(path, options, found),  # type: ignore[misc]
                             limits_of_data=False) for path in options.logs]
     settings = importing.Options(options.append, language=options.language)
     result = importing.write(options.out, files, settings)
@@ -170,23 +171,6 @@ def import_(options: Any) -> int:
                 say(f"{name}: {told.status}: {told.subject}: {told.said}")
         say(f"{options.out}: {result.episodes} episodes imported, {len(result.rejected)} left out")
     return FAILED if result.rejected else OK
-
-
-def episodes(path: Path, options: Any, found: dict[str, Inspection]) -> Reading:
-    """The episodes of a log, whose inspection goes into ``found``; refused where something is wrong."""
-    from temporeal.policies.cli.verbs.flight_logs import reading
-    from temporeal.policies.data.episodes.interface import DataError
-    from temporeal.policies.data.flight_logs import conversion, recorded
-    from temporeal.policies.data.formats.kinds import ROSBAG
-
-    one = found[str(path)] = reading.inspected(path, options)
-    if one.log.kind == recorded.KIND:
-        raise DataError("it is a dataset already: temporeal data merge copies it")
-    if (wrong := one.of("wrong")) and not options.anyway:
-        raise DataError("; ".join(f"{each.subject}: {each.said}" for each in wrong) + " (--anyway imports it as it is)")
-    if one.log.kind == ROSBAG:
-        return reading.bag(path, options)
-    return conversion.reading_of(one, options.rate, options.gap, options.shortest)
 
 
 PARTS: Mapping[str, tuple[Callable[[Parser], None], Callable[[Any], int]]] = {

@@ -21,9 +21,8 @@ def add(parser: Parser) -> None:
     """Options of every part: which log it is, and, of a bag, whose."""
     parser.add_argument("--kind", metavar="NAME", help="nanobench, usdlog, ulog, dataset, rosbag2 (default: what it "
                         "looks like)")
-    parser.add_argument("--episode", type=int, default=0, metavar="N", help="of a dataset or a bag: this one (0)")
     parser.add_argument("--align", action="store_true", help="put motion capture onto the IMU's clock, by the offset "
-                        "and drift that are estimated")
+                        "and drift that are estimated (a bag is not imported so)")
     parser.add_argument("--rate", type=float, metavar="HZ", help="samples per second of the grid (default: of the "
                         "fastest source; bags: of the control grid)")
     parser.add_argument("--language", default="", metavar="TEXT", help="the instruction of the episodes")
@@ -48,13 +47,20 @@ def log_of(path: Path, options: Any) -> FlightLog:
     from temporeal.policies.data.flight_logs import kinds, recorded
     from temporeal.policies.data.formats.kinds import ROSBAG
 
-    if options.kind not in (None, *kinds.KINDS):
-        raise BadInput(f"--kind {options.kind}: legal are {', '.join(kinds.KINDS)}")
-    kind = options.kind or kinds.kind_of(path)
+    kind = kind_of(path, options)
     if kind == ROSBAG:
         return of_bag(path, options)
     log = recorded.read_episode(path, options.episode) if kind == recorded.KIND else kinds.READERS[kind](path)
     return replace(log, robot=options.robot) if options.robot else log
+
+
+def kind_of(path: Path, options: Any) -> str:
+    """The kind of the log at ``path``: that which is named, or what it looks like."""
+    from temporeal.policies.data.flight_logs import kinds
+
+    if options.kind not in (None, *kinds.KINDS):
+        raise BadInput(f"--kind {options.kind}: legal are {', '.join(kinds.KINDS)}")
+    return str(options.kind or kinds.kind_of(path))
 
 
 def bag(path: Path, options: Any) -> Reading:
