@@ -27,6 +27,7 @@ from temporeal.policies.data.flight_logs.flight_log import (
 from temporeal.policies.data.flight_logs.motion import airborne, longer, stretches
 from temporeal.sim.stl.samples.times import CLOCK_SET_S, HOLD_PERIODS
 
+CLOCK_SET = "clock set"  # the defect of which nothing can be made
 UNEVEN = 0.05  # of a period, by which a time may be off
 ENOUGH = 10  # samples in flight below which a column is not judged
 SHOWN = 3  # places that a sentence names
@@ -90,7 +91,7 @@ def times(stream: Stream, good: Marks) -> Iterator[Finding]:
         said = f"{back.sum()} samples repeat a time or go back, the first at sample {k} ({stream.times[k]:.3f} s)"
         if (set_by := float(np.nanmax(-steps))) > CLOCK_SET_S:
             yield Finding("times", stream.name, WRONG, f"{said}; its clock was set by {set_by:.3g} s: no order "
-                          "of the samples is known", "clock set")
+                          "of the samples is known", CLOCK_SET)
             return
         yield Finding("times", stream.name, MARKED, said, "times go back", {"samples": int(back.sum())})
     period = stream.period

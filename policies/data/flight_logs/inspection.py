@@ -66,7 +66,7 @@ def inspect(log: FlightLog, robot: RobotSpec | None = None) -> Inspection:
         robot: whose log it is said to be; None: nobody says, and commands are compared with nothing.
     """
     found, measured = channels.check(log)
-    if any(each.defect == "clock set" for each in found):
+    if any(each.defect == channels.CLOCK_SET for each in found):
         return Inspection(log, ordered(found), measured, None)
     grid = even(log, measured)
     doubted = set[str]()

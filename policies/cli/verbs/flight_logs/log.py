@@ -146,9 +146,9 @@ def written(options: Any, found: Inspection) -> Path:
 def import_(options: Any) -> int:
     """Write logs as a dataset of the project's signals.
 
-    A log in which something is wrong is left out, unless --anyway, which leaves what is wrong in the episode's info;
-    gaps split its episodes, and the signal `measured` says which samples of which source are measurements. Of a bag each
-    episode is judged by itself; bags get no `measured`. Exit status 1 where something is left out, 2 where all is.
+    A log in which something is wrong is left out, unless --anyway: then the info of its episodes says what is wrong.
+    Gaps split its episodes, and the signal `measured` says which samples of which source are measurements. Of a bag
+    each episode is judged by itself; bags get no `measured`. Exit status 1 where something is left out, 2 where all is.
     """
     from temporeal.policies.cli.verbs.flight_logs import episodes, reading
     from temporeal.policies.data.formats import importing

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from temporeal.policies.data.episodes.dataset import Dataset
+from temporeal.policies.data.episodes.episode import Episode
 from temporeal.policies.data.episodes.interface import DataError
+from temporeal.policies.data.flight_logs import channels
 from temporeal.policies.data.flight_logs.clocks import Shift, line
 from temporeal.policies.data.flight_logs.conversion import MEASURED, reading_of
 from temporeal.policies.data.flight_logs.flight_log import (
@@ -19,12 +21,13 @@ from temporeal.policies.data.flight_logs.flight_log import (
     RATES,
     FlightLog,
 )
-from temporeal.policies.data.flight_logs.inspection import align, inspect
+from temporeal.policies.data.flight_logs.inspection import Inspection, align, inspect
 from temporeal.policies.data.flight_logs.recorded import read_episode
 from temporeal.policies.data.formats import importing
+from temporeal.policies.data.formats.found import Reading
 from temporeal.robots.spec import load_robot
 
-from .excerpts import NANOBENCH, USDLOG, clean, times, values, without
+from .excerpts import NANOBENCH, USDLOG, both, clean, times, values, without
 from .test_injected_defects import lined
 
 CRAZYFLIE = load_robot("crazyflie")
@@ -70,6 +73,41 @@ def test_a_gap_splits_and_nothing_is_made_up(tmp_path: Path) -> None:
     begins = [record.info["begin_s"] for record in data.records]
     assert data.episodes == 2 and begins == pytest.approx([0.0, 6.4], abs=0.011)
     assert data.episode(0).samples == pytest.approx(600, abs=2)
+
+
+def read(log: FlightLog, **how: float) -> Reading:
+    """The log as episodes, its times judged alone."""
+    good = {name: np.ones(len(stream.times), bool) for name, stream in log.streams.items()}
+    found = [each for name, stream in log.streams.items() for each in channels.times(stream, good[name])]
+    return reading_of(Inspection(log, tuple(found), good, None), **how)
+
+
+def test_what_stands_in_for_a_missing_sample_is_not_measured_and_short_parts_are_said() -> None:
+    """Row 600 is missing, a number of row 700 is none; between two gaps of the IMU are 0.2 s."""
+    streams = clean(NANOBENCH).streams
+    log = both(*(without(name, 600, 601) for name in streams), without("imu", 899, 939), without("imu", 919, 959),
+               values(POSITION, lambda p: np.where(np.arange(len(p))[:, None] == 699, np.nan, p)))(clean(NANOBENCH))
+    found = read(log)
+    first = next(iter(found.episodes))
+    assert isinstance(first, Episode)
+    lost = [np.flatnonzero(column == 0).tolist() for column in first.signals[MEASURED].T]
+    assert lost == [[600, 700], [600], [600], [600]]
+    assert any("1 parts between gaps are shorter than 0.5 s and left out, 0.1" in note for note in found.notes)
+
+
+def test_one_time_far_off_makes_no_grid_of_its_size() -> None:
+    """The last time is of the year 33000: what is before it is kept. One between others: their order is not known."""
+    def far(at: int) -> FlightLog:
+        change = lambda t: np.where(np.arange(len(t)) == at % len(t), 1e12, t)  # noqa: E731
+        return both(*(times(name, change) for name in clean(NANOBENCH).streams))(clean(NANOBENCH))
+
+    (kept,) = read(far(-1)).episodes
+    assert isinstance(kept, Episode) and kept.samples == len(clean(NANOBENCH).streams["imu"].times) - 1
+    assert "neither judged nor imported" in read(far(-1), gap_s=1e13).notes[-1]
+    with pytest.raises(DataError, match="its clock was set"):
+        read(far(500))
+    with pytest.raises(DataError, match="5000000 at most"):
+        read(clean(NANOBENCH), rate_hz=9e5)
 
 
 def test_a_faster_log_is_put_onto_a_slower_grid(tmp_path: Path) -> None:
