@@ -72,9 +72,9 @@ def check(log: FlightLog) -> tuple[list[Finding], dict[str, Marks]]:
 def whole(log: FlightLog) -> Finding:
     """Whether the file has its end."""
     if log.cut:
-        return Finding("file", log.path.name, MARKED, f"is not whole: {log.cut}; what is before that is read",
+        return Finding("file", log.name, MARKED, f"is not whole: {log.cut}; what is before that is read",
                        "truncated")
-    return Finding("file", log.path.name, GOOD, "is whole")
+    return Finding("file", log.name, GOOD, "is whole")
 
 
 def times(stream: Stream, good: Marks) -> Iterator[Finding]:

@@ -115,7 +115,7 @@ def without_common_time(log: FlightLog) -> Finding | None:
     ends = {name: (float(there.min()), float(there.max())) for name, stream in log.streams.items()
             if len(there := stream.times[stream.in_order])}
     if not ends:
-        return Finding("clocks", log.path.name, UNKNOWN, "no source has a time")
+        return Finding("clocks", log.name, UNKNOWN, "no source has a time")
     common = min(end for _, end in ends.values()) - max(begin for begin, _ in ends.values())
     if common > SHORTEST_S:
         return None

@@ -77,9 +77,9 @@ def reading_of(inspection: Inspection, rate_hz: float | None = None, gap_s: floa
     grids, beyond = grids_of(log, align)
     parts = [part for grid in grids for part in parts_of(inspection, interface, align, grid)]
     short = [length for _, episode in parts if (length := episode.steps * align.period) < align.shortest_s]
-    notes = [f"{log.path.name}: {len(short)} parts between gaps are shorter than {align.shortest_s:g} s and left out, "
+    notes = [f"{log.name}: {len(short)} parts between gaps are shorter than {align.shortest_s:g} s and left out, "
              f"{sum(short):.3g} s in all"] * bool(short)
-    notes += [f"{log.path.name}: what comes after {LONGEST_S:g} s, {beyond:.3g} s of it, is neither judged nor "
+    notes += [f"{log.name}: what comes after {LONGEST_S:g} s, {beyond:.3g} s of it, is neither judged nor "
               "imported"] * (beyond > 0)
     kept = [part for part in parts if part[1].steps * align.period >= align.shortest_s]
     return Reading(interface, taken(inspection, interface, align, kept), (*log.notes, *notes))
@@ -119,7 +119,7 @@ def taken(inspection: Inspection, interface: Interface, align: Alignment, parts:
     log = inspection.log
     if not parts:
         yield Rejected(str(log.path), f"no part without a gap lasts {align.shortest_s:g} s")
-    told = {"source": log.path.name, "format": log.kind, "alignment": put_by(align), **verdict_of(inspection)}
+    told = {"source": log.name, "format": log.kind, "alignment": put_by(align), **verdict_of(inspection)}
     for k, (begin, episode) in enumerate(parts):
         info = {**told, "begin_s": round(begin, 6), "part": k}
         yield checks.attempted(f"{log.path}, part {k}", partial(replace, episode, info=info), interface)

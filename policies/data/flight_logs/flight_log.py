@@ -83,6 +83,11 @@ class FlightLog:
     notes: tuple[str, ...] = ()
     about: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        """Of its file, as it can be written in UTF-8."""
+        return self.path.name.encode(errors="replace").decode()
+
     def stream_of(self, signal: str) -> Stream | None:
         """Where a signal comes from; None: the log has no such signal."""
         return next((stream for stream in self.streams.values() if signal in stream.values), None)

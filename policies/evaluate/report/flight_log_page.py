@@ -45,16 +45,24 @@ svg circle { fill: var(--accent); }
 """
 
 
+OPENING = ('<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+           '<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>Log ')
+
+
+def is_log_page(path: Path) -> bool:
+    """Whether a file begins as such a page does."""
+    with path.open("rb") as file:
+        return file.read(len(OPENING)) == OPENING.encode()
+
+
 def write_log_page(path: Path, found: Inspection) -> Path:
     """Write the page."""
     body = "\n".join([head(found), table(found.findings), comparisons(found), signals(found)])
-    title = escape(f"Log {found.log.path.name}")
+    title = escape(found.log.name)
     # not by report/page.py, which imports what evaluates policies, and torch
     style = files("temporeal.policies.evaluate.report").joinpath("page.css").read_text(encoding="utf-8") + STYLE
     write_whole(path, (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}\n</main>"
+        f"{OPENING}{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}\n</main>"
         "\n</body>\n</html>\n").encode())
     return path
 
@@ -76,7 +84,7 @@ def head(found: Inspection) -> str:
     line = " · ".join(f"{escape(name)}: {escape(text)}" for name, text in facts.items())
     notes = "".join(f'<p class="muted small">{escape(note)}</p>' for note in log.notes)
     counts = ", ".join(f"{len(found.of(status))} {status}" for status in SIGNS if found.of(status))
-    return (f'<div class="top" id="top"><div><h1>{escape(log.path.name)}</h1><p class="muted">{line}</p>{notes}</div>'
+    return (f'<div class="top" id="top"><div><h1>{escape(log.name)}</h1><p class="muted">{line}</p>{notes}</div>'
             f'</div><div class="cards"><div class="panel card"><div class="big {KINDS[found.verdict]}">{found.verdict}'
             f"</div>{counts}</div></div>")
 

@@ -13,6 +13,7 @@ from tests.policies.data.flight_logs.excerpts import NANOBENCH, USDLOG, clean
 
 from temporeal.policies.cli.main import main
 from temporeal.policies.data.episodes.dataset import Dataset
+from temporeal.policies.evaluate.report.flight_log_page import is_log_page
 from temporeal.robots.spec import load_robot
 
 pytest.importorskip("pyarrow")
@@ -32,10 +33,25 @@ def test_inspect_says_good_and_writes_a_page(tmp_path, monkeypatch, capsys) -> N
     told = json.loads(capsys.readouterr().out)
     assert (told["verdict"], told["kind"], told["robot"]) == ("good", "nanobench", "crazyflie")
     page = (tmp_path / told["page"]).read_text()
+    assert is_log_page(tmp_path / told["page"])
     assert page.count("<svg") == page.count("</svg>") >= 15
     assert "http" not in re.sub(r"https?://www\.w3\.org", "", page)
     lines = re.findall(r'points="([^"]*)"', page)
     assert len(lines) > 30 and not any("nan" in line for line in lines)
+
+
+def test_a_page_replaces_nothing_but_a_page(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    log, notes, inside = (tmp_path / name for name in ("log.csv.gz", "notes.txt", "folder/data.bin"))
+    inside.parent.mkdir()
+    for path in (log, notes, inside):
+        path.write_bytes(b"t,")
+    for name, out, told in ((log, log, "is the log"), (inside.parent, inside, "lies in it"),
+                            (log, notes, "not replaced"), (log, tmp_path, "is no file"),
+                            (inside.parent, inside.parent / "new.html", "lies in it")):
+        assert main(["log", "plot", str(name), "-o", str(out)]) == 2
+        assert told in capsys.readouterr().err
+    assert {path.read_bytes() for path in (log, notes, inside)} == {b"t,"}
 
 
 def test_what_is_wrong_is_named_and_not_imported(tmp_path, capsys) -> None:

@@ -104,9 +104,11 @@ def add_import(p: Parser) -> None:
 def inspect(options: Any) -> int:
     """Judge a log and write its page. Exit status 1 where something is wrong."""
     from temporeal.policies.cli.verbs.flight_logs import reading
+    from temporeal.policies.evaluate.report.flight_log_page import write_log_page
 
+    page = page_of(options)
     found = reading.inspected(options.log, options)
-    page = written(options, found)
+    write_log_page(page, found)
     failed = found.verdict == "wrong"
     if options.json:
         print_json({"log": options.log, "kind": found.log.kind, "robot": found.log.robot, "verdict": found.verdict,
@@ -123,9 +125,11 @@ def inspect(options: Any) -> int:
 def plot(options: Any) -> int:
     """Write the page of a log, with its plots and the verdict of each check."""
     from temporeal.policies.cli.verbs.flight_logs import reading
+    from temporeal.policies.evaluate.report.flight_log_page import write_log_page
 
+    page = page_of(options)
     found = reading.inspected(options.log, options)
-    page = written(options, found)
+    write_log_page(page, found)
     if options.json:
         print_json({"page": page, "bytes": page.stat().st_size, "verdict": found.verdict})
     else:
@@ -133,14 +137,23 @@ def plot(options: Any) -> int:
     return OK
 
 
-def written(options: Any, found: Inspection) -> Path:
-    """The page's file."""
-    from temporeal.policies.evaluate.report.flight_log_page import write_log_page
+def page_of(options: Any) -> Path:
+    """The page's file, which is neither the log, nor in it, nor anything else than a page that was there before."""
+    from temporeal.policies.evaluate.report.flight_log_page import is_log_page
     from temporeal.policies.runs.run_folders import check_writable
+    from temporeal.robots.handed_over.files import lies_in
 
-    out: Path = options.out or Path(f"{options.log.resolve().name}.html")
+    log: Path = options.log
+    out: Path = options.out or Path(f"{log.resolve().name}.html")
+    bag = [log.parent] if (log.parent / "metadata.yaml").exists() else []
+    if lies_in(out, log, *bag) or out.exists() and log.exists() and out.samefile(log):
+        raise BadInput(f"--out {out} is the log {log}, or lies in it: a page of its own is needed")
     check_writable(out.parent, "--out")
-    return write_log_page(out, found)
+    if out.exists() and not out.is_file():
+        raise BadInput(f"--out {out} is no file: the page's name is needed, such as {out / 'log.html'}")
+    if out.exists() and not is_log_page(out):
+        raise BadInput(f"--out {out} is there, and no page of temporeal log: it is not replaced")
+    return out
 
 
 def import_(options: Any) -> int:
