@@ -82,6 +82,10 @@ def times(stream: Stream, good: Marks) -> Iterator[Finding]:
     timed = np.isfinite(stream.times)
     back = timed & ~stream.in_order
     good &= stream.in_order
+    if len(timed) > 1 and timed.sum() < 2:
+        yield Finding("times", stream.name, WRONG, f"of its {len(timed)} times {timed.sum()} are numbers: nothing can "
+                      "be compared", "no time", {"samples": int((~timed).sum())})
+        return
     if not timed.all():
         yield Finding("times", stream.name, MARKED, f"{(~timed).sum()} times are no number, the first at sample "
                       f"{int(np.argmin(timed))}", "no number", {"samples": int((~timed).sum())})
@@ -93,7 +97,9 @@ def times(stream: Stream, good: Marks) -> Iterator[Finding]:
             yield Finding("times", stream.name, WRONG, f"{said}; its clock was set by {set_by:.3g} s: no order "
                           "of the samples is known", CLOCK_SET)
             return
-        yield Finding("times", stream.name, MARKED, said, "times go back", {"samples": int(back.sum())})
+        stands = stream.in_order.sum() < 2
+        yield Finding("times", stream.name, WRONG if stands else MARKED, said + ": time never goes on" * bool(stands),
+                      "no time" if stands else "times go back", {"samples": int(back.sum())})
     period = stream.period
     steps = np.diff(stream.times)
     if (gaps := np.flatnonzero(steps > (HOLD_PERIODS + UNEVEN) * period)).size and period > 0:

@@ -69,7 +69,7 @@ def read_log(path: Path) -> FlightLog:
         cut = cut or f"its last line, {len(lines)}, ends in the middle"
         lines = lines[:-1]
     try:
-        table = np.loadtxt(lines, delimiter=",", skiprows=1, ndmin=2, dtype=np.float64)
+        table = np.loadtxt(lines, delimiter=",", skiprows=1, ndmin=2, dtype=np.float64, comments=None)
     except ValueError as error:
         raise DataError(f"{path}: its rows are no numbers in {len(header)} columns: {error}") from error
     if len(table) < 2:
@@ -88,7 +88,8 @@ def stream_of(name: str, table: np.ndarray, at: dict[str, int]) -> Stream:
         found = table[:, [at[column] for column in columns]] * SCALE.get(signal, 1.0)
         values[signal] = found[:, 0] if len(columns) == 1 else found
     times = table[:, at[TIME]]
-    return Stream(name, times - table[0, at[TIME]], values)
+    first = times[np.isfinite(times)][:1]  # [0] or [1]: there may be none
+    return Stream(name, times - (first[0] if len(first) else 0.0), values)
 
 
 def text_of(path: Path) -> tuple[str, str]:

@@ -43,6 +43,7 @@ FORMATS = "bBhHiIqQfd"
 MOST_TYPES, MOST_VARIABLES, LONGEST_NAME = 64, 256, 128
 TICK = {1: 1e-3, 2: 1e-6}
 STAMP = {1: "<u4", 2: "<u8"}
+SUM = 4  # bytes of the check sum, less than any event has
 ESTIMATE = "estimate"
 WANTED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     IMU: {ACCELERATION: ("acc.x", "acc.y", "acc.z"), RATES: ("gyro.x", "gyro.y", "gyro.z")},
@@ -77,10 +78,9 @@ def read_log(path: Path) -> FlightLog:
     """The log in a file of the card."""
     data = read(path)
     version, events, begin = header_of(path, data)
-    whole = len(data) > begin + 4 and zlib.crc32(data[:-4]) == struct.unpack("<I", data[-4:])[0]
-    rows, left = rows_of(path, data[begin : len(data) - 4 if whole else len(data)], events)
-    cut = "" if whole else "its check sum is missing or wrong" + (
-        f", and the last {left} bytes are a part of an event" if left else "")
+    whole = len(data) > begin + SUM and zlib.crc32(data[:-SUM]) == struct.unpack("<I", data[-SUM:])[0]
+    rows, said = rows_of(path, data[begin : len(data) - SUM if whole else len(data)], events)
+    cut = ", and ".join(["its check sum is missing or wrong"] * (not whole) + [said] * bool(said))
     streams = {}
     for name, signals in WANTED.items():
         wanted = [column for columns in signals.values() for column in columns]
@@ -138,31 +138,42 @@ def format_of(path: Path, told: str) -> str:
     return np.dtype(told[-2]).str.lstrip("<>|=") if told[-2] in "bB" else np.dtype(f"<{told[-2]}").str[1:]
 
 
-def rows_of(path: Path, body: bytes, events: Mapping[int, Event]) -> tuple[dict[int, np.ndarray], int]:
-    """The events by number of their type, and how many bytes at the end are a part of one."""
+def rows_of(path: Path, body: bytes, events: Mapping[int, Event]) -> tuple[dict[int, np.ndarray], str]:
+    """The events by number of their type, up to the first that the header does not name; and what is left behind
+    them, in words; "": at most a check sum that is wrong."""
     if len(events) == 1:
         (number, event), = events.items()
-        size = event.dtype.itemsize
-        rows = np.frombuffer(body, event.dtype, len(body) // size)
-        if (wrong := np.flatnonzero(rows["number"] != number)).size:
-            raise DataError(f"{path}: event {wrong[0]} is of type {rows['number'][wrong[0]]}, which the header does "
-                            "not name: bytes are missing or damaged before it")
-        return {number: rows}, len(body) % size
+        rows = np.frombuffer(body, event.dtype, len(body) // event.dtype.itemsize)
+        wrong = np.flatnonzero(rows["number"] != number)[:1]
+        rows = rows[: wrong[0]] if wrong.size else rows
+        out, at = {number: rows}, rows.nbytes
+    else:
+        out, at = several(body, events)
+    if (left := len(body) - at) <= SUM:
+        return out, ""
+    (number,) = struct.unpack_from("<H", body, at)
+    if number in events:
+        return out, f"the last {left} bytes are a part of an event"
+    said = (f"byte {at} of its events is of type {number}, which the header does not name: bytes are missing or "
+            "damaged before it")
+    if at == 0:
+        raise DataError(f"{path}: {said}")
+    return out, f"{said}; {left} bytes are not read"
+
+
+def several(body: bytes, events: Mapping[int, Event]) -> tuple[dict[int, np.ndarray], int]:
+    """The events of several types by number, and where they are over."""
     places: dict[int, list[int]] = {number: [] for number in events}
     at = 0
-    while at + 2 <= len(body):
+    while at + SUM < len(body):
         (number,) = struct.unpack_from("<H", body, at)
-        if number not in events:
-            raise DataError(f"{path}: byte {at} of its events is of type {number}, which the header does not name: "
-                            "bytes are missing or damaged before it")
-        size = events[number].dtype.itemsize
-        if at + size > len(body):
+        if number not in events or at + events[number].dtype.itemsize > len(body):
             break
         places[number].append(at)
-        at += size
+        at += events[number].dtype.itemsize
     raw = np.frombuffer(body, np.uint8)
     return {number: raw[np.add.outer(found, np.arange(events[number].dtype.itemsize))].view(events[number].dtype)[:, 0]
-            for number, found in places.items() if found}, len(body) - at
+            for number, found in places.items() if found}, at
 
 
 def stream_of(name: str, rows: np.ndarray, tick: float) -> Stream:

@@ -89,6 +89,19 @@ def test_several_types_of_events_are_told_apart(tmp_path: Path) -> None:
     assert first(log, RATES) == pytest.approx([np.pi / 2, 0, 0])
 
 
+def test_a_card_is_read_up_to_its_damage(tmp_path: Path) -> None:
+    """With a wrong check sum, whose bytes are no event; and with an event that the header does not name."""
+    file = tmp_path / "log03"
+    battery = struct.pack("<HQf", 9, 1500, 3.7)
+    good = card(imu(1000), battery, imu(2000))
+    for content, told in ((good[:-4] + b"\1\2\3\4", "missing or wrong"),
+                          (card(imu(1000), battery, imu(2000), struct.pack("<HQf", 8, 2500, 1.0), imu(3000)), "type 8"),
+                          (card(imu(1000), battery, imu(2000), imu(3000)[:-9]), "part of an event")):
+        file.write_bytes(content)
+        log = read(file)
+        assert told in log.cut and log.streams["imu"].times == pytest.approx([0, 1e-3])
+
+
 def test_motion_capture_on_a_card_goes_before_the_robots_estimate(tmp_path: Path) -> None:
     groups = {"locSrv": "x y z qx qy qz qw", "stateEstimate": "x y z vx vy vz qx qy qz qw"}
     names = [f"{group}.{axis}" for group, axes in groups.items() for axis in axes.split()]
@@ -135,6 +148,20 @@ def test_a_file_that_is_none_is_refused_by_name(tmp_path: Path, content: bytes, 
     file = tmp_path / "log00"
     file.write_bytes(content)
     with pytest.raises(DataError, match=told.replace("(", r"\(").replace(")", r"\)")):
+        read(file)
+
+
+def test_a_row_without_a_time_or_with_a_mark_is_said(tmp_path: Path) -> None:
+    header, *rows = gzip.decompress(NANOBENCH.read_bytes()).decode().splitlines()[:30]
+    rest = [row.partition(",")[2] for row in rows]
+    assert header.startswith("t,")
+    file = tmp_path / "flight.csv"
+    file.write_text("\n".join([header, f"nan,{rest[0]}", *rows[1:]]) + "\n")
+    assert read(file).streams["imu"].times[1:3] == pytest.approx([0.0, 0.01], abs=1e-3)
+    file.write_text("\n".join([header, *(f"nan,{each}" for each in rest)]) + "\n")
+    assert inspect(read(file)).verdict == "wrong"
+    file.write_text("\n".join([header, *rows[:5], f"#{rows[5]}", *rows[6:]]) + "\n")
+    with pytest.raises(DataError, match="its rows are no numbers"):
         read(file)
 
 
