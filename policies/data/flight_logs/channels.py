@@ -53,7 +53,7 @@ OFF_UNIT = 0.02
 def check(log: FlightLog) -> tuple[list[Finding], dict[str, Marks]]:
     """The findings, and by stream which samples are measured [T]."""
     found = [whole(log)]
-    good = {name: np.ones(len(stream.times), bool) for name, stream in log.streams.items()}
+    good = {name: ~log.doubted.get(name, np.zeros(len(stream.times), bool)) for name, stream in log.streams.items()}
     for stream in log.streams.values():
         found += [*times(stream, good[stream.name])]
     air = {name: airborne(log, stream) for name, stream in log.streams.items()}

@@ -71,6 +71,7 @@ class FlightLog:
         kind: of the file. robot: whose log it is; "": nobody says.
         streams: by name. command: what the motors were told; None: the log has no commands.
         cut: why the file is not whole; "": it is. notes: what the user should know.
+        doubted: by stream, which samples are no measurements, by what their reader knows [T].
         about: :data:`ALIGNED`: how a clock was moved.
     """
 
@@ -82,6 +83,7 @@ class FlightLog:
     cut: str = ""
     notes: tuple[str, ...] = ()
     about: Mapping[str, str] = field(default_factory=dict)
+    doubted: Mapping[str, Marks] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

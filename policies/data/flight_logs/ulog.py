@@ -1,7 +1,7 @@
 """PX4's logs (ULog), read by pyulog (optional: ``pip install pyulog``).
 
 Topics (PX4-Autopilot v1.16, msg/): ``vehicle_attitude`` (wxyz, FRD to NED), ``vehicle_local_position`` (NED),
-``sensor_combined`` (gyro rad/s, accelerometer m/s^2, FRD), ``actuator_motors`` (share of thrust, NaN: stopped),
+``sensor_combined`` (gyro rad/s, accelerometer m/s^2, FRD), ``actuator_motors`` (share of thrust; NaN, stopped, is 0),
 ``battery_status``. All become ENU and FLU; motors take the order of this project (front right, rear right, rear left,
 front left), which is 1, 4, 2, 3 of PX4's quad x. Attitude and position are the estimator's, which itself reads the IMU:
 that they agree says less than it does of motion capture.
@@ -13,6 +13,7 @@ import contextlib
 import io
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from temporeal.policies.data.flight_logs.flight_log import (
     VELOCITY,
     VOLTAGE,
     FlightLog,
+    Marks,
     Numbers,
     Stream,
 )
@@ -65,7 +67,7 @@ TOPICS: Mapping[str, tuple[str, Made]] = {
         ACCELERATION: flu_from_frd(indexed(data, "accelerometer_m_s2", 3)),
         RATES: flu_from_frd(indexed(data, "gyro_rad", 3))}),
     MOTORS: ("actuator_motors", lambda data: {
-        COMMAND: np.nan_to_num(vector(data, *(f"control[{k - 1}]" for k in ORDER)), nan=0.0)}),
+        COMMAND: vector(data, *(f"control[{k - 1}]" for k in ORDER))}),
     BATTERY: ("battery_status", lambda data: {VOLTAGE: np.asarray(data["voltage_v"], np.float64)}),
 }
 """By source, its topic and its signals."""
@@ -96,9 +98,25 @@ def read_log(path: Path) -> FlightLog:
                         f"{', '.join(sorted({each.name for each in found.data_list})) or 'none of these'}")
     first = min(float(stream.times[0]) for stream in streams.values())
     streams = {name: Stream(name, stream.times - first, stream.values) for name, stream in streams.items()}
+    streams, doubted, stopped = running(streams)
     lost = [f"PX4 says that it dropped {len(found.dropouts)} times what it should have logged"] * bool(found.dropouts)
     cut = cut_of(data, found.file_corruption)
-    return FlightLog(path, KIND, "", streams, THRUST if MOTORS in streams else None, cut, (*lacks, *lost))
+    return FlightLog(path, KIND, "", streams, THRUST if MOTORS in streams else None, cut, (*lacks, *lost, *stopped),
+                     doubted=doubted)
+
+
+def running(streams: dict[str, Stream]) -> tuple[dict[str, Stream], dict[str, Marks], list[str]]:
+    """The streams, in which motors that PX4 calls stopped (NaN) are told 0; which samples these are, and a note."""
+    if MOTORS not in streams:
+        return streams, {}, []
+    command = streams[MOTORS].values[COMMAND]
+    stopped = np.isnan(command).any(1)
+    if not stopped.any():
+        return streams, {}, []
+    told = replace(streams[MOTORS], values={COMMAND: np.where(np.isnan(command), 0.0, command)})
+    return {**streams, MOTORS: told}, {MOTORS: stopped}, [
+        f"{stopped.sum()} of {len(stopped)} commands are no number for a motor, by which PX4 means that it is stopped: "
+        "they are read as 0, and marked"]
 
 
 def parsed(path: Path, data: bytes) -> Any:

@@ -86,6 +86,11 @@ def test_logs_become_one_set_and_the_bad_one_is_left_out(tmp_path, capsys) -> No
     (["log", "inspect", str(USDLOG), "--robot", "crazyfly"], "crazyflie"),
     (["log", "import", str(USDLOG), "--out", "x", "--rate", "-1"], "--rate -1"),
     (["log", "import", str(USDLOG), "--out", "x", "--rate", "nan"], "--rate nan"),
+    (["log", "import", str(USDLOG), "--out", "x", "--rate", "1e9"], "below 1e6"),
+    (["log", "import", str(USDLOG), "--out", "x", "--shortest", "nan"], "--shortest"),
+    (["log", "import", str(USDLOG), "--out", "x", "--shortest", "-1"], "--shortest"),
+    (["log", "import", str(USDLOG), f"{USDLOG.parent}/../usdlog/log15_excerpt", "--out", "x"], "named twice"),
+    (["log", "import", str(USDLOG), "--out", str(NANOBENCH)], "is a file"),
     (["log", "inspect", str(USDLOG), "--out", f"{USDLOG}/a.html"], "--out"),
 ])
 def test_careless_words_are_one_line(words, told, capsys, tmp_path, monkeypatch) -> None:

@@ -71,7 +71,9 @@ def run(argv: Sequence[str]) -> int:
 def check(options: Any) -> None:
     """The numbers lie where they must."""
     if options.rate is not None and not 0 < options.rate < 1e6:
-        raise BadInput(f"--rate {options.rate:g}: a positive number of samples per second is needed")
+        raise BadInput(f"--rate {options.rate:g}: samples per second, above 0 and below 1e6, are needed")
+    if not 0 <= options.shortest < float("inf"):
+        raise BadInput(f"--shortest is a time in seconds from 0 on, got {options.shortest}")
     if options.gap is not None and not 0 < options.gap < float("inf"):
         raise BadInput(f"--gap is a time in seconds above 0, got {options.gap}")
     if getattr(options, "episode", 0) < 0:
@@ -166,6 +168,10 @@ def import_(options: Any) -> int:
     from temporeal.policies.cli.verbs.flight_logs import episodes, reading
     from temporeal.policies.data.formats import importing
 
+    if len({path.resolve() for path in options.logs}) < len(options.logs):
+        raise BadInput(f"a log is named twice: {', '.join(map(str, options.logs))}")
+    if options.out.exists() and not options.out.is_dir():
+        raise BadInput(f"--out {options.out} is a file: a dataset's folder is needed")
     found: dict[str, Inspection] = {}
     files = [importing.File(path, lambda path=path: episodes.of_log(path, options, found),  # type: ignore[misc]
                             limits_of_data=False) for path in options.logs]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from temporeal.policies.data.episodes.interface import DataError
+from temporeal.policies.data.flight_logs import channels
 from temporeal.policies.data.flight_logs.flight_log import (
     ACCELERATION,
     ATTITUDE,
@@ -23,6 +25,7 @@ from temporeal.policies.data.flight_logs.flight_log import (
 )
 from temporeal.policies.data.flight_logs.inspection import inspect
 from temporeal.policies.data.flight_logs.kinds import READERS, kind_of
+from temporeal.policies.data.flight_logs.ulog import running
 from temporeal.robots import frames
 
 from . import px4_file
@@ -204,6 +207,17 @@ def test_a_log_of_px4_becomes_enu_and_flu(tmp_path: Path) -> None:
         whole.streams["mocap"].values[POSITION][::2], abs=1e-5)
     found = inspect(log)
     assert found.of("wrong", "marked") == []
+
+
+def test_motors_that_px4_stopped_are_marked_and_counted() -> None:
+    motors = clean(NANOBENCH).streams["motors"]
+    told = motors.values[COMMAND].copy()
+    told[3:5, 1] = np.nan
+    streams, doubted, (note,) = running({"motors": replace(motors, values={COMMAND: told})})
+    assert streams["motors"].values[COMMAND][3:5, 1].tolist() == [0, 0] and "2 of" in note
+    log = replace(clean(NANOBENCH), streams={**clean(NANOBENCH).streams, **streams}, doubted=doubted)
+    _, good = channels.check(log)
+    assert not good["motors"][3:5].any() and good["motors"][[2, 5]].all()
 
 
 def test_a_log_of_px4_that_ends_early_is_said(tmp_path: Path) -> None:
