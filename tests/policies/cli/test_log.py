@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 from pathlib import Path
 
@@ -68,11 +69,14 @@ def test_what_is_wrong_is_named_and_not_imported(tmp_path, capsys) -> None:
 
 
 def test_logs_become_one_set_and_the_bad_one_is_left_out(tmp_path, capsys) -> None:
-    files = [str(NANOBENCH), str(swapped(tmp_path / "bad.csv"))]
+    odd = tmp_path / os.fsdecode(b"odd\xff.csv.gz")
+    odd.write_bytes(NANOBENCH.read_bytes())
+    files = [str(odd), str(swapped(tmp_path / "bad.csv"))]
     assert main(["log", "import", *files, "--out", str(tmp_path / "set"), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["episodes"] == 1 and "bad.csv" in told["rejected"][0]["where"]
     assert told["logs"][files[1]]["verdict"] == "wrong"
+    assert Dataset.open(tmp_path / "set").records[0].info["source"] == "odd?.csv.gz"
     assert main(["log", "plot", str(tmp_path / "set"), "-o", str(tmp_path / "set.html")]) == 0
     assert (tmp_path / "set.html").stat().st_size < 2_000_000
     capsys.readouterr()

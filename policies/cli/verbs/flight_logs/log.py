@@ -119,8 +119,8 @@ def inspect(options: Any) -> int:
     for note in found.log.notes:
         complain(f"temporeal: {note}")
     for line in reading.lines(found):
-        say(line)
-    say(f"\n{options.log}: {found.verdict}; {page}")
+        show(line)
+    show(f"\n{options.log}: {found.verdict}; {page}")
     return FAILED if failed else OK
 
 
@@ -135,8 +135,13 @@ def plot(options: Any) -> int:
     if options.json:
         print_json({"page": page, "bytes": page.stat().st_size, "verdict": found.verdict})
     else:
-        say(f"{page} ({page.stat().st_size / 1e6:.2f} MB)")
+        show(f"{page} ({page.stat().st_size / 1e6:.2f} MB)")
     return OK
+
+
+def show(text: str) -> None:
+    """Print a line; what of a file's name is no text becomes a question mark."""
+    say(text.encode(errors="replace").decode())
 
 
 def page_of(options: Any) -> Path:
@@ -187,8 +192,8 @@ def import_(options: Any) -> int:
             complain(f"temporeal: {line}")
         for name, each in found.items():
             for told in each.of("wrong", "marked"):
-                say(f"{name}: {told.status}: {told.subject}: {told.said}")
-        say(f"{options.out}: {result.episodes} episodes imported, {len(result.rejected)} left out")
+                show(f"{name}: {told.status}: {told.subject}: {told.said}")
+        show(f"{options.out}: {result.episodes} episodes imported, {len(result.rejected)} left out")
     return FAILED if result.rejected else OK
 
 
