@@ -110,7 +110,7 @@ def running(streams: dict[str, Stream]) -> tuple[dict[str, Stream], dict[str, Ma
     if MOTORS not in streams:
         return streams, {}, []
     command = streams[MOTORS].values[COMMAND]
-    stopped = np.isnan(command).any(1)
+    stopped = np.asarray(np.isnan(command).any(1))
     if not stopped.any():
         return streams, {}, []
     told = replace(streams[MOTORS], values={COMMAND: np.where(np.isnan(command), 0.0, command)})

@@ -26,7 +26,8 @@ Judged: whether the file is whole, times go on, columns are alive, unclipped and
 order by gravity, by the gyro against the orientation and by the accelerometer against the motion; offset and drift
 between motion capture and IMU, and the lag of the motors, each with a 95 % interval; whether the robot answers its
 motors as its spec says. "marked": samples are marked, the others can be used. "wrong": the numbers are not what they
-are said to be. "unknown": this log cannot tell.
+are said to be. "unknown": this log cannot tell. A log that is wrong is not imported, unless --anyway: then the info of
+each of its episodes says what was wrong.
 
 Example:
   temporeal log inspect flight.csv.gz

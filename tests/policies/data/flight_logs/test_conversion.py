@@ -12,7 +12,7 @@ from temporeal.policies.data.episodes.episode import Episode
 from temporeal.policies.data.episodes.interface import DataError
 from temporeal.policies.data.flight_logs import channels
 from temporeal.policies.data.flight_logs.clocks import Shift, line
-from temporeal.policies.data.flight_logs.conversion import MEASURED, reading_of
+from temporeal.policies.data.flight_logs.conversion import MEASURED, reading_of, verdict_of
 from temporeal.policies.data.flight_logs.flight_log import (
     ACCELERATION,
     ATTITUDE,
@@ -143,7 +143,9 @@ def test_an_offset_is_estimated_within_its_interval_and_corrected(late: float) -
     half = found.figures["offset_half_s"]
     assert half < 0.05
     assert abs(found.figures["offset_s"] - before["offset_s"] - late) < half
-    corrected = of(align(inspect(times("mocap", lambda t: t + late)(clean(NANOBENCH))), None).log)
+    moved = align(inspect(times("mocap", lambda t: t + late)(clean(NANOBENCH))), None)
+    assert "two clocks" not in moved.defects and "drift" in verdict_of(moved)["aligned"]
+    corrected = of(moved.log)
     assert corrected.status == "good"
     assert abs(corrected.figures["offset_s"]) < 0.01
 
