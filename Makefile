@@ -72,7 +72,7 @@ help:
 # What the tests and linters need besides.
 .venv/.dev: .venv/.run
 	@$(PIP) install --quiet -c constraints.txt --no-build-isolation --config-settings editable_mode=compat \
-	  -e '.[train,robot,spec,parquet,sign,cameras,view,own-robot,adapters,data,robot-learning,docs,dev]'
+	  -e '.[train,robot,spec,parquet,sign,cameras,view,own-robot,adapters,data,robot-learning,px4,docs,dev]'
 	@touch $@
 
 # The libraries that are compared with, each in a folder of its own, because their dependencies clash with ours.
