@@ -41,7 +41,7 @@ CLONES = {"base": "cloned-1", "more": "cloned-4", "recap": "recap"}
 LEFT_OUT = (("state", "recap"), ("pictures", "flow_sde+progress"))
 """The label is a token of ``algo=vla`` alone, which these experts from states are not; these models of progress learn
 from state."""
-TRIED = 200
+TRIED = 200  # episodes of the base's own
 MIXED = {"reach": (240, 0.5), "push": (120, 0.47)}
 """Episodes that a model of progress learns from, and the severity of the medium third, which satisfies about half."""
 WHITE = ("algo.late=0", "algo.smooth=0", "algo.noise=0.5", "algo.gamma=0.99", "algo.gae_lambda=0.95",

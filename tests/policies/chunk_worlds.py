@@ -140,7 +140,12 @@ def cloned(make: Callable[[int], Decoder], share: float, horizon: int, updates: 
 @torch.no_grad()
 def success(policy: ChunkPolicy, episodes: int = 256, seed: int = 99) -> float:
     """Share of fresh episodes in which the deployed policy succeeds."""
-    env = PointWorlds(episodes, seed)
+    return played(policy, PointWorlds(episodes, seed))
+
+
+@torch.no_grad()
+def played(policy: ChunkPolicy, env: PointWorlds) -> float:
+    """Share of the worlds of ``env`` in which the deployed policy succeeds."""
     env.reset()
     for k in range(STEPS):
         if k % policy.horizon == 0:

@@ -80,9 +80,8 @@ def related(x: Numbers, y: Numbers) -> Relation:
     signs = tuple(-1 if table[i, k] < 0 else 1 for i, k in enumerate(order))
     correlation = tuple(float(abs(table[i, k])) for i, k in enumerate(order))
     ratios = [float(spread_y[i] / max(spread_x[k], 1e-12)) for i, k in enumerate(order) if correlation[i] > TOLD]
-    out = Relation(tuple(order), signs, correlation, tuple(float(table[i, i]) for i in range(3)),
-                   float(np.exp(np.mean(np.log(ratios)))) if ratios else float("nan"))
-    return out
+    return Relation(tuple(order), signs, correlation, tuple(float(table[i, i]) for i in range(3)),
+                    float(np.exp(np.mean(np.log(ratios)))) if ratios else float("nan"))
 
 
 def unit_of(ratio: float) -> str:

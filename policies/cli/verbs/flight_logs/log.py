@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,8 +180,8 @@ def import_(options: Any) -> int:
     if options.out.exists() and not options.out.is_dir():
         raise BadInput(f"--out {options.out} is a file: a dataset's folder is needed")
     found: dict[str, Inspection] = {}
-    files = [importing.File(path, lambda path=path: episodes.of_log(path, options, found),  # type: ignore[misc]
-                            limits_of_data=False) for path in options.logs]
+    files = [importing.File(path, partial(episodes.of_log, path, options, found), limits_of_data=False)
+             for path in options.logs]
     settings = importing.Options(options.append, language=options.language)
     result = importing.write(options.out, files, settings)
     if options.json:

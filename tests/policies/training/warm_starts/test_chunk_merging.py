@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.policies.chunk_worlds import STEPS, PointWorlds, base, half_way, writer
+from tests.policies.chunk_worlds import PointWorlds, base, half_way, played, writer
 from tests.policies.toy_demonstrations import forks
 from torch import nn
 
@@ -163,17 +163,9 @@ class Side(PointWorlds):
         self.goal[ids, 0] = self.side * self.goal[ids, 0].abs()
 
 
-@torch.no_grad()
 def reached(policy: ChunkPolicy, side: float, seed: int, episodes: int = 512) -> float:
     """Share of fresh episodes on one side in which the deployed policy succeeds."""
-    env = Side(episodes, seed, side)
-    env.reset()
-    for k in range(STEPS):
-        if k % policy.horizon == 0:
-            rows = policy.rows(env.true_signals())
-        env.command_override = rows[:, k % policy.horizon]
-        step = env.step(rows[:, 0])
-    return float(step.info["success"].float().mean())
+    return played(policy, Side(episodes, seed, side))
 
 
 @dataclass
