@@ -83,13 +83,16 @@ def judge(arm: str, folder: Path, size: Size, seed: int) -> dict[str, Any]:
 
 
 def evaluated(folder: Path, split: str, episodes: int, seed: int) -> Any:
-    """The share of a run or an artifact."""
+    """The share of a run or an artifact, of the kinds that ``split`` has (nothing is held out of open and press)."""
     from temporeal.policies.runs.evaluating import EvaluationConfig, evaluate_on
     from temporeal.policies.runs.settings.compose import override
     from temporeal.policies.runs.trained import load_trained
+    from temporeal.sim.tabletop.objective import kinds_in
+    from temporeal.sim.tabletop.scenes import kinds_of
 
     found = load_trained(folder)
-    settings = override(found.settings, [f"task.settings.split={split}"])
+    asked = [kind for kind in kinds_in(found.settings["task"]["settings"]["kinds"]) if kind in kinds_of(split)]
+    settings = override(found.settings, [f"task.settings.split={split}", f"task.settings.kinds={'+'.join(asked)}"])
     return evaluate_on(found, settings, settings["backend"]["name"],
                        EvaluationConfig(episodes, seed=SEED + seed)).evaluation.satisfied
 

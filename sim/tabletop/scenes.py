@@ -74,16 +74,25 @@ def choices(kinds: Sequence[str], split: str) -> Choices:
     """The instructions of ``kinds`` that ``split`` gives, as far as the table has the bodies for them."""
     if split not in SPLITS:
         raise ValueError(f"task 'tabletop': split is one of {', '.join(SPLITS)}; got {split!r}")
-    found = [[i for i in instructions([kind]) if possible(i) and held_out(i) == (split == SPLITS[1])]
-             for kind in kinds]
+    found = [instructions_of(kind, split) for kind in kinds]
     if empty := [kind for kind, listed in zip(kinds, found) if not listed]:
         raise ValueError(f"task 'tabletop': split={split} has no instruction of kind {', '.join(empty)}: each is what "
-                         f"it is; take other kinds, or another split")
+                         f"it is; take other kinds ({'+'.join(kinds_of(split))}), or another split")
     listed = [i for of_kind in found for i in of_kind]
     firsts = [sum(map(len, found[:k])) for k in range(len(found))]
     tokens, wordings = tokens_of(listed, "held_out" if split == SPLITS[2] else "train")
     return Choices(tuple(listed), torch.tensor([row_of(i) for i in listed]),
                    tuple(zip(firsts, map(len, found))), tokens, wordings)
+
+
+def instructions_of(kind: str, split: str) -> list[Instruction]:
+    """What ``split`` asks of ``kind``."""
+    return [i for i in instructions([kind]) if possible(i) and held_out(i) == (split == SPLITS[1])]
+
+
+def kinds_of(split: str) -> list[str]:
+    """The kinds of which ``split`` has instructions."""
+    return [kind for kind in KINDS if instructions_of(kind, split)]
 
 
 def possible(instruction: Instruction) -> bool:
