@@ -41,6 +41,7 @@ from temporeal.sim.task_parts.arms.observations import ArmObserve
 CONSTANTS: dict[str, Any] = formulas.constants()
 POSITIVE = tuple(CONSTANTS)
 TOOL_SPEED, TOOL_TURN = 0.4, 1.5  # m/s, rad/s at action 1
+LEASH = 0.1  # rad: without it targets ran 0.5 rad past a drawer that was open, and 3 rad past what was stuck
 
 READS = ("kind", "target_pos_w", "place_pos_w", "drawer_pos", "button_pos")
 SIZE = 3 + 3 + 3 + len(KINDS) + 2
@@ -76,7 +77,7 @@ def make(
     of, command = handling_arm(robot, named)
     tool, size, scene, extra = of.robot.tool, size_of(of), scene_of(of), Asked()
     constants = {**{name: size * length for name, length in CONSTANTS.items()}, **dict(constants or {})}
-    act = arm_action(of, command, control_dt, of.motion(TOOL_SPEED, TOOL_TURN), ready(of))
+    act = arm_action(of, command, control_dt, of.motion(TOOL_SPEED, TOOL_TURN, leash=LEASH), ready(of))
     names, text = task_schema(scene, extra), formulas.suite_text(named, tool)
     own = {kind: parse(formulas.kind_text(kind, tool), names, constants) for kind in named}
     return Task(
