@@ -29,6 +29,7 @@ Example:
   temporeal data filter demos --return '>=20' --success yes --out good
   temporeal data filter demos --formula mission.stl --top 0.3 --by robustness --out best
   temporeal data filter demos --model outputs/train/push-vlac-1 --voc '>=0.8' --final '>=0.7' --out orderly
+  temporeal data filter demos --without 11,46 --out whole
 """
 
 MODEL = {"voc": "rank correlation of value and time", "negative": "share of the steps in which the value falls",
@@ -48,6 +49,7 @@ def add(parser: Parser) -> None:
         parser.add_argument(f"--{name}", metavar="'>=X'", help=f"{what}, by --model: a comparison and a number")
     parser.add_argument("--success", choices=("yes", "no"), help="episodes that were judged so")
     parser.add_argument("--language", metavar="TEXT", help="episodes with this in their instruction")
+    parser.add_argument("--without", metavar="N,N", help="all but the episodes of these numbers, from 0")
     parser.add_argument("--top", type=float, metavar="SHARE", help="of those that are left, this share, the best first")
     parser.add_argument("--by", choices=("return", "robustness"), default="return", help="what is best (%(default)s)")
     add_json(parser)
@@ -64,7 +66,7 @@ def run(options: Any) -> int:
 
     data = Dataset.open(options.folder)
     formula, semantics = formula_given(options, table_of(data))
-    met = {**by_model(options, data), **masks(data, wanted(options, formula), semantics)}
+    met = {**by_number(options, data), **by_model(options, data), **masks(data, wanted(options, formula), semantics)}
     chosen = np.flatnonzero(np.logical_and.reduce(list(met.values())))
     result = {"out": options.out, "episodes": len(chosen), "of": data.episodes,
               "met": {name: int(mask.sum()) for name, mask in met.items()}}
@@ -73,6 +75,21 @@ def run(options: Any) -> int:
               len(chosen))
     written(options, result)
     return OK if len(chosen) else FAILED
+
+
+def by_number(options: Any, data: Dataset) -> dict[str, NDArray[np.bool_]]:
+    """[E] by condition: which episodes are not among those to be left out."""
+    if options.without is None:
+        return {}
+    import numpy as np
+
+    try:
+        numbers = [int(part) for part in options.without.split(",")]
+    except ValueError:
+        raise BadInput(f"--without: numbers of episodes, as in 11,46; got {options.without!r}") from None
+    if absent := [number for number in numbers if not 0 <= number < data.episodes]:
+        raise BadInput(f"--without {absent[0]}: the dataset's episodes are 0 to {data.episodes - 1}")
+    return {"without": ~np.isin(np.arange(data.episodes), numbers)}
 
 
 def by_model(options: Any, data: Dataset) -> dict[str, NDArray[np.bool_]]:
@@ -110,8 +127,9 @@ def wanted(options: Any, formula: Any) -> Any:
     if of_formula and formula is None:
         raise BadInput("--robustness, --progress and --by robustness are those of a --formula")
     if formula is None and not any((getattr(options, "return"), options.length, options.success, options.language,
-                                    options.top, options.model)):
-        raise BadInput("no condition is given; --formula, --return, --length, --success, --language, --top, --model")
+                                    options.top, options.model, options.without)):
+        raise BadInput("no condition is given; --formula, --return, --length, --success, --language, --top, --model, "
+                       "--without")
     success = None if options.success is None else options.success == "yes"
     return Wanted(formula, formula is not None and not of_formula, rule("robustness"), rule("progress"), rule("return"),
                   rule("length"), success, options.language, options.top, by_robustness)
@@ -119,6 +137,7 @@ def wanted(options: Any, formula: Any) -> Any:
 
 def said(options: Any) -> str:
     """What was asked for, for the new set's ``about``."""
-    names = ("formula", "robustness", "progress", "return", "length", "success", "language", "model", *MODEL, "top")
+    names = ("formula", "robustness", "progress", "return", "length", "success", "language", "without", "model", *MODEL,
+             "top")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     return f"filter of {options.folder.name}: " + ", ".join(f"{name} {value}" for name, value in given.items())

@@ -22,6 +22,7 @@ from temporeal.policies.data.episodes.interface import ActionSpec, Interface
 from temporeal.policies.nets.encoders import SignalEncoder, count, is_picture, is_words, random_shift, vector
 from temporeal.policies.nets.normalizer import Normalizer, moments
 from temporeal.policies.training import checkpoint, offline_learner
+from temporeal.policies.training.chunks import outliers
 from temporeal.policies.training.chunks.policy import ChunkPolicy, Decoder
 from temporeal.policies.training.chunks.windows import Batch, Source, Windows, chosen, windows
 from temporeal.policies.training.errors import SettingsError, require
@@ -304,6 +305,7 @@ def begin(
         torch.manual_seed(seed)
         policy = make_policy(read, config, build, encode)
         told = tell(policy.encoder, tuple(hidden.values())) if hidden else None
+    outliers.warn(seen, config.relative)
     policy.scale.fit(*seen.span(config.relative))
     shown = {name: value[seen.at] for name, value in seen.numbers.items()}
     for part in (policy.encoder, told):

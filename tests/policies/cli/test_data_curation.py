@@ -39,6 +39,11 @@ def test_filter_takes_what_satisfies_the_formula(folder, tmp_path, capsys):
     assert not (tmp_path / "none").exists()
 
 
+def test_filter_leaves_out_the_episodes_that_are_named(folder, tmp_path):
+    assert data("filter", folder, "--without", "3,1", "--out", tmp_path / "whole") == 0
+    assert [record.info["origin"] for record in Dataset.open(tmp_path / "whole").records] == ["set:0", "set:2"]
+
+
 def test_a_log_and_a_formula_are_a_task(folder, tmp_path):
     assert data("relabel", folder, "--formula", REACH, "--state", "formula_state", "--out", tmp_path / "paid") == 0
     found = Dataset.open(tmp_path / "paid")
@@ -83,6 +88,7 @@ def test_a_set_of_another_program_becomes_one_of_ours(folder, tmp_path, capsys):
 @pytest.mark.parametrize(("words", "told"), [
     (["filter"], "no condition is given"), (["filter", "--robustness", ">0"], "are those of a --formula"),
     (["filter", "--return", "5"], "write a comparison and a number"),
+    (["filter", "--without", "4"], "episodes are 0 to 3"), (["filter", "--without", "1;2"], "as in 11,46; got '1;2'"),
     (["relabel"], "give --formula, or task=NAME"), (["relabel", "task=hover", "--state", "x"], "are those of a --form"),
     (["relabel", "task=waypoints"], "has a sample each 0.1 s, task 'waypoints' each 0.02 s"),
     (["relabel", "--formula", REACH, "--goal", "goal"], "write GOAL=ACHIEVED"),

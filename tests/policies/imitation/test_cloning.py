@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +21,9 @@ from temporeal.policies.nets.encoders import random_shift
 from temporeal.policies.nets.mixture import Mixture, MixtureActor
 from temporeal.policies.runs.chunks import Player, ensembled
 from temporeal.policies.training.checkpoint import CheckpointError
-from temporeal.policies.training.chunks import learner
+from temporeal.policies.training.chunks import learner, outliers
 from temporeal.policies.training.chunks.policy import masked_mean
-from temporeal.policies.training.chunks.windows import windows, without_rest
+from temporeal.policies.training.chunks.windows import Windows, windows, without_rest
 from temporeal.policies.training.errors import SettingsError
 
 TINY: dict[str, Any] = {"horizon": 4, "execute": 2, "context": 16, "batch": 8, "updates": 6, "report_updates": 2}
@@ -131,6 +132,25 @@ def test_of_a_rest_at_an_episodes_end_only_the_beginning_is_learned() -> None:
     still = episodes({"place_w": np.zeros((2, 7, 2), np.float32)}, 0 * action, forks().interface.signals["place_w"])
     with pytest.raises(SettingsError, match="algo.rest=0.*nothing is left"):
         without_rest(windows(still, (), 3), 0)
+
+
+def shaken(far: tuple[int, ...]) -> Windows:
+    """40 episodes of small commands about a place, of which those with the numbers ``far`` end far beyond."""
+    rng = np.random.default_rng(0)
+    place = rng.uniform(-1.0, 1.0, (40, 21, 2)).astype(np.float32)
+    action = place[:, :-1] + 0.02 * rng.normal(size=(40, 20, 2)).astype(np.float32)
+    action[list(far), -5:, 1] += 0.9
+    return windows(episodes({"place_w": place}, action, forks().interface.signals["place_w"]), (), 4)
+
+
+def test_few_episodes_that_stretch_the_scale_of_all_are_named() -> None:
+    with pytest.warns(UserWarning, match=r"velocity are scaled.*\(1: 98% within 0.0\d+ .* episodes 7, 9, at 0.\d+\)"):
+        outliers.warn(shaken((7, 9)), "place_w")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        outliers.warn(shaken(()), "place_w")
+        outliers.warn(shaken((7,)), "")  # beside commands that reach everywhere it is nothing
+        outliers.warn(shaken(tuple(range(0, 40, 4))), "place_w")  # a quarter of all: it is how this is done
 
 
 def test_bad_commands_are_told_with_their_episode() -> None:
