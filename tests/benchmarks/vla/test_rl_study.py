@@ -22,12 +22,14 @@ def test_seconds_are_those_of_a_whole_training(
 ) -> None:
     share = SimpleNamespace(successes=3, trials=4, low=0.3, high=0.95)
     monkeypatch.setattr(rl_study, "tuned", lambda job, out: rl_study.folder_of(job, out))
-    monkeypatch.setattr(trained, "load_trained", lambda run: SimpleNamespace(settings={"backend": {"name": "mujoco"}}))
-    monkeypatch.setattr(evaluating, "evaluate_on", lambda *_: SimpleNamespace(
+    settings, judged_by = {"backend": {"name": "mujoco"}, "algo": {"execute": 8, "horizon": 16}}, []
+    monkeypatch.setattr(trained, "load_trained", lambda run: SimpleNamespace(settings=settings))
+    monkeypatch.setattr(evaluating, "evaluate_on", lambda found, given, *_: judged_by.append(given) or SimpleNamespace(
         evaluation=SimpleNamespace(satisfied=share)))
     job = Job("push", "pictures", arm, 1)
     whole = done(job, tmp_path, 4)
     assert whole["train_cpu_s"] >= 0.0
+    assert judged_by[0]["algo"] == {"execute": 4, "horizon": 16} and settings["algo"]["execute"] == 8
     (tmp_path / "runs" / folder / "checkpoints").mkdir(parents=True)
     (tmp_path / "runs" / folder / "checkpoints" / "00000010.rank0of1.pt").touch()
     part = done(job, tmp_path, 4)
