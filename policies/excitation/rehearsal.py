@@ -23,6 +23,7 @@ from temporeal.robots.spec import RobotSpec
 from temporeal.sim.backend_factory import backend_for
 from temporeal.sim.identification.excitation.waves import CannotExcite
 from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.stl.semantics.robustness import robustness
 from temporeal.sim.task import task_schema
 from temporeal.sim.types import Backend
@@ -105,9 +106,11 @@ def rehearse(plan: Plan, policy: Any, signals: tuple[str, ...], start: Start, *,
 def flown(plan: Plan, policy: Any, signals: tuple[str, ...], backend: Backend, substeps: int,
           generator: torch.Generator) -> Rehearsal:
     """The flight of all worlds."""
-    memory = policy.initial_memory(backend.num_worlds)
-    kept, seen, golden = [now(backend, signals)], now(backend, signals), list[dict[str, Tensor]]()
-    sent = []
+    schema, memory = task_schema(plan.robot), policy.initial_memory(backend.num_worlds)
+    clauses = {name: parse(text, schema, plan.constants) for name, text in plan.clauses.items()}
+    names = tuple(dict.fromkeys((*signals, *(name for each in clauses.values() for name in signals_in(each)))))
+    kept, golden, sent = [now(backend, names)], list[dict[str, Tensor]](), list[Tensor]()
+    seen = kept[0]
     for _ in range(plan.steps):
         measured = {name: noisy(name, seen[name], generator) for name in signals}
         commands, after = policy(measured, memory)
@@ -116,11 +119,9 @@ def flown(plan: Plan, policy: Any, signals: tuple[str, ...], backend: Backend, s
         seen, memory = kept[-1], after
         sent.append(commands[plan.command])
         backend.step(sent[-1].contiguous(), substeps)
-        kept.append(now(backend, signals))
-    true = {name: torch.stack([row[name] for row in kept]) for name in signals}
-    schema = task_schema(plan.robot)
-    margins = {name: robustness(parse(text, schema, plan.constants), true, 1.0 / plan.rate_hz)[0]
-               for name, text in plan.clauses.items()}
+        kept.append(now(backend, names))
+    true = {name: torch.stack([row[name] for row in kept]) for name in names}
+    margins = {name: robustness(formula, true, 1.0 / plan.rate_hz)[0] for name, formula in clauses.items()}
     return Rehearsal(true, torch.stack(sent), {name: np.stack([row[name].numpy() for row in golden])
                                                for name in golden[0]}, margins)
 

@@ -55,18 +55,18 @@ def run(argv: Sequence[str]) -> int:
     from temporeal.policies.runs import run_folders
     from temporeal.policies.runs.replacing import refuse_to_replace
     from temporeal.robots.artifact.loading import refuse_other_folder
-    from temporeal.sim.identification.excitation import quadrotor
 
     with bad_input():
         robot = robot_of(given)
-        settings = settings_of(quadrotor.QuadrotorSettings, given)
+        kind, plan_of = writing.kind_of(robot)
+        settings = settings_of(kind, given)
         if options.settings:
             say("\n".join(f"{f.name}={getattr(settings, f.name)}" for f in fields(settings)))
             return OK
         if "out" not in given:
             raise BadInput("out=FOLDER is needed: where the artifact is written")
         out = Path(given["out"])
-        plan = quadrotor.plan(robot, settings)
+        plan = plan_of(robot, settings)
         run_folders.check_writable(out.parent)
         refuse_other_folder(out)
         refuse_to_replace(out, options.overwrite, "out=")

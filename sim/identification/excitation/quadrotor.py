@@ -16,6 +16,7 @@ import numpy as np
 
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.identification.excitation import waves
+from temporeal.sim.identification.excitation.segments import Segment, segments_of
 from temporeal.sim.identification.excitation.waves import CannotExcite, Limits, Numbers
 from temporeal.sim.physics.quadrotor.dynamics import GRAVITY
 
@@ -67,15 +68,6 @@ class QuadrotorSettings:
 
 
 @dataclass(frozen=True)
-class Segment:
-    """A part of an excitation: its name, and the samples from ``first`` to before ``last``."""
-
-    name: str
-    first: int
-    last: int
-
-
-@dataclass(frozen=True)
 class QuadrotorPlan:
     """An excitation of T control steps.
 
@@ -109,7 +101,7 @@ class QuadrotorPlan:
     @property
     def clauses(self) -> dict[str, str]:
         """What a flight of it keeps, in the formulas' language, by what it limits."""
-        end, quiet = self.seconds, 0.5 * self.settings.quiet_s
+        end, quiet = self.seconds, round(0.5 * self.settings.quiet_s * self.rate_hz) / self.rate_hz
         return {
             "place": f"G[0,{end:g}] (abs(base_pos_w.x - center.x) < box & abs(base_pos_w.y - center.y) < box "
                      "& abs(base_pos_w.z - center.z) < box & base_pos_w.z > floor)",
@@ -141,13 +133,13 @@ def plan(robot: RobotSpec, settings: QuadrotorSettings) -> QuadrotorPlan:
     makers = parts(robot, settings, dt)
     edges = np.linspace(settle, whole - quiet, len(makers) + 1).astype(int)
     table = {"place": np.zeros((whole, 3)), "thrust": np.zeros((whole, 1)), "turn": np.zeros((whole, 3))}
-    for (name, column, k, make), first, last in zip(makers, edges[:-1], edges[1:]):
+    for (_, column, k, make), first, last in zip(makers, edges[:-1], edges[1:]):
         table[column][first:last, k] += make(last - first)
-    names = ("settle", *(name for name, *_ in makers), "quiet")
-    ends = (0, *map(int, edges), whole)
+    segments = segments_of(("settle", *(name for name, *_ in makers), "quiet"),
+                           np.diff([0, *edges, whole]).tolist())
     velocity = waves.derivative(table["place"], dt)
-    return QuadrotorPlan(robot, settings, rate, center, tuple(map(Segment, names, ends[:-1], ends[1:])),
-                         table["place"], velocity, waves.derivative(velocity, dt), table["thrust"][:, 0], table["turn"])
+    return QuadrotorPlan(robot, settings, rate, center, segments, table["place"], velocity,
+                         waves.derivative(velocity, dt), table["thrust"][:, 0], table["turn"])
 
 
 Part = tuple[str, str, int, Callable[[int], Numbers]]
@@ -198,8 +190,9 @@ def check(robot: RobotSpec, s: QuadrotorSettings, rate: float, center: Numbers) 
     if missing := [name for name in NEEDED if name not in robot.parameters]:
         raise CannotExcite(f"robot {robot.name!r}: its spec lacks {', '.join(missing)}, which a controller needs")
     if s.command not in COMMANDS or s.command not in robot.commands:
+        legal = [name for name in COMMANDS if name in robot.commands]
         raise CannotExcite(f"command={s.command}: robot {robot.name!r} is excited by "
-                           f"{', '.join(name for name in COMMANDS if name in robot.commands) or 'none of its commands'}")
+                           f"{', '.join(legal) or 'none that it has'}")
     for name in (f.name for f in fields(s) if f.name not in ("command", "x", "y", "z", "rate_hz")):
         if not getattr(s, name) > 0:
             raise CannotExcite(f"{name}={getattr(s, name):g}: a number above 0 is needed")

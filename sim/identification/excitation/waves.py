@@ -41,8 +41,8 @@ def check_band(low_hz: float, high_hz: float, rate_hz: float, what: str = "") ->
     if not 0 < low_hz <= high_hz:
         raise CannotExcite(f"{what}low_hz={low_hz:g} and {what}high_hz={high_hz:g}: 0 < low <= high is needed")
     if high_hz >= 0.5 * rate_hz:
-        raise CannotExcite(f"{what}high_hz={high_hz:g}: commands at {rate_hz:g} Hz make frequencies below half of that, "
-                           f"{0.5 * rate_hz:g} Hz")
+        raise CannotExcite(f"{what}high_hz={high_hz:g}: commands at {rate_hz:g} Hz make frequencies below half of "
+                           f"that, {0.5 * rate_hz:g} Hz")
 
 
 def faded(count: int) -> Numbers:
