@@ -45,6 +45,7 @@ class JointSettings:
         sweeps: how many speeds. slow: the last one's share of the first one.
         margin: share of each joint's range that is kept free at each of its ends.
         settle_s, quiet_s: to the middle, and home and rest.
+        table_m: height in the world above which an arm's tool stays.
     """
 
     seconds: float = 60.0
@@ -58,6 +59,7 @@ class JointSettings:
     margin: float = 0.05
     settle_s: float = 3.0
     quiet_s: float = 3.0
+    table_m: float = 0.05
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,9 @@ class JointPlan:
         home = " & ".join(f"abs(joint_pos[{j}] - home[{j}]) < near" for j in joints)
         out = {"place": f"G[0,{end:g}] ({place})", "speed": f"G[0,{end:g}] ({speed})",
                "quiet end": f"G[{end - self.rest_s:g},{end:g}] ({home})"}
-        return out if SPEED in self.robot.signals else {name: out[name] for name in ("place", "quiet end")}
+        if self.robot.tool:
+            out["table"] = f"G[0,{end:g}] ({self.robot.tool}_pos_w.z > table)"
+        return out if SPEED in self.robot.signals else {name: text for name, text in out.items() if name != "speed"}
 
     @property
     def constants(self) -> dict[str, float | tuple[float, ...]]:
@@ -115,7 +119,7 @@ class JointPlan:
         speed = np.minimum(2.5 * self.most_speed, np.array(limits(self.robot)[0]))
         return {"low": tuple(np.maximum(low - SAG, self.place.min(0) - ROOM)),
                 "high": tuple(np.minimum(high + SAG, self.place.max(0) + ROOM)),
-                "speed": tuple(speed), "home": tuple(self.home), "near": 0.1}
+                "speed": tuple(speed), "home": tuple(self.home), "near": 0.1, "table": self.settings.table_m}
 
 
 def plan(robot: RobotSpec, settings: JointSettings) -> JointPlan:
@@ -199,8 +203,9 @@ def enough(s: JointSettings, seconds: float, swept: float, joints: int) -> None:
     least = max(PERIODS / s.low_hz, 2 * joints / max(s.high_hz - s.low_hz, 1e-9))
     if seconds < least:
         raise CannotExcite(f"seconds={s.seconds:g}: the sweeps take {swept:.3g} s, which leaves {seconds:.3g} s for "
-                           f"the multisines; {least:.3g} s are needed for {PERIODS:g} periods of {s.low_hz:g} Hz and two "
-                           f"frequencies for each of {joints} joints: seconds={s.seconds + least - seconds + 1:.0f}")
+                           f"the multisines; {least:.3g} s are needed for {PERIODS:g} periods of {s.low_hz:g} Hz and "
+                           f"two frequencies for each of {joints} joints: seconds="
+                           f"{s.seconds + least - seconds + 1:.0f}")
 
 
 def check(robot: RobotSpec, s: JointSettings, rate: float) -> None:
@@ -211,7 +216,7 @@ def check(robot: RobotSpec, s: JointSettings, rate: float) -> None:
     if robot.command(COMMAND).size != len(robot.home[PLACE]):
         raise CannotExcite(f"robot {robot.name!r}: {COMMAND} has {robot.command(COMMAND).size} joints, {PLACE} "
                            f"{len(robot.home[PLACE])}: they must be the same")
-    for name in (f.name for f in fields(s) if f.name not in ("rate_hz", "reach")):
+    for name in (f.name for f in fields(s) if f.name not in ("rate_hz", "reach", "table_m")):
         if not getattr(s, name) > 0:
             raise CannotExcite(f"{name}={getattr(s, name):g}: a number above 0 is needed")
     if s.reach is not None and not s.reach > 0:
@@ -231,8 +236,8 @@ def check_path(robot: RobotSpec, s: JointSettings, place: Numbers, dt: float) ->
         _, fast, hard = waves.peaks(place[:, j] - place[0, j], dt)
         if fast > speed[j] * 1.01 or hard > acceleration[j] * 1.2 + 1e-9:
             raise CannotExcite(f"joint {name} would move at up to {fast:.3g}/s and {hard:.3g}/s^2; share={s.share:g} "
-                               f"of what it accepts is {speed[j]:.3g}/s and {acceleration[j]:.3g}/s^2: a larger settle_s "
-                               "and quiet_s, or a smaller reach")
+                               f"of what it accepts is {speed[j]:.3g}/s and {acceleration[j]:.3g}/s^2: a larger "
+                               "settle_s and quiet_s, or a smaller reach")
     if robot.kind != "arm":
         return  # fingers that touch each other are no harm, and their shapes touch at home
     capsules = watched(robot, PLACE, APART_M)

@@ -64,8 +64,8 @@ def multisine(count: int, dt: float, lines_hz: Sequence[float], share: Callable[
     keep the peak low (IEEE Trans. Information Theory 16(1), 1970). Its peak is 1."""
     hz = np.asarray(lines_hz, float)
     amplitude = share(hz)
-    power = np.cumsum(amplitude**2) / (amplitude**2).sum()
-    phase = -2 * pi * len(hz) * np.concatenate([[0.0], np.cumsum(power)[:-1]])
+    below = np.cumsum(amplitude**2) / (amplitude**2).sum()
+    phase = -2 * pi * np.concatenate([[0.0], np.cumsum(below)[:-1]])
     times = np.arange(count)[:, None] * dt
     out = (amplitude * np.sin(2 * pi * hz * times + phase)).sum(1) * faded(count)
     return np.asarray(out / np.abs(out).max())
