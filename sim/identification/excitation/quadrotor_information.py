@@ -22,9 +22,10 @@ BLOCK = 8
 """Stretches whose residuals are held at once."""
 
 
-def information(robot: RobotSpec, record: FlightRecord, seconds: float | None = None) -> Information:
-    """Of a flight; ``seconds``: of the whole excitation, with what is not used of it (None: until the record ends)."""
-    asked = quantities(robot, True, record.voltage is not None)
+def information(robot: RobotSpec, record: FlightRecord, seconds: float, *, fast: bool = True) -> Information:
+    """Of a flight. ``seconds``: of the whole excitation, with what is not used of it. ``fast``: commands are in the
+    record as fast as they were made."""
+    asked = quantities(robot, fast, record.voltage is not None)
     problem = problem_of(asked, [record], STRETCH_S, REFERENCE_V)
     theta = nominal(robot, asked)
     _, prior = problem.prior
@@ -39,7 +40,7 @@ def information(robot: RobotSpec, record: FlightRecord, seconds: float | None = 
         each.append(gathered(slope, whiten))
     ends = (problem.begins[0] + problem.length) * record.step
     return Information(tuple(stated(one, value) for one, value in zip(asked, theta)), np.concatenate(each), ends,
-                       seconds or len(record.usable) * record.step)
+                       seconds)
 
 
 WARM_S = 1.0

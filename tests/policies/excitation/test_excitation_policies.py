@@ -19,7 +19,7 @@ from temporeal.sim.identification.excitation import quadrotor
 from temporeal.sim.identification.excitation.quadrotor import QuadrotorSettings
 from temporeal.sim.identification.excitation.waves import CannotExcite
 
-BRIEF = QuadrotorSettings(seconds=16.0, low_hz=1.0, fast_low_hz=1.0)
+BRIEF = QuadrotorSettings(seconds=10.0, low_hz=1.4, high_hz=2.0, fast_low_hz=1.4, settle_s=2.0, quiet_s=2.0)
 PLAN = quadrotor.plan(load_robot("crazyflie"), BRIEF)
 
 
@@ -55,8 +55,8 @@ def test_every_part_excites_what_it_is_for(written):
 
 def test_the_artifact_is_an_ordinary_one_that_says_what_it_flies(written):
     manifest = written.artifact.manifest
-    assert written.artifact.self_test().steps == PLAN.steps == 1600
-    assert manifest.training["by"] == "temporeal excite" and manifest.horizon_s == 16.0
+    assert written.artifact.self_test().steps == PLAN.steps == 1000
+    assert manifest.training["by"] == "temporeal excite" and manifest.horizon_s == 10.0
     assert [each["name"] for each in manifest.training["excitation"]["parts"]] == [each.name for each in PLAN.segments]
     assert {memory.name for memory in manifest.memory} >= {"tick", "origin"}
 
@@ -73,8 +73,8 @@ def test_it_begins_where_the_robot_is_and_knows_its_heading():
 
 
 def test_an_excitation_that_a_robot_would_leave_its_limits_with_is_not_written():
-    begins = {name: getattr(PLAN, name)[:520] for name in ("place", "velocity", "acceleration", "thrust", "turn")}
-    slow = replace(PLAN, settings=replace(BRIEF, tilt_deg=8.0), **begins)
+    begins = {name: getattr(PLAN, name)[:300] for name in ("place", "velocity", "acceleration", "thrust", "turn")}
+    slow = replace(PLAN, settings=replace(BRIEF, tilt_deg=3.0), **begins)
     found = rehearse(slow, policies.ExcitedQuadrotor(slow), policies.SIGNALS, policies.start_of, worlds=2)
     with pytest.raises(CannotExcite, match=r"would leave the limits of this excitation \(tilt: by"):
         check(slow, found)
@@ -99,3 +99,30 @@ def test_an_arm_keeps_its_limits(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["excite", "robot=franka", f"out={tmp_path / 'artifact'}", "seconds=50", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["rehearsal"]["robots"] == 16 and min(said["rehearsal"]["least_margin"].values()) > 0.05
+
+
+def test_what_a_flight_will_tell_and_what_it_cannot(written):
+    """Motor lag and thrust to mass are told; mass, and centre of mass against unequal rotors, are known not to be."""
+    from temporeal.sim.identification.excitation import quadrotor_information
+    from temporeal.sim.identification.excitation.information import expected
+    from temporeal.sim.identification.record import FlightRecord
+
+    true = {name: value[:-1, 0].double().numpy() for name, value in written.rehearsal.true.items()}
+    record = FlightRecord(
+        "", "", 0.01, written.rehearsal.commands[:, 0].double().numpy(), None, true["base_ang_vel_b"],
+        np.zeros((PLAN.steps, 3)), np.ones(PLAN.steps, bool), true["base_quat_w"], true["base_vel_w"], true["base_pos_w"])
+    found = quadrotor_information.information(PLAN.robot, record, PLAN.seconds)
+    told = {each.asked.name: each for each in expected(found, 0.05)}
+    assert all(told[name].told for name in ("thrust_to_mass", "tau_up", "tau_down", "torque_to_inertia_x", "delay"))
+    assert not told["mass"].told and told["mass"].needed == np.inf
+    assert "gain_pitch" in told["centre_x"].mixed and "centre_y" in told["gain_roll"].mixed
+
+
+@pytest.mark.slow
+def test_what_an_arms_run_will_tell(capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("mujoco")
+    words = ["robot=franka", "seconds=20", "sweeps=1", "low_hz=0.4"]
+    assert main(["excite", *words, "--information", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["expected"]["parameters"]
+    assert all(told[f"frictionloss[{j}]"]["told"] and told[f"kp[{j}]"]["sd"] < 0.05 for j in range(1, 8))
+    assert told["damping[2]"]["sd"] > 10 * told["frictionloss[2]"]["sd"]
