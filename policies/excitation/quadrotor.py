@@ -45,7 +45,7 @@ class ExcitedQuadrotor(nn.Module):
         self.command, self.dt, self.steps, self.mass = plan.settings.command, dt, plan.steps, p["mass"][0]
         self.lag = p["tau_up"][0]
         self.follow = 1.0 - exp(-dt / self.lag)
-        settle = smooth(np.arange(plan.steps) * dt / (0.8 * plan.settings.settle_s))
+        settle = smooth(np.arange(plan.steps, dtype=np.float64) * dt / (0.8 * plan.settings.settle_s))
         table = np.concatenate([plan.place, plan.velocity, plan.acceleration, plan.turn, plan.thrust[:, None],
                                 1.0 - settle[:, None]], 1)
         spec = robot.command(self.command)

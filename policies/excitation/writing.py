@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from temporeal.policies.excitation import joints, quadrotor
-from temporeal.policies.excitation.rehearsal import Rehearsal, check, rehearse
+from temporeal.policies.excitation.rehearsal import Rehearsal, Start, check, rehearse
 from temporeal.policies.export.writer import ArtifactSpec, export
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.spec import RobotSpec
@@ -47,6 +47,8 @@ def kind_of(robot: RobotSpec) -> tuple[type[Any], Callable[[RobotSpec, Any], Pla
 def write(plan: Plan, out: Path, *, worlds: int = WORLDS, seed: int = 0) -> Written:
     """Rehearse ``plan`` and write it to the folder ``out``."""
     policy: Any
+    signals: tuple[str, ...]
+    start: Start
     if isinstance(plan, QuadrotorPlan):
         policy, signals, start = quadrotor.ExcitedQuadrotor(plan), quadrotor.SIGNALS, quadrotor.start_of
     else:

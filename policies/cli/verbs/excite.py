@@ -186,7 +186,8 @@ def settings_of(kind: type[Any], given: Mapping[str, str]) -> Any:
     """The settings with what is ``given``."""
     from temporeal.robots.signals import is_number
 
-    known, values = {f.name: f for f in fields(kind)}, {}
+    known = {f.name: f for f in fields(kind)}
+    values: dict[str, str | float] = {}
     for key, text in given.items():
         if key in OWN:
             continue

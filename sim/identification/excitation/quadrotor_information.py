@@ -38,7 +38,7 @@ def information(robot: RobotSpec, record: FlightRecord, seconds: float, *, fast:
         found = residuals(within(part), around)
         slope = (found[: len(theta)] - found[len(theta) :]) / (2 * step)[:, None, None, None]
         each.append(gathered(slope, whiten))
-    ends = (problem.begins[0] + problem.length) * record.step
+    ends = np.asarray((problem.begins[0] + problem.length) * record.step, dtype=np.float64)
     return Information(tuple(stated(one, value) for one, value in zip(asked, theta)), np.concatenate(each), ends,
                        seconds)
 

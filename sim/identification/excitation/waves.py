@@ -5,7 +5,7 @@ Their rates of change are those of the samples: differences over the step, which
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import pi
 
@@ -59,11 +59,10 @@ def chirp(count: int, dt: float, low_hz: float, high_hz: float, most: Callable[[
     return np.asarray(most(hz) * faded(count) * np.sin(phase))
 
 
-def multisine(count: int, dt: float, lines_hz: Sequence[float], share: Callable[[Numbers], Numbers]) -> Numbers:
+def multisine(count: int, dt: float, lines_hz: Numbers, share: Callable[[Numbers], Numbers]) -> Numbers:
     """Sines of all of ``lines_hz`` at once, of relative amplitudes ``share(frequency)``, with Schroeder's phases, which
     keep the peak low (IEEE Trans. Information Theory 16(1), 1970). Its peak is 1."""
-    hz = np.asarray(lines_hz, float)
-    amplitude = share(hz)
+    hz, amplitude = lines_hz, share(lines_hz)
     below = np.cumsum(amplitude**2) / (amplitude**2).sum()
     phase = -2 * pi * np.concatenate([[0.0], np.cumsum(below)[:-1]])
     times = np.arange(count)[:, None] * dt

@@ -84,7 +84,7 @@ def test_the_verb_names_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixt
     out = f"out={tmp_path / 'artifact'}"
     for words, told in (
         (["robot=crazyfly", out], "did you mean 'crazyflie'"), ([out], "robot=NAME is needed, one of"),
-        (["robot=crazyflie"], "out=FOLDER is needed"), (["robot=crazyflie", out, "secnds=9"], "did you mean 'seconds'"),
+        (["robot=crazyflie"], "out=FOLDER is needed"), (["robot=crazyflie", out, "second=9"], "did you mean 'seconds'"),
         (["robot=crazyflie", out, "seconds=long"], "seconds=long: a finite number"),
         (["robot=unicycle", out], "quadrotors, arms and hands"),
         (["robot=crazyflie", out, "robot=franka"], "given twice"), (["crazyflie"], "words are key=value"),
