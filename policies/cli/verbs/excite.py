@@ -56,6 +56,7 @@ def parser() -> Parser:
                         "range (%(default)s)")
     p.add_argument("--log", type=Path, metavar="LOG", help="with --information: of this flight, a log or a dataset")
     p.add_argument("--settings", action="store_true", help="print the settings for the robot, and what they are now")
+    p.add_argument("--sign", type=Path, metavar="KEY.pem", help="sign the artifact with this secret key (Ed25519)")
     add_overwrite(p)
     add_json(p)
     return p
@@ -77,7 +78,7 @@ def run(argv: Sequence[str]) -> int:
             return OK
         plan = None if options.log is not None else plan_of(robot, settings)
         told = expectation(options, robot, plan) if options.information else None
-        written = None if "out" not in given else write(plan, Path(given["out"]), options.overwrite)
+        written = None if "out" not in given else write(plan, Path(given["out"]), options)
     if options.json:
         print_json({**({} if written is None else figures(written, Path(given["out"]))),
                     **({} if told is None else {"expected": told})})
@@ -98,21 +99,29 @@ def check(options: Any, given: Mapping[str, str]) -> None:
         if more := [key for key in given if key != "robot"]:
             raise BadInput(f"{more[0]}={given[more[0]]}: a flight that was recorded has no settings; give robot= and "
                            "--log alone")
+    if options.sign is not None and "out" not in given:
+        raise BadInput("--sign signs what is written: give out=FOLDER, too")
     if "out" not in given and not (options.information or options.settings):
         raise BadInput("out=FOLDER is needed: where the artifact is written")
 
 
-def write(plan: Any, out: Path, overwrite: bool) -> Written:
-    """Rehearse and write the artifact."""
+def write(plan: Any, out: Path, options: Any) -> Written:
+    """Rehearse and write the artifact, and sign it if asked to."""
     from temporeal.policies.excitation import writing
     from temporeal.policies.runs import run_folders
     from temporeal.policies.runs.replacing import refuse_to_replace
     from temporeal.robots.artifact.loading import refuse_other_folder
+    from temporeal.robots.artifact.signature import secret_key, sign
 
+    if options.sign is not None:
+        secret_key(options.sign)
     run_folders.check_writable(out.parent)
     refuse_other_folder(out)
-    refuse_to_replace(out, overwrite, "out=")
-    return writing.write(plan, out)
+    refuse_to_replace(out, options.overwrite, "out=")
+    written = writing.write(plan, out)
+    if options.sign is not None:
+        sign(out, options.sign)
+    return written
 
 
 def expectation(options: Any, robot: RobotSpec, plan: Any) -> dict[str, Any]:
@@ -227,4 +236,13 @@ def describe(written: Written, out: Path) -> str:
             f"rehearsed with {written.rehearsal.commands.shape[1]} simulated robots; room left to the limits, at "
             f"least: {least}\n"
             f"self-test: {proof.steps} steps, largest difference {proof.max_error:.1e} of a range\n"
-            f"next: temporeal deploy {out} --sim")
+            + next_step(manifest.robot, out))
+
+
+def next_step(robot: str, out: Path) -> str:
+    """The next command."""
+    from temporeal.robots.spec import load_robot
+
+    if load_robot(robot).ros is None:
+        return f"temporeal deploy {out} needs a ROS 2 interface, ros.yaml, which robot {robot!r} does not have"
+    return f"next: temporeal deploy {out} --sim"

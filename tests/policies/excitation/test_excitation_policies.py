@@ -110,7 +110,8 @@ def test_what_a_flight_will_tell_and_what_it_cannot(written):
     true = {name: value[:-1, 0].double().numpy() for name, value in written.rehearsal.true.items()}
     record = FlightRecord(
         "", "", 0.01, written.rehearsal.commands[:, 0].double().numpy(), None, true["base_ang_vel_b"],
-        np.zeros((PLAN.steps, 3)), np.ones(PLAN.steps, bool), true["base_quat_w"], true["base_vel_w"], true["base_pos_w"])
+        np.zeros((PLAN.steps, 3)), np.ones(PLAN.steps, bool), true["base_quat_w"], true["base_vel_w"],
+        true["base_pos_w"])
     found = quadrotor_information.information(PLAN.robot, record, PLAN.seconds)
     told = {each.asked.name: each for each in expected(found, 0.05)}
     assert all(told[name].told for name in ("thrust_to_mass", "tau_up", "tau_down", "torque_to_inertia_x", "delay"))
@@ -126,3 +127,37 @@ def test_what_an_arms_run_will_tell(capsys: pytest.CaptureFixture[str]):
     told = json.loads(capsys.readouterr().out)["expected"]["parameters"]
     assert all(told[f"frictionloss[{j}]"]["told"] and told[f"kp[{j}]"]["sd"] < 0.05 for j in range(1, 8))
     assert told["damping[2]"]["sd"] > 10 * told["frictionloss[2]"]["sd"]
+
+
+@pytest.mark.slow
+def test_what_is_expected_is_what_identification_finds(tmp_path: Path):
+    """A noisy log of the nominal robot: its parameters are found, as surely as was expected before it flew."""
+    from temporeal.sim.identification.excitation import quadrotor_information as before
+    from temporeal.sim.identification.excitation.information import expected
+    from temporeal.sim.identification.identify import Settings, identify
+    from temporeal.sim.identification.record import FlightRecord
+    from temporeal.sim.rotations import rotation
+
+    plan, rng = quadrotor.plan(PLAN.robot, QuadrotorSettings(seconds=24.0, low_hz=0.5)), np.random.default_rng(1)
+    found = rehearse(plan, policies.ExcitedQuadrotor(plan), policies.SIGNALS, policies.start_of, worlds=1)
+    true = {name: value[:, 0].double() for name, value in found.true.items()}
+    pull = torch.gradient(true["base_vel_w"], spacing=0.01, dim=0)[0] + torch.tensor([0.0, 0.0, 9.81])
+    force = (rotation(true["base_quat_w"]).transpose(1, 2) @ pull[:, :, None])[:, :, 0].numpy()
+
+    def seen(values: np.ndarray, sensor: str) -> np.ndarray:
+        return np.asarray(values[:-1] + before.SENSORS[sensor] * rng.standard_normal(values[:-1].shape))
+
+    quat = true["base_quat_w"].numpy()[:-1] + 0.5 * before.SENSORS["attitude"] * rng.standard_normal((plan.steps, 4))
+    record = FlightRecord(
+        "", "", 0.01, found.commands[:, 0].double().numpy(), None, seen(true["base_ang_vel_b"].numpy(), "gyro"),
+        seen(force, "accelerometer"), np.ones(plan.steps, bool), quat / np.linalg.norm(quat, axis=1, keepdims=True),
+        seen(true["base_vel_w"].numpy(), "velocity"), true["base_pos_w"].numpy()[:-1])
+    after = identify([record], plan.robot, Settings(steps=0))
+    told = expected(before.information(plan.robot, record, plan.seconds), 0.05)
+    truth = before.nominal(plan.robot, after.asked)
+    for k, each in enumerate(told):
+        if each.asked.name in ("speed_loss", "delay"):  # other than the middle of the prior in this world
+            continue
+        plain = np.sqrt(after.posterior.plain[k, k])
+        assert 0.67 < plain / each.sd < 1.5, (each.asked.name, plain, each.sd)
+        assert abs(after.posterior.theta[k] - truth[k]) < 5 * after.posterior.sd[k], each.asked.name
