@@ -2,13 +2,14 @@
 
 A stretch starts from a measured state, so that the sensor's noise at its first sample stays in all later residuals of
 what is integrated (rates, velocity, attitude). There what the model leaves out accumulates: what is quick (vibration,
-turbulence) as a random walk, what is slow (air that pushes, a trim that wanders) as a ramp. A controller answers the
-slow part with commands that cancel it, so that commands and what they seem to do have the wrong sign; a ramp that is
-free keeps this out of the parameters. Such a channel's covariance over the samples of a stretch at times t is
+turbulence) as a random walk, what is slow (air that pushes, ever otherwise) as a ramp or an integrated random walk. A
+controller answers the slow part with commands that cancel it, so that commands and what they seem to do have the wrong
+sign; slow terms that are free keep this out of the parameters. Such a channel's covariance over the samples of a
+stretch at times t is
 
-    white^2 I + start^2 1 1^T + ramp^2 t t^T + walk^2 min(t, t'),
+    white^2 I + start^2 1 1^T + ramp^2 t t^T + walk^2 min(t, t') + wander^2 min^2 (3 max - min) / 6,
 
-whose four numbers are those of the largest likelihood for the residuals at hand. Of a direct reading (specific force)
+whose five numbers are those of the largest likelihood for the residuals at hand. Of a direct reading (specific force)
 it is white^2 I: its slow part says what thrust is. Whitened residuals that are still alike over time count as fewer: a
 channel is divided by the root of its integrated autocorrelation time (Geyer, Statistical Science 7(4), 1992).
 """
@@ -22,14 +23,14 @@ from scipy.optimize import minimize
 
 from temporeal.sim.identification.record import Numbers
 
-TERMS = ("white", "start", "ramp", "walk")
+TERMS = ("white", "start", "ramp", "walk", "wander")
 LEAST, MOST = 1e-2, 1e1
 """Of a term, relative to the residuals' size."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Of C channels. terms: [C, 4] in the order of :data:`TERMS`; whitening: [C, L, L] lower triangular; alike: [C]
+    """Of C channels. terms: [C, 5] in the order of :data:`TERMS`; whitening: [C, L, L] lower triangular; alike: [C]
     how many whitened samples count as one."""
 
     terms: Numbers
@@ -78,13 +79,21 @@ def autocorrelation_time(series: Numbers) -> float:
     return max(1.0, float(2 * pairs[:end].sum() - 1))
 
 
+def bases(times: Numbers) -> Numbers:
+    """[5, L, L] covariances of the terms, each of size 1."""
+    first, last = np.minimum.outer(times, times), np.maximum.outer(times, times)
+    return np.stack([np.eye(len(times)), np.ones_like(first), np.outer(times, times), first,
+                     first**2 * (3 * last - first) / 6])
+
+
 def of_channel(spread: Numbers, times: Numbers, integrated: bool) -> tuple[Numbers, Numbers]:
-    """The four terms of a channel whose residuals' second moment is ``spread`` [L, L], and their covariance."""
+    """The five terms of a channel whose residuals' second moment is ``spread`` [L, L], and their covariance."""
     size = float(np.trace(spread) / len(spread)) + 1e-18
     if not integrated:
-        return np.array([np.sqrt(size), 0.0, 0.0, 0.0]), size * np.eye(len(times))
-    basis = size * np.stack([np.eye(len(times)), np.ones_like(spread), np.outer(times, times) / (times**2).mean(),
-                              np.minimum.outer(times, times) / times.mean()])
+        return np.array([np.sqrt(size), 0.0, 0.0, 0.0, 0.0]), size * np.eye(len(times))
+    basis = bases(times)
+    units = np.sqrt(np.trace(basis, axis1=1, axis2=2) / len(times))
+    basis *= size / units[:, None, None] ** 2
 
     def cost(logs: Numbers) -> tuple[float, Numbers]:
         shares = np.exp(2 * logs)
@@ -94,8 +103,7 @@ def of_channel(spread: Numbers, times: Numbers, integrated: bool) -> tuple[Numbe
         slope = np.tensordot(basis, (inverse - both @ inverse).T, 2) * shares
         return 0.5 * float(np.linalg.slogdet(covariance)[1] + np.trace(both)), slope
 
-    best = minimize(cost, np.log([0.3, 0.3, 0.5, 0.5]), jac=True, method="L-BFGS-B",
-                    bounds=[(np.log(LEAST), np.log(MOST))] * 4)
+    best = minimize(cost, np.log([0.3, 0.3, 0.3, 0.3, 0.3]), jac=True, method="L-BFGS-B",
+                    bounds=[(np.log(LEAST), np.log(MOST))] * 5)
     shares = np.exp(best.x)
-    units = np.sqrt([1.0, 1.0, (times**2).mean(), times.mean()])
     return shares * np.sqrt(size) / units, np.tensordot(shares**2, basis, 1)

@@ -34,7 +34,8 @@ class FlightRecord:
         rates: [T, 3] rad/s body. force: [T, 3] m/s^2 specific force, body.
         quat: [T, 4] wxyz body to world; velocity, position: [T, 3] world; None: not logged.
         usable: [T] in flight, and every source measured.
-        rest_rates: [R, 3] the gyro while the robot stood still; [0, 3]: it never did.
+        rest_rates: [R, 3] the gyro while the robot stood still; None: it never did.
+        begin: sample at which the flight begins, from which a battery empties; -1: the first that is usable.
     """
 
     name: str
@@ -49,6 +50,7 @@ class FlightRecord:
     velocity: Numbers | None = None
     position: Numbers | None = None
     rest_rates: Numbers | None = None
+    begin: int = -1
 
     @property
     def has_pose(self) -> bool:
@@ -60,11 +62,14 @@ class FlightRecord:
         """Of usable flight."""
         return float(self.usable.sum()) * self.step
 
-    def part(self, first: int, last: int) -> FlightRecord:
-        """The record with only samples ``first`` to ``last`` usable; rotors still know what came before."""
-        usable = np.zeros_like(self.usable)
-        usable[first:last] = self.usable[first:last]
-        return replace(self, usable=usable)
+    def only(self, where: Marks) -> FlightRecord:
+        """The record of which nothing but ``where`` [T] is usable; rotors and battery still know what came before."""
+        return replace(self, usable=self.usable & where, begin=self.first)
+
+    @property
+    def first(self) -> int:
+        """Sample at which the flight begins."""
+        return self.begin if self.begin >= 0 else int(np.argmax(self.usable))
 
     def state(self) -> Numbers:
         """[T, 13] position, quaternion, velocity, body rates as measured; what is not logged is at rest and upright."""

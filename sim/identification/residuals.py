@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from temporeal.sim.identification import shooting
 from temporeal.sim.identification.parameters import Quantity, flown
 from temporeal.sim.identification.record import FlightRecord, Numbers, starts
-from temporeal.sim.physics.quadrotor import dynamics as physics
 
 GYRO = tuple(f"gyro_{a}" for a in "xyz")
 ACCELEROMETER = tuple(f"accelerometer_{a}" for a in "xyz")
@@ -65,13 +64,7 @@ def residuals(problem: Problem, theta: Numbers) -> Numbers:
 
 def of_record(problem: Problem, record: FlightRecord, begin: NDArray[np.int64], theta: Numbers) -> Numbers:
     """Of one record."""
-    how = flown(problem.asked, theta)
-    if not record.has_pose:  # nobody knows how fast it flies: what drag does is no matter of this record
-        how.params[:, physics.DRAG_X : physics.DRAG_Z + 1] = 0.0
-    # a lag below the step's half would shake the integrator: it is one that this grid cannot show
-    rates = how.params[:, physics.RATE_UP : physics.RATE_DOWN + 1]
-    np.minimum(rates, 2.0 / record.step, out=rates)
-    out = shooting.predicted(how, record, begin, problem.reference_v, problem.threads)
+    out = shooting.predicted(flown(problem.asked, theta), record, begin, problem.reference_v, problem.threads)
     at = begin[:, None] + np.arange(1, problem.length)
     out = out[:, at]
     names = [each.name for each in problem.asked]

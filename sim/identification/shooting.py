@@ -137,15 +137,20 @@ def predicted(flown: Flown, record: FlightRecord, begin: NDArray[np.int64], refe
         begin: first samples of the stretches. reference_v: voltage at which a command is a setpoint.
     """
     count, length = len(flown.params), len(record.command)
-    factors = np.exp(-flown.loss[:, None] * np.maximum(np.arange(length) - np.argmax(record.usable), 0) * record.step)
+    factors = np.exp(-flown.loss[:, None] * np.maximum(np.arange(length) - record.first, 0) * record.step)
     if record.voltage is not None:
         factors = factors * np.exp(flown.exponent[:, None] * np.log(np.maximum(record.voltage, 0.1) / reference_v))
     start = np.zeros(length, dtype=np.bool_)
     start[begin] = True
-    state, out = record.state(), np.empty((count, length, SIZE))
+    state, out, params = record.state(), np.empty((count, length, SIZE)), flown.params.copy()
+    if not record.has_pose:  # nobody knows how fast it flies: what drag does is no matter of this record
+        params[:, physics.DRAG_X : physics.DRAG_Z + 1] = 0.0
+    # a lag below half a step would shake the integrator: it is one that this grid cannot show
+    rates = params[:, physics.RATE_UP : physics.RATE_DOWN + 1]
+    np.minimum(rates, 2.0 / record.step, out=rates)
 
     def some(first: int, last: int) -> None:
-        fly(flown.params[first:last], flown.delay[first:last], factors[first:last], flown.rate_bias[first:last],
+        fly(params[first:last], flown.delay[first:last], factors[first:last], flown.rate_bias[first:last],
             flown.share[first:last], record.command, state, start, record.step, out[first:last])
 
     if threads == 1 or count == 1:
