@@ -39,7 +39,8 @@ def rows(quick: bool, out: Path) -> list[Row]:
                 for name, unit, target in zip(NAMES, ("s", "1"), TARGETS)]
     read = [logs.read(path) for path in (paths[-1:] if quick else paths)]
     found, shares = split(read, logs.alternating)
-    out_rows = [lag_row(found), at_least(NAMES[1], min(shares.values()), "1", EXPLAINED, said("the other half", shares))]
+    out_rows = [lag_row(found), at_least(NAMES[1], min(shares.values()), "1", EXPLAINED,
+                                         said("the other half", shares))]
     if not quick:
         _, later = split(read, logs.halves)
         out_rows.append(Row(f"{NAMES[1]}_later", min(later.values()), "1", peer=said("the second half", later)))
