@@ -221,11 +221,13 @@ def check(robot: RobotSpec, s: JointSettings, rate: float) -> None:
             raise CannotExcite(f"{name}={getattr(s, name):g}: a number above 0 is needed")
     if s.reach is not None and not s.reach > 0:
         raise CannotExcite(f"reach={s.reach:g}: a number above 0 is needed")
-    for name, most in (("share", MOST_SHARE), ("slow", 1.0), ("margin", 0.3), ("sweeps", 20.0)):
-        if getattr(s, name) > most:
-            raise CannotExcite(f"{name}={getattr(s, name):g}: at most {most:g}")
+    for name, least, most in (("share", 0.02, MOST_SHARE), ("slow", 0.02, 1.0), ("margin", 0.0, 0.3),
+                              ("sweeps", 1.0, 10.0)):
+        if not least <= getattr(s, name) <= most:
+            raise CannotExcite(f"{name}={getattr(s, name):g}: {least:g} to {most:g} are legal")
     if s.sweeps != round(s.sweeps):
         raise CannotExcite(f"sweeps={s.sweeps:g}: a whole number is needed")
+    waves.check_steps(s.seconds, rate)
     waves.check_band(s.low_hz, s.high_hz, rate)
 
 

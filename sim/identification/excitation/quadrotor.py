@@ -196,6 +196,7 @@ def check(robot: RobotSpec, s: QuadrotorSettings, rate: float, center: Numbers) 
     for name in (f.name for f in fields(s) if f.name not in ("command", "x", "y", "z", "rate_hz")):
         if not getattr(s, name) > 0:
             raise CannotExcite(f"{name}={getattr(s, name):g}: a number above 0 is needed")
+    waves.check_steps(s.seconds, rate)
     waves.check_band(s.low_hz, s.high_hz, rate)
     waves.check_band(s.fast_low_hz, s.fast_high_hz, rate, "fast_")
     least = s.settle_s + s.quiet_s + PARTS * PERIODS / min(s.low_hz, s.fast_low_hz)

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 
+LEAST_HZ, MOST_HZ, MOST_STEPS = 5.0, 1000.0, 60_000
+"""Commands a second; of an excitation: ten minutes at 100 Hz, whose golden trace has 7 MB."""
 TAPER = 0.1
 """Share of a signal's time, at each end, in which it is faded in and out."""
 
@@ -34,6 +36,15 @@ class Limits:
         """The amplitude of a sine of each frequency [T] that keeps all three."""
         omega = 2 * pi * hz
         return np.minimum(np.minimum(self.amplitude, self.rate / omega), self.acceleration / omega**2)
+
+
+def check_steps(seconds: float, rate_hz: float) -> None:
+    """Refuse what is no rate of commands, or more of them than an artifact should hold."""
+    if not LEAST_HZ <= rate_hz <= MOST_HZ:
+        raise CannotExcite(f"rate_hz={rate_hz:g}: {LEAST_HZ:g} to {MOST_HZ:g} commands a second are legal")
+    if not 0 < seconds * rate_hz <= MOST_STEPS:
+        raise CannotExcite(f"seconds={seconds:g}: {rate_hz:g} commands a second are at most {MOST_STEPS} commands, so "
+                           f"above 0 and at most {MOST_STEPS / rate_hz:g} s are legal")
 
 
 def check_band(low_hz: float, high_hz: float, rate_hz: float, what: str = "") -> None:
