@@ -11,7 +11,7 @@ from tests.bridge.monitor.drift.quadrotors import DT, G, hover, level, spec, vel
 from temporeal.robots.artifact.additions import DriftSpec
 from temporeal_bridge.monitor.drift.detector import BASELINE_S, IGNORED, MEAN_TIME_S, TESTS, Detector
 from temporeal_bridge.monitor.drift.evidence import BLOCK_S, GUST, Evidence
-from temporeal_bridge.monitor.drift.sequential import LEAST_BLOCKS, Cusum, threshold
+from temporeal_bridge.monitor.drift.sequential import MOST_SHARE, Cusum, threshold
 from temporeal_bridge.monitor.drift.thrust import NOMINAL, QUICK, SLOW, PredictedThrust
 
 
@@ -113,7 +113,7 @@ def test_the_cusum_finds_where_the_change_was_and_no_block_decides_alone():
     rows = [0.0] * 10 + [-0.9] * 10
     alarms = [bool(test.take(0.2 * k, np.array([row]), np.array([1e4]), edge, beyond, which)[0])
               for k, row in enumerate(rows)]
-    assert alarms.index(True) == 10 + LEAST_BLOCKS  # each is worth a quarter of the bound, and that is not above it
+    assert alarms.index(True) == 10 + MOST_SHARE  # each is worth a third of the bound, and that is not above it
     assert test.since[0] == pytest.approx(2.0)
     assert test.cross[0] / test.information[0] == pytest.approx(-0.9)
 

@@ -8,8 +8,8 @@ Two questions, each to both sides, of k, by which thrust per mass differs from t
   more than 15 %; one robot does not change by as much in a flight.
 
 The first :data:`BASELINE_S` of usable flight are the beginning, and what follows adds to it, up to :data:`LONGEST_S`,
-once it is :data:`RIPE_S` old: by then a change would have been noticed. A change of less than :data:`IGNORED` does not matter:
-gusts, ground effect and errors of the model can last longer than a block, and come to as much.
+once it is :data:`RIPE_S` old: by then a change would have been noticed. A difference of less than :data:`IGNORED` does
+not matter: gusts, ground effect and errors of the model can last longer than a block, and come to as much.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BASELINE_S, LONGEST_S, RIPE_S = 2.0, 10.0, 3.0
 IGNORED, NOTICED = 0.05, 0.12  # shares of the thrust per mass. Chosen: a gust of 1 m/s from below is 4 % (drag of a
 # Crazyflie); 15 % less thrust, and 20 % more mass (17 % less per mass), have to be noticed
 SLOW_ERROR = 0.015  # of a share: errors that last longer than a block, in the intervals that are told. Chosen
-RECENT = 25  # blocks that say how large the noise really is
+RECENT, FEWEST = 25, 5  # blocks that say how large the noise really is; with fewer it is taken to be as stated
 MEDIAN = 0.4549  # of the square of a standard normal number
 SIDE = 1.645  # standard deviations of a 90 % interval
 TESTS = (("change", -1), ("change", 1), ("level", -1), ("level", 1))
@@ -97,9 +97,9 @@ class Detector:
         row = np.flatnonzero(done)
         self.steps[row] = np.column_stack([self.steps[row, 1:], step[row]])
         self.before[:, row] = share[row], information[row]
-        counted = np.isfinite(self.steps).sum(axis=-1)
-        middle = np.nanmedian(np.where(counted[:, None] > 0, self.steps, 0.0), axis=-1)
-        return np.where(counted >= 5, np.maximum(middle / MEDIAN, 1.0), 1.0)
+        counted, ordered = np.isfinite(self.steps).sum(axis=-1), np.sort(self.steps, axis=-1)  # NaN comes last
+        middle = ordered[np.arange(self.count), counted // 2]
+        return np.where(counted >= FEWEST, np.maximum(middle / MEDIAN, 1.0), 1.0)
 
     def _learn(self, share: Array, information: Array, which: np.ndarray) -> None:
         """The flight's beginning: its first blocks at once, later ones when they are ripe."""
@@ -123,8 +123,8 @@ class Detector:
     def _edges(self, kind: str, sign: int) -> tuple[Array, Array]:
         """The k [N] farthest out that does not matter, and the one that should be noticed."""
         if kind == "level":
-            edge = np.full(self.count, self.spec.ratio[1 + sign] - 1.0)
-            return edge, edge + sign * (NOTICED - IGNORED)
+            end = self.spec.ratio[1 + sign]
+            return tuple(np.full(self.count, end * (1 + sign * by) - 1.0) for by in (IGNORED, NOTICED))
         scale = 1.0 + self.level
         edge = self.level + sign * np.hypot(IGNORED * scale, 2 * self.level_sd)
         return edge, edge + sign * (NOTICED - IGNORED) * scale

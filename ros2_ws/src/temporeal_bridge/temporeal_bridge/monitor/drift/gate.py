@@ -14,7 +14,7 @@ import numpy as np
 from temporeal.robots.artifact.additions import DriftSpec
 from temporeal_bridge.monitor.drift.thrust import NOMINAL, Array
 
-CLEAR_M = 0.25  # above the ground, m. Chosen: ground effect of a Crazyflie's propellers ends at five of their radii
+CLEAR_M = 0.15  # above the ground, m: the ground is felt up to some five radii of a propeller, 0.12 m of a Crazyflie's
 LEAST_SHARE = 0.3  # of g: thrust over mass below which a rotor is near idle. Chosen
 SETTLED = 3.0  # time constants after which a rotor's speed is known: 5 % of the error is left
 MISSING = 3.0  # periods without a command after which nobody knows what the motors do

@@ -7,7 +7,8 @@ ratio of two normal densities is monotone in k). Then the Shiryaev-Roberts stati
 CUSUM, less the number of increments is a supermartingale (Pollak, Annals of Statistics 13, 1985), and the mean number
 of increments to a false alarm is at least exp(h) (Lorden 1971). So h = log(tests * mean time / block).
 
-No single increment counts for more than ``h / LEAST_BLOCKS``, which only lowers those means: a bump is no drift.
+No single increment counts for more than ``h / MOST_SHARE``, which only lowers those means: one bump, which is in two
+blocks at the most, is no drift.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from temporeal_bridge.monitor.drift.thrust import Array
 
-LEAST_BLOCKS = 4
+MOST_SHARE = 3
 
 
 def threshold(mean_time_s: float, block_s: float, tests: int) -> float:
@@ -53,7 +54,7 @@ class Cusum:
             edge: [N] the k farthest out that does not matter. beyond: [N] the k that should be noticed.
         """
         gain = (beyond - edge) * information * (share - (beyond + edge) / 2)
-        gain = np.minimum(gain, self.bound / LEAST_BLOCKS)
+        gain = np.minimum(gain, self.bound / MOST_SHARE)
         fresh = which & (self.total <= 0.0)
         self.since[fresh] = begin
         for total, more in ((self.cross, share * information), (self.information, information)):
