@@ -2,9 +2,9 @@
 
 100 robots are drawn from the prior and flown for 20 s (``sim/identification/synthetic.py``: gusts, noise, an emptying
 battery). Every fourth log has its motion capture taken away. Counted are 90 % intervals of all that is called
-identified, and the flags of what is clear beforehand: ``HIDDEN`` acts through a sum or a ratio alone (and drag, where no
-velocity is logged), ``SHOWN`` is excited in every flight. Biases of the gyro, the arm and the torque per thrust show in
-some flights and not in others, and are in neither.
+identified, and the flags of what is clear beforehand: ``HIDDEN`` acts through a sum or a ratio alone (and drag, where
+no velocity is logged), ``SHOWN`` is excited in every flight. Biases of the gyro, the arm and the torque per thrust show
+in some flights and not in others, and are in neither.
 """
 
 from __future__ import annotations

@@ -28,13 +28,15 @@ from temporeal.sim.identification.parameters import (
 from temporeal.sim.identification.record import FlightRecord, Numbers
 from temporeal.sim.physics.quadrotor.dynamics import GRAVITY
 
-STEP_S, SUBSTEPS = 0.01, 5
+STEP_S, SUBSTEPS, DRAWN = 0.01, 5, 3
 HOVER = (0.4, 0.75)
 """Commands within which a robot that is flown hovers; others are drawn anew."""
 NOISE = {"rates": 0.02, "force": 0.1, "position": 0.001, "tilt": 0.002, "velocity": 0.01}
 """Standard deviations: rad/s, m/s^2, m, rad, m/s."""
 GUST_S, GUST_ACCELERATION, GUST_TURN = 0.3, 0.15, 0.5
 """Correlation time; standard deviations, m/s^2 and rad/s^2 as the robot feels them."""
+HIGH_M, LOWEST_M, LOST_M = 4.0, 0.5, 9.0
+"""Where robots fly; and what is no flight any more."""
 VOLTS = (4.1, 3.5)
 """Of the battery at the beginning and at the end."""
 
@@ -69,21 +71,33 @@ def hover(q: Mapping[str, Numbers]) -> Numbers:
 
 
 def flights(robot: RobotSpec, count: int, seconds: float, seed: int, reference_v: float = 3.8) -> Flights:
-    """Logs of ``count`` robots."""
+    """Logs of ``count`` robots: of :data:`DRAWN` times as many, the first that stay in the air and near."""
     rng = np.random.default_rng(seed)
     asked = quantities(robot)
-    truth = drawn(asked, count, rng, reference_v)
+    truth = drawn(asked, DRAWN * count, rng, reference_v)
+    records = flown(robot, asked, truth, seconds, rng, reference_v)
+    good = [k for k, each in enumerate(records) if each.position is not None and each.position[:, 2].min() > LOWEST_M
+            and np.abs(each.position).max() < LOST_M][:count]
+    if len(good) < count:
+        raise ValueError(f"{len(good)} of {DRAWN * count} robots fly to the end; {count} are needed")
+    return Flights(asked, truth[good], tuple(records[k] for k in good))
+
+
+def flown(robot: RobotSpec, asked: Sequence[Quantity], truth: Numbers, seconds: float, rng: np.random.Generator,
+          reference_v: float) -> list[FlightRecord]:
+    """The logs of robots ``truth`` [N, Q], however they end."""
+    count = len(truth)
     values = simulator_parameters(asked, truth)
     backend = make(robot, count, "motor_cmd", dt=STEP_S / SUBSTEPS, threads=1)
     every = torch.arange(count)
     given = {name: torch.from_numpy(each.squeeze(-1) if each.shape[1] == 1 else each).float()
              for name, each in values.items()}
     backend.set_params(every, given)
-    pilot = Pilot(by_name(asked, truth), rng)
+    pilot = Pilot(by_name(asked, truth), values["motor_gain"], rng)
     volts = np.linspace(*VOLTS, int(seconds / STEP_S))
     factors = (volts[:, None] / reference_v) ** by_name(asked, truth)["voltage_exponent"]
     start = torch.from_numpy(np.repeat(hover(pilot.q)[:, None], 4, 1)).float()
-    backend.reset(every, {"rotor_speed": start})
+    backend.reset(every, {"rotor_speed": start, "base_pos_w": torch.tensor([[0.0, 0.0, HIGH_M]]).expand(count, 3)})
     log = {name: list[Numbers]() for name in ("command", "pos", "quat", "vel", "rates", "force")}
     gust = Gust(values, count, rng)
     for step, factor in enumerate(factors):
@@ -98,9 +112,8 @@ def flights(robot: RobotSpec, count: int, seconds: float, seed: int, reference_v
         backend.step(torch.from_numpy(command * factor[:, None]).float().clamp(0, 1), SUBSTEPS)
     backend.close()
     all_logs = {name: np.array(each) for name, each in log.items()}
-    return Flights(asked, truth, tuple(
-        measured({name: each[:, k] for name, each in all_logs.items()}, {name: float(each[k]) for name, each
-                 in pilot.q.items()}, volts, f"simulated {k}", rng) for k in range(count)))
+    return [measured({name: each[:, k] for name, each in all_logs.items()}, {name: float(each[k]) for name, each
+                     in pilot.q.items()}, volts, f"simulated {k}", rng) for k in range(count)]
 
 
 def felt(seen: Mapping[str, Numbers], values: Mapping[str, Numbers], push: Numbers) -> Numbers:
@@ -150,11 +163,12 @@ class Gust:
 class Pilot:
     """A cascaded controller for each of N robots, tuned to it, along a curve, with sines on every axis."""
 
-    def __init__(self, q: Mapping[str, Numbers], rng: np.random.Generator) -> None:
+    def __init__(self, q: Mapping[str, Numbers], gains: Numbers, rng: np.random.Generator) -> None:
         self.q, count = q, len(q["mass"])
         self.speed = hover(q)
         slope = q["curve_linear"] + 2 * (1 - q["curve_linear"]) * self.speed
         self.per_turn = 1 / (4 * slope[:, None] * np.stack([q[f"torque_to_inertia_{a}"] for a in "xyz"], 1))
+        self.trim = (1 - gains) * (GRAVITY / q["thrust_to_mass"] / slope)[:, None]
         self.per_lift = 1 / (slope * q["thrust_to_mass"])
         self.phase, self.curve = (rng.uniform(0, 2 * np.pi, (count, *size)) for size in ((4, 3), (3,)))
         self.rate = rng.uniform([0.7, 2.0, 4.0], [1.5, 3.5, 6.0], (count, 4, 3))  # Hz
@@ -162,17 +176,17 @@ class Pilot:
 
     def command(self, time: float, seen: Mapping[str, Numbers], factor: Numbers) -> Numbers:
         """[N, 4] the next commands, at rotor speeds of ``factor`` [N] times them."""
-        rate = 2 * np.pi * np.array([0.35, 0.45, 0.3])
-        at = 0.7 * np.sin(rate * time + self.curve) * [1, 1, 0.5] + [0, 0, 1.5]
+        rate, grown = 2 * np.pi * np.array([0.25, 0.3, 0.2]), min(time / 3.0, 1.0)
+        at = 0.8 * grown * np.sin(rate * time + self.curve) * [1, 1, 0.6] + [0, 0, HIGH_M]
         quat, omega = seen["base_quat_w"], seen["base_ang_vel_b"]
-        wanted = np.clip(2.5 * (at - seen["base_pos_w"]) - 2.2 * seen["base_vel_w"], -6, 6) + [0, 0, GRAVITY]
+        wanted = np.clip(1.5 * (at - seen["base_pos_w"]) - 1.6 * seen["base_vel_w"], -5, 5) + [0, 0, GRAVITY]
         body = frames.rotate_inverse(quat, wanted)
         tilt = body / np.linalg.norm(body, axis=1, keepdims=True)
         sines = np.sin(2 * np.pi * self.rate * time + self.phase).sum(-1)  # [N, 4]
         heading = 2 * quat[:, 3] * np.sign(quat[:, 0])
-        error = np.stack([-4 * tilt[:, 1], 4 * tilt[:, 0], -2 * heading], 1) - omega
-        self.sum = np.clip(self.sum + 8 * error * STEP_S, -20, 20)
-        turn = ([8, 8, 4] * error + self.sum + [6, 6, 2] * sines[:, :3]) * self.per_turn
+        error = np.stack([-2.5 * tilt[:, 1], 2.5 * tilt[:, 0], -heading], 1) - omega
+        self.sum = np.clip(self.sum + 5 * error * STEP_S, -30, 30)
+        turn = ([7, 7, 4] * error + self.sum + [6, 6, 2] * sines[:, :3]) * self.per_turn
         lift = self.speed + self.per_lift * (np.clip(body[:, 2], 3, 20) - GRAVITY + 0.8 * sines[:, 3])
-        speed = lift[:, None] + (turn[:, :1] * SIGN_Y - turn[:, 1:2] * SIGN_X + turn[:, 2:] * SIGN_YAW)
+        speed = lift[:, None] + self.trim + (turn[:, :1] * SIGN_Y - turn[:, 1:2] * SIGN_X + turn[:, 2:] * SIGN_YAW)
         return np.asarray(np.clip(speed / factor[:, None], 0.05, 1.0))
