@@ -28,6 +28,9 @@ RATES, FORCE, VELOCITY, QUAT, POSITION = slice(0, 3), slice(3, 6), slice(6, 9), 
 SIZE = 16
 """Of what is predicted for a sample: body rates, specific force (body), velocity, quaternion, position."""
 
+LONGEST_STEP_S = 0.005
+"""Of the integrator: a twelfth of a small rotor's time constant."""
+
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True}
 INNER: dict[str, Any] = OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 plain = compiling.instantiate(physics, njit(**INNER), float)
@@ -53,24 +56,25 @@ class Flown:
 
 
 @njit(**INNER)
-def _held(command: Any, k: Any, motor: Any, back: Any, late: Any) -> Any:
-    """A motor's command in the step after sample k: a mean of two, weighted by the time each is applied."""
-    last = len(command) - 1
-    a, b = min(max(k - back, 0), last), min(max(k - back - 1, 0), last)
+def _held(command: Any, at: Any, wide: Any, motor: Any) -> Any:
+    """The mean of a motor's command from ``at`` to ``at + wide``, in samples, each held until the next."""
+    last, first = len(command) - 1, int(np.floor(at))
+    late = max(at + wide - (first + 1), 0.0) / wide
+    a, b = min(max(first, 0), last), min(max(first + 1, 0), last)
     return (1.0 - late) * command[a, motor] + late * command[b, motor]
 
 
 @njit(**INNER)
-def _setpoints(command: Any, factor: Any, k: Any, back: Any, late: Any, share: Any) -> Any:
-    """The four motors' setpoints in the step after sample k."""
-    c0, c1 = _held(command, k, 0, back, late), _held(command, k, 1, back, late)
-    c2, c3 = _held(command, k, 2, back, late), _held(command, k, 3, back, late)
+def _setpoints(command: Any, factor: Any, at: Any, wide: Any, share: Any) -> Any:
+    """The four motors' setpoints in the step of ``wide`` samples whose commands were given at sample ``at``."""
+    c0, c1 = _held(command, at, wide, 0), _held(command, at, wide, 1)
+    c2, c3 = _held(command, at, wide, 2), _held(command, at, wide, 3)
     mean = 0.25 * (c0 + c1 + c2 + c3)
     roll, pitch = 0.25 * share[0] * (c2 + c3 - c0 - c1), 0.25 * share[1] * (c1 + c2 - c0 - c3)
-    yaw, f = 0.25 * share[2] * (c1 + c3 - c0 - c2), factor[k]
+    yaw = 0.25 * share[2] * (c1 + c3 - c0 - c2)
     return (
-        _clamp(f * (mean - roll - pitch - yaw), 0.0, 1.0), _clamp(f * (mean - roll + pitch + yaw), 0.0, 1.0),
-        _clamp(f * (mean + roll + pitch - yaw), 0.0, 1.0), _clamp(f * (mean + roll - pitch + yaw), 0.0, 1.0),
+        _clamp(factor * (mean - roll - pitch - yaw), 0.0, 1.0), _clamp(factor * (mean - roll + pitch + yaw), 0.0, 1.0),
+        _clamp(factor * (mean + roll + pitch - yaw), 0.0, 1.0), _clamp(factor * (mean + roll - pitch + yaw), 0.0, 1.0),
     )  # fmt: skip
 
 
@@ -103,14 +107,13 @@ def _kernel(digest: str) -> Any:
 
     @njit(cache=True, **OPTIONS)
     def fly(params: Any, delays: Any, factors: Any, bias: Any, shares: Any, command: Any, state: Any, start: Any,
-            dt: Any, out: Any) -> None:
+            dt: Any, substeps: Any, out: Any) -> None:
         """params [P, PARAM_SIZE], factors [P, T], state [T, 13], start [T] -> out [P, T, SIZE]."""
         _ = digest
         for i in range(len(params)):
             p, factor = _params(params[i]), factors[i]
-            back = int(np.floor(delays[i] / dt))
-            late = delays[i] / dt - back
-            n0, n1, n2, n3 = _setpoints(command, factor, 0, back, late, shares[i])
+            late, wide = delays[i] / dt, 1.0 / substeps
+            n0, n1, n2, n3 = _setpoints(command, factor[0], -late, wide, shares[i])
             s = (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, n0, n1, n2, n3)
             for k in range(len(command)):
                 if start[k]:
@@ -119,9 +122,10 @@ def _kernel(digest: str) -> Any:
                         m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8], m[9], m[10] - bias[i, 0],
                         m[11] - bias[i, 1], m[12] - bias[i, 2], s[13], s[14], s[15], s[16],
                     )  # fmt: skip
-                u0, u1, u2, u3 = _setpoints(command, factor, k, back, late, shares[i])
-                _write(out[i, k], s, _derivative(s, u0, u1, u2, u3, p, True))
-                s = _step(s, u0, u1, u2, u3, p, dt, True)
+                _write(out[i, k], s, _derivative(s, n0, n1, n2, n3, p, True))  # setpoints matter to rotors alone
+                for j in range(substeps):
+                    u0, u1, u2, u3 = _setpoints(command, factor[k], k + j * wide - late, wide, shares[i])
+                    s = _step(s, u0, u1, u2, u3, p, dt * wide, True)
 
     return fly
 
@@ -147,11 +151,12 @@ def predicted(flown: Flown, record: FlightRecord, begin: NDArray[np.int64], refe
         params[:, physics.DRAG_X : physics.DRAG_Z + 1] = 0.0
     # a lag below half a step would shake the integrator: it is one that this grid cannot show
     rates = params[:, physics.RATE_UP : physics.RATE_DOWN + 1]
-    np.minimum(rates, 2.0 / record.step, out=rates)
+    substeps = max(int(np.ceil(record.step / LONGEST_STEP_S - 1e-6)), 1)
+    np.minimum(rates, 2.0 * substeps / record.step, out=rates)
 
     def some(first: int, last: int) -> None:
         fly(params[first:last], flown.delay[first:last], factors[first:last], flown.rate_bias[first:last],
-            flown.share[first:last], record.command, state, start, record.step, out[first:last])
+            flown.share[first:last], record.command, state, start, record.step, substeps, out[first:last])
 
     if threads == 1 or count == 1:
         some(0, count)
