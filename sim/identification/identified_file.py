@@ -17,7 +17,7 @@ from temporeal.robots.handed_over.files import read_text
 from temporeal.robots.handed_over.texts import from_yaml
 from temporeal.sim.identification.identify import Identified
 from temporeal.sim.identification.noise import TERMS
-from temporeal.sim.identification.parameters import simulator_parameters
+from temporeal.sim.identification.parameters import SIDE_90, simulator_parameters
 from temporeal.sim.identification.verdicts import GIVEN, IDENTIFIED, PRIOR, posterior_of, verdicts
 
 FORMAT, VERSION = "temporeal identified quadrotor", 1
@@ -26,7 +26,8 @@ KEYS: Mapping[str, type | tuple[type, ...]] = {
     "format": str, "version": int, "robot": str, "revision": str, "logs": list, "fit": dict, "parameters": dict,
     "covariance": dict, "simulator": dict, "sensors": dict}
 OF_LOG = ("name", "sha256", "seconds", "step_s")
-OF_FIT = ("converged", "rounds", "stretches", "stretch_s", "reference_v", "draws", "independent_draws")
+OF_FIT = ("converged", "rounds", "stretches", "stretch_s", "reference_v", "draws", "independent_draws",
+          "sampled_widths")
 OF_PARAMETER = ("unit", "value", "low", "high", "status", "why", "prior_low", "prior_high", "shrink", "logarithm")
 OF_SIMULATOR = ("value", "low", "high")
 
@@ -49,7 +50,8 @@ def content(found: Identified, revision: str) -> dict[str, Any]:
                 "stretch_s": round(problem.length * problem.records[0].step, 9),
                 "reference_v": float(problem.reference_v),
                 "draws": 0 if found.draws is None else len(found.draws.theta),
-                "independent_draws": 0.0 if found.draws is None else rounded(found.draws.independent)},
+                "independent_draws": 0.0 if found.draws is None else rounded(found.draws.independent),
+                "sampled_widths": sampled_widths(found)},
         "parameters": {each.quantity.name: {
             "unit": each.quantity.unit, "value": rounded(each.value), "low": rounded(each.low),
             "high": rounded(each.high), "status": each.status, "why": each.why, "prior_low": rounded(each.prior[0]),
@@ -58,6 +60,17 @@ def content(found: Identified, revision: str) -> dict[str, Any]:
         "covariance": {"order": [each.name for each in found.asked], "mean": [rounded(each, 9) for each in mean],
                        "matrix": [[rounded(each, 9) for each in row] for row in covariance]},
         "simulator": simulator(found), "sensors": sensors(found)}
+
+
+def sampled_widths(found: Identified) -> list[float]:
+    """The least and the most of: width of a parameter's 90 % by draws, over that of the normal approximation, of what
+    is identified. Empty without draws. Far from 1, the posterior is not normal, or there are too few draws."""
+    if found.draws is None:
+        return []
+    low, high = np.quantile(found.draws.theta, [0.05, 0.95], axis=0)
+    ratios = (high - low) / (2 * SIDE_90 * found.posterior.sd)
+    told = [each.status == IDENTIFIED for each in verdicts(found)]
+    return numbers([ratios[told].min(), ratios[told].max()]) if any(told) else []
 
 
 def simulator(found: Identified) -> dict[str, dict[str, list[float]]]:

@@ -130,12 +130,22 @@ def flights(options: Any) -> tuple[list[FlightRecord], RobotSpec, bool]:
     return records, robot, slow
 
 
+def of_draws(fit: dict[str, Any]) -> list[str]:
+    """What the sampler says of the intervals."""
+    if not fit["sampled_widths"]:
+        return []
+    low, high = fit["sampled_widths"]
+    worth = fit["independent_draws"]
+    return [f"{fit['draws']} draws, worth {worth:.0f}: their intervals are {low:.2f} to {high:.2f} times as wide as "
+            "those below"]
+
+
 def lines(content: dict[str, Any]) -> list[str]:
     """The table for people."""
     fit = content["fit"]
     out = [f"{each['name']}: {each['seconds']:.1f} s of flight" for each in content["logs"]]
     out += [f"{content['robot']}: {fit['stretches']} stretches of {fit['stretch_s']:.2g} s, {fit['rounds']} rounds"
-            + ("" if fit["converged"] else ", NOT CONVERGED"), ""]
+            + ("" if fit["converged"] else ", NOT CONVERGED"), *of_draws(fit), ""]
     out.append(f"{'parameter':22} {'value':>10} {'90 % interval':>22}  {'unit':8} prior's 90 %")
     for name, each in content["parameters"].items():
         interval = f"{each['low']:.4g} to {each['high']:.4g}"
