@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from temporeal.robots.spec import RobotSpec
     from temporeal.sim.identification.record import FlightRecord
 
-SUMMARY = "a quadrotor's parameters from its flight logs, with intervals, and what the logs cannot tell"
+SUMMARY = "a quadrotor's parameters from its flight logs, and what they cannot tell"
 HELP = """\
 Flies the simulator along each log from measured states, in stretches of a quarter of a second, and finds the parameters
 under which it does what the robot did: thrust per mass and its curve, by the battery's voltage where it is logged;
