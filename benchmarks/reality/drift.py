@@ -1,10 +1,10 @@
 """Is a change of the machine noticed in flight? Simulated quadrotors that lose thrust or gain mass in mid-air.
 
 Batches of quadrotors, each drawn from the default randomization (mass, lags, drag, gains, delays, disturbing force)
-with its sensors' noise, bias and delay, hover or fly from point to point. The monitor's detector gets commands and noisy
-states as on the robot. An hour of nominal flight is flown to count false alarms; then thrust falls to 85 % or mass
-grows by 20 % in mid-flight, and what matters is when that is said. The controller is by hand: no policy was trained for these
-flights. Gusts (vertical wind, 0.5 m/s, which no training had) are flown besides.
+with its sensors' noise, bias and delay, hover or fly from point to point. The monitor's detector gets commands and
+noisy states as on the robot. An hour of nominal flight is flown to count false alarms; then thrust falls to 85 % or
+mass grows by 20 % in mid-flight, and what matters is when that is said. The controller is by hand: no policy was
+trained for these flights. Gusts (vertical wind, 0.5 m/s, which no training had) are flown besides.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Pilot:
             self.goal = self.rng.uniform([-0.9, -0.9, 0.6], [0.9, 0.9, 1.6], self.goal.shape)
         error = np.clip(self.goal - seen["base_pos_w"], -0.6, 0.6)
         self.sum = np.clip(self.sum + 4.0 * error[:, 2] * DT, -4.0, 4.0)
-        wanted = [2.5, 2.5, 6.0] * error - [2.2, 2.2, 4.0] * seen["base_vel_w"]
+        wanted = error * [2.5, 2.5, 6.0] - seen["base_vel_w"] * [2.2, 2.2, 4.0]
         wanted[:, 2] += 9.81 + self.sum
         w, x, y, z = seen["base_quat_w"].T
         rows = np.stack([  # columns are the body's axes in the world
@@ -138,7 +138,7 @@ def turned(quat: np.ndarray, angle: np.ndarray) -> np.ndarray:
     w, v = quat[:, :1], quat[:, 1:]
     half = angle / 2
     made = np.concatenate([w - np.sum(v * half, -1, keepdims=True), v + w * half + np.cross(v, half)], -1)
-    return made / np.linalg.norm(made, axis=-1, keepdims=True)
+    return np.asarray(made / np.linalg.norm(made, axis=-1, keepdims=True))
 
 
 def fly(trained: Training, flight: str, fault: str, seed: int, worlds: int, gusts: bool = False) -> Outcome:
@@ -193,7 +193,7 @@ def rows(quick: bool, out: Path) -> list[Row]:
             nominal_flights = [fly(trained, flight, "", seed, worlds, gusts) for seed in seeds]
             worst = max(each.false() for each in nominal_flights)
             hours = worlds * SECONDS / 3600
-            name = f"{flight}.false_alarms" + (".gusts" if gusts else "")
+            name = f"reality.drift.{flight}.false_alarms" + (".gusts" if gusts else "")
             what = f"in {hours:.2g} h of {worlds} robots, the most of {len(seeds)} seeds"
             found.append(Row(name, worst, "1", peer=f"{what}; gusts that no training had") if gusts else
                          at_most(name, worst, "1", 1, what))
@@ -206,7 +206,7 @@ def judged(flight: str, fault: str, outcomes: list[Outcome]) -> list[Row]:
     """Delays of one fault."""
     delay, lowest = (np.concatenate(each) for each in zip(*((each.first(), each.lowest) for each in outcomes)))
     grounded = lowest < CLEAR_M  # too weak to fly on: near the ground nothing is said
-    name, of = f"{flight}.{fault}", f"of {len(delay)} flights"
+    name, of = f"reality.drift.{flight}.{fault}", f"of {len(delay)} flights"
     truth = FAULTS[fault][1] if fault == "thrust-15" else 1 / FAULTS[fault][1]
     told = [drift for each in outcomes for world, drift in each.alarms
             if drift.kind == "change" and drift.at > each.changed[world]]

@@ -152,8 +152,9 @@ class DriftSpec:
                 raise ValueError(f"drift: {name} is a number above {least:g}, got {getattr(self, name)!r}")
         for name in ("thrust_curve", "believed_curve"):
             curve = _triple(name, getattr(self, name))
-            if not curve[2] > 0 or not sum(curve) > 0:
-                raise ValueError(f"drift: {name} is c0, c1, c2 with c2 > 0 and thrust at full speed, got {curve}")
+            if not sum(curve) > 0 or not (curve[2] > 0 or name == "thrust_curve"):
+                raise ValueError(f"drift: {name} is c0, c1, c2 with thrust at full speed, believed_curve c2 > 0; "
+                                 f"got {curve}")
         for name, least in (("tau_up", 1e-6), ("tau_down", 1e-6), ("delay", 0.0), ("drag", 0.0), ("ratio", 1e-6)):
             low, value, high = _triple(name, getattr(self, name))
             if not least <= low <= value <= high:

@@ -144,6 +144,8 @@ def check(options: Any, is_model: bool, out: Path) -> None:
     if options.sign is not None:
         with bad_input():
             secret_key(options.sign)
+    if options.drift not in ("", "trained") and not Path(options.drift).is_file():
+        raise BadInput(f"--drift {options.drift}: trained, or the file of an identification (temporeal identify)")
     check_overrides(is_model, options.run, options.overrides, options.normalize)
     if not is_model:
         run_folders.read_run(options.run)

@@ -114,7 +114,8 @@ def test_the_artifact_carries_it_and_an_old_program_refuses_it(tmp_path):
     ({"mass": 0.0}, "mass is a number above 0"), ({"noise": float("nan")}, "noise"),
     ({"tau_up": (0.2, 0.1, 0.3)}, "tau_up is least, value and greatest"), ({"delay": (-1.0, 0.0, 0.1)}, "delay"),
     ({"ratio": (0.9, 0.95, 1.0)}, "the value of ratio is 1"), ({"ratio": [0.9, 1.0, 1.1]}, "ratio is three numbers"),
-    ({"thrust_curve": (0.0, 0.1, 0.0)}, "c2 > 0"), ({"drag": (0.0, 0.1)}, "drag is three numbers"),
+    ({"believed_curve": (0.0, 0.1, 0.0)}, "c2 > 0"), ({"thrust_curve": (0.0, 0.1, -0.1)}, "thrust at full speed"),
+    ({"drag": (0.0, 0.1)}, "drag is three numbers"),
     ({"source": 3}, "source is text")])
 def test_a_wrong_block_is_refused_with_the_rule(changes, why):
     with pytest.raises(ValueError, match=why):
@@ -123,5 +124,7 @@ def test_a_wrong_block_is_refused_with_the_rule(changes, why):
 
 def test_the_verb_says_what_it_cannot_do(tmp_path):
     (tmp_path / "model.zip").write_bytes(b"")
+    with pytest.raises(BadInput, match="--drift lost.yaml: trained, or the file"):
+        verb.run([str(tmp_path), "--drift", "lost.yaml"])
     with pytest.raises(BadInput, match="--drift is for runs"):
         verb.run([str(tmp_path / "model.zip"), "task=hover", "--drift", "trained"])
