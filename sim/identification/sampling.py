@@ -20,8 +20,7 @@ from temporeal.sim.identification.residuals import Problem
 from temporeal.sim.identification.uncertainty import Laplace
 
 STRETCH = 2.0  # Goodman and Weare's a
-FEWEST = 50
-"""Independent draws of the parameter that mixes worst, below which a chain is called short."""
+LEAST_STEPS = 30
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,8 @@ def draws(problem: Problem, fit: Fit, around: Laplace, steps: int, seed: int) ->
         chain[step] = here
     kept = chain[steps // 3 :]
     slowest = max(autocorrelation_time(kept[:, :, k].mean(1)) for k in range(count))
+    if len(kept) < LEAST_STEPS:  # too few to see how long they hang together
+        slowest = len(kept)
     return Draws(stretched(kept.reshape(-1, count), fit.theta, around), moved / (steps * walkers),
                  len(kept) * walkers / slowest)
 
