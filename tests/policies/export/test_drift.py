@@ -18,6 +18,7 @@ from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.artifact.manifest import ArtifactError, decode, encode
 from temporeal.robots.spec import load_robot
 from temporeal.sim.env import make_env
+from temporeal.sim.identification import identified_file
 from temporeal.sim.tasks import waypoints
 
 ROBOT = load_robot("crazyflie")
@@ -66,8 +67,7 @@ def identified(folder: Path, **changes: Any) -> Path:
                                 ("command_delay", [0.01]))}
     content = {
         "format": "temporeal identified quadrotor", "version": 1, "robot": "crazyflie", "revision": "test", "logs": [],
-        "fit": dict.fromkeys(("converged", "rounds", "stretches", "stretch_s", "reference_v", "draws",
-                              "independent_draws"), 1),
+        "fit": dict.fromkeys(identified_file.OF_FIT, 1),
         "parameters": {"thrust_to_mass": acts},
         "covariance": {"order": ["thrust_to_mass"], "mean": [2.6], "matrix": [[0.001]]}, "simulator": ends,
         "sensors": {}, **changes}
