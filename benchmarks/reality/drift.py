@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from temporeal.policies.export.drift import described, lifted, nominal
+from temporeal.policies.export.drift import drawn_drift
 from temporeal.policies.runs.settings.compose import compose
 from temporeal.robots.artifact.additions import DriftSpec
 from temporeal.robots.spec import RobotSpec, load_robot
@@ -72,10 +72,10 @@ def training() -> Training:
     """The default randomization of quadrotors, and the drift that an artifact trained with it carries."""
     robot, settings = load_robot("crazyflie"), compose(["task=waypoints"])["randomize"]
     drawn = draws(robot, settings["parameters"], 0, 4000)
-    values, many = nominal(robot), {name: each.double().numpy() for name, each in drawn.items()}
+    many = {name: each.double().numpy() for name, each in drawn.items()}
     late, noise = settings["sensors"]["delay_steps"] * DT, settings["sensors"]["noise"]["base_vel_w"]
     return Training(robot, settings["parameters"], settings["sensors"],
-                    described(robot, values, many, lifted(values, many), "default", late, noise))
+                    drawn_drift(robot, many, late, noise))
 
 
 def draws(robot: RobotSpec, randomize: Mapping[str, object], seed: int, count: int) -> dict[str, torch.Tensor]:

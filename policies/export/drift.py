@@ -1,7 +1,8 @@
 """The dynamics that a quadrotor's artifact carries, so that a monitor can compare its flights with them.
 
-What a policy was trained for is what its environment drew: thrust per weight, lags, delays and drag are taken from the
-draws of the run's own randomization, about the robot's nominal parameters. Of a robot that was identified
+What a policy was trained for is what its environment drew: thrust per weight is taken from the draws of the run's own
+randomization, about the robot's nominal parameters. Lags, delays and drag say how exact a prediction is: they span the
+draws and the published sources, whatever was randomized. Of a robot that was identified
 (``identified.yaml``, :mod:`temporeal.sim.identification.identified_file`) they are the file's values and intervals.
 """
 
@@ -21,6 +22,7 @@ from temporeal.sim.randomization.distributions import draw_parameters
 
 DRAWS, TAIL = 4000, 0.005  # of the training's distribution; share of it beyond each end of what is called trained for
 NOISE = 0.02  # m/s, of a measured velocity where the training's sensors have none: that of configs/randomize/default
+LATEST = 0.03  # s, that command and state together are on their way at the least: of a Crazyflie's radio. Chosen
 NEEDED = ("mass", "thrust_curve", "tau_up", "tau_down", "drag")
 GRAVITY = 9.81  # m/s^2
 TRAINED = "trained"
@@ -38,9 +40,19 @@ def trained_drift(env: Env, command: str) -> DriftSpec:
     config = env.distribution.sensors.config
     late = config.delay_steps * env.task.control_dt  # a state that is late looks like a command that is
     noise = float(np.max(config.noise.get("base_vel_w", 0.0))) or NOISE
-    values = nominal(robot)
-    return described(robot, values, drawn, lifted(values, drawn), f"robot {robot.name}, randomization of the run",
-                     late, noise)
+    return drawn_drift(robot, drawn, late, noise)
+
+
+def drawn_drift(robot: RobotSpec, drawn: Draws, late: float, noise: float) -> DriftSpec:
+    """What a training is for whose robots are ``drawn`` [K, ...]; ``late``: s, of a state at the most; ``noise``: m/s,
+    of a velocity."""
+    values, parameters = nominal(robot), robot.parameters
+    many = dict(drawn)
+    for name in ("tau_up", "tau_down", "drag"):
+        ends = np.stack([parameters[name].low, parameters[name].high])
+        many[name] = np.concatenate([np.reshape(drawn.get(name, ends[:0]), (-1, ends.shape[1])), ends])
+    source = f"robot {robot.name}, randomization of the run"
+    return described(robot, values, many, lifted(values, drawn), source, late, noise)
 
 
 def identified_drift(robot: RobotSpec, command: str, path: Path) -> DriftSpec:
@@ -86,7 +98,7 @@ def described(
 ) -> DriftSpec:
     """The spec about ``values``, with ends from ``drawn`` [K, ...]; ``late``: s, of a state at the most."""
     delay = np.ravel(drawn.get("command_delay", values.get("command_delay", np.zeros(1))))
-    ends = float(delay.min()), float(delay.max()) + late
+    ends = float(delay.min()), max(float(delay.max()) + late, LATEST)
     return DriftSpec(
         source=source, mass=float(values["mass"][0]), thrust_curve=curve_of(values),
         believed_curve=tuple(map(float, robot.parameters["thrust_curve"].nominal)),

@@ -117,8 +117,8 @@ class Int8Spec:
 class DriftSpec:
     """The quadrotor that the policy was trained for, as its thrust tells it: what a monitor compares a flight with.
 
-    Each triple is (least, value, greatest) that the training had. Thrust is that of one rotor, c0 + c1 n + c2 n^2 over
-    its normalized speed n in [0, 1].
+    Each triple is (least, value, greatest): of the ratio what the training had, of the others what may be. Thrust is
+    that of one rotor, c0 + c1 n + c2 n^2 over its normalized speed n in [0, 1].
 
     Args:
         source: where the numbers are from, for people.

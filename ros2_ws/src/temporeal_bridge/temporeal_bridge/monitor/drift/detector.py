@@ -124,7 +124,8 @@ class Detector:
         """The k [N] farthest out that does not matter, and the one that should be noticed."""
         if kind == "level":
             end = self.spec.ratio[1 + sign]
-            return tuple(np.full(self.count, end * (1 + sign * by) - 1.0) for by in (IGNORED, NOTICED))
+            edge, beyond = (np.full(self.count, end * (1 + sign * by) - 1.0) for by in (IGNORED, NOTICED))
+            return edge, beyond
         scale = 1.0 + self.level
         edge = self.level + sign * np.hypot(IGNORED * scale, 2 * self.level_sd)
         return edge, edge + sign * (NOTICED - IGNORED) * scale

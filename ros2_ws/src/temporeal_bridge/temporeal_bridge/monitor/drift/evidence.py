@@ -77,7 +77,8 @@ class Evidence:
         carried = np.where(self.broken, 0.0, noise / self.variance)
         variance = 2 * noise + unknown - carried * noise
         residual, slope = left + carried * self.last, force + carried * self.slope
-        self.last, self.slope, self.variance, self.broken = residual, slope, variance, ~usable
+        self.last, self.slope = np.where(usable, residual, 0.0), np.where(usable, slope, 0.0)
+        self.variance, self.broken = np.where(usable, variance, 1.0), ~usable
         self.seconds += usable * dt
         self.cross += usable * residual * slope / variance
         self.information += usable * slope**2 / variance

@@ -5,7 +5,7 @@ simulator (:mod:`temporeal.sim.physics.quadrotor.dynamics`). A commanded collect
 what the rate loop adds to one pair of rotors and takes from the other is left out.
 
 Three rotors are computed side by side: with the lag and delay that are taken to be true, and with the shortest and the
-longest that the policy was trained for. How far the last two are apart says how little is known in a manoeuvre.
+longest that may be. How far the last two are apart says how little is known in a manoeuvre.
 """
 
 from __future__ import annotations
