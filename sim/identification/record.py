@@ -12,6 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from temporeal.robots import frames
+from temporeal.sim.physics.quadrotor.dynamics import GRAVITY
+
 Numbers = NDArray[np.float64]
 Marks = NDArray[np.bool_]
 
@@ -31,7 +34,7 @@ class FlightRecord:
     Args:
         name: for people. digest: SHA-256 of the log. step: of the grid [s].
         command: [T, 4] share of full command, 0 to 1, held until the next. voltage: [T] V; None: not logged.
-        rates: [T, 3] rad/s body. force: [T, 3] m/s^2 specific force, body.
+        rates: [T, 3] rad/s body. force: [T, 3] m/s^2 specific force, body; None: no accelerometer, and pose is there.
         quat: [T, 4] wxyz body to world; velocity, position: [T, 3] world; None: not logged.
         usable: [T] in flight, and every source measured.
         rest_rates: [R, 3] the gyro while the robot stood still; None: it never did.
@@ -44,7 +47,7 @@ class FlightRecord:
     command: Numbers
     voltage: Numbers | None
     rates: Numbers
-    force: Numbers
+    force: Numbers | None
     usable: Marks
     quat: Numbers | None = None
     velocity: Numbers | None = None
@@ -56,6 +59,15 @@ class FlightRecord:
     def has_pose(self) -> bool:
         """Whether attitude and velocity are known, so that drag and the accelerometer's bias can be."""
         return self.quat is not None and self.velocity is not None
+
+    @property
+    def lift(self) -> Numbers:
+        """[T] m/s^2 specific force along body z: what the accelerometer says, or what the motion shows (noisier)."""
+        if self.force is not None:
+            return np.asarray(self.force[:, 2])
+        assert self.quat is not None and self.velocity is not None
+        free = np.gradient(self.velocity, self.step, axis=0) + [0.0, 0.0, GRAVITY]
+        return np.asarray(frames.rotate_inverse(self.quat, free)[:, 2])
 
     @property
     def seconds(self) -> float:

@@ -38,7 +38,8 @@ class Problem:
     def channels(self) -> tuple[str, ...]:
         """What is compared."""
         pose = all(record.has_pose for record in self.records)
-        return GYRO + ACCELEROMETER + (VELOCITY + ATTITUDE if pose else ())
+        felt = all(record.force is not None for record in self.records)
+        return GYRO + (ACCELEROMETER if felt else ()) + (VELOCITY + ATTITUDE if pose else ())
 
     @property
     def times(self) -> Numbers:
@@ -68,10 +69,14 @@ def of_record(problem: Problem, record: FlightRecord, begin: NDArray[np.int64], 
     at = begin[:, None] + np.arange(1, problem.length)
     out = out[:, at]
     names = [each.name for each in problem.asked]
-    bias = [theta[:, [names.index(f"{sensor}_bias_{a}") for a in "xyz"]][:, None, None]
-            for sensor in ("gyro", "accelerometer")]
-    parts = [record.rates[at] - out[..., shooting.RATES] - bias[0],
-             record.force[at] - out[..., shooting.FORCE] - bias[1]]
+
+    def bias(sensor: str) -> Numbers:
+        return np.asarray(theta[:, [names.index(f"{sensor}_bias_{a}") for a in "xyz"]][:, None, None])
+
+    parts = [record.rates[at] - out[..., shooting.RATES] - bias("gyro")]
+    if ACCELEROMETER[0] in problem.channels:
+        assert record.force is not None
+        parts.append(record.force[at] - out[..., shooting.FORCE] - bias("accelerometer"))
     if VELOCITY[0] in problem.channels:
         assert record.quat is not None and record.velocity is not None
         parts += [record.velocity[at] - out[..., shooting.VELOCITY],

@@ -52,7 +52,7 @@ def regression(problem: Problem, lag: float, exponent: float) -> tuple[float, tu
     """Mean square that is left, and m/s^2 of all rotors at full speed, by the linear and the quadratic term."""
     parts = [(record, speeds(record, lag, exponent, problem.reference_v)) for record in problem.records]
     speed = np.concatenate([found[record.usable] for record, found in parts])
-    force = np.concatenate([record.force[record.usable, 2] for record, _ in parts])
+    force = np.concatenate([record.lift[record.usable] for record, _ in parts])
     columns = np.stack([speed.mean(1), (speed**2).mean(1)], 1)
     normal = columns.T @ columns / len(columns) + NUDGE**2 * np.eye(2)
     found = np.linalg.solve(normal, columns.T @ force / len(columns))

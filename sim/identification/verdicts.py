@@ -77,6 +77,8 @@ def reason(found: Identified, quantity: Quantity, sides: str) -> str:
         return f"acts as {BALANCE[name]} does: only their sum shows"
     if name.startswith("drag") and not all(record.has_pose for record in found.problem.records):
         return "the log has no velocity"
+    if name.startswith("accelerometer_bias") and any(record.force is None for record in found.problem.records):
+        return "the log has no accelerometer"
     if hidden(found, quantity):
         return "commands were logged more slowly than the loop that makes them: part of their differences never acted"
     if name.startswith("gyro_bias") and not all(record.has_pose for record in found.problem.records):

@@ -28,6 +28,8 @@ MOTORS = ("motor_pwm", "motor_thrust", "motor_cmd")
 """Commands of which each component is one motor's, a share of its full command."""
 LONGEST_GAP_S = 0.03
 """What is not measured for longer is no straight line between its neighbours any more."""
+OWN = "motor_cmd"
+"""What a policy of this project tells each motor itself, at its own rate: no loop behind it makes others."""
 FAST_HZ = 250.0
 """A Crazyflie's attitude loop makes commands at 500 Hz; of logs slower than this, part of them is not there."""
 SMOOTH_S = 0.05
@@ -40,10 +42,10 @@ def record_of(inspection: Inspection) -> tuple[FlightRecord, bool]:
     if log.command is None or log.command.name not in MOTORS:
         told = "no commands" if log.command is None else f"the command {log.command.name}"
         raise DataError(f"{log.path} has {told}: identification needs what each motor was told ({', '.join(MOTORS)})")
-    if even is None or not even.has(COMMAND, RATES, ACCELERATION):
-        missing = [name for name in (COMMAND, RATES, ACCELERATION) if even is None or name not in even.values]
-        raise DataError(f"{log.path}: identification needs motors, gyro and accelerometer over one time; not there: "
-                        f"{', '.join(missing)}")
+    if even is None or not even.has(COMMAND, RATES):
+        absent = [name for name in (COMMAND, RATES) if even is None or name not in even.values]
+        raise DataError(f"{log.path}: identification needs motors and gyro over one time; not there: "
+                        f"{', '.join(absent)}")
     motors = log.stream_of(COMMAND)
     assert motors is not None
     low, high = np.array(log.command.low), np.array(log.command.high)
@@ -51,12 +53,15 @@ def record_of(inspection: Inspection) -> tuple[FlightRecord, bool]:
     velocity = even.values.get(VELOCITY)
     if velocity is None and position is not None:
         velocity = np.gradient(smooth(position, max(int(round(SMOOTH_S / even.step)), 1)), even.step, axis=0)
+    felt = even.values.get(ACCELERATION)
+    if felt is None and (attitude is None or velocity is None):
+        raise DataError(f"{log.path} has no accelerometer: identification needs it, or attitude and velocity")
     resting = even.values[RATES][even.resting]
     record = FlightRecord(
         log.name, digest(inspection), even.step, (even.values[COMMAND] - low) / (high - low),
-        even.values.get(VOLTAGE), even.values[RATES], even.values[ACCELERATION], usable(inspection, even),
+        even.values.get(VOLTAGE), even.values[RATES], felt, usable(inspection, even),
         attitude, velocity, position, resting if len(resting) >= FEWEST_RESTING else None)
-    return record, motors.period > 1 / FAST_HZ
+    return record, log.command.name != OWN and motors.period > 1 / FAST_HZ
 
 
 def usable(inspection: Inspection, even: Even) -> Marks:

@@ -53,10 +53,10 @@ def within(problem: Problem) -> Problem:
     first = max(0, int(begin[0] - WARM_S / record.step))
     some = slice(first, int(begin[-1]) + problem.length + 1)
     cut = {name: None if value is None else value[some] for name, value in (
-        ("voltage", record.voltage), ("quat", record.quat), ("velocity", record.velocity),
+        ("voltage", record.voltage), ("force", record.force), ("quat", record.quat), ("velocity", record.velocity),
         ("position", record.position))}
     short = FlightRecord(record.name, record.digest, record.step, record.command[some], cut["voltage"],
-                         record.rates[some], record.force[some], record.usable[some], cut["quat"], cut["velocity"],
+                         record.rates[some], cut["force"], record.usable[some], cut["quat"], cut["velocity"],
                          cut["position"])
     return Problem(problem.asked, (short,), problem.length, (begin - first,), problem.reference_v)
 

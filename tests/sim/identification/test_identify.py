@@ -64,6 +64,18 @@ def test_without_pose_drag_is_not_identifiable() -> None:
         assert "velocity" in told[f"drag_to_mass_{axis}"].why
 
 
+@pytest.mark.slow
+def test_without_accelerometer_the_motion_tells_the_thrust() -> None:
+    deaf = replace(flown().records[0], force=None)
+    told = {each.quantity.name: each for each in verdicts(identify([deaf], ROBOT, Settings(steps=0)))}
+    k = [each.name for each in flown().asked].index("thrust_to_mass")
+    assert told["thrust_to_mass"].status == IDENTIFIED
+    assert abs(np.log(told["thrust_to_mass"].value) - flown().truth[0, k]) < 0.1
+    for axis in "xyz":
+        assert told[f"accelerometer_bias_{axis}"].status == PRIOR
+        assert "no accelerometer" in told[f"accelerometer_bias_{axis}"].why
+
+
 def test_identified_parameters_predict_better_than_the_specs() -> None:
     record = flown().records[0]
     ours = position_error(identified(found().asked, found().posterior.theta), record, 0.5, 3.8)
