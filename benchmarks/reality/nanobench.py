@@ -16,8 +16,9 @@ from statistics import median
 import numpy as np
 
 from temporeal.sim.identification import prediction
-from temporeal.sim.identification.identify import Settings, identify
+from temporeal.sim.identification.identify import identify
 from temporeal.sim.identification.record import FlightRecord, Numbers, starts
+from temporeal.sim.identification.settings import Settings
 from temporeal_benchmarks.reality import logs
 from temporeal_benchmarks.rows import Row, at_least, at_most, not_measured
 

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from temporeal.sim.identification.identify import Identified, Settings, identify
+from temporeal.sim.identification.identify import Identified, identify
 from temporeal.sim.identification.record import FlightRecord
+from temporeal.sim.identification.settings import Settings
 from temporeal.sim.identification.synthetic import Flights, flights
 from temporeal.sim.identification.verdicts import IDENTIFIED, verdicts
 from temporeal_benchmarks.reality import logs

@@ -17,11 +17,12 @@ import numpy as np
 
 from temporeal.policies.data.flight_logs.flight_log import ACCELERATION
 from temporeal.policies.data.flight_logs.inspection import Inspection
-from temporeal.sim.identification.identify import Identified, Settings, identify
+from temporeal.sim.identification.identify import Identified, identify
 from temporeal.sim.identification.parameters import SIDE_90
 from temporeal.sim.identification.prediction import explained, vertical
 from temporeal.sim.identification.prediction import identified as as_flown
 from temporeal.sim.identification.record import FlightRecord
+from temporeal.sim.identification.settings import Settings
 from temporeal_benchmarks.reality import logs
 from temporeal_benchmarks.rows import Row, at_least, not_measured
 

@@ -14,36 +14,13 @@ from temporeal.sim.identification.profile import Profile, profile
 from temporeal.sim.identification.record import CannotTell, FlightRecord, check
 from temporeal.sim.identification.residuals import Problem, problem_of
 from temporeal.sim.identification.sampling import Draws, draws
+from temporeal.sim.identification.settings import Settings
 from temporeal.sim.identification.start import start
 from temporeal.sim.identification.uncertainty import Laplace, laplace
 
 FEWEST = 12
 """Stretches, without which nothing can be said of how they scatter."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Of an identification.
-
-    Args:
-        stretch_s: length of a stretch that the simulator flies from a measured state. shortest_s: flight that is
-            needed. reference_v: voltage at which a command is a setpoint. steps: of the sampler; 0: none. known: by
-            name, value and standard deviation that were measured otherwise.
-    """
-
-    stretch_s: float = 0.25
-    shortest_s: float = 5.0
-    reference_v: float = 3.8
-    steps: int = 60
-    seed: int = 0
-    threads: int = 1
-    known: tuple[tuple[str, float, float], ...] = ()
-
-    def __post_init__(self) -> None:
-        if not 0.02 <= self.stretch_s <= 5:
-            raise ValueError(f"stretch_s is {self.stretch_s:g} s; 0.02 to 5 s are legal")
-        if not (0 <= self.steps <= 100_000 and self.threads >= 1):
-            raise ValueError(f"steps is {self.steps}, threads {self.threads}: 0 to 100,000 steps and a thread at least")
+USUAL = Settings()
 
 
 @dataclass(frozen=True)
@@ -64,7 +41,7 @@ class Identified:
         return self.problem.asked
 
 
-def identify(records: Sequence[FlightRecord], robot: RobotSpec, settings: Settings = Settings(), *,
+def identify(records: Sequence[FlightRecord], robot: RobotSpec, settings: Settings = USUAL, *,
              slow_commands: bool = False) -> Identified:
     """Parameters of ``robot`` from its flights.
 

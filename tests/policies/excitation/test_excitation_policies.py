@@ -134,8 +134,9 @@ def test_what_is_expected_is_what_identification_finds(tmp_path: Path):
     """A noisy log of the nominal robot: its parameters are found, as surely as was expected before it flew."""
     from temporeal.sim.identification.excitation import quadrotor_information as before
     from temporeal.sim.identification.excitation.information import expected
-    from temporeal.sim.identification.identify import Settings, identify
+    from temporeal.sim.identification.identify import identify
     from temporeal.sim.identification.record import FlightRecord
+    from temporeal.sim.identification.settings import Settings
     from temporeal.sim.rotations import rotation
 
     plan, rng = quadrotor.plan(PLAN.robot, QuadrotorSettings(seconds=24.0, low_hz=0.5)), np.random.default_rng(1)

@@ -13,9 +13,10 @@ import pytest
 
 from temporeal.robots.spec import load_robot
 from temporeal.sim.identification import identified_file, uncertainty
-from temporeal.sim.identification.identify import Identified, Settings, identify
+from temporeal.sim.identification.identify import Identified, identify
 from temporeal.sim.identification.prediction import datasheet, explained, identified, position_error
 from temporeal.sim.identification.record import CannotTell
+from temporeal.sim.identification.settings import Settings
 from temporeal.sim.identification.synthetic import Flights, flights
 from temporeal.sim.identification.verdicts import IDENTIFIED, PRIOR, verdicts
 

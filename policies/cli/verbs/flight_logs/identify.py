@@ -34,7 +34,7 @@ Example:
 def parser() -> Parser:
     """The options."""
     from temporeal.policies.cli.verbs.flight_logs import reading
-    from temporeal.sim.identification.identify import Settings
+    from temporeal.sim.identification.settings import Settings
 
     usual = Settings()
     p = Parser("identify", HELP)
@@ -74,7 +74,8 @@ def identified(options: Any) -> int:
     """The work."""
     from temporeal.policies.export.provenance import revision
     from temporeal.sim.identification import identified_file
-    from temporeal.sim.identification.identify import Settings, identify
+    from temporeal.sim.identification.identify import identify
+    from temporeal.sim.identification.settings import Settings
 
     if options.out.exists() and not options.overwrite:
         raise BadInput(f"--out {options.out} is there already; --overwrite replaces it")
