@@ -8,6 +8,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from temporeal.policies.export.drift import drift_of
 from temporeal.policies.export.golden_trace import record_golden
 from temporeal.policies.export.writer import ArtifactSpec, export
 from temporeal.policies.nets.seeing_graph import SeeingGraph
@@ -24,11 +25,12 @@ GOLDEN_PICTURES = 32  # steps of a golden trace with pictures: an episode of the
 
 def export_policy(
     graph: PolicyGraph, task: Task, path: str | Path, env: Env, *, training: Mapping[str, Any], seed: int,
-    git_revision: str | None = None, name: str | None = None,
+    git_revision: str | None = None, name: str | None = None, drift: str = "",
 ) -> Artifact:
     """Write ``graph`` as an artifact, its golden trace recorded in ``env`` (one world, sensors as in training).
 
-    The horizon of a formula with an unbounded window is the episode.
+    The horizon of a formula with an unbounded window is the episode. ``drift``: see
+    :func:`temporeal.policies.export.drift.drift_of`.
     """
     seen = graph.picture_specs if isinstance(graph, SeeingGraph) else {}
     golden = record_golden(env, graph_policy(graph, env), GOLDEN_PICTURES if seen else None, tuple(seen))
@@ -37,7 +39,8 @@ def export_policy(
         robot=task.robot, signals=graph.signals, command=task.command, rate_hz=1 / task.control_dt,
         formula_text=task.formula_text, constants=task.constants,
         horizon_s=reach if isfinite(reach) else task.episode_s, training=training, seed=seed, stop=task.stop,
-        name=name or task.name, git_revision=git_revision, task_signals={**task.schema, **seen})
+        name=name or task.name, git_revision=git_revision, task_signals={**task.schema, **seen},
+        drift=drift_of(drift, env, task.command))
     if isinstance(graph, ReflexGraph):
         return export(graph.at(True), path, replace(spec, reflex=graph.spec), golden, between=graph.at(False))
     return export(graph, path, spec, golden)

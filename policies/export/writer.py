@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from temporeal.policies.export.int8 import quantized
 from temporeal.policies.export.provenance import revision, versions
-from temporeal.robots.artifact.additions import InstructionSpec
+from temporeal.robots.artifact.additions import DriftSpec, InstructionSpec
 from temporeal.robots.artifact.loading import refuse_other_folder
 from temporeal.robots.artifact.manifest import (
     GOLDEN,
@@ -89,6 +89,7 @@ class ArtifactSpec:
         task_signals: signals of the task that the robot does not have.
         git_revision: of the project; None: that of the working tree.
         instruction: what the policy can be told; with ``fixed``, ``policy`` does not read it any more.
+        drift: what a monitor compares its flights with.
     """
 
     robot: RobotSpec
@@ -107,6 +108,7 @@ class ArtifactSpec:
     chunk: ChunkSpec | None = None
     reflex: ReflexSpec | None = None
     instruction: InstructionSpec | None = None
+    drift: DriftSpec | None = None
 
 
 Trace = Callable[[Exportable, Manifest], bytes]
@@ -161,8 +163,8 @@ def manifest_of(spec: ArtifactSpec, policy: Exportable) -> Manifest:
         git_revision=spec.git_revision or revision(),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         files=dict.fromkeys((GOLDEN, POLICY, *((REFLEX,) if spec.reflex is not None else ())), ""), chunk=spec.chunk,
-        reflex=spec.reflex, instruction=spec.instruction,
-        schema_version=version_of(spec.chunk, spec.reflex, spec.instruction))
+        reflex=spec.reflex, instruction=spec.instruction, drift=spec.drift,
+        schema_version=version_of(spec.chunk, spec.reflex, spec.instruction, drift=spec.drift))
 
 
 def chosen(known: Schema, names: Sequence[str], robot: str) -> tuple[SignalSpec, ...]:

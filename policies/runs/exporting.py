@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 
 def export_run(
     run: Path, out: Path, name: str | None = None, task_file: str | Path | None = None, *, instruction: str = "",
-    int8: bool = False,
+    int8: bool = False, drift: str = "",
 ) -> Artifact:
     """Write the policy of ``run`` as an artifact to the folder ``out``.
 
     ``name`` in the manifest: else the task's. ``task_file``: the file of the user's task, if the run was trained on
-    one. ``instruction``: a sentence that is baked in. ``int8``: products in 8-bit numbers.
+    one. ``instruction``: a sentence that is baked in. ``int8``: products in 8-bit numbers. ``drift``: what its
+    flights are compared with, ``trained`` or the path of an ``identified.yaml``.
     """
     from temporeal.policies.export.policy import export_policy
     from temporeal.policies.runs.settings.compose import override
@@ -42,6 +43,8 @@ def export_run(
     with described_by(run):
         task = environments.make_task(settings)
         here = {**settings, "device": "cpu"}  # an artifact runs on a CPU, wherever the run was trained
+        if drift and (chunks.gives_chunks(settings) or is_corrected(here)):
+            raise BadInput("--drift is for policies that give one command at a time, and correct no other artifact")
         if chunks.gives_chunks(settings):
             return _export_chunks(here, run, task, out, name or title_of(settings), instruction, int8)
         if is_corrected(here):
@@ -56,7 +59,7 @@ def export_run(
         env = environments.make_env(here, task=shown_to(graph, task), num_worlds=1, compiled=False)
     with writable(out), bad_input():
         return export_policy(graph, task, out, env, training=settings, seed=settings["seed"],
-                             name=name or title_of(settings))
+                             name=name or title_of(settings), drift=drift)
 
 
 def export_classifier(run: Path, out: Path) -> ExportedClassifier:

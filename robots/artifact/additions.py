@@ -1,4 +1,5 @@
-"""Parts that a manifest has where its policy needs them: an instruction in words, and a network in 8-bit numbers.
+"""Parts that a manifest has where its policy needs them: an instruction in words, a network in 8-bit numbers, and the
+dynamics that a flight is compared with.
 
 A manifest with one of these has ``schema_version`` 4. numpy-free: plain data, checked where it is read.
 """
@@ -110,3 +111,61 @@ class Int8Spec:
     def most_tolerance(difference: float) -> float:
         """The largest tolerance where so large a ``difference`` was measured."""
         return max(ROOM * difference, LEAST)
+
+
+@dataclass(frozen=True)
+class DriftSpec:
+    """The quadrotor that the policy was trained for, as its thrust tells it: what a monitor compares a flight with.
+
+    Each triple is (least, value, greatest): of the ratio what the training had, of the others what may be. Thrust is
+    that of one rotor, c0 + c1 n + c2 n^2 over its normalized speed n in [0, 1].
+
+    Args:
+        source: where the numbers are from, for people.
+        mass: kg.
+        thrust_curve: N, of the rotors as they are, gain included.
+        believed_curve: N, by which the firmware turns a commanded thrust into a rotor speed.
+        tau_up, tau_down: s, of a rotor that speeds up, and slows down.
+        delay: s, from a command's departure to the rotors.
+        drag: N s/m, along the body's z axis.
+        ratio: thrust per weight over the nominal one, by everything that the training varied, its disturbing force
+            included; the value is 1.
+        noise: m/s, standard deviation of a measured velocity.
+    """
+
+    source: str
+    mass: float
+    thrust_curve: tuple[float, ...]
+    believed_curve: tuple[float, ...]
+    tau_up: tuple[float, ...]
+    tau_down: tuple[float, ...]
+    delay: tuple[float, ...]
+    drag: tuple[float, ...]
+    ratio: tuple[float, ...]
+    noise: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.source, str):
+            raise ValueError(f"drift: source is text, got {self.source!r}")
+        for name, least in (("mass", 0.0), ("noise", 0.0)):
+            if not is_number(getattr(self, name)) or not getattr(self, name) > least:
+                raise ValueError(f"drift: {name} is a number above {least:g}, got {getattr(self, name)!r}")
+        for name in ("thrust_curve", "believed_curve"):
+            curve = _triple(name, getattr(self, name))
+            if not sum(curve) > 0 or not (curve[2] > 0 or name == "thrust_curve"):
+                raise ValueError(f"drift: {name} is c0, c1, c2 with thrust at full speed, believed_curve c2 > 0; "
+                                 f"got {curve}")
+        for name, least in (("tau_up", 1e-6), ("tau_down", 1e-6), ("delay", 0.0), ("drag", 0.0), ("ratio", 1e-6)):
+            low, value, high = _triple(name, getattr(self, name))
+            if not least <= low <= value <= high:
+                raise ValueError(f"drift: {name} is least, value and greatest, from {least:g} up, got "
+                                 f"{getattr(self, name)}")
+        if self.ratio[1] != 1.0:
+            raise ValueError(f"drift: the value of ratio is 1, got {self.ratio[1]}")
+
+
+def _triple(name: str, value: object) -> tuple[float, float, float]:
+    """``value`` as three finite numbers."""
+    if not isinstance(value, tuple) or len(value) != 3 or not all(map(is_number, value)):
+        raise ValueError(f"drift: {name} is three numbers, got {value!r}")
+    return value

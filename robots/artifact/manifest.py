@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from temporeal.robots.artifact.additions import TOKEN, TOKEN_TYPE, InstructionSpec, Int8Spec
+from temporeal.robots.artifact.additions import TOKEN, TOKEN_TYPE, DriftSpec, InstructionSpec, Int8Spec
 from temporeal.robots.handed_over.files import Refused
 from temporeal.robots.handed_over.texts import from_json
 from temporeal.robots.signals import CommandSpec, Schema, SignalSpec, is_number, is_size
@@ -25,7 +25,7 @@ from temporeal.robots.spec import RobotSpec
 SCHEMA_VERSION = 1
 CHUNK_VERSION = 2  # has the key "chunk"; what gives one command at a time is still written as version 1
 REFLEX_VERSION = 3  # has the key "reflex" and a second network
-ADDED_VERSION = 4  # has the key "instruction" or "int8" or both; "chunk" or "reflex" where it has one
+ADDED_VERSION = 4  # has the key "instruction", "int8" or "drift", one or more; "chunk" or "reflex" where it has one
 POLICY, GOLDEN, MANIFEST, REFLEX = "policy.onnx", "golden.npz", "manifest.json", "reflex.onnx"
 DTYPES = ("float32", "uint8", TOKEN_TYPE)  # of signals; uint8: the colours of pictures, which the network itself
 # scales; int32: the words of an instruction
@@ -125,13 +125,14 @@ class Manifest:
         git_revision: of the project, ``"unknown"`` outside a repository.
         created: UTC, ISO 8601.
         files: SHA-256 of every other file.
-        schema_version: 1, or 2 with a chunk, or 3 with a reflex, or 4 with an instruction or 8-bit products: programs
-            that do not support these refuse it.
+        schema_version: 1, or 2 with a chunk, or 3 with a reflex, or 4 with an instruction, 8-bit products or drift:
+            programs that do not support these refuse it.
         chunk: None if the policy gives one command at a time.
         reflex: None if the task network alone decides. Otherwise ``policy.onnx`` is the network of the steps at which
             the task network is evaluated, ``reflex.onnx`` that of the steps between; both evaluate the risk.
         instruction: None if the policy cannot be told anything.
         int8: None if the network computes in float32.
+        drift: None if no flight is compared with the dynamics that it was trained for.
     """
 
     name: str
@@ -155,6 +156,7 @@ class Manifest:
     reflex: ReflexSpec | None = None
     instruction: InstructionSpec | None = None
     int8: Int8Spec | None = None
+    drift: DriftSpec | None = None
 
     @property
     def tolerance(self) -> float:
@@ -178,7 +180,8 @@ OPTIONAL: dict[str, tuple[type, tuple[str, ...]]] = {  # parts that only some ha
     "chunk": (ChunkSpec, tuple(f.name for f in fields(ChunkSpec))),
     "reflex": (ReflexSpec, tuple(f.name for f in fields(ReflexSpec))),
     "instruction": (InstructionSpec, tuple(f.name for f in fields(InstructionSpec))),
-    "int8": (Int8Spec, tuple(f.name for f in fields(Int8Spec)))}
+    "int8": (Int8Spec, tuple(f.name for f in fields(Int8Spec))),
+    "drift": (DriftSpec, tuple(f.name for f in fields(DriftSpec)))}
 NEEDED = {CHUNK_VERSION: ("chunk",), REFLEX_VERSION: ("reflex",)}  # parts of these versions, and no others
 MANIFEST_FIELDS = tuple(f.name for f in fields(Manifest) if f.name not in OPTIONAL)
 
@@ -302,7 +305,7 @@ def decode(data: bytes) -> Manifest:
     if type(version) is not int or version not in (SCHEMA_VERSION, *NEEDED, ADDED_VERSION):
         raise ArtifactError(f"{MANIFEST} has schema_version {version!r}; this program reads version {SCHEMA_VERSION}, "
                             f"{CHUNK_VERSION} of policies that give chunks, {REFLEX_VERSION} of those with a reflex, "
-                            f"{ADDED_VERSION} of those with an instruction or in int8")
+                            f"{ADDED_VERSION} of those with an instruction, in int8 or with drift")
     parts = tuple(name for name in OPTIONAL if name in content) if version == ADDED_VERSION else NEEDED.get(version, ())
     keys = (*MANIFEST_FIELDS, "sha256", *parts)
     missing = [name for name in keys if name not in content]
@@ -350,7 +353,7 @@ def check(manifest: Manifest) -> None:
         raise ArtifactError("a policy reads at least one signal and gives at least one command")
     for memory in manifest.memory:
         check_memory(memory)
-    needed = version_of(manifest.chunk, manifest.reflex, manifest.instruction, manifest.int8)
+    needed = version_of(manifest.chunk, manifest.reflex, manifest.instruction, manifest.int8, manifest.drift)
     if manifest.schema_version != needed:
         raise ArtifactError(f"schema_version is {manifest.schema_version}; with chunk {manifest.chunk} and reflex "
                             f"{manifest.reflex} and its other parts it is {needed}")
@@ -377,12 +380,12 @@ def check_memory(memory: MemorySpec) -> None:
 
 def version_of(
     chunk: ChunkSpec | None, reflex: ReflexSpec | None, instruction: InstructionSpec | None = None,
-    int8: Int8Spec | None = None,
+    int8: Int8Spec | None = None, drift: DriftSpec | None = None,
 ) -> int:
     """The schema version of a manifest with these parts."""
     if chunk is not None and reflex is not None:
         raise ArtifactError("a policy gives chunks or has a reflex, not both: a chunk was chosen before the risk was")
-    if instruction is not None or int8 is not None:
+    if instruction is not None or int8 is not None or drift is not None:
         return ADDED_VERSION
     return CHUNK_VERSION if chunk is not None else REFLEX_VERSION if reflex is not None else SCHEMA_VERSION
 

@@ -62,5 +62,6 @@ FOREIGN = [
     (text("monitor/verdict", {"flight": None, "verdict": "satisfied"}), "float"),
     (text("monitor/verdict", {"flight": 3, "verdict": 7}), "its verdict is 7, and not text"),
     (text("monitor/verdict", {"flight": 3, "verdict": "satisfied", "lower": "x"}), "'x' is no finite number"),
+    (text("monitor/drift", {"ratio": 0.8, "low": 0.7, "high": "inf"}), "'inf' is no finite number"),
     (text("guard/artifact", []), "a JSON list is no object"),
 ]

@@ -29,6 +29,10 @@ A policy that reads an instruction keeps its vocabulary in the artifact and is t
 instruction="push the red cube into the tray" makes the sentence a constant. --int8 makes products of 8-bit numbers, and
 writes what that costs into the manifest.
 
+--drift trained writes into a quadrotor's artifact what it was trained for (thrust per mass, lags, drag, as the run drew
+them), and the monitor says in flight when the machine is another one. --drift identified.yaml: what temporeal identify
+found of this one (docs/how-to/drift.md).
+
 A classifier of success (algo=success_classifier) is written as a folder that `temporeal actor` takes: success=FOLDER.
 
 --sign signs the artifact; commands with --trust refuse any other (docs/how-to/signing.md). --make-key makes the two
@@ -37,6 +41,7 @@ keys, KEY.pem to sign with and KEY.pem.pub to trust.
 Example:
   temporeal export outputs/train/waypoints-ppo-1 --out outputs/artifact
   temporeal export outputs/train/tabletop-vla-1 --out outputs/vla --int8
+  temporeal export outputs/train/waypoints-ppo-1 --drift trained
   temporeal export --make-key team.pem
   temporeal export outputs/train/waypoints-ppo-1 --out outputs/artifact --sign team.pem
   temporeal export model.zip task=hover task.settings.history=4 --normalize statistics.pkl --out outputs/artifact
@@ -59,6 +64,8 @@ def parser() -> Parser:
     keys.add_argument("--make-key", type=Path, metavar="KEY.pem",
                       help="write a new secret key, and the public one to KEY.pem.pub; nothing is exported")
     p.add_argument("--int8", action="store_true", help="products in 8-bit numbers, of policies that give chunks")
+    p.add_argument("--drift", default="", metavar="trained|FILE", help="watch flights for another machine than the one "
+                   "that the run was trained for, or than an identified.yaml (quadrotors)")
     p.add_argument("--name", help="name in the manifest (the task's)")
     add_overwrite(p)
     add_json(p)
@@ -97,8 +104,8 @@ def classifier(options: Any, out: Path) -> int:
     """Export a classifier of success, which actors take as ``success=FOLDER``."""
     from temporeal.policies.runs.exporting import export_classifier
 
-    if options.sign is not None or options.int8 or options.instruction or options.name:
-        raise BadInput("--sign, --int8, --name and instruction=... are for policies, and this run's model judges")
+    if options.sign is not None or options.int8 or options.instruction or options.name or options.drift:
+        raise BadInput("--sign, --int8, --drift, --name and instruction=... are for policies; this run's model judges")
     found = export_classifier(options.run, out)
     seen, chosen = found.learned, found.chosen
     if options.json:
@@ -121,6 +128,8 @@ def take_instruction(options: Any, is_model: bool) -> None:
                        "the tray\"")
     if is_model and options.int8:
         raise BadInput("--int8 is for runs whose policies give chunks")
+    if is_model and options.drift:
+        raise BadInput("--drift is for runs, which say what they were trained for; a model.zip does not")
     options.overrides = [word for word in options.overrides if not word.startswith(INSTRUCTION)]
     options.instruction = said[0] if said else ""
 
@@ -135,6 +144,8 @@ def check(options: Any, is_model: bool, out: Path) -> None:
     if options.sign is not None:
         with bad_input():
             secret_key(options.sign)
+    if options.drift not in ("", "trained") and not Path(options.drift).is_file():
+        raise BadInput(f"--drift {options.drift}: trained, or the file of an identification (temporeal identify)")
     check_overrides(is_model, options.run, options.overrides, options.normalize)
     if not is_model:
         run_folders.read_run(options.run)
@@ -167,7 +178,7 @@ def exported(options: Any, is_model: bool, out: Path) -> Artifact:
     else:
         file = options.overrides[-1].removeprefix("task=") if options.overrides else None
         artifact = exporting.export_run(options.run, out, options.name, file, instruction=options.instruction,
-                                        int8=options.int8)
+                                        int8=options.int8, drift=options.drift)
     if options.sign is not None:
         with exporting.writable(out), bad_input():
             sign(out, options.sign)
@@ -183,14 +194,15 @@ def figures(artifact: Artifact, out: Path, signed: bool) -> dict[str, Any]:
 
 
 def additions(manifest: Manifest) -> dict[str, Any]:
-    """The instruction and the 8-bit numbers of an artifact that has them."""
+    """The instruction, the 8-bit numbers and the drift of an artifact that has them."""
     from dataclasses import asdict
 
     told, int8 = manifest.instruction, manifest.int8
     words = {} if told is None else {"instruction": {
         "signal": told.signal, "words": len(told.words), "length": told.length, "digest": told.digest,
         "grammar": told.grammar, "fixed": told.fixed}}
-    return words | ({} if int8 is None else {"int8": asdict(int8)})
+    parts = {"int8": int8, "drift": manifest.drift}
+    return words | {name: asdict(part) for name, part in parts.items() if part is not None}
 
 
 def describe(artifact: Artifact, out: Path, key: Path | None) -> str:
@@ -204,7 +216,7 @@ def describe(artifact: Artifact, out: Path, key: Path | None) -> str:
 
 
 def in_words(manifest: Manifest) -> str:
-    """Lines about instruction and 8-bit numbers."""
+    """Lines about instruction, 8-bit numbers and drift."""
     told, int8 = manifest.instruction, manifest.int8
     lines = [] if told is None else [
         f"does {told.fixed!r}, and nothing else" if told.fixed else
@@ -212,6 +224,10 @@ def in_words(manifest: Manifest) -> str:
     if int8 is not None:
         lines.append(f"int8: {int8.tensors} products; commands differ from float32 by {int8.rms_difference:.1e} of "
                      f"their range (rms), {int8.max_difference:.1e} at most")
+    if manifest.drift is not None:
+        low, _, high = (100 * (each - 1) for each in manifest.drift.ratio)
+        lines.append(f"drift: flights are compared with {manifest.drift.source}; thrust per mass {low:+.0f} to "
+                     f"{high:+.0f} %")
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -344,5 +344,6 @@ def test_everything_that_a_flight_says_is_recorded():
                  or () if row}
         said |= {"policy/step", "policy/chunk", "policy/event", "guard/command", "guard/swap", "guard/event",
                  "guard/artifact", "mission", "mission/start", "mission/stop", "mission/reset", "estop",
-                 "monitor/robustness", "monitor/verdict", "sim/episode", "mission/instruction", "policy/instruction"}
+                 "monitor/robustness", "monitor/verdict", "monitor/drift", "sim/episode", "mission/instruction",
+                 "policy/instruction"}
         assert topics == {f"/cf1/{topic}" for topic in said} | {"/diagnostics"}

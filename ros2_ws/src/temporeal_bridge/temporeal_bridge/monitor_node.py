@@ -9,6 +9,9 @@ on standard error).
 Topics, in the robot's namespace:
 
 - ``monitor/robustness`` (std_msgs/Float64MultiArray: lower bound, upper bound, mission time [s]), 10 Hz;
+- ``monitor/drift`` (std_msgs/String, JSON: ``text``, a sentence; kind, ratio, low, high, since, t), where the artifact
+  says what it was trained for (:mod:`temporeal_bridge.monitor.drift`): this is no longer that machine. The sentence is
+  in the node's log, too. No node acts on it.
 - ``monitor/verdict`` (std_msgs/String, latched): JSON with verdict, bounds and each clause, at every change.
   ``at_risk`` warns early: undecided, but whatever happens, robustness ends below ``--warn-below``.
   ``artifact`` is the digest of the manifest whose formula is judged, ``mission`` that of its robot, formula, constants,
@@ -28,6 +31,7 @@ import argparse
 import json
 import sys
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from math import isfinite
 from typing import Any
@@ -50,9 +54,10 @@ from temporeal_bridge.instruction.sentences import (
     needs_words,
     watched,
 )
-from temporeal_bridge.interface.interface import Interface
+from temporeal_bridge.interface.interface import Interface, carried_by
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.mission import MissionStatus, mission_status, own_signals, task_signals
+from temporeal_bridge.monitor.drift.watch import READS, VELOCITY, DriftWatch
 from temporeal_bridge.monitor.failure import Trace
 from temporeal_bridge.monitor.formula import formula_of, untold
 from temporeal_bridge.monitor.mission_monitor import WARN_BELOW, MissionMonitor, Result
@@ -103,6 +108,7 @@ class MonitorNode:
         self.robustness = transport.advertise(
             f"{topics}/robustness", "std_msgs/msg/Float64MultiArray", QOS["default"])
         self.verdict = transport.advertise(f"{topics}/verdict", "std_msgs/msg/String", QOS["latched"])
+        self.drift = self._watch_drift(topics) if topics == TOPICS else None
         self.next_publish = transport.monotonic()
         self._announce(self.mission.result(None, "idle"))
 
@@ -111,10 +117,40 @@ class MonitorNode:
 
     def _on_mission(self, received: Received) -> None:
         status = mission_status(received)
+        if self.drift is not None:
+            self.drift.on_status(status)
         if needs_words(self.manifest) and not self.told:  # the controller's answer is on its way
             self.status = status
         else:
             self.mission.on_status(status, self.transport.now())
+
+    def _watch_drift(self, topics: str) -> DriftWatch | None:
+        """The watch that the artifact asks for; None: it asks for none, or no topic carries what is needed."""
+        rows = [row for row in self.interface.states if row.rate_hz > 0]
+        carried = {name: self.interface.states.index(row) for row in rows for name in carried_by(row) if name in READS}
+        if self.manifest.drift is None:
+            return None
+        if missing := [name for name in READS if name not in carried]:
+            warn(f"drift is not watched: no topic of interface {self.interface.name!r} carries {', '.join(missing)}")
+            return None
+        endpoint = self.transport.advertise(f"{topics}/drift", TEXT, QOS["latched"])
+
+        def announce(event: dict[str, Any]) -> None:
+            warn(event["text"])
+            message = messages.record(TEXT)(data=json.dumps(event | self.judges))
+            self.transport.publish(endpoint, messages.encode(TEXT, message))
+
+        watch = DriftWatch(self.manifest.drift, self.manifest.commands[0], self.manifest.rate_hz, announce,
+                           carried[VELOCITY], tuple(carried.values()))
+        self.mission.on_message = watch.on_state
+        self.transport.subscribe("guard/command", "std_msgs/msg/Float64MultiArray", QOS["deep"], self._on_command)
+        return watch
+
+    def _on_command(self, received: Received) -> None:
+        """The guard has sent a command."""
+        if self.drift is not None:
+            with suppress(records.RecordError):  # nobody but a guard publishes there
+                self.drift.on_command(records.read("guard/command", received))
 
     def _mission(self, text: str) -> tuple[Manifest, Trace | None, dict[str, Any]]:
         """What is judged once the policy was told ``text``: formula, trace, and what every verdict says besides."""
@@ -150,6 +186,8 @@ class MonitorNode:
     def step(self) -> None:
         """Evaluate for at most ``STEP_S``; the next step continues."""
         until = self.transport.monotonic() + STEP_S
+        if self.drift is not None:
+            self.drift.advance(self.transport.now())
         self.mission.advance(self.transport.now(), lambda: self.transport.monotonic() >= until)
         if self.transport.monotonic() >= self.next_publish:
             self.next_publish = self.transport.monotonic() + PUBLISH_S
@@ -169,7 +207,7 @@ class MonitorNode:
         """See :class:`temporeal_bridge.process.node.Node`."""
         return {"node": "monitor_node", "formula": self.manifest.formula, "dt": self.mission.dt,
                 "compiled": self.mission.formula.compiled, "state_rejected": self.mission.rejected,
-                "flights": self.mission.flights}
+                "flights": self.mission.flights, "drift": [] if self.drift is None else self.drift.events}
 
 
 def make(args: argparse.Namespace, transport: Transport) -> MonitorNode:

@@ -55,6 +55,7 @@ class MissionMonitor:
         about: what :meth:`result` says besides, of every mission with this formula.
         why: why this mission failed; empty: it did not, or it is not known.
         on_sample: gets every sample of the grid; None: lost. For whoever wants to keep them.
+        on_message: gets the topic, the time [ns] and the reader of every message. For whoever needs them all.
         formula: the online monitor of :mod:`temporeal.sim.stl`.
         flight, start: number and time zero [ns] of the mission. end: when it was over [ns]; None: not yet.
         results: of the missions that are over.
@@ -71,6 +72,7 @@ class MissionMonitor:
         self.announce, self.warn, self.warn_below = announce, warn, warn_below
         self.robot, self.interface, self.wanted = robot, interface, wanted
         self.on_sample: Callable[[Sample], None] = lambda sample: None
+        self.on_message: Callable[[int, int, Callable[[], Signals | None]], None] = lambda topic, stamp, read: None
         self.hold_ns = 1e9 * interface.safety["stale_after_s"]
         self.dt = 1.0 / manifest.rate_hz
         self.held = [HeldSamples(steady=topic.rate_hz == 0) for topic in interface.states]
@@ -119,6 +121,7 @@ class MissionMonitor:
             held.restart(0)
         stamp = clock.time(stamp, held.since(now))
         read = partial(self._read, topic, message)
+        self.on_message(topic, stamp, read)
         if held.steady or stamp > held.last + AHEAD_NS:  # the first one, too: whether it is right matters at once
             signals = read()
             if signals is not None:

@@ -145,6 +145,15 @@ def verdict(message: Any) -> dict[str, Any]:
     return {**content, **bounds, **began, "flight": whole(content["flight"]), "verdict": text(content, "verdict")}
 
 
+def drift(message: Any) -> dict[str, Any]:
+    """What the monitor noticed of the machine."""
+    content = json_object(message)
+    numbers = {key: finite(content[key]) for key in ("ratio", "low", "high")}
+    times = {key: seconds(content[key]) for key in ("since", "t")}
+    return {**content, **numbers, **times, "flight": whole(content["flight"]), "start_ns": whole(content["start_ns"]),
+            "kind": text(content, "kind"), "text": text(content, "text")}
+
+
 def artifact(message: Any) -> dict[str, Any]:
     """The guard's record of its artifact: identity, name and robot must be those of the manifest in it."""
     content = json_object(message)
@@ -210,4 +219,5 @@ def json_object(message: Any) -> dict[str, Any]:
 READERS: Mapping[str, Callable[[Any], Any]] = {
     "policy/step": step, "policy/chunk": lambda message: ChunkRecord.of(message.data), "policy/event": event,
     "guard/command": lambda message: CommandRecord.of(message.data), "guard/event": event, "guard/swap": mix,
-    "guard/artifact": artifact, "policy/instruction": instruction, "mission": mission, "monitor/verdict": verdict}
+    "guard/artifact": artifact, "policy/instruction": instruction, "mission": mission, "monitor/verdict": verdict,
+    "monitor/drift": drift}

@@ -31,6 +31,7 @@ RECORDED_TOPICS = (
     ("estop", "std_msgs/msg/Bool", QOS["deep"]),
     ("monitor/robustness", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
     ("monitor/verdict", "std_msgs/msg/String", KEPT),
+    ("monitor/drift", "std_msgs/msg/String", KEPT),
     (SIMULATED, "std_msgs/msg/UInt64", KEPT),
 )
 """Topics of the nodes themselves, in the robot's namespace."""

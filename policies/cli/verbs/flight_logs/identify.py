@@ -1,0 +1,160 @@
+"""``temporeal identify``: what a robot's parameters are, by logs of its flights, and what these logs cannot tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from temporeal.policies.cli.console import Parser, add_json, add_overwrite, complain, print_json, say
+from temporeal.policies.runs.errors import OK, BadInput, bad_input
+
+if TYPE_CHECKING:
+    from temporeal.robots.spec import RobotSpec
+    from temporeal.sim.identification.record import FlightRecord
+
+SUMMARY = "a quadrotor's parameters from its flight logs, and what they cannot tell"
+HELP = """\
+Flies the simulator along each log from measured states, in stretches of a quarter of a second, and finds the parameters
+under which it does what the robot did: thrust per mass and its curve, by the battery's voltage where it is logged;
+time constants of motors that speed up and slow down; torque per inertia; drag; centre of mass; delay; biases. Each with
+a 90 % interval that allows for correlated residuals. What a log cannot tell keeps its prior (of the robot's spec), and
+is called "not identifiable", with the reason.
+
+A log is what temporeal log inspect takes, with what each motor was told (PWM or thrust), gyro and accelerometer; motion
+capture adds drag and biases. A log in which something is wrong is refused, unless --anyway.
+
+Example:
+  temporeal identify flight.csv.gz
+  temporeal identify flight1.csv flight2.csv --known mass=0.0332,0.0003 --out mine.yaml
+  temporeal identify log15 --json
+"""
+
+
+def parser() -> Parser:
+    """The options."""
+    from temporeal.policies.cli.verbs.flight_logs import reading
+    from temporeal.sim.identification.settings import Settings
+
+    usual = Settings()
+    p = Parser("identify", HELP)
+    p.add_argument("logs", type=Path, nargs="+", metavar="LOG", help="files, bags or datasets' folders, of one robot")
+    p.add_argument("--out", type=Path, default=Path("identified.yaml"), metavar="FILE", help="(identified.yaml, here)")
+    p.add_argument("--known", action="append", default=[], metavar="NAME=VALUE,SD", help="a parameter that was "
+                   "measured otherwise, and its standard deviation: mass=0.0332,0.0003")
+    p.add_argument("--stretch", type=float, default=usual.stretch_s, metavar="S", help="length of a stretch "
+                   f"({usual.stretch_s:g} s)")
+    p.add_argument("--voltage", type=float, default=usual.reference_v, metavar="V", help="at which full thrust is "
+                   f"given ({usual.reference_v:g} V)")
+    p.add_argument("--steps", type=int, default=usual.steps, metavar="N", help="of the sampler that checks intervals "
+                   f"({usual.steps}; 0: none)")
+    p.add_argument("--threads", type=int, default=2, metavar="N", help="(2)")
+    p.add_argument("--seed", type=int, default=usual.seed, metavar="N", help=f"of the sampler ({usual.seed})")
+    p.add_argument("--episode", type=int, default=0, metavar="N", help="of a dataset or a bag: this one (0)")
+    p.add_argument("--anyway", action="store_true", help="use logs in which something is wrong")
+    reading.add(p)
+    add_overwrite(p)
+    add_json(p)
+    return p
+
+
+def completions() -> list[str]:
+    """None."""
+    return []
+
+
+def run(argv: Sequence[str]) -> int:
+    """Identify, write the file, say what was found."""
+    options = parser().parse_intermixed_args(argv)
+    with bad_input():
+        return identified(options)
+
+
+def identified(options: Any) -> int:
+    """The work."""
+    from temporeal.policies.export.provenance import revision
+    from temporeal.sim.identification import identified_file
+    from temporeal.sim.identification.identify import identify
+    from temporeal.sim.identification.settings import Settings
+
+    if options.out.exists() and not options.overwrite:
+        raise BadInput(f"--out {options.out} is there already; --overwrite replaces it")
+    settings = Settings(options.stretch, reference_v=options.voltage, steps=options.steps, seed=options.seed,
+                        threads=options.threads, known=tuple(known(each) for each in options.known))
+    records, robot, slow = flights(options)
+    found = identify(records, robot, settings, slow_commands=slow)
+    content = identified_file.content(found, revision())
+    identified_file.write(options.out, content)
+    if options.json:
+        print_json({"out": options.out, **content})
+        return OK
+    for line in lines(content):
+        say(line)
+    say(f"\n{options.out}")
+    return OK
+
+
+def known(text: str) -> tuple[str, float, float]:
+    """``mass=0.0332,0.0003`` as its name, value and standard deviation."""
+    name, _, rest = text.partition("=")
+    try:
+        value, sd = map(float, rest.split(","))
+    except ValueError as error:
+        raise BadInput(f"--known {text}: NAME=VALUE,SD is needed, such as mass=0.0332,0.0003") from error
+    return name, value, sd
+
+
+def flights(options: Any) -> tuple[list[FlightRecord], RobotSpec, bool]:
+    """The logs as records, their robot, and whether commands were logged slowly."""
+    from temporeal.policies.cli.verbs.flight_logs import reading
+    from temporeal.policies.data.flight_logs.records import record_of
+
+    if len({path.resolve() for path in options.logs}) < len(options.logs):
+        raise BadInput(f"a log is named twice: {', '.join(map(str, options.logs))}")
+    records, robots, slow = [], set(), False
+    for path in options.logs:
+        found = reading.inspected(path, options)
+        if (wrong := found.of("wrong")) and not options.anyway:
+            raise BadInput(f"{path}: " + "; ".join(f"{each.subject}: {each.said}" for each in wrong)
+                           + " (temporeal log inspect shows it; --anyway uses the log as it is)")
+        for each in found.of("marked"):
+            complain(f"temporeal: {path}: {each.subject}: {each.said}")
+        record, is_slow = record_of(found)
+        records.append(record)
+        robots.add(found.log.robot)
+        slow |= is_slow
+    if len(robots) > 1:
+        raise BadInput(f"the logs are of several robots: {', '.join(sorted(robots))}; identify each by itself")
+    robot = reading.robot_of(robots.pop())
+    if robot is None:
+        raise BadInput("nobody says whose logs these are: --robot NAME is needed, for the priors of its spec")
+    return records, robot, slow
+
+
+def of_draws(fit: dict[str, Any]) -> list[str]:
+    """What the sampler says of the intervals."""
+    if not fit["sampled_widths"]:
+        return []
+    low, high = fit["sampled_widths"]
+    worth = fit["independent_draws"]
+    return [f"{fit['draws']} draws, worth {worth:.0f}: their intervals are {low:.2f} to {high:.2f} times as wide as "
+            "those below"]
+
+
+def lines(content: dict[str, Any]) -> list[str]:
+    """The table for people."""
+    fit = content["fit"]
+    out = [f"{each['name']}: {each['seconds']:.1f} s of flight" for each in content["logs"]]
+    out += [f"{content['robot']}: {fit['stretches']} stretches of {fit['stretch_s']:.2g} s, {fit['rounds']} rounds"
+            + ("" if fit["converged"] else ", NOT CONVERGED"), *of_draws(fit), ""]
+    out.append(f"{'parameter':22} {'value':>10} {'90 % interval':>22}  {'unit':8} prior's 90 %")
+    for name, each in content["parameters"].items():
+        interval = f"{each['low']:.4g} to {each['high']:.4g}"
+        prior = f"{each['prior_low']:.3g} to {each['prior_high']:.3g}"
+        out.append(f"{name:22} {each['value']:>10.4g} {interval:>22}  {each['unit']:8} {prior}"
+                   + ("" if each["status"] == "identified" else f"  {each['status'].upper()}"))
+        if each["why"]:
+            out.append(f"{'':22} {each['why']}")
+    return out
+
+

@@ -1,0 +1,132 @@
+"""The most probable parameters: Gauss-Newton on whitened residuals and the prior, the noise fitted in between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from temporeal.sim.identification.noise import Noise, fitted
+from temporeal.sim.identification.record import Numbers
+from temporeal.sim.identification.residuals import Problem, residuals
+
+ROUNDS, STEPS, ALL_COUNT = 8, 4, 3
+MOVED = 0.02
+"""Of a prior's standard deviation: a round that moves no parameter further is the last."""
+DEGREES = 4.0
+"""Of Student's t by which a stretch that the model cannot explain counts less (a touch, a gust, a lost marker)."""
+NUDGE = 1e-3
+"""Of a prior's standard deviation: for derivatives."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Where a fit ended.
+
+    Args:
+        theta: [Q]. noise: of the residuals there. weight: [S] of stretches. jacobian: [S, M, Q] of whitened residuals
+            (M numbers a stretch), weights not included. residual: [S, M], whitened.
+        rounds: that it took. converged: the last round moved nothing.
+    """
+
+    theta: Numbers
+    noise: Noise
+    weight: Numbers
+    jacobian: Numbers
+    residual: Numbers
+    rounds: int
+    converged: bool
+
+    def information(self) -> Numbers:
+        """[Q, Q] of the log alone, if whitened residuals were independent."""
+        return np.asarray(np.einsum("s,smq,smr->qr", self.weight, self.jacobian, self.jacobian, optimize=True))
+
+    def scores(self) -> Numbers:
+        """[S, Q] derivative of each stretch's log likelihood."""
+        return np.asarray(-np.einsum("s,smq,sm->sq", self.weight, self.jacobian, self.residual, optimize=True))
+
+
+def whitened(problem: Problem, noise: Noise, theta: Numbers) -> Numbers:
+    """[P, S, M] of vectors theta [P, Q]."""
+    found = noise.white(residuals(problem, theta))
+    return found.reshape(*found.shape[:2], -1)
+
+
+def log_likelihood(problem: Problem, noise: Noise, weight: Numbers, theta: Numbers) -> Numbers:
+    """[P], up to a constant."""
+    found = whitened(problem, noise, theta)
+    return np.asarray(-0.5 * np.einsum("s,psm,psm->p", weight, found, found, optimize=True))
+
+
+def log_prior(problem: Problem, theta: Numbers) -> Numbers:
+    """[P], up to a constant."""
+    mean, sd = problem.prior
+    return np.asarray(-0.5 * (((theta - mean) / sd) ** 2).sum(1))
+
+
+def weights(residual: Numbers) -> Numbers:
+    """[S] by Student's t, of whitened residuals [S, M], a stretch as one number: (nu + 1) / (nu + mean square)."""
+    return np.asarray((DEGREES + 1) / (DEGREES + (residual**2).mean(1)))
+
+
+def linearized(problem: Problem, noise: Noise, theta: Numbers) -> tuple[Numbers, Numbers]:
+    """Whitened residuals [S, M] at theta [Q], and their Jacobian [S, M, Q] by central differences."""
+    _, sd = problem.prior
+    step = NUDGE * sd
+    around = np.concatenate([theta[None], theta + np.diag(step), theta - np.diag(step)])
+    found = whitened(problem, noise, around)
+    count = len(theta)
+    slope = (found[1 : count + 1] - found[count + 1 :]) / (2 * step)[:, None, None]
+    return found[0], np.moveaxis(slope, 0, -1)
+
+
+def fit(problem: Problem, theta: Numbers | None = None) -> Fit:
+    """Fit from ``theta`` [Q] on; from the prior's means where there is none.
+
+    In the first rounds all samples count, so that the slow parts are fitted, too; how many of them count as one is
+    then taken of what is left, once: it would grow with a fit that it makes worse.
+    """
+    mean, sd = problem.prior
+    here = mean.copy() if theta is None else theta.copy()
+    times, started = problem.times, problem.started
+    weight, alike = np.ones(sum(map(len, problem.begins))), np.ones(len(started))
+    noise = fitted(residuals(problem, here[None])[0], times, started, weight, alike)
+    converged = False
+    for rounds in range(1, ROUNDS + 1):
+        before = here.copy()
+        here = descended(problem, noise, weight, here)
+        found = residuals(problem, here[None])[0]
+        white = noise.white(found) * np.sqrt(noise.alike)
+        weight = weights(white.reshape(len(white), -1))
+        noise = fitted(found, times, started, weight, None if rounds == ALL_COUNT else alike)
+        alike = noise.alike
+        converged = rounds > ALL_COUNT and bool(np.abs((here - before) / sd).max() < MOVED)
+        if converged:
+            break
+    residual, jacobian = linearized(problem, noise, here)
+    return Fit(here, noise, weight, jacobian, residual, rounds, converged)
+
+
+def descended(problem: Problem, noise: Noise, weight: Numbers, theta: Numbers) -> Numbers:
+    """A few Gauss-Newton steps from theta [Q], each halved until the posterior is no less."""
+    mean, sd = problem.prior
+    value = posterior(problem, noise, weight, theta[None])[0]
+    for _ in range(STEPS):
+        residual, jacobian = linearized(problem, noise, theta)
+        curvature = np.einsum("s,smq,smr->qr", weight, jacobian, jacobian, optimize=True) + np.diag(sd**-2.0)
+        slope = np.einsum("s,smq,sm->q", weight, jacobian, residual, optimize=True) + (theta - mean) / sd**2
+        step = -np.linalg.solve(curvature, slope)
+        tried = theta + step * 0.5 ** np.arange(6)[:, None]
+        values = posterior(problem, noise, weight, tried)
+        best = int(np.nanargmax(values))
+        if not values[best] > value:
+            break
+        gained, value, theta = values[best] - value, values[best], tried[best]
+        if gained < 1e-3:
+            break
+    return theta
+
+
+def posterior(problem: Problem, noise: Noise, weight: Numbers, theta: Numbers) -> Numbers:
+    """Log of it [P], up to a constant."""
+    return log_likelihood(problem, noise, weight, theta) + log_prior(problem, theta)

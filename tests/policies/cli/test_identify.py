@@ -1,0 +1,74 @@
+"""``temporeal identify``: from a log to a file and a table; what cannot be used is refused in words."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.policies.data.flight_logs.excerpts import NANOBENCH, USDLOG, clean
+
+from temporeal.policies.cli.main import main
+from temporeal.policies.cli.verbs.flight_logs.identify import known
+from temporeal.policies.data.episodes.interface import ActionSpec, DataError
+from temporeal.policies.data.flight_logs.inspection import inspect
+from temporeal.policies.data.flight_logs.records import record_of
+from temporeal.policies.runs.errors import BadInput
+from temporeal.robots.spec import load_robot
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    ((str(NANOBENCH), str(NANOBENCH)), "named twice"),
+    ((str(NANOBENCH), "--known", "mass=0.03"), "NAME=VALUE,SD"),
+    ((str(NANOBENCH), "--known", "mas=0.03,0.001", "--steps", "0"), "did you mean 'mass'?"),
+    ((str(NANOBENCH), "--stretch", "9"), "0.02 to 5 s"),
+    (("nothing.csv",), "not there"),
+])
+def test_what_cannot_be_used_is_refused(words, said, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["identify", *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "identified.yaml").exists()
+
+
+def test_a_file_that_is_there_is_not_replaced(tmp_path, capsys) -> None:
+    (tmp_path / "i.yaml").write_text("mine")
+    assert main(["identify", str(NANOBENCH), "--out", str(tmp_path / "i.yaml")]) == 2
+    assert "--overwrite" in capsys.readouterr().err
+
+
+def test_known_values() -> None:
+    assert known("mass=0.0332,0.0003") == ("mass", 0.0332, 0.0003)
+    for text in ("mass", "mass=a,b", "mass=1,2,3"):
+        with pytest.raises(BadInput, match="NAME=VALUE,SD"):
+            known(text)
+
+
+def test_a_record_has_the_logs_numbers_on_one_grid() -> None:
+    found = inspect(clean(USDLOG), load_robot("crazyflie"))
+    record, _ = record_of(found)
+    assert not record.has_pose
+    assert 0 <= record.command.min() <= record.command.max() <= 1
+    assert record.usable.sum() > 1000
+    assert len(record.digest) == 64
+    assert np.abs(record.force[record.usable].mean(0)[2] - 9.81) < 1.5
+
+
+def test_a_log_without_motors_is_refused() -> None:
+    found = inspect(clean(USDLOG), load_robot("crazyflie"))
+    rates = ActionSpec("ctbr_cmd", (0.0,) * 4, (1.0,) * 4, "1")
+    for command, said in ((None, "no commands"), (rates, "ctbr_cmd")):
+        with pytest.raises(DataError, match=said):
+            record_of(replace(found, log=replace(found.log, command=command)))
+
+
+@pytest.mark.slow
+def test_a_flight_becomes_a_file(tmp_path, capsys) -> None:
+    out = tmp_path / "i.yaml"
+    assert main(["identify", str(NANOBENCH), "--out", str(out), "--steps", "5", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["parameters"]["mass"]["status"] == "not identifiable"
+    assert told["parameters"]["drag_to_mass_x"]["status"] == "identified"
+    assert told["parameters"]["torque_to_inertia_x"]["status"] == "not identifiable"
+    assert out.exists()

@@ -1,0 +1,147 @@
+"""A simulated robot's parameters are found again, what the log cannot tell is said, and the file holds it all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from temporeal.robots.spec import load_robot
+from temporeal.sim.identification import identified_file, uncertainty
+from temporeal.sim.identification.identify import Identified, identify
+from temporeal.sim.identification.prediction import datasheet, explained, identified, position_error
+from temporeal.sim.identification.record import CannotTell
+from temporeal.sim.identification.settings import Settings
+from temporeal.sim.identification.synthetic import Flights, flights
+from temporeal.sim.identification.verdicts import IDENTIFIED, PRIOR, verdicts
+
+ROBOT = load_robot("crazyflie")
+
+
+@cache
+def flown() -> Flights:
+    """One robot of the prior, 10 s."""
+    return flights(ROBOT, 1, 10.0, 3)
+
+
+@cache
+def found() -> Identified:
+    """What its log says."""
+    return identify(flown().records, ROBOT, Settings(steps=0))
+
+
+def test_parameters_are_found_again() -> None:
+    told = {each.quantity.name: each for each in verdicts(found())}
+    names = [each.name for each in flown().asked]
+    for name in ("thrust_to_mass", "tau_up", "tau_down", *(f"torque_to_inertia_{a}" for a in "xyz")):
+        k, each = names.index(name), told[name]
+        error = float(found().posterior.theta[k] - flown().truth[0, k])
+        assert each.status == IDENTIFIED, name
+        assert abs(error) < 5 * found().posterior.sd[k], name
+        assert abs(error) < 0.1, f"{name}: {error:.3f} of the logarithm"
+
+
+def test_what_the_log_cannot_tell_keeps_its_prior_and_says_why() -> None:
+    told = {each.quantity.name: each for each in verdicts(found())}
+    for name in ("mass", "centre_x", "centre_y", "gain_roll", "gain_pitch"):
+        each = told[name]
+        assert each.status == PRIOR, name
+        assert (each.low, each.high) == each.prior
+        assert each.why
+    assert "weigh" in told["mass"].why
+
+
+@pytest.mark.slow
+def test_without_pose_drag_is_not_identifiable() -> None:
+    blind = replace(flown().records[0], quat=None, velocity=None, position=None)
+    told = {each.quantity.name: each for each in verdicts(identify([blind], ROBOT, Settings(steps=0)))}
+    for axis in "xyz":
+        assert told[f"drag_to_mass_{axis}"].status == PRIOR
+        assert "velocity" in told[f"drag_to_mass_{axis}"].why
+
+
+@pytest.mark.slow
+def test_without_accelerometer_the_motion_tells_the_thrust() -> None:
+    deaf = replace(flown().records[0], force=None)
+    told = {each.quantity.name: each for each in verdicts(identify([deaf], ROBOT, Settings(steps=0)))}
+    k = [each.name for each in flown().asked].index("thrust_to_mass")
+    assert told["thrust_to_mass"].status == IDENTIFIED
+    assert abs(np.log(told["thrust_to_mass"].value) - flown().truth[0, k]) < 0.1
+    for axis in "xyz":
+        assert told[f"accelerometer_bias_{axis}"].status == PRIOR
+        assert "no accelerometer" in told[f"accelerometer_bias_{axis}"].why
+
+
+def test_identified_parameters_predict_better_than_the_specs() -> None:
+    record = flown().records[0]
+    ours = position_error(identified(found().asked, found().posterior.theta), record, 0.5, 3.8)
+    assert float(np.sqrt((ours**2).mean())) < 0.5 * float(np.sqrt(
+        (position_error(datasheet(ROBOT), record, 0.5, 3.8) ** 2).mean()))
+
+
+def test_a_score_as_wide_as_the_curvature_leaves_it_and_a_narrower_one_narrows_nothing() -> None:
+    rng = np.random.default_rng(0)
+    curvature = (lambda a: a @ a.T)(rng.normal(size=(5, 5)))
+    np.testing.assert_allclose(uncertainty.widest(curvature, curvature), curvature, atol=1e-9)
+    np.testing.assert_allclose(uncertainty.widest(curvature, 0.1 * curvature), curvature, atol=1e-9)
+    np.testing.assert_allclose(uncertainty.widest(curvature, 4 * curvature), 4 * curvature, atol=1e-9)
+
+
+def test_scores_that_repeat_count_once() -> None:
+    """Each of 500 independent scores ten times: the sum's variance is ten times that of 5000 independent ones."""
+    scores = np.repeat(np.random.default_rng(1).normal(size=(500, 1)), 10, 0)
+    independent, real = float((scores**2).sum()), float(uncertainty.long_run(scores, 60)[0, 0])
+    assert 7 < real / independent < 12
+
+
+def test_r2_of_the_mean_is_zero() -> None:
+    measured = np.array([1.0, 2.0, 4.0])
+    where = np.ones(3, bool)
+    assert explained(measured, measured, where) == 1.0
+    assert explained(np.full(3, measured.mean()), measured, where) == 0.0
+
+
+def test_too_short_a_flight_is_refused() -> None:
+    record = flown().records[0]
+    with pytest.raises(CannotTell, match="5 s at least"):
+        identify([record.only(np.arange(1000) < 300)], ROBOT)
+    with pytest.raises(CannotTell, match="different steps"):
+        identify([record, replace(record, step=0.02)], ROBOT)
+    with pytest.raises(ValueError, match="legal"):
+        Settings(stretch_s=9.0)
+
+
+# ---------------------------------------------------------------- the file
+
+
+def test_the_file_says_what_was_found(tmp_path: Path) -> None:
+    content = identified_file.content(found(), "unknown")
+    identified_file.write(tmp_path / "i.yaml", content)
+    assert identified_file.read(tmp_path / "i.yaml") == content
+    assert set(content["simulator"]) >= {"mass", "inertia", "thrust_curve", "tau_up", "tau_down", "drag"}
+
+
+SPOILT: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "another format": (lambda c: c.update(format="x"), "format 'x'"),
+    "another key": (lambda c: c.update(run="rm"), "run"),
+    "no number": (lambda c: c["parameters"]["mass"].update(value="1"), "parameters.mass"),
+    "not within": (lambda c: c["parameters"]["mass"].update(value=9.0), "not within"),
+    "no status": (lambda c: c["parameters"]["mass"].update(status="fine"), "status 'fine'"),
+    "another order": (lambda c: c["covariance"]["order"].reverse(), "order"),
+    "negative variance": (lambda c: c["covariance"]["matrix"][0].__setitem__(0, -1.0), "negative"),
+    "rows missing": (lambda c: c["covariance"]["matrix"].pop(), "shapes"),
+}
+
+
+@pytest.mark.parametrize("what", SPOILT)
+def test_spoilt_files_are_refused(what: str) -> None:
+    spoil, said = SPOILT[what]
+    content = identified_file.content(found(), "unknown")
+    spoil(content)
+    with pytest.raises(identified_file.WrongFile, match=said):
+        identified_file.check(content, "here")
