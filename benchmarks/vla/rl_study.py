@@ -36,9 +36,10 @@ STEPS = {("reach", "state"): 1_000_000, ("push", "state"): 1_000_000, ("reach", 
 """Control steps of a tuning, whoever tunes."""
 TARGETS = {"reach": 0.95, "push": 0.9, "pick": 0.8}
 ARMS = ("base", "more", "flow_sde+task", "residual+task", "flow_sde+sparse", "flow_sde+formula", "flow_sde+task+white",
-        "flow_noise+task", "flow_grpo+sparse", "dsrl+task", "flow_sde+progress", "recap")
+        "flow_noise+task", "flow_grpo+sparse", "dsrl+task", "flow_sde+progress", "residual+sparse", "residual+formula",
+        "residual+progress", "recap")
 CLONES = {"base": "cloned-1", "more": "cloned-4", "recap": "recap"}
-LEFT_OUT = (("state", "recap"), ("pictures", "flow_sde+progress"))
+LEFT_OUT = (("state", "recap"), ("pictures", "flow_sde+progress"), ("pictures", "residual+progress"))
 """The label is a token of ``algo=vla`` alone, which these experts from states are not; these models of progress learn
 from state."""
 TRIED = 200  # episodes of the base's own
