@@ -66,9 +66,7 @@ REST = {"push": 16}
 """Windows that are learned of a demonstration's rest, where it is not all."""
 NOISE = {"push": "0.3,0.6"}
 """Standard deviations of the noise of demonstrations, one for each episode, where it is not the usual 0.3. At 0.6 they
-show how to go on after what a policy does wrong: it rises 5 cm before the place. (Few-shot, one training each, of 512:
-.75 to .87 on one seed, .85 to .80 on another.)
-"""
+show how to go on after what a policy does wrong: it rises 5 cm before the place."""
 SPREAD = {"push": 0.2, "pick": 0.2}
 """Of a residual's corrections at first, where it is not the usual: with 0.5, 4 of 100 episodes push while it explores.
 """
