@@ -18,7 +18,7 @@ from temporeal.robots.handed_over.texts import from_yaml
 from temporeal.sim.identification.identify import Identified
 from temporeal.sim.identification.noise import TERMS
 from temporeal.sim.identification.parameters import SIDE_90, simulator_parameters
-from temporeal.sim.identification.verdicts import GIVEN, IDENTIFIED, PRIOR, posterior_of, verdicts
+from temporeal.sim.identification.verdicts import IDENTIFIED, STATUSES, posterior_of, verdicts
 
 FORMAT, VERSION = "temporeal identified quadrotor", 1
 LARGEST = 1 << 22
@@ -147,8 +147,8 @@ def parameter(each: Any, where: str) -> None:
     if not found[0] <= found[1] <= found[2] or not found[3] < found[4]:
         raise WrongFile(f"{where}: value {found[1]} is not within {found[0]} to {found[2]}, or the prior "
                         f"{found[3]} to {found[4]} is empty")
-    if each["status"] not in (IDENTIFIED, PRIOR, GIVEN):
-        raise WrongFile(f"{where}: status {each['status']!r}; {IDENTIFIED}, {PRIOR} and {GIVEN} are legal")
+    if each["status"] not in STATUSES:
+        raise WrongFile(f"{where}: status {each['status']!r}; {', '.join(STATUSES)} are legal")
 
 
 def covariance(what: Mapping[str, Any], where: str) -> None:

@@ -72,3 +72,6 @@ def test_a_flight_becomes_a_file(tmp_path, capsys) -> None:
     assert told["parameters"]["drag_to_mass_x"]["status"] == "identified"
     assert told["parameters"]["torque_to_inertia_x"]["status"] == "not identifiable"
     assert out.exists()
+    faster = told["parameters"]["tau_up"]  # than any source says: the stand-in for what was logged slowly
+    assert faster["status"] == "contradicts its prior" and faster["high"] < faster["prior_low"]
+    assert told["simulator"]["tau_up"]["value"] == pytest.approx([faster["value"]])

@@ -18,7 +18,7 @@ from temporeal.sim.identification.prediction import datasheet, explained, identi
 from temporeal.sim.identification.record import CannotTell
 from temporeal.sim.identification.settings import Settings
 from temporeal.sim.identification.synthetic import Flights, flights
-from temporeal.sim.identification.verdicts import IDENTIFIED, PRIOR, verdicts
+from temporeal.sim.identification.verdicts import CONTRADICTS, GIVEN, IDENTIFIED, PRIOR, verdicts
 
 ROBOT = load_robot("crazyflie")
 
@@ -51,9 +51,63 @@ def test_what_the_log_cannot_tell_keeps_its_prior_and_says_why() -> None:
     for name in ("mass", "centre_x", "centre_y", "gain_roll", "gain_pitch"):
         each = told[name]
         assert each.status == PRIOR, name
-        assert (each.low, each.high) == each.prior
+        width = (each.high - each.low) / (each.prior[1] - each.prior[0])
+        assert 0.5 < width <= 1 + 1e-9 and each.prior[0] < each.value < each.prior[1], name
         assert each.why
+    assert (told["mass"].low, told["mass"].high) == pytest.approx(told["mass"].prior)
     assert "weigh" in told["mass"].why
+
+
+def contradicted(name: str, away: float, wide: float, plain: float, given: bool = False) -> Identified:
+    """What was found, with one parameter ``away`` of its prior's standard deviations from it, known to ``wide`` of
+    them (``plain``, were samples independent), and to do with no other."""
+    here = found()
+    k = [each.name for each in here.asked].index(name)
+    one, laplace = here.asked[k], here.posterior
+    theta, shrink = laplace.theta.copy(), laplace.shrink.copy()
+    theta[k], shrink[k] = one.mean + away * one.sd, wide
+    both = [laplace.covariance.copy(), laplace.plain.copy()]
+    for matrix, size in zip(both, (wide, plain)):
+        matrix[k], matrix[:, k] = 0.0, 0.0
+        matrix[k, k] = (size * one.sd) ** 2
+    asked = tuple(replace(each, given=given) if each is one else each for each in here.asked)
+    return replace(here, problem=replace(here.problem, asked=asked),
+                   posterior=replace(laplace, theta=theta, covariance=both[0], plain=both[1], shrink=shrink))
+
+
+def test_a_prior_that_the_log_contradicts_is_not_left_in_place() -> None:
+    """As a log of NanoBench: 5 standard deviations away, known to 0.6 of one with correlated samples counted."""
+    moved = contradicted("tau_up", -5.0, 0.6, 0.1)
+    each = next(each for each in verdicts(moved) if each.quantity.name == "tau_up")
+    assert each.status == CONTRADICTS and "5.0 standard deviations" in each.why
+    assert each.high < each.prior[0]
+    content = identified_file.content(moved, "unknown")
+    identified_file.check(content, "here")
+    assert content["simulator"]["tau_up"]["value"] == pytest.approx([each.value], rel=1e-5)
+
+
+def test_a_given_value_that_the_log_contradicts_says_what_the_log_says() -> None:
+    """Given 0, the log says x with variance v: the posterior is x / (1 + v), of variance v / (1 + v). x = 12, v = 3:
+    6 standard deviations of their difference."""
+    moved = contradicted("delay", 12 / 4, (3 / 4) ** 0.5, (3 / 4) ** 0.5, given=True)
+    each = next(each for each in verdicts(moved) if each.quantity.name == "delay")
+    delay = each.quantity
+    assert each.status == CONTRADICTS
+    assert each.why == (f"6.0 standard deviations from what was given: the log says "
+                        f"{delay.mean + 12 * delay.sd:.3g}")
+    calm = next(each for each in verdicts(contradicted("delay", 0.2, 0.9, 0.9, given=True))
+                if each.quantity.name == "delay")
+    assert calm.status == GIVEN
+
+
+def test_table_covariance_and_simulator_are_of_one_posterior() -> None:
+    content = identified_file.content(found(), "unknown")
+    for mean, each in zip(content["covariance"]["mean"], content["parameters"].values()):
+        value = np.log(each["value"]) if each["logarithm"] else each["value"]
+        assert mean == pytest.approx(value, rel=1e-5, abs=1e-5)
+    values = {name: each["value"] for name, each in content["parameters"].items()}
+    for name in ("mass", "tau_up", "tau_down", "torque_per_thrust"):
+        assert content["simulator"][name]["value"] == pytest.approx([values[name]], rel=1e-5)
 
 
 @pytest.mark.slow
