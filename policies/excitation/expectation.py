@@ -62,12 +62,12 @@ def of_quadrotor(plan: QuadrotorPlan) -> Information:
         plan = quadrotor.plan(plan.robot, replace(plan.settings, command="motor_cmd"))
     found = rehearse(plan, quadrotor_policies.ExcitedQuadrotor(plan), quadrotor_policies.SIGNALS,
                      quadrotor_policies.start_of, worlds=1)
-    true = {name: value[:-1, 0].double().numpy() for name, value in found.true.items()}
-    steps = plan.steps
+    steps = round(plan.lands_s * plan.rate_hz)
+    true = {name: value[:steps, 0].double().numpy() for name, value in found.true.items()}
     record = FlightRecord(
-        "planned", "", 1.0 / plan.rate_hz, found.commands[:, 0].double().numpy(), None, true["base_ang_vel_b"],
+        "planned", "", 1.0 / plan.rate_hz, found.commands[:steps, 0].double().numpy(), None, true["base_ang_vel_b"],
         np.zeros((steps, 3)), np.ones(steps, bool), true["base_quat_w"], true["base_vel_w"], true["base_pos_w"])
-    return quadrotor_information.information(plan.robot, record, plan.seconds)
+    return quadrotor_information.information(plan.robot, record, plan.lands_s)
 
 
 def of_joints(plan: JointPlan) -> Information:

@@ -47,7 +47,7 @@ class ExcitedQuadrotor(nn.Module):
         self.follow = 1.0 - exp(-dt / self.lag)
         settle = smooth(np.arange(plan.steps, dtype=np.float64) * dt / (0.8 * plan.settings.settle_s))
         table = np.concatenate([plan.place, plan.velocity, plan.acceleration, plan.turn, plan.thrust[:, None],
-                                1.0 - settle[:, None]], 1)
+                                1.0 - settle[:, None], plan.power[:, None]], 1)
         spec = robot.command(self.command)
         for name, value in (
             ("table", table), ("center", plan.center), ("inner", p["rate_gain"]), ("low", spec.low),
@@ -85,7 +85,8 @@ class ExcitedQuadrotor(nn.Module):
         force, lacked = self.wanted(row, start["origin"], signals, memory["lacked"], besides[:, 3:])
         turn = self.turned(row, self.off(frame, force, heading - start["heading"]), seen[:, :3],
                            memory["made"][:, :3], besides[:, :3])
-        thrust = self.mass * (force * frame[:, :, 2]).sum(-1) + row[:, 12]
+        turn = row[:, 14:] * turn
+        thrust = row[:, 14] * (self.mass * (force * frame[:, :, 2]).sum(-1) + row[:, 12])
         made, wish = memory["made"], torch.cat([turn, thrust[:, None] / self.mass - GRAVITY], -1)
         upright = frame[:, 2, 2:]
         gives = torch.cat([made[:, :3], upright * (made[:, 3:] + GRAVITY) - GRAVITY], -1)

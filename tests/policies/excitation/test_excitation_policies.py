@@ -30,10 +30,19 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> writing.Written:
 
 def test_robots_of_all_kinds_that_the_spec_allows_keep_box_speed_and_tilt(written):
     true = written.rehearsal.true
-    off = (true["base_pos_w"] - torch.tensor(PLAN.center, dtype=torch.float32)).abs().amax((0, 2))
+    off = (true["base_pos_w"] - torch.tensor(PLAN.center, dtype=torch.float32)).abs()[:1001].amax((0, 2))
     lean = torch.rad2deg(2 * torch.asin(true["base_quat_w"][..., 1:3].norm(dim=-1))).amax(0)
     assert (off < 0.8).all() and (lean < 35).all() and (true["base_vel_w"].norm(dim=-1) < 2.0).all()
     assert min(written.rehearsal.worst.values()) > 0
+
+
+def test_no_robot_that_the_spec_allows_falls_far_when_its_rotor_commands_end(written):
+    """What comes after the last command of a successful flight is the guard's stop: by motor_cmd, silence."""
+    height, speed = written.rehearsal.true["base_pos_w"][..., 2], written.rehearsal.true["base_vel_w"][..., 2]
+    landing, last = PLAN.segments[-1].first, written.rehearsal.commands[-1]
+    assert (height[landing] > 0.8).all() and (height[-1] < 0.12).all() and (speed[landing:-31] > -0.45).all()
+    nothing = policies.ExcitedQuadrotor(PLAN).motors(torch.zeros(1), torch.zeros(1, 3), torch.zeros(1, 3))
+    assert torch.allclose(last, nothing.expand_as(last), atol=1e-6)
 
 
 def strength(values: torch.Tensor, part: slice, quiet: slice) -> float:
@@ -42,7 +51,7 @@ def strength(values: torch.Tensor, part: slice, quiet: slice) -> float:
 
 
 def test_every_part_excites_what_it_is_for(written):
-    """Of the nominal robot, against the hover at the end: speeds, thrust, and each axis of the body's rates."""
+    """Of the nominal robot, against the hover before it lands: speeds, thrust, and each axis of the body's rates."""
     true, commands = written.rehearsal.true, written.rehearsal.commands[:, 0]
     part = {each.name: slice(each.first, each.last) for each in PLAN.segments}
     for k, axis in enumerate("xyz"):
@@ -55,8 +64,8 @@ def test_every_part_excites_what_it_is_for(written):
 
 def test_the_artifact_is_an_ordinary_one_that_says_what_it_flies(written):
     manifest = written.artifact.manifest
-    assert written.artifact.self_test().steps == PLAN.steps == 1000
-    assert manifest.training["by"] == "temporeal excite" and manifest.horizon_s == 10.0
+    assert written.artifact.self_test().steps == PLAN.steps == 1700
+    assert manifest.training["by"] == "temporeal excite" and manifest.horizon_s == 17.0
     assert [each["name"] for each in manifest.training["excitation"]["parts"]] == [each.name for each in PLAN.segments]
     assert {memory.name for memory in manifest.memory} >= {"tick", "origin"}
 
@@ -73,7 +82,7 @@ def test_it_begins_where_the_robot_is_and_knows_its_heading():
 
 
 def test_an_excitation_that_a_robot_would_leave_its_limits_with_is_not_written():
-    begins = {name: getattr(PLAN, name)[:300] for name in ("place", "velocity", "acceleration", "thrust", "turn")}
+    begins = {name: getattr(PLAN, name)[:300] for name in ("place", "velocity", "acceleration", "thrust", "turn", "power")}
     slow = replace(PLAN, settings=replace(BRIEF, tilt_deg=3.0), **begins)
     found = rehearse(slow, policies.ExcitedQuadrotor(slow), policies.SIGNALS, policies.start_of, worlds=2)
     with pytest.raises(CannotExcite, match=r"would leave the limits of this excitation \(tilt: by"):
@@ -107,12 +116,11 @@ def test_what_a_flight_will_tell_and_what_it_cannot(written):
     from temporeal.sim.identification.excitation.information import expected
     from temporeal.sim.identification.record import FlightRecord
 
-    true = {name: value[:-1, 0].double().numpy() for name, value in written.rehearsal.true.items()}
+    true = {name: value[:1000, 0].double().numpy() for name, value in written.rehearsal.true.items()}
     record = FlightRecord(
-        "", "", 0.01, written.rehearsal.commands[:, 0].double().numpy(), None, true["base_ang_vel_b"],
-        np.zeros((PLAN.steps, 3)), np.ones(PLAN.steps, bool), true["base_quat_w"], true["base_vel_w"],
-        true["base_pos_w"])
-    found = quadrotor_information.information(PLAN.robot, record, PLAN.seconds)
+        "", "", 0.01, written.rehearsal.commands[:1000, 0].double().numpy(), None, true["base_ang_vel_b"],
+        np.zeros((1000, 3)), np.ones(1000, bool), true["base_quat_w"], true["base_vel_w"], true["base_pos_w"])
+    found = quadrotor_information.information(PLAN.robot, record, PLAN.lands_s)
     told = {each.asked.name: each for each in expected(found, 0.05)}
     assert all(told[name].told for name in ("thrust_to_mass", "tau_up", "tau_down", "torque_to_inertia_x", "delay"))
     assert not told["mass"].told and told["mass"].needed == np.inf
@@ -141,20 +149,21 @@ def test_what_is_expected_is_what_identification_finds(tmp_path: Path):
 
     plan, rng = quadrotor.plan(PLAN.robot, QuadrotorSettings(seconds=24.0, low_hz=0.5)), np.random.default_rng(1)
     found = rehearse(plan, policies.ExcitedQuadrotor(plan), policies.SIGNALS, policies.start_of, worlds=1)
-    true = {name: value[:, 0].double() for name, value in found.true.items()}
+    count = round(plan.lands_s * plan.rate_hz)
+    true = {name: value[: count + 1, 0].double() for name, value in found.true.items()}
     pull = torch.gradient(true["base_vel_w"], spacing=0.01, dim=0)[0] + torch.tensor([0.0, 0.0, 9.81])
     force = (rotation(true["base_quat_w"]).transpose(1, 2) @ pull[:, :, None])[:, :, 0].numpy()
 
     def seen(values: np.ndarray, sensor: str) -> np.ndarray:
         return np.asarray(values[:-1] + before.SENSORS[sensor] * rng.standard_normal(values[:-1].shape))
 
-    quat = true["base_quat_w"].numpy()[:-1] + 0.5 * before.SENSORS["attitude"] * rng.standard_normal((plan.steps, 4))
+    quat = true["base_quat_w"].numpy()[:-1] + 0.5 * before.SENSORS["attitude"] * rng.standard_normal((count, 4))
     record = FlightRecord(
-        "", "", 0.01, found.commands[:, 0].double().numpy(), None, seen(true["base_ang_vel_b"].numpy(), "gyro"),
-        seen(force, "accelerometer"), np.ones(plan.steps, bool), quat / np.linalg.norm(quat, axis=1, keepdims=True),
+        "", "", 0.01, found.commands[:count, 0].double().numpy(), None, seen(true["base_ang_vel_b"].numpy(), "gyro"),
+        seen(force, "accelerometer"), np.ones(count, bool), quat / np.linalg.norm(quat, axis=1, keepdims=True),
         seen(true["base_vel_w"].numpy(), "velocity"), true["base_pos_w"].numpy()[:-1])
     after = identify([record], plan.robot, Settings(steps=0))
-    told = expected(before.information(plan.robot, record, plan.seconds), 0.05)
+    told = expected(before.information(plan.robot, record, plan.lands_s), 0.05)
     truth = before.nominal(plan.robot, after.asked)
     for k, each in enumerate(told):
         if each.asked.name in ("speed_loss", "delay"):  # other than the middle of the prior in this world

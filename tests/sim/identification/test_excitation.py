@@ -56,14 +56,25 @@ def test_a_sweep_is_at_its_speed_except_at_its_ends():
 
 def test_the_quadrotors_reference_keeps_reach_speed_and_lean():
     plan = quadrotor.plan(CRAZYFLIE, QuadrotorSettings(seconds=40.0))
-    assert np.abs(plan.place).max() <= 0.3 and np.linalg.norm(plan.velocity, axis=1).max() < 2.0
+    assert np.abs(plan.place[:4000]).max() <= 0.3 and np.linalg.norm(plan.velocity, axis=1).max() < 2.0
     assert np.abs(plan.acceleration).max() < 9.81 * np.tan(np.radians(35.0 / 2)) * 1.01
-    quiet = plan.segments[-1]
-    assert quiet.last == plan.steps == 4000
-    assert not plan.place[quiet.first :].any() and not plan.turn[quiet.first :].any()
+    quiet, landing = plan.segments[-2:]
+    assert quiet.last == landing.first == 4000 and landing.last == plan.steps
+    assert not plan.place[quiet.first : quiet.last].any() and not plan.turn[quiet.first :].any()
     excited = {part.name: max(float(np.abs(values[part.first : part.last]).max()) for values in (
         plan.place, plan.thrust, plan.turn)) for part in plan.segments}
     assert all((value > 0) == (name not in ("settle", "quiet")) for name, value in excited.items())
+
+
+def test_rotor_commands_end_low_and_off_and_rates_at_the_center():
+    """By motor_cmd the guard's stop, which ends every mission, is silence: a robot at 1 m would fall."""
+    plan = quadrotor.plan(CRAZYFLIE, QuadrotorSettings(seconds=40.0))
+    down = plan.place[4000:, 2]
+    assert plan.center[2] + down[-1] == pytest.approx(0.1) and (np.diff(down) < 1e-12).all()
+    assert np.abs(np.diff(down)).max() * plan.rate_hz <= 0.3 + 1e-9
+    assert plan.power[-1] == 0 and (plan.power[:-31] == 1).all() and (down[-131:] < down[-1] + 1e-9).all()
+    level = quadrotor.plan(CRAZYFLIE, QuadrotorSettings(seconds=40.0, command="ctbr_cmd"))
+    assert level.steps == 4000 and (level.power == 1).all() and "landing" not in level.clauses
 
 
 @pytest.mark.parametrize(("changes", "told"), [
@@ -74,6 +85,7 @@ def test_the_quadrotors_reference_keeps_reach_speed_and_lean():
     ({"low_hz": 3.0}, "0 < low <= high"), ({"command": "joint_pos_cmd"}, "is excited by motor_cmd, ctbr_cmd"),
     ({"rate_hz": 1e9}, "rate_hz=1e+09: 5 to 1000"), ({"rate_hz": -5.0}, "rate_hz=-5: 5 to 1000"),
     ({"seconds": 1e7}, "seconds=1e+07: 100 commands a second are at most 60000 commands"),
+    ({"land_m": 1.5}, "land_m=1.5: at most 1, the center's height"),
     ({"thrust": -0.1}, "thrust=-0.1: a number above 0"), ({"tilt_deg": 70.0}, "tilt_deg=70: at most 60")])
 def test_what_a_quadrotor_must_not_fly_is_refused(changes, told):
     with pytest.raises(CannotExcite, match=re.escape(told)):

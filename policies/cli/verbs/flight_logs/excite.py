@@ -23,9 +23,10 @@ adds as a function of the time since the start. `temporeal deploy` flies it thro
 simulator, by the nominal robot and by others that the spec's ranges allow; an excitation that leaves its limits there
 is refused.
 
-A quadrotor holds its place and gets chirps of place, thrust and turns, then doublets, and hovers at the end. It must be
-in the air, near the center, when the flight starts. command=motor_cmd puts rotor commands in the recording;
-command=ctbr_cmd is for drivers that take thrust and rates only: log the motors on board. Joints of arms and hands get
+A quadrotor holds its place and gets chirps of place, thrust and turns, then doublets, and hovers. It must be in the
+air, near the center, when the flight starts. command=motor_cmd puts rotor commands in the recording; it then sinks to
+land_m and switches its rotors off; a stop before that lets it fall. command=ctbr_cmd is for drivers that take thrust
+and rates only: log the motors on board; the guard lands it at the end, and at any stop. Joints of arms and hands get
 multisines and slow sweeps about home, and come home at the end. An arm is alone in simulation: clear its surroundings.
 
 --information says what is to be expected of the log: the standard deviation of each parameter after the excitation, how
@@ -43,6 +44,10 @@ Example:
   temporeal deploy outputs/excite --sim
 """
 OWN = ("robot", "out")
+ENDS = {
+    "motor_cmd": "at the end it sinks to land_m and its rotors go off; a stop before that is silence: IT FALLS",
+    "ctbr_cmd": "at the end, and at a stop, the guard levels and lands it",
+    "joint_pos_cmd": "at the end it is at home, and held there; a stop holds it where it is"}
 
 
 def parser() -> Parser:
@@ -236,6 +241,7 @@ def describe(written: Written, out: Path) -> str:
             f"rehearsed with {written.rehearsal.commands.shape[1]} simulated robots; room left to the limits, at "
             f"least: {least}\n"
             f"self-test: {proof.steps} steps, largest difference {proof.max_error:.1e} of a range\n"
+            f"{ENDS[manifest.commands[0].name]}\n"
             + next_step(manifest.robot, out))
 
 
