@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from temporeal.robots.spec import load_robot
+from temporeal.sim.identification import fit as fitting
 from temporeal.sim.identification import identified_file, uncertainty
 from temporeal.sim.identification.identify import Identified, identify
+from temporeal.sim.identification.noise import Noise
 from temporeal.sim.identification.prediction import datasheet, explained, identified, position_error
 from temporeal.sim.identification.record import CannotTell
 from temporeal.sim.identification.settings import Settings
@@ -151,6 +153,23 @@ def test_scores_that_repeat_count_once() -> None:
     scores = np.repeat(np.random.default_rng(1).normal(size=(500, 1)), 10, 0)
     independent, real = float((scores**2).sum()), float(uncertainty.long_run(scores, 60)[0, 0])
     assert 7 < real / independent < 12
+
+
+def test_a_noise_that_never_settles_does_not_keep_a_fit_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Accelerometers that are trusted in every other round alone."""
+    real, calls = fitting.fitted, [0]
+
+    def restless(*given: Any) -> Noise:
+        calls[0] += 1
+        noise = real(*given)
+        whitening = noise.whitening.copy()
+        whitening[3:6] *= 1.0 if calls[0] % 2 else 1e-3
+        return replace(noise, whitening=whitening)
+
+    monkeypatch.setattr(fitting, "fitted", restless)
+    problem = found().problem
+    ended = fitting.fit(replace(problem, begins=tuple(each[:12] for each in problem.begins)), found().fit.theta)
+    assert ended.converged and fitting.FROZEN < ended.rounds < fitting.ROUNDS
 
 
 def test_r2_of_the_mean_is_zero() -> None:

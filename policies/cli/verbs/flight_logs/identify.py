@@ -85,6 +85,9 @@ def identified(options: Any) -> int:
     found = identify(records, robot, settings, slow_commands=slow)
     content = identified_file.content(found, revision())
     identified_file.write(options.out, content)
+    if not content["fit"]["converged"]:
+        complain(f"temporeal: not converged after {content['fit']['rounds']} rounds: values may lie off by more than "
+                 "their intervals say (a longer flight, --known or another --stretch may help)")
     if options.json:
         print_json({"out": options.out, **content})
         return OK
