@@ -118,8 +118,11 @@ def reason(found: Identified, quantity: Quantity, sides: str) -> str:
         return "the log has no accelerometer"
     if hidden(found, quantity):
         return "commands were logged more slowly than the loop that makes them: part of their differences never acted"
-    if name.startswith("gyro_bias") and not all(record.has_pose for record in found.problem.records):
-        return "the log has no attitude, and the robot did not rest"
+    if name.startswith("gyro_bias"):
+        if any(record.rest_rates is not None for record in found.problem.records):
+            return "as the gyro said while the robot rested, which is its prior here; the flight tells no more"
+        if not all(record.has_pose for record in found.problem.records):
+            return "the log has no attitude, and the robot did not rest"
     return ("the likelihood is flat over the prior's range" if sides == "none" else
             "the likelihood bounds it on one side only" if sides == "one" else
             "the likelihood bounds it less than the prior does") + ": too little of the flight depends on it"

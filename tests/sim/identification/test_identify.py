@@ -16,6 +16,7 @@ from temporeal.sim.identification import fit as fitting
 from temporeal.sim.identification import identified_file, uncertainty
 from temporeal.sim.identification.identify import Identified, identify
 from temporeal.sim.identification.noise import Noise
+from temporeal.sim.identification.parameters import DRIFT, quantities, rested, weighed
 from temporeal.sim.identification.prediction import datasheet, explained, identified, position_error
 from temporeal.sim.identification.record import CannotTell
 from temporeal.sim.identification.settings import Settings
@@ -185,8 +186,41 @@ def test_too_short_a_flight_is_refused() -> None:
         identify([record.only(np.arange(1000) < 300)], ROBOT)
     with pytest.raises(CannotTell, match="different steps"):
         identify([record, replace(record, step=0.02)], ROBOT)
-    with pytest.raises(ValueError, match="legal"):
-        Settings(stretch_s=9.0)
+
+
+@pytest.mark.parametrize(("setting", "value", "said"), [
+    ("stretch_s", 9.0, "0.02 to 5 s"), *(("reference_v", volts, "1 to 60 V") for volts in (np.nan, 0.0, -3.0, 230.0)),
+    ("seed", -1, "--seed"), ("threads", 0, "--threads"), ("threads", 10**9, "--threads"), ("steps", -1, "--steps"),
+    ("known", (("mass", 0.03, 0.001), ("mass", 0.04, 0.001)), "mass: given twice")])
+def test_settings_that_mean_nothing_are_refused(setting: str, value: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Settings(**{setting: value})
+
+
+def test_a_value_in_another_unit_is_refused() -> None:
+    asked = quantities(ROBOT)
+    with pytest.raises(ValueError, match=r"mass: 33.2 kg is more than 5 .* range of the robot's spec, .* is it in kg"):
+        weighed(asked, "mass", 33.2, 0.3)
+    assert weighed(asked, "mass", 0.0332, 0.0003)[0].given
+
+
+def test_a_gyro_at_rest_tells_its_bias() -> None:
+    rng = np.random.default_rng(0)
+    rest = np.array([0.03, -0.02, 0.01]) + 0.01 * rng.standard_normal((400, 3))
+    asked = rested(weighed(quantities(ROBOT), "gyro_bias_z", 0.0, 0.001), [rest])
+    told = {each.name: each for each in asked}
+    for axis, bias in (("x", 0.03), ("y", -0.02)):
+        assert told[f"gyro_bias_{axis}"].mean == pytest.approx(bias, abs=0.002)
+        assert told[f"gyro_bias_{axis}"].sd == pytest.approx(DRIFT, rel=0.05)
+    assert told["gyro_bias_z"].mean == 0.0  # as it was given
+    assert rested(asked, []) == asked
+
+
+def test_what_a_rest_tells_is_the_prior_of_a_fit() -> None:
+    record = replace(flown().records[0].only(np.arange(1000) < 560), rest_rates=np.tile([0.03, -0.02, 0.01], (100, 1)))
+    made = identify([record], ROBOT, Settings(steps=0))
+    told = {each.quantity.name: each for each in verdicts(made)}
+    assert [told[f"gyro_bias_{a}"].quantity.mean for a in "xyz"] == pytest.approx([0.03, -0.02, 0.01])
 
 
 # ---------------------------------------------------------------- the file
