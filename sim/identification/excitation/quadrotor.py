@@ -47,7 +47,7 @@ class QuadrotorSettings:
         fast_low_hz, fast_high_hz: of thrust's and turns' chirps.
         box_m: how far from the center, along each axis, the robot may come. speed_m_s, tilt_deg: that it may have.
         floor_m: height above which it stays until it lands.
-        land_m: height in the world at which a landing robot's rotors go off: its floor's plus a fall that harms nothing.
+        land_m: height in the world at which a landing robot's rotors go off: from it it may fall.
         x, y, z: the center, m in the world; None: the robot's home.
         settle_s, quiet_s: until the excitation begins; the hover at its end.
     """
@@ -135,8 +135,8 @@ class QuadrotorPlan:
         """Of the formula. tilt: the square of the sine of half the angle."""
         s = self.settings
         landing = {} if self.lands_s == self.seconds else {"sink": SINK_M_S, "low": s.land_m + NEAR_M}
-        return {**landing, "center": tuple(map(float, self.center)), "box": s.box_m, "floor": s.floor_m, "speed": s.speed_m_s,
-                "tilt": 0.5 * (1 - cos(radians(s.tilt_deg))), "near": 0.5 * s.box_m}
+        return {"center": tuple(map(float, self.center)), "box": s.box_m, "floor": s.floor_m, "speed": s.speed_m_s,
+                "tilt": 0.5 * (1 - cos(radians(s.tilt_deg))), "near": 0.5 * s.box_m, **landing}
 
     @property
     def command(self) -> str:
@@ -169,7 +169,7 @@ def plan(robot: RobotSpec, settings: QuadrotorSettings) -> QuadrotorPlan:
 
 
 def landing(drop: float, rate: float) -> Numbers:
-    """[L] m of the reference that sinks by ``drop`` (negative), and stays there while the thrust goes; whole seconds."""
+    """[L] m of the reference that sinks by ``drop`` (negative), and stays while the thrust goes; whole seconds."""
     sinks = 1.875 * abs(drop) / SINK_M_S  # least jerk: 1.875 times as fast in its middle as on average
     count = round(ceil(sinks + LOW_S + FADE_S) * rate)
     return np.asarray(drop * waves.smooth((np.arange(count) + 1) / max(sinks * rate, 1.0)))

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from temporeal.policies.cli.main import main
+from temporeal.policies.excitation import geofence, writing
 from temporeal.policies.excitation import quadrotor as policies
-from temporeal.policies.excitation import writing
 from temporeal.policies.excitation.rehearsal import check, rehearse
 from temporeal.robots.spec import load_robot
 from temporeal.sim.identification.excitation import quadrotor
@@ -82,7 +82,8 @@ def test_it_begins_where_the_robot_is_and_knows_its_heading():
 
 
 def test_an_excitation_that_a_robot_would_leave_its_limits_with_is_not_written():
-    begins = {name: getattr(PLAN, name)[:300] for name in ("place", "velocity", "acceleration", "thrust", "turn", "power")}
+    columns = ("place", "velocity", "acceleration", "thrust", "turn", "power")
+    begins = {name: getattr(PLAN, name)[:300] for name in columns}
     slow = replace(PLAN, settings=replace(BRIEF, tilt_deg=3.0), **begins)
     found = rehearse(slow, policies.ExcitedQuadrotor(slow), policies.SIGNALS, policies.start_of, worlds=2)
     with pytest.raises(CannotExcite, match=r"would leave the limits of this excitation \(tilt: by"):
@@ -96,10 +97,25 @@ def test_the_verb_names_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixt
         (["robot=crazyflie"], "out=FOLDER is needed"), (["robot=crazyflie", out, "second=9"], "did you mean 'seconds'"),
         (["robot=crazyflie", out, "seconds=long"], "seconds=long: a finite number"),
         (["robot=unicycle", out], "quadrotors, arms and hands"),
+        (["robot=crazyflie", out, "z=50"], "z=50: with box_m=0.8 the robot may come to z = 0.1 to 50.8 m"),
+        (["robot=crazyflie", out, "y=-4.5"], "is -5 to 5 m"), (["robot=crazyflie", out, "z=3.3"], "is -0.2 to 4 m"),
+        (["robot=crazyflie", out, "land_m=0.02"], "has landed at 0.06 m"),
         (["robot=crazyflie", out, "robot=franka"], "given twice"), (["crazyflie"], "words are key=value"),
     ):
         assert main(["excite", *words]) == 2 and told in capsys.readouterr().err
     assert not (tmp_path / "artifact").exists()
+
+
+def test_some_robots_begin_in_the_corners_that_the_formula_allows(written):
+    off = (written.rehearsal.true["base_pos_w"][0] - torch.tensor(PLAN.center, dtype=torch.float32)).abs()
+    assert torch.allclose(off[3], torch.tensor(0.45)) and (off[:3] <= 0.2).all()
+
+
+def test_what_leaves_the_geofence_of_the_robot_when_it_is_rehearsed_is_refused():
+    inside = torch.tensor([[[0.4, 0.0, 0.5]], [[0.5, 0.0, 0.5]]])
+    geofence.check_flown(load_robot("crazyflie"), {"base_pos_w": inside})
+    with pytest.raises(CannotExcite, match=r"base_pos_w comes to .* outside the geofence"):
+        geofence.check_flown(load_robot("crazyflie"), {"base_pos_w": inside + torch.tensor([0.0, 0.0, 3.6])})
 
 
 @pytest.mark.slow

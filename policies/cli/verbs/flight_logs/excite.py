@@ -24,10 +24,11 @@ simulator, by the nominal robot and by others that the spec's ranges allow; an e
 is refused.
 
 A quadrotor holds its place and gets chirps of place, thrust and turns, then doublets, and hovers. It must be in the
-air, near the center, when the flight starts. command=motor_cmd puts rotor commands in the recording; it then sinks to
-land_m and switches its rotors off; a stop before that lets it fall. command=ctbr_cmd is for drivers that take thrust
-and rates only: log the motors on board; the guard lands it at the end, and at any stop. Joints of arms and hands get
-multisines and slow sweeps about home, and come home at the end. An arm is alone in simulation: clear its surroundings.
+air, within box_m - 0.35 m of the center, when the flight starts. command=motor_cmd puts rotor commands in the
+recording; it then sinks to land_m and switches its rotors off; a stop before that lets it fall. command=ctbr_cmd is for
+drivers that take thrust and rates only: log the motors on board; the guard lands it at the end, and at any stop. Joints
+of arms and hands get multisines and slow sweeps about home, and come home at the end. An arm is alone in simulation:
+clear its surroundings.
 
 --information says what is to be expected of the log: the standard deviation of each parameter after the excitation, how
 long it must be for a wanted precision, and which parameters it cannot tell apart (Fisher's information, sensors as
