@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from temporeal.robots.atomic_files import write_whole
 from temporeal.robots.handed_over.files import read_text
 from temporeal.robots.handed_over.texts import from_yaml
 from temporeal.sim.identification.identify import Identified
@@ -101,9 +102,10 @@ def rounded(value: float, digits: int = 6) -> float:
 
 
 def write(path: Path, what: Mapping[str, Any]) -> None:
-    """Write the file, which is checked before."""
+    """Write the file whole or not at all; it is checked before."""
     check(dict(what), str(path))
-    path.write_text(yaml.safe_dump(dict(what), sort_keys=False, width=110, default_flow_style=None))
+    text = yaml.safe_dump(dict(what), sort_keys=False, width=110, default_flow_style=None)
+    write_whole(path, text.encode())
 
 
 def read(path: Path) -> dict[str, Any]:

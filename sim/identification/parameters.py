@@ -75,7 +75,7 @@ def ratio(name: str, unit: str, low: float, high: float, meaning: str) -> Quanti
 def check_robot(robot: RobotSpec) -> None:
     """Refuse a robot that is no quadrotor, or whose spec says too little."""
     if robot.kind != "quadrotor":
-        raise ValueError(f"robot {robot.name!r} is a {robot.kind}: identification is for quadrotors so far")
+        raise ValueError(f"robot {robot.name!r} is of kind {robot.kind!r}: identification is for quadrotors so far")
     if missing := [name for name in NEEDED if name not in robot.parameters]:
         raise ValueError(f"robot {robot.name!r}: its spec lacks {', '.join(missing)}, of which priors are made")
 
