@@ -241,6 +241,26 @@ SPOILT: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "no status": (lambda c: c["parameters"]["mass"].update(status="fine"), "status 'fine'"),
     "another order": (lambda c: c["covariance"]["order"].reverse(), "order"),
     "negative variance": (lambda c: c["covariance"]["matrix"][0].__setitem__(0, -1.0), "negative"),
+    "an old version": (lambda c: c.update(version=1), "version 1"),
+    "no logs": (lambda c: c.update(logs=[]), "logs is empty"),
+    "no seconds": (lambda c: c["logs"][0].update(seconds=-1.0), "seconds is -1.0"),
+    "converged as a text": (lambda c: c["fit"].update(converged="yes"), "converged is 'yes'"),
+    "rounds as a truth": (lambda c: c["fit"].update(rounds=True), "rounds is True"),
+    "no voltage": (lambda c: c["fit"].update(reference_v=float("nan")), "reference_v is nan"),
+    "logarithm as a text": (lambda c: c["parameters"]["mass"].update(logarithm="no"), "logarithm is 'no'"),
+    "a negative mass": (lambda c: c["parameters"]["mass"].update(low=-1.0), "above 0"),
+    "very many digits": (lambda c: c["parameters"]["mass"].update(high=10**400), "are numbers"),
+    "more than Python prints": (lambda c: c["parameters"]["mass"].update(high=10**5000), "are numbers"),
+    "a status that is a list": (lambda c: c["parameters"]["mass"].update(status=[1]), "status is"),
+    "a mean that is none": (lambda c: c["covariance"]["mean"].__setitem__(0, float("nan")), "lists of numbers"),
+    "a text as a mean": (lambda c: c["covariance"]["mean"].__setitem__(0, "1"), "lists of numbers"),
+    "digits in the matrix": (lambda c: c["covariance"]["matrix"][1].__setitem__(1, 10**400), "lists of numbers"),
+    "a matrix that is a number": (lambda c: c["covariance"].update(matrix=3.0), "shapes"),
+    "another mean": (lambda c: c["covariance"]["mean"].__setitem__(3, 0.5), "mean of thrust_to_mass is 0.5"),
+    "simulator without numbers": (lambda c: c["simulator"]["mass"].update(value=["x"]), "lists of as many"),
+    "simulator of nan": (lambda c: c["simulator"]["mass"].update(low=[float("nan")]), "lists of as many"),
+    "simulator upside down": (lambda c: c["simulator"]["mass"].update(low=[9.0]), "above high"),
+    "sensors of nan": (lambda c: c["sensors"]["gyro_x"].update(white=float("nan")), "white is nan"),
     "rows missing": (lambda c: c["covariance"]["matrix"].pop(), "shapes"),
 }
 
@@ -252,3 +272,10 @@ def test_spoilt_files_are_refused(what: str) -> None:
     spoil(content)
     with pytest.raises(identified_file.WrongFile, match=said):
         identified_file.check(content, "here")
+
+
+@pytest.mark.parametrize("text", ["a: [", f"a: {'9' * 5000}", "3"])
+def test_what_is_no_yaml_of_it_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "i.yaml").write_text(text)
+    with pytest.raises(identified_file.WrongFile):
+        identified_file.read(tmp_path / "i.yaml")
