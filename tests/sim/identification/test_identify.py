@@ -18,6 +18,7 @@ from temporeal.sim.identification.identify import Identified, identify
 from temporeal.sim.identification.noise import Noise
 from temporeal.sim.identification.parameters import DRIFT, quantities, rested, weighed
 from temporeal.sim.identification.prediction import datasheet, explained, identified, position_error
+from temporeal.sim.identification.profile import Profile
 from temporeal.sim.identification.record import CannotTell
 from temporeal.sim.identification.settings import Settings
 from temporeal.sim.identification.synthetic import Flights, flights
@@ -76,6 +77,15 @@ def contradicted(name: str, away: float, wide: float, plain: float, given: bool 
     asked = tuple(replace(each, given=given) if each is one else each for each in here.asked)
     return replace(here, problem=replace(here.problem, asked=asked),
                    posterior=replace(laplace, theta=theta, covariance=both[0], plain=both[1], shrink=shrink))
+
+
+def test_a_profile_is_over_the_priors_range() -> None:
+    looked, (mean, sd) = found().profile, found().problem.prior
+    np.testing.assert_allclose(looked.at, mean[:, None] + np.outer(sd, [-2, -1, 1, 2]))
+    sides = dict(zip((each.name for each in found().asked), looked.sides()))
+    assert sides["mass"] == "none" and sides["thrust_to_mass"] == "both" and sides["torque_to_inertia_x"] == "both"
+    # a fit above all that was looked at: what lies below is one side
+    assert Profile(np.array([9.0]), np.array([[-2.0, -1, 1, 2]]), np.full((1, 4), 99.0)).sides() == ["one"]
 
 
 def test_a_prior_that_the_log_contradicts_is_not_left_in_place() -> None:
