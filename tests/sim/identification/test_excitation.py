@@ -102,6 +102,38 @@ def test_an_arms_setpoints_keep_place_speed_and_acceleration_with_margins():
     assert (hard <= 0.3 * np.array(motion.acceleration) * 1.2).all()
 
 
+def test_the_shortest_time_in_which_joints_go_home_keeps_speed_and_acceleration():
+    """From the farthest start that the formula allows, sampled as the policy does it."""
+    settings, far = JointSettings(settle_s=0.5), np.full(7, joints.START)
+    with pytest.raises(CannotExcite, match="settle_s=0.01") as refused:
+        joints.check_start(FRANKA, replace(settings, settle_s=0.01), far)
+    least = float(re.search(r"at least ([\d.]+) s", str(refused.value))[1])
+    joints.check_start(FRANKA, replace(settings, settle_s=least), far)
+    with pytest.raises(CannotExcite):
+        joints.check_start(FRANKA, replace(settings, settle_s=0.95 * least), far)
+    way = joints.START * waves.smooth(np.arange(2000) * 0.001 / (0.8 * least))
+    speed, acceleration = (0.3 * values.min() for values in joints.limits(FRANKA))
+    fast, hard = np.diff(way).max() * 1e3, np.abs(np.diff(way, 2)).max() * 1e6
+    assert fast <= speed * 1.001 and hard <= acceleration * 1.001
+    assert max(fast / speed, hard / acceleration) > 0.9
+
+
+def test_a_start_farther_from_home_than_was_rehearsed_is_no_run_of_this_excitation():
+    plan = joints.plan(FRANKA, JointSettings())
+    assert plan.constants["start"] == joints.START and plan.clauses["start"].count("< start") == 7
+
+
+def test_links_are_looked_at_on_the_way_home(monkeypatch):
+    class Near:
+        def distance(self, at):
+            off = np.abs(at - np.array(FRANKA.home["joint_pos"])).max()
+            return (0.01, "a and b") if 0.149 < off < 0.151 else (1.0, "")
+
+    monkeypatch.setattr(joints, "watched", lambda *given: Near())
+    with pytest.raises(CannotExcite, match="from 0.15 beside it"):
+        joints.check_way_home(FRANKA, np.zeros(7))
+
+
 def test_each_joint_has_frequencies_of_its_own():
     settings, seen = JointSettings(), list[float]()
     for joint in range(7):
@@ -114,6 +146,7 @@ def test_each_joint_has_frequencies_of_its_own():
 @pytest.mark.parametrize(("robot", "changes", "told"), [
     ("franka", {"reach": 1.9}, "reach=1.9: joint fr3_joint2 has 1.58"),
     ("franka", {"share": 0.9}, "share=0.9: 0.02 to 0.6 are legal"),
+    ("franka", {"settle_s": 0.3, "seconds": 50.0}, "settle_s=0.3: joint .* may begin 0.15 from home"),
     ("franka", {"high_hz": 12.5}, "high_hz=12.5: commands at 25 Hz"), ("franka", {"seconds": 30.0}, "seconds=48"),
     ("franka", {"reach": 0.8, "seconds": 200.0, "settle_s": 8.0, "quiet_s": 8.0}, "come .* m near each other"),
     ("shadow_hand", {}, "needs the command joint_pos_cmd"), ("franka", {"sweeps": 2.5}, "a whole number")])
