@@ -18,8 +18,8 @@ HELP = """\
 Flies the simulator along each log from measured states, in stretches of a quarter of a second, and finds the parameters
 under which it does what the robot did: thrust per mass and its curve, by the battery's voltage where it is logged;
 time constants of motors that speed up and slow down; torque per inertia; drag; centre of mass; delay; biases. Each with
-a 90 % interval that allows for correlated residuals. What a log cannot tell keeps its prior (of the robot's spec), and
-is called "not identifiable", with the reason.
+a 90 % interval that allows for correlated residuals. What a log cannot tell is called "not identifiable", with the
+reason: its interval is mostly its prior's (of the robot's spec). What it tells otherwise "contradicts its prior".
 
 A log is what temporeal log inspect takes, with what each motor was told (PWM or thrust), gyro and accelerometer; motion
 capture adds drag and biases. A log in which something is wrong is refused, unless --anyway.
