@@ -19,7 +19,7 @@ from temporeal.policies.data.flight_logs.records import record_of
 from temporeal.policies.data.formats.kinds import ROSBAG
 from temporeal.policies.excitation import joints as joint_policies
 from temporeal.policies.excitation import quadrotor as quadrotor_policies
-from temporeal.policies.excitation.rehearsal import NOISE, now, rehearse
+from temporeal.policies.excitation.rehearsal import FLOWN, NOISE, now, rehearse
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.backends import mujoco
 from temporeal.sim.identification.excitation import quadrotor, quadrotor_information
@@ -67,7 +67,7 @@ def of_quadrotor(plan: QuadrotorPlan) -> Information:
     record = FlightRecord(
         "planned", "", 1.0 / plan.rate_hz, found.commands[:steps, 0].double().numpy(), None, true["base_ang_vel_b"],
         np.zeros((steps, 3)), np.ones(steps, bool), true["base_quat_w"], true["base_vel_w"], true["base_pos_w"])
-    return quadrotor_information.information(plan.robot, record, plan.lands_s)
+    return quadrotor_information.information(plan.robot, record, plan.lands_s, flown=FLOWN)
 
 
 def of_joints(plan: JointPlan) -> Information:

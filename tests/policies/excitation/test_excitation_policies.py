@@ -13,11 +13,12 @@ import torch
 from temporeal.policies.cli.main import main
 from temporeal.policies.excitation import geofence, writing
 from temporeal.policies.excitation import quadrotor as policies
-from temporeal.policies.excitation.rehearsal import check, rehearse
+from temporeal.policies.excitation.rehearsal import FLOWN, check, rehearse
 from temporeal.robots.spec import load_robot
 from temporeal.sim.identification.excitation import quadrotor
 from temporeal.sim.identification.excitation.quadrotor import QuadrotorSettings
 from temporeal.sim.identification.excitation.waves import CannotExcite
+from temporeal.sim.identification.record import FlightRecord
 
 BRIEF = QuadrotorSettings(seconds=10.0, low_hz=1.4, high_hz=2.0, fast_low_hz=1.4, settle_s=2.0, quiet_s=2.0)
 PLAN = quadrotor.plan(load_robot("crazyflie"), BRIEF)
@@ -126,17 +127,35 @@ def test_an_arm_keeps_its_limits(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert said["rehearsal"]["robots"] == 16 and min(said["rehearsal"]["least_margin"].values()) > 0.05
 
 
+def nominal_flight(written: writing.Written) -> FlightRecord:
+    """Of the nominal robot, until it lands."""
+    true = {name: value[:1000, 0].double().numpy() for name, value in written.rehearsal.true.items()}
+    return FlightRecord(
+        "", "", 0.01, written.rehearsal.commands[:1000, 0].double().numpy(), None, true["base_ang_vel_b"],
+        np.zeros((1000, 3)), np.ones(1000, bool), true["base_quat_w"], true["base_vel_w"], true["base_pos_w"])
+
+
+def test_stretches_of_a_flight_that_is_cut_know_for_how_long_its_battery_has_emptied(written):
+    from temporeal.sim.identification.excitation.quadrotor_information import nominal, within
+    from temporeal.sim.identification.parameters import quantities
+    from temporeal.sim.identification.residuals import Problem, problem_of, residuals
+
+    asked = quantities(PLAN.robot, True, False)
+    whole = problem_of(asked, [nominal_flight(written)], 0.25, 3.8)
+    last = Problem(whole.asked, whole.records, whole.length, (whole.begins[0][-4:],), whole.reference_v)
+    theta = nominal(PLAN.robot, asked, {"speed_loss": 0.01, "delay": 0.0})[None]
+    assert np.abs(residuals(last, theta) - residuals(within(last), theta)).max() < 0.01
+    lossless = nominal(PLAN.robot, asked, {"speed_loss": 0.0, "delay": 0.0})[None]
+    assert np.abs(residuals(last, theta) - residuals(last, lossless)).max() > 0.1
+
+
 def test_what_a_flight_will_tell_and_what_it_cannot(written):
     """Motor lag and thrust to mass are told; mass, and centre of mass against unequal rotors, are known not to be."""
     from temporeal.sim.identification.excitation import quadrotor_information
     from temporeal.sim.identification.excitation.information import expected
-    from temporeal.sim.identification.record import FlightRecord
 
-    true = {name: value[:1000, 0].double().numpy() for name, value in written.rehearsal.true.items()}
-    record = FlightRecord(
-        "", "", 0.01, written.rehearsal.commands[:1000, 0].double().numpy(), None, true["base_ang_vel_b"],
-        np.zeros((1000, 3)), np.ones(1000, bool), true["base_quat_w"], true["base_vel_w"], true["base_pos_w"])
-    found = quadrotor_information.information(PLAN.robot, record, PLAN.lands_s)
+    record = nominal_flight(written)
+    found = quadrotor_information.information(PLAN.robot, record, PLAN.lands_s, flown=FLOWN)
     told = {each.asked.name: each for each in expected(found, 0.05)}
     assert all(told[name].told for name in ("thrust_to_mass", "tau_up", "tau_down", "torque_to_inertia_x", "delay"))
     assert not told["mass"].told and told["mass"].needed == np.inf
@@ -159,7 +178,6 @@ def test_what_is_expected_is_what_identification_finds(tmp_path: Path):
     from temporeal.sim.identification.excitation import quadrotor_information as before
     from temporeal.sim.identification.excitation.information import expected
     from temporeal.sim.identification.identify import identify
-    from temporeal.sim.identification.record import FlightRecord
     from temporeal.sim.identification.settings import Settings
     from temporeal.sim.rotations import rotation
 
@@ -179,11 +197,9 @@ def test_what_is_expected_is_what_identification_finds(tmp_path: Path):
         seen(force, "accelerometer"), np.ones(count, bool), quat / np.linalg.norm(quat, axis=1, keepdims=True),
         seen(true["base_vel_w"].numpy(), "velocity"), true["base_pos_w"].numpy()[:-1])
     after = identify([record], plan.robot, Settings(steps=0))
-    told = expected(before.information(plan.robot, record, plan.lands_s), 0.05)
-    truth = before.nominal(plan.robot, after.asked)
+    told = expected(before.information(plan.robot, record, plan.lands_s, flown=FLOWN), 0.05)
+    truth = before.nominal(plan.robot, after.asked, FLOWN)
     for k, each in enumerate(told):
-        if each.asked.name in ("speed_loss", "delay"):  # other than the middle of the prior in this world
-            continue
         plain = np.sqrt(after.posterior.plain[k, k])
         assert 0.67 < plain / each.sd < 1.5, (each.asked.name, plain, each.sd)
         assert abs(after.posterior.theta[k] - truth[k]) < 5 * after.posterior.sd[k], each.asked.name
