@@ -23,6 +23,7 @@ from temporeal.sim.identification.record import CannotTell
 from temporeal.sim.identification.settings import Settings
 from temporeal.sim.identification.synthetic import Flights, flights
 from temporeal.sim.identification.verdicts import CONTRADICTS, GIVEN, IDENTIFIED, PRIOR, verdicts
+from temporeal_benchmarks.reality.synthetic import counted
 
 ROBOT = load_robot("crazyflie")
 
@@ -181,6 +182,14 @@ def test_a_noise_that_never_settles_does_not_keep_a_fit_from_its_end(monkeypatch
     problem = found().problem
     ended = fitting.fit(replace(problem, begins=tuple(each[:12] for each in problem.begins)), found().fit.theta)
     assert ended.converged and fitting.FROZEN < ended.rounds < fitting.ROUNDS
+
+
+def test_the_benchmark_counts_every_interval() -> None:
+    counts = counted(found(), flown().truth[0], True)
+    assert counts.asked + counts.left == len(found().asked)
+    assert counts.left >= counts.flagged == counts.hidden == 5
+    # a truth far from everything is in no interval
+    assert counted(found(), flown().truth[0] + 99, True).left_covered == 0
 
 
 def test_r2_of_the_mean_is_zero() -> None:
