@@ -8,15 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import ceil, log
-from pathlib import Path
 
 import numpy as np
 import torch
 
-from temporeal.policies.data.episodes.interface import DataError
-from temporeal.policies.data.flight_logs import inspection, kinds
-from temporeal.policies.data.flight_logs.records import record_of
-from temporeal.policies.data.formats.kinds import ROSBAG
 from temporeal.policies.excitation import joints as joint_policies
 from temporeal.policies.excitation import quadrotor as quadrotor_policies
 from temporeal.policies.excitation.rehearsal import FLOWN, NOISE, now, rehearse
@@ -45,13 +40,8 @@ def of_plan(plan: QuadrotorPlan | JointPlan) -> Information:
     return of_quadrotor(plan) if isinstance(plan, QuadrotorPlan) else of_joints(plan)
 
 
-def of_log(path: Path, robot: RobotSpec) -> Information:
-    """Of a quadrotor's flight that was recorded."""
-    kind = kinds.kind_of(path)
-    if kind == ROSBAG:
-        raise DataError(f"{path} is a bag: temporeal log import {path} --out SET makes a dataset of it")
-    found = inspection.inspect(kinds.READERS[kind](path), robot)
-    record, slow = record_of(found)
+def of_log(record: FlightRecord, robot: RobotSpec, slow: bool) -> Information:
+    """Of a quadrotor's flight that was recorded. ``slow``: its commands were logged more slowly than they were made."""
     check([record], OF_LOG)
     return quadrotor_information.information(robot, record, record.seconds, fast=not slow)
 

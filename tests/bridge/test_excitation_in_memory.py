@@ -85,6 +85,9 @@ def test_the_guard_never_intervenes_and_the_recording_is_a_log(
     if places:  # by motor_cmd it has landed before the guard is silent, by ctbr_cmd the guard lands it
         before, after = (float(place[2]) for place in places)
         assert after < 0.06 and (before < 0.12 if action == "motor_cmd" else 0.8 < before < 1.2)
+    if action == "motor_cmd":
+        assert main(["excite", f"robot={robot}", "--information", "--log", str(bag), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["expected"]["parameters"]["thrust_to_mass"]["told"]
     assert main(["data", "import", str(bag), "--out", str(log)]) == 0
     episode, interface = Dataset.open(log).episode(0), Dataset.open(log).interface
     assert set(signals) <= set(interface.signals) and interface.action.name == action

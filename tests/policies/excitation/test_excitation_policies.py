@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.policies.data.flight_logs.excerpts import NANOBENCH
 
 from temporeal.policies.cli.main import main
 from temporeal.policies.excitation import geofence, writing
@@ -160,6 +162,17 @@ def test_what_a_flight_will_tell_and_what_it_cannot(written):
     assert all(told[name].told for name in ("thrust_to_mass", "tau_up", "tau_down", "torque_to_inertia_x", "delay"))
     assert not told["mass"].told and told["mass"].needed == np.inf
     assert "gain_pitch" in told["centre_x"].mixed and "centre_y" in told["gain_roll"].mixed
+
+
+def test_a_log_in_which_something_is_wrong_tells_nothing_unless_anyway(tmp_path, capsys):
+    lines = gzip.decompress(NANOBENCH.read_bytes()).decode().splitlines()
+    swapped = lines[0].replace("gyro_x", "gyro_?").replace("gyro_y", "gyro_x").replace("gyro_?", "gyro_y")
+    (log := tmp_path / "flight.csv").write_text("\n".join([swapped, *lines[1:]]) + "\n")
+    words = ["excite", "robot=crazyflie", "--information", "--log", str(log), "--json"]
+    assert main(words) == 2 and "x is y, y is x" in capsys.readouterr().err
+    assert main([*words, "--anyway"]) == 0 and json.loads(capsys.readouterr().out)["expected"]["seconds"] > 5
+    assert main(["excite", "robot=crazyflie", "--information", "--anyway"]) == 2
+    assert "--anyway is of --log" in capsys.readouterr().err
 
 
 @pytest.mark.slow
