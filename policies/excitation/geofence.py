@@ -23,7 +23,7 @@ def check(plan: QuadrotorPlan | JointPlan) -> None:
     stands = safety.get("level", {}).get("landed_m", 0.0)
     if plan.lands_s < plan.seconds and plan.settings.land_m < stands:
         raise CannotExcite(f"land_m={plan.settings.land_m:g}: {plan.robot.name} has landed at {stands:g} m (landed_m "
-                           "in its ros.yaml): its rotors would push into the ground")
+                           "in its ros.yaml), so that its rotors would push into the ground: at least that is needed")
     fence = fence_of(plan.robot, safety)
     if fence is None or fence[0] != SIGNAL:
         return
