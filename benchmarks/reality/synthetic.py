@@ -2,9 +2,10 @@
 
 100 robots are drawn from the prior and flown for 20 s (``sim/identification/synthetic.py``: gusts, noise, an emptying
 battery). Every fourth log has its motion capture taken away. Counted are 90 % intervals of all that is called
-identified, and the flags of what is clear beforehand: ``HIDDEN`` acts through a sum or a ratio alone (and drag, where
-no velocity is logged), ``SHOWN`` is excited in every flight. Biases of the gyro, the arm and the torque per thrust show
-in some flights and not in others, and are in neither.
+identified, beside them those of all else (mostly the prior's, of which the robots are), and the flags of what is clear
+beforehand: ``HIDDEN`` acts through a sum or a ratio alone (and drag, where no velocity is logged), ``SHOWN`` is excited
+in every flight. Biases of the gyro, the arm and the torque per thrust show in some flights and not in others, and are
+in neither.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ SHOWN_WITH_POSE = (*DRAG, "accelerometer_bias_x", "accelerometer_bias_y")
 
 @dataclass(frozen=True)
 class Counts:
-    """covered of asked: intervals that hold the truth. flagged of hidden; wrongly of shown: flags."""
+    """covered of asked: intervals that hold the truth, of what is identified; left_covered of left: of what is not.
+    flagged of hidden; wrongly of shown: flags."""
 
     covered: int = 0
     asked: int = 0
@@ -42,13 +44,16 @@ class Counts:
     hidden: int = 0
     wrongly: int = 0
     shown: int = 0
+    left_covered: int = 0
+    left: int = 0
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(*(a + b for a, b in zip(self.numbers(), other.numbers())))
 
     def numbers(self) -> tuple[int, ...]:
         """In the order of the fields."""
-        return self.covered, self.asked, self.flagged, self.hidden, self.wrongly, self.shown
+        return (self.covered, self.asked, self.flagged, self.hidden, self.wrongly, self.shown, self.left_covered,
+                self.left)
 
 
 def rows(quick: bool, out: Path) -> list[Row]:
@@ -66,7 +71,9 @@ def rows_of(total: Counts, done: Sequence[Mapping[str, object]], quick: bool) ->
     share = total.covered / max(total.asked, 1)
     row = Row("reality.synthetic.coverage", share, "1", f"{COVERED[0]} to {COVERED[1]}",
               f"{total.covered} of {total.asked} 90 % intervals; {told}", bool(COVERED[0] <= share <= COVERED[1]))
-    found = [row,
+    left = Row("reality.synthetic.coverage_of_the_rest", total.left_covered / max(total.left, 1), "1",
+               peer=f"{total.left_covered} of {total.left} 90 % intervals of what is not identified; {told}")
+    found = [row, left,
              at_least("reality.synthetic.flagged", total.flagged / max(total.hidden, 1), "1", FLAGGED,
                       f"{total.flagged} of {total.hidden} that cannot be told; {told}"),
              at_most("reality.synthetic.wrongly_flagged", total.wrongly / max(total.shown, 1), "1", WRONGLY,
@@ -96,11 +103,12 @@ def counted(found: Identified, truth: np.ndarray, pose: bool) -> Counts:
     """Of one robot."""
     told = {each.quantity.name: each for each in verdicts(found)}
     true = {each.name: float(each.value(truth[k])) for k, each in enumerate(found.asked)}
-    held = [each.low <= true[name] <= each.high for name, each in told.items() if each.status == IDENTIFIED]
+    held, left = ([each.low <= true[name] <= each.high for name, each in told.items()
+                   if (each.status == IDENTIFIED) is identified] for identified in (True, False))
     hidden = HIDDEN if pose else HIDDEN + DRAG
     shown = SHOWN + SHOWN_WITH_POSE if pose else SHOWN
     return Counts(sum(held), len(held), sum(told[name].status != IDENTIFIED for name in hidden), len(hidden),
-                  sum(told[name].status != IDENTIFIED for name in shown), len(shown))
+                  sum(told[name].status != IDENTIFIED for name in shown), len(shown), sum(left), len(left))
 
 
 def off(found: Identified, truth: np.ndarray) -> dict[str, list[float]]:

@@ -8,18 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import ceil, log
-from pathlib import Path
 
 import numpy as np
 import torch
 
-from temporeal.policies.data.episodes.interface import DataError
-from temporeal.policies.data.flight_logs import inspection, kinds
-from temporeal.policies.data.flight_logs.records import record_of
-from temporeal.policies.data.formats.kinds import ROSBAG
 from temporeal.policies.excitation import joints as joint_policies
 from temporeal.policies.excitation import quadrotor as quadrotor_policies
-from temporeal.policies.excitation.rehearsal import NOISE, now, rehearse
+from temporeal.policies.excitation.rehearsal import FLOWN, NOISE, now, rehearse
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.backends import mujoco
 from temporeal.sim.identification.excitation import quadrotor, quadrotor_information
@@ -45,13 +40,8 @@ def of_plan(plan: QuadrotorPlan | JointPlan) -> Information:
     return of_quadrotor(plan) if isinstance(plan, QuadrotorPlan) else of_joints(plan)
 
 
-def of_log(path: Path, robot: RobotSpec) -> Information:
-    """Of a quadrotor's flight that was recorded."""
-    kind = kinds.kind_of(path)
-    if kind == ROSBAG:
-        raise DataError(f"{path} is a bag: temporeal log import {path} --out SET makes a dataset of it")
-    found = inspection.inspect(kinds.READERS[kind](path), robot)
-    record, slow = record_of(found)
+def of_log(record: FlightRecord, robot: RobotSpec, slow: bool) -> Information:
+    """Of a quadrotor's flight that was recorded. ``slow``: its commands were logged more slowly than they were made."""
     check([record], OF_LOG)
     return quadrotor_information.information(robot, record, record.seconds, fast=not slow)
 
@@ -62,12 +52,12 @@ def of_quadrotor(plan: QuadrotorPlan) -> Information:
         plan = quadrotor.plan(plan.robot, replace(plan.settings, command="motor_cmd"))
     found = rehearse(plan, quadrotor_policies.ExcitedQuadrotor(plan), quadrotor_policies.SIGNALS,
                      quadrotor_policies.start_of, worlds=1)
-    true = {name: value[:-1, 0].double().numpy() for name, value in found.true.items()}
-    steps = plan.steps
+    steps = round(plan.lands_s * plan.rate_hz)
+    true = {name: value[:steps, 0].double().numpy() for name, value in found.true.items()}
     record = FlightRecord(
-        "planned", "", 1.0 / plan.rate_hz, found.commands[:, 0].double().numpy(), None, true["base_ang_vel_b"],
+        "planned", "", 1.0 / plan.rate_hz, found.commands[:steps, 0].double().numpy(), None, true["base_ang_vel_b"],
         np.zeros((steps, 3)), np.ones(steps, bool), true["base_quat_w"], true["base_vel_w"], true["base_pos_w"])
-    return quadrotor_information.information(plan.robot, record, plan.seconds)
+    return quadrotor_information.information(plan.robot, record, plan.lands_s, flown=FLOWN)
 
 
 def of_joints(plan: JointPlan) -> Information:

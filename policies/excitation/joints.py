@@ -8,11 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from temporeal.sim.identification.excitation.joints import COMMAND, PLACE, JointPlan
+from temporeal.sim.identification.excitation.joints import COMMAND, GO, PLACE, START, JointPlan
 from temporeal.sim.identification.excitation.waves import smooth
 
 SIGNALS = (PLACE,)
-START = 0.1  # rad or m: of starts, about home
 
 
 class ExcitedJoints(nn.Module):
@@ -24,7 +23,7 @@ class ExcitedJoints(nn.Module):
     def __init__(self, plan: JointPlan) -> None:
         super().__init__()
         spec, self.steps = plan.robot.command(COMMAND), plan.steps
-        settle = smooth(np.arange(plan.steps) / (0.8 * plan.settings.settle_s * plan.rate_hz))
+        settle = smooth(np.arange(plan.steps) / (GO * plan.settings.settle_s * plan.rate_hz))
         table = np.concatenate([plan.place, 1.0 - settle[:, None]], 1)
         for name, value in (("table", table), ("home", plan.home), ("low", spec.low), ("high", spec.high)):
             self.register_buffer(name, torch.tensor(np.asarray(value), dtype=torch.float32))
@@ -50,8 +49,9 @@ class ExcitedJoints(nn.Module):
 
 
 def start_of(plan: JointPlan, n: int, generator: torch.Generator) -> dict[str, Tensor]:
-    """States [n, J] near home, as a simulated robot's start."""
+    """States [n, J] near home, as a simulated robot's start; every fourth is in a corner of what the formula allows."""
     off = START * (2 * torch.rand(n, len(plan.home), generator=generator) - 1)
+    off[3::4] = 0.99 * START * off[3::4].sign()
     spec = plan.robot.command(COMMAND)
     place = torch.tensor(plan.home).float() + off
     return {PLACE: torch.minimum(torch.maximum(place, torch.tensor(spec.low)), torch.tensor(spec.high))}

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from temporeal.policies.data.demonstrators.quadrotors import Motors, astray
-from temporeal.sim.identification.excitation.quadrotor import QuadrotorPlan, turns
+from temporeal.sim.identification.excitation.quadrotor import ROOM, QuadrotorPlan, turns
 from temporeal.sim.identification.excitation.waves import smooth
 from temporeal.sim.physics.quadrotor.dynamics import GRAVITY
 from temporeal.sim.rotations import rotation
@@ -47,7 +47,7 @@ class ExcitedQuadrotor(nn.Module):
         self.follow = 1.0 - exp(-dt / self.lag)
         settle = smooth(np.arange(plan.steps, dtype=np.float64) * dt / (0.8 * plan.settings.settle_s))
         table = np.concatenate([plan.place, plan.velocity, plan.acceleration, plan.turn, plan.thrust[:, None],
-                                1.0 - settle[:, None]], 1)
+                                1.0 - settle[:, None], plan.power[:, None]], 1)
         spec = robot.command(self.command)
         for name, value in (
             ("table", table), ("center", plan.center), ("inner", p["rate_gain"]), ("low", spec.low),
@@ -85,7 +85,8 @@ class ExcitedQuadrotor(nn.Module):
         force, lacked = self.wanted(row, start["origin"], signals, memory["lacked"], besides[:, 3:])
         turn = self.turned(row, self.off(frame, force, heading - start["heading"]), seen[:, :3],
                            memory["made"][:, :3], besides[:, :3])
-        thrust = self.mass * (force * frame[:, :, 2]).sum(-1) + row[:, 12]
+        turn = row[:, 14:] * turn
+        thrust = row[:, 14] * (self.mass * (force * frame[:, :, 2]).sum(-1) + row[:, 12])
         made, wish = memory["made"], torch.cat([turn, thrust[:, None] / self.mass - GRAVITY], -1)
         upright = frame[:, 2, 2:]
         gives = torch.cat([made[:, :3], upright * (made[:, 3:] + GRAVITY) - GRAVITY], -1)
@@ -127,9 +128,14 @@ class ExcitedQuadrotor(nn.Module):
 
 
 def start_of(plan: QuadrotorPlan, n: int, generator: torch.Generator) -> dict[str, Tensor]:
-    """States [n, ...] near the center, as a simulated flight's: up to 0.2 m, 0.17 rad, 0.2 m/s and 0.2 rad/s off."""
+    """States [n, ...] near the center, as a simulated flight's: up to 0.2 m, 0.17 rad, 0.2 m/s and 0.2 rad/s off. Every
+    fourth is in a corner, ``ROOM`` inside the box that the formula allows, and above its floor."""
     u = 2 * torch.rand(n, 11, generator=generator) - 1
     half, direction = 0.085 * u[:, 0], pi * u[:, 1]
     quat = torch.stack([half.cos(), half.sin() * direction.cos(), half.sin() * direction.sin(), 0 * half], -1)
-    return {"base_pos_w": torch.tensor(plan.center).float() + 0.2 * u[:, 2:5], "base_quat_w": quat,
+    off, s = 0.2 * u[:, 2:5], plan.settings
+    off[3::4] = off[3::4].sign() * max(s.box_m - ROOM, 0.0)
+    place = torch.tensor(plan.center).float() + off
+    place[:, 2] = place[:, 2].clamp(min=min(s.floor_m + ROOM, float(plan.center[2])))
+    return {"base_pos_w": place, "base_quat_w": quat,
             "base_vel_w": 0.2 * u[:, 5:8], "base_ang_vel_b": 0.2 * u[:, 8:]}

@@ -31,6 +31,8 @@ from temporeal.sim.types import Backend
 PHYSICS_S = 0.002  # of a physics step, at most
 UNEQUAL = 0.04  # of a robot's rotors: how far their gains are from their mean
 COMMAND_DELAY_S = 0.01
+FLOWN = {"delay": COMMAND_DELAY_S, "speed_loss": 0.0}
+"""What of identification's parameters is no robot's, as it is in a rehearsal: its batteries do not empty."""
 NOISE = {"base_pos_w": 0.002, "base_quat_w": 0.005, "base_vel_w": 0.02, "base_ang_vel_b": 0.02, "joint_pos": 0.0001,
          "joint_vel": 0.005}
 """Standard deviations of what is measured, SI: as the simulated robots' (``ros.yaml``)."""

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from temporeal.policies.excitation import joints, quadrotor
+from temporeal.policies.excitation import geofence, joints, quadrotor
 from temporeal.policies.excitation.rehearsal import Rehearsal, Start, check, rehearse
 from temporeal.policies.export.writer import ArtifactSpec, export
 from temporeal.robots.artifact.runtime import Artifact
@@ -53,8 +53,10 @@ def write(plan: Plan, out: Path, *, worlds: int = WORLDS, seed: int = 0) -> Writ
         policy, signals, start = quadrotor.ExcitedQuadrotor(plan), quadrotor.SIGNALS, quadrotor.start_of
     else:
         policy, signals, start = joints.ExcitedJoints(plan), joints.SIGNALS, joints.start_of
+    geofence.check(plan)
     found = rehearse(plan, policy, signals, start, worlds=worlds, seed=seed)
     check(plan, found)
+    geofence.check_flown(plan.robot, found.true)
     spec = ArtifactSpec(
         robot=plan.robot, signals=signals, command=plan.command, rate_hz=plan.rate_hz,
         formula_text="\n& ".join(plan.clauses.values()), constants=plan.constants, horizon_s=plan.seconds,

@@ -10,7 +10,9 @@ from temporeal.sim.identification.noise import Noise, fitted
 from temporeal.sim.identification.record import Numbers
 from temporeal.sim.identification.residuals import Problem, residuals
 
-ROUNDS, STEPS, ALL_COUNT = 8, 4, 3
+ROUNDS, STEPS, ALL_COUNT = 24, 4, 3
+FROZEN = 12
+"""Rounds, after which noise and weights stay: what is left is a descent of one function, which ends."""
 MOVED = 0.02
 """Of a prior's standard deviation: a round that moves no parameter further is the last."""
 DEGREES = 4.0
@@ -84,7 +86,8 @@ def fit(problem: Problem, theta: Numbers | None = None) -> Fit:
     """Fit from ``theta`` [Q] on; from the prior's means where there is none.
 
     In the first rounds all samples count, so that the slow parts are fitted, too; how many of them count as one is
-    then taken of what is left, once: it would grow with a fit that it makes worse.
+    then taken of what is left, once: it would grow with a fit that it makes worse. Noise and weights follow the fit for
+    :data:`FROZEN` rounds.
     """
     mean, sd = problem.prior
     here = mean.copy() if theta is None else theta.copy()
@@ -95,12 +98,16 @@ def fit(problem: Problem, theta: Numbers | None = None) -> Fit:
     for rounds in range(1, ROUNDS + 1):
         before = here.copy()
         here = descended(problem, noise, weight, here)
+        converged = rounds > ALL_COUNT and bool(np.abs((here - before) / sd).max() < MOVED)
+        if rounds > FROZEN:
+            if converged:
+                break
+            continue
         found = residuals(problem, here[None])[0]
         white = noise.white(found) * np.sqrt(noise.alike)
         weight = weights(white.reshape(len(white), -1))
         noise = fitted(found, times, started, weight, None if rounds == ALL_COUNT else alike)
         alike = noise.alike
-        converged = rounds > ALL_COUNT and bool(np.abs((here - before) / sd).max() < MOVED)
         if converged:
             break
     residual, jacobian = linearized(problem, noise, here)

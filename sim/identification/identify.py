@@ -9,7 +9,7 @@ import numpy as np
 
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.identification.fit import Fit, fit
-from temporeal.sim.identification.parameters import Quantity, quantities, weighed
+from temporeal.sim.identification.parameters import Quantity, quantities, rested, weighed
 from temporeal.sim.identification.profile import Profile, profile
 from temporeal.sim.identification.record import CannotTell, FlightRecord, check
 from temporeal.sim.identification.residuals import Problem, problem_of
@@ -55,6 +55,7 @@ def identify(records: Sequence[FlightRecord], robot: RobotSpec, settings: Settin
     asked = quantities(robot, not slow_commands, all(record.voltage is not None for record in records))
     for name, value, sd in settings.known:
         asked = weighed(asked, name, value, sd)
+    asked = rested(asked, [record.rest_rates for record in records if record.rest_rates is not None])
     problem = problem_of(asked, records, settings.stretch_s, settings.reference_v, settings.threads)
     count = sum(map(len, problem.begins))
     if count < FEWEST:

@@ -75,7 +75,7 @@ def ratio(name: str, unit: str, low: float, high: float, meaning: str) -> Quanti
 def check_robot(robot: RobotSpec) -> None:
     """Refuse a robot that is no quadrotor, or whose spec says too little."""
     if robot.kind != "quadrotor":
-        raise ValueError(f"robot {robot.name!r} is a {robot.kind}: identification is for quadrotors so far")
+        raise ValueError(f"robot {robot.name!r} is of kind {robot.kind!r}: identification is for quadrotors so far")
     if missing := [name for name in NEEDED if name not in robot.parameters]:
         raise ValueError(f"robot {robot.name!r}: its spec lacks {', '.join(missing)}, of which priors are made")
 
@@ -132,6 +132,10 @@ WIDER = (0.7, 1.4)
 """Factors on the ends of ranges that a duty cycle's meaning and a battery widen: a spec's curve is over rotor speed."""
 
 
+FARTHEST = 5.0
+"""Standard deviations of a prior: a value that is given and lies farther off is one in another unit."""
+
+
 def weighed(asked: Sequence[Quantity], name: str, value: float, sd: float) -> tuple[Quantity, ...]:
     """``asked`` with the prior of ``name`` replaced by what the user measured, in its unit."""
     names = [each.name for each in asked]
@@ -143,8 +147,31 @@ def weighed(asked: Sequence[Quantity], name: str, value: float, sd: float) -> tu
     one = asked[names.index(name)]
     if one.log and value <= 0:
         raise ValueError(f"--known {name}: {value:g}; a number above 0 is needed")
-    new = replace(one, mean=float(np.log(value)) if one.log else value, sd=sd / value if one.log else sd, given=True)
+    mean = float(np.log(value)) if one.log else value
+    if abs(mean - one.mean) > FARTHEST * one.sd:
+        low, high = one.interval(one.mean, one.sd)
+        raise ValueError(f"--known {name}: {value:g} {one.unit} is more than {FARTHEST:g} standard deviations from the "
+                         f"range of the robot's spec, {low:.3g} to {high:.3g} {one.unit}: is it in {one.unit}, and is "
+                         "it this robot?")
+    new = replace(one, mean=mean, sd=sd / value if one.log else sd, given=True)
     return tuple(new if each.name == name else each for each in asked)
+
+
+DRIFT = 0.003
+"""rad/s (0.17 deg/s) by which a gyro's bias changes as it warms up in flight: a rest tells it no better than this."""
+
+
+def rested(asked: Sequence[Quantity], rests: Sequence[Numbers]) -> tuple[Quantity, ...]:
+    """``asked`` with priors of the gyro's bias by what it said at rest: ``rests`` [R, 3] rad/s, one of each log that
+    has one. What the user gave stays."""
+    if not rests:
+        return tuple(asked)
+    means = np.array([each.mean(0) for each in rests])
+    scatter = np.mean([each.var(0) / len(each) for each in rests], 0)
+    sd = np.sqrt(DRIFT**2 + means.var(0) + scatter)
+    at = {f"gyro_bias_{axis}": k for k, axis in enumerate("xyz")}
+    return tuple(replace(each, mean=float(means.mean(0)[at[each.name]]), sd=float(sd[at[each.name]]))
+                 if each.name in at and not each.given else each for each in asked)
 
 
 def by_name(asked: Sequence[Quantity], theta: Numbers) -> dict[str, Numbers]:

@@ -1,9 +1,9 @@
 """The profile of the likelihood: how much worse the log is explained with a parameter held elsewhere.
 
 For each value all other parameters follow along the ridge of the likelihood (Venzon and Moolgavkar, Applied Statistics
-37(1), 1988), with the curvature of the best fit as the curvature everywhere: a profile may be flatter than this, never
-steeper. The prior holds the others where the log does not, and says nothing of the parameter itself. A profile that
-stays flat over the prior's range is of a parameter that the log cannot tell.
+37(1), 1988), with the curvature of the best fit as the curvature everywhere; they are not fitted anew, so that the true
+profile may be flatter than this, never steeper. The prior holds the others where the log does not, and says nothing of
+the parameter itself. A profile that stays flat over the prior's range is of a parameter that the log cannot tell.
 """
 
 from __future__ import annotations
@@ -18,22 +18,25 @@ from temporeal.sim.identification.residuals import Problem
 from temporeal.sim.identification.uncertainty import Laplace
 
 SIDES = (-2.0, -1.0, 1.0, 2.0)
-"""Where a profile is looked at, in standard deviations of the prior."""
+"""Where a profile is looked at, in standard deviations of the prior from its middle."""
 DROP_90 = 1.3527727
 """Half the 90 % quantile of chi squared with one degree: what excludes a value."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """at: [Q, 4] values, drop: [Q, 4] of the log likelihood there, corrected for correlated samples."""
+    """fit: [Q]. at: [Q, 4] values over the prior's range. drop: [Q, 4] of the log likelihood there, corrected for
+    correlated samples."""
 
+    fit: Numbers
     at: Numbers
     drop: Numbers
 
     def sides(self) -> list[str]:
         """For each parameter: "both", "one" or "none" of the sides of its fit are excluded within the prior's range."""
-        high = self.drop > DROP_90
-        return [("none", "one", "both")[int(row[:2].any()) + int(row[2:].any())] for row in high]
+        out = self.drop > DROP_90
+        below, above = (out & side for side in (self.at < self.fit[:, None], self.at > self.fit[:, None]))
+        return [("none", "one", "both")[int(low) + int(high)] for low, high in zip(below.any(1), above.any(1))]
 
 
 def profile(problem: Problem, fit: Fit, around: Laplace) -> Profile:
@@ -41,7 +44,7 @@ def profile(problem: Problem, fit: Fit, around: Laplace) -> Profile:
     mean, sd = problem.prior
     count = len(mean)
     curvature = fit.information()
-    at = fit.theta[:, None] + np.outer(sd, SIDES)
+    at = mean[:, None] + np.outer(sd, SIDES)
     best = log_likelihood(problem, fit.noise, fit.weight, fit.theta[None])[0]
     held = np.repeat(np.arange(count), len(SIDES))
     theta = np.repeat(fit.theta[None], len(held), 0)
@@ -53,4 +56,4 @@ def profile(problem: Problem, fit: Fit, around: Laplace) -> Profile:
         theta[row, k] += move
     drop = best - log_likelihood(problem, fit.noise, fit.weight, theta)
     drop = np.where(np.isfinite(drop), drop, np.inf).reshape(count, len(SIDES))
-    return Profile(at, np.maximum(drop, 0.0) / around.widened[:, None] ** 2)
+    return Profile(fit.theta, at, np.maximum(drop, 0.0) / around.widened[:, None] ** 2)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+VOLTS = (1.0, 60.0)
+"""Of batteries that quadrotors fly on."""
+MOST_THREADS = 256
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -26,5 +30,15 @@ class Settings:
     def __post_init__(self) -> None:
         if not 0.02 <= self.stretch_s <= 5:
             raise ValueError(f"stretch_s is {self.stretch_s:g} s; 0.02 to 5 s are legal")
-        if not (0 <= self.steps <= 100_000 and self.threads >= 1):
-            raise ValueError(f"steps is {self.steps}, threads {self.threads}: 0 to 100,000 steps and a thread at least")
+        if not VOLTS[0] <= self.reference_v <= VOLTS[1]:
+            raise ValueError(f"reference_v (--voltage) is {self.reference_v:g} V; {VOLTS[0]:g} to {VOLTS[1]:g} V are "
+                             "legal")
+        if not 0 < self.shortest_s < float("inf"):
+            raise ValueError(f"shortest_s is {self.shortest_s:g} s; more than 0 s is needed")
+        for name, value, low, high in (("steps", self.steps, 0, 100_000), ("threads", self.threads, 1, MOST_THREADS),
+                                       ("seed", self.seed, 0, 2**32 - 1)):
+            if not low <= value <= high:
+                raise ValueError(f"{name} (--{name}) is {value}; {low} to {high} are legal")
+        names = [name for name, _, _ in self.known]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"--known {', '.join(twice)}: given twice; each parameter has one value")

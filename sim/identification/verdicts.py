@@ -11,9 +11,12 @@ from temporeal.sim.identification.identify import Identified
 from temporeal.sim.identification.parameters import SCALES, Quantity
 from temporeal.sim.identification.uncertainty import SHRUNK
 
-IDENTIFIED, PRIOR, GIVEN = "identified", "not identifiable", "given"
+IDENTIFIED, PRIOR, GIVEN, CONTRADICTS = "identified", "not identifiable", "given", "contradicts its prior"
+STATUSES = (IDENTIFIED, PRIOR, GIVEN, CONTRADICTS)
 FAR = 3.0
-"""Standard deviations of its prior by which a parameter lies beyond what published sources say."""
+"""Standard deviations by which a parameter lies beyond what published sources say, or a log beyond what was given."""
+TOLD = 1e-3
+"""Of a prior's variance, by which a log must shrink it for what the log alone says to be computed."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +24,9 @@ class Verdict:
     """Of one parameter.
 
     Args:
-        value, low, high: in its unit, with 90 % between the last two. prior: its 90 %. shrink: posterior's standard
-            deviation over the prior's, of what is fitted. status: :data:`IDENTIFIED`, :data:`PRIOR` or :data:`GIVEN`.
+        value, low, high: of the posterior (:func:`posterior_of`) in its unit, with 90 % between the last two. prior:
+            its 90 %. shrink: posterior's standard deviation over the prior's, of what is fitted. status: one of
+            :data:`STATUSES`.
         why: in words, where the log does not tell it, or what it tells is odd.
     """
 
@@ -37,23 +41,57 @@ class Verdict:
 
 
 def verdicts(found: Identified) -> list[Verdict]:
-    """Of all parameters, in their order. What is not identifiable keeps its prior's middle and interval."""
+    """Of all parameters, in their order; values and intervals are those of the one posterior, whatever the status."""
+    means, covariance = posterior_of(found)
     out = []
     for k, (quantity, sides) in enumerate(zip(found.asked, found.profile.sides())):
-        mean, sd = float(found.posterior.theta[k]), float(found.posterior.sd[k])
+        mean, sd = float(means[k]), float(np.sqrt(covariance[k, k]))
         shrink = 1.0 if hidden(found, quantity) else float(found.posterior.shrink[k])
-        flat = shrink > SHRUNK
-        prior = quantity.interval(quantity.mean, quantity.sd)
-        status = GIVEN if quantity.given and flat else PRIOR if flat else IDENTIFIED
-        if flat:
-            value, (low, high) = float(quantity.value(quantity.mean)), prior
-            why = reason(found, quantity, sides)
-        else:
-            value, (low, high) = float(quantity.value(mean)), quantity.interval(mean, sd)
-            away = (mean - quantity.mean) / quantity.sd
-            why = f"{abs(away):.1f} standard deviations of its prior away from it: {BEYOND}" if abs(away) > FAR else ""
-        out.append(Verdict(quantity, value, low, high, prior, shrink, status, why))
+        status, why = judged(found, k, shrink, sides)
+        out.append(Verdict(quantity, float(quantity.value(mean)), *quantity.interval(mean, sd),
+                           quantity.interval(quantity.mean, quantity.sd), shrink, status, why))
     return out
+
+
+def judged(found: Identified, k: int, shrink: float, sides: str) -> tuple[str, str]:
+    """Status of the k-th parameter, and why. That a log contradicts a prior comes before how well it tells."""
+    quantity, flat = found.asked[k], shrink > SHRUNK
+    away = abs(float(found.posterior.theta[k]) - quantity.mean) / quantity.sd
+    apart, alone = tension(found, k)
+    if not hidden(found, quantity) and (away > FAR or apart > FAR):
+        if quantity.given:
+            return CONTRADICTS, (f"{apart:.1f} standard deviations from what was given: the log says "
+                                 f"{float(quantity.value(alone)):.3g}")
+        far = f"{max(away, apart):.1f} standard deviations of its prior away from it"
+        if flat:
+            return CONTRADICTS, f"{far}, and not told well: {BEYOND}"
+        return IDENTIFIED, f"{far}: {BEYOND}" if away > FAR else ""
+    if not flat:
+        return IDENTIFIED, ""
+    if quantity.given:
+        told = float(quantity.value(alone))
+        return GIVEN, ("as it was given; the log tells no more" if alone == float(found.posterior.theta[k]) else
+                       f"mostly as it was given; the log alone says {told:.3g}, and not well")
+    return PRIOR, reason(found, quantity, sides)
+
+
+def tension(found: Identified, k: int) -> tuple[float, float]:
+    """How far the k-th parameter is by the log alone from its prior, in standard deviations of their difference; and
+    what the log alone says, with the others' priors in place. 0 and the posterior's where it says nothing.
+
+    With s^2 the plain posterior's variance in units of the prior's, the log alone says prior + (mean - prior) /
+    (1 - s^2), with the variance s^2 / (1 - s^2), times by how much correlated samples widen it: what the widened
+    posterior (P M P + P P, :mod:`.uncertainty`) has beyond P P, over what the plain one has.
+    """
+    _, sd = found.problem.prior
+    plain = found.posterior.plain / np.outer(sd, sd)
+    s2, own = float(plain[k, k]), float(plain[k] @ plain[k])
+    theta, quantity = float(found.posterior.theta[k]), found.asked[k]
+    if 1 - s2 < TOLD:
+        return 0.0, theta
+    wide = (float(found.posterior.covariance[k, k]) / sd[k] ** 2 - own) / max(s2 - own, 1e-12)
+    away = (theta - quantity.mean) / (1 - s2)
+    return float(abs(away) / sd[k] / np.sqrt(1 + max(wide, 1.0) * s2 / (1 - s2))), quantity.mean + away
 
 
 def hidden(found: Identified, quantity: Quantity) -> bool:
@@ -63,26 +101,28 @@ def hidden(found: Identified, quantity: Quantity) -> bool:
 
 
 BEYOND = "no published source says so; is it the robot that it is said to be, and what does the model leave out?"
-BALANCE = {"centre_x": "gain_pitch", "gain_pitch": "centre_x", "centre_y": "gain_roll", "gain_roll": "centre_y"}
+PITCH, ROLL = "gain_pitch - centre_x / arm", "gain_roll - centre_y / arm"
+BALANCE = {"centre_x": PITCH, "gain_pitch": PITCH, "centre_y": ROLL, "gain_roll": ROLL}
 
 
 def reason(found: Identified, quantity: Quantity, sides: str) -> str:
     """Why the log does not tell a parameter."""
     name = quantity.name
-    if quantity.given:
-        return "as it was given; the log tells no more"
     if name in SCALES:
         return SCALED[name]
     if name in BALANCE:
-        return f"acts as {BALANCE[name]} does: only their sum shows"
+        return f"only {BALANCE[name]} shows"
     if name.startswith("drag") and not all(record.has_pose for record in found.problem.records):
         return "the log has no velocity"
     if name.startswith("accelerometer_bias") and any(record.force is None for record in found.problem.records):
         return "the log has no accelerometer"
     if hidden(found, quantity):
         return "commands were logged more slowly than the loop that makes them: part of their differences never acted"
-    if name.startswith("gyro_bias") and not all(record.has_pose for record in found.problem.records):
-        return "the log has no attitude, and the robot did not rest"
+    if name.startswith("gyro_bias"):
+        if any(record.rest_rates is not None for record in found.problem.records):
+            return "as the gyro said while the robot rested, which is its prior here; the flight tells no more"
+        if not all(record.has_pose for record in found.problem.records):
+            return "the log has no attitude, and the robot did not rest"
     return ("the likelihood is flat over the prior's range" if sides == "none" else
             "the likelihood bounds it on one side only" if sides == "one" else
             "the likelihood bounds it less than the prior does") + ": too little of the flight depends on it"
@@ -95,10 +135,11 @@ SCALED: Mapping[str, str] = {
 
 
 def posterior_of(found: Identified) -> tuple[np.ndarray, np.ndarray]:
-    """Means [Q] and covariance [Q, Q] of what is fitted, with the prior in place where the log does not tell.
+    """Means [Q] and covariance [Q, Q] of what is fitted: the one posterior that the table, the file's covariance and
+    the simulator's parameters are made of.
 
-    A parameter that is not identifiable keeps its correlation with what is; where its variance would exceed the
-    prior's, it is scaled back. One that is hidden is as its prior, and independent.
+    Where correlated samples would widen a parameter's variance beyond its prior's, it is scaled back, with its
+    correlations. One that is hidden is as its prior, and independent.
     """
     prior, sd = found.problem.prior
     mean, covariance = found.posterior.theta.copy(), found.posterior.covariance.copy()

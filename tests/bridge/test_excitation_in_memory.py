@@ -34,8 +34,9 @@ BRIEF_ARM = ("seconds=16", "sweeps=1", "low_hz=0.4")
 BRIEF = ("seconds=16", "low_hz=1", "fast_low_hz=1")  # one after the other, each part has a second
 
 
-def flown(lockstep: Any, artifact: Path, bag: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What monitor and guard say of a flight of ``artifact``, which is recorded to ``bag``."""
+def flown(lockstep: Any, artifact: Path, bag: Path) -> tuple[dict[str, Any], dict[str, Any], list[np.ndarray]]:
+    """What monitor and guard say of a flight of ``artifact``, which is recorded to ``bag``, and where the robot is when
+    the mission is decided and 8 s later: what ends it is what ends it on a real robot, the guard's stop."""
     manifest = load_manifest(artifact)
     robot = load_robot(manifest.robot)
     interface, ends = load_interface(robot), linked()
@@ -44,7 +45,7 @@ def flown(lockstep: Any, artifact: Path, bag: Path) -> tuple[dict[str, Any], dic
     options = SimOptions(seed=1, command=manifest.commands[0].name)
     nodes = {"robot_sim": RobotSim(bus["robot_sim"], robot, interface, options),
              "policy_node": PolicyNode(bus["policy_node"], load_artifact(artifact, robot, interface), robot, interface,
-                                       ends[0], Options(after="silence")),
+                                       ends[0], Options()),
              "guard_node": GuardNode(bus["guard_node"], manifest, robot, interface, ends[1], GuardOptions(artifact)),
              "monitor_node": MonitorNode(bus["monitor_node"], manifest, robot, interface),
              "recorder": Recorder(bus["recorder"], Bag(bag), robot_topics(interface, ["/r1"]))}
@@ -55,9 +56,13 @@ def flown(lockstep: Any, artifact: Path, bag: Path) -> tuple[dict[str, Any], dic
     bus["peer"].publish(bus["peer"].advertise("mission/start", kind, QOS["default"]),
                         messages.encode(kind, messages.record(kind)(data=1)))
     lockstep.run(manifest.horizon_s + 2.0, until=lambda: bool(results))
-    lockstep.run(0.3)
+    lockstep.run(0.05)  # of AFTER_HORIZON_S: the policy still commands
+    body = nodes["robot_sim"].body
+    places = [np.array(body.signals()["base_pos_w"])] if robot.kind == "quadrotor" else []
+    lockstep.run(8.0)
+    places += [np.array(body.signals()["base_pos_w"])] if places else []
     nodes["recorder"].close()
-    return results[-1], nodes["guard_node"].summary()["flights"][-1]
+    return results[-1], nodes["guard_node"].summary()["flights"][-1], places
 
 
 @pytest.mark.parametrize(("robot", "words", "signals", "action", "moves"), [
@@ -74,9 +79,15 @@ def test_the_guard_never_intervenes_and_the_recording_is_a_log(
     artifact, bag, log = tmp_path / "excite", tmp_path / "bag", tmp_path / "log"
     assert main(["excite", f"robot={robot}", f"out={artifact}", *words, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    verdict, guard = flown(lockstep, artifact, bag)
+    verdict, guard, places = flown(lockstep, artifact, bag)
     assert verdict["verdict"] == "satisfied" and verdict["lost"] == 0
     assert (guard["limited"], guard["dropped"], guard["code"], guard["reason"]) == (0, 0, "", "")
+    if places:  # by motor_cmd it has landed before the guard is silent, by ctbr_cmd the guard lands it
+        before, after = (float(place[2]) for place in places)
+        assert after < 0.06 and (before < 0.12 if action == "motor_cmd" else 0.8 < before < 1.2)
+    if action == "motor_cmd":
+        assert main(["excite", f"robot={robot}", "--information", "--log", str(bag), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["expected"]["parameters"]["thrust_to_mass"]["told"]
     assert main(["data", "import", str(bag), "--out", str(log)]) == 0
     episode, interface = Dataset.open(log).episode(0), Dataset.open(log).interface
     assert set(signals) <= set(interface.signals) and interface.action.name == action

@@ -33,7 +33,7 @@ from temporeal.policies.data.flight_logs.flight_log import (
     FlightLog,
     Numbers,
 )
-from temporeal.policies.data.flight_logs.motion import Even, smooth
+from temporeal.policies.data.flight_logs.motion import Even, centred, smooth
 from temporeal.policies.data.flight_logs.physics import derivative, rates_of, smoothed
 from temporeal.robots import frames
 
@@ -182,7 +182,7 @@ def accelerations(even: Even) -> tuple[Numbers, Numbers]:
 def lag(even: Even) -> Finding:
     """How far thrust is behind its commands."""
     subject = f"{MOTORS}, {IMU}"
-    thrust = quick(even, even.values[COMMAND].sum(1, keepdims=True))
+    thrust = quick(even, centred(even.values[COMMAND]).sum(1, keepdims=True))
     found = shift_of(even, thrust, quick(even, even.values[ACCELERATION][:, 2:]))
     if found is None:
         return Finding("clocks", subject, UNKNOWN, "commands change too little for the lag of the motors to be told")

@@ -1,7 +1,7 @@
 """When a robot flew and when it rested, and its numbers on one even grid: what all checks of physics begin with.
 
-The grid is for judging alone: what lies between two samples is a straight line there, whatever the gap. Datasets are
-made of the streams themselves.
+The grid is for judging and identifying: what lies between two samples is a straight line there, whatever the gap; a
+command is held until the next. Datasets are made of the streams themselves.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Even:
     """A log on one grid.
 
     Args:
-        times: [G] s. values: by signal [G, *shape] of all streams that overlap.
+        times: [G] s. values: by signal [G, *shape] of all streams that overlap; a command is the mean of what was
+            held from a time of the grid to the next.
         flying, resting: [G].
     """
 
@@ -76,7 +77,8 @@ def even(log: FlightLog, good: dict[str, Marks]) -> Even | None:
     if not end - begin > 0.5:
         return None
     grid = begin + step * np.arange(int((end - begin) / step))
-    values = {signal: columns(grid, times, continuous(found[mark]) if signal == ATTITUDE else found[mark])
+    values = {signal: held(grid, times, found[mark]) if signal == COMMAND else
+              columns(grid, times, continuous(found[mark]) if signal == ATTITUDE else found[mark])
               for times, stream, mark in kept.values() for signal, found in stream.values.items()}
     if ATTITUDE in values:
         length = np.linalg.norm(values[ATTITUDE], axis=1, keepdims=True)
@@ -89,8 +91,27 @@ def columns(grid: Numbers, times: Numbers, values: Numbers) -> Numbers:
     usual = np.median(np.diff(times))
     wide = max(int(round((grid[1] - grid[0]) / usual)), 1) if usual > 0 else 1
     flat = smooth(values.reshape(len(values), -1), wide)
-    out = np.stack([np.interp(grid, times, column) for column in flat.T], 1)
+    middle = smooth(times[:, None], wide)[:, 0]  # of an even number of samples it is between two of them
+    out = np.stack([np.interp(grid, middle, column) for column in flat.T], 1)
     return out.reshape(len(grid), *values.shape[1:])
+
+
+def held(grid: Numbers, times: Numbers, values: Numbers) -> Numbers:
+    """Commands ``values`` [T, A], each held until the next: their mean from each time of ``grid`` [G] to the next.
+
+    Whoever flies them holds this mean over the same time (``sim/identification/shooting.py``); the mean around a time
+    of the grid would act half a step too early.
+    """
+    edges = np.append(grid, 2 * grid[-1] - grid[-2])
+    until = np.append(times, max(times[-1], edges[-1]) + 1.0)  # the last is held on
+    sums = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values * np.diff(until)[:, None], axis=0)])
+    at = np.stack([np.interp(edges, until, column) for column in sums.T], 1)
+    return np.asarray(np.diff(at, axis=0) / np.diff(edges)[:, None])
+
+
+def centred(command: Numbers) -> Numbers:
+    """[G, A] the mean around each time of the grid, of the means ``command`` [G, A] from each to the next."""
+    return np.asarray(0.5 * (command + np.concatenate([command[:1], command[:-1]])))
 
 
 def flying(log: FlightLog, values: dict[str, Numbers], count: int, step: float) -> Marks:

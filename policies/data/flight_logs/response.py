@@ -66,12 +66,12 @@ def flown_long(even: Even) -> bool:
 
 
 def followed(even: Even, command: Numbers, tau: float) -> Numbers:
-    """[G, 4] the commands behind a lag of first order."""
+    """[G, 4] the commands, each held until the next, behind a lag of first order: what came before each time acts."""
     reach = int(min(8 * tau, 2.0) / even.step) + 1
     weight = np.exp(-even.step / tau * np.arange(reach))
     before = np.repeat(command[:1], reach, axis=0)
     padded = np.concatenate([before, command])
-    return np.stack([np.convolve(column, weight / weight.sum())[reach : len(padded)] for column in padded.T], 1)
+    return np.stack([np.convolve(column, weight / weight.sum())[reach - 1 : len(padded) - 1] for column in padded.T], 1)
 
 
 def thrust(even: Even) -> tuple[float, float, float]:

@@ -30,6 +30,9 @@ UNLIKE = 0.3  # how much the sweeps' speeds differ between the first joint and t
 APART_M = 0.03  # between links that must not touch; 1 cm more than guards ask for
 LOOKED_S = 0.1  # between the places at which that is looked at
 SAG = 0.05  # rad or m beyond the range of setpoints, that the formula leaves to servos which give way
+START = 0.15  # rad or m from home, in which joints may be at the start, and from which they are rehearsed
+GO, REST = 0.8, 0.6  # of settle_s, and of quiet_s: in which it goes
+CORNERS, ON_THE_WAY = 32, 6  # starts from which links are looked at, and places on their way home
 ROOM = 0.25  # rad or m about what is planned, that the formula leaves to where the robot was and how it follows
 
 
@@ -106,7 +109,8 @@ class JointPlan:
         place = " & ".join(f"joint_pos[{j}] > low[{j}] & joint_pos[{j}] < high[{j}]" for j in joints)
         speed = " & ".join(f"abs(joint_vel[{j}]) < speed[{j}]" for j in joints)
         home = " & ".join(f"abs(joint_pos[{j}] - home[{j}]) < near" for j in joints)
-        out = {"place": f"G[0,{end:g}] ({place})", "speed": f"G[0,{end:g}] ({speed})",
+        start = " & ".join(f"abs(joint_pos[{j}] - home[{j}]) < start" for j in joints)
+        out = {"start": f"({start})", "place": f"G[0,{end:g}] ({place})", "speed": f"G[0,{end:g}] ({speed})",
                "quiet end": f"G[{end - self.rest_s:g},{end:g}] ({home})"}
         if self.robot.tool:
             out["table"] = f"G[0,{end:g}] ({self.robot.tool}_pos_w.z > table)"
@@ -119,7 +123,8 @@ class JointPlan:
         speed = np.minimum(2.5 * self.most_speed, np.array(limits(self.robot)[0]))
         return {"low": tuple(np.maximum(low - SAG, self.place.min(0) - ROOM)),
                 "high": tuple(np.minimum(high + SAG, self.place.max(0) + ROOM)),
-                "speed": tuple(speed), "home": tuple(self.home), "near": 0.1, "table": self.settings.table_m}
+                "speed": tuple(speed), "home": tuple(self.home), "near": 0.1, "start": START,
+                "table": self.settings.table_m}
 
 
 def plan(robot: RobotSpec, settings: JointSettings) -> JointPlan:
@@ -139,12 +144,15 @@ def plan(robot: RobotSpec, settings: JointSettings) -> JointPlan:
                                                               lambda hz: 1.0 / hz), dt,
                                    Limits(reach[j], speed[j], acceleration[j])) for j in range(joints)], 1)
     away = middle - np.array(robot.home[PLACE])
-    go = waves.smooth((np.arange(settle) + 1) / (0.8 * settle))[:, None] * away
-    back = waves.smooth((np.arange(quiet) + 1) / (0.6 * quiet))[:, None] * away
+    begins = check_start(robot, settings, np.abs(away) + START)
+    go = waves.smooth((np.arange(settle) + 1) / (GO * settle))[:, None] * away
+    back = waves.smooth((np.arange(quiet) + 1) / (REST * quiet))[:, None] * away
     table = np.concatenate([go, away + sines, away + swept, away - back]) + robot.home[PLACE]
     check_path(robot, settings, table, dt)
+    check_way_home(robot, away)
     parts = segments_of(("settle", "multisines", "sweeps", "home"), (settle, count, len(swept), quiet))
-    return JointPlan(robot, settings, rate, parts, table, np.maximum(np.abs(np.diff(table, axis=0)).max(0) / dt, 1e-3))
+    return JointPlan(robot, settings, rate, parts, table,
+                     np.maximum(np.abs(np.diff(table, axis=0)).max(0) / dt, begins))
 
 
 def ends(robot: RobotSpec, margin: float) -> tuple[Numbers, Numbers]:
@@ -229,6 +237,34 @@ def check(robot: RobotSpec, s: JointSettings, rate: float) -> None:
         raise CannotExcite(f"sweeps={s.sweeps:g}: a whole number is needed")
     waves.check_steps(s.seconds, rate)
     waves.check_band(s.low_hz, s.high_hz, rate)
+
+
+def check_start(robot: RobotSpec, s: JointSettings, far: Numbers) -> Numbers:
+    """[J] speeds at which the joints come from ``far`` [J] away; refuse a time that is too short for them. Least jerk
+    has 1.875 of the mean speed at most, and 5.77 (10 / sqrt(3)) of the distance over the time squared."""
+    speed, acceleration = (s.share * values for values in limits(robot))
+    least = np.maximum(1.875 * far / speed, (10 / 3**0.5 * far / acceleration) ** 0.5) / GO
+    worst = int(np.argmax(least))
+    if s.settle_s < least[worst]:
+        raise CannotExcite(f"settle_s={s.settle_s:g}: joint {robot.sources[PLACE].names[worst]} may begin {START:g} "
+                           f"from home, and then has {far[worst]:.3g} to go; with share={s.share:g} of the speed and "
+                           f"acceleration that it accepts at least {np.ceil(100 * least[worst]) / 100:g} s are needed")
+    return np.asarray(1.875 * far / (GO * s.settle_s))
+
+
+def check_way_home(robot: RobotSpec, away: Numbers) -> None:
+    """Refuse starts, within what the formula allows, from which links would come near each other on their way."""
+    if robot.kind != "arm":
+        return
+    home, capsules = np.array(robot.home[PLACE]), watched(robot, PLACE, APART_M)
+    corners = START * np.sign(np.random.default_rng(0).standard_normal((CORNERS, len(home))))
+    for share in np.linspace(0.0, 1.0, ON_THE_WAY):
+        for corner in corners:
+            room, links = capsules.distance(home + share * away + (1 - share) * corner)
+            if room < APART_M:
+                raise CannotExcite(f"home: from {START:g} beside it, which the formula allows, the links {links} would "
+                                   f"come {room:.3f} m near each other, {APART_M:g} m are kept: this robot needs "
+                                   "another home")
 
 
 def check_path(robot: RobotSpec, s: JointSettings, place: Numbers, dt: float) -> None:

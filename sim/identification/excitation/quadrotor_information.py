@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
+
 import numpy as np
 
 from temporeal.robots.spec import RobotSpec
@@ -22,12 +25,14 @@ BLOCK = 8
 """Stretches whose residuals are held at once."""
 
 
-def information(robot: RobotSpec, record: FlightRecord, seconds: float, *, fast: bool = True) -> Information:
+def information(robot: RobotSpec, record: FlightRecord, seconds: float, *, fast: bool = True,
+                flown: Mapping[str, float] | None = None) -> Information:
     """Of a flight. ``seconds``: of the whole excitation, with what is not used of it. ``fast``: commands are in the
-    record as fast as they were made."""
+    record as fast as they were made. ``flown``: values of parameters that are no robot's, with which it was simulated.
+    """
     asked = quantities(robot, fast, record.voltage is not None)
     problem = problem_of(asked, [record], STRETCH_S, REFERENCE_V)
-    theta = nominal(robot, asked)
+    theta = nominal(robot, asked, flown or {})
     _, prior = problem.prior
     step = NUDGE * prior
     around = np.concatenate([theta + np.diag(step), theta - np.diag(step)])
@@ -47,17 +52,27 @@ WARM_S = 1.0
 """Of commands that are flown before a block's first stretch, so that the rotors turn as they did."""
 
 
+OVER_TIME = ("command", "voltage", "rates", "force", "usable", "quat", "velocity", "position")
+
+
+class Cut(FlightRecord):
+    """A part of a flight, of which ``begin`` may lie before the part's own samples, so be negative."""
+
+    @property
+    def first(self) -> int:
+        """Sample at which the whole flight began, since when its battery has been emptying."""
+        return self.begin
+
+
 def within(problem: Problem) -> Problem:
-    """The same stretches of a record that ends and begins with them: the simulator flies a whole record."""
+    """The same stretches of a record that ends and begins with them: the simulator flies a whole record. The battery's
+    loss goes on from the flight's own begin."""
     record, begin = problem.records[0], problem.begins[0]
     first = max(0, int(begin[0] - WARM_S / record.step))
     some = slice(first, int(begin[-1]) + problem.length + 1)
-    cut = {name: None if value is None else value[some] for name, value in (
-        ("voltage", record.voltage), ("force", record.force), ("quat", record.quat), ("velocity", record.velocity),
-        ("position", record.position))}
-    short = FlightRecord(record.name, record.digest, record.step, record.command[some], cut["voltage"],
-                         record.rates[some], cut["force"], record.usable[some], cut["quat"], cut["velocity"],
-                         cut["position"])
+    whole = {each.name: getattr(record, each.name) for each in fields(record)}
+    cut = {name: None if whole[name] is None else whole[name][some] for name in OVER_TIME}
+    short = Cut(**{**whole, **cut, "begin": record.first - first})
     return Problem(problem.asked, (short,), problem.length, (begin - first,), problem.reference_v)
 
 
@@ -76,14 +91,14 @@ def stated(one: Quantity, value: float) -> Asked:
     return Asked(one.name, one.unit, float(one.value(value)), one.log, one.sd, 1.0 if one.log else 2 * SIDE_90 * one.sd)
 
 
-def nominal(robot: RobotSpec, asked: tuple[Quantity, ...]) -> Numbers:
-    """[Q] of the spec's nominal robot; the middle of the prior where the spec has no such parameter."""
+def nominal(robot: RobotSpec, asked: tuple[Quantity, ...], flown: Mapping[str, float]) -> Numbers:
+    """[Q] of the spec's nominal robot; where the spec has no such parameter as ``flown``, else the prior's middle."""
     p = {name: parameter.nominal for name, parameter in robot.parameters.items()}
     full, mass = sum(p["thrust_curve"]), p["mass"][0]
     levers = (p["arm"][1], p["arm"][0], p["torque_per_thrust"][0])
     known = {"mass": mass, "arm": p["arm"][0], "torque_per_thrust": levers[2], "thrust_to_mass": 4 * full / mass,
              "curve_linear": p["thrust_curve"][1] / full, "tau_up": p["tau_up"][0], "tau_down": p["tau_down"][0],
              **{f"torque_to_inertia_{a}": full * levers[k] / p["inertia"][k] for k, a in enumerate("xyz")},
-             **{f"drag_to_mass_{a}": p["drag"][k] / mass for k, a in enumerate("xyz")}}
+             **{f"drag_to_mass_{a}": p["drag"][k] / mass for k, a in enumerate("xyz")}, **flown}
     return np.array([one.mean if one.name not in known else np.log(known[one.name]) if one.log else known[one.name]
                      for one in asked])

@@ -10,12 +10,15 @@ import pytest
 from tests.policies.data.flight_logs.excerpts import NANOBENCH, USDLOG, clean
 
 from temporeal.policies.cli.main import main
+from temporeal.policies.cli.verbs.flight_logs import identify as verb
 from temporeal.policies.cli.verbs.flight_logs.identify import known
 from temporeal.policies.data.episodes.interface import ActionSpec, DataError
 from temporeal.policies.data.flight_logs.inspection import inspect
 from temporeal.policies.data.flight_logs.records import record_of
 from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.spec import load_robot
+from temporeal.sim.identification import fit, identified_file
+from temporeal.sim.identification.synthetic import flights
 
 
 @pytest.mark.parametrize(("words", "said"), [
@@ -24,6 +27,14 @@ from temporeal.robots.spec import load_robot
     ((str(NANOBENCH), "--known", "mas=0.03,0.001", "--steps", "0"), "did you mean 'mass'?"),
     ((str(NANOBENCH), "--stretch", "9"), "0.02 to 5 s"),
     (("nothing.csv",), "not there"),
+    *(((str(NANOBENCH), "--voltage", volts), "1 to 60 V are legal") for volts in ("nan", "0", "-3")),
+    ((str(NANOBENCH), "--seed", "-1"), "seed (--seed) is -1"),
+    ((str(NANOBENCH), "--known", "mass=33.2,0.3"), "is it in kg"),
+    ((str(NANOBENCH), "--known", "mass=0.03,0.001", "--known", "mass=0.04,0.001"), "mass: given twice"),
+    ((str(NANOBENCH), "--rate", "100"), "of bags alone"),
+    ((str(NANOBENCH), "--episode", "3"), "of datasets and bags alone"),
+    ((str(NANOBENCH), "--out", "nofolder/i.yaml"), "there is no folder nofolder"),
+    ((str(NANOBENCH), "--out", "."), "is a folder"),
 ])
 def test_what_cannot_be_used_is_refused(words, said, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
@@ -36,6 +47,18 @@ def test_a_file_that_is_there_is_not_replaced(tmp_path, capsys) -> None:
     (tmp_path / "i.yaml").write_text("mine")
     assert main(["identify", str(NANOBENCH), "--out", str(tmp_path / "i.yaml")]) == 2
     assert "--overwrite" in capsys.readouterr().err
+
+
+def test_a_fit_without_an_end_warns(tmp_path, monkeypatch, capsys) -> None:
+    """It ends in its first round here."""
+    monkeypatch.setattr(fit, "ROUNDS", 1)
+    monkeypatch.setattr(verb, "flights", lambda options: (flights(load_robot("crazyflie"), 1, 6.0, 3).records,
+                                                          load_robot("crazyflie"), False))
+    assert main(["identify", "any", "--out", str(tmp_path / "i.yaml"), "--steps", "0"]) == 0
+    told = capsys.readouterr()
+    assert "not converged after 1 rounds" in told.err and "NOT CONVERGED" in told.out
+    assert not identified_file.read(tmp_path / "i.yaml")["fit"]["converged"]
+    assert [each.name for each in tmp_path.iterdir()] == ["i.yaml"]
 
 
 def test_known_values() -> None:
@@ -72,3 +95,6 @@ def test_a_flight_becomes_a_file(tmp_path, capsys) -> None:
     assert told["parameters"]["drag_to_mass_x"]["status"] == "identified"
     assert told["parameters"]["torque_to_inertia_x"]["status"] == "not identifiable"
     assert out.exists()
+    faster = told["parameters"]["tau_up"]  # than any source says: the stand-in for what was logged slowly
+    assert faster["status"] == "contradicts its prior" and faster["high"] < faster["prior_low"]
+    assert told["simulator"]["tau_up"]["value"] == pytest.approx([faster["value"]])

@@ -67,10 +67,11 @@ def identified(folder: Path, **changes: Any) -> Path:
                                 ("tau_down", [0.07]), ("drag", [0.01, 0.01, 0.02]), ("motor_gain", [1.1] * 4),
                                 ("command_delay", [0.01]))}
     content = {
-        "format": "temporeal identified quadrotor", "version": 1, "robot": "crazyflie", "revision": "test", "logs": [],
-        "fit": dict.fromkeys(identified_file.OF_FIT, 1),
+        "format": "temporeal identified quadrotor", "version": identified_file.VERSION, "robot": "crazyflie",
+        "revision": "test", "logs": [{"name": "a", "sha256": "", "seconds": 9.0, "step_s": 0.01}],
+        "fit": dict.fromkeys(identified_file.OF_FIT, 1) | {"converged": True, "sampled_widths": []},
         "parameters": {"thrust_to_mass": acts},
-        "covariance": {"order": ["thrust_to_mass"], "mean": [2.6], "matrix": [[0.001]]}, "simulator": ends,
+        "covariance": {"order": ["thrust_to_mass"], "mean": [2.639057], "matrix": [[0.001]]}, "simulator": ends,
         "sensors": {}, **changes}
     path = folder / "identified.yaml"
     path.write_text(yaml.safe_dump(content))

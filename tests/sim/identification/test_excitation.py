@@ -56,14 +56,25 @@ def test_a_sweep_is_at_its_speed_except_at_its_ends():
 
 def test_the_quadrotors_reference_keeps_reach_speed_and_lean():
     plan = quadrotor.plan(CRAZYFLIE, QuadrotorSettings(seconds=40.0))
-    assert np.abs(plan.place).max() <= 0.3 and np.linalg.norm(plan.velocity, axis=1).max() < 2.0
+    assert np.abs(plan.place[:4000]).max() <= 0.3 and np.linalg.norm(plan.velocity, axis=1).max() < 2.0
     assert np.abs(plan.acceleration).max() < 9.81 * np.tan(np.radians(35.0 / 2)) * 1.01
-    quiet = plan.segments[-1]
-    assert quiet.last == plan.steps == 4000
-    assert not plan.place[quiet.first :].any() and not plan.turn[quiet.first :].any()
+    quiet, landing = plan.segments[-2:]
+    assert quiet.last == landing.first == 4000 and landing.last == plan.steps
+    assert not plan.place[quiet.first : quiet.last].any() and not plan.turn[quiet.first :].any()
     excited = {part.name: max(float(np.abs(values[part.first : part.last]).max()) for values in (
         plan.place, plan.thrust, plan.turn)) for part in plan.segments}
     assert all((value > 0) == (name not in ("settle", "quiet")) for name, value in excited.items())
+
+
+def test_rotor_commands_end_low_and_off_and_rates_at_the_center():
+    """By motor_cmd the guard's stop, which ends every mission, is silence: a robot at 1 m would fall."""
+    plan = quadrotor.plan(CRAZYFLIE, QuadrotorSettings(seconds=40.0))
+    down = plan.place[4000:, 2]
+    assert plan.center[2] + down[-1] == pytest.approx(0.1) and (np.diff(down) < 1e-12).all()
+    assert np.abs(np.diff(down)).max() * plan.rate_hz <= 0.3 + 1e-9
+    assert plan.power[-1] == 0 and (plan.power[:-31] == 1).all() and (down[-131:] < down[-1] + 1e-9).all()
+    level = quadrotor.plan(CRAZYFLIE, QuadrotorSettings(seconds=40.0, command="ctbr_cmd"))
+    assert level.steps == 4000 and (level.power == 1).all() and "landing" not in level.clauses
 
 
 @pytest.mark.parametrize(("changes", "told"), [
@@ -74,6 +85,7 @@ def test_the_quadrotors_reference_keeps_reach_speed_and_lean():
     ({"low_hz": 3.0}, "0 < low <= high"), ({"command": "joint_pos_cmd"}, "is excited by motor_cmd, ctbr_cmd"),
     ({"rate_hz": 1e9}, "rate_hz=1e+09: 5 to 1000"), ({"rate_hz": -5.0}, "rate_hz=-5: 5 to 1000"),
     ({"seconds": 1e7}, "seconds=1e+07: 100 commands a second are at most 60000 commands"),
+    ({"land_m": 1.5}, "land_m=1.5: at most 1, the center's height"),
     ({"thrust": -0.1}, "thrust=-0.1: a number above 0"), ({"tilt_deg": 70.0}, "tilt_deg=70: at most 60")])
 def test_what_a_quadrotor_must_not_fly_is_refused(changes, told):
     with pytest.raises(CannotExcite, match=re.escape(told)):
@@ -90,6 +102,38 @@ def test_an_arms_setpoints_keep_place_speed_and_acceleration_with_margins():
     assert (hard <= 0.3 * np.array(motion.acceleration) * 1.2).all()
 
 
+def test_the_shortest_time_in_which_joints_go_home_keeps_speed_and_acceleration():
+    """From the farthest start that the formula allows, sampled as the policy does it."""
+    settings, far = JointSettings(settle_s=0.5), np.full(7, joints.START)
+    with pytest.raises(CannotExcite, match="settle_s=0.01") as refused:
+        joints.check_start(FRANKA, replace(settings, settle_s=0.01), far)
+    least = float(re.search(r"at least ([\d.]+) s", str(refused.value))[1])
+    joints.check_start(FRANKA, replace(settings, settle_s=least), far)
+    with pytest.raises(CannotExcite):
+        joints.check_start(FRANKA, replace(settings, settle_s=0.95 * least), far)
+    way = joints.START * waves.smooth(np.arange(2000) * 0.001 / (0.8 * least))
+    speed, acceleration = (0.3 * values.min() for values in joints.limits(FRANKA))
+    fast, hard = np.diff(way).max() * 1e3, np.abs(np.diff(way, 2)).max() * 1e6
+    assert fast <= speed * 1.001 and hard <= acceleration * 1.001
+    assert max(fast / speed, hard / acceleration) > 0.9
+
+
+def test_a_start_farther_from_home_than_was_rehearsed_is_no_run_of_this_excitation():
+    plan = joints.plan(FRANKA, JointSettings())
+    assert plan.constants["start"] == joints.START and plan.clauses["start"].count("< start") == 7
+
+
+def test_links_are_looked_at_on_the_way_home(monkeypatch):
+    class Near:
+        def distance(self, at):
+            off = np.abs(at - np.array(FRANKA.home["joint_pos"])).max()
+            return (0.01, "a and b") if 0.149 < off < 0.151 else (1.0, "")
+
+    monkeypatch.setattr(joints, "watched", lambda *given: Near())
+    with pytest.raises(CannotExcite, match="from 0.15 beside it"):
+        joints.check_way_home(FRANKA, np.zeros(7))
+
+
 def test_each_joint_has_frequencies_of_its_own():
     settings, seen = JointSettings(), list[float]()
     for joint in range(7):
@@ -102,6 +146,7 @@ def test_each_joint_has_frequencies_of_its_own():
 @pytest.mark.parametrize(("robot", "changes", "told"), [
     ("franka", {"reach": 1.9}, "reach=1.9: joint fr3_joint2 has 1.58"),
     ("franka", {"share": 0.9}, "share=0.9: 0.02 to 0.6 are legal"),
+    ("franka", {"settle_s": 0.3, "seconds": 50.0}, "settle_s=0.3: joint .* may begin 0.15 from home"),
     ("franka", {"high_hz": 12.5}, "high_hz=12.5: commands at 25 Hz"), ("franka", {"seconds": 30.0}, "seconds=48"),
     ("franka", {"reach": 0.8, "seconds": 200.0, "settle_s": 8.0, "quiet_s": 8.0}, "come .* m near each other"),
     ("shadow_hand", {}, "needs the command joint_pos_cmd"), ("franka", {"sweeps": 2.5}, "a whole number")])

@@ -14,6 +14,7 @@ from temporeal.robots.registry import guess
 if TYPE_CHECKING:
     from temporeal.policies.excitation.writing import Written
     from temporeal.robots.spec import RobotSpec
+    from temporeal.sim.identification.record import FlightRecord
 
 SUMMARY = "an artifact that excites a robot within limits; what its log will tell"
 HELP = """\
@@ -23,10 +24,12 @@ adds as a function of the time since the start. `temporeal deploy` flies it thro
 simulator, by the nominal robot and by others that the spec's ranges allow; an excitation that leaves its limits there
 is refused.
 
-A quadrotor holds its place and gets chirps of place, thrust and turns, then doublets, and hovers at the end. It must be
-in the air, near the center, when the flight starts. command=motor_cmd puts rotor commands in the recording;
-command=ctbr_cmd is for drivers that take thrust and rates only: log the motors on board. Joints of arms and hands get
-multisines and slow sweeps about home, and come home at the end. An arm is alone in simulation: clear its surroundings.
+A quadrotor holds its place and gets chirps of place, thrust and turns, then doublets, and hovers. It must be in the
+air, within box_m - 0.35 m of the center, when the flight starts. command=motor_cmd puts rotor commands in the
+recording; it then sinks to land_m and switches its rotors off; a stop before that lets it fall. command=ctbr_cmd is for
+drivers that take thrust and rates only: log the motors on board; the guard lands it at the end, and at any stop. Joints
+of arms and hands get multisines and slow sweeps about home, and come home at the end. An arm is alone in simulation:
+clear its surroundings.
 
 --information says what is to be expected of the log: the standard deviation of each parameter after the excitation, how
 long it must be for a wanted precision, and which parameters it cannot tell apart (Fisher's information, sensors as
@@ -43,6 +46,10 @@ Example:
   temporeal deploy outputs/excite --sim
 """
 OWN = ("robot", "out")
+ENDS = {
+    "motor_cmd": "at the end it sinks to land_m and its rotors go off; a stop before that is silence: IT FALLS",
+    "ctbr_cmd": "at the end, and at a stop, the guard levels and lands it",
+    "joint_pos_cmd": "at the end it is at home, and held there; a stop holds it where it is"}
 
 
 def parser() -> Parser:
@@ -54,7 +61,9 @@ def parser() -> Parser:
     p.add_argument("--precision", type=float, default=0.05, metavar="SHARE",
                    help="that is wanted: standard deviation over the value; of what may be 0, over the prior's 90 %% "
                         "range (%(default)s)")
-    p.add_argument("--log", type=Path, metavar="LOG", help="with --information: of this flight, a log or a dataset")
+    p.add_argument("--log", type=Path, metavar="LOG", help="with --information: of this flight, a log, a bag or a "
+                   "dataset")
+    p.add_argument("--anyway", action="store_true", help="use a --log in which something is wrong")
     p.add_argument("--settings", action="store_true", help="print the settings for the robot, and what they are now")
     p.add_argument("--sign", type=Path, metavar="KEY.pem", help="sign the artifact with this secret key (Ed25519)")
     add_overwrite(p)
@@ -77,7 +86,7 @@ def run(argv: Sequence[str]) -> int:
             say("\n".join(f"{f.name}={getattr(settings, f.name)}" for f in fields(settings)))
             return OK
         plan = None if options.log is not None else plan_of(robot, settings)
-        told = expectation(options, robot, plan) if options.information else None
+        told = expectation(options, given, plan) if options.information else None
         written = None if "out" not in given else write(plan, Path(given["out"]), options)
     if options.json:
         print_json({**({} if written is None else figures(written, Path(given["out"]))),
@@ -99,6 +108,8 @@ def check(options: Any, given: Mapping[str, str]) -> None:
         if more := [key for key in given if key != "robot"]:
             raise BadInput(f"{more[0]}={given[more[0]]}: a flight that was recorded has no settings; give robot= and "
                            "--log alone")
+    elif options.anyway:
+        raise BadInput("--anyway is of --log: it uses a flight in which something is wrong")
     if options.sign is not None and "out" not in given:
         raise BadInput("--sign signs what is written: give out=FOLDER, too")
     if "out" not in given and not (options.information or options.settings):
@@ -124,20 +135,30 @@ def write(plan: Any, out: Path, options: Any) -> Written:
     return written
 
 
-def expectation(options: Any, robot: RobotSpec, plan: Any) -> dict[str, Any]:
+def expectation(options: Any, given: Mapping[str, str], plan: Any) -> dict[str, Any]:
     """What is to be expected of the planned flight, or of the recorded one, as --json prints it."""
     from math import isfinite
 
     from temporeal.policies.excitation import expectation
     from temporeal.sim.identification.excitation.information import expected
 
-    found = expectation.of_plan(plan) if options.log is None else expectation.of_log(options.log, robot)
+    found = expectation.of_plan(plan) if options.log is None else expectation.of_log(*recorded(options, given["robot"]))
     return {"seconds": found.seconds, "precision": options.precision, "parameters": {
         each.asked.name: {
             "value": each.asked.value, "unit": each.asked.unit, "relative": each.asked.relative,
             "prior_sd": each.asked.prior, "sd": each.sd, "sd_if_others_were_known": each.alone, "told": each.told,
             "needed_s": each.needed if isfinite(each.needed) else None, "mixed_up_with": list(each.mixed)}
         for each in expected(found, options.precision)}}
+
+
+def recorded(options: Any, name: str) -> tuple[FlightRecord, RobotSpec, bool]:
+    """The flight of --log as ``temporeal identify`` takes it: it refuses what is wrong, and reads bags. Whether its
+    commands were logged slowly comes last."""
+    from temporeal.policies.cli.verbs.flight_logs import identify
+
+    words = ["--robot", name, *(["--anyway"] if options.anyway else []), "--", str(options.log)]
+    (record,), robot, slow = identify.flights(identify.parser().parse_args(words))
+    return record, robot, slow
 
 
 def table(told: Mapping[str, Any], precision: float) -> str:
@@ -236,6 +257,7 @@ def describe(written: Written, out: Path) -> str:
             f"rehearsed with {written.rehearsal.commands.shape[1]} simulated robots; room left to the limits, at "
             f"least: {least}\n"
             f"self-test: {proof.steps} steps, largest difference {proof.max_error:.1e} of a range\n"
+            f"{ENDS[manifest.commands[0].name]}\n"
             + next_step(manifest.robot, out))
 
 

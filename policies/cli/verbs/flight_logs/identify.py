@@ -18,8 +18,8 @@ HELP = """\
 Flies the simulator along each log from measured states, in stretches of a quarter of a second, and finds the parameters
 under which it does what the robot did: thrust per mass and its curve, by the battery's voltage where it is logged;
 time constants of motors that speed up and slow down; torque per inertia; drag; centre of mass; delay; biases. Each with
-a 90 % interval that allows for correlated residuals. What a log cannot tell keeps its prior (of the robot's spec), and
-is called "not identifiable", with the reason.
+a 90 % interval that allows for correlated residuals. What a log cannot tell is called "not identifiable", with the
+reason: its interval is mostly its prior's (of the robot's spec). What it tells otherwise "contradicts its prior".
 
 A log is what temporeal log inspect takes, with what each motor was told (PWM or thrust), gyro and accelerometer; motion
 capture adds drag and biases. A log in which something is wrong is refused, unless --anyway.
@@ -29,6 +29,7 @@ Example:
   temporeal identify flight1.csv flight2.csv --known mass=0.0332,0.0003 --out mine.yaml
   temporeal identify log15 --json
 """
+MOST_HZ = 10_000.0
 
 
 def parser() -> Parser:
@@ -77,14 +78,16 @@ def identified(options: Any) -> int:
     from temporeal.sim.identification.identify import identify
     from temporeal.sim.identification.settings import Settings
 
-    if options.out.exists() and not options.overwrite:
-        raise BadInput(f"--out {options.out} is there already; --overwrite replaces it")
+    writable(options.out, options.overwrite)
     settings = Settings(options.stretch, reference_v=options.voltage, steps=options.steps, seed=options.seed,
                         threads=options.threads, known=tuple(known(each) for each in options.known))
     records, robot, slow = flights(options)
     found = identify(records, robot, settings, slow_commands=slow)
     content = identified_file.content(found, revision())
     identified_file.write(options.out, content)
+    if not content["fit"]["converged"]:
+        complain(f"temporeal: not converged after {content['fit']['rounds']} rounds: values may lie off by more than "
+                 "their intervals say (a longer flight, --known or another --stretch may help)")
     if options.json:
         print_json({"out": options.out, **content})
         return OK
@@ -92,6 +95,31 @@ def identified(options: Any) -> int:
         say(line)
     say(f"\n{options.out}")
     return OK
+
+
+def writable(out: Path, overwrite: bool) -> None:
+    """Refuse, before anything is computed, a file that cannot be written afterwards."""
+    if out.is_dir():
+        raise BadInput(f"--out {out} is a folder; a file is needed")
+    if out.exists() and not overwrite:
+        raise BadInput(f"--out {out} is there already; --overwrite replaces it")
+    if not out.parent.is_dir():
+        raise BadInput(f"--out {out}: there is no folder {out.parent}")
+
+
+def legal(path: Path, options: Any) -> None:
+    """Refuse options that say nothing of the log at ``path``."""
+    from temporeal.policies.cli.verbs.flight_logs import reading
+    from temporeal.policies.data.flight_logs import recorded
+    from temporeal.policies.data.formats.kinds import ROSBAG
+
+    kind = reading.kind_of(path, options)
+    if options.rate is not None and kind != ROSBAG:
+        raise BadInput(f"--rate {options.rate:g}: of bags alone; {path} is of kind {kind}, whose own times are used")
+    if options.rate is not None and not 0 < options.rate <= MOST_HZ:
+        raise BadInput(f"--rate {options.rate:g}: more than 0 and at most {MOST_HZ:g} Hz are legal")
+    if options.episode and kind not in (ROSBAG, recorded.KIND):
+        raise BadInput(f"--episode {options.episode}: of datasets and bags alone; {path} is of kind {kind}, one flight")
 
 
 def known(text: str) -> tuple[str, float, float]:
@@ -113,6 +141,7 @@ def flights(options: Any) -> tuple[list[FlightRecord], RobotSpec, bool]:
         raise BadInput(f"a log is named twice: {', '.join(map(str, options.logs))}")
     records, robots, slow = [], set(), False
     for path in options.logs:
+        legal(path, options)
         found = reading.inspected(path, options)
         if (wrong := found.of("wrong")) and not options.anyway:
             raise BadInput(f"{path}: " + "; ".join(f"{each.subject}: {each.said}" for each in wrong)
