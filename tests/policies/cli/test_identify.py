@@ -49,6 +49,7 @@ def test_a_file_that_is_there_is_not_replaced(tmp_path, capsys) -> None:
     assert "--overwrite" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_fit_without_an_end_warns(tmp_path, monkeypatch, capsys) -> None:
     """It ends in its first round here."""
     monkeypatch.setattr(fit, "ROUNDS", 1)

@@ -137,6 +137,7 @@ def nominal_flight(written: writing.Written) -> FlightRecord:
         np.zeros((1000, 3)), np.ones(1000, bool), true["base_quat_w"], true["base_vel_w"], true["base_pos_w"])
 
 
+@pytest.mark.slow
 def test_stretches_of_a_flight_that_is_cut_know_for_how_long_its_battery_has_emptied(written):
     from temporeal.sim.identification.excitation.quadrotor_information import nominal, within
     from temporeal.sim.identification.parameters import quantities

@@ -167,6 +167,7 @@ def test_scores_that_repeat_count_once() -> None:
     assert 7 < real / independent < 12
 
 
+@pytest.mark.slow
 def test_a_noise_that_never_settles_does_not_keep_a_fit_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Accelerometers that are trusted in every other round alone."""
     real, calls = fitting.fitted, [0]
@@ -235,6 +236,7 @@ def test_a_gyro_at_rest_tells_its_bias() -> None:
     assert rested(asked, []) == asked
 
 
+@pytest.mark.slow
 def test_what_a_rest_tells_is_the_prior_of_a_fit() -> None:
     record = replace(flown().records[0].only(np.arange(1000) < 560), rest_rates=np.tile([0.03, -0.02, 0.01], (100, 1)))
     made = identify([record], ROBOT, Settings(steps=0))
