@@ -126,7 +126,9 @@ def test_an_arm_keeps_its_limits(tmp_path: Path, capsys: pytest.CaptureFixture[s
     pytest.importorskip("mujoco")
     assert main(["excite", "robot=franka", f"out={tmp_path / 'artifact'}", "seconds=50", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["rehearsal"]["robots"] == 16 and min(said["rehearsal"]["least_margin"].values()) > 0.05
+    margin = said["rehearsal"]["least_margin"]
+    assert margin.pop("start") > 0  # every fourth robot begins in a corner of what that clause allows
+    assert said["rehearsal"]["robots"] == 16 and min(margin.values()) > 0.05
 
 
 def nominal_flight(written: writing.Written) -> FlightRecord:
