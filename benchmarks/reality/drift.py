@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from temporeal.policies.export.drift import drawn_drift
 from temporeal.policies.runs.settings.compose import compose
+from temporeal.robots import frames
 from temporeal.robots.artifact.additions import DriftSpec
 from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal.sim.backends.quadrotor import Quadrotor, make
@@ -25,7 +27,7 @@ from temporeal.sim.randomization.distributions import draw_parameters, parse_ran
 from temporeal_benchmarks.rows import Row, at_least, at_most
 from temporeal_bridge.monitor.drift.detector import Detector, Drift
 from temporeal_bridge.monitor.drift.gate import CLEAR_M, flown, settling_s
-from temporeal_bridge.monitor.drift.thrust import PredictedThrust
+from temporeal_bridge.monitor.drift.thrust import GRAVITY, PredictedThrust
 from temporeal_bridge.monitor.drift.watch import up
 
 DT, SUBSTEPS, SECONDS = 0.02, 4, 30.0  # of a control step; of a flight
@@ -100,25 +102,21 @@ class Pilot:
         error = np.clip(self.goal - seen["base_pos_w"], -0.6, 0.6)
         self.sum = np.clip(self.sum + 4.0 * error[:, 2] * DT, -4.0, 4.0)
         wanted = error * [2.5, 2.5, 6.0] - seen["base_vel_w"] * [2.2, 2.2, 4.0]
-        wanted[:, 2] += 9.81 + self.sum
-        w, x, y, z = seen["base_quat_w"].T
-        rows = np.stack([  # columns are the body's axes in the world
-            1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y), 2 * (x * y + w * z),
-            1 - 2 * (x * x + z * z), 2 * (y * z - w * x), 2 * (x * z - w * y), 2 * (y * z + w * x),
-            1 - 2 * (x * x + y * y)], -1).reshape(-1, 3, 3)
-        body = np.einsum("ni,nij->nj", wanted, rows)
+        wanted[:, 2] += GRAVITY + self.sum
+        quat = seen["base_quat_w"]
+        body = frames.rotate_inverse(quat, wanted)
         tilt = body / np.linalg.norm(body, axis=-1, keepdims=True)
         thrust = np.clip(self.mass * body[:, 2], 0.0, 0.4395)
-        return np.stack([thrust, -5 * tilt[:, 1], 5 * tilt[:, 0], -1.0 * 2 * (w * z)], -1)
+        return np.stack([thrust, -5 * tilt[:, 1], 5 * tilt[:, 0], -2.0 * quat[:, 0] * quat[:, 3]], -1)
 
 
 class Sensors:
     """Noise, bias and delay as the training has them."""
 
-    def __init__(self, config: Mapping[str, object], count: int, rng: np.random.Generator) -> None:
-        self.noise, self.rng = dict(config["noise"]), rng  # type: ignore[call-overload]
-        self.tilt = rng.normal(0.0, dict(config["bias"])["base_quat_w"], (count, 3))  # type: ignore[call-overload]
-        self.late = rng.integers(0, int(config["delay_steps"]) + 1, count) > 0  # type: ignore[call-overload]
+    def __init__(self, config: Mapping[str, Any], count: int, rng: np.random.Generator) -> None:
+        self.noise, self.rng = dict(config["noise"]), rng
+        self.tilt = rng.normal(0.0, dict(config["bias"])["base_quat_w"], (count, 3))
+        self.late = rng.integers(0, int(config["delay_steps"]) + 1, count) > 0
         self.before: dict[str, np.ndarray] = {}
 
     def seen(self, true: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -18,13 +18,13 @@ from temporeal.robots.artifact.additions import DriftSpec
 from temporeal.robots.artifact.manifest import ArtifactError
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.env import Env
+from temporeal.sim.physics.quadrotor.dynamics import GRAVITY
 from temporeal.sim.randomization.distributions import draw_parameters
 
 DRAWS, TAIL = 4000, 0.005  # of the training's distribution; share of it beyond each end of what is called trained for
 NOISE = 0.02  # m/s, of a measured velocity where the training's sensors have none: that of configs/randomize/default
 LATEST = 0.03  # s, that command and state together are on their way at the least: of a Crazyflie's radio. Chosen
 NEEDED = ("mass", "thrust_curve", "tau_up", "tau_down", "drag")
-GRAVITY = 9.81  # m/s^2
 TRAINED = "trained"
 
 Draws = Mapping[str, np.ndarray]

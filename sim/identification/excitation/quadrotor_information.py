@@ -13,6 +13,7 @@ from temporeal.sim.identification.excitation.waves import Numbers
 from temporeal.sim.identification.parameters import SIDE_90, Quantity, quantities
 from temporeal.sim.identification.record import FlightRecord
 from temporeal.sim.identification.residuals import ACCELEROMETER, Problem, problem_of, residuals
+from temporeal.sim.physics.quadrotor.dynamics import GRAVITY
 
 STRETCH_S, REFERENCE_V = 0.25, 3.8
 NUDGE = 0.01
@@ -20,7 +21,6 @@ NUDGE = 0.01
 SENSORS = {"gyro": 0.02, "accelerometer": 0.2, "velocity": 0.02, "attitude": 0.005}
 """Standard deviations that are assumed, SI: those of the simulated Crazyflie (its ``ros.yaml``); of the accelerometer
 what propellers leave in one (0.13 to 0.17 m/s^2 in NanoBench's flights)."""
-GRAVITY = 9.81
 BLOCK = 8
 """Stretches whose residuals are held at once."""
 

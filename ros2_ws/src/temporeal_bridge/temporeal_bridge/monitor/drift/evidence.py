@@ -19,9 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from temporeal.robots.artifact.additions import DriftSpec
-from temporeal_bridge.monitor.drift.thrust import NOMINAL, QUICK, SLOW, Array
+from temporeal_bridge.monitor.drift.thrust import GRAVITY, NOMINAL, QUICK, SLOW, Array
 
-GRAVITY = 9.81  # m/s^2
 BLOCK_S = 0.2  # s. Chosen: twice the time that gusts and errors of the thrust curve last
 GUST = 0.018  # (m/s^2)^2 s, two-sided spectral density of an acceleration that no model has: 0.3 m/s^2 that last 0.1 s
 # (2 sd^2 time), or 0.15 for 0.4 s. Fits of thrust to public logs of Crazyflies leave 0.13 to 0.17 m/s^2
@@ -45,11 +44,9 @@ class Evidence:
         self.drag_error = (spec.drag[2] - spec.drag[0]) ** 2 / 12 / spec.mass**2  # variance, uniform
         self.broken = np.ones(count, dtype=bool)  # no interval before
         self.last, self.slope, self.variance = np.zeros(count), np.zeros(count), np.ones(count)
-        self._clear(np.ones(count, dtype=bool))
+        self.seconds, self.cross, self.information = (np.zeros(count) for _ in range(3))  # of the block so far
 
     def _clear(self, which: np.ndarray) -> None:
-        if not hasattr(self, "seconds"):
-            self.seconds, self.cross, self.information = (np.zeros(self.count) for _ in range(3))
         for total in (self.seconds, self.cross, self.information):
             total[which] = 0.0
 

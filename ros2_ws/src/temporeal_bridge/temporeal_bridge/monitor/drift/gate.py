@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from temporeal.robots.artifact.additions import DriftSpec
-from temporeal_bridge.monitor.drift.thrust import NOMINAL, Array
+from temporeal_bridge.monitor.drift.thrust import GRAVITY, NOMINAL, Array
 
 CLEAR_M = 0.15  # above the ground, m: the ground is felt up to some five radii of a propeller, 0.12 m of a Crazyflie's
 LEAST_SHARE = 0.3  # of g: thrust over mass below which a rotor is near idle. Chosen
@@ -20,7 +20,6 @@ SETTLED = 3.0  # time constants after which a rotor's speed is known: 5 % of the
 MISSING = 3.0  # periods without a command after which nobody knows what the motors do
 CHANGED = 0.02  # of a command's range: what the guard may change of it
 LONGEST_S = 0.1  # of an interval between two states
-GRAVITY = 9.81
 
 
 def settling_s(spec: DriftSpec) -> float:

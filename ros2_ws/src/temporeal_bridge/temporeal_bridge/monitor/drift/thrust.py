@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from temporeal.robots.artifact.additions import DriftSpec
 
 Array = NDArray[np.float64]
+GRAVITY = 9.81  # m/s^2
 
 NOMINAL, QUICK, SLOW = 0, 1, 2
 TRACKS = (1, 0, 2)  # places in a triple of the artifact, of the three above
