@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.policies.data.flight_logs.excerpts import NANOBENCH, USDLOG, clean
 
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.verbs.flight_logs import identify as verb
@@ -19,6 +18,7 @@ from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.spec import load_robot
 from temporeal.sim.identification import fit, identified_file
 from temporeal.sim.identification.synthetic import flights
+from temporeal_benchmarks.reality.excerpts import NANOBENCH, USDLOG, clean
 
 
 @pytest.mark.parametrize(("words", "said"), [

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.policies.data.flight_logs.excerpts import NANOBENCH, USDLOG, clean
 
 from temporeal.policies.cli.main import main
 from temporeal.policies.data.episodes.dataset import Dataset
 from temporeal.policies.evaluate.report.flight_log_page import is_log_page
 from temporeal.robots.spec import load_robot
+from temporeal_benchmarks.reality.excerpts import NANOBENCH, USDLOG, clean
 
 pytest.importorskip("pyarrow")
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.policies.data.flight_logs.excerpts import NANOBENCH
 
 from temporeal.policies.cli.main import main
 from temporeal.policies.excitation import geofence, writing
@@ -21,6 +20,7 @@ from temporeal.sim.identification.excitation import quadrotor
 from temporeal.sim.identification.excitation.quadrotor import QuadrotorSettings
 from temporeal.sim.identification.excitation.waves import CannotExcite
 from temporeal.sim.identification.record import FlightRecord
+from temporeal_benchmarks.reality.excerpts import NANOBENCH
 
 BRIEF = QuadrotorSettings(seconds=10.0, low_hz=1.4, high_hz=2.0, fast_low_hz=1.4, settle_s=2.0, quiet_s=2.0)
 PLAN = quadrotor.plan(load_robot("crazyflie"), BRIEF)

@@ -26,9 +26,8 @@ from temporeal.policies.data.flight_logs.recorded import read_episode
 from temporeal.policies.data.formats import importing
 from temporeal.policies.data.formats.found import Reading
 from temporeal.robots.spec import load_robot
-
-from .excerpts import NANOBENCH, USDLOG, both, clean, times, values, without
-from .test_injected_defects import lined
+from temporeal_benchmarks.reality.defects import lined
+from temporeal_benchmarks.reality.excerpts import NANOBENCH, USDLOG, both, clean, times, values, without
 
 CRAZYFLIE = load_robot("crazyflie")
 

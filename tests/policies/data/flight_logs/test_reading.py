@@ -27,9 +27,9 @@ from temporeal.policies.data.flight_logs.inspection import inspect
 from temporeal.policies.data.flight_logs.kinds import READERS, kind_of
 from temporeal.policies.data.flight_logs.ulog import running
 from temporeal.robots import frames
+from temporeal_benchmarks.reality.excerpts import NANOBENCH, USDLOG, clean
 
 from . import px4_file
-from .excerpts import NANOBENCH, USDLOG, clean
 
 
 def read(path: Path) -> FlightLog:

@@ -1,4 +1,4 @@
-"""The clean excerpts, read once, and how a defect gets into one."""
+"""The clean excerpts of the tests, read once, and how a defect gets into one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import numpy as np
 
 from temporeal.policies.data.flight_logs.flight_log import FlightLog, Numbers, Stream
 from temporeal.policies.data.flight_logs.kinds import READERS, kind_of
+from temporeal_benchmarks.machine import ROOT
 
-ROOT = Path(__file__).parents[3] / "data/flight_logs"
-NANOBENCH = ROOT / "nanobench/B7_oval_fast_rep2_excerpt.csv.gz"
-USDLOG = ROOT / "usdlog/log15_excerpt"
+FOLDER = ROOT / "tests/data/flight_logs"
+NANOBENCH = FOLDER / "nanobench/B7_oval_fast_rep2_excerpt.csv.gz"
+USDLOG = FOLDER / "usdlog/log15_excerpt"
 Change = Callable[[FlightLog], FlightLog]
 
 
