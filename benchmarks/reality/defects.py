@@ -6,6 +6,7 @@ log inspect`` says what the row of the table has, and calls nothing else wrong: 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,27 +32,27 @@ from temporeal_benchmarks.rows import Row, at_least, none_of
 DEGREES = 180 / np.pi
 
 
-def swapped(a: int, b: int):
+def swapped(a: int, b: int) -> Callable[[Numbers], Numbers]:
     """Two axes in each other's place."""
     return lambda found: found[:, [b if k == a else a if k == b else k for k in range(found.shape[1])]]
 
 
-def turned(*axes: int):
+def turned(*axes: int) -> Callable[[Numbers], Numbers]:
     return lambda found: found * np.where(np.isin(np.arange(found.shape[1]), axes), -1.0, 1.0)
 
 
-def scaled(factor: float):
+def scaled(factor: float) -> Callable[[Numbers], Numbers]:
     return lambda found: found * factor
 
 
-def at(rows: slice | list[int], column: int, value: float):
+def at(rows: slice | list[int], column: int, value: float) -> Callable[[Numbers], Numbers]:
     def changed(found: Numbers) -> Numbers:
         found[rows, column] = value
         return found
     return changed
 
 
-def spikes(column: int, size: float):
+def spikes(column: int, size: float) -> Callable[[Numbers], Numbers]:
     def changed(found: Numbers) -> Numbers:
         found[[500, 700, 900], column] += size
         return found
