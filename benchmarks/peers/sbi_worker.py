@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from contextlib import redirect_stdout
+from contextlib import chdir, redirect_stdout
 from io import StringIO
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,8 @@ def train(data: str, seed: int) -> dict[str, float]:
     prior = torch.distributions.MultivariateNormal(torch.zeros(theta.shape[1]), torch.eye(theta.shape[1]))
     began = time.process_time()
     learner = NPE(prior=prior)
-    with redirect_stdout(StringIO()):  # a line for each epoch
+    # it prints a line for each epoch, and leaves a folder of logs where it is
+    with redirect_stdout(StringIO()), TemporaryDirectory() as folder, chdir(folder):
         density = learner.append_simulations(theta, x).train()
     STATE["posterior"] = learner.build_posterior(density)
     return {"seconds": time.process_time() - began, "epochs": float(learner.summary["epochs_trained"][-1])}
