@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
-from contextlib import chdir, redirect_stdout
+from contextlib import redirect_stdout
 from io import StringIO
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,7 +24,8 @@ STATE: dict[str, Any] = {}
 
 
 def train(data: str, seed: int) -> dict[str, float]:
-    """NPE with sbi's defaults of theta [N, Q], of a standard normal prior, given x [N, X], in an NPZ file: seconds of
+    """NPE with sbi's defaults of theta [N, Q], of a standard normal prior, given x [N, X], in an NPZ file
+    (its absolute path): seconds of
     the processor and epochs."""
     torch.manual_seed(seed)
     with np.load(data, allow_pickle=False) as given:
@@ -31,8 +33,7 @@ def train(data: str, seed: int) -> dict[str, float]:
     prior = torch.distributions.MultivariateNormal(torch.zeros(theta.shape[1]), torch.eye(theta.shape[1]))
     began = time.process_time()
     learner = NPE(prior=prior)
-    # it prints a line for each epoch, and leaves a folder of logs where it is
-    with redirect_stdout(StringIO()), TemporaryDirectory() as folder, chdir(folder):
+    with redirect_stdout(StringIO()):  # a line for each epoch
         density = learner.append_simulations(theta, x).train()
     STATE["posterior"] = learner.build_posterior(density)
     return {"seconds": time.process_time() - began, "epochs": float(learner.summary["epochs_trained"][-1])}
@@ -48,4 +49,6 @@ def quantiles(x: list[list[float]], at: list[float], draws: int) -> list[list[li
 
 
 if __name__ == "__main__":
-    serve([train, quantiles])
+    with TemporaryDirectory() as folder:  # it leaves a folder of logs where it is
+        os.chdir(folder)
+        serve([train, quantiles])

@@ -91,7 +91,7 @@ def estimated(held: Flights, count: int, out: Path) -> tuple[Numbers, str]:
     """[N, 3, Q] quantiles of the flights by sbi, and what it cost."""
     file, simulated_s = training_set(count, out)
     with Peer("sbi") as peer:
-        trained = peer.ask("train", data=str(file), seed=1)
+        trained = peer.ask("train", data=str(file.resolve()), seed=1)
         began = time.perf_counter()
         found = peer.ask("quantiles", x=[summary(each).tolist() for each in held.records], at=SHARES, draws=DRAWS)
         each_s = (time.perf_counter() - began) / len(held.records)
