@@ -25,8 +25,7 @@ STATE: dict[str, Any] = {}
 
 def train(data: str, seed: int) -> dict[str, float]:
     """NPE with sbi's defaults of theta [N, Q], of a standard normal prior, given x [N, X], in an NPZ file
-    (its absolute path): seconds of
-    the processor and epochs."""
+    (its absolute path): seconds of the processor and epochs."""
     torch.manual_seed(seed)
     with np.load(data, allow_pickle=False) as given:
         theta, x = (torch.as_tensor(given[name], dtype=torch.float32) for name in ("theta", "x"))
