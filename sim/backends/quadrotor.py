@@ -15,7 +15,9 @@ the robot does not know the true ones.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -36,8 +38,11 @@ from temporeal.sim.physics.quadrotor.layout import (
     shape_of,
 )
 from temporeal.sim.physics.quadrotor.parameters import controller_params, hover_speed, nominal_params, pack_params
+from temporeal.sim.physics.quadrotor.residual import residual_file
+from temporeal.sim.physics.quadrotor.residual.member import CHOICES, DRAWN, Members
+from temporeal.sim.physics.quadrotor.residual.residual_file import Residual
 from temporeal.sim.physics.quadrotor.rotor import flight_parameters
-from temporeal.sim.physics.quadrotor.runners import Arrays, as_command, checked_device, runner_of
+from temporeal.sim.physics.quadrotor.runners import Arrays, ResidualRunner, as_command, checked_device, runner_of
 from temporeal.sim.physics.setup import Setup, setup_of
 from temporeal.sim.scene import Scene
 from temporeal.sim.types import Status
@@ -48,7 +53,8 @@ LONGEST_STEP = 0.1  # s
 
 def make(
     what: Scene | RobotSpec, num_worlds: int, command: str, *, dt: float, device: str = "cpu", seed: int = 0,
-    threads: int = 0, needs: Iterable[str] = (), shared: bool = False,
+    threads: int = 0, needs: Iterable[str] = (), shared: bool = False, residual_dynamics: str = "",
+    residual_members: str = DRAWN,
 ) -> Quadrotor:
     """The backend for ``num_worlds`` worlds of a quadrotor, alone or as a scene without objects.
 
@@ -62,6 +68,9 @@ def make(
         shared: with ``motor_cmd`` on a CPU, take a kernel half as fast again while all worlds have the same parameters
             without drag and delay. It rounds differently, so a world's last bits depend on whether the others are like
             it: such a backend is not ``deterministic``.
+        residual_dynamics: a file of ``temporeal identify --residual``: what the robot's logs show beyond the physics,
+            and the physics under it, which take the place of the spec's nominal ones; "": none.
+        residual_members: ``"drawn"``: in each episode another member of its ensemble flies; ``"mean"`` of them.
     """
     setup = setup_of(what, num_worlds, command, dt, device, seed, threads)
     robot = setup.scene.robot
@@ -72,8 +81,24 @@ def make(
         raise UnknownName(f"backend quadrotor has no command {command!r}; known: {', '.join(COMMANDS)}")
     if not 0.0 < dt <= LONGEST_STEP:
         raise ValueError(f"dt is {dt} s; it must lie in (0, {LONGEST_STEP:g}]")
-    checked_device(device)
-    return Quadrotor(setup, has, shared)
+    place = checked_device(device)
+    if residual_members not in CHOICES:
+        raise UnknownName(f"residual_members is {residual_members!r}; known: {', '.join(CHOICES)}")
+    if residual_dynamics and (shared or place.type != "cpu"):
+        raise ValueError("residual_dynamics are for device cpu, without shared: the kernels on a GPU and those for "
+                         f"worlds that are all alike know none; got device {device}, shared {shared}")
+    worn = residual_of(Path(residual_dynamics), robot.name) if residual_dynamics else None
+    return Quadrotor(setup, has, shared, worn, residual_members)
+
+
+def residual_of(path: Path, robot: str) -> Residual:
+    """The residual dynamics of a file, if they are of ``robot``; said aloud if they are of slowly logged commands."""
+    found = residual_file.read(path)
+    found.of_robot(robot, str(path))
+    if found.slow_commands:
+        warnings.warn(f"{path} was trained on commands that were logged more slowly than the robot's loop makes them: "
+                      "it holds part of that loop, which a policy that commands motors replaces", stacklevel=3)
+    return found
 
 
 class Quadrotor:
@@ -84,7 +109,8 @@ class Quadrotor:
 
     name = "quadrotor"
 
-    def __init__(self, setup: Setup, capabilities: frozenset[str], shared: bool) -> None:
+    def __init__(self, setup: Setup, capabilities: frozenset[str], shared: bool, residual: Residual | None = None,
+                 residual_members: str = DRAWN) -> None:
         n, device, robot = setup.num_worlds, setup.device, setup.scene.robot
         self.capabilities, self.scene, self.robot, self.command = capabilities, setup.scene, robot, setup.command
         self.num_worlds, self.dt, self.device, self.seed = n, setup.dt, device, setup.seed
@@ -96,12 +122,18 @@ class Quadrotor:
         self.bad = torch.zeros(n, dtype=torch.bool, device=device)  # what goes wrong shows in the signals
         self._params = torch.zeros(blocks, physics.PARAM_SIZE, BLOCK, device=device)
         self._nominal = torch.from_numpy(controller_params(robot)).to(device)
+        self.residual = residual
+        under = {} if residual is None else {name: each["value"] for name, each in residual.physics.items()}
         self._values = {name: torch.tensor(value, device=device).expand(n, -1).clone().reshape(n, *shape_of(name))
-                        for name, value in nominal_params(robot).items()}
+                        for name, value in (nominal_params(robot) | under).items()}
         self._out = {name: torch.zeros(n, size, device=device) for name, (_, size) in SIGNALS.items()}
         self._out["height"] = torch.zeros(n, device=device)
-        self.runner = runner_of(Arrays(n, setup.dt, self._state, self._params, self._nominal, self._out),
-                                setup.command, setup.threads, shared)
+        arrays = Arrays(n, setup.dt, self._state, self._params, self._nominal, self._out)
+        if residual is None:
+            self._members, self.runner = None, runner_of(arrays, setup.command, setup.threads, shared)
+        else:
+            self._members = Members(residual_members, residual.ensemble.members, n, setup.seed)
+            self.runner = ResidualRunner(arrays, setup.command, setup.threads, residual.ensemble, self._members.shares)
         self._scatter_params(torch.arange(n, device=device), padding=True)
         self.reset(torch.arange(n, device=device), {})
         self._state[-1, :, _used(n) :] = self._state[-1, :, :1]
@@ -127,6 +159,8 @@ class Quadrotor:
         places = torch.cat([torch.arange(first, first + value.shape[1]) for first, value in fields]).to(self.device)
         rows = torch.cat([value for _, value in fields], 1)
         self._state[(ids // BLOCK)[:, None], places, (ids % BLOCK)[:, None]] = rows
+        if self._members is not None:
+            self._members.draw(ids)
 
     def _reset_value(
         self, name: str, size: int, state: Mapping[str, Tensor], params: Mapping[str, Tensor], count: int
@@ -173,6 +207,8 @@ class Quadrotor:
         if "command_delay" in checked and not bool((checked["command_delay"] >= 0).all()):
             raise ValueError(f"set_params: command_delay must be >= 0 s, got {float(checked['command_delay'].min())}")
         for name, value in checked.items():
+            if self.residual is not None:
+                self.residual.of_physics(name, value.double().numpy(), "residual_dynamics")
             self._values[name][ids] = value
         self._scatter_params(ids)
 
@@ -193,7 +229,8 @@ class Quadrotor:
 
     def state(self) -> dict[str, Tensor]:
         """A copy of everything that a bit-exact continuation needs."""
-        return {"state": self._state.clone()} | {f"param.{name}": v.clone() for name, v in self._values.items()}
+        drawn = {} if self._members is None else self._members.state()
+        return {"state": self._state.clone()} | {f"param.{n}": v.clone() for n, v in self._values.items()} | drawn
 
     def set_state(self, state: Mapping[str, Tensor]) -> None:
         """Restore what :meth:`state` returned; the number of worlds must be the same."""
@@ -201,6 +238,8 @@ class Quadrotor:
         self._state.copy_(state["state"])
         for name, value in self._values.items():
             value.copy_(state[f"param.{name}"])
+        if self._members is not None:
+            self._members.set_state(state)
         self._scatter_params(torch.arange(self.num_worlds, device=self.device))
 
     def status(self) -> Status:
@@ -215,7 +254,9 @@ class Quadrotor:
             raise ValueError("extract: the state before a step is kept only where snapshot was true in that step")
         block = (self._before if before else self._state)[world // BLOCK, :, world % BLOCK]
         state = block[None, :, None].repeat(1, 1, BLOCK)
-        return {"state": state} | {f"param.{n}": v[world : world + 1].clone() for n, v in self._values.items()}
+        drawn = {} if self._members is None else self._members.state()
+        return {"state": state} | {f"param.{n}": v[world : world + 1].clone() for n, v in self._values.items()} | {
+            name: value[world : world + 1] for name, value in drawn.items()}
 
     def close(self) -> None:
         """End the threads."""

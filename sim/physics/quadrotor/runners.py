@@ -14,6 +14,7 @@ from temporeal.sim.compiler.thread_pool import ThreadPool
 from temporeal.sim.physics.quadrotor import dynamics as physics
 from temporeal.sim.physics.quadrotor import kernels
 from temporeal.sim.physics.quadrotor.layout import BLOCK
+from temporeal.sim.physics.quadrotor.residual.ensemble import Ensemble
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,12 @@ class Arrays:
     signals: Mapping[str, Tensor]  # [N, ...] each, and height [N]
 
 
+def read_into(arrays: Arrays) -> list[np.ndarray]:
+    """What the kernels read the state into, in their order."""
+    return [arrays.signals[name].numpy() for name in (
+        "base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b", "height", "rotor_speed")]
+
+
 class CpuRunner:
     """Runs the CPU kernels over chunks of blocks on threads.
 
@@ -40,11 +47,9 @@ class CpuRunner:
         self.what = self.general
         self._blocks, self._whole = len(arrays.state), WholeBlocks(arrays.num_worlds)
         self._shared = np.zeros(physics.PARAM_SIZE, dtype=np.float32)
-        out = [arrays.signals[name].numpy() for name in (
-            "base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b", "height", "rotor_speed")]
         self._pool = ThreadPool(threads, kernels.work_loop, (
             arrays.state.view(-1).numpy(), arrays.params.view(-1).numpy(), self._shared, arrays.nominal.numpy(),
-            np.float32(arrays.dt), *out))
+            np.float32(arrays.dt), *read_into(arrays)))
 
     def params_changed(self, values: Mapping[str, Tensor]) -> None:
         """The parameters of all worlds are now ``values`` [N, ...] by name: choose the kernel."""
@@ -67,6 +72,21 @@ class CpuRunner:
     def close(self) -> None:
         """End the threads."""
         self._pool.close()
+
+
+class ResidualRunner(CpuRunner):
+    """Runs the CPU kernels with residual dynamics ``ensemble``; ``shares`` [B, M, BLOCK] of its members in each world
+    may be changed between steps."""
+
+    def __init__(self, arrays: Arrays, command: str, threads: int, ensemble: Ensemble, shares: Tensor) -> None:
+        from temporeal.sim.physics.quadrotor.residual import kernels as with_residual
+
+        super().__init__(arrays, command, threads, False)
+        self._pool.close()
+        self._pool = ThreadPool(threads, with_residual.work_loop, (
+            arrays.state.view(-1).numpy(), arrays.params.view(-1).numpy(), arrays.nominal.numpy(),
+            np.float32(arrays.dt), ensemble.packed().astype(np.float32), ensemble.hidden, ensemble.members,
+            shares.view(-1).numpy(), *read_into(arrays)))
 
 
 def runner_of(arrays: Arrays, command: str, threads: int, shared: bool) -> Any:
