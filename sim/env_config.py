@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from temporeal.sim.curriculum.configuration import parse_curriculum, start_draws
 from temporeal.sim.episodes import EpisodeDistribution, plain
+from temporeal.sim.physics.quadrotor import identified
 from temporeal.sim.randomization.distributions import parse_randomization
+from temporeal.sim.randomization.posterior import Kind, Posterior, parse_posterior
 from temporeal.sim.randomization.sensor_config import SensorConfig
 from temporeal.sim.randomization.sensors import Sensors
 from temporeal.sim.step_functions import Shapes
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from temporeal.sim.rendering.backend_pictures import Pictures
     from temporeal.sim.rendering.cameras import Camera
 
+QUADROTOR = Kind(identified.NEEDED, identified.EXPONENT, identified.POSITIVE, identified.MADE,
+                 identified.drawn_parameters)
+"""What posteriors of quadrotors are made into."""
+
 
 @dataclass(frozen=True)
 class EnvConfig:
@@ -27,7 +33,8 @@ class EnvConfig:
     Args:
         seed: keys every draw, with the world's number and the episode's.
         randomize: distributions of the backend's parameters. ``sensors``: noise, bias, delay, loss. ``disturbances``:
-            forces within an episode. ``curriculum``: teacher and dimensions.
+            forces within an episode. ``curriculum``: teacher and dimensions. ``posterior``: what those of ``randomize``
+            of this kind are drawn from (:mod:`temporeal.sim.randomization.posterior`).
         cameras: what is rendered, by which ``renderer``. ``appearance``: distributions of the visual parameters.
             ``augment``: what is done to each picture.
         mid_episode_starts: share of episodes that start in mid-episode, where the task has such starts.
@@ -45,6 +52,7 @@ class EnvConfig:
     augment: Mapping[str, Any] | None = None
     mid_episode_starts: float = 0.0
     compiled: bool | None = None
+    posterior: Mapping[str, Any] | None = None
 
 
 def make_distribution(
@@ -52,6 +60,7 @@ def make_distribution(
 ) -> EpisodeDistribution:
     """Where the draws of episodes come from; every setting is checked."""
     check_share(task, config.mid_episode_starts)
+    posterior = posterior_of(config, task)
     extra, visual = task.extra, pictures.rig.parameters if pictures is not None else {}
     added = {name: spec.shape for name, spec in extra.signals.items()} if extra is not None else {}
     signals = {**shapes_of(backend), **added}
@@ -63,10 +72,21 @@ def make_distribution(
                                   backend.num_worlds, config.seed)
     return EpisodeDistribution(
         seed=config.seed, initial=task.initial, parameters=backend.parameters,
-        randomization=parse_randomization(config.randomize, backend.parameters), sensors=sensors,
+        randomization=parse_randomization(config.randomize, backend.parameters, posterior=posterior),
+        sensors=sensors,
         mid_episode=task.mid_episode, mid_episode_starts=config.mid_episode_starts, visual=visual,
         appearance=parse_randomization(config.appearance, visual), curriculum=curriculum,
         shown=task.appearance if visual else None, chances=extra.chances if extra is not None else 0)
+
+
+def posterior_of(config: EnvConfig, task: Task) -> Posterior | None:
+    """What flights left open of the task's robot; None where no flights are named."""
+    if config.posterior is None:
+        return None
+    if task.robot.kind != "quadrotor":
+        raise ValueError("randomize.posterior: posteriors are of quadrotors so far; robot "
+                         f"{task.robot.name!r} is of kind {task.robot.kind!r}")
+    return parse_posterior(config.posterior, task.robot.name, QUADROTOR)
 
 
 def make_pictures(backend: Backend, config: EnvConfig) -> Pictures | None:
@@ -101,6 +121,8 @@ def about(task: Task, backend: Backend, config: EnvConfig) -> dict[str, Any]:
     integrator = getattr(getattr(backend, "model", None), "integrator", "auto")
     if integrator != "auto":
         settings["integrator"] = integrator
+    if config.posterior is not None:
+        settings["posterior"] = config.posterior
     return plain({
         "task": task.name, "formula": task.formula_text, "constants": task.constants, "command": task.command,
         "control_dt": task.control_dt, "substeps": task.substeps, "episode_s": task.episode_s,

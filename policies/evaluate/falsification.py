@@ -114,6 +114,9 @@ def delays(env: Env, group: str) -> tuple[int, int]:
 
 def _randomized(env: Env, name: str, dist: Distribution) -> Parameter | None:
     """The parameter that spans ``dist``; None if it has one value only."""
+    if dist.posterior is not None:
+        raise SpaceError(f"randomize.parameters.{name} is of kind posterior: draws that hang together are no box to "
+                         "search in; take randomize=default, or a space of your own")
     low, high = distribution_bounds(dist, env.backend.parameters[name], name)
     symmetric = dist.kind == "normal" and (dist.low, dist.high) == (-inf, inf)
     scale: Scale = "normal" if symmetric else "log" if dist.kind == "log_uniform" else "linear"

@@ -86,7 +86,8 @@ def make_env(
             mid_episode_starts=float(settings["task"].get("mid_episode_starts", 0.0)) if training else 0.0,
             compiled=None if compiled and settings.get("compiled", True) else False,
             randomize=drawn.get("parameters"), sensors=drawn.get("sensors"), disturbances=drawn.get("disturbances"),
-            appearance=drawn.get("appearance"), cameras=parse_cameras(settings.get("cameras")),
+            posterior=drawn.get("posterior"), appearance=drawn.get("appearance"),
+            cameras=parse_cameras(settings.get("cameras")),
             renderer=settings.get("renderer", "auto"),
             augment=settings.get("augment") if training else None,
             curriculum=of_group(settings, "curriculum") if training else None)

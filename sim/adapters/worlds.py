@@ -61,7 +61,7 @@ class Recipe:
             "backend": {"name": o.get("backend") or default_backend(self.load()), **dict(o.get("options") or {})},
             "randomize": {"name": "given", "parameters": dict(o.get("randomize") or {}),
                           "sensors": dict(o.get("sensors") or {}),
-                          **{k: v for k, v in o.items() if k == "disturbances"}},
+                          **{k: v for k, v in o.items() if k in ("disturbances", "posterior")}},
             "device": "cpu", "threads": 0, "compiled": o.get("compiled") is not False}
 
 

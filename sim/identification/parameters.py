@@ -23,15 +23,14 @@ from temporeal.robots.spec import RobotSpec
 from temporeal.sim.identification.record import Numbers
 from temporeal.sim.identification.shooting import Flown
 from temporeal.sim.physics.quadrotor import dynamics as physics
+from temporeal.sim.physics.quadrotor import identified
 from temporeal.sim.physics.quadrotor.layout import PARAMETERS, RECIPROCAL
 
 SIDE_90 = 1.6448536269514722
 """Standard deviations from the middle of a normal distribution to the ends of its central 90 %."""
 NEEDED = ("mass", "inertia", "thrust_curve", "torque_per_thrust", "tau_up", "tau_down", "arm", "drag", "motor_gain")
 """Parameters that a robot's spec must have."""
-SIGN_X, SIGN_Y = np.array([1.0, -1.0, -1.0, 1.0]), np.array([-1.0, -1.0, 1.0, 1.0])
-"""Of a rotor's place, as in the simulator's ``wrench``."""
-SIGN_YAW = SIGN_X * SIGN_Y
+SIGN_X, SIGN_Y, SIGN_YAW = identified.SIGN_X, identified.SIGN_Y, identified.SIGN_YAW
 SCALES = ("mass", "arm", "torque_per_thrust")
 """What motion alone cannot tell: it only fixes the scale of others."""
 
@@ -180,27 +179,9 @@ def by_name(asked: Sequence[Quantity], theta: Numbers) -> dict[str, Numbers]:
 
 
 def simulator_parameters(asked: Sequence[Quantity], theta: Numbers) -> dict[str, Numbers]:
-    """The parameters of the backend ``quadrotor`` by name, [P, size] each, of vectors theta [P, Q].
-
-    ``arm * thrust / inertia`` of one rotor is the torque to inertia, from which the inertia follows. A centre of mass
-    that is off by c moves torque as gains do that differ by c / arm, and is given to the simulator so: it has no other
-    parameter for it.
-    """
-    q = by_name(asked, theta)
-    full = q["mass"] * q["thrust_to_mass"] / 4  # N of one rotor
-    gains = 1 + (np.outer(q["gain_roll"] - q["centre_y"] / q["arm"], SIGN_Y)
-                 + np.outer(q["gain_pitch"] - q["centre_x"] / q["arm"], SIGN_X) + np.outer(q["gain_yaw"], SIGN_YAW))
-    zero = np.zeros_like(full)
-    levers = (q["arm"], q["arm"], q["torque_per_thrust"])
-    return {
-        "mass": q["mass"][:, None],
-        "inertia": np.stack([lever * full / q[f"torque_to_inertia_{a}"] for a, lever in zip("xyz", levers)], 1),
-        "thrust_curve": np.stack([zero, full * q["curve_linear"], full * (1 - q["curve_linear"])], 1),
-        "torque_per_thrust": q["torque_per_thrust"][:, None], "tau_up": q["tau_up"][:, None],
-        "tau_down": q["tau_down"][:, None], "arm": np.stack([q["arm"]] * 2, 1),
-        "drag": np.stack([q[f"drag_to_mass_{a}"] * q["mass"] for a in "xyz"], 1), "motor_gain": gains,
-        "command_delay": np.maximum(q["delay"], 0.0)[:, None],
-    }
+    """The parameters of the backend ``quadrotor`` by name, [P, size] each, of vectors theta [P, Q]
+    (:func:`temporeal.sim.physics.quadrotor.identified.simulator_parameters`)."""
+    return identified.simulator_parameters(by_name(asked, theta))
 
 
 def packed(values: Mapping[str, NDArray[np.float64]]) -> Numbers:

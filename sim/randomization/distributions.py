@@ -21,6 +21,7 @@ from torch import Tensor
 
 from temporeal.robots.spec import Parameter
 from temporeal.sim.compiler.keyed_random import KeyedDraws
+from temporeal.sim.randomization.posterior import Posterior, for_parameter
 
 Numbers = float | tuple[float, ...]  # for all components, or one each
 Parameters = Mapping[str, Parameter]
@@ -29,7 +30,7 @@ TAKES: dict[str, tuple[str, ...]] = {
     "sources": ("scale",), "uniform": ("low", "high"), "log_uniform": ("low", "high"),
     "normal": ("std", "mean", "low", "high"), "scale": ("by", "low", "high", "std"),
     "add": ("by", "low", "high", "std"), "choice": ("values", "weights"), "constant": ("value",),
-    "rotation": ("low", "high")}
+    "rotation": ("low", "high"), "posterior": ()}
 KINDS = tuple(TAKES)
 COMMON = ("kind", "shared", "components", "when", "optional")
 NEEDS = {"uniform": ("low", "high"), "log_uniform": ("low", "high"), "normal": ("std",), "choice": ("values",),
@@ -57,6 +58,7 @@ class Distribution:
     ``choice``                one of ``values``, with ``weights``
     ``constant``              ``value``
     ``rotation``              of 3 components, a rotation vector (rad): any axis, angle uniform in [``low``, ``high``]
+    ``posterior``             with all others of this kind, from what flights left open (``posterior``)
     ========================  ======================================================================================
 
     ``shared``: one draw for all components, such as a battery that weakens all rotors alike. ``components``: by place,
@@ -78,19 +80,20 @@ class Distribution:
     shared: bool = False
     components: Mapping[int, Distribution] = field(default_factory=dict)
     when: str | tuple[float, float] = "episode"
+    posterior: Posterior | None = None
 
 
 # ---------------------------------------------------------------- from configuration
 
 
 def parse_randomization(
-    raw: Mapping[str, Any] | None, parameters: Parameters, where: str = "randomize"
+    raw: Mapping[str, Any] | None, parameters: Parameters, where: str = "randomize", posterior: Posterior | None = None
 ) -> dict[str, Distribution]:
     """Distributions by parameter name from configuration; every name and number is checked.
 
     A name may be a pattern (``*.mass``); an exact name comes before patterns, a later pattern before an earlier one.
     ``null`` in place of a distribution leaves a parameter at its nominal value. ``optional: true`` beside ``kind``:
-    no error where there is no such parameter.
+    no error where there is no such parameter. ``posterior``: what those of this kind are drawn from.
     """
     chosen: dict[str, Any] = {}
     given = dict(raw or {})
@@ -99,11 +102,16 @@ def parse_randomization(
         if not found and not (isinstance(spec, Mapping) and spec.get("optional") is True):
             raise ValueError(f"{where}: there is no parameter {name!r}; legal: {', '.join(parameters)}")
         chosen |= {p: spec for p in found if p == name or p not in given}
-    return {name: parse_distribution(f"{where}.{name}", spec, name, parameters[name])
-            for name, spec in chosen.items() if spec is not None}
+    found = {name: parse_distribution(f"{where}.{name}", spec, name, parameters[name], posterior)
+             for name, spec in chosen.items() if spec is not None}
+    if len({str(dist.when) for dist in found.values() if dist.posterior is not None}) > 1:
+        raise ValueError(f"{where}: parameters of kind posterior are drawn together: when is the same for all")
+    return found
 
 
-def parse_distribution(where: str, raw: Any, name: str, parameter: Parameter) -> Distribution:
+def parse_distribution(
+    where: str, raw: Any, name: str, parameter: Parameter, posterior: Posterior | None = None
+) -> Distribution:
     """One distribution of the parameter ``name``, checked."""
     if not isinstance(raw, Mapping):
         raise ValueError(f"{where} is a distribution such as {{kind: sources}}, got {raw!r}")
@@ -121,7 +129,10 @@ def parse_distribution(where: str, raw: Any, name: str, parameter: Parameter) ->
         raise ValueError(f"{where}: unknown keys {unknown}; legal with kind {kind or 'of each component'}: "
                          f"{', '.join(legal)}")
     spec = {key: value for key, value in spec.items() if key in legal}  # composed settings keep another kind's keys
-    dist = Distribution(**_converted(where, spec, len(parameter.nominal)))
+    together = for_parameter(posterior, where, name) if kind == "posterior" else None
+    if together is not None and (components is not None or spec.get("shared")):
+        raise ValueError(f"{where}: components of kind posterior are drawn together: leave shared and components out")
+    dist = Distribution(**_converted(where, spec, len(parameter.nominal)), posterior=together)
     _check_fields(where, dist, spec, parameter)
     if components is not None:
         dist = _with_components(where, dist, components, name, parameter)
@@ -287,9 +298,11 @@ def bounds(dist: Distribution, p: Parameter, name: str = "") -> tuple[tuple[floa
     """Least and greatest value of each component.
 
     A normal distribution ends at ``low`` and ``high``; on a side where none is given, three standard deviations from
-    its mean. Signed quantities without ``low`` and ``high`` (a force) are drawn without an end: there it is where
-    0.27 % of the draws lie beyond.
+    its mean. Signed quantities without ``low`` and ``high`` (a force) and those of a posterior are drawn without an
+    end: there it is where 0.27 % of the draws lie beyond.
     """
+    if dist.posterior is not None:
+        return dist.posterior.ends[name]
     count = len(p.nominal)
     low, high = (list(side) for side in _own_bounds(dist, p, count))
     for i, part in dist.components.items():
@@ -341,12 +354,16 @@ def draw_parameters(
 
     ``change``: how often a parameter that changes in mid-episode has done so, [K] or one for all.
     """
-    out = {}
+    out, together = {}, dict[str, Tensor]()
     for name, dist in distributions.items():
         when = torch.zeros_like(episode) if dist.when == "start" else episode
         step = change if isinstance(dist.when, tuple) else 0
         draw = KeyedDraws(seed, ids, when, step)
-        value = _drawn(dist, parameters[name], name, f"randomize.{name}", draw)
+        if dist.posterior is not None:
+            together = together or dist.posterior.draw(draw)
+            value = _possible(name, together[name])
+        else:
+            value = _drawn(dist, parameters[name], name, f"randomize.{name}", draw)
         out[name] = value[:, 0] if len(parameters[name].nominal) == 1 else value
     return out
 
@@ -362,9 +379,12 @@ def _drawn(dist: Distribution, p: Parameter, name: str, key: str, draw: KeyedDra
         columns = [_drawn(dist.components[i], component(p, i), name, f"{key}.{i}", draw) if i in dist.components
                    else value[:, i : i + 1] for i in range(count)]
         value = torch.cat(columns, -1)
-    if name.rpartition(".")[2] == "inertia" and count % 3 == 0:
-        value = possible_inertia(value)
-    return value
+    return _possible(name, value)
+
+
+def _possible(name: str, value: Tensor) -> Tensor:
+    """``value`` [K, count], if it is of inertias as those of bodies of matter."""
+    return possible_inertia(value) if name.rpartition(".")[2] == "inertia" and value.shape[1] % 3 == 0 else value
 
 
 def possible_inertia(value: Tensor) -> Tensor:

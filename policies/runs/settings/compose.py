@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.runs.errors import BadInput
-from temporeal.policies.runs.settings import own_tasks
+from temporeal.policies.runs.settings import own_randomization, own_tasks
 from temporeal.policies.runs.settings.files import Settings, refused
 from temporeal.policies.runs.settings.folders import check_folders, groups, own_folders
 from temporeal.policies.runs.settings.overrides import Opened, check_form, divided, parse_override, put
@@ -31,15 +31,18 @@ if TYPE_CHECKING:
 def compose(overrides: Sequence[str] = ()) -> Settings:
     """The configuration with ``overrides`` such as ``task=hover`` or ``algo.learning_rate=1e-3``.
 
-    ``task=my_task.py`` names a file of the user's. Raises :class:`BadInput` for an unknown group, option or key, for a
-    value of another type than the one it replaces, and for what is not of the form key=value.
+    ``task=my_task.py`` and ``randomize=mine.yaml`` name files of the user's. Raises :class:`BadInput` for an unknown
+    group, option or key, for a value of another type than the one it replaces, and for what is not of the form
+    key=value.
     """
     overrides = [own_tasks.located(word) for word in overrides]
     if any(map(own_tasks.is_task_file, overrides)):
         name = own_tasks.read(overrides)
         return own_tasks.put(name, compose(own_tasks.words_for(name, overrides)))
     check_folders()
+    overrides, posterior = own_randomization.divided(overrides)
     opened, others = divided(overrides)
+    opened = [*posterior, *opened]
     parsed = [parse_override(text) for text in others]
     known = groups()
     for override in parsed:
@@ -82,7 +85,9 @@ def override(settings: Settings, overrides: Sequence[str]) -> Settings:
     out = copy.deepcopy(settings)
     if any(map(own_tasks.is_task_file, overrides)):
         out["task"] = own_tasks.renamed(own_tasks.read(overrides), out["task"])
+    overrides, posterior = own_randomization.divided(overrides)
     opened, others = divided([word for word in overrides if not own_tasks.is_task_file(word)])
+    opened = [*posterior, *opened]
     known = groups()
     for word in [parse_override(text) for text in others]:
         check_form(word)
@@ -114,7 +119,7 @@ def override(settings: Settings, overrides: Sequence[str]) -> Settings:
 
 def check_parts(settings: Settings, overrides: Sequence[str]) -> None:
     """Refuse ``overrides`` of parts that saved ``settings`` do not have, before anything slow: see :func:`override`."""
-    known = groups()
+    known, overrides = groups(), own_randomization.divided(overrides)[0]
     for word in divided([word for word in overrides if not own_tasks.is_task_file(word)])[1]:
         parsed = parse_override(word)
         check_form(parsed)

@@ -15,7 +15,8 @@ from temporeal.policies.runs.errors import BadInput, bad_input
 
 PROGRAMS = {"backend.python": "give backend.python=... yourself, or set TEMPOREAL_ISAACGYM_PYTHON"}
 """Settings that name a program to be started, and where they are taken from instead."""
-LOADED = {"base.model": "give base.model=... yourself", "base.map": "give base.map=... yourself"}
+LOADED = {"base.model": "give base.model=... yourself", "base.map": "give base.map=... yourself",
+          "backend.residual_dynamics": "give backend.residual_dynamics=... yourself"}
 """The same of settings that name what a program loads."""
 
 GROUPS = ("robot", "task", "backend", "algo", "randomize", "curriculum")
@@ -28,7 +29,7 @@ KINDS: Mapping[str, tuple[type, ...]] = {
 """What the values at the top are, besides null; other keys are those of older versions, or not read."""
 
 BELOW: Mapping[str, tuple[str, ...]] = {"task": ("settings",), "randomize": (
-    "parameters", "sensors", "disturbances", "appearance"), "curriculum": ("parameters",)}
+    "parameters", "sensors", "disturbances", "appearance", "posterior"), "curriculum": ("parameters",)}
 """Groups in the groups."""
 
 DEPTH, VALUES = 32, 20_000

@@ -28,6 +28,7 @@ Example:
   temporeal identify flight.csv.gz
   temporeal identify flight1.csv flight2.csv --known mass=0.0332,0.0003 --out mine.yaml
   temporeal identify log15 --json
+  temporeal identify flight.csv.gz --randomization mine.yaml && temporeal train task=waypoints randomize=mine.yaml
 """
 MOST_HZ = 10_000.0
 
@@ -41,6 +42,8 @@ def parser() -> Parser:
     p = Parser("identify", HELP)
     p.add_argument("logs", type=Path, nargs="+", metavar="LOG", help="files, bags or datasets' folders, of one robot")
     p.add_argument("--out", type=Path, default=Path("identified.yaml"), metavar="FILE", help="(identified.yaml, here)")
+    p.add_argument("--randomization", type=Path, metavar="FILE.yaml", help="write besides what the logs left open as a "
+                   "randomization, for temporeal train randomize=FILE.yaml")
     p.add_argument("--known", action="append", default=[], metavar="NAME=VALUE,SD", help="a parameter that was "
                    "measured otherwise, and its standard deviation: mass=0.0332,0.0003")
     p.add_argument("--stretch", type=float, default=usual.stretch_s, metavar="S", help="length of a stretch "
@@ -74,37 +77,52 @@ def run(argv: Sequence[str]) -> int:
 def identified(options: Any) -> int:
     """The work."""
     from temporeal.policies.export.provenance import revision
-    from temporeal.sim.identification import identified_file
+    from temporeal.sim.identification import identified_file, randomization
     from temporeal.sim.identification.identify import identify
     from temporeal.sim.identification.settings import Settings
 
     writable(options.out, options.overwrite)
+    check_randomization(options.randomization, options)
     settings = Settings(options.stretch, reference_v=options.voltage, steps=options.steps, seed=options.seed,
                         threads=options.threads, known=tuple(known(each) for each in options.known))
     records, robot, slow = flights(options)
     found = identify(records, robot, settings, slow_commands=slow)
     content = identified_file.content(found, revision())
     identified_file.write(options.out, content)
+    if options.randomization is not None:
+        randomization.write(options.randomization, randomization.content(content, randomization.voltage_of(records)))
     if not content["fit"]["converged"]:
         complain(f"temporeal: not converged after {content['fit']['rounds']} rounds: values may lie off by more than "
                  "their intervals say (a longer flight, --known or another --stretch may help)")
     if options.json:
-        print_json({"out": options.out, **content})
+        print_json({"out": options.out, "randomization": options.randomization, **content})
         return OK
     for line in lines(content):
         say(line)
     say(f"\n{options.out}")
+    if options.randomization is not None:
+        say(f"{options.randomization}: temporeal train task=waypoints randomize={options.randomization}")
     return OK
 
 
-def writable(out: Path, overwrite: bool) -> None:
+def check_randomization(out: Path | None, options: Any) -> None:
+    """Refuse a file that could not be named by ``randomize=`` afterwards, or cannot be written."""
+    if out is None:
+        return
+    if out.suffix not in (".yaml", ".yml") or out.resolve() == options.out.resolve():
+        raise BadInput(f"--randomization {out}: a file of its own is needed whose name ends in .yaml, by which "
+                       "randomize= knows it")
+    writable(out, options.overwrite, "--randomization")
+
+
+def writable(out: Path, overwrite: bool, option: str = "--out") -> None:
     """Refuse, before anything is computed, a file that cannot be written afterwards."""
     if out.is_dir():
-        raise BadInput(f"--out {out} is a folder; a file is needed")
+        raise BadInput(f"{option} {out} is a folder; a file is needed")
     if out.exists() and not overwrite:
-        raise BadInput(f"--out {out} is there already; --overwrite replaces it")
+        raise BadInput(f"{option} {out} is there already; --overwrite replaces it")
     if not out.parent.is_dir():
-        raise BadInput(f"--out {out}: there is no folder {out.parent}")
+        raise BadInput(f"{option} {out}: there is no folder {out.parent}")
 
 
 def legal(path: Path, options: Any) -> None:

@@ -1,0 +1,66 @@
+"""``randomize=mine.yaml``: a randomization from what flights left open, a file of ``temporeal identify``.
+
+The file is data of somebody's: its numbers are checked and go into the settings (``randomize.posterior``), so that a
+run, an artifact or a report names no file. What flights do not show (sensors, the inner loop's gains, steady forces) is
+of ``randomize=default``; words that follow change either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from temporeal.policies.runs.errors import BadInput, bad_input
+from temporeal.policies.runs.settings import handed_over
+from temporeal.policies.runs.settings.overrides import Opened
+
+GROUP, ENDS, BASE = "randomize=", (".yaml", ".yml"), "default"
+LARGEST = 1 << 22  # bytes of a file
+
+
+def is_file(word: str) -> bool:
+    """Whether ``word`` names a file for the randomization."""
+    return word.startswith(GROUP) and word.endswith(ENDS)
+
+
+def divided(words: Sequence[str]) -> tuple[list[str], list[Opened]]:
+    """``words`` with the base in place of files, and what the last file sets."""
+    files = [word for word in words if is_file(word)]
+    others = [f"{GROUP}{BASE}" if is_file(word) else word for word in words]
+    last = [word for word in words if word.startswith(GROUP)][-1:]
+    return others, opened(files[-1]) if files and files[-1:] == last else []
+
+
+def opened(word: str) -> list[Opened]:
+    """What ``word`` sets: every parameter of the posterior, and the posterior."""
+    path = Path(word.removeprefix(GROUP)).expanduser()
+    found = posterior_in(path)
+    from temporeal.sim.env_config import QUADROTOR
+
+    kinds = [Opened(word, ("randomize", "parameters", name), {"kind": "posterior", "shared": False})
+             for name in QUADROTOR.made]
+    return [Opened(word, ("randomize", "name"), path.stem), *kinds, Opened(word, ("randomize", "posterior"), found)]
+
+
+def posterior_in(path: Path) -> dict[str, Any]:
+    """The posterior in a file of ``temporeal identify``: its ``--randomization``, or the identification itself, whose
+    battery then stays at the reference's voltage."""
+    import yaml
+
+    from temporeal.robots.handed_over.files import read_text
+    from temporeal.robots.handed_over.texts import from_yaml
+    from temporeal.sim.env_config import QUADROTOR
+    from temporeal.sim.identification import identified_file, randomization
+    from temporeal.sim.randomization.posterior import checked
+
+    try:
+        with bad_input():
+            found = from_yaml(read_text(path, LARGEST), str(path))
+            if isinstance(found, dict) and found.get("format") == identified_file.FORMAT:
+                found = randomization.content(identified_file.check(found, str(path)))
+            found = checked(found, QUADROTOR, str(path))
+            handed_over.checked({"randomize": {"name": path.stem, "posterior": found}}, str(path))
+            return found
+    except (OSError, yaml.YAMLError) as error:
+        raise BadInput(f"{GROUP}{path}: {error}") from error

@@ -1,0 +1,219 @@
+"""A randomization that is what flights of the robot left open: correlated draws from an identification's posterior.
+
+    posterior = parse_posterior(content, "crazyflie", QUADROTOR)      # QUADROTOR: what the draws are made into
+    posterior.draw(KeyedDraws(seed, worlds, episode))                 # name -> [K, size], float32
+
+Drawn is what identification fitted, normal in its coordinates (logarithms where a quantity is positive), all together:
+whoever turns out to have strong motors also has the mass that goes with them. What the logs could not tell has its
+prior in the posterior and is drawn from that. The parameters of the simulator are made of each draw as identification
+makes them; what can not be (negative drag) is cut to what can. Besides, the battery: its voltage is uniform over the
+range that was flown. A draw depends on (seed, world, episode) alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from temporeal.sim.compiler.keyed_random import KeyedDraws
+
+Numbers = NDArray[np.float64]
+Made = dict[str, Numbers]
+
+FORMAT, VERSION = "temporeal posterior of a quadrotor", 1
+KEYS = ("format", "version", "robot", "revision", "logs", "reference_v", "voltage", "order", "logarithm", "mean",
+        "covariance")
+STREAM = "randomize.posterior"
+SAMPLES, TAIL = 4096, 0.00135
+"""Draws that say where a parameter ends; the share of them beyond each end, as of three standard deviations."""
+VOLTS = (0.5, 100.0)
+SYMMETRIC, LEAST = 1e-5, -1e-4
+"""Of a correlation matrix whose covariance is written with nine digits: how far it may be from symmetric, and how far
+below zero its least eigenvalue."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a posterior is of.
+
+    Args:
+        needed: quantities that it must have. exponent: the one that a battery needs besides. positive: those whose
+            logarithm is drawn. made: parameters that the simulator is given.
+        make: these of quantities [P] by name and of the voltage's share of the reference [P] (None: no battery).
+    """
+
+    needed: tuple[str, ...]
+    exponent: str
+    positive: tuple[str, ...]
+    made: tuple[str, ...]
+    make: Callable[[Mapping[str, Numbers], Numbers | None], Made]
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """mean: [Q], root: [Q, Q] of the covariance, in fitted coordinates. share: least and greatest voltage over the
+    reference; None: no battery."""
+
+    kind: Kind
+    order: tuple[str, ...]
+    mean: Numbers
+    root: Numbers
+    share: tuple[float, float] | None
+
+    def parameters(self, normal: Numbers, uniform: Numbers) -> Made:
+        """The simulator's parameters [P, size] of standard normal [P, Q] and uniform [P] numbers."""
+        theta = self.mean + np.zeros_like(normal)
+        for k, column in enumerate(self.root.T):  # in this order, whatever the number of rows: a product has others
+            theta += normal[:, k, None] * column
+        quantities = {name: np.exp(theta[:, k]) if name in self.kind.positive else theta[:, k]
+                      for k, name in enumerate(self.order)}
+        share = None if self.share is None else self.share[0] + (self.share[1] - self.share[0]) * uniform
+        return self.kind.make(quantities, share)
+
+    def draw(self, draw: KeyedDraws) -> dict[str, Tensor]:
+        """Parameters [K, size] by name, of one row each of ``draw``. On a GPU they are made by the CPU."""
+        normal, uniform = draw.normal(STREAM, len(self.order)), draw.uniform(f"{STREAM}.voltage", 1)[:, 0]
+        made = self.parameters(normal.cpu().double().numpy(), uniform.cpu().double().numpy())
+        return {name: torch.from_numpy(value).to(draw.env.device, torch.float32) for name, value in made.items()}
+
+    @cached_property
+    def ends(self) -> dict[str, tuple[tuple[float, ...], tuple[float, ...]]]:
+        """By parameter, where all but :data:`TAIL` of the draws of each component lie."""
+        rng = np.random.default_rng(0)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            made = self.parameters(rng.standard_normal((SAMPLES, len(self.order))), rng.random(SAMPLES))
+        if wild := [name for name, value in made.items() if not np.isfinite(value).all()]:
+            raise ValueError(f"draws of {', '.join(wild)} are no finite numbers: means or variances are too large")
+        return {name: tuple(tuple(np.quantile(value, share, axis=0).tolist()) for share in (TAIL, 1 - TAIL))
+                for name, value in made.items()}  # type: ignore[misc]  # two ends
+
+
+# ---------------------------------------------------------------- from configuration
+
+
+def parse_posterior(raw: Any, robot: str, kind: Kind, where: str = "randomize.posterior") -> Posterior:
+    """The posterior that ``raw`` describes, for ``robot``; every name and number is checked."""
+    what = checked(raw, kind, where)
+    if what["robot"] != robot:
+        raise ValueError(f"{where} is of robot {what['robot']!r}, and the task is of {robot!r}: identify that one")
+    covariance, mean = np.array(what["covariance"], float), np.array(what["mean"], float)
+    volts = what["voltage"]
+    share = None if volts is None else (volts[0] / what["reference_v"], volts[1] / what["reference_v"])
+    found = Posterior(kind, tuple(what["order"]), mean, root_of(covariance, where), share)
+    try:
+        _ = found.ends
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+    return found
+
+
+def for_parameter(posterior: Posterior | None, where: str, name: str) -> Posterior:
+    """The posterior, if it says something of the parameter ``name``."""
+    if posterior is None:
+        raise ValueError(f"{where}: kind posterior needs one: randomize=FILE, where FILE is of `temporeal identify "
+                         "--randomization FILE`")
+    if name not in posterior.kind.made:
+        raise ValueError(f"{where}: a posterior says nothing of {name!r}; it does of {', '.join(posterior.kind.made)}")
+    return posterior
+
+
+def checked(raw: Any, kind: Kind, where: str) -> dict[str, Any]:
+    """``raw``, if it is a posterior of this kind, of whichever robot."""
+    if not isinstance(raw, Mapping) or set(raw) != set(KEYS):
+        got = ", ".join(map(str, raw)) if isinstance(raw, Mapping) else repr(raw)
+        raise ValueError(f"{where} has {got[:200]}; needed are {', '.join(KEYS)}")
+    if raw["format"] != FORMAT or raw["version"] != VERSION:
+        raise ValueError(f"{where}: format {raw['format']!r:.60}, version {raw['version']!r:.20}; read is {FORMAT!r}, "
+                         f"{VERSION}")
+    for key in ("robot", "revision"):
+        if not isinstance(raw[key], str):
+            raise ValueError(f"{where}.{key} is {raw[key]!r:.60}; a text is needed")
+    _check_logs(raw["logs"], where)
+    _check_order(raw, kind, where)
+    _check_battery(raw, kind, where)
+    count = len(raw["order"])
+    _check_list(raw["mean"], count, f"{where}.mean")
+    rows = raw["covariance"]
+    if not isinstance(rows, (list, tuple)) or len(rows) != count:
+        raise ValueError(f"{where}.covariance: {count} rows are needed, one for each of order")
+    for k, row in enumerate(rows):
+        _check_list(row, count, f"{where}.covariance[{k}]")
+    root_of(np.array(rows, float), where)
+    return dict(raw)
+
+
+def root_of(covariance: Numbers, where: str) -> Numbers:
+    """R with R R^T = ``covariance`` [Q, Q]; refuses what is none."""
+    variance = np.diag(covariance)
+    scale = np.sqrt(np.abs(variance)) + 1e-150
+    scaled = covariance / np.outer(scale, scale)
+    values, vectors = np.linalg.eigh(0.5 * (scaled + scaled.T))
+    if (variance < 0).any() or not np.allclose(scaled, scaled.T, atol=SYMMETRIC) or values.min() < LEAST:
+        raise ValueError(f"{where}.covariance is not symmetric, or has a negative variance in some direction: no "
+                         "covariance")
+    return np.asarray(scale[:, None] * vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return isfinite(value)
+    except OverflowError:  # a whole number that no float holds
+        return False
+
+
+def _check_list(row: Any, count: int, where: str) -> None:
+    if not isinstance(row, (list, tuple)) or len(row) != count or not all(map(_is_number, row)):
+        raise ValueError(f"{where} is {row!r:.80}; {count} finite numbers are needed, one for each of order")
+
+
+def _check_logs(logs: Any, where: str) -> None:
+    if not isinstance(logs, (list, tuple)) or not logs:
+        raise ValueError(f"{where}.logs is {logs!r:.60}; a list of one at least is needed")
+    for each in logs:
+        if not isinstance(each, Mapping) or set(each) != {"name", "sha256"} or not all(
+                isinstance(value, str) for value in each.values()):
+            raise ValueError(f"{where}.logs: {each!r:.80}; name and sha256, both texts, are needed")
+
+
+def _check_order(raw: Mapping[str, Any], kind: Kind, where: str) -> None:
+    """Every quantity once, and none that nobody knows."""
+    order, legal = raw["order"], (*kind.needed, kind.exponent)
+    if not isinstance(order, (list, tuple)) or not all(isinstance(name, str) for name in order):
+        raise ValueError(f"{where}.order is {order!r:.80}; a list of names is needed")
+    if unknown := [name for name in order if name not in legal]:
+        raise ValueError(f"{where}.order: no such quantity: {', '.join(unknown)[:200]}; legal: {', '.join(legal)}")
+    if missing := [name for name in kind.needed if name not in order]:
+        raise ValueError(f"{where}.order lacks {', '.join(missing)}")
+    if len(set(order)) < len(order):
+        raise ValueError(f"{where}.order has a name twice")
+    positive = [name for name in order if name in kind.positive]
+    if raw["logarithm"] != positive:
+        raise ValueError(f"{where}.logarithm is {raw['logarithm']!r:.80}; of these the logarithm is drawn: "
+                         f"{', '.join(positive)}")
+
+
+def _check_battery(raw: Mapping[str, Any], kind: Kind, where: str) -> None:
+    """A range of voltages, with the quantity that says what they do; or none."""
+    volts, reference = raw["voltage"], raw["reference_v"]
+    if not _is_number(reference) or not VOLTS[0] <= reference <= VOLTS[1]:
+        raise ValueError(f"{where}.reference_v is {reference!r:.60}; {VOLTS[0]:g} to {VOLTS[1]:g} V are legal")
+    if volts is None:
+        return
+    if (not isinstance(volts, (list, tuple)) or len(volts) != 2 or not all(map(_is_number, volts))
+            or not VOLTS[0] <= volts[0] <= volts[1] <= VOLTS[1]):
+        raise ValueError(f"{where}.voltage is {volts!r:.60}; null, or [least, greatest] within {VOLTS[0]:g} to "
+                         f"{VOLTS[1]:g} V")
+    if kind.exponent not in raw["order"]:
+        raise ValueError(f"{where}.voltage is {list(volts)}, and order lacks {kind.exponent}, which says what a "
+                         "voltage does: null is legal")
+
