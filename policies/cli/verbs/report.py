@@ -100,8 +100,9 @@ def run(argv: Sequence[str]) -> int:
         namespace, mission, robot, interface = recorded
         manifest = manifest_of(options, mission)
         run_folders.check_writable(out)
-        wanted, episode = needed(interface, namespace), bags.full_name(SIMULATED, namespace)
-        recording = bags.read(options.bag, lambda topic: topic == episode or wanted(topic), mission.get("renamed"))
+        wanted = needed(interface, namespace)
+        more = {bags.full_name(topic, namespace) for topic in (SIMULATED, "monitor/drift")}
+        recording = bags.read(options.bag, lambda topic: topic in more or wanted(topic), mission.get("renamed"))
         flights, partial, unread = flight_log.flights(recording, namespace)
         asked, manifest = told_alike(flights, manifest, robot, options.instruction)
         formula = formula_of(manifest, robot, interface)
@@ -185,7 +186,8 @@ def flown(
             "recorded": in_flight or None, "agrees": agrees(result, in_flight), "end": ending(flight),
             "stop": flight.stop,
             "figures": figures(flight, manifest),
-            "topics": rates(messages, flight, interface, namespace), "modes": flight.modes, "events": flight.events}
+            "topics": rates(messages, flight, interface, namespace), "modes": flight.modes, "events": flight.events,
+            "drift": flight.drift}
         out.append((row, judged, sent(flight, manifest, len(judged.samples))))
     return out
 

@@ -16,13 +16,13 @@ AGREED = {True: '<span class="good">✓</span>', False: '<span class="bad">✗ d
 
 def markup(flights: Sequence[Row], notes: Sequence[str]) -> str:
     """HTML of ``flights``, each with ``flight``, ``began``, ``verdict``, ``lower``, ``upper``, ``lost``, ``recorded``
-    (the monitor's word in flight, or none), ``agrees``, ``figures``, ``topics``, ``modes``, ``events`` and ``stop``
-    (the event that stopped it, or none)."""
+    (the monitor's word in flight, or none), ``agrees``, ``figures``, ``topics``, ``modes``, ``events``, ``drift``
+    (what the monitor noticed of the machine) and ``stop`` (the event that stopped it, or none)."""
     notes_html = "".join(f"<p>{escape(note)}</p>" for note in notes)
     return ((f'<div class="panel">{notes_html}</div>' if notes else "") + "<h2>Flights</h2>" + verdicts(flights)
             + '<div style="margin-top:14px">' + latencies(flights) + '</div><div style="margin-top:14px">'
             + counts(flights) + '</div><div style="margin-top:14px">' + events(flights)
-            + '</div><div style="margin-top:14px">' + topics(flights) + "</div>")
+            + drift(flights) + '</div><div style="margin-top:14px">' + topics(flights) + "</div>")
 
 
 def verdicts(flights: Sequence[Row]) -> str:
@@ -92,6 +92,14 @@ def events(flights: Sequence[Row]) -> str:
             found.append((at, shown, escape(reason)))
         rows += [[f"{f['flight']}", f"{at:.3f}", what, why] for at, what, why in sorted(found, key=lambda row: row[0])]
     return panel("Guard", table(("flight", "time, s", "what", "why"), rows, numbers=(0, 1)))
+
+
+def drift(flights: Sequence[Row]) -> str:
+    """What the monitor said of the machine; nothing where it noticed nothing."""
+    rows = [[f"{f['flight']}", f"{each['t']:.3f}", escape(each["kind"]), escape(each["text"])]
+            for f in flights for each in f["drift"]]
+    return '</div><div style="margin-top:14px">' + panel("The machine is no longer the one that was trained for", table(
+        ("flight", "time, s", "kind", "noticed"), rows, numbers=(0, 1))) if rows else ""
 
 
 def topics(flights: Sequence[Row]) -> str:

@@ -73,10 +73,10 @@ class Flown:
     def add(self, name: str, make: Any) -> Any:
         return self.lockstep.add(self.bus[name], make(self.bus[name]))
 
-    def send(self, topic: str, kind: str, **content: Any) -> None:
+    def send(self, topic: str, kind: str, qos: str = "default", **content: Any) -> None:
         peer = self.bus["peer"]
         data = messages.empty() if kind == EMPTY else messages.encode(kind, messages.record(kind)(**content))
-        peer.publish(peer.advertise(topic, kind, QOS["default"]), data)
+        peer.publish(peer.advertise(topic, kind, QOS[qos]), data)
 
     def start(self, number: int) -> None:
         self.send("sim/reset", NUMBER, data=number)
@@ -100,15 +100,25 @@ class Flown:
         return self.recorder.bag.path
 
 
+NOTICED = {"text": "thrust per mass is 15 % less, <b>since</b> 1.0 s", "kind": "change", "ratio": 0.85, "low": 0.82,
+           "high": 0.89, "since": 1.0, "t": 1.4}
+
+
 @pytest.fixture(scope="module")
 def bag(artifact, lockstep_of, tmp_path_factory) -> Path:
-    """Two flights, the second one stopped by the operator and reset."""
+    """Two flights, the second one stopped by the operator and reset. In it a monitor noticed that the machine was no
+    longer the same, twice in the bag, and one said so of a flight of another day."""
     from temporeal_bridge.transports.memory_bus import Bus
 
     flown = Flown(lockstep_of(Bus()), artifact, tmp_path_factory.mktemp("replay") / "bag")
     flown.fly(3)
     flown.start(4)
     flown.lockstep.run(2.0)
+    start = flown.guard.flight.start_ns
+    for each in (NOTICED, NOTICED, NOTICED | {"text": "of another day"}):
+        began = start - 10**11 * ("day" in each["text"])
+        told = json.dumps({**each, "flight": flown.guard.flight.number, "start_ns": began})
+        flown.send("monitor/drift", "std_msgs/msg/String", "latched", data=told)
     flown.send("mission/stop", EMPTY)
     flown.lockstep.run(9.0)
     flown.send("mission/reset", EMPTY)
@@ -716,6 +726,8 @@ def test_the_report_of_a_recorded_run(bag, tmp_path, capsys):
     page = (tmp_path / "out" / "report.html").read_text()
     assert f"Ended early at {second['stop'][0]:.2f} s." in page
     assert "stopped by the operator" in page and "src=" not in page and "https://" not in page
+    assert first["drift"] == [] and [each["text"] for each in second["drift"]] == [NOTICED["text"]]
+    assert "15 % less, &lt;b&gt;since" in page and "of another day" not in page
     assert "Simulated flights of /cf1" in page and not re.search(r"\breal (run|flight)", page, re.I)
     written = json.loads((tmp_path / "out" / "report.json").read_text())
     assert said["simulated"] is written["simulated"] is True and written["evaluation"]["episodes"] == 2

@@ -40,7 +40,7 @@ class RecordedFlight:
         age: of the state behind each command [s] by step.
         work: the guard's time for each command, from its beginning until it was published [s] by step.
         modes: (time, mode). events: (time, code, reason). stops: the events that stopped the guard.
-        verdict: the monitor's last one.
+        verdict: the monitor's last one. drift: what the monitor noticed of the machine, in order.
         mixed: by step, the mixed command of an artifact swap.
         swapped: last step of the artifact that the flight began with; None: it flew to the end.
         flown_by: name of that artifact and the beginning of its identity.
@@ -65,6 +65,7 @@ class RecordedFlight:
     events: list[tuple[float, str, str]] = field(default_factory=list)
     stops: list[tuple[float, str, str]] = field(default_factory=list)
     verdict: dict[str, Any] = field(default_factory=dict)
+    drift: list[dict[str, Any]] = field(default_factory=list)
     mixed: dict[int, np.ndarray] = field(default_factory=dict)
     swapped: int | None = None
     flown_by: str = ""
@@ -295,6 +296,12 @@ def _artifact(found: list[RecordedFlight], at: int, artifact: dict[str, Any]) ->
             flight.judges = mission_digest(artifact["manifest"])
 
 
+def _drift(found: list[RecordedFlight], at: int, noticed: dict[str, Any]) -> None:
+    flight = among(found, noticed["flight"], at)
+    if flight is not None and abs(noticed["start_ns"] - flight.start_ns) < SAME_NS and noticed not in flight.drift:
+        flight.drift.append(noticed)
+
+
 HANDLERS: Mapping[str, Handler] = {
     "policy/chunk": _chunk, "guard/command": _command, "guard/event": _event, "guard/swap": _swap,
-    "guard/artifact": _artifact, "monitor/verdict": _verdict}
+    "guard/artifact": _artifact, "monitor/verdict": _verdict, "monitor/drift": _drift}
