@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from temporeal.sim.identification.noise import Noise, fitted
 from temporeal.sim.identification.record import Numbers
-from temporeal.sim.identification.residuals import Problem, residuals
 
 ROUNDS, STEPS, ALL_COUNT = 24, 4, 3
 FROZEN = 12
@@ -19,6 +21,39 @@ DEGREES = 4.0
 """Of Student's t by which a stretch that the model cannot explain counts less (a touch, a gust, a lost marker)."""
 NUDGE = 1e-3
 """Of a prior's standard deviation: for derivatives."""
+
+
+class Grid(Protocol):
+    """Of a record."""
+
+    @property
+    def step(self) -> float:
+        """s."""
+
+
+class Problem(Protocol):
+    """What is fitted: records cut into S stretches of L samples, whose C channels are explained by Q parameters."""
+
+    @property
+    def records(self) -> Sequence[Grid]:
+        """All of one step."""
+    @property
+    def length(self) -> int:
+        """L."""
+    @property
+    def begins(self) -> Sequence[NDArray[np.int64]]:
+        """Of each record, first samples of its stretches."""
+    @property
+    def times(self) -> Numbers:
+        """[L'] s of the samples whose residuals are taken."""
+    @property
+    def started(self) -> tuple[bool, ...]:
+        """[C] whether a channel is integrated from a measured start."""
+    @property
+    def prior(self) -> tuple[Numbers, Numbers]:
+        """Means and standard deviations [Q]."""
+    def residuals(self, theta: Numbers) -> Numbers:
+        """[P, S, L', C] of vectors theta [P, Q]."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +85,7 @@ class Fit:
 
 def whitened(problem: Problem, noise: Noise, theta: Numbers) -> Numbers:
     """[P, S, M] of vectors theta [P, Q]."""
-    found = noise.white(residuals(problem, theta))
+    found = noise.white(problem.residuals(theta))
     return found.reshape(*found.shape[:2], -1)
 
 
@@ -93,7 +128,7 @@ def fit(problem: Problem, theta: Numbers | None = None) -> Fit:
     here = mean.copy() if theta is None else theta.copy()
     times, started = problem.times, problem.started
     weight, alike = np.ones(sum(map(len, problem.begins))), np.ones(len(started))
-    noise = fitted(residuals(problem, here[None])[0], times, started, weight, alike)
+    noise = fitted(problem.residuals(here[None])[0], times, started, weight, alike)
     converged = False
     for rounds in range(1, ROUNDS + 1):
         before = here.copy()
@@ -103,7 +138,7 @@ def fit(problem: Problem, theta: Numbers | None = None) -> Fit:
             if converged:
                 break
             continue
-        found = residuals(problem, here[None])[0]
+        found = problem.residuals(here[None])[0]
         white = noise.white(found) * np.sqrt(noise.alike)
         weight = weights(white.reshape(len(white), -1))
         noise = fitted(found, times, started, weight, None if rounds == ALL_COUNT else alike)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.identification.fit import Fit, fit
-from temporeal.sim.identification.parameters import Quantity, quantities, rested, weighed
-from temporeal.sim.identification.profile import Profile, profile
+from temporeal.sim.identification.parameters import SCALES, Quantity, quantities, rested, weighed
+from temporeal.sim.identification.profile import BOUNDED, Profile, profile
 from temporeal.sim.identification.record import CannotTell, FlightRecord, check
 from temporeal.sim.identification.residuals import Problem, problem_of
 from temporeal.sim.identification.sampling import Draws, draws
@@ -39,6 +39,40 @@ class Identified:
     def asked(self) -> tuple[Quantity, ...]:
         """What was looked for."""
         return self.problem.asked
+
+    def hidden(self, quantity: Quantity) -> bool:
+        """Whether a parameter cannot be told whatever the fit says: with commands that were logged slowly the turning
+        is explained by a share that stands for what was not logged, and what is left over would land on the inertia."""
+        return self.slow_commands and quantity.name.startswith(("torque_to_inertia", "command_share"))
+
+    def reason(self, quantity: Quantity, sides: str) -> str:
+        """Why the log does not tell a parameter. ``sides``: of its fit, that its profile excludes."""
+        name, records = quantity.name, self.problem.records
+        if name in SCALES:
+            return SCALED[name]
+        if name in BALANCE:
+            return f"only {BALANCE[name]} shows"
+        if name.startswith("drag") and not all(record.has_pose for record in records):
+            return "the log has no velocity"
+        if name.startswith("accelerometer_bias") and any(record.force is None for record in records):
+            return "the log has no accelerometer"
+        if self.hidden(quantity):
+            return ("commands were logged more slowly than the loop that makes them: part of their differences never "
+                    "acted")
+        if name.startswith("gyro_bias"):
+            if any(record.rest_rates is not None for record in records):
+                return "as the gyro said while the robot rested, which is its prior here; the flight tells no more"
+            if not all(record.has_pose for record in records):
+                return "the log has no attitude, and the robot did not rest"
+        return f"{BOUNDED[sides]}: too little of the flight depends on it"
+
+
+PITCH, ROLL = "gain_pitch - centre_x / arm", "gain_roll - centre_y / arm"
+BALANCE = {"centre_x": PITCH, "gain_pitch": PITCH, "centre_y": ROLL, "gain_roll": ROLL}
+SCALED: Mapping[str, str] = {
+    "mass": "motion shows ratios to mass alone; weigh the robot: --known mass=KG,SD",
+    "arm": "torque to inertia is what acts; measure it: --known arm=M,SD",
+    "torque_per_thrust": "torque to inertia about z is what acts"}
 
 
 def identify(records: Sequence[FlightRecord], robot: RobotSpec, settings: Settings = USUAL, *,

@@ -12,15 +12,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from temporeal.sim.identification.fit import Fit, log_likelihood
+from temporeal.sim.identification.fit import Fit, Problem, log_likelihood
 from temporeal.sim.identification.record import Numbers
-from temporeal.sim.identification.residuals import Problem
 from temporeal.sim.identification.uncertainty import Laplace
 
 SIDES = (-2.0, -1.0, 1.0, 2.0)
 """Where a profile is looked at, in standard deviations of the prior from its middle."""
 DROP_90 = 1.3527727
 """Half the 90 % quantile of chi squared with one degree: what excludes a value."""
+
+
+BOUNDED = {"none": "the likelihood is flat over the prior's range",
+           "one": "the likelihood bounds it on one side only",
+           "both": "the likelihood bounds it less than the prior does"}
+"""In words, of a parameter that stays wide, by how many of its sides a profile excludes."""
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,10 @@ class Problem:
         """Means and standard deviations [Q]."""
         return np.array([each.mean for each in self.asked]), np.array([each.sd for each in self.asked])
 
+    def residuals(self, theta: Numbers) -> Numbers:
+        """:func:`residuals`."""
+        return residuals(self, theta)
+
 
 def residuals(problem: Problem, theta: Numbers) -> Numbers:
     """[P, S, L - 1, C] of vectors theta [P, Q]; a stretch's first sample is where it starts, and is no residual."""

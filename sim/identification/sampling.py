@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from temporeal.sim.identification.fit import Fit, posterior
+from temporeal.sim.identification.fit import Fit, Problem, posterior
 from temporeal.sim.identification.noise import autocorrelation_time
 from temporeal.sim.identification.record import Numbers
-from temporeal.sim.identification.residuals import Problem
 from temporeal.sim.identification.uncertainty import Laplace
 
 STRETCH = 2.0  # Goodman and Weare's a

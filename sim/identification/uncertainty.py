@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from temporeal.sim.identification.fit import Fit
+from temporeal.sim.identification.fit import Fit, Problem
 from temporeal.sim.identification.record import Numbers
-from temporeal.sim.identification.residuals import Problem
 
 LONG_S = 2.0
 """Beyond which scores are taken to be independent."""

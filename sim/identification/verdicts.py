@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from temporeal.sim.identification.identify import Identified
-from temporeal.sim.identification.parameters import SCALES, Quantity
-from temporeal.sim.identification.uncertainty import SHRUNK
+from temporeal.sim.identification.fit import Problem
+from temporeal.sim.identification.parameters import Quantity
+from temporeal.sim.identification.profile import Profile
+from temporeal.sim.identification.uncertainty import SHRUNK, Laplace
 
 IDENTIFIED, PRIOR, GIVEN, CONTRADICTS = "identified", "not identifiable", "given", "contradicts its prior"
 STATUSES = (IDENTIFIED, PRIOR, GIVEN, CONTRADICTS)
@@ -17,6 +19,27 @@ FAR = 3.0
 """Standard deviations by which a parameter lies beyond what published sources say, or a log beyond what was given."""
 TOLD = 1e-3
 """Of a prior's variance, by which a log must shrink it for what the log alone says to be computed."""
+
+
+class Identified(Protocol):
+    """What was found of a quadrotor (:mod:`.identify`) or of joints (:mod:`.joints.identify`)."""
+
+    @property
+    def asked(self) -> Sequence[Quantity]:
+        """What was looked for, Q parameters."""
+    @property
+    def problem(self) -> Problem:
+        """That was fitted."""
+    @property
+    def posterior(self) -> Laplace:
+        """Around the fit."""
+    @property
+    def profile(self) -> Profile:
+        """Of the likelihood."""
+    def hidden(self, quantity: Quantity) -> bool:
+        """Whether a parameter cannot be told whatever the fit says."""
+    def reason(self, quantity: Quantity, sides: str) -> str:
+        """Why the log does not tell a parameter. ``sides``: of its fit, that its profile excludes."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +69,7 @@ def verdicts(found: Identified) -> list[Verdict]:
     out = []
     for k, (quantity, sides) in enumerate(zip(found.asked, found.profile.sides())):
         mean, sd = float(means[k]), float(np.sqrt(covariance[k, k]))
-        shrink = 1.0 if hidden(found, quantity) else float(found.posterior.shrink[k])
+        shrink = 1.0 if found.hidden(quantity) else float(found.posterior.shrink[k])
         status, why = judged(found, k, shrink, sides)
         out.append(Verdict(quantity, float(quantity.value(mean)), *quantity.interval(mean, sd),
                            quantity.interval(quantity.mean, quantity.sd), shrink, status, why))
@@ -58,7 +81,7 @@ def judged(found: Identified, k: int, shrink: float, sides: str) -> tuple[str, s
     quantity, flat = found.asked[k], shrink > SHRUNK
     away = abs(float(found.posterior.theta[k]) - quantity.mean) / quantity.sd
     apart, alone = tension(found, k)
-    if not hidden(found, quantity) and (away > FAR or apart > FAR):
+    if not found.hidden(quantity) and (away > FAR or apart > FAR):
         if quantity.given:
             return CONTRADICTS, (f"{apart:.1f} standard deviations from what was given: the log says "
                                  f"{float(quantity.value(alone)):.3g}")
@@ -72,7 +95,7 @@ def judged(found: Identified, k: int, shrink: float, sides: str) -> tuple[str, s
         told = float(quantity.value(alone))
         return GIVEN, ("as it was given; the log tells no more" if alone == float(found.posterior.theta[k]) else
                        f"mostly as it was given; the log alone says {told:.3g}, and not well")
-    return PRIOR, reason(found, quantity, sides)
+    return PRIOR, found.reason(quantity, sides)
 
 
 def tension(found: Identified, k: int) -> tuple[float, float]:
@@ -94,44 +117,7 @@ def tension(found: Identified, k: int) -> tuple[float, float]:
     return float(abs(away) / sd[k] / np.sqrt(1 + max(wide, 1.0) * s2 / (1 - s2))), quantity.mean + away
 
 
-def hidden(found: Identified, quantity: Quantity) -> bool:
-    """Whether a parameter cannot be told whatever the fit says: with commands that were logged slowly the turning is
-    explained by a share that stands for what was not logged, and what is left over would land on the inertia."""
-    return found.slow_commands and quantity.name.startswith(("torque_to_inertia", "command_share"))
-
-
 BEYOND = "no published source says so; is it the robot that it is said to be, and what does the model leave out?"
-PITCH, ROLL = "gain_pitch - centre_x / arm", "gain_roll - centre_y / arm"
-BALANCE = {"centre_x": PITCH, "gain_pitch": PITCH, "centre_y": ROLL, "gain_roll": ROLL}
-
-
-def reason(found: Identified, quantity: Quantity, sides: str) -> str:
-    """Why the log does not tell a parameter."""
-    name = quantity.name
-    if name in SCALES:
-        return SCALED[name]
-    if name in BALANCE:
-        return f"only {BALANCE[name]} shows"
-    if name.startswith("drag") and not all(record.has_pose for record in found.problem.records):
-        return "the log has no velocity"
-    if name.startswith("accelerometer_bias") and any(record.force is None for record in found.problem.records):
-        return "the log has no accelerometer"
-    if hidden(found, quantity):
-        return "commands were logged more slowly than the loop that makes them: part of their differences never acted"
-    if name.startswith("gyro_bias"):
-        if any(record.rest_rates is not None for record in found.problem.records):
-            return "as the gyro said while the robot rested, which is its prior here; the flight tells no more"
-        if not all(record.has_pose for record in found.problem.records):
-            return "the log has no attitude, and the robot did not rest"
-    return ("the likelihood is flat over the prior's range" if sides == "none" else
-            "the likelihood bounds it on one side only" if sides == "one" else
-            "the likelihood bounds it less than the prior does") + ": too little of the flight depends on it"
-
-
-SCALED: Mapping[str, str] = {
-    "mass": "motion shows ratios to mass alone; weigh the robot: --known mass=KG,SD",
-    "arm": "torque to inertia is what acts; measure it: --known arm=M,SD",
-    "torque_per_thrust": "torque to inertia about z is what acts"}
 
 
 def posterior_of(found: Identified) -> tuple[np.ndarray, np.ndarray]:
@@ -144,7 +130,7 @@ def posterior_of(found: Identified) -> tuple[np.ndarray, np.ndarray]:
     prior, sd = found.problem.prior
     mean, covariance = found.posterior.theta.copy(), found.posterior.covariance.copy()
     for k, quantity in enumerate(found.asked):
-        scale = 0.0 if hidden(found, quantity) else 1.0 / max(float(found.posterior.shrink[k]), 1.0)
+        scale = 0.0 if found.hidden(quantity) else 1.0 / max(float(found.posterior.shrink[k]), 1.0)
         covariance[k] *= scale
         covariance[:, k] *= scale
         if scale == 0.0:

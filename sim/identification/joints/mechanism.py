@@ -64,14 +64,15 @@ class Mechanism:
         """[J] 1/s with which MuJoCo's friction takes speed away, where it can: B of its reference acceleration."""
         reference, impedance = self.mj.dof_solref[self.dofs], self.mj.dof_solimp[self.dofs]
         time = np.maximum(reference[:, 0], 2 * self.dt)
-        return np.where(reference[:, 0] > 0, 2 / (impedance[:, 1] * time), -reference[:, 1] / impedance[:, 1])
+        scaled = np.where(reference[:, 0] > 0, 2 / time, -reference[:, 1])
+        return np.asarray(scaled / impedance[:, 1])
 
     @property
     def most(self) -> Numbers:
         """[J] that all actuators together exert on a joint; infinite: no limit."""
         joints = self.mj.dof_jntid[self.dofs]
         limits = self.mj.jnt_actfrcrange[joints]
-        return np.where(self.mj.jnt_actfrclimited[joints].astype(bool), np.abs(limits).min(1), np.inf)
+        return np.asarray(np.where(self.mj.jnt_actfrclimited[joints].astype(bool), np.abs(limits).min(1), np.inf))
 
     def softness(self, armature: Numbers) -> Numbers:
         """[P, J] of the friction constraint, of armatures [P, J]: R = (1 - d) / d times the inverse inertia where the
@@ -138,7 +139,7 @@ def chains(m: Mechanism) -> tuple[Ids, ...]:
     rng = np.random.default_rng(0)
     ranges = np.clip(m.mj.jnt_range[m.mj.dof_jntid[m.dofs]], -np.pi, np.pi)
     tried = rng.uniform(ranges[:, 0], np.maximum(ranges[:, 1], ranges[:, 0] + 1e-3), (8, len(m.dofs)))
-    shared = (np.abs(terms(m, tried, np.zeros_like(tried)).inertia) > REACHES).any(0)
+    shared = np.abs(terms(m, tried, np.zeros_like(tried)).inertia).max(0) > REACHES
     found, left = list[Ids](), set(range(len(m.dofs)))
     while left:
         reached = {min(left)}
