@@ -23,19 +23,28 @@ NUDGE = 1e-3
 """Of a prior's standard deviation: for derivatives."""
 
 
-class Grid(Protocol):
-    """Of a record."""
+class Record(Protocol):
+    """A log on an even grid."""
 
     @property
+    def name(self) -> str:
+        """For people."""
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the log."""
+    @property
     def step(self) -> float:
-        """s."""
+        """Of the grid [s]."""
+    @property
+    def seconds(self) -> float:
+        """That can be used."""
 
 
 class Problem(Protocol):
     """What is fitted: records cut into S stretches of L samples, whose C channels are explained by Q parameters."""
 
     @property
-    def records(self) -> Sequence[Grid]:
+    def records(self) -> Sequence[Record]:
         """All of one step."""
     @property
     def length(self) -> int:
@@ -46,6 +55,9 @@ class Problem(Protocol):
     @property
     def times(self) -> Numbers:
         """[L'] s of the samples whose residuals are taken."""
+    @property
+    def channels(self) -> Sequence[str]:
+        """[C] names."""
     @property
     def started(self) -> tuple[bool, ...]:
         """[C] whether a channel is integrated from a measured start."""

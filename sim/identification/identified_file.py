@@ -16,13 +16,12 @@ import yaml
 from temporeal.robots.atomic_files import write_whole
 from temporeal.robots.handed_over.files import read_text
 from temporeal.robots.handed_over.texts import from_yaml
-from temporeal.sim.identification.identify import Identified
 from temporeal.sim.identification.noise import TERMS
-from temporeal.sim.identification.parameters import SIDE_90, simulator_parameters
+from temporeal.sim.identification.parameters import SIDE_90
 from temporeal.sim.identification.settings import VOLTS
-from temporeal.sim.identification.verdicts import IDENTIFIED, STATUSES, posterior_of, verdicts
+from temporeal.sim.identification.verdicts import IDENTIFIED, STATUSES, Identified, posterior_of, verdicts
 
-FORMAT, VERSION = "temporeal identified quadrotor", 2
+FORMAT, JOINTS, VERSION = "temporeal identified quadrotor", "temporeal identified joints", 2
 LARGEST = 1 << 22
 KEYS: Mapping[str, type | tuple[type, ...]] = {
     "format": str, "version": int, "robot": str, "revision": str, "logs": list, "fit": dict, "parameters": dict,
@@ -30,6 +29,10 @@ KEYS: Mapping[str, type | tuple[type, ...]] = {
 OF_LOG = ("name", "sha256", "seconds", "step_s")
 OF_FIT = ("converged", "rounds", "stretches", "stretch_s", "reference_v", "draws", "independent_draws",
           "sampled_widths")
+"""Of a quadrotor's; of joints' with ``physics_s`` in place of ``reference_v``."""
+POSITIVE = (1e-9, np.inf)
+OWN: Mapping[str, tuple[str, tuple[float, float]]] = {FORMAT: ("reference_v", VOLTS), JOINTS: ("physics_s", POSITIVE)}
+"""By format, what of a fit it has alone, and its range: V at which a command is a setpoint; s of a physics step."""
 OF_PARAMETER = ("unit", "value", "low", "high", "status", "why", "prior_low", "prior_high", "shrink", "logarithm")
 OF_SIMULATOR = ("value", "low", "high")
 
@@ -44,13 +47,13 @@ def content(found: Identified, revision: str) -> dict[str, Any]:
     mean, covariance = posterior_of(found)
     problem = found.problem
     return {
-        "format": FORMAT, "version": VERSION, "robot": found.robot, "revision": revision,
+        "format": found.format, "version": VERSION, "robot": found.robot, "revision": revision,
         "logs": [{"name": each.name, "sha256": each.digest, "seconds": round(each.seconds, 3),
                   "step_s": round(each.step, 9)} for each in problem.records],
         "fit": {"converged": found.fit.converged, "rounds": found.fit.rounds,
                 "stretches": sum(map(len, problem.begins)),
                 "stretch_s": round(problem.length * problem.records[0].step, 9),
-                "reference_v": float(problem.reference_v),
+                OWN[found.format][0]: float(found.setting),
                 "draws": 0 if found.draws is None else len(found.draws.theta),
                 "independent_draws": 0.0 if found.draws is None else rounded(found.draws.independent),
                 "sampled_widths": sampled_widths(found)},
@@ -80,7 +83,7 @@ def simulator(found: Identified) -> dict[str, dict[str, list[float]]]:
     mean, covariance = posterior_of(found)
     rng = np.random.default_rng(0)
     drawn = rng.multivariate_normal(mean, covariance, 2000, method="eigh")
-    fitted, many = (simulator_parameters(found.asked, theta) for theta in (mean[None], drawn))
+    fitted, many = (found.simulated(theta) for theta in (mean[None], drawn))
     return {name: {"value": numbers(fitted[name][0]), "low": numbers(np.quantile(many[name], 0.05, axis=0)),
                    "high": numbers(np.quantile(many[name], 0.95, axis=0))} for name in fitted}
 
@@ -104,35 +107,35 @@ def rounded(value: float, digits: int = 6) -> float:
 
 def write(path: Path, what: Mapping[str, Any]) -> None:
     """Write the file whole or not at all; it is checked before."""
-    check(dict(what), str(path))
+    check(dict(what), str(path), JOINTS if what["format"] == JOINTS else FORMAT)
     text = yaml.safe_dump(dict(what), sort_keys=False, width=110, default_flow_style=None)
     write_whole(path, text.encode())
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The content of a file that somebody handed over."""
+def read(path: Path, kind: str = FORMAT) -> dict[str, Any]:
+    """The content of a file that somebody handed over, of the format ``kind``."""
     try:
         what = from_yaml(read_text(path, LARGEST), str(path))
     except yaml.YAMLError as error:
         raise WrongFile(f"{path}: {error}") from error
-    return check(what, str(path))
+    return check(what, str(path), kind)
 
 
-def check(what: Any, where: str) -> dict[str, Any]:
-    """``what``, if it is an identification."""
+def check(what: Any, where: str, kind: str = FORMAT) -> dict[str, Any]:
+    """``what``, if it is an identification of the format ``kind``, of :data:`OWN`."""
     keyed(what, KEYS, where)
-    for key, kind in KEYS.items():
-        if not isinstance(what[key], kind):
-            raise WrongFile(f"{where}: {key} is {shown(what[key])}; {kind} is needed")
-    if what["format"] != FORMAT or what["version"] != VERSION:
-        raise WrongFile(f"{where}: format {shown(what['format'])}, version {shown(what['version'])}; {FORMAT!r}, "
+    for key, types in KEYS.items():
+        if not isinstance(what[key], types):
+            raise WrongFile(f"{where}: {key} is {shown(what[key])}; {types} is needed")
+    if what["format"] != kind or what["version"] != VERSION:
+        raise WrongFile(f"{where}: format {shown(what['format'])}, version {shown(what['version'])}; {kind!r}, "
                         f"{VERSION} is read")
     if not what["logs"]:
         raise WrongFile(f"{where}: logs is empty; one at least is needed")
     for k, log in enumerate(what["logs"]):
         texts(log, OF_LOG, ("name", "sha256"), f"{where}: logs[{k}]")
         ranged(log, {"seconds": POSITIVE, "step_s": POSITIVE}, f"{where}: logs[{k}]")
-    check_fit(what["fit"], f"{where}: fit")
+    check_fit(what["fit"], f"{where}: fit", kind)
     for name, each in what["parameters"].items():
         parameter(each, f"{where}: parameters.{name}")
     for name, each in what["simulator"].items():
@@ -142,9 +145,6 @@ def check(what: Any, where: str) -> dict[str, Any]:
         ranged(each, dict.fromkeys((*TERMS, "alike"), (0.0, np.inf)), f"{where}: sensors.{name}")
     covariance(what, where)
     return dict(what)
-
-
-POSITIVE = (1e-9, np.inf)
 
 
 def shown(value: Any) -> str:
@@ -187,15 +187,16 @@ def ranged(what: Mapping[str, Any], ranges: Mapping[str, tuple[float, float]], w
             raise WrongFile(f"{where}: {key} is {shown(what[key])}; a number of {low:g} to {high:g} is needed")
 
 
-def check_fit(each: Any, where: str) -> None:
+def check_fit(each: Any, where: str, kind: str) -> None:
     """Refuse a fit that none was."""
-    keyed(each, OF_FIT, where)
+    own, within = OWN[kind]
+    keyed(each, [own if key == OWN[FORMAT][0] else key for key in OF_FIT], where)
     if not isinstance(each["converged"], bool):
         raise WrongFile(f"{where}: converged is {shown(each['converged'])}; true or false is needed")
     for key, least in (("rounds", 1), ("stretches", 1), ("draws", 0)):
         if isinstance(each[key], bool) or not isinstance(each[key], int) or each[key] < least:
             raise WrongFile(f"{where}: {key} is {shown(each[key])}; a whole number of {least} at least is needed")
-    ranged(each, {"stretch_s": POSITIVE, "reference_v": VOLTS, "independent_draws": (0.0, np.inf)}, where)
+    ranged(each, {"stretch_s": POSITIVE, own: within, "independent_draws": (0.0, np.inf)}, where)
     widths = each["sampled_widths"]
     if not isinstance(widths, list) or len(widths) not in (0, 2) or not all(map(is_number, widths)):
         raise WrongFile(f"{where}: sampled_widths is {shown(widths)}; no number or two are needed")

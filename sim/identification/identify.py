@@ -9,9 +9,16 @@ import numpy as np
 
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.identification.fit import Fit, fit
-from temporeal.sim.identification.parameters import SCALES, Quantity, quantities, rested, weighed
+from temporeal.sim.identification.parameters import (
+    SCALES,
+    Quantity,
+    quantities,
+    rested,
+    simulator_parameters,
+    weighed,
+)
 from temporeal.sim.identification.profile import BOUNDED, Profile, profile
-from temporeal.sim.identification.record import CannotTell, FlightRecord, check
+from temporeal.sim.identification.record import CannotTell, FlightRecord, Numbers, check
 from temporeal.sim.identification.residuals import Problem, problem_of
 from temporeal.sim.identification.sampling import Draws, draws
 from temporeal.sim.identification.settings import Settings
@@ -34,6 +41,17 @@ class Identified:
     profile: Profile
     draws: Draws | None
     slow_commands: bool
+
+    format = "temporeal identified quadrotor"
+
+    @property
+    def setting(self) -> float:
+        """Voltage at which a command is a setpoint."""
+        return self.problem.reference_v
+
+    def simulated(self, theta: Numbers) -> dict[str, Numbers]:
+        """The simulator's parameters by name, [P, size] each, of vectors theta [P, Q]."""
+        return simulator_parameters(self.asked, theta)
 
     @property
     def asked(self) -> tuple[Quantity, ...]:

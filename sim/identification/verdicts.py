@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from temporeal.sim.identification.fit import Problem
+from temporeal.sim.identification.fit import Fit, Problem
 from temporeal.sim.identification.parameters import Quantity
 from temporeal.sim.identification.profile import Profile
+from temporeal.sim.identification.sampling import Draws
 from temporeal.sim.identification.uncertainty import SHRUNK, Laplace
 
 IDENTIFIED, PRIOR, GIVEN, CONTRADICTS = "identified", "not identifiable", "given", "contradicts its prior"
@@ -25,17 +26,34 @@ class Identified(Protocol):
     """What was found of a quadrotor (:mod:`.identify`) or of joints (:mod:`.joints.identify`)."""
 
     @property
+    def robot(self) -> str:
+        """Its name."""
+    @property
+    def format(self) -> str:
+        """Of its file (:mod:`.identified_file`)."""
+    @property
+    def setting(self) -> float:
+        """That a fit of this format has alone."""
+    @property
     def asked(self) -> Sequence[Quantity]:
         """What was looked for, Q parameters."""
     @property
     def problem(self) -> Problem:
         """That was fitted."""
     @property
+    def fit(self) -> Fit:
+        """Where it ended."""
+    @property
     def posterior(self) -> Laplace:
         """Around the fit."""
     @property
     def profile(self) -> Profile:
         """Of the likelihood."""
+    @property
+    def draws(self) -> Draws | None:
+        """From the posterior; None: no sampler was asked for."""
+    def simulated(self, theta: np.ndarray) -> Mapping[str, np.ndarray]:
+        """The simulator's parameters by name, [P, size] each, of vectors theta [P, Q]."""
     def hidden(self, quantity: Quantity) -> bool:
         """Whether a parameter cannot be told whatever the fit says."""
     def reason(self, quantity: Quantity, sides: str) -> str:
