@@ -17,7 +17,7 @@ from temporeal_benchmarks.vla import rl_study
 def test_all_jobs_of_a_seed_are_before_the_next_and_a_base_before_what_corrects_it() -> None:
     names = [job.name for job in study.jobs(2)]
     assert len(names) == 2 * 3 * len(TASKS)
-    assert names[:3] == ["drawer-open/base/1", "drawer-open/resip/1", "drawer-open/resfit/1"]
+    assert names[:3] == ["push/base/1", "push/resip/1", "push/resfit/1"]
     assert all(name.endswith("/1") for name in names[: 3 * len(TASKS)])
 
 
@@ -39,7 +39,7 @@ def test_words_are_settings_and_base_and_residual_are_of_one_world(name: str) ->
 def test_the_first_base_of_the_ladder_that_succeeds_often_enough_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few, enough, more = TASKS["door-open"].ladder[:3]
+    few, enough, more = TASKS["pick-place"].ladder[:3]
     wins, judged = {few: 12, enough: 40, more: 90}, list[tuple[int, int]]()
 
     def shown(folder: Path, episodes: int, seed: int) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def test_the_first_base_of_the_ladder_that_succeeds_often_enough_is_taken(
 
     monkeypatch.setattr(study, "cloned", lambda job, count, out, how: Path(str(count)))
     monkeypatch.setattr(study, "shown", shown)
-    job = study.Job("door-open", "base", 3)
+    job = study.Job("pick-place", "base", 3)
     trial = study.done(job, tmp_path, study.Try())
     assert trial["demonstrations"] == enough and trial["shares"] == {str(few): 0.12, str(enough): 0.4}
     assert judged == [(few, study.ON_THE_WAY + 3), (enough, study.ON_THE_WAY + 3)]
@@ -64,7 +64,7 @@ def test_seconds_of_a_training_that_was_stopped_are_not_known(tmp_path: Path, mo
     monkeypatch.setattr(study, "cloned", lambda job, count, out, how: tmp_path / "base")
     monkeypatch.setattr(study, "shown", lambda folder, episodes, seed: {})
     monkeypatch.setattr("temporeal.policies.runs.run_folders.load_run", lambda folder: {"algo": {"total_steps": 5}})
-    for task, known in (("peg", False), ("drawer-open", True)):  # Meta-World's begin anew
+    for task, known in (("peg", False), ("push", True)):  # Meta-World's begin anew
         job = study.Job(task, "resip", 1)
         checkpoints = tmp_path / "runs" / job.name / "checkpoints"
         checkpoints.mkdir(parents=True)
@@ -97,6 +97,6 @@ def test_the_worst_seed_is_judged_for_each_target_and_missing_ones_are_said() ->
     trials["peg/resfit/2"]["train_cpu_s"] = None
     (stopped,) = (row for row in study.judged(trials) if row.name == "residual.learned.peg.resfit.seconds")
     assert stopped.value is None and stopped.ok is False and "1 of 3 trainings were stopped" in str(stopped.peer)
-    missing = [row for name, row in rows.items() if name.startswith("door-open.")]
+    missing = [row for name, row in rows.items() if name.startswith("pick-place.")]
     assert all(row.value is None and row.ok is False for row in missing)
     assert all("0 of 3 seeds" in str(row.peer) and "learned-study" in str(row.peer) for row in missing)
