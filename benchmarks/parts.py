@@ -1,8 +1,9 @@
 """Benchmarks made of parts: a folder of modules, each of which measures one thing.
 
 A part is a module ``benchmarks/<bench>/<part>.py`` with ``rows(quick, out) -> list[Row]``; its file's first line says
-what it measures. A part ``...-study`` (:mod:`temporeal_benchmarks.data.studies`) takes hours: it is measured where it
-is named, and goes on where it was stopped; else its rows are of the trials that are there.
+what it measures. A study (:mod:`temporeal_benchmarks.data.studies`: a part ``...-study``, or one with a function
+``study``) takes hours: it is measured where it is named, and goes on where it was stopped; else its rows are of the
+trials that are there.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Parts:
     @property
     def studies(self) -> tuple[str, ...]:
         """Those that take hours."""
-        return tuple(sorted(path.stem.replace("_", "-") for path in self.folder.glob("*_study.py")))
+        return tuple(sorted(path.stem.replace("_", "-") for path in self.folder.glob("*.py")
+                            if path.stem.endswith("_study") or "\ndef study(" in path.read_text()))
 
     @property
     def names(self) -> tuple[str, ...]:

