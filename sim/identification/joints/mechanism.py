@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.identification.joints.stepping import EULER, IMPLICIT
-from temporeal.sim.identification.record import CannotTell, Numbers
+from temporeal.sim.identification.record import CannotTell, Marks, Numbers
 from temporeal.sim.physics.mujoco import mjcf
 from temporeal.sim.physics.mujoco.model import Model, body_of
 from temporeal.sim.scene import Scene
@@ -32,7 +32,8 @@ class Mechanism:
 
     Args:
         names: [J]. dofs, places: [J] in qvel and qpos. servos: [J] actuators. chains: indices of joints that move
-            together. tool: the body that carries the tool; -1: the robot has none.
+            together. tool: the body that carries the tool; -1: the robot has none. drawn: [2, V, V] inertia of all degrees
+            of freedom where the model is drawn, armature included, and what one kg more on the tool's body adds to it.
     """
 
     robot: RobotSpec
@@ -43,11 +44,22 @@ class Mechanism:
     servos: Ids
     chains: tuple[Ids, ...]
     tool: int
+    drawn: Numbers
 
     @property
     def mj(self) -> mujoco.MjModel:
         """Compiled."""
         return self.model.mj
+
+    @property
+    def turns(self) -> Marks:
+        """[J] joints that turn; others slide."""
+        return np.asarray(self.mj.jnt_type[self.mj.dof_jntid[self.dofs]] == mujoco.mjtJoint.mjJNT_HINGE)
+
+    @property
+    def carries(self) -> bool:
+        """Whether a load on the tool can be told: there is a body of matter for it."""
+        return self.tool >= 0 and bool(self.mj.body_mass[self.tool] > 0)
 
     @property
     def integrator(self) -> int:
@@ -74,15 +86,10 @@ class Mechanism:
         limits = self.mj.jnt_actfrcrange[joints]
         return np.asarray(np.where(self.mj.jnt_actfrclimited[joints].astype(bool), np.abs(limits).min(1), np.inf))
 
-    def softness(self, armature: Numbers) -> Numbers:
-        """[P, J] of the friction constraint, of armatures [P, J]: R = (1 - d) / d times the inverse inertia where the
-        model is drawn."""
-        data = mujoco.MjData(self.mj)
-        mujoco.mj_kinematics(self.mj, data)
-        mujoco.mj_comPos(self.mj, data)
-        mujoco.mj_crb(self.mj, data)
-        plain = full(self.mj, data)
-        many = np.repeat(plain[None], len(armature), 0)
+    def softness(self, armature: Numbers, load: Numbers) -> Numbers:
+        """[P, J] of the friction constraint, of armatures [P, J] and loads [P] kg: R = (1 - d) / d times the inverse
+        inertia where the model is drawn."""
+        many = self.drawn[0] + load[:, None, None] * self.drawn[1]
         many[:, self.dofs, self.dofs] += armature - self.mj.dof_armature[self.dofs]
         inverse = np.linalg.inv(many)[:, self.dofs, self.dofs]
         d = self.mj.dof_solimp[self.dofs, 0]
@@ -119,8 +126,11 @@ def mechanism(robot: RobotSpec, dt: float) -> Mechanism:
     if not plain.all():
         raise CannotTell(f"robot {robot.name!r}: the actuators of {COMMAND} are no position servos")
     tool = body_of(mj, robot.sources[f"{robot.tool}_pos_w"].names[0]) if robot.tool else -1
-    alone = Mechanism(robot, model, names, dofs, mj.jnt_qposadr[joints].astype(np.int64), servos, (), tool)
-    return replace(alone, chains=chains(alone))
+    none = np.zeros((2, mj.nv, mj.nv))
+    alone = Mechanism(robot, model, names, dofs, mj.jnt_qposadr[joints].astype(np.int64), servos, (), tool, none)
+    plain = where_drawn(mj)
+    more = where_drawn(loaded_model(alone)) - plain if alone.carries else none[0]
+    return replace(alone, chains=chains(alone), drawn=np.stack([plain, more]))
 
 
 def check(robot: RobotSpec) -> None:
@@ -154,7 +164,7 @@ def terms(m: Mechanism, place: Numbers, speed: Numbers) -> Terms:
     """Inertia and bias at joint positions and speeds [T, J]."""
     inertia, bias, own = at(m, m.mj, place, speed)
     heavier = np.zeros((*bias.shape, bias.shape[1] + 2))
-    if m.tool >= 0 and m.mj.body_mass[m.tool] > 0:
+    if m.carries:
         loaded = loaded_model(m)
         for k, (more, less) in enumerate(zip(at(m, loaded, place, speed), (inertia, bias, own))):
             where = slice(0, bias.shape[1]) if k == 0 else bias.shape[1] + k - 1
@@ -192,6 +202,15 @@ def at(m: Mechanism, mj: mujoco.MjModel, place: Numbers, speed: Numbers) -> tupl
         own[k] = np.where(by_servo, data.qfrc_gravcomp[m.dofs], 0.0)
     inertia[:, np.arange(count), np.arange(count)] -= mj.dof_armature[m.dofs]
     return inertia, bias, own
+
+
+def where_drawn(mj: mujoco.MjModel) -> Numbers:
+    """[V, V] inertia in the model's own posture."""
+    data = mujoco.MjData(mj)
+    mujoco.mj_kinematics(mj, data)
+    mujoco.mj_comPos(mj, data)
+    mujoco.mj_crb(mj, data)
+    return full(mj, data)
 
 
 def full(mj: mujoco.MjModel, data: mujoco.MjData) -> Numbers:

@@ -104,6 +104,23 @@ def _held(command: Any, at: Any, joint: Any) -> Any:
 
 
 @njit(**OPTIONS)
+def _between(inertia: Any, bias: Any, own: Any, heavier: Any, load: Any, k: Any, after: Any, each: Any, here: Any,
+             change: Any) -> None:
+    """Inertia, bias and own of sample k with a load, as columns of ``here`` [J, J + 2], and their change in a step."""
+    joints = len(here)
+    for j in range(joints):
+        for c in range(joints + 2):
+            now, then = load * heavier[k, j, c], load * heavier[after, j, c]
+            if c < joints:
+                now, then = now + inertia[k, j, c], then + inertia[after, j, c]
+            elif c == joints:
+                now, then = now + bias[k, j], then + bias[after, j]
+            else:
+                now, then = now + own[k, j], then + own[after, j]
+            here[j, c], change[j, c] = now, (then - now) / each
+
+
+@njit(**OPTIONS)
 def run(params: Any, late: Any, load: Any, slow: Any, command: Any, inertia: Any, bias: Any, own: Any, heavier: Any,
         place: Any, speed: Any, start: Any, decay: Any, most: Any, dt: Any, each: Any, integrator: Any, out: Any
         ) -> None:
@@ -123,6 +140,7 @@ def run(params: Any, late: Any, load: Any, slow: Any, command: Any, inertia: Any
         q, v, force, smooth = np.zeros(joints), np.zeros(joints), np.zeros(joints), np.zeros(joints)
         b, a, wanted, bound = np.zeros(joints), np.zeros(joints), np.zeros(joints), np.zeros(joints)
         m, work, effort = np.zeros((joints, joints)), np.zeros((joints, joints)), np.zeros(joints)
+        here, change = np.zeros((joints, joints + 2)), np.zeros((joints, joints + 2))
         inner, state = np.zeros(joints), np.zeros(joints, np.int64)
         for k in range(samples):
             if start[k]:
@@ -130,27 +148,22 @@ def run(params: Any, late: Any, load: Any, slow: Any, command: Any, inertia: Any
                     q[j], v[j] = place[k, j], speed[k, j]
             for j in range(joints):
                 out[i, k, j, 0], out[i, k, j, 1], out[i, k, j, 2] = q[j], v[j], effort[j]
-            after = min(k + 1, samples - 1)
+            _between(inertia, bias, own, heavier, load[i], k, min(k + 1, samples - 1), each, here, change)
             for step in range(each):
-                share = step / each
                 for j in range(joints):
-                    for c in range(j + 1):
-                        m[j, c] = ((1 - share) * (inertia[k, j, c] + load[i] * heavier[k, j, c])
-                                   + share * (inertia[after, j, c] + load[i] * heavier[after, j, c]))
-                        m[c, j] = m[j, c]
+                    for c in range(joints):
+                        m[j, c] = here[j, c] + step * change[j, c]
                     m[j, j] += p[j, ARMATURE]
-                    pull = ((1 - share) * (bias[k, j] + load[i] * heavier[k, j, joints])
-                            + share * (bias[after, j] + load[i] * heavier[after, j, joints]))
                     off = _held(command, k * each + step - late[i], j) - q[j]
                     half = 0.5 * p[j, BACKLASH]
                     off = off - half if off > half else (off + half if off < -half else 0.0)
                     drive = p[j, KP] * off - p[j, KD] * v[j]
                     inner[j] = p[j, DAMPING] + (p[j, KD] if integrator == 1 and abs(drive) < p[j, STRENGTH] else 0.0)
                     drive = min(max(drive, -p[j, STRENGTH]), p[j, STRENGTH])
-                    gravity = ((1 - share) * (own[k, j] + load[i] * heavier[k, j, joints + 1])
-                               + share * (own[after, j] + load[i] * heavier[after, j, joints + 1]))
+                    gravity = here[j, joints + 1] + step * change[j, joints + 1]
                     effort[j] = min(max(drive + gravity, -most[j]), most[j])
-                    smooth[j] = effort[j] - gravity - pull - p[j, DAMPING] * v[j]
+                    smooth[j] = (effort[j] - gravity - here[j, joints] - step * change[j, joints]
+                                 - p[j, DAMPING] * v[j])
                     wanted[j] = -decay[j] * v[j]
                     bound[j] = p[j, FRICTION] + p[j, STRIBECK] * np.exp(-((v[j] / slow[i]) ** 2))
                 _friction(m, smooth, wanted, bound, p, state, work, b, a, force)

@@ -21,7 +21,7 @@ def nominal(m: Mechanism) -> np.ndarray:
         stepping.ARMATURE: mj.dof_armature[m.dofs], stepping.DAMPING: mj.dof_damping[m.dofs],
         stepping.FRICTION: mj.dof_frictionloss[m.dofs], stepping.KP: mj.actuator_gainprm[m.servos, 0],
         stepping.KD: -mj.actuator_biasprm[m.servos, 2], stepping.STRENGTH: mj.actuator_forcerange[m.servos, 1],
-        stepping.SOFTNESS: m.softness(mj.dof_armature[m.dofs][None])[0]}
+        stepping.SOFTNESS: m.softness(mj.dof_armature[m.dofs][None], np.zeros(1))[0]}
     for field, value in values.items():
         out[0, :, field] = value
     return out
