@@ -133,6 +133,23 @@ def _kernel(digest: str) -> Any:
 fly = _kernel(compiling.fingerprint(physics))
 
 
+def prepared(flown: Flown, record: FlightRecord, reference_v: float) -> tuple[Numbers, Numbers, int]:
+    """Parameters [P, PARAM_SIZE] that this record can be flown with, factors [P, T] of the battery on commands, and
+    steps of the integrator in one of the record."""
+    length = len(record.command)
+    factors = np.exp(-flown.loss[:, None] * np.maximum(np.arange(length) - record.first, 0) * record.step)
+    if record.voltage is not None:
+        factors = factors * np.exp(flown.exponent[:, None] * np.log(np.maximum(record.voltage, 0.1) / reference_v))
+    params = flown.params.copy()
+    if not record.has_pose:  # nobody knows how fast it flies: what drag does is no matter of this record
+        params[:, physics.DRAG_X : physics.DRAG_Z + 1] = 0.0
+    # a lag below half a step would shake the integrator: it is one that this grid cannot show
+    rates = params[:, physics.RATE_UP : physics.RATE_DOWN + 1]
+    substeps = max(int(np.ceil(record.step / LONGEST_STEP_S - 1e-6)), 1)
+    np.minimum(rates, 2.0 * substeps / record.step, out=rates)
+    return params, factors, substeps
+
+
 def predicted(flown: Flown, record: FlightRecord, begin: NDArray[np.int64], reference_v: float, threads: int = 1
               ) -> Numbers:
     """What sensors would say, [P, T, SIZE]; between stretches it is of no use.
@@ -141,18 +158,10 @@ def predicted(flown: Flown, record: FlightRecord, begin: NDArray[np.int64], refe
         begin: first samples of the stretches. reference_v: voltage at which a command is a setpoint.
     """
     count, length = len(flown.params), len(record.command)
-    factors = np.exp(-flown.loss[:, None] * np.maximum(np.arange(length) - record.first, 0) * record.step)
-    if record.voltage is not None:
-        factors = factors * np.exp(flown.exponent[:, None] * np.log(np.maximum(record.voltage, 0.1) / reference_v))
+    params, factors, substeps = prepared(flown, record, reference_v)
     start = np.zeros(length, dtype=np.bool_)
     start[begin] = True
-    state, out, params = record.state(), np.empty((count, length, SIZE)), flown.params.copy()
-    if not record.has_pose:  # nobody knows how fast it flies: what drag does is no matter of this record
-        params[:, physics.DRAG_X : physics.DRAG_Z + 1] = 0.0
-    # a lag below half a step would shake the integrator: it is one that this grid cannot show
-    rates = params[:, physics.RATE_UP : physics.RATE_DOWN + 1]
-    substeps = max(int(np.ceil(record.step / LONGEST_STEP_S - 1e-6)), 1)
-    np.minimum(rates, 2.0 * substeps / record.step, out=rates)
+    state, out = record.state(), np.empty((count, length, SIZE))
 
     def some(first: int, last: int) -> None:
         fly(params[first:last], flown.delay[first:last], factors[first:last], flown.rate_bias[first:last],

@@ -57,7 +57,7 @@ ONE = 1.0
 TWO = 2.0
 
 SCALAR_FUNCTIONS = ("get", "put", "spread", "larger", "smaller", "squash", "rotation", "inputs", "layer", "distance",
-                    "accelerations", "pushed")
+                    "accelerations", "acting", "pushed")
 
 
 def get(scratch, i):
@@ -116,7 +116,7 @@ def inputs(s, p, r, scratch):
 
 
 def layer(scratch, at, size, to, count, net, first):
-    """``count`` squashed sums of the ``size`` numbers at ``at``, with weights from ``net[first]`` on, written from ``to`` on.
+    """Write ``count`` squashed sums of the ``size`` numbers at ``at`` from ``to`` on; weights begin at ``net[first]``.
 
     Two at a time, which do not wait for each other; ``count`` is even. Returns where the weights end.
     """
@@ -172,6 +172,18 @@ def accelerations(net, hidden, members, scratch):
     return total
 
 
+def acting(p, r, x, y, z, around_x, around_y, around_z):
+    """The parameters ``p`` with force and torque that accelerate so in body axes, at the rotation ``r``."""
+    mass = ONE / p[INV_MASS]
+    x, y, z = mass * x, mass * y, mass * z
+    return p[:FORCE_X] + (
+        p[FORCE_X] + r[0] * x + r[1] * y + r[2] * z,
+        p[FORCE_Y] + r[3] * x + r[4] * y + r[5] * z,
+        p[FORCE_Z] + r[6] * x + r[7] * y + r[8] * z,
+        p[TORQUE_X] + p[JX] * around_x, p[TORQUE_Y] + p[JY] * around_y, p[TORQUE_Z] + p[JZ] * around_z,
+    ) + p[RATE_GAIN_X:]  # fmt: skip
+
+
 def pushed(s, p, net, hidden, members, scratch):
     """The parameters ``p`` with the force and torque by which the ensemble pushes the state ``s``.
 
@@ -180,13 +192,5 @@ def pushed(s, p, net, hidden, members, scratch):
     r = rotation(s)
     inputs(s, p, r, scratch)
     at = accelerations(net, hidden, members, scratch)
-    mass = ONE / p[INV_MASS]
-    x, y, z = mass * get(scratch, at), mass * get(scratch, at + 1), mass * get(scratch, at + 2)
-    return p[:FORCE_X] + (
-        p[FORCE_X] + r[0] * x + r[1] * y + r[2] * z,
-        p[FORCE_Y] + r[3] * x + r[4] * y + r[5] * z,
-        p[FORCE_Z] + r[6] * x + r[7] * y + r[8] * z,
-        p[TORQUE_X] + p[JX] * get(scratch, at + 3),
-        p[TORQUE_Y] + p[JY] * get(scratch, at + 4),
-        p[TORQUE_Z] + p[JZ] * get(scratch, at + 5),
-    ) + p[RATE_GAIN_X:]  # fmt: skip
+    return acting(p, r, get(scratch, at), get(scratch, at + 1), get(scratch, at + 2), get(scratch, at + 3),
+                  get(scratch, at + 4), get(scratch, at + 5))

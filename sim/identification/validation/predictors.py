@@ -1,0 +1,98 @@
+"""Who predicts: the simulator with some parameters (and residual dynamics), going on as before, a linear model.
+
+The linear model is an ARX (Ljung, System Identification, 1999, section 4.2) of velocity and gravity in body axes and
+body rates over the last steps and commands, by ridge least squares of the next step, iterated. Attitude and position are
+integrated from what it says, so that only dynamics are learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from temporeal.robots import frames
+from temporeal.sim.identification.record import Numbers
+from temporeal.sim.identification.shooting import POSITION, QUAT, RATES, SIZE, VELOCITY, Flown
+from temporeal.sim.identification.validation import flying
+from temporeal.sim.identification.validation.stretches import Predictor, Stretches, taken
+from temporeal.sim.physics.quadrotor.residual.ensemble import Ensemble
+
+LAGS = 3
+RIDGE = 1e-3
+"""Of the variance of what it predicts from."""
+
+
+def simulator(how: Flown, reference_v: float, ensemble: Ensemble | None = None) -> Predictor:
+    """The simulator with one parameter vector, and residual dynamics (the mean of their members)."""
+
+    def predict(where: Stretches) -> Numbers:
+        out = flying.flown(how, where.record, where.begin, reference_v, flying.Beyond(ensemble))[0]
+        out[..., RATES] += how.rate_bias[:, None]
+        return taken(out, where)[0]
+
+    return predict
+
+
+def hold(where: Stretches) -> Numbers:
+    """On at the measured velocity, attitude and rates as they were."""
+    first = where.measured()[:, :1]
+    out = np.repeat(first, where.steps, 1)
+    times = where.dt * np.arange(1, where.steps + 1)[:, None]
+    out[..., POSITION] += times * first[..., VELOCITY]
+    out[..., 3:6] = np.nan
+    return np.asarray(out)
+
+
+def seen(measured: Numbers) -> Numbers:
+    """[..., 9] velocity and gravity's direction in body axes, body rates, of rows [..., 16]."""
+    quat = measured[..., QUAT]
+    up = np.broadcast_to([0.0, 0.0, 1.0], (*quat.shape[:-1], 3))
+    return np.concatenate([frames.rotate_inverse(quat, measured[..., VELOCITY]), measured[..., RATES],
+                           frames.rotate_inverse(quat, up)], -1)
+
+
+def linear(trained: Sequence[Stretches]) -> Predictor:
+    """An ARX fitted to the flights of ``trained``."""
+    rows, wanted = [], []
+    for each in trained:
+        history = seen(each.measured(LAGS - 1))
+        told = each.commands(LAGS - 1)
+        for k in range(each.steps):
+            rows.append(regressors(history[:, k : k + LAGS], told[:, k : k + LAGS]))
+            wanted.append(history[:, k + LAGS] - history[:, k + LAGS - 1])
+    x, y = np.concatenate(rows), np.concatenate(wanted)
+    scale = x.std(0) + 1e-9
+    scale[-1] = 1.0
+    normal = (x / scale).T @ (x / scale) / len(x) + RIDGE * np.eye(x.shape[1])
+    weight = np.linalg.solve(normal, (x / scale).T @ y / len(x)) / scale[:, None]
+
+    def predict(where: Stretches) -> Numbers:
+        history, told = seen(where.measured(LAGS - 1)), where.commands(LAGS - 1)
+        recent = [history[:, k] for k in range(LAGS)]
+        state, out = where.measured()[:, 0], []
+        for k in range(where.steps):
+            step = recent[-1] + regressors(np.stack(recent, 1), told[:, k : k + LAGS]) @ weight
+            state = integrated(state, step, where.dt)
+            recent = [*recent[1:], step]
+            out.append(state)
+        return np.stack(out, 1)
+
+    return predict
+
+
+def regressors(history: Numbers, told: Numbers) -> Numbers:
+    """[S, F] of the last states [S, LAGS, 9] and commands [S, LAGS, 4], and 1."""
+    count = len(history)
+    return np.concatenate([history.reshape(count, -1), told.reshape(count, -1), np.ones((count, 1))], 1)
+
+
+def integrated(state: Numbers, step: Numbers, dt: float) -> Numbers:
+    """The row [S, 16] behind ``state`` [S, 16] when velocity (body axes) and rates are then those of ``step``."""
+    out = np.full((len(state), SIZE), np.nan)
+    out[:, RATES] = step[:, 3:6]
+    out[:, QUAT] = frames.multiply(
+        state[:, QUAT], frames.from_rotation_vector(0.5 * dt * (state[:, RATES] + step[:, 3:6])))
+    out[:, VELOCITY] = frames.rotate(out[:, QUAT], step[:, :3])
+    out[:, POSITION] = state[:, POSITION] + 0.5 * dt * (state[:, VELOCITY] + out[:, VELOCITY])
+    return out
