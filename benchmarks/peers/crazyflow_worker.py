@@ -25,7 +25,7 @@ from crazyflow.sim import Sim  # type: ignore[import-not-found]  # noqa: E402
 from temporeal_benchmarks.peers.process import serve  # noqa: E402
 
 DRONE = "cf2x_L250"
-MADE: dict[str, Sim] = {}
+MADE: dict[str, Any] = {}
 
 
 def packed(values: Any) -> str:
@@ -43,6 +43,7 @@ def make(worlds: int, hertz: int) -> str:
     MADE["sim"] = Sim(n_worlds=worlds, drone=DRONE, control=Control.rotor_vel, dynamics=Dynamics.first_principles,
                       freq=hertz)
     sim = MADE["sim"]
+    MADE["torque"] = np.asarray(sim.data.params.rpm2torque)[0]
     sim.step_pipeline.pop("clip_rotor_vel_cmd")  # its limits are its own drone's: ours has the robot's in its commands
     sim._step = sim.build_step_fn()
     return str(sim.integrator)
@@ -57,7 +58,7 @@ def describe(rows: str) -> None:
     reaction, hover, up, down, drag = (given[..., 17:18], given[..., 18:19], given[..., 19:20], given[..., 20:21],
                                        given[..., 21:24])
     curves = thrust.reshape(*thrust.shape[:2], 4, 3)
-    own = np.asarray(sim.data.params.rpm2torque)[0]  # its curve's form, scaled to the robot's torque at hover
+    own = MADE["torque"]  # its curve's form, scaled to the robot's torque at hover
     rpm = hover[..., None]
     at_hover = curves[..., :1] + rpm * (curves[..., 1:2] + rpm * curves[..., 2:])  # [N, 1, 4, 1]
     scale = reaction[..., None] * at_hover / (own[0] + rpm * (own[1] + rpm * own[2]))

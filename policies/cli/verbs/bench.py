@@ -30,8 +30,11 @@ Example:
   temporeal bench --list
   temporeal bench quadrotor
   temporeal bench sim --kept
+  temporeal bench transfer          (reality --parts transfer)
   temporeal bench --all --quick
 """
+NAMED = {"transfer": "reality"}
+"""Parts that are benchmarks of their own to whoever asks, and what they are parts of."""
 NOT_HERE = ("benchmarks are not part of the installed package: run `temporeal bench` from a clone of the repository, "
             "set up with `make install`")
 
@@ -67,6 +70,7 @@ def parser() -> Parser:
 
 def run(argv: Sequence[str]) -> int:
     """Run the named benchmarks, or show what is kept of them."""
+    argv = with_parts(argv)
     p, known = parser(), bench_names()
     if not known and not {"-h", "--help"} & set(argv):
         raise BadInput(NOT_HERE)
@@ -81,6 +85,15 @@ def run(argv: Sequence[str]) -> int:
     check(options, chosen, own)
     given = {name: split(getattr(options, name.replace("-", "_"))) for name in own}
     return measure(chosen, options, given, argv)
+
+
+def with_parts(argv: Sequence[str]) -> list[str]:
+    """``argv`` with the benchmark and ``--parts`` in place of a part that goes by its own name: :data:`NAMED`."""
+    words = list[str]()
+    for before, word in zip(["", *argv], argv):
+        of = None if before in ("--parts", "--out") else NAMED.get(word)
+        words += [word] if of is None else [of] if "--kept" in argv else [of, "--parts", word]
+    return words
 
 
 def command_of(name: str, argv: Sequence[str]) -> str:
