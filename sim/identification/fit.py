@@ -129,8 +129,8 @@ def linearized(problem: Problem, noise: Noise, theta: Numbers) -> tuple[Numbers,
     return found[0], np.moveaxis(slope, 0, -1)
 
 
-def fit(problem: Problem, theta: Numbers | None = None) -> Fit:
-    """Fit from ``theta`` [Q] on; from the prior's means where there is none.
+def fit(problem: Problem, theta: Numbers | None = None, steps: int = STEPS) -> Fit:
+    """Fit from ``theta`` [Q] on; from the prior's means where there is none. ``steps``: in a round, at most.
 
     In the first rounds all samples count, so that the slow parts are fitted, too; how many of them count as one is
     then taken of what is left, once: it would grow with a fit that it makes worse. Noise and weights follow the fit for
@@ -144,7 +144,7 @@ def fit(problem: Problem, theta: Numbers | None = None) -> Fit:
     converged = False
     for rounds in range(1, ROUNDS + 1):
         before = here.copy()
-        here = descended(problem, noise, weight, here)
+        here = descended(problem, noise, weight, here, steps)
         converged = rounds > ALL_COUNT and bool(np.abs((here - before) / sd).max() < MOVED)
         if rounds > FROZEN:
             if converged:
@@ -161,18 +161,18 @@ def fit(problem: Problem, theta: Numbers | None = None) -> Fit:
     return Fit(here, noise, weight, jacobian, residual, rounds, converged)
 
 
-def descended(problem: Problem, noise: Noise, weight: Numbers, theta: Numbers) -> Numbers:
+def descended(problem: Problem, noise: Noise, weight: Numbers, theta: Numbers, steps: int) -> Numbers:
     """A few Gauss-Newton steps from theta [Q], each halved until the posterior is no less."""
     mean, sd = problem.prior
     value = posterior(problem, noise, weight, theta[None])[0]
-    for _ in range(STEPS):
+    for _ in range(steps):
         residual, jacobian = linearized(problem, noise, theta)
         curvature = np.einsum("s,smq,smr->qr", weight, jacobian, jacobian, optimize=True) + np.diag(sd**-2.0)
         slope = np.einsum("s,smq,sm->q", weight, jacobian, residual, optimize=True) + (theta - mean) / sd**2
         step = -np.linalg.solve(curvature, slope)
         tried = theta + step * 0.5 ** np.arange(6)[:, None]
         values = posterior(problem, noise, weight, tried)
-        best = int(np.nanargmax(values))
+        best = int(np.argmax(values))
         if not values[best] > value:
             break
         gained, value, theta = values[best] - value, values[best], tried[best]
@@ -182,5 +182,7 @@ def descended(problem: Problem, noise: Noise, weight: Numbers, theta: Numbers) -
 
 
 def posterior(problem: Problem, noise: Noise, weight: Numbers, theta: Numbers) -> Numbers:
-    """Log of it [P], up to a constant."""
-    return log_likelihood(problem, noise, weight, theta) + log_prior(problem, theta)
+    """Log of it [P], up to a constant; of flights that leave all numbers behind, minus infinity."""
+    with np.errstate(over="ignore", invalid="ignore"):  # a step that was too long: it is halved
+        found = log_likelihood(problem, noise, weight, theta) + log_prior(problem, theta)
+    return np.where(np.isnan(found), -np.inf, found)

@@ -64,8 +64,8 @@ class Identified:
         kind, forces = quantity.name.partition("[")[0], 2 in self.problem.signals
         if self.hidden(quantity):
             return f"{joint_of(quantity.name) or 'every joint'} did not move: what holds it may be friction"
-        if kind in ("damping", "kd") and not forces:
-            return "only damping + kd shows, where no efforts are logged"
+        if kind == "kd_share" and not forces:
+            return "motion shows viscous, the sum, alone: efforts tell the servo's share"
         if kind == "strength":
             return "the servo never came to its limit, or not for long"
         if kind in ADDED and sides == "one":
@@ -93,7 +93,7 @@ def identify(records: Sequence[JointRecord], robot: RobotSpec, settings: Setting
     if count < FEWEST:
         raise CannotTell(f"{count} stretches of {settings.stretch_s:g} s in which all is measured; {FEWEST} at least "
                          "are needed: a longer run, or shorter stretches")
-    found = fit(problem)
+    found = fit(problem, steps=1)  # a Jacobian is what costs
     around = laplace(problem, found)
     if not np.isfinite(around.covariance).all():
         raise CannotTell("the fit ended where the simulation is no numbers: is it the robot that it is said to be?")

@@ -32,8 +32,9 @@ class Mechanism:
 
     Args:
         names: [J]. dofs, places: [J] in qvel and qpos. servos: [J] actuators. chains: indices of joints that move
-            together. tool: the body that carries the tool; -1: the robot has none. drawn: [2, V, V] inertia of all degrees
-            of freedom where the model is drawn, armature included, and what one kg more on the tool's body adds to it.
+            together. tool: the body that carries the tool; -1: the robot has none. drawn: [2, V, V] inertia of all
+            degrees of freedom where the model is drawn, armature included, and what one kg more on the tool's body adds
+            to it.
     """
 
     robot: RobotSpec
@@ -125,12 +126,18 @@ def mechanism(robot: RobotSpec, dt: float) -> Mechanism:
         mj.actuator_biastype[servos] == mujoco.mjtBias.mjBIAS_AFFINE)
     if not plain.all():
         raise CannotTell(f"robot {robot.name!r}: the actuators of {COMMAND} are no position servos")
-    tool = body_of(mj, robot.sources[f"{robot.tool}_pos_w"].names[0]) if robot.tool else -1
+    tool = carrier(mj, body_of(mj, robot.sources[f"{robot.tool}_pos_w"].names[0])) if robot.tool else -1
     none = np.zeros((2, mj.nv, mj.nv))
     alone = Mechanism(robot, model, names, dofs, mj.jnt_qposadr[joints].astype(np.int64), servos, (), tool, none)
     plain = where_drawn(mj)
     more = where_drawn(loaded_model(alone)) - plain if alone.carries else none[0]
     return replace(alone, chains=chains(alone), drawn=np.stack([plain, more]))
+
+
+def carrier(mj: mujoco.MjModel, tool: int) -> int:
+    """The body that has most of the matter of what ``tool`` is fixed to, frames and links."""
+    rigid = np.flatnonzero(mj.body_weldid == mj.body_weldid[tool])
+    return int(rigid[np.argmax(mj.body_mass[rigid])])
 
 
 def check(robot: RobotSpec) -> None:

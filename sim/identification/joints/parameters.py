@@ -1,8 +1,12 @@
 """What of joints is identified, from what prior, and which parameters of the simulator it makes.
 
-Each joint has its own armature, friction, gains and limit; all share the delay of commands, and an arm has a load on its
-tool. Priors are the ranges of the robot's spec, as the central 90 % of a normal distribution of the logarithm. Where
-the spec has no range (a user's robot, whose file has one number or none) wide ones are assumed about what it has.
+Each joint has its own armature, friction, gains and limit; all share the delay of commands, and an arm carries a tool.
+What takes speed away is the joint's viscous friction and the servo's damping together, and motion shows the sum alone
+(but for a servo at its limit): so the vector holds the sum, ``viscous``, and, apart, the servo's share of it, which
+takes logged efforts to tell. The simulator's ``damping`` and ``kd`` are computed of both.
+
+Priors are the ranges of the robot's spec, as the central 90 % of a normal distribution of the logarithm. Where the spec
+has no range (a user's robot, whose file has one number or none) wide ones are assumed about what it has.
 """
 
 from __future__ import annotations
@@ -20,10 +24,11 @@ OF_DOFS, OF_SERVOS = ("armature", "damping", "frictionloss"), ("kp", "kd", "stre
 ADDED = ("stribeck", "backlash")
 """What MuJoCo's joints do not have: identified, and no parameter of the simulator."""
 MEANINGS = {
-    "armature": "inertia of the motor, as the joint feels it", "damping": "viscous friction",
-    "frictionloss": "Coulomb friction", "stribeck": "friction at rest beyond Coulomb's",
-    "kp": "gain of the servo", "kd": "damping of the servo", "strength": "the most that the servo exerts",
-    "backlash": "dead zone of the servo's distance to its setpoint"}
+    "armature": "inertia of the motor, as the joint feels it",
+    "viscous": "viscous friction and the servo's damping together (damping + kd)",
+    "kd_share": "of viscous, that is the servo's", "frictionloss": "Coulomb friction",
+    "stribeck": "friction at rest beyond Coulomb's", "kp": "gain of the servo",
+    "strength": "the most that the servo exerts", "backlash": "dead zone of the servo's distance to its setpoint"}
 WIDE = {"armature": 4.0, "damping": 5.0, "frictionloss": 5.0, "kp": 2.0, "kd": 3.0, "strength": 1.5}
 """Assumed where a spec has one number and no range: factors down and up from it."""
 LEAST = 0.05
@@ -38,8 +43,10 @@ PLAY = (5e-4, 0.02)
 """rad, 0.03 to 1.1 degrees, of joints that turn; a tenth of it in m where they slide."""
 SLOW = (0.01, 0.2)
 """rad/s or m/s in which the Stribeck excess dies away."""
-DELAY_S, LOAD = (0.0, 0.04), 0.2
-"""Assumed where the spec has none; share of the robot's mass."""
+DELAY_S = (0.0, 0.04)
+"""Assumed where the spec has none."""
+LIGHT, LOAD = 0.5, 0.2
+"""Shares of the tool's mass that it has at least, and of the robot's that it carries at most."""
 REACH = 0.1
 """rad or m at which a servo without a limit is taken to exert its most, where friction is a share of that."""
 
@@ -52,26 +59,35 @@ def quantities(m: Mechanism) -> tuple[Quantity, ...]:
     low, high = (delay.low[0], delay.high[0]) if delay is not None and delay.high[0] > delay.low[0] else DELAY_S
     out.append(between("command_delay", "s", low, high, "of commands behind the log's times"))
     if m.carries:
-        most = LOAD * float(m.mj.body_mass[1:].sum())
-        name = m.mj.body(m.tool).name
-        out.append(between("payload", "kg", -most, most, f"beyond the model's mass of {name}, at its centre"))
+        mass, name = float(m.mj.body_mass[m.tool]), m.mj.body(m.tool).name
+        out.append(ratio("tool_mass", "kg", LIGHT * mass, mass + LOAD * float(m.mj.body_mass[1:].sum()),
+                         f"of {name} with whatever it carries, at its centre"))
     return tuple(out)
 
 
 def of_joint(m: Mechanism, j: int) -> Iterator[Quantity]:
     """Of one joint."""
     unit = "rad" if m.turns[j] else "m"
-    units = {"armature": "kg m^2" if m.turns[j] else "kg", "damping": f"N m s/{unit}", "frictionloss": "N m",
-             "stribeck": "N m", "kp": f"N m/{unit}", "kd": f"N m s/{unit}", "strength": "N m", "backlash": unit}
-    if not m.turns[j]:
-        units = {name: text.replace("N m", "N") for name, text in units.items()}
-    for name, ends in ranges(m, j).items():
-        yield ratio(f"{name}[{m.names[j]}]", units[name], *ends, MEANINGS[name])
+    units = {"armature": "kg m^2" if m.turns[j] else "kg", "viscous": f"N m s/{unit}", "kd_share": "1",
+             "kp": f"N m/{unit}", "backlash": unit}
+    for name, ends in acting(ranges(m, j)).items():
+        text = units.get(name, "N m")
+        yield (between if name == "kd_share" else ratio)(
+            f"{name}[{m.names[j]}]", text if m.turns[j] else text.replace("N m", "N"), *ends, MEANINGS[name])
+
+
+def acting(of: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """The ranges ``of`` a joint's parameters, with what acts in the place of damping and kd."""
+    out = {name: ends for name, ends in of.items() if name not in ("damping", "kd")}
+    (low, high), servo = of["damping"], of.get("kd")
+    if servo is not None:
+        out["kd_share"] = servo[0] / (servo[0] + high), servo[1] / (servo[1] + low)
+        low, high = low + servo[0], high + servo[1]
+    return out | {"viscous": (low, high)}
 
 
 def ranges(m: Mechanism, j: int) -> dict[str, tuple[float, float]]:
-    """The central 90 % of each parameter of a joint, in the order of :data:`.stepping.FIELDS`; what its model does not
-    have is left out."""
+    """The central 90 % of each parameter of a joint; what its model does not have is left out."""
     mj, dof, servo = m.mj, m.dofs[j], m.servos[j]
     kp, inertia = float(mj.actuator_gainprm[servo, 0]), float(m.drawn[0, dof, dof])
     limited = bool(mj.actuator_forcelimited[servo])
@@ -120,15 +136,21 @@ def stepped(m: Mechanism, asked: Sequence[Quantity], theta: Numbers) -> Numbers:
         for k, field in enumerate(stepping.FIELDS):
             if f"{field}[{joint}]" in q:
                 out[:, j, k] = q[f"{field}[{joint}]"]
+        out[:, j, stepping.DAMPING], out[:, j, stepping.KD] = dampings(q, joint)
     out[:, :, stepping.SOFTNESS] = m.softness(out[:, :, stepping.ARMATURE], load(m, q, len(theta)))
     return out
 
 
+def dampings(q: Mapping[str, Numbers], joint: str) -> tuple[Numbers, Numbers]:
+    """[P] of the joint and of its servo."""
+    both = q[f"viscous[{joint}]"]
+    servo = both * np.clip(q.get(f"kd_share[{joint}]", np.zeros(len(both))), 0.0, 1.0)
+    return both - servo, servo
+
+
 def load(m: Mechanism, q: Mapping[str, Numbers], count: int) -> Numbers:
-    """[P] kg on the tool's body, which keeps a mass."""
-    if "payload" not in q:
-        return np.zeros(count)
-    return np.maximum(q["payload"], -0.95 * float(m.mj.body_mass[m.tool]))
+    """[P] kg on the tool's body beyond what the model has."""
+    return q["tool_mass"] - m.mj.body_mass[m.tool] if "tool_mass" in q else np.zeros(count)
 
 
 def simulator_parameters(m: Mechanism, asked: Sequence[Quantity], theta: Numbers) -> dict[str, Numbers]:
@@ -139,11 +161,12 @@ def simulator_parameters(m: Mechanism, asked: Sequence[Quantity], theta: Numbers
         if name in m.model.parameters:
             out[name] = np.tile(m.model.parameters[name].nominal, (len(theta), 1))
             for j, joint in enumerate(m.names):
-                if f"{name}[{joint}]" in q:
-                    out[name][:, column(m, name, j)] = q[f"{name}[{joint}]"]
+                values = dict(zip(("damping", "kd"), dampings(q, joint))) | {name: q.get(f"{name}[{joint}]")}
+                if values[name] is not None:
+                    out[name][:, column(m, name, j)] = values[name]
     if "command_delay" in m.model.parameters:
         out["command_delay"] = np.clip(q["command_delay"], 0.0, m.model.parameters["command_delay"].most)[:, None]
-    if "payload" in q and "mass" in m.model.parameters:
+    if "tool_mass" in q and "mass" in m.model.parameters:
         out["mass"] = np.tile(m.model.parameters["mass"].nominal, (len(theta), 1))
         out["mass"][:, int(np.flatnonzero(m.model.groups[0].bodies == m.tool)[0])] += load(m, q, len(theta))
     return out

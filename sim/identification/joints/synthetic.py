@@ -38,11 +38,14 @@ class Runs:
 
 
 def drawn(asked: Sequence[Quantity], count: int, rng: np.random.Generator) -> Numbers:
-    """[N, Q] robots of the prior, whose commands are not early."""
+    """[N, Q] robots of the prior, whose commands are not early and whose shares are shares."""
     mean, sd = np.array([q.mean for q in asked]), np.array([q.sd for q in asked])
     out = mean + sd * rng.standard_normal((count, len(asked)))
-    late = [q.name for q in asked].index("command_delay")
-    out[:, late] = np.abs(out[:, late])
+    for k, each in enumerate(asked):
+        if each.name == "command_delay":
+            out[:, k] = np.abs(out[:, k])
+        elif each.name.startswith("kd_share"):
+            out[:, k] = np.clip(out[:, k], 0.0, 1.0)
     return out
 
 
