@@ -26,7 +26,8 @@ from temporeal.robots.registry import guess
 OURS = ("temporeal",)  # packages that are always there: one that is missing is an error of ours
 ORDER = (
     "demo", "doctor", "robot", "view", "train", "eval", "falsify", "export", "deploy", "monitor", "replay", "report",
-    "actor", "learner", "spec", "data", "excite", "log", "identify", "bench", "completion")
+    "actor", "learner", "spec", "data", "excite", "log", "identify", "validate", "bench",
+    "completion")
 USAGE = """\
 temporeal: from a temporal-logic task to a robot that does it.
 

@@ -1,4 +1,4 @@
-"""``temporeal spec``: check, explain, plot and monitor a formula on a trace from a file."""
+"""``temporeal spec``: check, explain, plot and monitor a formula on a trace from a file; draw formulas."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from temporeal.policies.cli.console import Parser, add_json, add_overwrite
+from temporeal.policies.cli.specs import formula_sets
 from temporeal.policies.cli.specs.judging import judge
 from temporeal.policies.cli.specs.monitoring import monitor
 from temporeal.policies.cli.specs.outline import outline
 from temporeal.policies.cli.specs.spec_file import given, with_options
+from temporeal.policies.runs import errors
 from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.registry import guess
 
@@ -24,6 +26,8 @@ Evaluates a Signal Temporal Logic formula on a recorded trace. Needs no robot, n
   plot     the same as a picture (-o out.svg, .png or .pdf)
   monitor  feed the trace sample by sample, up to the formula's horizon: bounds on the robustness, and the verdict as
            soon as it is certain; - reads stdin
+  draw     draw formulas that can be satisfied, each with a witness, to a file (temporeal spec draw --help); check of
+           that file, a .jsonl, does the proofs again
 
 FORMULA is a formula, or the file of one: text (.stl, .txt), or YAML (.yaml) or JSON (.json) with formula, and
 optionally constants, signals, dt, semantics. TRACE is CSV (a header of signal names, t in seconds, components as p.0,
@@ -48,9 +52,12 @@ Example:
   temporeal spec plot mission.stl flight.mcap --map height=/odom:pose.pose.position.z --dt 0.02 --resample hold -o f.svg
   temporeal spec monitor mission.stl demonstrations/ --json
   tail -f live.csv | temporeal spec monitor mission.stl - --until-decided
+  temporeal spec draw --robot linear --family train --count 100 --out formulas.jsonl
 """
 
 ACTIONS = ("check", "explain", "plot", "monitor")
+DRAW = "draw"
+"""An action with options of its own."""
 
 
 def parser() -> Parser:
@@ -95,20 +102,29 @@ def parser() -> Parser:
 
 def completions() -> list[str]:
     """Actions."""
-    return list(ACTIONS)
+    return [*ACTIONS, DRAW]
 
 
 def run(argv: Sequence[str]) -> int:
-    """One action on one formula."""
+    """One action on one formula, or a set of formulas."""
+    if argv and argv[0] == DRAW:
+        return formula_sets.draw(argv[1:])
     options = parser().parse_intermixed_args(argv)
     action, *files = options.words or [""]
     if action not in ACTIONS:
-        raise BadInput(f"spec {action}: {guess(action, ACTIONS)}what to do is one of {', '.join(ACTIONS)}; see "
+        legal = [*ACTIONS, DRAW]
+        raise BadInput(f"spec {action}: {guess(action, legal)}what to do is one of {', '.join(legal)}; see "
                        "temporeal spec --help")
     if not 1 <= len(files) <= 2 or (len(files) == 1 and action != "check"):
         wanted = "FORMULA [TRACE]" if action == "check" else "FORMULA TRACE"
         raise BadInput(f"temporeal spec {action} takes {wanted}, got {' '.join(files) or 'nothing'}")
     check_options(action, options)
+    if Path(files[0]).suffix == formula_sets.SUFFIX:
+        if action != "check" or len(files) > 1:
+            raise BadInput(f"{files[0]} is a set of formulas, each with a witness of its own: temporeal spec check "
+                           f"{files[0]}")
+        with errors.bad_input():
+            return formula_sets.check(Path(files[0]), options)
     from temporeal.policies.cli.specs.datasets import is_dataset, on_dataset
 
     whole = len(files) > 1 and options.episode is None and is_dataset(Path(files[1]))
@@ -116,7 +132,6 @@ def run(argv: Sequence[str]) -> int:
         raise BadInput("--episode is for a dataset")
     if options.truth and not whole:
         raise BadInput("--truth is for a dataset, all of it")
-    from temporeal.policies.runs import errors
     from temporeal.policies.runs.replacing import refuse_to_replace
 
     refuse_to_replace(options.out, options.overwrite, "-o")

@@ -105,7 +105,7 @@ def _header(where: str, data: Any) -> Header:
         made = world_of(data["world"], f"{where}, world"), family_of(data["family"], f"{where}, family")
     except ValueError as error:
         raise Refused(str(error)) from error
-    if made[0].robot not in robot_names():  # a file does not say what is loaded: the path of a robot is the user's to give
+    if made[0].robot not in robot_names():  # never a path: a file does not say what is loaded
         raise Refused(f"{where}: no robot {made[0].robot!r:.60}; known: {', '.join(robot_names())}")
     return Header(*made, _whole(where, "seed", data["seed"], SEEDS), data["counts"])
 

@@ -30,7 +30,7 @@ TOLERANCE = 1e-5  # of a limit: float32's rounding
 
 
 def go(world: World, pose: Pose, target: Floats) -> tuple[Floats, Pose]:
-    """Commands [n, A] from ``pose``, at rest, straight to ``target`` [D], at rest there, at the limits; the pose there."""
+    """Commands [n, A] from ``pose`` straight to ``target`` [D], at rest at both, at the limits; the pose there."""
     return _GO[world.model](world, pose, target)
 
 

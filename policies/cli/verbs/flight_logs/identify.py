@@ -28,6 +28,7 @@ Example:
   temporeal identify flight.csv.gz
   temporeal identify flight1.csv flight2.csv --known mass=0.0332,0.0003 --out mine.yaml
   temporeal identify log15 --json
+  temporeal identify flight1.csv flight2.csv --residual residual.yaml
   temporeal identify flight.csv.gz --randomization mine.yaml && temporeal train task=waypoints randomize=mine.yaml
 """
 MOST_HZ = 10_000.0
@@ -44,6 +45,8 @@ def parser() -> Parser:
     p.add_argument("--out", type=Path, default=Path("identified.yaml"), metavar="FILE", help="(identified.yaml, here)")
     p.add_argument("--randomization", type=Path, metavar="FILE.yaml", help="write besides what the logs left open as a "
                    "randomization, for temporeal train randomize=FILE.yaml")
+    p.add_argument("--residual", type=Path, metavar="FILE", help="train residual dynamics on these flights, too (a "
+                   "minute; motion capture is needed), for backend.residual_dynamics=FILE and temporeal validate")
     p.add_argument("--known", action="append", default=[], metavar="NAME=VALUE,SD", help="a parameter that was "
                    "measured otherwise, and its standard deviation: mass=0.0332,0.0003")
     p.add_argument("--stretch", type=float, default=usual.stretch_s, metavar="S", help="length of a stretch "
@@ -83,6 +86,8 @@ def identified(options: Any) -> int:
 
     writable(options.out, options.overwrite)
     check_randomization(options.randomization, options)
+    if options.residual is not None:
+        writable(options.residual, options.overwrite, "--residual")
     settings = Settings(options.stretch, reference_v=options.voltage, steps=options.steps, seed=options.seed,
                         threads=options.threads, known=tuple(known(each) for each in options.known))
     records, robot, slow = flights(options)
@@ -91,11 +96,14 @@ def identified(options: Any) -> int:
     identified_file.write(options.out, content)
     if options.randomization is not None:
         randomization.write(options.randomization, randomization.content(content, randomization.voltage_of(records)))
+    if options.residual is not None:
+        write_residual(options, content, records, robot, slow)
     if not content["fit"]["converged"]:
         complain(f"temporeal: not converged after {content['fit']['rounds']} rounds: values may lie off by more than "
                  "their intervals say (a longer flight, --known or another --stretch may help)")
     if options.json:
-        print_json({"out": options.out, "randomization": options.randomization, **content})
+        print_json({"out": options.out, "randomization": options.randomization, "residual": options.residual,
+                    **content})
         return OK
     for line in lines(content):
         say(line)
@@ -103,6 +111,22 @@ def identified(options: Any) -> int:
     if options.randomization is not None:
         say(f"{options.randomization}: temporeal train task=waypoints randomize={options.randomization}")
     return OK
+
+
+def write_residual(options: Any, content: dict[str, Any], records: list[FlightRecord], robot: RobotSpec, slow: bool
+                   ) -> None:
+    """Train residual dynamics on top of what was identified, write them, and say what they explain."""
+    from temporeal.policies.export.provenance import revision
+    from temporeal.policies.training.flight_models.descent import Descent
+    from temporeal.policies.training.flight_models.learned import learned
+    from temporeal.sim.identification.validation.model import model_of
+    from temporeal.sim.physics.quadrotor.residual import residual_file
+
+    found = learned(model_of(content, robot, str(options.out)), records, slow, Descent(seed=options.seed))
+    residual_file.write(options.residual, found, revision())
+    before, after = found.training["held_out_before"], found.training["held_out_after"]
+    complain(f"temporeal: {options.residual}: residual dynamics after {found.training['rounds']:.0f} updates; loss of "
+             f"predictions over {found.training['horizon_s']:g} s on held-out blocks {after:.3g}, without {before:.3g}")
 
 
 def check_randomization(out: Path | None, options: Any) -> None:

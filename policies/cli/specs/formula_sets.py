@@ -1,0 +1,129 @@
+"""``temporeal spec draw``, and ``check`` of what it wrote: sets of formulas that can be satisfied."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from temporeal.policies.cli.console import Parser, add_json, add_overwrite, counter, print_json, say
+from temporeal.policies.runs.errors import FAILED, OK, BadInput, bad_input
+
+SUFFIX = ".jsonl"
+MOST = 10_000_000
+NAMED = 10
+"""Faults that are printed; --json has all of them."""
+HELP = """\
+Draws formulas with regions, a start, and a witness: a trajectory that moves as the robot can and satisfies the formula
+by the exact robustness. What cannot be certified is drawn again and counted. The same seed gives the same formulas, and
+no two families share one. Names of robots, families and settings: configs/formulas.
+
+  temporeal spec check FILE.jsonl   does all proofs of a file again
+
+Example:
+  temporeal spec draw --robot linear --family train --count 1000 --seed 1 --out formulas.jsonl
+  temporeal spec draw --robot unicycle --family unseen --count 100 --out unseen.jsonl --json
+  temporeal spec draw --robot my_world.yaml --families my_families.yaml --family patrols --count 10 --out my.jsonl
+"""
+
+
+def parser() -> Parser:
+    """Options of ``spec draw``."""
+    p = Parser("spec draw", HELP)
+    p.add_argument("--robot", default="linear", metavar="NAME", help="whose formulas, or the .yaml of a world (linear)")
+    p.add_argument("--family", default="train", metavar="NAME",
+                   help="which missions: train, validation, unseen, deeper, crowded (train)")
+    p.add_argument("--families", default="", metavar="FILE.yaml", help="families of your own")
+    p.add_argument("--count", type=int, default=100, metavar="N", help="how many formulas (%(default)s)")
+    p.add_argument("--seed", type=int, default=0, metavar="N", help="of the draws (%(default)s)")
+    p.add_argument("--first", type=int, default=0, metavar="N", help="index of the first one, to go on (%(default)s)")
+    p.add_argument("-o", "--out", type=Path, required=True, metavar="FILE.jsonl", help="the file to write")
+    add_overwrite(p)
+    add_json(p)
+    return p
+
+
+def draw(argv: Sequence[str]) -> int:
+    """Draw a set and write it."""
+    options = parser().parse_args(argv)
+    if options.out.suffix != SUFFIX:
+        raise BadInput(f"--out {options.out}: a file of formulas is {SUFFIX}")
+    if not 1 <= options.count <= MOST:
+        raise BadInput(f"--count is {options.count}; 1 to {MOST} are legal")
+    from temporeal.policies.runs.replacing import refuse_to_replace
+
+    refuse_to_replace(options.out, options.overwrite, "--out")
+    with bad_input():
+        return _drawn(options)
+
+
+def _drawn(options: Namespace) -> int:
+    from temporeal.sim.stl.distribution import drawing
+    from temporeal.sim.stl.distribution.formula_sets import Header, by_kind, write
+    from temporeal.sim.stl.distribution.settings import FAMILIES, family, world
+
+    of, missions = world(options.robot), family(options.family, options.families or FAMILIES)
+    counts: Counter[tuple[str, str]] = Counter()
+    progress, found, began = counter("formulas"), [], time.perf_counter()
+    for k in range(options.count):
+        found.append(drawing.draw(of, missions, options.seed, options.first + k, counts))
+        progress(k + 1, options.count)
+    seconds = time.perf_counter() - began
+    kinds = by_kind(counts)
+    write(options.out, Header(of, missions, options.seed, kinds), found)
+    if options.json:
+        print_json({"file": options.out, "formulas": len(found), "robot": of.robot, "family": missions.name,
+                    "seed": options.seed, "first": options.first, "counts": kinds, "seconds": seconds})
+        return OK
+    say(f"{options.out}: {len(found)} formulas of family {missions.name} for {of.robot}, in {seconds:.1f} s")
+    say("\n".join(_table(kinds)))
+    if not of.exact:
+        say(f"{of.robot}: witnesses are of a stand-in with lower limits, not of the robot's own motion")
+    return OK
+
+
+def _table(kinds: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """A line for each kind: how many there are, how many were tried, and why others were not taken."""
+    from temporeal.sim.stl.distribution.drawing import CERTIFIED
+
+    lines = []
+    for kind, outcomes in kinds.items():
+        tried, taken = sum(outcomes.values()), outcomes.get(CERTIFIED, 0)
+        why = ", ".join(f"{reason} {n}" for reason, n in outcomes.items() if reason != CERTIFIED)
+        lines.append(f"  {kind:18} {taken:7} of {tried:7} tried ({taken / tried:.1%}){f': {why}' if why else ''}")
+    return lines
+
+
+def check(path: Path, options: Namespace) -> int:
+    """Do the proofs of a file again: exit status 0 where all hold, 1 where one does not."""
+    from temporeal.sim.stl.distribution.checking import fault
+    from temporeal.sim.stl.distribution.formula_sets import read
+
+    if not path.is_file():
+        raise BadInput(f"{path} is not there; it is a file that temporeal spec draw wrote")
+    header, formulas = read(path)
+    kinds: Counter[str] = Counter()
+    faults, least = [], float("inf")
+    for found in formulas:
+        kinds[found.kind] += 1
+        least = min(least, found.robustness)
+        if (wrong := fault(found, header.world, header.family.alternatives)) is not None:
+            faults.append({"index": found.index, "kind": found.kind, "fault": wrong})
+    total = kinds.total()
+    if not total:
+        raise BadInput(f"{path} has no formulas")
+    if options.json:
+        print_json({"file": path, "robot": header.world.robot, "family": header.family.name, "seed": header.seed,
+                    "exact": header.world.exact, "formulas": total, "kinds": dict(sorted(kinds.items())),
+                    "faults": faults, "least_robustness": least})
+        return FAILED if faults else OK
+    say(f"{path}: {total} formulas of family {header.family.name} for {header.world.robot}, seed {header.seed}")
+    say(f"  {', '.join(f'{kind} {count}' for kind, count in sorted(kinds.items()))}")
+    for wrong in faults[:NAMED]:
+        say(f"  index {wrong['index']}, {wrong['kind']}: {wrong['fault']}")
+    if len(faults) > NAMED:
+        say(f"  and {len(faults) - NAMED} more; --json has all of them")
+    say(f"  {total - len(faults)} of {total} proofs hold; the least robustness that is said is {least:.3f} m")
+    return FAILED if faults else OK
