@@ -89,6 +89,15 @@ def draw(world: World, family: Family, seed: int, index: int, counts: Counter[tu
                      f"was certified: {why}. Smaller radii, fewer discs, a longer horizon_s or more attempts help")
 
 
+def task_settings(found: Drawn, world: World) -> dict[str, Any]:
+    """Settings of ``task=stl`` that begin at the drawn start."""
+    place = list(found.place[: len(world.low)])
+    start = {"low": place, "high": place} if world.home is None else {}
+    heading = {"heading": [found.heading] * 2} if world.headed else {}
+    return {"system": world.system, "formula": found.formula, "constants": dict(found.constants),
+            "start": {**start, **heading, **world.start}}
+
+
 def check_shares(family: Family) -> None:
     """A ValueError where ``family`` has a share of a kind that is none."""
     for name in family.shares:

@@ -39,20 +39,33 @@ def layout(rng: np.random.Generator, world: World, places: Sequence[str], discs:
     Middles are as far apart in the plane as ``gap`` asks for and regions lie wholly in the arena, up to the margin. A
     crowded arena favours small radii: a radius is drawn again with its place.
     """
+    clear = world.depth + world.margin
+    home = [] if world.home is None else [Region(world.home, clear)]
     found: list[Region] = []
     for k in range(len(places) + discs):
-        region = _region(rng, world, world.radius if k < len(places) else world.avoid_radius, found)
+        region = _region(rng, world, world.radius if k < len(places) else world.avoid_radius, [*home, *found])
         if region is None:
             return None
         found.append(region)
-    clear = world.depth + world.margin
+    start = _start(rng, world, found, clear)
+    if start is None:
+        return None
+    names = [*places, *(f"{AVOIDED}{k + 1}" for k in range(discs))]
+    regions = dict(zip(names, found))
+    avoided = {name: regions.pop(name) for name in names[len(places):]}
+    return Layout(regions, avoided, start, round(float(rng.uniform(-pi, pi)), 3) if world.headed else 0.0)
+
+
+def _start(
+    rng: np.random.Generator, world: World, regions: Sequence[Region], clear: float
+) -> tuple[float, float, float] | None:
+    """A place that is ``clear`` of all regions."""
+    if world.home is not None:
+        return world.home
     for u in rng.random((TRIES, 3)):
         start = _inside(world, u, clear)
-        if all(hypot(start[0] - r.center[0], start[1] - r.center[1]) > r.radius + clear for r in found):
-            names = [*places, *(f"{AVOIDED}{k + 1}" for k in range(discs))]
-            regions = dict(zip(names, found))
-            avoided = {name: regions.pop(name) for name in names[len(places):]}
-            return Layout(regions, avoided, start, round(float(rng.uniform(-pi, pi)), 3))
+        if all(hypot(start[0] - r.center[0], start[1] - r.center[1]) > r.radius + clear for r in regions):
+            return start
     return None
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from math import isfinite
 from pathlib import Path
@@ -47,6 +47,7 @@ class World:
         wait: greatest share of a window before which a hit does not count, where a window begins later.
         depth: how far inside a place the witness goes. margin: least robustness of a witness.
         horizon_s: longest horizon.
+        home: where each start is; None: drawn. headed: a start has a heading, which is drawn.
         start: settings of the system's start besides ``low``, ``high`` and ``heading``.
     """
 
@@ -74,7 +75,9 @@ class World:
     height: float = 0.0
     speed: float = 0.0
     acceleration: float = 0.0
-    start: Mapping[str, Any] | None = None
+    home: tuple[float, float, float] | None = None
+    headed: bool = False
+    start: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
@@ -99,6 +102,9 @@ class World:
                                 ("margin", 0.0, self.depth), ("depth", 0.0, self.radius[0]), ("speed", 0.0, 1e3),
                                 ("acceleration", 0.0, 1e4), ("height", -1e3, 1e3)):
             _within(name, getattr(self, name), low, high)
+        if self.home is not None and (not isinstance(self.home, tuple) or len(self.home) != 3 or any(
+                not _is_number(x) for x in self.home)):
+            raise ValueError(f"home is a place of three numbers, got {self.home!r:.60}")
         if self.model == "glider" and not (self.speed > 0 and self.acceleration > 0):
             raise ValueError("a glider needs a speed and an acceleration above 0")
 
@@ -226,7 +232,7 @@ def _made(kind: Any, data: Any, where: str) -> Any:
         raise ValueError(f"{where}: unknown settings {', '.join(unknown)}; {guess(unknown[0], names)}legal: "
                          f"{', '.join(names)}")
     values = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
-    kinds = {"str": str, "bool": bool, "int": int, "Mapping[str, float]": dict}
+    kinds = {"str": str, "bool": bool, "int": int, "Mapping[str, float]": dict, "Mapping[str, Any]": dict}
     for f in fields(kind):
         name, value, wanted = f.name, values.get(f.name), kinds.get(str(f.type)) if f.name in values else None
         if wanted is not None and not isinstance(value, wanted):
