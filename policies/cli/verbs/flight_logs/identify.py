@@ -12,8 +12,9 @@ from temporeal.policies.runs.errors import OK, BadInput, bad_input
 if TYPE_CHECKING:
     from temporeal.robots.spec import RobotSpec
     from temporeal.sim.identification.record import FlightRecord
+    from temporeal.sim.identification.settings import Settings
 
-SUMMARY = "a quadrotor's parameters from its flight logs, and what they cannot tell"
+SUMMARY = "a robot's parameters from logs of its flights or of its joints, and what they cannot tell"
 HELP = """\
 Flies the simulator along each log from measured states, in stretches of a quarter of a second, and finds the parameters
 under which it does what the robot did: thrust per mass and its curve, by the battery's voltage where it is logged;
@@ -21,13 +22,18 @@ time constants of motors that speed up and slow down; torque per inertia; drag; 
 a 90 % interval that allows for correlated residuals. What a log cannot tell is called "not identifiable", with the
 reason: its interval is mostly its prior's (of the robot's spec). What it tells otherwise "contradicts its prior".
 
-A log is what temporeal log inspect takes, with what each motor was told (PWM or thrust), gyro and accelerometer; motion
-capture adds drag and biases. A log in which something is wrong is refused, unless --anyway.
+Of an arm or a hand, by a bag or a dataset with joint_pos_cmd and joint_pos (joint_vel and joint_torque tell more), the
+joints are simulated along the log: armature, friction (Coulomb, viscous, Stribeck), gains of the servos, their limit,
+backlash, delay of commands, and what the tool weighs.
+
+A quadrotor's log is what temporeal log inspect takes, with what each motor was told (PWM or thrust), gyro and
+accelerometer; motion capture adds drag and biases. A log in which something is wrong is refused, unless --anyway.
 
 Example:
   temporeal identify flight.csv.gz
   temporeal identify flight1.csv flight2.csv --known mass=0.0332,0.0003 --out mine.yaml
   temporeal identify log15 --json
+  temporeal identify outputs/deploy/LAST/bag
   temporeal identify flight1.csv flight2.csv --residual residual.yaml
   temporeal identify flight.csv.gz --randomization mine.yaml && temporeal train task=waypoints randomize=mine.yaml
 """
@@ -53,8 +59,8 @@ def parser() -> Parser:
                    f"({usual.stretch_s:g} s)")
     p.add_argument("--voltage", type=float, default=usual.reference_v, metavar="V", help="at which full thrust is "
                    f"given ({usual.reference_v:g} V)")
-    p.add_argument("--steps", type=int, default=usual.steps, metavar="N", help="of the sampler that checks intervals "
-                   f"({usual.steps}; 0: none)")
+    p.add_argument("--steps", type=int, metavar="N", help="of the sampler that checks intervals "
+                   f"({usual.steps}, of joints 0; 0: none)")
     p.add_argument("--threads", type=int, default=2, metavar="N", help="(2)")
     p.add_argument("--seed", type=int, default=usual.seed, metavar="N", help=f"of the sampler ({usual.seed})")
     p.add_argument("--episode", type=int, default=0, metavar="N", help="of a dataset or a bag: this one (0)")
@@ -79,25 +85,16 @@ def run(argv: Sequence[str]) -> int:
 
 def identified(options: Any) -> int:
     """The work."""
-    from temporeal.policies.export.provenance import revision
-    from temporeal.sim.identification import identified_file, randomization
-    from temporeal.sim.identification.identify import identify
-    from temporeal.sim.identification.settings import Settings
+    from temporeal.policies.cli.verbs.flight_logs import joint_logs
 
     writable(options.out, options.overwrite)
     check_randomization(options.randomization, options)
     if options.residual is not None:
         writable(options.residual, options.overwrite, "--residual")
-    settings = Settings(options.stretch, reference_v=options.voltage, steps=options.steps, seed=options.seed,
-                        threads=options.threads, known=tuple(known(each) for each in options.known))
-    records, robot, slow = flights(options)
-    found = identify(records, robot, settings, slow_commands=slow)
-    content = identified_file.content(found, revision())
-    identified_file.write(options.out, content)
-    if options.randomization is not None:
-        randomization.write(options.randomization, randomization.content(content, randomization.voltage_of(records)))
-    if options.residual is not None:
-        write_residual(options, content, records, robot, slow)
+    if len({path.resolve() for path in options.logs}) < len(options.logs):
+        raise BadInput(f"a log is named twice: {', '.join(map(str, options.logs))}")
+    jointed = joint_logs.robot_of(options)
+    content = of_flights(options) if jointed is None else of_joints(options, jointed)
     if not content["fit"]["converged"]:
         complain(f"temporeal: not converged after {content['fit']['rounds']} rounds: values may lie off by more than "
                  "their intervals say (a longer flight, --known or another --stretch may help)")
@@ -105,12 +102,49 @@ def identified(options: Any) -> int:
         print_json({"out": options.out, "randomization": options.randomization, "residual": options.residual,
                     **content})
         return OK
-    for line in lines(content):
+    for line in lines(content) + (joint_logs.remarks(content) if jointed is not None else []):
         say(line)
     say(f"\n{options.out}")
     if options.randomization is not None:
         say(f"{options.randomization}: temporeal train task=waypoints randomize={options.randomization}")
     return OK
+
+
+def settings_of(options: Any, steps: int) -> Settings:
+    """What the options say; ``steps`` of the sampler where they say none."""
+    from temporeal.sim.identification.settings import Settings
+
+    return Settings(options.stretch, reference_v=options.voltage, seed=options.seed, threads=options.threads,
+                    steps=steps if options.steps is None else options.steps,
+                    known=tuple(known(each) for each in options.known))
+
+
+def of_flights(options: Any) -> dict[str, Any]:
+    """What a quadrotor's logs say, written with all that is asked for beside it."""
+    from temporeal.policies.export.provenance import revision
+    from temporeal.sim.identification import identified_file, randomization
+    from temporeal.sim.identification.identify import USUAL, identify
+
+    settings = settings_of(options, USUAL.steps)
+    records, robot, slow = flights(options)
+    content = identified_file.content(identify(records, robot, settings, slow_commands=slow), revision())
+    identified_file.write(options.out, content)
+    if options.randomization is not None:
+        randomization.write(options.randomization, randomization.content(content, randomization.voltage_of(records)))
+    if options.residual is not None:
+        write_residual(options, content, records, robot, slow)
+    return content
+
+
+def of_joints(options: Any, robot: RobotSpec) -> dict[str, Any]:
+    """What logs of an arm's or a hand's joints say, written."""
+    from temporeal.policies.cli.verbs.flight_logs import joint_logs
+    from temporeal.policies.export.provenance import revision
+    from temporeal.sim.identification import identified_file
+
+    content = identified_file.content(joint_logs.found_in(options, robot, settings_of(options, 0)), revision())
+    identified_file.write(options.out, content)
+    return content
 
 
 def write_residual(options: Any, content: dict[str, Any], records: list[FlightRecord], robot: RobotSpec, slow: bool
@@ -179,8 +213,6 @@ def flights(options: Any) -> tuple[list[FlightRecord], RobotSpec, bool]:
     from temporeal.policies.cli.verbs.flight_logs import reading
     from temporeal.policies.data.flight_logs.records import record_of
 
-    if len({path.resolve() for path in options.logs}) < len(options.logs):
-        raise BadInput(f"a log is named twice: {', '.join(map(str, options.logs))}")
     records, robots, slow = [], set(), False
     for path in options.logs:
         legal(path, options)
@@ -215,7 +247,7 @@ def of_draws(fit: dict[str, Any]) -> list[str]:
 def lines(content: dict[str, Any]) -> list[str]:
     """The table for people."""
     fit = content["fit"]
-    out = [f"{each['name']}: {each['seconds']:.1f} s of flight" for each in content["logs"]]
+    out = [f"{each['name']}: {each['seconds']:.1f} s" for each in content["logs"]]
     out += [f"{content['robot']}: {fit['stretches']} stretches of {fit['stretch_s']:.2g} s, {fit['rounds']} rounds"
             + ("" if fit["converged"] else ", NOT CONVERGED"), *of_draws(fit), ""]
     out.append(f"{'parameter':22} {'value':>10} {'90 % interval':>22}  {'unit':8} prior's 90 %")

@@ -1,0 +1,104 @@
+"""Runs of joints, from a bag or a dataset, as identification takes them: setpoints in each physics step, and places,
+perhaps speeds and efforts, in each sample."""
+
+from __future__ import annotations
+
+import hashlib
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+
+from temporeal.policies.data.episodes.episode import Episode
+from temporeal.policies.data.episodes.interface import DataError, Interface
+from temporeal.robots.handed_over.files import read
+from temporeal.robots.spec import RobotSpec
+from temporeal.sim.identification.joints.mechanism import COMMAND, PLACE
+from temporeal.sim.identification.joints.problem import SIGNALS
+from temporeal.sim.identification.joints.record import JointRecord
+from temporeal.sim.identification.record import Marks, Numbers
+
+PHYSICS_S = 0.002
+"""Of a physics step, at most: the backend's own default."""
+LIMIT = 0.002
+"""rad or m: nearer to an end of its range, a joint may lie against it."""
+
+
+def steps_in(rate_hz: float) -> int:
+    """Physics steps in a sample."""
+    return ceil(1.0 / (rate_hz * PHYSICS_S) - 1e-9)
+
+
+def of_fine(path: Path, robot: RobotSpec, interface: Interface, episode: Episode, each: int, name: str) -> JointRecord:
+    """A record of an episode whose grid has ``each`` points in a sample: of a bag, read at physics' rate."""
+    count = min(episode.steps, episode.samples) // each
+    commands = setpoints(path, robot, interface, episode)[: count * each]
+    signals = measured(path, robot, interface, episode)
+    return record(path, robot, commands, {k: value[: count * each : each] for k, value in signals.items()},
+                  each / interface.rate_hz, each, name)
+
+
+def of_dataset(path: Path, robot: RobotSpec, interface: Interface, episode: Episode, name: str) -> JointRecord:
+    """A record of a dataset's episode, whose commands hold from sample to sample."""
+    each, count = steps_in(interface.rate_hz), min(episode.steps, episode.samples)
+    commands = np.repeat(setpoints(path, robot, interface, episode)[:count], each, 0)
+    signals = {k: value[:count] for k, value in measured(path, robot, interface, episode).items()}
+    return record(path, robot, commands, signals, 1.0 / interface.rate_hz, each, name)
+
+
+def setpoints(path: Path, robot: RobotSpec, interface: Interface, episode: Episode) -> Numbers:
+    """[T, J] of the joints, by whichever command sets them by position."""
+    command, wanted = interface.action.name, robot.actuators.get(COMMAND, ())
+    drives = robot.actuators.get(command, ())
+    if robot.drives.get(command, "position") != "position" or not wanted or not set(wanted) <= set(drives):
+        raise DataError(f"{path}: its commands are {command}; joints are identified by setpoints of position, such as "
+                        f"{COMMAND}")
+    return np.asarray(episode.action, np.float64)[:, [drives.index(each) for each in wanted]]
+
+
+def measured(path: Path, robot: RobotSpec, interface: Interface, episode: Episode) -> dict[str, Numbers]:
+    """[S, J] by signal, those that there are."""
+    joints = len(robot.sources[PLACE].names)
+    if PLACE not in interface.signals:
+        raise DataError(f"{path} has no {PLACE}: identification needs where the joints are; it has: "
+                        f"{', '.join(interface.signals)}")
+    out = {name: np.asarray(episode.signals[name], np.float64) for name in SIGNALS if name in interface.signals}
+    for name, values in out.items():
+        if values.shape[1:] != (joints,):
+            raise DataError(f"{path}: {name} has {values.shape[1:]} numbers, robot {robot.name!r} has {joints} joints: "
+                            f"{', '.join(robot.sources[PLACE].names)}")
+    return out
+
+
+def record(path: Path, robot: RobotSpec, commands: Numbers, signals: dict[str, Numbers], step: float, each: int,
+           name: str) -> JointRecord:
+    """The record. What is no number is not usable."""
+    place = signals[PLACE]
+    usable = np.isfinite(place).all(1) & within(robot, place)
+    for values in signals.values():
+        usable &= np.isfinite(values).all(1)
+    return JointRecord(name, digest(path, commands, signals), step, each, filled(commands), filled(place),
+                       filled(signals.get(SIGNALS[1])), filled(signals.get(SIGNALS[2])), usable)
+
+
+def filled(values: Numbers | None) -> Numbers | None:
+    """0 where there is no number: such samples are not used."""
+    return None if values is None else np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def within(robot: RobotSpec, place: Numbers) -> Marks:
+    """[T] no joint lies against an end of its range."""
+    if robot.motion is None:
+        return np.ones(len(place), np.bool_)
+    low, high = np.array(robot.motion.low) + LIMIT, np.array(robot.motion.high) - LIMIT
+    return np.asarray(((place > low) & (place < high)).all(1))
+
+
+def digest(path: Path, commands: Numbers, signals: dict[str, Numbers]) -> str:
+    """SHA-256 of the log's file; of a folder, of its numbers."""
+    if path.is_file():
+        return hashlib.sha256(read(path)).hexdigest()
+    out = hashlib.sha256(np.ascontiguousarray(commands).tobytes())
+    for name, values in sorted(signals.items()):
+        out.update(name.encode() + np.ascontiguousarray(values).tobytes())
+    return out.hexdigest()
