@@ -13,7 +13,7 @@ at 5 ms), MuJoCo at 2 ms, gym-pybullet-drones' equations at 250 Hz, crazyflow at
 
 Its targets are of the worst simulator: how much more of the missions the posterior's policy flies there than the
 nominal one's in its own worst, and than that of the ranges; of three seeds the worst is judged. What is done is not
-done again. A seed takes about three times ``SECONDS`` of a core and a quarter of that for the rest.
+done again. A seed takes about ten minutes of a core.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def identified(seed: int, folder: Path) -> Path:
     """The randomization from the log of a seed's robot; made if it is not there."""
     import yaml
 
-    from temporeal.policies.data.flight_logs import inspection, kinds, records
+    from temporeal.policies.data.flight_logs.records import record_of
     from temporeal.robots.spec import load_robot
     from temporeal.sim.identification import identified_file, randomization
     from temporeal.sim.identification.identify import identify
@@ -80,13 +80,10 @@ def identified(seed: int, folder: Path) -> Path:
     if out.exists():
         return out
     hidden_robot.log(hidden_robot.hidden(seed), flight, seed)
-    robot = load_robot("crazyflie")
-    found = inspection.inspect(kinds.READERS[kinds.kind_of(flight)](flight), robot)
-    if wrong := found.of("wrong"):
-        raise RuntimeError(f"{flight}: " + "; ".join(f"{each.subject}: {each.said}" for each in wrong))
-    record, _ = records.record_of(found)
+    record, _ = record_of(hidden_robot.inspected(flight))
     # a row's commands are all that acted until the next: nothing happened between rows
-    content = identified_file.content(identify([record], robot, Settings(steps=0), slow_commands=False), "")
+    found = identify([record], load_robot("crazyflie"), Settings(steps=0), slow_commands=False)
+    content = identified_file.content(found, "")
     identified_file.write(folder / "identified.yaml", content)
     randomization.write(out, randomization.content(content, randomization.voltage_of([record])))
     (folder / "hidden.yaml").write_text(yaml.safe_dump(hidden_robot.hidden(seed).truth))
